@@ -1,0 +1,216 @@
+//! Heads: where a task and a job stand, as one small record each.
+//!
+//! A head is derived from the log. It is the one place that decides who may run a task and whether an outcome is taken:
+//! every change names the fence it was made with, and the fence only grows.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error_class::ErrorCategory;
+use crate::time::Timestamp;
+
+/// A right to run a task. It grows with every claim and never starts again, not by a resume either.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fence(pub u64);
+
+/// Where a task stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskHead {
+    /// Counts from 1; a resume opens the next one.
+    pub run: u32,
+    /// Attempts of this run that ended and were reported.
+    pub attempts: u32,
+    /// Times in this run that the task was taken from a worker that fell silent.
+    pub takeovers: u32,
+    /// The newest right to run it. 0 before the first claim.
+    pub fence: Fence,
+    /// Whether any event of this run says that work began: the public state is then `processing`, not `pending`.
+    pub begun: bool,
+    /// The category of the last failed attempt in this run.
+    pub last_error: Option<ErrorCategory>,
+    pub state: TaskState,
+}
+
+/// What is true of a dispatched task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskState {
+    /// A message for it is in the queue; any worker may claim it, at once or when the message becomes visible.
+    Queued,
+    /// One worker holds it until the lease runs out.
+    Leased(Lease),
+    /// Waits for a person or a token; no lease, no message.
+    Parked,
+    /// Finished; nothing follows in this run.
+    Done(Outcome),
+}
+
+/// A worker's temporary right to run a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    pub owner: Owner,
+    /// Judged by the store's clock.
+    pub until: Timestamp,
+    pub claimed_at: Timestamp,
+    /// Heartbeats recorded under this lease.
+    pub heartbeats: u32,
+}
+
+/// Who holds a lease: a worker in a certain life of the process that owns the store, or a remote one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    pub worker: Arc<str>,
+    /// The life of the data directory the worker belongs to; `None` for a worker on another machine.
+    pub generation: Option<u64>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Outcome {
+    Completed,
+    Failed,
+    TimedOut,
+    Cancelled,
+}
+
+impl Outcome {
+    /// Whether a resume may open a new run after it.
+    pub fn may_resume(self) -> bool {
+        self != Self::Completed
+    }
+}
+
+/// The state that users see. `null` (not dispatched yet) is `Option::None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PublicState {
+    Pending,
+    Processing,
+    Completed,
+    Failed,
+}
+
+impl PublicState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Processing => "processing",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl TaskHead {
+    /// A task that has just been dispatched.
+    pub fn dispatched() -> Self {
+        Self {
+            run: 1,
+            attempts: 0,
+            takeovers: 0,
+            fence: Fence(0),
+            begun: false,
+            last_error: None,
+            state: TaskState::Queued,
+        }
+    }
+
+    pub fn public_state(&self) -> PublicState {
+        match &self.state {
+            TaskState::Done(Outcome::Completed) => PublicState::Completed,
+            TaskState::Done(_) => PublicState::Failed,
+            TaskState::Parked => PublicState::Processing,
+            TaskState::Queued | TaskState::Leased(_) if self.begun => PublicState::Processing,
+            TaskState::Queued | TaskState::Leased(_) => PublicState::Pending,
+        }
+    }
+
+    pub fn outcome(&self) -> Option<Outcome> {
+        match self.state {
+            TaskState::Done(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    pub fn lease(&self) -> Option<&Lease> {
+        match &self.state {
+            TaskState::Leased(lease) => Some(lease),
+            _ => None,
+        }
+    }
+
+    /// The lease, if `fence` is the newest right to the task and it is held.
+    ///
+    /// This is the check that keeps a replaced worker from writing.
+    pub fn lease_of(&self, fence: Fence) -> Option<&Lease> {
+        self.lease().filter(|_| self.fence == fence)
+    }
+}
+
+/// The derived status of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobStatus {
+    /// Nothing has failed and something is left to do.
+    Running,
+    /// Something has failed and something is still active.
+    Failing,
+    /// Something has failed and nothing is active.
+    Failed,
+    Completed,
+    Cancelled,
+}
+
+impl JobStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Failing => "failing",
+            Self::Failed => "failed",
+            Self::Completed => "completed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// How many tasks of a job are in each state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobCounts {
+    /// Not dispatched.
+    pub waiting: u32,
+    pub pending: u32,
+    pub processing: u32,
+    pub completed: u32,
+    pub failed: u32,
+}
+
+impl JobCounts {
+    pub fn total(&self) -> u32 {
+        self.waiting + self.pending + self.processing + self.completed + self.failed
+    }
+
+    /// The counter of tasks in `state`.
+    pub fn of(&mut self, state: Option<PublicState>) -> &mut u32 {
+        match state {
+            None => &mut self.waiting,
+            Some(PublicState::Pending) => &mut self.pending,
+            Some(PublicState::Processing) => &mut self.processing,
+            Some(PublicState::Completed) => &mut self.completed,
+            Some(PublicState::Failed) => &mut self.failed,
+        }
+    }
+
+    /// The status these counts give a job that was not cancelled.
+    pub fn status(&self) -> JobStatus {
+        let active = self.pending + self.processing > 0;
+        match (self.failed > 0, active) {
+            _ if self.completed == self.total() => JobStatus::Completed,
+            (true, true) => JobStatus::Failing,
+            (true, false) => JobStatus::Failed,
+            (false, _) => JobStatus::Running,
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What is true in Tidemill: ids, events and their keys, how events fold into states, DAGs, leases, error classes.
+//!
+//! Nothing here reads a clock, a disk, a network or randomness, and nothing is async. Times and ids come in as
+//! arguments.
+
+pub mod access_path;
+pub mod cursor;
+pub mod dag;
+pub mod dag_violation;
+pub mod error_class;
+pub mod error_table;
+pub mod event;
+pub mod event_fields;
+pub mod event_json;
+pub mod event_query;
+pub mod fold;
+pub mod head;
+pub mod id;
+pub mod json;
+pub mod key;
+pub mod known_type;
+pub mod overflow;
+pub mod properties;
+pub mod readiness;
+pub mod retry;
+#[cfg(test)]
+mod sample;
+mod sink;
+pub mod task_input;
+pub mod task_spec;
+pub mod time;
+
+pub use access_path::AccessPath;
+pub use cursor::{BadCursor, Cursor, Fingerprint};
+pub use dag::{Dag, JOB_TASKS_MAX};
+pub use dag_violation::{VIOLATIONS_MAX, Violation, Violations};
+pub use error_class::{ErrorCategory, Exit, Failure};
+pub use event::{Context, Entity, Event, Position};
+pub use event_fields::BadEvent;
+pub use event_query::{BadQuery, EventQuery, Order, PAGE_MAX, Page};
+pub use fold::{BadHistory, fold_job, fold_task};
+pub use head::{Fence, JobCounts, JobStatus, Lease, Outcome, Owner, PublicState, TaskHead, TaskState};
+pub use id::{
+    AppName, BadId, EntityId, EntityType, EventId, EventType, IdProblem, JobId, RequestId, TaskId, TaskName,
+    TenantId, WorkerId,
+};
+pub use json::Json;
+pub use key::{BadSortKey, Index, KeyPair, KeyPrefix, Keys};
+pub use known_type::KnownType;
+pub use overflow::{BadOverflow, BadPayload, DETAIL_BYTES_MAX, Overflow};
+pub use readiness::Readiness;
+pub use retry::RetryPolicy;
+pub use task_input::{DEPENDENCY_OUTPUTS, InputProblem};
+pub use task_spec::{TaskOptions, TaskSpec};
+pub use time::{BadTimestamp, Timestamp};

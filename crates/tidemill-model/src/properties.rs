@@ -1,0 +1,299 @@
+//! The properties of each event type the engine writes, as typed values.
+//!
+//! Field names and their order are those of the JSON. What a consumer does not need is not there; an optional field is
+//! left out, not null. Additions to the documents' shapes: `taskId`, `run` (when above 1) and `fence`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error_class::ErrorCategory;
+use crate::head::{Fence, JobCounts, PublicState};
+use crate::id::{JobId, RequestId, TaskId, TaskName, WorkerId};
+use crate::json::Json;
+use crate::task_spec::TaskSpec;
+use crate::time::Timestamp;
+
+/// Which task an event is about; part of every task event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskIdentity {
+    pub request_id: RequestId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+    /// Left out in the first run.
+    #[serde(default = "first_run", skip_serializing_if = "is_first_run")]
+    pub run: u32,
+}
+
+fn first_run() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_first_run(run: &u32) -> bool {
+    *run == 1
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskPending {
+    #[serde(flatten)]
+    pub task: TaskIdentity,
+    pub name: TaskName,
+    /// Only for tasks of a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depends_on: Option<Vec<TaskId>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskProcessingStarted {
+    #[serde(flatten)]
+    pub task: TaskIdentity,
+    pub effective_until: Timestamp,
+    pub worker_id: WorkerId,
+    pub process_id: u32,
+    pub fence: Fence,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskProcessingFailed {
+    #[serde(flatten)]
+    pub task: TaskIdentity,
+    pub attempt_number: u32,
+    /// `false` when the worker gave the task back and the attempt is made again; left out otherwise.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub counted: bool,
+    pub error: String,
+    pub error_category: ErrorCategory,
+    pub fence: Fence,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskCompleted {
+    #[serde(flatten)]
+    pub task: TaskIdentity,
+    /// Left out when it was moved to the blob store (`_s3Overflow`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Json>,
+    pub duration_ms: u64,
+    pub exit_code: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    pub fence: Fence,
+    #[serde(default, rename = "_s3Overflow", skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<OverflowRef>,
+}
+
+/// What an agent used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cache_read_tokens: u64,
+}
+
+/// Where the large fields of an event were put.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverflowRef {
+    pub bucket: String,
+    pub key: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskFailed {
+    #[serde(flatten)]
+    pub task: TaskIdentity,
+    pub error: String,
+    pub error_category: ErrorCategory,
+    /// Attempts made in this run, the failing one included.
+    pub retry_count: u32,
+    pub source: FailureSource,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Fence>,
+}
+
+/// Who ended a task as failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailureSource {
+    /// The worker, on an error that is not tried again.
+    Worker,
+    /// No attempt was left.
+    Dlq,
+    /// A person, by cancel.
+    Api,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskTimeout {
+    #[serde(flatten)]
+    pub task: TaskIdentity,
+    pub timeout_ms: u64,
+    pub elapsed_ms: u64,
+    /// `SIGTERM` or `SIGKILL`.
+    pub signal: String,
+    pub fence: Fence,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskHeartbeat {
+    #[serde(flatten)]
+    pub task: TaskIdentity,
+    pub effective_until: Timestamp,
+    pub heartbeat_number: u32,
+    pub elapsed_ms: u64,
+    pub worker_id: WorkerId,
+    pub process_id: u32,
+    pub memory_usage: MemoryUsage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_activity: Option<Activity>,
+    pub fence: Fence,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUsage {
+    /// Resident bytes of the task's processes.
+    pub rss: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Activity {
+    #[serde(rename = "type")]
+    pub kind: ActivityKind,
+    pub step_name: String,
+    pub timestamp: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActivityKind {
+    StepRunning,
+    SdkQuery,
+    Waiting,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobCreated {
+    pub job_id: JobId,
+    pub request_id: RequestId,
+    /// Left out when it was moved to the blob store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<Vec<TaskSpec>>,
+    pub total_tasks: u32,
+    #[serde(default, rename = "_s3Overflow", skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<OverflowRef>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobTasksAdded {
+    pub job_id: JobId,
+    /// Left out when it was moved to the blob store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_tasks: Option<Vec<TaskSpec>>,
+    pub previous_total_tasks: u32,
+    pub total_tasks_now: u32,
+    #[serde(default, rename = "_s3Overflow", skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<OverflowRef>,
+}
+
+/// The states of a job's tasks at one moment, whole up to `TASK_STATUSES_MAX` tasks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskStatuses {
+    pub task_statuses: BTreeMap<TaskId, Option<PublicState>>,
+    /// Only when not all tasks are listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<JobCounts>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+}
+
+/// How many tasks an event lists with their states.
+pub const TASK_STATUSES_MAX: usize = 1_000;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobCompleted {
+    pub job_id: JobId,
+    pub total_tasks: u32,
+    #[serde(flatten)]
+    pub statuses: TaskStatuses,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobFailureDetected {
+    pub job_id: JobId,
+    pub failed_task_id: TaskId,
+    #[serde(flatten)]
+    pub statuses: TaskStatuses,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobCancelled {
+    pub job_id: JobId,
+    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskHealthCheck {
+    pub summary: HealthSummary,
+    pub tasks: Vec<TaskHealth>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthSummary {
+    pub total_processing: u32,
+    pub healthy: u32,
+    pub warning: u32,
+    pub critical: u32,
+    pub overtime: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskHealth {
+    pub request_id: RequestId,
+    pub health: Health,
+    pub elapsed: u64,
+    pub time_since_last_event: u64,
+    pub last_event_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<WorkerId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    Critical,
+    Overtime,
+    Warning,
+    Healthy,
+}

@@ -1,0 +1,110 @@
+//! The static input of a task: a JSON object, of which the engine reads no more than its keys.
+
+use std::fmt;
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::json::Json;
+
+/// The key of a task's input under which the outputs of its parents are put. No input may bring it along.
+pub const DEPENDENCY_OUTPUTS: &str = "dependencyOutputs";
+
+/// What can be wrong with a task's static input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InputProblem {
+    #[error("is not a JSON object")]
+    NotAnObject,
+    /// It has the key under which the outputs of parents are put.
+    #[error("has the reserved key {DEPENDENCY_OUTPUTS}")]
+    ReservedKey,
+    /// A key is not text: it holds half of a surrogate pair.
+    #[error("has a key that is not text")]
+    UnreadableKey,
+}
+
+/// What is wrong with a static input, looking no deeper than its keys.
+pub fn input_problem(input: &Json) -> Option<InputProblem> {
+    if !input.is_object() {
+        return Some(InputProblem::NotAnObject);
+    }
+    match input.read::<HasReservedKey>() {
+        Ok(HasReservedKey(false)) => None,
+        Ok(HasReservedKey(true)) => Some(InputProblem::ReservedKey),
+        Err(_) => Some(InputProblem::UnreadableKey),
+    }
+}
+
+struct HasReservedKey(bool);
+
+impl<'de> Deserialize<'de> for HasReservedKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Keys;
+
+        impl<'de> Visitor<'de> for Keys {
+            type Value = HasReservedKey;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<HasReservedKey, A::Error> {
+                let mut found = false;
+                while let Some(IsReserved(reserved)) = map.next_key()? {
+                    found |= reserved;
+                    map.next_value::<IgnoredAny>()?;
+                }
+                Ok(HasReservedKey(found))
+            }
+        }
+
+        deserializer.deserialize_map(Keys)
+    }
+}
+
+/// A key, compared and not kept.
+struct IsReserved(bool);
+
+impl<'de> Deserialize<'de> for IsReserved {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Key;
+
+        impl Visitor<'_> for Key {
+            type Value = IsReserved;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_str<E>(self, key: &str) -> Result<IsReserved, E> {
+                Ok(IsReserved(key == DEPENDENCY_OUTPUTS))
+            }
+        }
+
+        deserializer.deserialize_str(Key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_an_object_without_the_reserved_key() {
+        for (input, problem) in [
+            ("{}", None),
+            (r#"{"a":{"dependencyOutputs":1}}"#, None),
+            (r#"{"DependencyOutputs":1,"n":1e999999,"deep":"\ud800"}"#, None),
+            ("[]", Some(InputProblem::NotAnObject)),
+            ("null", Some(InputProblem::NotAnObject)),
+            (r#"{"a":1,"dependencyOutputs":{}}"#, Some(InputProblem::ReservedKey)),
+            (r#"{"dependencyOutput\u0073":{}}"#, Some(InputProblem::ReservedKey)),
+            (r#"{"\ud800":{}}"#, Some(InputProblem::UnreadableKey)),
+        ] {
+            assert_eq!(input_problem(&Json::parse(input.to_owned()).unwrap()), problem, "{input}");
+        }
+        // Depth is no danger: values are skipped, not built.
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(200_000), "]".repeat(200_000));
+        assert_eq!(input_problem(&Json::parse(deep).unwrap()), None);
+    }
+}
