@@ -1,0 +1,151 @@
+//! The port to everything durable.
+//!
+//! A backend takes commands, makes their commits durable and true, and answers questions about the result. Its
+//! promises are written at each method and checked by the `conformance` suite; a backend is finished when it passes.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tidemill_model::event_query::{BadQuery, EventQuery, Page};
+use tidemill_model::{AppName, Entity, Event, JobId, JobStatus, PublicState, TaskHead, TaskSpec, TenantId};
+
+use crate::command::Command;
+use crate::commit::TaskKey;
+use crate::record::{Record, RecordKey, RecordKind};
+use crate::reply::{Refusal, Reply};
+use crate::state::job::JobHead;
+
+/// Why the backend could not do its part. The command may or may not be worth repeating, but it was not acknowledged.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Fault {
+    /// Nothing was written. It works again once there is room.
+    #[error("no space is left in the store: {0}")]
+    Full(String),
+    /// What was asked may be written or not; the store refuses everything until it is opened again.
+    #[error("the store stopped: {0}")]
+    Stopped(String),
+    /// Something stored cannot be read back.
+    #[error("the store is damaged: {0}")]
+    Damaged(String),
+    #[error(transparent)]
+    Query(#[from] BadQuery),
+    #[error("{field} is {size_bytes} bytes; the limit is {limit_bytes}")]
+    TooLarge { field: &'static str, size_bytes: usize, limit_bytes: usize },
+}
+
+/// One command's answer within a group.
+pub type Answer = Result<Reply, Refusal>;
+
+/// Where events, heads, messages, records and blobs live.
+pub trait Backend: Send + Sync + 'static {
+    /// Decides the commands in order and makes their commits durable together.
+    ///
+    /// Each command sees what those before it did. When the answer is there, every effect survives a crash and a power
+    /// loss; when it is not (a fault, or the process died), all of the group's effects are there or none. A refused
+    /// command changes nothing and does not stop the others.
+    fn execute(&self, commands: Vec<Command>) -> impl Future<Output = Result<Vec<Answer>, Fault>> + Send;
+
+    /// Waits until a message may have become deliverable for one of `tenants` (`None`: any), or is dropped.
+    ///
+    /// It may return early; it never misses a message that was enqueued, released or came due after the call.
+    fn work(&self, tenants: Option<Arc<[TenantId]>>) -> impl Future<Output = ()> + Send;
+
+    /// A task as it stands. Like every read below: durable facts only, and nothing of another tenant.
+    fn task(&self, key: TaskKey) -> impl Future<Output = Result<Option<TaskSnapshot>, Fault>> + Send;
+
+    fn job(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+    ) -> impl Future<Output = Result<Option<JobSnapshot>, Fault>> + Send;
+
+    /// A job's tasks in the order they were handed in, from the index `from` on, at most `limit`.
+    fn job_tasks(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        from: u32,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<TaskSnapshot>, Fault>> + Send;
+
+    /// A tenant's jobs, newest first, those before `before` if it is given, at most `limit`.
+    fn jobs(
+        &self,
+        tenant: TenantId,
+        status: Option<JobStatus>,
+        before: Option<JobId>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<JobSnapshot>, Fault>> + Send;
+
+    /// A page of events on one of the eight access paths, ordered by (timestamp, id). Events are as they were stored:
+    /// large fields may lie in a blob.
+    fn events(&self, query: EventQuery) -> impl Future<Output = Result<Page, Fault>> + Send;
+
+    /// The latest event of an entity.
+    fn latest(
+        &self,
+        tenant: TenantId,
+        entity: Entity,
+    ) -> impl Future<Output = Result<Option<Event>, Fault>> + Send;
+
+    fn record(&self, key: RecordKey) -> impl Future<Output = Result<Option<Record>, Fault>> + Send;
+
+    /// Records of one kind and tenant in the order of their ids, after `after`, at most `limit`.
+    fn records(
+        &self,
+        kind: RecordKind,
+        tenant: Option<TenantId>,
+        after: Option<Arc<str>>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<(RecordKey, Record)>, Fault>> + Send;
+
+    /// Stores a blob durably before it returns. A key that exists is replaced whole.
+    fn put_blob(
+        &self,
+        tenant: TenantId,
+        key: String,
+        bytes: Vec<u8>,
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    fn blob(
+        &self,
+        tenant: TenantId,
+        key: String,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, Fault>> + Send;
+
+    fn queue(&self) -> impl Future<Output = Result<QueueDepth, Fault>> + Send;
+}
+
+/// A task as readers see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskSnapshot {
+    pub task: TaskKey,
+    pub app: AppName,
+    pub job: Option<JobId>,
+    pub spec: Arc<TaskSpec>,
+    /// `None`: not dispatched.
+    pub state: Option<PublicState>,
+    pub head: Option<TaskHead>,
+}
+
+/// A job as readers see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobSnapshot {
+    pub status: JobStatus,
+    pub head: JobHead,
+}
+
+impl JobSnapshot {
+    pub fn of(head: &JobHead) -> Self {
+        Self { status: head.status(), head: head.clone() }
+    }
+}
+
+/// How full the queue is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// All messages, hidden ones included.
+    pub messages: usize,
+    /// Messages that could be delivered now.
+    pub ready: usize,
+}

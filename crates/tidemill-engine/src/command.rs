@@ -1,0 +1,251 @@
+//! Commands: everything the outside can ask for.
+//!
+//! A command is complete when it arrives: ids are checked, JSON is valid, large values already lie in the blob store.
+//! Decisions read no JSON and wait for nothing.
+
+use std::sync::Arc;
+
+use tidemill_model::properties::{Activity, OverflowRef, Usage};
+use tidemill_model::{
+    AppName, Context, Entity, ErrorCategory, EventId, EventType, Fence, JobId, Json, Owner, RequestId,
+    TaskId, TaskSpec, TenantId, Timestamp, WorkerId,
+};
+
+use crate::commit::{MessageId, NewJob, NewTask, Receipt, TaskKey};
+use crate::record::{RecordKey, RecordValue};
+
+#[derive(Debug, Clone)]
+pub enum Command {
+    SubmitJob(SubmitJob),
+    AddTasks(AddTasks),
+    SubmitTask(SubmitTask),
+    Claim(Claim),
+    Begin(Begin),
+    Heartbeat(Heartbeat),
+    Finish(Finish),
+    Release(Release),
+    Resume(Resume),
+    Cancel(Cancel),
+    /// Dispatches what is ready and was not dispatched. Does nothing when nothing is.
+    Advance {
+        tenant: TenantId,
+        job: JobId,
+    },
+    Sweep(Sweep),
+    /// Takes back the leases of former lives of the data directory.
+    Recover {
+        generation: u64,
+    },
+    Publish(Publish),
+    Send(Send),
+    Receive(Receive),
+    Delete {
+        tenant: Option<TenantId>,
+        receipt: Receipt,
+    },
+    ChangeVisibility {
+        tenant: Option<TenantId>,
+        receipt: Receipt,
+        visible_in_millis: u64,
+    },
+    Replay {
+        tenant: TenantId,
+        message: MessageId,
+    },
+    Discard {
+        tenant: TenantId,
+        message: MessageId,
+    },
+    PutRecord(PutRecord),
+}
+
+/// An event's properties, made before the decision. `id` is set when the event's large fields were stored under it.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    pub id: Option<EventId>,
+    pub properties: Json,
+}
+
+/// A promise that repeating the request changes nothing.
+#[derive(Debug, Clone)]
+pub struct Once {
+    pub key: RecordKey,
+    pub body_hash: [u8; 32],
+}
+
+#[derive(Debug, Clone)]
+pub struct SubmitJob {
+    /// Validated as a DAG. `created_at` is set by the decision.
+    pub job: NewJob,
+    /// The properties of `Job Created`.
+    pub created: Prepared,
+    pub once: Option<Once>,
+}
+
+#[derive(Debug, Clone)]
+pub struct AddTasks {
+    pub tenant: TenantId,
+    pub job: JobId,
+    pub tasks: Arc<Vec<Arc<TaskSpec>>>,
+    /// The JSON of `newTasks`, or where it was put.
+    pub listed: Listed,
+}
+
+/// A task list inside an event: in place or in the blob store.
+#[derive(Debug, Clone)]
+pub enum Listed {
+    Inline(Json),
+    Overflow { id: EventId, at: OverflowRef },
+}
+
+#[derive(Debug, Clone)]
+pub struct SubmitTask {
+    pub task: NewTask,
+    pub once: Option<Once>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub owner: Owner,
+    pub worker: WorkerId,
+    pub max: usize,
+    /// The tenants the worker may serve; `None` for all.
+    pub tenants: Option<Arc<[TenantId]>>,
+    /// Writes `Task Processing Started` with this process id in the same commit. A worker that starts child processes
+    /// leaves it out and sends `Begin` once it knows the child's.
+    pub begin: Option<u32>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Begin {
+    pub task: TaskKey,
+    pub fence: Fence,
+    pub worker: WorkerId,
+    pub process_id: u32,
+}
+
+#[derive(Debug, Clone)]
+pub struct Heartbeat {
+    pub task: TaskKey,
+    pub fence: Fence,
+    pub worker: WorkerId,
+    pub process_id: u32,
+    pub rss: u64,
+    pub last_activity: Option<Activity>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Finish {
+    pub task: TaskKey,
+    pub fence: Fence,
+    pub worker: WorkerId,
+    pub report: Report,
+}
+
+/// How an attempt ended, as its worker tells it.
+#[derive(Debug, Clone)]
+pub enum Report {
+    Completed {
+        /// `None` when it was moved to the blob store.
+        output: Option<Json>,
+        overflow: Option<(EventId, OverflowRef)>,
+        duration_millis: u64,
+        exit_code: i32,
+        usage: Option<Usage>,
+    },
+    /// Whether it is tried again depends on the category and the attempts left.
+    Failed {
+        error: String,
+        category: ErrorCategory,
+        retry_after_millis: Option<u64>,
+    },
+    TimedOut {
+        timeout_millis: u64,
+        elapsed_millis: u64,
+        signal: &'static str,
+    },
+}
+
+/// A worker gives a task back without an outcome, as at shutdown.
+#[derive(Debug, Clone)]
+pub struct Release {
+    pub task: TaskKey,
+    pub fence: Fence,
+    pub worker: WorkerId,
+    /// Recorded as `Task Processing Failed`; no attempt is counted.
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Resume {
+    pub tenant: TenantId,
+    pub target: ResumeTarget,
+}
+
+#[derive(Debug, Clone)]
+pub enum ResumeTarget {
+    /// All failed tasks of the job, or the named ones.
+    Job {
+        job: JobId,
+        tasks: Option<Vec<TaskId>>,
+    },
+    Task(RequestId),
+}
+
+#[derive(Debug, Clone)]
+pub struct Cancel {
+    pub tenant: TenantId,
+    pub job: JobId,
+    pub by: String,
+    pub reason: Option<String>,
+}
+
+/// Looks for what stands still and sets it moving, from `after` on.
+#[derive(Debug, Clone, Default)]
+pub struct Sweep {
+    pub after: Option<TaskKey>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Publish {
+    pub tenant: TenantId,
+    pub app: AppName,
+    pub context: Context,
+    pub events: Vec<PublishedEvent>,
+}
+
+#[derive(Debug, Clone)]
+pub struct PublishedEvent {
+    pub entity: Entity,
+    pub event_type: EventType,
+    /// The sender's own time, if it gave one.
+    pub timestamp: Option<Timestamp>,
+    pub properties: Prepared,
+    /// Epoch seconds.
+    pub ttl: Option<u64>,
+}
+
+/// A message from outside. Without a head the task begins here, and nothing announces it.
+#[derive(Debug, Clone)]
+pub struct Send {
+    pub task: NewTask,
+    pub run: u32,
+    pub delay_millis: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Receive {
+    pub tenants: Option<Arc<[TenantId]>>,
+    pub max: usize,
+    pub visibility_millis: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+pub struct PutRecord {
+    pub key: RecordKey,
+    /// `None` removes it.
+    pub value: Option<RecordValue>,
+    pub expires_at: Option<Timestamp>,
+    /// The version it must have; 0 means absent, `None` any.
+    pub expected: Option<u64>,
+}

@@ -1,0 +1,36 @@
+//! The conformance suite: what every backend must do, as cases that any adapter runs.
+//!
+//! An adapter implements [`World`] and calls [`conformance_tests!`](crate::conformance_tests) in a test binary, which
+//! makes one `#[test]` of each case. A case is an async function from a world to nothing; it panics when the promise in
+//! its name is broken. Cases speak to the backend through the engine, or directly where the engine would not let them.
+
+mod block_on;
+mod lab;
+mod manual_clock;
+mod shape;
+mod suite;
+mod world;
+
+pub mod access_paths;
+pub mod durability;
+pub mod events;
+pub mod growth;
+pub mod idempotency;
+pub mod isolation;
+pub mod jobs;
+pub mod joins;
+pub mod leases;
+pub mod queue;
+pub mod records;
+pub mod repairs;
+pub mod retries;
+pub mod scenarios;
+pub mod state_sets;
+pub mod steering;
+pub mod submitting;
+
+pub use block_on::{block_on, poll_once, side_by_side};
+pub use lab::Lab;
+pub use manual_clock::ManualClock;
+pub use suite::{NAMES, run_case};
+pub use world::World;

@@ -1,0 +1,209 @@
+//! The list of cases, and how one is run.
+
+use super::{Lab, ManualClock, World, block_on};
+
+/// Runs one case on a fresh world, without a runtime. An adapter with a runtime of its own awaits the case there.
+pub fn run_case<W, F>(case: impl FnOnce(Lab<W>) -> F, make: impl FnOnce(ManualClock) -> W)
+where
+    W: World,
+    F: Future<Output = ()>,
+{
+    let clock = ManualClock::default();
+    let world = make(clock.clone());
+    block_on(case(Lab::new(world, clock)));
+}
+
+/// Hands the list of all cases to another macro: section by section, each a module of the suite.
+#[macro_export]
+macro_rules! conformance_cases {
+    ($then:ident $($arguments:tt)*) => {
+        $crate::$then! {
+            [$($arguments)*]
+            events:
+                appends_in_order,
+                events_come_back_as_they_were_sent,
+                a_senders_own_time_is_kept,
+                refuses_a_timestamp_too_far_ahead,
+                refuses_reserved_names,
+                refuses_what_is_too_large_or_malformed,
+                a_large_event_comes_back_whole_and_in_order,
+                a_missing_blob_is_a_transient_error,
+                times_of_a_task_always_grow;
+            access_paths:
+                every_path_answers_like_select,
+                every_path_honours_time_ranges,
+                pages_neither_lose_nor_repeat,
+                the_latest_event_is_the_one_with_the_latest_time,
+                a_query_out_of_bounds_is_refused,
+                no_path_shows_another_tenant;
+            submitting:
+                a_cycle_is_named,
+                all_violations_are_told,
+                a_job_with_100_001_tasks_is_refused,
+                options_out_of_bounds_are_refused,
+                a_bad_task_on_its_own_is_refused,
+                absent_ids_are_minted,
+                a_task_on_its_own_runs;
+            idempotency:
+                the_same_key_and_body_give_the_same_job,
+                a_key_used_twice_at_once_makes_one_job,
+                another_body_under_the_same_key_is_refused,
+                a_key_expires_after_a_day,
+                a_request_id_stands_in_for_a_key,
+                a_task_id_is_used_once,
+                a_key_gives_the_same_task;
+            leases:
+                refuses_a_stale_fence,
+                one_outcome_per_run,
+                a_repeated_finish_is_answered_alike,
+                a_takeover_waits_for_the_lease_and_raises_the_fence,
+                a_late_finish_without_a_takeover_is_taken,
+                a_busy_message_is_hidden_and_not_counted,
+                a_duplicate_after_the_end_is_dropped,
+                a_message_of_an_older_run_is_dropped,
+                takeovers_are_limited,
+                tasks_given_up_together_are_reported_one_by_one,
+                a_release_counts_no_attempt,
+                heartbeats_extend_the_lease_and_change_no_state,
+                a_heartbeat_before_the_beginning_begins,
+                begin_names_the_process,
+                recover_releases_leases_of_former_generations,
+                finish_and_claim_are_one_step,
+                a_malformed_report_is_refused;
+            retries:
+                retries_follow_the_schedule,
+                exhaustion_makes_a_dead_letter_and_fails_the_task,
+                a_final_failure_ends_the_task_once,
+                the_category_decides_whether_it_is_tried_again,
+                a_timeout_is_terminal,
+                a_tasks_own_policy_rules,
+                a_longer_delay_that_was_asked_for_wins,
+                a_duplicate_does_not_cut_the_delay_short,
+                a_long_error_is_cut;
+            joins:
+                children_start_only_after_all_parents,
+                a_join_is_dispatched_once,
+                parents_that_end_in_one_group_dispatch_their_join_once,
+                parents_that_end_together_dispatch_their_join_once,
+                random_graphs_run_each_task_once_after_its_parents,
+                wide_graphs_fan_out_and_in;
+            jobs:
+                events_carry_the_documented_properties,
+                a_failure_leaves_independent_tasks_running,
+                the_status_follows_the_tasks,
+                the_same_names_in_two_jobs_do_not_interfere,
+                outputs_reach_the_children,
+                large_outputs_reach_the_children,
+                a_large_job_is_created_and_grows,
+                states_of_large_jobs_are_listed_in_part,
+                jobs_and_tasks_are_listed_by_pages,
+                a_task_on_its_own_causes_no_job_event;
+            growth:
+                added_tasks_with_satisfied_dependencies_start_at_once,
+                adding_to_a_completed_or_cancelled_job_is_refused,
+                a_task_added_below_a_failed_one_waits_for_the_resume,
+                concurrent_additions_keep_totals,
+                an_added_name_is_taken_once,
+                a_bad_addition_changes_nothing,
+                a_job_cannot_grow_beyond_the_limit;
+            steering:
+                cancel_ends_everything_active,
+                cancel_may_be_repeated,
+                resume_reopens_a_cancelled_job,
+                resume_opens_a_new_run,
+                resume_takes_names_and_refuses_others,
+                a_dead_letter_can_be_replayed,
+                a_dead_letter_of_a_finished_task_changes_nothing,
+                a_replay_reopens_a_cancelled_job,
+                dead_letters_are_listed_by_pages;
+            state_sets:
+                the_four_sets_are_disjoint_and_complete,
+                a_resumed_task_changes_its_set,
+                sets_are_by_tenant_and_application;
+            isolation:
+                no_read_crosses_tenants,
+                no_command_crosses_tenants,
+                no_message_crosses_tenants,
+                blobs_and_records_are_kept_apart,
+                a_claim_serves_the_named_tenants_only,
+                tenants_take_turns;
+            queue:
+                a_received_message_is_hidden_for_a_while,
+                visibility_can_be_changed,
+                a_stale_receipt_has_no_effect,
+                a_claim_makes_older_receipts_stale,
+                a_delayed_message_waits,
+                an_empty_answer_tells_when_to_look_again,
+                waiting_ends_when_a_message_arrives,
+                waiting_ends_when_a_message_comes_due,
+                a_message_received_too_often_becomes_a_dead_letter,
+                a_dead_letter_never_fails_a_finished_or_running_task,
+                a_message_without_a_task_runs_one,
+                a_raw_request_out_of_bounds_is_refused;
+            records:
+                records_have_versions,
+                records_are_listed_in_order,
+                blobs_are_kept_whole;
+            repairs:
+                each_command_sees_those_before_it,
+                a_refused_command_does_not_stop_the_others,
+                racing_claims_have_one_winner,
+                the_sweep_repairs_a_deleted_message,
+                the_sweep_leaves_sound_work_alone,
+                the_sweep_goes_on_until_all_is_repaired;
+            scenarios:
+                idempotency_1_happy_path,
+                idempotency_2_duplicate_delivery,
+                idempotency_3_race_of_two_workers,
+                idempotency_4_worker_crash_recovery,
+                idempotency_5_long_task_with_heartbeats,
+                the_sample_flow_reproduces;
+            durability:
+                everything_acknowledged_is_there_after_reopen,
+                a_job_survives_a_restart_after_every_step,
+                dedupe_survives,
+                fences_survive,
+                delayed_messages_survive,
+                the_next_life_recovers_the_leases,
+                blobs_and_records_survive;
+        }
+    };
+}
+
+/// Makes one `#[test]` of every case, in one module per section.
+///
+/// The argument is a function from a [`ManualClock`](crate::conformance::ManualClock) to a fresh
+/// [`World`](crate::conformance::World).
+#[macro_export]
+macro_rules! conformance_tests {
+    ($make:expr) => {
+        $crate::conformance_cases! { conformance_test_modules $make }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_test_modules {
+    ([$make:expr] $($section:ident: $($case:ident),+;)+) => {
+        $(mod $section {
+            #[allow(unused_imports, reason = "the function that makes the world may stand anywhere")]
+            use super::*;
+
+            $(#[test]
+            fn $case() {
+                $crate::conformance::run_case($crate::conformance::$section::$case, $make);
+            })+
+        })+
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_names {
+    ([] $($section:ident: $($case:ident),+;)+) => {
+        &[$($(concat!(stringify!($section), "::", stringify!($case))),+),+]
+    };
+}
+
+/// The names of all cases, each after its section.
+pub const NAMES: &[&str] = conformance_cases! { conformance_names };

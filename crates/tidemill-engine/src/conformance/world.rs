@@ -1,0 +1,27 @@
+//! The world a case runs in: a fresh backend and the means to move it through time.
+
+use std::sync::Arc;
+
+use super::ManualClock;
+use crate::backend::Backend;
+
+/// A backend under test. It must be empty, go by the clock it was made with and follow `Policy::default()`.
+pub trait World: Sized + Send + Sync + 'static {
+    type Backend: Backend;
+
+    fn backend(&self) -> Arc<Self::Backend>;
+
+    /// The clock has moved. A backend that sleeps until a moment of its own must look at the clock again.
+    fn time_passed(&self) {}
+
+    /// The backend as it is after the process died and came back: what was acknowledged, and nothing in memory. `None`
+    /// for backends that cannot; the cases of durability are then empty.
+    ///
+    /// All handles to the old backend are gone when this is called.
+    fn reopen(self, clock: ManualClock) -> impl Future<Output = Option<Self>> + Send {
+        async move {
+            let _ = (self, clock);
+            None
+        }
+    }
+}

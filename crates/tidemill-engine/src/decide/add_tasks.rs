@@ -1,0 +1,61 @@
+//! Add tasks to a job. What depends on nothing unfinished is dispatched in the same commit.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use tidemill_model::{JobStatus, Json, KnownType, PublicState, TaskSpec, dag};
+
+use super::draft::{By, Draft, JobFacts};
+use crate::command::{AddTasks, Listed};
+use crate::commit::{Expect, RecordWrite};
+use crate::reply::{Refusal, Reply};
+use crate::site::Origin;
+use crate::state::State;
+use crate::state::job::Job;
+
+pub(super) fn decide(state: &State, command: &AddTasks, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+    let Some(job) = state.job(&command.tenant, command.job) else {
+        return Err(Refusal::NotFound { what: "job", id: command.job.to_string() });
+    };
+    match job.head.status() {
+        JobStatus::Completed => return Err(Refusal::JobCompleted(command.job)),
+        JobStatus::Cancelled => return Err(Refusal::JobCancelled(command.job)),
+        JobStatus::Running | JobStatus::Failing | JobStatus::Failed => {}
+    }
+    dag::check_addition(&command.tasks, job.nodes.len(), &|task| job.index_of(task))
+        .map_err(Refusal::Graph)?;
+
+    draft.expect(Expect::JobAt { job: command.job, version: job.head.version });
+    let (tenant, tasks) = (command.tenant.clone(), Arc::clone(&command.tasks));
+    draft.record(RecordWrite::JobTasks { tenant, job: command.job, tasks });
+    let previous_total = job.head.counts.total();
+    let total = previous_total + u32::try_from(command.tasks.len()).unwrap_or(u32::MAX);
+    let (id, listed) = match &command.listed {
+        Listed::Inline(tasks) => (None, format!(r#""newTasks":{}"#, tasks.as_str())),
+        Listed::Overflow { id, at } => (Some(*id), format!(r#""_s3Overflow":{}"#, Json::of(at).as_str())),
+    };
+    let mut properties = format!(r#"{{"jobId":"{}",{listed}"#, command.job);
+    write!(properties, r#","previousTotalTasks":{previous_total},"totalTasksNow":{total}}}"#)
+        .expect("writing to a string does not fail");
+    let mut subject = draft.job_subject(job);
+    let by = By { id, ..By::component(Origin::ProducerApi) };
+    draft.event(&mut subject, KnownType::JobTasksAdded, by, Json::trusted(&properties));
+
+    let mut dispatched = Vec::new();
+    let added: HashSet<&str> = command.tasks.iter().map(|spec| spec.task_id.as_str()).collect();
+    for spec in command.tasks.iter().filter(|spec| is_ready(job, &added, spec)) {
+        draft.dispatch(&JobFacts::of(job), spec, Origin::ProducerApi);
+        dispatched.push(spec.task_id.clone());
+    }
+    Ok(Reply::TasksAdded { previous_total, total, dispatched })
+}
+
+fn is_ready(job: &Job, added: &HashSet<&str>, spec: &TaskSpec) -> bool {
+    spec.depends_on.iter().all(|parent| {
+        !added.contains(parent.as_str())
+            && job
+                .index_of(parent.as_str())
+                .is_some_and(|index| job.node(index).entry.public_state() == Some(PublicState::Completed))
+    })
+}

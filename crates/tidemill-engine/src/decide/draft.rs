@@ -1,0 +1,251 @@
+//! A commit being written: stamping, events, dispatch.
+
+use std::sync::Arc;
+
+use tidemill_model::properties::{TaskIdentity, TaskPending};
+use tidemill_model::{
+    AppName, Entity, Event, EventId, JobId, Json, KnownType, RequestId, TaskSpec, TenantId, Timestamp,
+    WorkerId,
+};
+
+use super::Circumstances;
+use crate::commit::{
+    Commit, Expect, Message, MessageId, RecordWrite, TaskChange, TaskChangeKind, TaskKey, Visibility,
+};
+use crate::policy::Policy;
+use crate::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
+use crate::site::{Origin, Site};
+use crate::state::job::Job;
+use crate::state::{Place, TaskView};
+
+pub(super) struct Draft<'a, 'c> {
+    circumstances: &'a mut Circumstances<'c>,
+    commit: Commit,
+}
+
+/// Whose event it is: the same for all events of one task or job.
+#[derive(Debug, Clone)]
+pub(super) struct Subject {
+    pub(super) tenant: TenantId,
+    pub(super) app: AppName,
+    pub(super) entity: Entity,
+    /// The latest timestamp of the entity, kept up to date while events are drafted.
+    pub(super) last: Option<Timestamp>,
+}
+
+impl<'a, 'c> Draft<'a, 'c> {
+    pub(super) fn new(circumstances: &'a mut Circumstances<'c>) -> Self {
+        Self { circumstances, commit: Commit::default() }
+    }
+
+    pub(super) fn into_commit(self) -> Commit {
+        self.commit
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.circumstances.now
+    }
+
+    pub(super) fn policy(&self) -> &'c Policy {
+        self.circumstances.policy
+    }
+
+    pub(super) fn site(&self) -> &'c Site {
+        self.circumstances.site
+    }
+
+    pub(super) fn random(&mut self) -> u64 {
+        self.circumstances.ids.random()
+    }
+
+    pub(super) fn event_id(&mut self) -> EventId {
+        let now = self.now();
+        self.circumstances.ids.event_id(now)
+    }
+
+    /// Takes an id that was made elsewhere; those made here from now on are above it.
+    pub(super) fn take_id(&mut self, id: EventId) -> EventId {
+        self.circumstances.ids.rise_above(id);
+        id
+    }
+
+    pub(super) fn message_id(&mut self) -> MessageId {
+        MessageId(self.event_id().as_u128())
+    }
+
+    pub(super) fn expect(&mut self, expect: Expect) {
+        self.commit.expect.push(expect);
+    }
+
+    pub(super) fn record(&mut self, write: RecordWrite) {
+        self.commit.records.push(write);
+    }
+
+    pub(super) fn change(&mut self, task: &TaskKey, kind: TaskChangeKind) {
+        self.commit.tasks.push(TaskChange { task: task.clone(), kind });
+    }
+
+    pub(super) fn settle(&mut self, message: Option<MessageId>) {
+        self.commit.settle.extend(message);
+    }
+
+    pub(super) fn show_at(&mut self, message: MessageId, visible_at: Timestamp, received: bool) {
+        self.commit.visibility.push(Visibility { message, visible_at, received });
+    }
+
+    pub(super) fn enqueue(&mut self, task: &TaskKey, run: u32, not_before: Timestamp) -> MessageId {
+        let id = self.message_id();
+        let task = task.clone();
+        self.commit.enqueue.push(Message { id, task, run, not_before, priority: 0, key: None });
+        id
+    }
+
+    pub(super) fn reserve(&mut self, tasks: usize) {
+        self.commit.tasks.reserve(tasks);
+        self.commit.enqueue.reserve(tasks);
+        self.commit.events.reserve(tasks);
+    }
+
+    /// The subject of a task's events.
+    pub(super) fn task_subject(&self, key: &TaskKey, task: &TaskView<'_>) -> Subject {
+        let app = match task.place {
+            Place::Alone(alone) => alone.app.clone(),
+            Place::InJob { job, .. } => job.head.app.clone(),
+        };
+        let last = task.entry.stream.last_timestamp;
+        Subject { tenant: key.tenant.clone(), app, entity: self.site().task(&key.request), last }
+    }
+
+    pub(super) fn job_subject(&self, job: &Job) -> Subject {
+        Subject {
+            tenant: job.head.tenant.clone(),
+            app: job.head.app.clone(),
+            entity: self.site().job(job.head.job),
+            last: job.head.stream.last_timestamp,
+        }
+    }
+
+    /// Appends an event of a task or a job. Its time is now, or just after the entity's last event.
+    pub(super) fn event(&mut self, subject: &mut Subject, known: KnownType, by: By<'_>, properties: Json) {
+        let now = self.now();
+        let timestamp = match subject.last {
+            Some(last) if last >= now => last.plus(1),
+            _ => now,
+        };
+        subject.last = Some(timestamp);
+        let id = match by.id {
+            Some(id) => id,
+            None => self.event_id(),
+        };
+        let site = self.site();
+        self.commit.events.push(Event {
+            id,
+            tenant: subject.tenant.clone(),
+            app: subject.app.clone(),
+            entity: subject.entity.clone(),
+            event_type: site.event_type(known),
+            timestamp,
+            received_at: now,
+            context: site.context(by.origin, by.worker),
+            properties,
+            ttl: None,
+        });
+    }
+
+    pub(super) fn push_event(&mut self, event: Event) {
+        self.commit.events.push(event);
+    }
+
+    /// Makes a task of a job runnable: head, message and `Task Pending`.
+    pub(super) fn dispatch(&mut self, job: &JobFacts<'_>, spec: &TaskSpec, origin: Origin) {
+        let key = TaskKey { tenant: job.tenant.clone(), request: job.job.request_id(&spec.task_id) };
+        self.change(&key, TaskChangeKind::Dispatch);
+        self.enqueue(&key, 1, self.now());
+        let mut subject = Subject {
+            tenant: job.tenant.clone(),
+            app: job.app.clone(),
+            entity: self.site().task(&key.request),
+            last: None,
+        };
+        let pending = TaskPending {
+            task: TaskIdentity {
+                request_id: key.request,
+                job_id: Some(job.job),
+                task_id: Some(spec.task_id.clone()),
+                run: 1,
+            },
+            name: spec.name.clone(),
+            depends_on: Some(spec.depends_on.clone()),
+        };
+        self.event(&mut subject, KnownType::TaskPending, By::component(origin), Json::of(&pending));
+    }
+
+    /// Keeps a message that will not be delivered again.
+    pub(super) fn bury(&mut self, task: &TaskKey, message: MessageId, run: u32, reason: &str) {
+        let key = RecordKey::dead_letter(&task.tenant, message);
+        let value = RecordValue::DeadLetter(DeadLetter {
+            message,
+            request: task.request.clone(),
+            run,
+            reason: Arc::from(reason),
+            since: self.now(),
+            state: DeadLetterState::Open,
+        });
+        self.record(RecordWrite::Put { key, record: Some(Record { version: 1, expires_at: None, value }) });
+        self.settle(Some(message));
+    }
+}
+
+/// Who writes an event, and under which id if that is fixed already.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct By<'a> {
+    pub(super) origin: Origin,
+    pub(super) worker: Option<&'a WorkerId>,
+    pub(super) id: Option<EventId>,
+}
+
+impl<'a> By<'a> {
+    pub(super) fn component(origin: Origin) -> Self {
+        Self { origin, worker: None, id: None }
+    }
+
+    pub(super) fn worker(worker: &'a WorkerId) -> Self {
+        Self { origin: Origin::Worker, worker: Some(worker), id: None }
+    }
+}
+
+/// What dispatching needs to know of a job.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct JobFacts<'a> {
+    pub(super) tenant: &'a TenantId,
+    pub(super) app: &'a AppName,
+    pub(super) job: JobId,
+}
+
+impl<'a> JobFacts<'a> {
+    pub(super) fn of(job: &'a Job) -> Self {
+        Self { tenant: &job.head.tenant, app: &job.head.app, job: job.head.job }
+    }
+}
+
+/// The identity that a task's events carry.
+pub(super) fn identity(request: &RequestId, task: &TaskView<'_>) -> TaskIdentity {
+    let run = task.entry.head.as_ref().map_or(1, |head| head.run);
+    match task.place {
+        Place::Alone(_) => TaskIdentity { request_id: request.clone(), job_id: None, task_id: None, run },
+        Place::InJob { job, index } => TaskIdentity {
+            request_id: request.clone(),
+            job_id: Some(job.head.job),
+            task_id: Some(job.node(index).spec.task_id.clone()),
+            run,
+        },
+    }
+}
+
+/// What a task does, wherever it is kept.
+pub(super) fn spec_of(task: &TaskView<'_>) -> Arc<TaskSpec> {
+    match task.place {
+        Place::Alone(alone) => Arc::clone(&alone.spec),
+        Place::InJob { job, index } => Arc::clone(&job.node(index).spec),
+    }
+}

@@ -1,0 +1,303 @@
+//! Finish: the one recorded outcome of a run, and in the same commit whatever it makes ready.
+
+use tidemill_model::properties::{
+    FailureSource, JobCompleted, JobFailureDetected, TaskCompleted, TaskFailed, TaskProcessingFailed,
+    TaskTimeout,
+};
+use tidemill_model::{ErrorCategory, Fence, Json, KnownType, Outcome, PublicState, TaskHead, TaskState};
+
+use super::draft::{By, Draft, JobFacts, identity, spec_of};
+use super::statuses;
+use crate::command::{Finish, Report};
+use crate::commit::{Expect, TaskChangeKind, TaskKey};
+use crate::reply::{Ending, Refusal, Reply};
+use crate::site::Origin;
+use crate::state::job::Job;
+use crate::state::{Place, State, TaskView};
+
+pub(super) fn decide(state: &State, command: &Finish, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+    let key = &command.task;
+    let known = state.task(key).and_then(|task| task.entry.head.as_ref().map(|head| (task, head)));
+    let Some((task, head)) = known else {
+        return Err(Refusal::NotFound { what: "task", id: key.request.to_string() });
+    };
+    if !may_finish(head, command.fence, draft) {
+        return repeat(state, &task, head, command).ok_or_else(|| Refusal::LeaseLost {
+            request: key.request.clone(),
+            given: command.fence.0,
+            newest: head.fence.0,
+        });
+    }
+    draft.expect(Expect::Held { task: key.clone(), fence: command.fence });
+    let ending = match &command.report {
+        Report::Completed { .. } => complete(command, &task, head, draft),
+        Report::TimedOut { .. } => time_out(command, &task, head, draft),
+        Report::Failed { error, category, retry_after_millis } => {
+            let failure = Failure { error, category: *category, retry_after_millis: *retry_after_millis };
+            fail(command, &task, head, &failure, draft)
+        }
+    };
+    Ok(Reply::Finished { ending, repeated: false })
+}
+
+#[cfg(not(feature = "faults"))]
+fn may_finish(head: &TaskHead, fence: Fence, _: &Draft<'_, '_>) -> bool {
+    head.lease_of(fence).is_some()
+}
+
+#[cfg(feature = "faults")]
+fn may_finish(head: &TaskHead, fence: Fence, draft: &Draft<'_, '_>) -> bool {
+    let faults = draft.policy().faults;
+    head.lease_of(fence).is_some()
+        || (faults.skip_fence_check && head.outcome().is_none())
+        || (faults.allow_second_outcome && head.outcome().is_some())
+}
+
+/// The answer to a report that was taken before: a worker may not have heard it.
+fn repeat(state: &State, task: &TaskView<'_>, head: &TaskHead, command: &Finish) -> Option<Reply> {
+    if head.fence != command.fence {
+        return None;
+    }
+    if let (Report::Failed { category, .. }, TaskState::Queued) = (&command.report, &head.state)
+        && head.last_error == Some(*category)
+    {
+        let at = state.queue().get(task.entry.message?)?.visible_at;
+        return Some(Reply::Finished { ending: Ending::Retrying { at }, repeated: true });
+    }
+    let same = match (&command.report, head.outcome()) {
+        (Report::Completed { .. }, Some(Outcome::Completed))
+        | (Report::TimedOut { .. }, Some(Outcome::TimedOut)) => head.outcome(),
+        (Report::Failed { category, .. }, Some(Outcome::Failed)) if head.last_error == Some(*category) => {
+            head.outcome()
+        }
+        _ => None,
+    };
+    same.map(|outcome| Reply::Finished { ending: Ending::Done(outcome), repeated: true })
+}
+
+fn complete(command: &Finish, task: &TaskView<'_>, head: &TaskHead, draft: &mut Draft<'_, '_>) -> Ending {
+    let Report::Completed { output, overflow, duration_millis, exit_code, usage } = &command.report else {
+        unreachable!("only called with a completion")
+    };
+    let key = &command.task;
+    let finish = TaskChangeKind::Finish {
+        fence: head.fence,
+        outcome: Outcome::Completed,
+        attempts: head.attempts + 1,
+        error: None,
+    };
+    draft.change(key, finish);
+    draft.settle(task.entry.message);
+    let mut subject = draft.task_subject(key, task);
+    let completed = TaskCompleted {
+        task: identity(&key.request, task),
+        output: output.clone(),
+        duration_ms: *duration_millis,
+        exit_code: *exit_code,
+        usage: *usage,
+        fence: command.fence,
+        overflow: overflow.as_ref().map(|(_, at)| at.clone()),
+    };
+    let by = By { id: overflow.as_ref().map(|(id, _)| *id), ..By::worker(&command.worker) };
+    draft.event(&mut subject, KnownType::TaskCompleted, by, Json::of(&completed));
+    if let Place::InJob { job, index } = task.place {
+        advance_after(job, index, draft);
+    }
+    Ending::Done(Outcome::Completed)
+}
+
+/// Dispatches the children that waited for this task alone, and ends the job when it was the last.
+fn advance_after(job: &Job, index: u32, draft: &mut Draft<'_, '_>) {
+    if !job.head.cancelled {
+        for child in job.ready_after(index) {
+            draft.dispatch(&JobFacts::of(job), &job.node(child).spec, Origin::Dispatcher);
+        }
+    }
+    if job.head.counts.completed + 1 == job.head.counts.total() {
+        let mut subject = draft.job_subject(job);
+        let completed = JobCompleted {
+            job_id: job.head.job,
+            total_tasks: job.head.counts.total(),
+            statuses: statuses::of(job, (index, PublicState::Completed), draft.policy()),
+        };
+        let by = By::component(Origin::Dispatcher);
+        draft.event(&mut subject, KnownType::JobCompleted, by, Json::of(&completed));
+    }
+}
+
+fn time_out(command: &Finish, task: &TaskView<'_>, head: &TaskHead, draft: &mut Draft<'_, '_>) -> Ending {
+    let Report::TimedOut { timeout_millis, elapsed_millis, signal } = &command.report else {
+        unreachable!("only called with a timeout")
+    };
+    let key = &command.task;
+    let finish = TaskChangeKind::Finish {
+        fence: head.fence,
+        outcome: Outcome::TimedOut,
+        attempts: head.attempts + 1,
+        error: Some(ErrorCategory::Timeout),
+    };
+    draft.change(key, finish);
+    draft.settle(task.entry.message);
+    let mut subject = draft.task_subject(key, task);
+    let timeout = TaskTimeout {
+        task: identity(&key.request, task),
+        timeout_ms: *timeout_millis,
+        elapsed_ms: *elapsed_millis,
+        signal: (*signal).to_owned(),
+        fence: command.fence,
+    };
+    draft.event(&mut subject, KnownType::TaskTimeout, By::worker(&command.worker), Json::of(&timeout));
+    report_failure(task, draft);
+    Ending::Done(Outcome::TimedOut)
+}
+
+struct Failure<'a> {
+    error: &'a str,
+    category: ErrorCategory,
+    retry_after_millis: Option<u64>,
+}
+
+fn fail(
+    command: &Finish,
+    task: &TaskView<'_>,
+    head: &TaskHead,
+    failure: &Failure<'_>,
+    draft: &mut Draft<'_, '_>,
+) -> Ending {
+    let key = &command.task;
+    let attempts = head.attempts + 1;
+    let error = cut(failure.error, draft.policy().error_chars_max);
+    let mut subject = draft.task_subject(key, task);
+    if !failure.category.is_retryable() {
+        let finish = TaskChangeKind::Finish {
+            fence: head.fence,
+            outcome: Outcome::Failed,
+            attempts,
+            error: Some(failure.category),
+        };
+        draft.change(key, finish);
+        draft.settle(task.entry.message);
+        let failed = TaskFailed {
+            task: identity(&key.request, task),
+            error,
+            error_category: failure.category,
+            retry_count: attempts,
+            source: FailureSource::Worker,
+            fence: Some(command.fence),
+        };
+        draft.event(&mut subject, KnownType::TaskFailed, By::worker(&command.worker), Json::of(&failed));
+        report_failure(task, draft);
+        return Ending::Done(Outcome::Failed);
+    }
+    let attempt = TaskProcessingFailed {
+        task: identity(&key.request, task),
+        attempt_number: attempts,
+        counted: true,
+        error,
+        error_category: failure.category,
+        fence: command.fence,
+    };
+    let by = By::worker(&command.worker);
+    draft.event(&mut subject, KnownType::TaskProcessingFailed, by, Json::of(&attempt));
+    let policy = spec_of(task).options.retry.unwrap_or(draft.policy().retry);
+    let jitter = draft.random();
+    let Some(delay) = policy.delay_after(attempts, jitter, failure.retry_after_millis) else {
+        let ended = TaskHead { attempts, last_error: Some(failure.category), ..head.clone() };
+        end_exhausted(key, task, &ended, head.fence, Exhausted::Attempts, subject, draft);
+        return Ending::Done(Outcome::Failed);
+    };
+    let at = draft.now().plus(delay);
+    draft.change(key, TaskChangeKind::Release { fence: head.fence, failed: Some(failure.category) });
+    match task.entry.message {
+        Some(message) => draft.show_at(message, at, false),
+        None => {
+            draft.enqueue(key, head.run, at);
+        }
+    }
+    Ending::Retrying { at }
+}
+
+/// Why a task is given up.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Exhausted {
+    Attempts,
+    Takeovers,
+    Deliveries,
+}
+
+impl Exhausted {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Attempts | Self::Deliveries => "max retries exhausted, moved to DLQ",
+            Self::Takeovers => "taken from silent workers too often, moved to DLQ",
+        }
+    }
+}
+
+/// Ends a task that no worker may try again. Nobody holds it, so the fence is raised.
+pub(super) fn give_up(
+    key: &TaskKey,
+    task: &TaskView<'_>,
+    head: &TaskHead,
+    why: Exhausted,
+    draft: &mut Draft<'_, '_>,
+) {
+    let subject = draft.task_subject(key, task);
+    end_exhausted(key, task, head, Fence(head.fence.0 + 1), why, subject, draft);
+}
+
+fn end_exhausted(
+    key: &TaskKey,
+    task: &TaskView<'_>,
+    head: &TaskHead,
+    fence: Fence,
+    why: Exhausted,
+    mut subject: super::draft::Subject,
+    draft: &mut Draft<'_, '_>,
+) {
+    let category = head.last_error.unwrap_or(ErrorCategory::Unknown);
+    let finish = TaskChangeKind::Finish {
+        fence,
+        outcome: Outcome::Failed,
+        attempts: head.attempts,
+        error: Some(category),
+    };
+    draft.change(key, finish);
+    let message = match task.entry.message {
+        Some(message) => message,
+        None => draft.message_id(),
+    };
+    draft.bury(key, message, head.run, why.text());
+    let failed = TaskFailed {
+        task: identity(&key.request, task),
+        error: why.text().to_owned(),
+        error_category: category,
+        retry_count: head.attempts,
+        source: FailureSource::Dlq,
+        fence: Some(fence),
+    };
+    let by = By::component(Origin::DlqProcessor);
+    draft.event(&mut subject, KnownType::TaskFailed, by, Json::of(&failed));
+    report_failure(task, draft);
+}
+
+/// Tells the job that a task of it failed, once per task and run.
+fn report_failure(task: &TaskView<'_>, draft: &mut Draft<'_, '_>) {
+    let Place::InJob { job, index } = task.place else { return };
+    let mut subject = draft.job_subject(job);
+    let detected = JobFailureDetected {
+        job_id: job.head.job,
+        failed_task_id: job.node(index).spec.task_id.clone(),
+        statuses: statuses::of(job, (index, PublicState::Failed), draft.policy()),
+    };
+    let by = By::component(Origin::Dispatcher);
+    draft.event(&mut subject, KnownType::JobFailureDetected, by, Json::of(&detected));
+}
+
+/// At most `max` characters of an error text.
+pub(super) fn cut(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => text[..end].to_owned(),
+        None => text.to_owned(),
+    }
+}

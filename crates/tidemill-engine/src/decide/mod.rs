@@ -1,0 +1,80 @@
+//! Decisions: state and command in, commit and reply out.
+//!
+//! Nothing here reads a clock, a disk, a network or randomness, or changes the state; time and ids come in through the
+//! `Circumstances`. One file per command.
+
+mod add_tasks;
+mod advance;
+mod cancel;
+mod claim;
+mod dead_letter;
+mod draft;
+mod finish;
+mod heartbeat;
+mod publish;
+mod put_record;
+mod raw_queue;
+mod recover;
+mod release;
+mod resume;
+mod statuses;
+mod submit_job;
+mod submit_task;
+mod sweep;
+mod touches;
+
+use tidemill_model::Timestamp;
+
+use crate::command::Command;
+use crate::commit::Commit;
+use crate::id_source::IdSource;
+use crate::policy::Policy;
+use crate::reply::{Refusal, Reply};
+use crate::site::Site;
+use crate::state::State;
+
+/// What a decision may not find out by itself.
+#[derive(Debug)]
+pub struct Circumstances<'a> {
+    pub now: Timestamp,
+    pub ids: &'a mut IdSource,
+    pub policy: &'a Policy,
+    pub site: &'a Site,
+}
+
+/// Decides one command. A refusal changes nothing.
+pub fn decide(
+    state: &State,
+    command: &Command,
+    circumstances: &mut Circumstances<'_>,
+) -> Result<(Commit, Reply), Refusal> {
+    let mut draft = draft::Draft::new(circumstances);
+    let reply = match command {
+        Command::SubmitJob(command) => submit_job::decide(state, command, &mut draft)?,
+        Command::AddTasks(command) => add_tasks::decide(state, command, &mut draft)?,
+        Command::SubmitTask(command) => submit_task::decide(state, command, &mut draft)?,
+        Command::Claim(command) => claim::decide(state, command, &mut draft),
+        Command::Begin(command) => heartbeat::begin(state, command, &mut draft)?,
+        Command::Heartbeat(command) => heartbeat::decide(state, command, &mut draft)?,
+        Command::Finish(command) => finish::decide(state, command, &mut draft)?,
+        Command::Release(command) => release::decide(state, command, &mut draft)?,
+        Command::Resume(command) => resume::decide(state, command, &mut draft)?,
+        Command::Cancel(command) => cancel::decide(state, command, &mut draft)?,
+        Command::Advance { tenant, job } => advance::decide(state, tenant, *job, &mut draft)?,
+        Command::Sweep(command) => sweep::decide(state, command, &mut draft),
+        Command::Recover { generation } => recover::decide(state, *generation, &mut draft),
+        Command::Publish(command) => publish::decide(state, command, &mut draft)?,
+        Command::Send(command) => raw_queue::send(state, command, &mut draft),
+        Command::Receive(command) => raw_queue::receive(state, command, &mut draft),
+        Command::Delete { tenant, receipt } => {
+            raw_queue::delete(state, tenant.as_ref(), *receipt, &mut draft)
+        }
+        Command::ChangeVisibility { tenant, receipt, visible_in_millis } => {
+            raw_queue::change_visibility(state, tenant.as_ref(), *receipt, *visible_in_millis, &mut draft)
+        }
+        Command::Replay { tenant, message } => dead_letter::replay(state, tenant, *message, &mut draft)?,
+        Command::Discard { tenant, message } => dead_letter::discard(state, tenant, *message, &mut draft)?,
+        Command::PutRecord(command) => put_record::decide(state, command, &mut draft)?,
+    };
+    Ok((draft.into_commit(), reply))
+}

@@ -1,0 +1,42 @@
+//! Release: a worker gives a task back, as at shutdown. The message is visible at once and no attempt is counted.
+
+use tidemill_model::properties::TaskProcessingFailed;
+use tidemill_model::{ErrorCategory, Json, KnownType};
+
+use super::draft::{By, Draft, identity};
+use super::finish::cut;
+use super::heartbeat::held;
+use crate::command::Release;
+use crate::commit::{Expect, TaskChangeKind};
+use crate::reply::{Refusal, Reply};
+use crate::state::State;
+
+pub(super) fn decide(state: &State, command: &Release, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+    let (task, _) = held(state, &command.task, command.fence)?;
+    let head = task.entry.head.as_ref().expect("a held task has a head");
+    draft.expect(Expect::Held { task: command.task.clone(), fence: command.fence });
+    if let Some(reason) = &command.reason {
+        // The event says that work had begun, so the head must say it too.
+        draft.change(&command.task, TaskChangeKind::Begin { fence: command.fence });
+        let mut subject = draft.task_subject(&command.task, &task);
+        let failed = TaskProcessingFailed {
+            task: identity(&command.task.request, &task),
+            // The attempts that have ended; this one does not count.
+            attempt_number: head.attempts + 1,
+            counted: false,
+            error: cut(reason, draft.policy().error_chars_max),
+            error_category: ErrorCategory::ServerError,
+            fence: command.fence,
+        };
+        let by = By::worker(&command.worker);
+        draft.event(&mut subject, KnownType::TaskProcessingFailed, by, Json::of(&failed));
+    }
+    draft.change(&command.task, TaskChangeKind::Release { fence: command.fence, failed: None });
+    match task.entry.message {
+        Some(message) => draft.show_at(message, draft.now(), false),
+        None => {
+            draft.enqueue(&command.task, head.run, draft.now());
+        }
+    }
+    Ok(Reply::Released)
+}

@@ -1,0 +1,90 @@
+//! Resume: failed tasks get a new run; what is completed stays.
+
+use tidemill_model::properties::TaskPending;
+use tidemill_model::{JobStatus, Json, KnownType, Outcome};
+
+use super::draft::{By, Draft, identity, spec_of};
+use crate::command::{Resume, ResumeTarget};
+use crate::commit::{Expect, RecordWrite, TaskChangeKind, TaskKey};
+use crate::reply::{Refusal, Reply};
+use crate::site::Origin;
+use crate::state::job::Job;
+use crate::state::{Place, State, TaskView};
+
+pub(super) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+    match &command.target {
+        ResumeTarget::Task(request) => {
+            let key = TaskKey { tenant: command.tenant.clone(), request: request.clone() };
+            let Some(task) = state.task(&key) else {
+                return Err(Refusal::NotFound { what: "task", id: request.to_string() });
+            };
+            if let Place::InJob { job, .. } = task.place {
+                reopen_job(job, draft);
+            }
+            reopen(&key, &task, draft)?;
+            Ok(Reply::Resumed { tasks: vec![key.request] })
+        }
+        ResumeTarget::Job { job, tasks } => {
+            let Some(job) = state.job(&command.tenant, *job) else {
+                return Err(Refusal::NotFound { what: "job", id: job.to_string() });
+            };
+            let indexes: Vec<u32> = match tasks {
+                None => job.failed.iter().copied().collect(),
+                Some(named) => {
+                    let mut indexes = Vec::with_capacity(named.len());
+                    for task in named {
+                        let index = job.index_of(task.as_str());
+                        let index =
+                            index.ok_or_else(|| Refusal::NotFound { what: "task", id: task.to_string() })?;
+                        if !indexes.contains(&index) {
+                            indexes.push(index);
+                        }
+                    }
+                    indexes
+                }
+            };
+            if indexes.is_empty() {
+                return Err(Refusal::NothingToResume);
+            }
+            draft.expect(Expect::JobAt { job: job.head.job, version: job.head.version });
+            reopen_job(job, draft);
+            let mut resumed = Vec::with_capacity(indexes.len());
+            for index in indexes {
+                let key = TaskKey { tenant: command.tenant.clone(), request: job.request_of(index) };
+                let task = TaskView { entry: &job.node(index).entry, place: Place::InJob { job, index } };
+                reopen(&key, &task, draft)?;
+                resumed.push(key.request);
+            }
+            Ok(Reply::Resumed { tasks: resumed })
+        }
+    }
+}
+
+pub(super) fn reopen_job(job: &Job, draft: &mut Draft<'_, '_>) {
+    if job.head.status() == JobStatus::Cancelled {
+        draft.record(RecordWrite::JobCancelled {
+            tenant: job.head.tenant.clone(),
+            job: job.head.job,
+            cancelled: false,
+        });
+    }
+}
+
+/// Opens the next run of a failed task: head, message, `Task Pending`.
+pub(super) fn reopen(key: &TaskKey, task: &TaskView<'_>, draft: &mut Draft<'_, '_>) -> Result<(), Refusal> {
+    let failed = task.entry.head.as_ref().filter(|head| head.outcome().is_some_and(Outcome::may_resume));
+    let Some(head) = failed else { return Err(Refusal::NotResumable(key.request.to_string())) };
+    let run = head.run + 1;
+    draft.change(key, TaskChangeKind::Reopen { run });
+    draft.enqueue(key, run, draft.now());
+    let spec = spec_of(task);
+    let mut pending = TaskPending {
+        task: identity(&key.request, task),
+        name: spec.name.clone(),
+        depends_on: matches!(task.place, Place::InJob { .. }).then(|| spec.depends_on.clone()),
+    };
+    pending.task.run = run;
+    let mut subject = draft.task_subject(key, task);
+    draft.event(&mut subject, KnownType::TaskPending, By::component(Origin::ProducerApi), Json::of(&pending));
+    Ok(())
+}

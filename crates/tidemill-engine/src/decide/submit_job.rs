@@ -1,0 +1,94 @@
+//! Submit a job: `Job Created`, and every root task pending with its message, in one commit.
+
+use std::sync::Arc;
+
+use tidemill_model::KnownType;
+
+use super::draft::{By, Draft, JobFacts, Subject};
+use crate::command::{Once, SubmitJob};
+use crate::commit::{Expect, NewJob, RecordWrite};
+use crate::record::{Effect, Idempotency, Record, RecordValue};
+use crate::reply::{Refusal, Reply};
+use crate::site::Origin;
+use crate::state::State;
+
+pub(super) fn decide(
+    state: &State,
+    command: &SubmitJob,
+    draft: &mut Draft<'_, '_>,
+) -> Result<Reply, Refusal> {
+    let job = &command.job;
+    if let Some(effect) = earlier_effect(state, command.once.as_ref(), draft)? {
+        let Effect::Job(earlier) = effect else { return Err(Refusal::IdempotencyConflict) };
+        return repeat(state, job, earlier);
+    }
+    draft.expect(Expect::JobAbsent(job.job));
+    remember(state, command.once.as_ref(), Effect::Job(job.job), draft);
+
+    let created_at = draft.now();
+    let total = u32::try_from(job.tasks.len()).unwrap_or(u32::MAX);
+    draft.record(RecordWrite::Job(Arc::new(NewJob { created_at, ..job.clone() })));
+    let mut subject = Subject {
+        tenant: job.tenant.clone(),
+        app: job.app.clone(),
+        entity: draft.site().job(job.job),
+        last: None,
+    };
+    let by = By { id: command.created.id, ..By::component(Origin::ProducerApi) };
+    draft.event(&mut subject, KnownType::JobCreated, by, command.created.properties.clone());
+
+    let facts = JobFacts { tenant: &job.tenant, app: &job.app, job: job.job };
+    let mut roots = Vec::new();
+    draft.reserve(job.tasks.len());
+    for spec in job.tasks.iter().filter(|spec| spec.depends_on.is_empty()) {
+        draft.dispatch(&facts, spec, Origin::ProducerApi);
+        roots.push(spec.task_id.clone());
+    }
+    let request = job.request.clone();
+    Ok(Reply::JobSubmitted { job: job.job, request, total, roots, created_at, repeated: false })
+}
+
+fn repeat(state: &State, asked: &NewJob, earlier: tidemill_model::JobId) -> Result<Reply, Refusal> {
+    let Some(job) = state.job(&asked.tenant, earlier) else {
+        return Err(Refusal::NotFound { what: "job", id: earlier.to_string() });
+    };
+    let roots = job.nodes.iter().filter(|node| node.spec.depends_on.is_empty());
+    Ok(Reply::JobSubmitted {
+        job: earlier,
+        request: job.head.request.clone(),
+        total: job.head.counts.total(),
+        roots: roots.map(|node| node.spec.task_id.clone()).collect(),
+        created_at: job.head.created_at,
+        repeated: true,
+    })
+}
+
+/// What the same request did before, if its key is known. Another body under the same key is refused.
+pub(super) fn earlier_effect(
+    state: &State,
+    once: Option<&Once>,
+    draft: &Draft<'_, '_>,
+) -> Result<Option<Effect>, Refusal> {
+    let Some(once) = once else { return Ok(None) };
+    let Some(record) = state.record(&once.key) else { return Ok(None) };
+    if record.expires_at.is_some_and(|at| at <= draft.now()) {
+        return Ok(None);
+    }
+    match &record.value {
+        RecordValue::Idempotency(earlier) if earlier.body_hash == once.body_hash => {
+            Ok(Some(earlier.effect.clone()))
+        }
+        _ => Err(Refusal::IdempotencyConflict),
+    }
+}
+
+/// Keeps the key with the effect, in the effect's own commit.
+pub(super) fn remember(state: &State, once: Option<&Once>, effect: Effect, draft: &mut Draft<'_, '_>) {
+    let Some(once) = once else { return };
+    let version = state.record(&once.key).map_or(0, |record| record.version);
+    draft.expect(Expect::RecordAt { key: once.key.clone(), version });
+    let expires_at = Some(draft.now().plus(draft.policy().idempotency_millis));
+    let value = RecordValue::Idempotency(Idempotency { body_hash: once.body_hash, effect });
+    let record = Some(Record { version: version + 1, expires_at, value });
+    draft.record(RecordWrite::Put { key: once.key.clone(), record });
+}

@@ -1,0 +1,154 @@
+//! The engine: what HTTP, the command line and workers call.
+//!
+//! It turns raw input into complete commands: names and limits are checked, ids minted, JSON rendered, and what is too
+//! large for an event goes to the blob store before the command names it. On the way out it puts large values back.
+//! What happens next is not decided here but in `decide`; nothing here holds state beside a source of ids.
+
+mod check;
+mod digest;
+mod error;
+pub mod limits;
+mod overflow;
+mod publish;
+mod queue;
+mod read;
+mod repair;
+mod report;
+mod submit;
+mod work;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidemill_model::{EventId, JobId, RequestId};
+
+use crate::backend::{Answer, Backend, Fault};
+use crate::clock::Clock;
+use crate::command::Command;
+use crate::id_source::IdSource;
+use crate::policy::Policy;
+use crate::reply::Reply;
+use crate::site::Site;
+
+pub use error::EngineError;
+pub use publish::{NewEvent, PublishRequest};
+pub use queue::{Delivery, Received, SendRequest};
+pub use read::{DeadLetterPage, PageRequest};
+pub use report::{FinishRequest, Finished, HeartbeatRequest, Signal, WorkReport};
+pub use submit::{AddedTasks, IdempotencyKey, JobRequest, SubmittedJob, SubmittedTask, TaskRequest};
+pub use work::{ClaimRequest, Claimed, Work};
+
+/// The application service on top of a backend. Clones share everything.
+#[derive(Debug)]
+pub struct Engine<B> {
+    inner: Arc<Inner<B>>,
+}
+
+impl<B> Clone for Engine<B> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+/// What the engine must know of its backend.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// The stage, as the backend's events name it.
+    pub environment: String,
+    /// The bucket that references to large values name.
+    pub bucket: String,
+    /// The backend's own policy: its limits are checked here first, so that bad input leaves no blob behind.
+    pub policy: Policy,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { environment: "dev".to_owned(), bucket: "local".to_owned(), policy: Policy::default() }
+    }
+}
+
+struct Inner<B> {
+    backend: Arc<B>,
+    clock: Box<dyn Clock>,
+    ids: Mutex<IdSource>,
+    site: Site,
+    bucket: String,
+    policy: Policy,
+}
+
+impl<B> std::fmt::Debug for Inner<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner")
+            .field("bucket", &self.bucket)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> Engine<B> {
+    /// `seed` must differ between processes and from the backend's own; 64 random bits will do.
+    pub fn new(backend: impl Into<Arc<B>>, clock: impl Clock, seed: u64, config: EngineConfig) -> Self {
+        let inner = Inner {
+            backend: backend.into(),
+            clock: Box::new(clock),
+            ids: Mutex::new(IdSource::new(seed)),
+            site: Site::new(&config.environment),
+            bucket: config.bucket,
+            policy: config.policy,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    pub fn backend(&self) -> &B {
+        &self.inner.backend
+    }
+
+    pub fn policy(&self) -> &Policy {
+        &self.inner.policy
+    }
+
+    fn mint_event_id(&self) -> EventId {
+        let now = self.inner.clock.now();
+        self.inner.ids.lock().unwrap_or_else(PoisonError::into_inner).event_id(now)
+    }
+
+    fn mint_job_id(&self) -> JobId {
+        JobId::mint(self.mint_event_id())
+    }
+
+    fn mint_request_id(&self) -> RequestId {
+        RequestId::trusted(&format!("req-{:032x}", self.mint_event_id().as_u128()))
+    }
+
+    /// Carries out one command.
+    async fn execute(&self, command: Command) -> Result<Reply, EngineError> {
+        let answers = self.inner.backend.execute(vec![command]).await?;
+        let [answer] = <[Answer; 1]>::try_from(answers).map_err(|answers| miscounted(answers.len(), 1))?;
+        Ok(answer?)
+    }
+
+    /// Carries out commands as one group.
+    async fn execute_group(&self, commands: Vec<Command>) -> Result<Vec<Answer>, EngineError> {
+        let asked = commands.len();
+        let answers = self.inner.backend.execute(commands).await?;
+        if answers.len() == asked { Ok(answers) } else { Err(miscounted(answers.len(), asked)) }
+    }
+}
+
+fn miscounted(got: usize, asked: usize) -> EngineError {
+    EngineError::Fault(Fault::Damaged(format!("{got} answers came to {asked} commands")))
+}
+
+/// The reply a command must have got, or the fault that it got another one.
+macro_rules! take_reply {
+    ($reply:expr, $shape:pat => $value:expr) => {
+        match $reply {
+            $shape => Ok($value),
+            other => Err($crate::engine::unexpected(&other)),
+        }
+    };
+}
+use take_reply;
+
+fn unexpected(reply: &Reply) -> EngineError {
+    EngineError::Fault(Fault::Damaged(format!("a command got the reply of another: {reply:?}")))
+}

@@ -1,0 +1,113 @@
+//! Checks of single values: within bounds or an error that names the field and the limit.
+
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
+
+use tidemill_model::dag_violation::{VIOLATIONS_MAX, Violation, Violations};
+use tidemill_model::task_input::input_problem;
+use tidemill_model::{TaskOptions, TaskSpec};
+
+use super::EngineError;
+use super::limits::{
+    ATTEMPTS_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, RETRY_DELAY_MILLIS_MAX, TEXT_CHARS_MAX, TIMEOUT_MILLIS_MAX,
+    TIMEOUT_MILLIS_MIN,
+};
+
+type Field = Cow<'static, str>;
+
+pub(super) fn size(
+    field: impl Into<Field>,
+    size_bytes: usize,
+    limit_bytes: usize,
+) -> Result<(), EngineError> {
+    if size_bytes <= limit_bytes {
+        return Ok(());
+    }
+    Err(EngineError::TooLarge { field: field.into(), size_bytes, limit_bytes })
+}
+
+pub(super) fn between(
+    field: impl Into<Field>,
+    value: u64,
+    range: RangeInclusive<u64>,
+) -> Result<(), EngineError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let problem = format!("is {value}; it must be from {} to {}", range.start(), range.end());
+    Err(EngineError::invalid(field, problem))
+}
+
+/// A number of items to give at once.
+pub(super) fn count(field: &'static str, value: usize, max: usize) -> Result<(), EngineError> {
+    between(field, value as u64, 1..=max as u64)
+}
+
+/// A name that is shown to people: not empty, short, without control characters.
+pub(super) fn name(field: impl Into<Field>, text: &str) -> Result<(), EngineError> {
+    short_text(field.into(), text, NAME_BYTES_MAX)
+}
+
+/// A client's key: not empty, short, without control characters.
+pub(super) fn key(field: &'static str, text: &str) -> Result<(), EngineError> {
+    short_text(field.into(), text, KEY_BYTES_MAX)
+}
+
+fn short_text(field: Field, text: &str, limit: usize) -> Result<(), EngineError> {
+    if text.is_empty() {
+        return Err(EngineError::invalid(field, "is empty"));
+    }
+    size(field.clone(), text.len(), limit)?;
+    match text.chars().find(|c| c.is_control()) {
+        Some(found) => {
+            Err(EngineError::invalid(field, format!("holds {found:?}; control characters are refused")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A text of some length.
+pub(super) fn text(field: &'static str, text: &str) -> Result<(), EngineError> {
+    let count = text.chars().count();
+    if count <= TEXT_CHARS_MAX {
+        return Ok(());
+    }
+    Err(EngineError::invalid(field, format!("is {count} characters long; the limit is {TEXT_CHARS_MAX}")))
+}
+
+/// What may be set per task. `path` names the task, such as `tasks[3].`.
+pub(super) fn options(path: &str, options: &TaskOptions) -> Result<(), EngineError> {
+    if let Some(timeout) = options.timeout_ms {
+        between(format!("{path}timeout"), timeout, TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX)?;
+    }
+    if let Some(retry) = options.retry {
+        between(format!("{path}retry.maxAttempts"), retry.max_attempts.into(), 1..=ATTEMPTS_MAX.into())?;
+        between(format!("{path}retry.firstDelay"), retry.first_delay, 0..=RETRY_DELAY_MILLIS_MAX)?;
+        between(format!("{path}retry.maxDelay"), retry.max_delay, 0..=RETRY_DELAY_MILLIS_MAX)?;
+    }
+    Ok(())
+}
+
+/// What can be said of tasks without knowing the job they are added to.
+pub(super) fn added_tasks(tasks: &[TaskSpec]) -> Result<(), EngineError> {
+    let mut violations = Violations::default();
+    for (at, spec) in tasks.iter().enumerate() {
+        let Some(problem) = input_problem(&spec.input) else { continue };
+        violations.total += 1;
+        if violations.listed.len() < VIOLATIONS_MAX {
+            violations.listed.push(Violation::InvalidInput { at, task: spec.task_id.clone(), problem });
+        }
+    }
+    if violations.total > 0 {
+        return Err(crate::reply::Refusal::Graph(violations).into());
+    }
+    all_options(tasks)
+}
+
+pub(super) fn all_options(tasks: &[TaskSpec]) -> Result<(), EngineError> {
+    let set = tasks.iter().enumerate().filter(|(_, spec)| spec.options != TaskOptions::default());
+    for (at, spec) in set {
+        options(&format!("tasks[{at}]."), &spec.options)?;
+    }
+    Ok(())
+}

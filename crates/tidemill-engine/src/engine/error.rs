@@ -1,0 +1,89 @@
+//! Why the engine did not do what it was asked.
+
+use std::borrow::Cow;
+
+use tidemill_model::BadId;
+use tidemill_model::event_query::BadQuery;
+use tidemill_model::fold::BadHistory;
+use tidemill_model::overflow::BadPayload;
+
+use crate::backend::Fault;
+use crate::reply::Refusal;
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EngineError {
+    /// The state does not allow it. Nothing was changed.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The store could not do its part; see the fault for what may have happened.
+    #[error(transparent)]
+    Fault(Fault),
+    /// The input is wrong. Nothing was changed.
+    #[error("{field} {problem}")]
+    Invalid { field: Cow<'static, str>, problem: String },
+    /// The input is too large. Nothing was changed.
+    #[error("{field} is {size_bytes} bytes; the limit is {limit_bytes}")]
+    TooLarge { field: Cow<'static, str>, size_bytes: usize, limit_bytes: usize },
+    /// A large value is not where its event says. It may turn up: try again.
+    #[error("blob {key} is missing")]
+    BlobMissing { key: String },
+    /// Stored events contradict each other or the engine.
+    #[error("a stored history cannot be understood")]
+    History(#[from] BadHistory),
+}
+
+impl EngineError {
+    pub(super) fn invalid(field: impl Into<Cow<'static, str>>, problem: impl Into<String>) -> Self {
+        Self::Invalid { field: field.into(), problem: problem.into() }
+    }
+
+    /// Whether the same request may succeed later, unchanged.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::BlobMissing { .. } | Self::Fault(Fault::Full(_) | Fault::Stopped(_)) => true,
+            Self::Refused(_)
+            | Self::Fault(_)
+            | Self::Invalid { .. }
+            | Self::TooLarge { .. }
+            | Self::History(_) => false,
+        }
+    }
+}
+
+impl From<Fault> for EngineError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Query(query) => query.into(),
+            Fault::TooLarge { field, size_bytes, limit_bytes } => {
+                Self::TooLarge { field: field.into(), size_bytes, limit_bytes }
+            }
+            fault => Self::Fault(fault),
+        }
+    }
+}
+
+impl From<BadId> for EngineError {
+    fn from(bad: BadId) -> Self {
+        Self::invalid(bad.field, bad.problem.to_string())
+    }
+}
+
+impl From<BadQuery> for EngineError {
+    fn from(bad: BadQuery) -> Self {
+        let field = match bad {
+            BadQuery::Limit { .. } => "limit",
+            BadQuery::Span { .. } => "from",
+            BadQuery::Cursor(_) => "cursor",
+        };
+        // The query's own message begins with the field.
+        let text = bad.to_string();
+        let problem = text.strip_prefix(field).map_or(text.as_str(), str::trim_start);
+        Self::invalid(field, problem)
+    }
+}
+
+impl From<BadPayload> for EngineError {
+    fn from(bad: BadPayload) -> Self {
+        Self::Fault(Fault::Damaged(bad.to_string()))
+    }
+}

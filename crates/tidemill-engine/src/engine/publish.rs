@@ -1,0 +1,127 @@
+//! Publishing events from outside. Keys are ours to compute; what a client says of them is never read.
+
+use std::sync::Arc;
+
+use tidemill_model::overflow::{self, OVERFLOW_FIELD};
+use tidemill_model::{
+    AppName, Context, Entity, Event, EventId, EventType, Json, TenantId, Timestamp, known_type,
+};
+
+use super::limits::{EVENT_BYTES_MAX, PUBLISH_BYTES_MAX};
+use super::overflow::Packed;
+use super::{Engine, EngineError, check, take_reply};
+use crate::backend::Backend;
+use crate::command::{Command, Prepared, Publish, PublishedEvent};
+use crate::reply::{Refusal, Reply};
+
+/// Events of one application.
+#[derive(Debug, Clone)]
+pub struct PublishRequest {
+    pub tenant: TenantId,
+    pub app: AppName,
+    /// The component that publishes, such as `producer-api`.
+    pub origin: String,
+    pub events: Vec<NewEvent>,
+}
+
+/// An event from outside.
+#[derive(Debug, Clone)]
+pub struct NewEvent {
+    pub entity: Entity,
+    pub event_type: EventType,
+    /// The sender's own time; now when absent.
+    pub timestamp: Option<Timestamp>,
+    /// A JSON object.
+    pub properties: Json,
+    /// When it may be dropped, in epoch seconds.
+    pub ttl: Option<u64>,
+}
+
+impl<B: Backend> Engine<B> {
+    /// Stores events, all or none, and tells their ids and times in the order they came.
+    pub async fn publish(&self, request: PublishRequest) -> Result<Vec<(EventId, Timestamp)>, EngineError> {
+        self.check_publish(&request)?;
+        let context = Context {
+            environment: self.inner.site.environment(),
+            origin: Arc::from(request.origin),
+            worker_id: None,
+        };
+        let mut packed = Vec::with_capacity(request.events.len());
+        for event in &request.events {
+            let id = self.mint_event_id();
+            let provisional = Event {
+                id,
+                tenant: request.tenant.clone(),
+                app: request.app.clone(),
+                entity: event.entity.clone(),
+                event_type: event.event_type.clone(),
+                timestamp: Timestamp::MIN,
+                received_at: Timestamp::MIN,
+                context: context.clone(),
+                properties: event.properties.clone(),
+                ttl: event.ttl,
+            };
+            packed.push((id, self.pack(provisional)?));
+        }
+        let prepared = self.ship_all(&request.tenant, packed).await?;
+        let events = request.events.into_iter().zip(prepared).map(|(event, properties)| PublishedEvent {
+            entity: event.entity,
+            event_type: event.event_type,
+            timestamp: event.timestamp,
+            properties,
+            ttl: event.ttl,
+        });
+        let events = events.collect();
+        let publish = Publish { tenant: request.tenant, app: request.app, context, events };
+        let reply = self.execute(Command::Publish(publish)).await?;
+        take_reply!(reply, Reply::Published { events } => events)
+    }
+
+    /// Stores what has to be stored. Events of equal time are ordered by their ids, so either all get theirs here or
+    /// all from the writer.
+    async fn ship_all(
+        &self,
+        tenant: &TenantId,
+        packed: Vec<(EventId, Packed)>,
+    ) -> Result<Vec<Prepared>, EngineError> {
+        let any_large = packed.iter().any(|(_, packed)| packed.payload.is_some());
+        let mut prepared = Vec::with_capacity(packed.len());
+        for (id, packed) in packed {
+            let shipped = self.ship(tenant, id, packed).await?;
+            prepared.push(Prepared { id: any_large.then_some(id), ..shipped });
+        }
+        Ok(prepared)
+    }
+
+    fn check_publish(&self, request: &PublishRequest) -> Result<(), EngineError> {
+        check::name("origin", &request.origin)?;
+        check::count("events", request.events.len(), self.policy().publish_max)?;
+        let now = self.inner.clock.now();
+        let limit_millis = self.policy().ahead_millis_max;
+        let mut total = 0;
+        for (at, event) in request.events.iter().enumerate() {
+            if known_type::is_reserved(event.event_type.as_str()) {
+                return Err(Refusal::Reserved { what: "eventType", id: event.event_type.to_string() }.into());
+            }
+            if event.entity.kind.is_reserved() {
+                return Err(
+                    Refusal::Reserved { what: "entityType", id: event.entity.kind.to_string() }.into()
+                );
+            }
+            let ahead_millis = event.timestamp.map_or(0, |given| given.since(now));
+            if ahead_millis > limit_millis {
+                return Err(Refusal::TooFarAhead { ahead_millis, limit_millis }.into());
+            }
+            let field = format!("events[{at}].properties");
+            if !event.properties.is_object() {
+                return Err(EngineError::invalid(field, "is not a JSON object"));
+            }
+            if !matches!(overflow::reference(&event.properties), Ok(None)) {
+                return Err(EngineError::invalid(field, format!("has the reserved key {OVERFLOW_FIELD}")));
+            }
+            check::size(field, event.properties.len(), EVENT_BYTES_MAX)?;
+            total += event.properties.len();
+        }
+        check::size("events", total, PUBLISH_BYTES_MAX)
+    }
+}

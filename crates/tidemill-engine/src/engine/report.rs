@@ -1,0 +1,244 @@
+//! What workers report: heartbeats and outcomes.
+
+use tidemill_model::overflow::DETAIL_BYTES_MAX;
+use tidemill_model::properties::{Activity, OverflowRef, TaskCompleted, TaskIdentity, Usage};
+use tidemill_model::{Entity, ErrorCategory, Event, EventId, Fence, Json, KnownType, Timestamp, WorkerId};
+
+use super::limits::{OUTPUT_BYTES_MAX, RETRY_DELAY_MILLIS_MAX};
+use super::{ClaimRequest, Claimed, Engine, EngineError, check, take_reply};
+use crate::backend::{Answer, Backend};
+use crate::command::{Command, Finish, Heartbeat, Report};
+use crate::commit::TaskKey;
+use crate::reply::{Assignment, Ending, Reply};
+use crate::site::Origin;
+
+/// An output up to this size fits into its event, whatever the names around it are.
+const SURELY_INLINE_BYTES: usize = DETAIL_BYTES_MAX - 16 * 1024;
+
+/// The end of an attempt, as its worker reports it.
+#[derive(Debug, Clone)]
+pub struct FinishRequest {
+    pub task: TaskKey,
+    pub fence: Fence,
+    pub worker: WorkerId,
+    pub report: WorkReport,
+}
+
+impl FinishRequest {
+    pub fn of(assignment: &Assignment, worker: WorkerId, report: WorkReport) -> Self {
+        Self { task: assignment.task.clone(), fence: assignment.fence, worker, report }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone)]
+pub enum WorkReport {
+    Completed {
+        /// Any JSON value; `{}` when absent.
+        output: Option<Json>,
+        duration_millis: u64,
+        exit_code: i32,
+        usage: Option<Usage>,
+    },
+    /// Whether it is tried again depends on the category and the attempts left.
+    Failed { error: String, category: ErrorCategory, retry_after_millis: Option<u64> },
+    /// The worker killed it.
+    TimedOut { timeout_millis: u64, elapsed_millis: u64, signal: Signal },
+}
+
+impl WorkReport {
+    /// A success of work that is no process.
+    pub fn completed(output: Json, duration_millis: u64) -> Self {
+        Self::Completed { output: Some(output), duration_millis, exit_code: 0, usage: None }
+    }
+
+    pub fn failed(error: impl Into<String>, category: ErrorCategory) -> Self {
+        Self::Failed { error: error.into(), category, retry_after_millis: None }
+    }
+}
+
+/// What ended a child process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    Term,
+    Kill,
+}
+
+impl Signal {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Term => "SIGTERM",
+            Self::Kill => "SIGKILL",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    pub ending: Ending,
+    /// The same was reported before.
+    pub repeated: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct HeartbeatRequest {
+    pub task: TaskKey,
+    pub fence: Fence,
+    pub worker: WorkerId,
+    pub process_id: u32,
+    /// Resident bytes of the task's processes.
+    pub rss: u64,
+    pub last_activity: Option<Activity>,
+}
+
+impl<B: Backend> Engine<B> {
+    /// Extends the lease of a task and tells until when.
+    pub async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Timestamp, EngineError> {
+        let HeartbeatRequest { task, fence, worker, process_id, rss, last_activity } = request;
+        if let Some(activity) = &last_activity {
+            check::name("lastActivity.stepName", &activity.step_name)?;
+        }
+        let command = Command::Heartbeat(Heartbeat { task, fence, worker, process_id, rss, last_activity });
+        let reply = self.execute(command).await?;
+        take_reply!(reply, Reply::Renewed { until } => until)
+    }
+
+    /// Records how an attempt ended.
+    pub async fn finish(&self, request: FinishRequest) -> Result<Finished, EngineError> {
+        let command = self.finish_command(request).await?;
+        finished(Ok(self.execute(command).await?))
+    }
+
+    /// Records how an attempt ended and takes the next tasks in the same commit. A refused outcome does not keep the
+    /// worker from its next task.
+    pub async fn finish_and_claim(
+        &self,
+        finish: FinishRequest,
+        claim: ClaimRequest,
+    ) -> Result<(Result<Finished, EngineError>, Claimed), EngineError> {
+        let (mut finished, claimed) = self.finish_all_and_claim(vec![finish], claim).await?;
+        let finished = finished.pop().unwrap_or_else(|| Err(super::miscounted(0, 1)));
+        Ok((finished, claimed))
+    }
+
+    /// Like `finish_and_claim` for several attempts; the answers are in the order of `reports`.
+    pub async fn finish_all_and_claim(
+        &self,
+        reports: Vec<FinishRequest>,
+        claim: ClaimRequest,
+    ) -> Result<(Vec<Result<Finished, EngineError>>, Claimed), EngineError> {
+        let claim = self.claim_command(claim)?;
+        let mut commands = Vec::with_capacity(reports.len() + 1);
+        let mut outcomes = Vec::with_capacity(reports.len());
+        for request in reports {
+            match self.finish_command(request).await {
+                Ok(command) => {
+                    commands.push(command);
+                    outcomes.push(None);
+                }
+                Err(error) => outcomes.push(Some(error)),
+            }
+        }
+        commands.push(claim);
+        let mut answers = self.execute_group(commands).await?;
+        let claimed = answers.pop().ok_or_else(|| super::miscounted(0, 1))??;
+        let claimed = take_reply!(claimed, Reply::Claimed { tasks, next } => Claimed { tasks, next })?;
+        let mut answers = answers.into_iter();
+        let finished = outcomes
+            .into_iter()
+            .map(|outcome| match outcome {
+                Some(error) => Err(error),
+                None => answers.next().map_or_else(|| Err(super::miscounted(0, 1)), finished),
+            })
+            .collect();
+        Ok((finished, claimed))
+    }
+
+    async fn finish_command(&self, request: FinishRequest) -> Result<Command, EngineError> {
+        let FinishRequest { task, fence, worker, report } = request;
+        let report = match report {
+            WorkReport::Completed { output, duration_millis, exit_code, usage } => {
+                let output = output.unwrap_or_else(Json::empty_object);
+                check::size("output", output.len(), OUTPUT_BYTES_MAX)?;
+                let completion = Completion { fence, worker: &worker, duration_millis, exit_code, usage };
+                let moved = self.move_output(&task, &output, &completion).await?;
+                let output = moved.is_none().then_some(output);
+                Report::Completed { output, overflow: moved, duration_millis, exit_code, usage }
+            }
+            WorkReport::Failed { error, category, retry_after_millis } => {
+                if category == ErrorCategory::Cancelled {
+                    return Err(EngineError::invalid(
+                        "errorCategory",
+                        "is cancelled; only a cancel writes that",
+                    ));
+                }
+                if let Some(delay) = retry_after_millis {
+                    check::between("retryAfter", delay, 0..=RETRY_DELAY_MILLIS_MAX)?;
+                }
+                Report::Failed { error, category, retry_after_millis }
+            }
+            WorkReport::TimedOut { timeout_millis, elapsed_millis, signal } => {
+                Report::TimedOut { timeout_millis, elapsed_millis, signal: signal.as_str() }
+            }
+        };
+        Ok(Command::Finish(Finish { task, fence, worker, report }))
+    }
+
+    /// Stores an output that is too large for its event and tells where, or leaves it where it is.
+    async fn move_output(
+        &self,
+        task: &TaskKey,
+        output: &Json,
+        completion: &Completion<'_>,
+    ) -> Result<Option<(EventId, OverflowRef)>, EngineError> {
+        if output.len() <= SURELY_INLINE_BYTES {
+            return Ok(None);
+        }
+        // The exact size depends on names that only the store knows. An unknown task is for the decision to refuse.
+        let Some(snapshot) = self.inner.backend.task(task.clone()).await? else { return Ok(None) };
+        let identity = TaskIdentity {
+            request_id: task.request.clone(),
+            job_id: snapshot.job,
+            task_id: snapshot.job.map(|_| snapshot.spec.task_id.clone()),
+            run: snapshot.head.map_or(1, |head| head.run),
+        };
+        let completed = TaskCompleted {
+            task: identity,
+            output: Some(output.clone()),
+            duration_ms: completion.duration_millis,
+            exit_code: completion.exit_code,
+            usage: completion.usage,
+            fence: completion.fence,
+            overflow: None,
+        };
+        let event = Event {
+            id: self.mint_event_id(),
+            tenant: task.tenant.clone(),
+            app: snapshot.app,
+            entity: Entity::task(&task.request),
+            event_type: self.inner.site.event_type(KnownType::TaskCompleted),
+            timestamp: Timestamp::MIN,
+            received_at: Timestamp::MIN,
+            context: self.inner.site.context(Origin::Worker, Some(completion.worker)),
+            properties: Json::of(&completed),
+            ttl: None,
+        };
+        let id = event.id;
+        let Some((place, payload)) = self.pack(event)?.payload else { return Ok(None) };
+        self.store_payload(&task.tenant, &place, &payload).await?;
+        Ok(Some((id, place)))
+    }
+}
+
+/// What the completion's event holds beside the output.
+struct Completion<'a> {
+    fence: Fence,
+    worker: &'a WorkerId,
+    duration_millis: u64,
+    exit_code: i32,
+    usage: Option<Usage>,
+}
+
+fn finished(answer: Answer) -> Result<Finished, EngineError> {
+    take_reply!(answer?, Reply::Finished { ending, repeated } => Finished { ending, repeated })
+}

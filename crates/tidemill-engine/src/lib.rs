@@ -1,0 +1,25 @@
+//! What happens next: commands in, commits out.
+//!
+//! A command is decided by a pure function on the state (`decide`), its product is a `Commit`, and a backend makes the
+//! commit durable and true. Everything else in Tidemill turns events into further commands.
+
+pub mod backend;
+pub mod clock;
+pub mod command;
+pub mod commit;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod decide;
+pub mod engine;
+#[cfg(feature = "faults")]
+pub mod faults;
+pub mod id_source;
+pub mod memory;
+pub mod policy;
+pub mod record;
+pub mod reply;
+pub mod site;
+mod snapshot;
+pub mod state;
+
+pub use engine::Engine;

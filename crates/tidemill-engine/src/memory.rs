@@ -1,0 +1,239 @@
+//! The in-memory backend: the engine's state and a list of events. For tests, and as the plainest reading of the port.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tidemill_model::event_query::{EventQuery, Page};
+use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId};
+
+use crate::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, TaskSnapshot};
+use crate::clock::Clock;
+use crate::command::Command;
+use crate::commit::TaskKey;
+use crate::decide::{Circumstances, decide};
+use crate::id_source::IdSource;
+use crate::policy::Policy;
+use crate::record::{Record, RecordKey, RecordKind};
+use crate::site::Site;
+use crate::state::State;
+use crate::state::trail::Seq;
+
+/// A backend that forgets everything when it is dropped.
+#[derive(Debug)]
+pub struct MemoryBackend<C> {
+    clock: C,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    events: Vec<Event>,
+    blobs: BTreeMap<(TenantId, String), Vec<u8>>,
+    ids: IdSource,
+    policy: Policy,
+    site: Site,
+    /// Grows whenever a message may have become deliverable.
+    arrivals: u64,
+    waiting: Vec<Waker>,
+}
+
+impl<C: Clock> MemoryBackend<C> {
+    pub fn new(clock: C, policy: Policy, seed: u64) -> Self {
+        #[cfg_attr(not(feature = "faults"), expect(unused_mut, reason = "only faults change it here"))]
+        let mut state = State::default();
+        #[cfg(feature = "faults")]
+        {
+            state.faults = policy.faults;
+        }
+        let inner = Inner {
+            state,
+            events: Vec::new(),
+            blobs: BTreeMap::new(),
+            ids: IdSource::new(seed),
+            policy,
+            site: Site::default(),
+            arrivals: 0,
+            waiting: Vec::new(),
+        };
+        Self { clock, inner: Mutex::new(inner) }
+    }
+
+    /// Wakes those who wait for work: time has moved on and a hidden message may be due.
+    pub fn time_passed(&self) {
+        self.lock().arrived();
+    }
+
+    /// What `execute` does, for callers that do not wait.
+    pub fn execute_now(&self, commands: &[Command]) -> Result<Vec<Answer>, Fault> {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        commands.iter().map(|command| inner.execute(command, now)).collect()
+    }
+
+    /// Looks at the state.
+    pub fn with_state<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.lock().state)
+    }
+
+    /// All events in the order they were written.
+    pub fn all_events(&self) -> Vec<Event> {
+        self.lock().events.clone()
+    }
+
+    /// The events after the first `count`, in the order they were written.
+    pub fn events_since(&self, count: usize) -> Vec<Event> {
+        self.lock().events.get(count..).unwrap_or_default().to_vec()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn execute(&mut self, command: &Command, now: tidemill_model::Timestamp) -> Result<Answer, Fault> {
+        self.state.move_on(now);
+        let mut circumstances =
+            Circumstances { now, ids: &mut self.ids, policy: &self.policy, site: &self.site };
+        let (commit, reply) = match decide(&self.state, command, &mut circumstances) {
+            Ok(decided) => decided,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if let Some(broken) = commit.expect.iter().find(|expect| !self.state.holds(expect)) {
+            return Err(Fault::Damaged(format!("a decision relied on what is not so: {broken:?}")));
+        }
+        let first = Seq(self.events.len() as u64 + 1);
+        self.state.apply(&commit, first);
+        if !commit.enqueue.is_empty() || !commit.visibility.is_empty() {
+            self.arrived();
+        }
+        self.events.extend(commit.events);
+        Ok(Ok(reply))
+    }
+
+    fn arrived(&mut self) {
+        self.arrivals += 1;
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl<C: Clock> Backend for MemoryBackend<C> {
+    async fn execute(&self, commands: Vec<Command>) -> Result<Vec<Answer>, Fault> {
+        self.execute_now(&commands)
+    }
+
+    async fn work(&self, _tenants: Option<Arc<[TenantId]>>) {
+        let seen = self.lock().arrivals;
+        Arrival { inner: &self.inner, seen }.await;
+    }
+
+    async fn task(&self, key: TaskKey) -> Result<Option<TaskSnapshot>, Fault> {
+        Ok(TaskSnapshot::of(&self.lock().state, &key))
+    }
+
+    async fn job(&self, tenant: TenantId, job: JobId) -> Result<Option<JobSnapshot>, Fault> {
+        Ok(self.lock().state.job(&tenant, job).map(|job| JobSnapshot::of(&job.head)))
+    }
+
+    async fn job_tasks(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        from: u32,
+        limit: usize,
+    ) -> Result<Vec<TaskSnapshot>, Fault> {
+        Ok(TaskSnapshot::of_job(&self.lock().state, &tenant, job, from, limit))
+    }
+
+    async fn jobs(
+        &self,
+        tenant: TenantId,
+        status: Option<JobStatus>,
+        before: Option<JobId>,
+        limit: usize,
+    ) -> Result<Vec<JobSnapshot>, Fault> {
+        let inner = self.lock();
+        let mut jobs: Vec<_> = inner
+            .state
+            .jobs()
+            .map(|job| &job.head)
+            .filter(|head| head.tenant == tenant && before.is_none_or(|before| head.job < before))
+            .filter(|head| status.is_none_or(|status| head.status() == status))
+            .collect();
+        jobs.sort_by_key(|head| std::cmp::Reverse(head.job));
+        Ok(jobs.into_iter().take(limit).map(JobSnapshot::of).collect())
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<Page, Fault> {
+        query.check()?;
+        Ok(query.select(self.lock().events.iter()))
+    }
+
+    async fn latest(&self, tenant: TenantId, entity: Entity) -> Result<Option<Event>, Fault> {
+        let inner = self.lock();
+        let own = inner.events.iter().filter(|event| event.tenant == tenant && event.entity == entity);
+        Ok(own.max_by_key(|event| event.position()).cloned())
+    }
+
+    async fn record(&self, key: RecordKey) -> Result<Option<Record>, Fault> {
+        Ok(self.lock().state.record(&key).cloned())
+    }
+
+    async fn records(
+        &self,
+        kind: RecordKind,
+        tenant: Option<TenantId>,
+        after: Option<Arc<str>>,
+        limit: usize,
+    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
+        let inner = self.lock();
+        let mut found: Vec<_> = inner
+            .state
+            .records()
+            .filter_map(|(key, record)| record.map(|record| (key.clone(), record.clone())))
+            .filter(|(key, _)| key.kind == kind && key.tenant == tenant)
+            .filter(|(key, _)| after.as_ref().is_none_or(|after| key.id > *after))
+            .collect();
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {
+        self.lock().blobs.insert((tenant, key), bytes);
+        Ok(())
+    }
+
+    async fn blob(&self, tenant: TenantId, key: String) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(self.lock().blobs.get(&(tenant, key)).cloned())
+    }
+
+    async fn queue(&self) -> Result<QueueDepth, Fault> {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        inner.state.move_on(now);
+        Ok(QueueDepth { messages: inner.state.queue().len(), ready: inner.state.queue().ready() })
+    }
+}
+
+/// Resolves when something arrived after `seen`.
+struct Arrival<'a> {
+    inner: &'a Mutex<Inner>,
+    seen: u64,
+}
+
+impl Future for Arrival<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.arrivals != self.seen || inner.state.queue().ready() > 0 {
+            return Poll::Ready(());
+        }
+        inner.waiting.push(context.waker().clone());
+        Poll::Pending
+    }
+}

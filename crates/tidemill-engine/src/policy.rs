@@ -1,0 +1,55 @@
+//! The numbers that decisions go by. Every limit has its name here.
+
+use tidemill_model::RetryPolicy;
+
+/// How leases, retries and limits are set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// How long a claim or a heartbeat protects a task, in milliseconds: the extension and half of it again.
+    pub lease_millis: u64,
+    /// How often a task may be taken from workers that fell silent before it counts as failed.
+    pub takeovers_max: u32,
+    /// What holds for tasks without a policy of their own.
+    pub retry: RetryPolicy,
+    /// How often the raw queue delivers a message before it becomes a dead letter.
+    pub receives_max: u32,
+    /// How long a raw receive hides a message when the caller does not say, in milliseconds.
+    pub visibility_millis: u64,
+    /// How long an idempotency key is kept, in milliseconds.
+    pub idempotency_millis: u64,
+    /// How far ahead of the clock a client's own timestamp may lie, in milliseconds.
+    pub ahead_millis_max: u64,
+    /// How many tasks one claim may take.
+    pub claim_max: usize,
+    /// How many findings one sweep repairs.
+    pub sweep_max: usize,
+    /// How many events one publish may hold.
+    pub publish_max: usize,
+    /// The largest message an error may have in an event, in characters.
+    pub error_chars_max: usize,
+    /// The bytes of task states that one job event lists at most.
+    pub statuses_bytes_max: usize,
+    #[cfg(feature = "faults")]
+    pub faults: crate::faults::Faults,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            lease_millis: 45_000,
+            takeovers_max: 10,
+            retry: RetryPolicy::default(),
+            receives_max: 3,
+            visibility_millis: 30_000,
+            idempotency_millis: 24 * 3_600_000,
+            ahead_millis_max: 5 * 60_000,
+            claim_max: 256,
+            sweep_max: 1_000,
+            publish_max: 1_000,
+            error_chars_max: 2_000,
+            statuses_bytes_max: 150_000,
+            #[cfg(feature = "faults")]
+            faults: crate::faults::Faults::default(),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Control records: everything durable that is neither an event nor a task, job or message.
+
+use std::sync::Arc;
+
+use tidemill_model::{JobId, RequestId, TenantId, Timestamp};
+
+use crate::commit::MessageId;
+
+/// What a record is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RecordKind {
+    Idempotency,
+    DeadLetter,
+    Definition,
+    Cursor,
+    Script,
+    Subscription,
+    Execution,
+    ApiKey,
+    Triage,
+    Schedule,
+    /// The life of the data directory, the last import and the like.
+    System,
+}
+
+impl RecordKind {
+    pub const ALL: [Self; 11] = [
+        Self::Idempotency,
+        Self::DeadLetter,
+        Self::Definition,
+        Self::Cursor,
+        Self::Script,
+        Self::Subscription,
+        Self::Execution,
+        Self::ApiKey,
+        Self::Triage,
+        Self::Schedule,
+        Self::System,
+    ];
+}
+
+/// Which record. Records without a tenant belong to the installation.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordKey {
+    pub kind: RecordKind,
+    pub tenant: Option<TenantId>,
+    pub id: Arc<str>,
+}
+
+/// A record as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Counts from 1.
+    pub version: u64,
+    /// When it may be forgotten.
+    pub expires_at: Option<Timestamp>,
+    pub value: RecordValue,
+}
+
+/// What a record holds. Decisions read the typed ones; the rest is opaque to them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordValue {
+    Bytes(Arc<[u8]>),
+    Idempotency(Idempotency),
+    DeadLetter(DeadLetter),
+}
+
+/// A request that was carried out once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    /// SHA-256 or any other digest of the request body.
+    pub body_hash: [u8; 32],
+    pub effect: Effect,
+}
+
+/// What the request made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    Job(JobId),
+    Task(RequestId),
+}
+
+/// A message that will not be delivered again unless somebody replays it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    pub message: MessageId,
+    pub request: RequestId,
+    pub run: u32,
+    pub reason: Arc<str>,
+    pub since: Timestamp,
+    pub state: DeadLetterState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadLetterState {
+    Open,
+    Replayed,
+    Discarded,
+}
+
+impl RecordKey {
+    pub fn idempotency(tenant: &TenantId, route: &str, key: &str) -> Self {
+        Self {
+            kind: RecordKind::Idempotency,
+            tenant: Some(tenant.clone()),
+            id: Arc::from(format!("{route} {key}")),
+        }
+    }
+
+    pub fn dead_letter(tenant: &TenantId, message: MessageId) -> Self {
+        Self {
+            kind: RecordKind::DeadLetter,
+            tenant: Some(tenant.clone()),
+            id: Arc::from(format!("{:032x}", message.0)),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What a command answers.
+
+use std::sync::Arc;
+
+use tidemill_model::dag_violation::Violations;
+use tidemill_model::{
+    AppName, EventId, Fence, JobId, Json, Outcome, RequestId, TaskId, TaskName, TaskSpec, Timestamp,
+};
+
+use crate::commit::{Message, MessageId, Receipt, TaskKey};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    JobSubmitted {
+        job: JobId,
+        request: RequestId,
+        total: u32,
+        roots: Vec<TaskId>,
+        created_at: Timestamp,
+        repeated: bool,
+    },
+    TasksAdded {
+        previous_total: u32,
+        total: u32,
+        dispatched: Vec<TaskId>,
+    },
+    TaskSubmitted {
+        request: RequestId,
+        repeated: bool,
+    },
+    /// `next` tells when a hidden message becomes visible, if nothing could be claimed.
+    Claimed {
+        tasks: Vec<Assignment>,
+        next: Option<Timestamp>,
+    },
+    Begun,
+    Renewed {
+        until: Timestamp,
+    },
+    Finished {
+        ending: Ending,
+        repeated: bool,
+    },
+    Released,
+    Resumed {
+        tasks: Vec<RequestId>,
+    },
+    Cancelled {
+        tasks: Vec<RequestId>,
+    },
+    Advanced {
+        dispatched: u32,
+    },
+    /// `after` is where the next sweep goes on; `None` when all was seen.
+    Swept {
+        repaired: u32,
+        after: Option<TaskKey>,
+    },
+    Recovered {
+        released: u32,
+    },
+    Published {
+        events: Vec<(EventId, Timestamp)>,
+    },
+    Sent {
+        message: MessageId,
+    },
+    Received {
+        messages: Vec<(Message, Receipt, u32)>,
+        next: Option<Timestamp>,
+    },
+    Deleted {
+        existed: bool,
+    },
+    VisibilityChanged {
+        existed: bool,
+    },
+    Replayed {
+        request: RequestId,
+    },
+    Discarded,
+    RecordPut {
+        version: u64,
+    },
+}
+
+/// How a finish was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The run is over.
+    Done(Outcome),
+    /// Another attempt follows.
+    Retrying { at: Timestamp },
+}
+
+/// A task that a worker may now run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    pub task: TaskKey,
+    pub app: AppName,
+    pub job: Option<JobId>,
+    pub spec: Arc<TaskSpec>,
+    pub run: u32,
+    /// Counts from 1 within the run.
+    pub attempt: u32,
+    pub fence: Fence,
+    pub lease_until: Timestamp,
+    pub message: MessageId,
+}
+
+impl Assignment {
+    pub fn name(&self) -> &TaskName {
+        &self.spec.name
+    }
+
+    pub fn input(&self) -> &Json {
+        &self.spec.input
+    }
+
+    /// The tasks whose outputs this one gets, with their global ids.
+    pub fn parents(&self) -> impl Iterator<Item = (&TaskId, RequestId)> {
+        self.job
+            .into_iter()
+            .flat_map(|job| self.spec.depends_on.iter().map(move |id| (id, job.request_id(id))))
+    }
+}
+
+/// Why a command changed nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("{what} {id} does not exist")]
+    NotFound { what: &'static str, id: String },
+    /// Another worker holds the task now, or nobody may: this one must stop.
+    #[error("the lease of {request} is lost: fence {given} is not {newest}, or it is not held")]
+    LeaseLost { request: RequestId, given: u64, newest: u64 },
+    #[error("job {0} is completed")]
+    JobCompleted(JobId),
+    #[error("job {0} is cancelled")]
+    JobCancelled(JobId),
+    #[error(transparent)]
+    Graph(Violations),
+    #[error("the key was used before for a request with another body")]
+    IdempotencyConflict,
+    #[error("requestId {0} was used before for another task")]
+    RequestTaken(RequestId),
+    #[error("nothing to resume")]
+    NothingToResume,
+    #[error("task {0} is not failed")]
+    NotResumable(String),
+    #[error("{field} holds {count} items; the limit is {limit}")]
+    TooMany { field: &'static str, count: usize, limit: usize },
+    #[error("timestamp lies {ahead_millis} ms ahead; the limit is {limit_millis}")]
+    TooFarAhead { ahead_millis: u64, limit_millis: u64 },
+    #[error("{what} {id} is reserved to the engine")]
+    Reserved { what: &'static str, id: String },
+    #[error("record is at version {actual}, not {expected}")]
+    RecordConflict { expected: u64, actual: u64 },
+    #[error("dead letter {0:032x} is not open")]
+    NotOpen(u128),
+}

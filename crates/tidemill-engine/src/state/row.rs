@@ -1,0 +1,42 @@
+//! Rows: the state cut into small keyed pieces that a store can keep.
+//!
+//! A backend that holds more than memory does writes the rows that changed, with the position in the log they reflect,
+//! and loads single rows back when a command touches them.
+
+use std::sync::Arc;
+
+use tidemill_model::{Entity, JobId, TaskSpec, TenantId};
+
+use super::job::{Entry, JobHead};
+use super::queue::Queued;
+use super::stream::Stream;
+use crate::commit::{MessageId, NewTask, TaskKey};
+use crate::record::{Record, RecordKey};
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RowKey {
+    Task(TaskKey),
+    Job(TenantId, JobId),
+    /// Some of a job's tasks, as they were handed in; the number is the index of the first.
+    JobTasks(TenantId, JobId, u32),
+    Message(MessageId),
+    Record(RecordKey),
+    Entity(TenantId, Entity),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Row {
+    Task(TaskRow),
+    Job(JobHead),
+    JobTasks(Vec<Arc<TaskSpec>>),
+    Message(Queued),
+    Record(Record),
+    Entity(Stream),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskRow {
+    /// What it does, for a task without a job.
+    pub alone: Option<Arc<NewTask>>,
+    pub entry: Entry,
+}

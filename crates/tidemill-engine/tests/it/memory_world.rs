@@ -1,0 +1,33 @@
+//! The in-memory backend under the conformance suite.
+
+use std::sync::Arc;
+
+use tidemill_engine::conformance::{ManualClock, World};
+use tidemill_engine::conformance_tests;
+use tidemill_engine::memory::MemoryBackend;
+use tidemill_engine::policy::Policy;
+
+struct MemoryWorld(Arc<MemoryBackend<ManualClock>>);
+
+impl World for MemoryWorld {
+    type Backend = MemoryBackend<ManualClock>;
+
+    fn backend(&self) -> Arc<Self::Backend> {
+        Arc::clone(&self.0)
+    }
+
+    fn time_passed(&self) {
+        self.0.time_passed();
+    }
+
+    /// Memory has no second life; going on with the same one at least runs the cases.
+    async fn reopen(self, _: ManualClock) -> Option<Self> {
+        Some(self)
+    }
+}
+
+fn memory(clock: ManualClock) -> MemoryWorld {
+    MemoryWorld(Arc::new(MemoryBackend::new(clock, Policy::default(), 1)))
+}
+
+conformance_tests!(memory);
