@@ -1,0 +1,439 @@
+//! Opening, executing, closing.
+
+use std::path::Path;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{JoinHandle, Thread};
+
+use tidemill_engine::backend::{Answer, Fault};
+use tidemill_engine::clock::Clock;
+use tidemill_engine::command::{Command, PutRecord};
+use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
+use tidemill_engine::state::row::{Row, RowKey};
+
+use super::bell::{Bell, Heard};
+use super::progress::{GroupNumber, Progress};
+use super::work_queue::WorkQueue;
+use crate::blob::Blobs;
+use crate::data_lock::{DataLock, LockError};
+use crate::disk::Disk;
+use crate::log::{Group, Log, LogKeeper, LogReader};
+use crate::real_disk::RealDisk;
+use crate::store::decider::{Decider, Stir};
+use crate::store::retention::{Expired, push_carried};
+use crate::store::row_store::RowStore;
+use crate::store::{Store, StoreOptions, wanted};
+
+/// Why a data directory cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error("the data directory {dir} cannot be used: {source}")]
+    Directory { dir: String, source: std::io::Error },
+    #[error(transparent)]
+    Store(#[from] Fault),
+}
+
+/// The embedded backend on one data directory. Dropping it closes it.
+pub struct Embedded {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    generation: u64,
+    _lock: Option<DataLock>,
+}
+
+pub(super) struct Shared {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) options: StoreOptions,
+    pub(super) deciding: Mutex<Deciding>,
+    /// Held by whoever writes groups.
+    writing: Mutex<Writing>,
+    pub(super) reader: LogReader,
+    pub(super) log_keeper: LogKeeper,
+    pub(super) rows: Arc<RowStore>,
+    pub(super) blobs: Blobs,
+    pub(super) progress: Progress,
+    pub(super) work: WorkQueue,
+    pub(super) writer_bell: Bell,
+    pub(super) keeper_bell: Bell,
+    pub(super) timer_bell: Bell,
+    /// What the timer waits for, in epoch milliseconds; `u64::MAX` when for nothing.
+    pub(super) timer_target: AtomicU64,
+    /// Bytes that fit into the log without asking the disk.
+    room: AtomicU64,
+    /// The number of the newest event on disk.
+    pub(super) synced_seq: AtomicU64,
+    pub(super) closing: AtomicBool,
+    abandoned: AtomicBool,
+    /// Whether the keeper knows that rows have changed.
+    pub(super) flush_planned: AtomicBool,
+}
+
+/// The deciding side: state, and the group that is being filled.
+pub(super) struct Deciding {
+    pub(super) decider: Decider,
+    open: Group,
+    /// The number of the open group.
+    pub(super) number: GroupNumber,
+    stir: Stir,
+    emptied: Vec<Group>,
+}
+
+struct Writing {
+    log: Log,
+    segment: u32,
+}
+
+/// Rows are flushed once so many have changed.
+pub(super) const FLUSH_ROWS: usize = 32_768;
+
+/// A group that grew larger gives its memory back.
+const KEPT_GROUP_BYTES: usize = 4 << 20;
+
+impl Embedded {
+    /// Opens a data directory on the real disk, making it if needed, and locks it.
+    pub fn open(dir: &Path, options: StoreOptions, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let disk = RealDisk::new(dir)
+            .map_err(|source| OpenError::Directory { dir: dir.display().to_string(), source })?;
+        let lock = DataLock::take(dir)?;
+        Self::start(Arc::new(disk), options, clock, Some(lock))
+    }
+
+    /// Opens a store on any disk.
+    pub fn open_on(disk: Arc<dyn Disk>, options: StoreOptions, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        Self::start(disk, options, clock, None)
+    }
+
+    fn start(
+        disk: Arc<dyn Disk>,
+        options: StoreOptions,
+        clock: Arc<dyn Clock>,
+        lock: Option<DataLock>,
+    ) -> Result<Self, OpenError> {
+        let store = Store::open(disk, options)?;
+        let Store { options, log, reader, keeper, rows, blobs, decider, .. } = store;
+        let shared = Arc::new(Shared {
+            clock,
+            options,
+            progress: Progress::new(log.end()),
+            room: AtomicU64::new(log.room()),
+            synced_seq: AtomicU64::new(log.next_seq().0.saturating_sub(1)),
+            deciding: Mutex::new(Deciding {
+                decider,
+                open: Group::new(),
+                number: 1,
+                stir: Stir::default(),
+                emptied: Vec::new(),
+            }),
+            writing: Mutex::new(Writing { segment: log.end().segment, log }),
+            reader,
+            log_keeper: keeper,
+            rows,
+            blobs,
+            work: WorkQueue::default(),
+            writer_bell: Bell::default(),
+            keeper_bell: Bell::default(),
+            timer_bell: Bell::default(),
+            timer_target: AtomicU64::new(u64::MAX),
+            closing: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            flush_planned: AtomicBool::new(false),
+        });
+        shared.keeper_bell.ring();
+        let mut threads = Vec::new();
+        for (name, run) in [
+            ("tidemill-writer", Shared::run_writer as fn(&Shared)),
+            ("tidemill-keeper", Shared::run_keeper),
+            ("tidemill-timer", Shared::run_timer),
+        ] {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared));
+            threads.push(thread.map_err(|source| OpenError::Directory { dir: name.to_owned(), source })?);
+        }
+        let mut backend = Self { shared, threads, generation: 0, _lock: lock };
+        backend.generation = backend.next_generation()?;
+        Ok(backend)
+    }
+
+    /// Counts this life of the data directory.
+    fn next_generation(&self) -> Result<u64, Fault> {
+        let key = RecordKey { kind: RecordKind::System, tenant: None, id: "generation".into() };
+        let last = match self.shared.deciding().decider.row(&RowKey::Record(key.clone()))? {
+            Some(Row::Record(record)) => match &record.value {
+                RecordValue::Bytes(bytes) => bytes.as_ref().try_into().map_or(0, u64::from_le_bytes),
+                _ => 0,
+            },
+            _ => 0,
+        };
+        let generation = last + 1;
+        let value = Some(RecordValue::Bytes(generation.to_le_bytes().as_slice().into()));
+        let put = PutRecord { key, value, expires_at: None, expected: None };
+        self.execute_blocking(&[Command::PutRecord(put)])?;
+        Ok(generation)
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// What `Backend::execute` does, for callers that may block. Without others it needs no other thread.
+    pub fn execute_blocking(&self, commands: &[Command]) -> Result<Vec<Answer>, Fault> {
+        let (answers, number) = self.shared.decide(commands)?;
+        self.shared.write_or_wait(number)?;
+        Ok(answers)
+    }
+
+    /// A number that grows with every change; for `changed`.
+    pub fn change(&self) -> u64 {
+        self.shared.progress.synced()
+    }
+
+    /// Waits until something changed after `change` said `since`.
+    pub async fn changed(&self, since: u64) -> Result<(), Fault> {
+        self.shared.progress.wait(since + 1).await
+    }
+
+    /// Writes the rows that changed, so that the next open has little to replay.
+    pub fn checkpoint(&self) -> Result<(), Fault> {
+        self.shared.flush_rows().map(|_| ())
+    }
+
+    /// Drops what is past its time, as far as checkpoints allow.
+    pub fn expire(&self) -> Result<Expired, Fault> {
+        self.shared.expire()
+    }
+
+    /// The life of the data directory: one more than the last time it was opened. Leases of workers in this process
+    /// carry it.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Ends as a killed process would: nothing more is written.
+    pub fn abandon(self) {
+        self.shared.abandoned.store(true, Ordering::Release);
+    }
+
+    /// The clock has moved: those who wait for a moment look again. Only needed with a clock that jumps.
+    pub fn time_passed(&self) {
+        self.shared.timer_bell.ring();
+    }
+
+    /// Seals what can be sealed.
+    pub fn seal_all(&self) -> Result<(), Fault> {
+        while self.shared.log_keeper.seal_next()? {}
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Embedded").field("generation", &self.generation).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::Release);
+        self.shared.writer_bell.close();
+        self.shared.timer_bell.close();
+        self.shared.keeper_bell.close();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so already.
+            let _ = thread.join();
+        }
+        if self.shared.abandoned.load(Ordering::Acquire) {
+            return;
+        }
+        // A clean end leaves nothing to replay; if it fails, the log has everything all the same.
+        let _ = self.shared.write_open_groups();
+        let _ = self.shared.flush_rows();
+    }
+}
+
+impl Shared {
+    pub(super) fn deciding(&self) -> MutexGuard<'_, Deciding> {
+        self.deciding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides commands into the open group. The answers may leave once the group of that number is on disk.
+    pub(super) fn decide(&self, commands: &[Command]) -> Result<(Vec<Answer>, GroupNumber), Fault> {
+        self.make_room(commands)?;
+        let now = self.clock.now();
+        let mut guard = self.deciding();
+        if let Some(fault) = self.progress.stopped_fast() {
+            return Err(fault);
+        }
+        let deciding = &mut *guard;
+        let mut answers = Vec::with_capacity(commands.len());
+        for command in commands {
+            let answer = deciding.decider.decide(command, now, &mut deciding.open, &mut deciding.stir);
+            match answer {
+                Ok(answer) => answers.push(answer),
+                Err(fault) => {
+                    // Part of the group is applied and cannot be told apart: nothing of it may be acknowledged.
+                    self.progress.stop(fault.clone());
+                    return Err(fault);
+                }
+            }
+        }
+        Ok((answers, deciding.newest()))
+    }
+
+    /// Refuses commands that may not fit on the disk, before anything is decided.
+    fn make_room(&self, commands: &[Command]) -> Result<(), Fault> {
+        let wanted = wanted(&self.options.log, commands);
+        if self.room.load(Ordering::Relaxed) >= wanted {
+            return Ok(());
+        }
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        writing.log.reserve(wanted)?;
+        self.room.store(writing.log.room_ahead(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Sees to it that a group reaches the disk: by writing it here if nobody else writes, by waiting otherwise.
+    pub(super) fn write_or_wait(&self, number: GroupNumber) -> Result<(), Fault> {
+        while self.progress.synced() < number {
+            let Ok(mut writing) = self.writing.try_lock() else {
+                self.writer_bell.ring();
+                return block_on(self.progress.wait(number));
+            };
+            if !self.write_group(&mut writing)? {
+                drop(writing);
+                return block_on(self.progress.wait(number));
+            }
+        }
+        // It may be on disk, or lost with a full disk: the wait knows.
+        block_on(self.progress.wait(number))
+    }
+
+    pub(super) fn write_open_groups(&self) -> Result<(), Fault> {
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.write_group(&mut writing)? {}
+        Ok(())
+    }
+
+    /// Takes the open group and brings it to the disk. Says whether there was one.
+    fn write_group(&self, writing: &mut Writing) -> Result<bool, Fault> {
+        if let Some(fault) = self.progress.stopped_fast() {
+            return Err(fault);
+        }
+        let (mut group, number, stir, dirty, next_visible) = {
+            let mut deciding = self.deciding();
+            if deciding.open.is_empty() {
+                return Ok(false);
+            }
+            let fresh = deciding.emptied.pop().unwrap_or_default();
+            let group = std::mem::replace(&mut deciding.open, fresh);
+            let number = deciding.number;
+            deciding.number += 1;
+            let next_visible = deciding.decider.state.queue().next_visible();
+            let dirty = deciding.decider.state.dirty_len();
+            (group, number, std::mem::take(&mut deciding.stir), dirty, next_visible)
+        };
+        match self.append(writing, &group) {
+            Ok(position) => self.progress.reached(number, position),
+            Err(fault @ Fault::Full(_)) => {
+                self.fall_back(writing, &fault);
+                return Err(fault);
+            }
+            Err(fault) => {
+                self.progress.stop(fault.clone());
+                return Err(fault);
+            }
+        }
+        if stir.messages > 0 {
+            self.work.arrived(stir.messages, false);
+        }
+        if next_visible.is_some_and(|at| at.millis() < self.timer_target.load(Ordering::Relaxed)) {
+            self.timer_bell.ring();
+        }
+        let segment = writing.log.end().segment;
+        let rolled = std::mem::replace(&mut writing.segment, segment) != segment;
+        let first_change = dirty > 0 && !self.flush_planned.swap(true, Ordering::Relaxed);
+        if rolled || first_change || dirty >= FLUSH_ROWS {
+            self.keeper_bell.ring();
+        }
+        let small = group.byte_count() <= KEPT_GROUP_BYTES;
+        group.clear();
+        let mut deciding = self.deciding();
+        if small && deciding.emptied.len() < 4 {
+            deciding.emptied.push(group);
+        }
+        Ok(true)
+    }
+
+    fn append(&self, writing: &mut Writing, group: &Group) -> Result<crate::log::LogPosition, Fault> {
+        let appended = writing.log.append(group)?;
+        let position = appended.end();
+        writing.log.sync()?;
+        writing.log.publish(group, appended)?;
+        self.room.store(writing.log.room_ahead(), Ordering::Relaxed);
+        self.synced_seq.store(position.next_seq.0.saturating_sub(1), Ordering::Release);
+        Ok(position)
+    }
+
+    /// The disk was full although room was made: everything decided and not written is undone.
+    fn fall_back(&self, writing: &Writing, fault: &Fault) {
+        let mut deciding = self.deciding();
+        deciding.open.clear();
+        deciding.stir = Stir::default();
+        let lost = deciding.number;
+        // One number stands for the state that is left, which is on disk.
+        deciding.number += 2;
+        match crate::store::decider_from_disk(&self.rows, &writing.log, &self.options) {
+            Ok(decider) => {
+                deciding.decider = decider;
+                self.progress.lose(lost, fault.clone());
+            }
+            Err(worse) => self.progress.stop(worse),
+        }
+    }
+
+    fn run_writer(&self) {
+        while self.writer_bell.wait(None) == Heard::Ring {
+            // Faults reach those who wait through the progress.
+            while !self.progress.is_stopped() {
+                let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+                if !matches!(self.write_group(&mut writing), Ok(true)) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl Deciding {
+    /// Puts rows into the open group as they stand; see `Control::Carry`.
+    pub(super) fn push_carried(&mut self, keys: &[RowKey]) -> Result<u64, Fault> {
+        push_carried(&self.decider, keys, &mut self.open)
+    }
+
+    /// The newest group that holds anything decided so far.
+    pub(super) fn newest(&self) -> GroupNumber {
+        if self.open.is_empty() { self.number - 1 } else { self.number }
+    }
+}
+
+/// Waits for a future on this thread.
+pub(super) fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}

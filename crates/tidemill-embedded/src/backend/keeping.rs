@@ -1,0 +1,120 @@
+//! The keeper: everything that need not happen before an answer.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tidemill_engine::backend::Fault;
+use tidemill_engine::state::row::RowKey;
+use tidemill_model::{Event, JobId, TenantId};
+
+use super::bell::Heard;
+use super::embedded::{FLUSH_ROWS, Shared};
+use crate::store::sweep_blobs;
+use crate::store::retention::{Expired, Keeper, Pass, is_open};
+use crate::store::row_store::{Checkpoint, io_fault};
+
+/// Changed rows are written after so long, even when they are few. Then nothing is written until something changes.
+const QUIET: Duration = Duration::from_secs(5);
+/// How often old events are looked for. Only reading, unless something has expired.
+const RETENTION_EVERY: Duration = Duration::from_secs(3_600);
+
+impl Shared {
+    pub(super) fn run_keeper(&self) {
+        let mut flush_at: Option<Instant> = None;
+        let mut expire_at = Instant::now() + RETENTION_EVERY;
+        loop {
+            match self.keeper_bell.wait(Some(flush_at.map_or(expire_at, |at| at.min(expire_at)))) {
+                Heard::Closed => return,
+                Heard::Ring | Heard::Timeout => {}
+            }
+            // A fault here harms nothing that was promised: the log has it all, and the writer meets the same disk.
+            let _ = self.log_keeper.prepare_spare();
+            self.flush_planned.store(false, Ordering::Relaxed);
+            let dirty = self.deciding().decider.state.dirty_len();
+            self.flush_planned.store(dirty > 0, Ordering::Relaxed);
+            let due = flush_at.is_some_and(|at| at <= Instant::now());
+            if dirty >= FLUSH_ROWS || (dirty > 0 && due) {
+                let _ = self.flush_rows();
+                flush_at = None;
+                self.flush_planned.store(false, Ordering::Relaxed);
+            } else if dirty > 0 {
+                flush_at.get_or_insert_with(|| Instant::now() + QUIET);
+            } else {
+                flush_at = None;
+            }
+            if expire_at <= Instant::now() {
+                let _ = self.expire();
+                let _ = sweep_blobs(&self.blobs, &self.reader, self.clock.now());
+                expire_at = Instant::now() + RETENTION_EVERY;
+            }
+            let mut more = true;
+            while more && !self.closing.load(Ordering::Acquire) {
+                more = self.log_keeper.seal_next().unwrap_or(false);
+            }
+        }
+    }
+
+    /// Drops what is past its time, as far as checkpoints allow.
+    pub(super) fn expire(&self) -> Result<Expired, Fault> {
+        let Some(checkpoint) = self.rows.checkpoint()? else { return Ok(Expired::default()) };
+        let pass = Pass {
+            reader: &self.reader,
+            log_keeper: &self.log_keeper,
+            retention: self.options.retention,
+            checkpoint,
+            now: self.clock.now(),
+        };
+        pass.run(&mut &*self)
+    }
+
+    /// Writes the rows that changed, with the place in the log they reflect. Says whether there were any.
+    pub(super) fn flush_rows(&self) -> Result<bool, Fault> {
+        let (rows, number) = {
+            let mut deciding = self.deciding();
+            let number = deciding.newest();
+            let Some(rows) = deciding.decider.state.take_dirty() else { return Ok(false) };
+            self.progress.mark(number);
+            (rows, number)
+        };
+        let written = self.write_or_wait(number).and_then(|()| {
+            let position = self.progress.marked();
+            let position = position.ok_or_else(|| Fault::Stopped("the place of a checkpoint is unknown".into()))?;
+            self.rows.write(&rows, Checkpoint { position })
+        });
+        match written {
+            Ok(()) => {
+                self.deciding().decider.state.stored();
+                Ok(true)
+            }
+            Err(fault) => {
+                self.deciding().decider.state.not_stored();
+                Err(fault)
+            }
+        }
+    }
+}
+
+impl Keeper for &Shared {
+    fn is_open(&mut self, event: &Event) -> bool {
+        is_open(&self.deciding().decider, event)
+    }
+
+    fn carry(&mut self, keys: Vec<RowKey>) -> Result<u64, Fault> {
+        // Into the open group: the rows are as of everything in it.
+        let (carried, number) = {
+            let mut deciding = self.deciding();
+            let carried = deciding.push_carried(&keys)?;
+            (carried, deciding.newest())
+        };
+        self.write_or_wait(number)?;
+        Ok(carried)
+    }
+
+    fn job_keys(&mut self, tenant: &TenantId, job: JobId) -> Result<Vec<RowKey>, Fault> {
+        self.deciding().decider.job_keys(tenant, job)
+    }
+
+    fn remove_blob(&mut self, tenant: &TenantId, key: &str) -> Result<(), Fault> {
+        self.blobs.remove(tenant, key).map_err(|error| io_fault(&error))
+    }
+}

@@ -1,0 +1,289 @@
+//! The port's methods: commands and questions.
+//!
+//! Nothing is answered before what it rests on is on disk: an answer from the state waits for the newest group that was
+//! decided when it was looked at.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidemill_engine::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, TaskSnapshot};
+use tidemill_engine::command::Command;
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::record::{Record, RecordKey, RecordKind};
+use tidemill_engine::state::State;
+use tidemill_engine::state::row::{Row, RowKey, TaskRow};
+use tidemill_engine::state::stream::Stream;
+use tidemill_model::event_query::{EventQuery, Page};
+use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId};
+
+use super::embedded::{Embedded, Shared, block_on};
+use crate::store::decider::stream_row;
+use crate::store::row_store::{RowStore, io_fault};
+use crate::store::{query, row_key};
+
+impl Shared {
+    /// Looks at the state, and tells which group must be on disk before the answer may leave.
+    fn look<T>(&self, look: impl FnOnce(&State) -> T) -> (T, u64) {
+        let deciding = self.deciding();
+        (look(&deciding.decider.state), deciding.newest())
+    }
+
+    /// Waits for a group, making sure that somebody writes it.
+    async fn settle(&self, number: u64) -> Result<(), Fault> {
+        if self.progress.synced() < number {
+            self.writer_bell.ring();
+        }
+        self.progress.wait(number).await
+    }
+
+    /// Where an entity's events stand on disk; if its newest event is not there yet, that is waited for.
+    async fn stream(&self, tenant: &TenantId, entity: &Entity) -> Result<Option<Stream>, Fault> {
+        let (stream, number) = self.look(|state| state.stream(tenant, entity));
+        let Some(stream) = stream else { return stored_stream(&self.rows, tenant, entity) };
+        let newest = stream.newest().map_or(0, |seq| seq.0);
+        if newest > self.synced_seq.load(Ordering::Acquire) {
+            self.settle(number).await?;
+        }
+        Ok(Some(stream))
+    }
+}
+
+fn stored_stream(rows: &RowStore, tenant: &TenantId, entity: &Entity) -> Result<Option<Stream>, Fault> {
+    Ok(match rows.get(&stream_row(tenant, entity))? {
+        Some(Row::Task(TaskRow { entry, .. })) => Some(entry.stream),
+        Some(Row::Job(head)) => Some(head.stream),
+        Some(Row::Entity(stream)) => Some(stream),
+        _ => None,
+    })
+}
+
+/// A state that holds one finished job, or one finished task, as it is stored.
+fn stored_state(rows: &RowStore, key: &RowKey) -> Result<State, Fault> {
+    let mut state = State::default();
+    match key {
+        RowKey::Job(tenant, job) => {
+            if let Some(job) = rows.job(tenant, *job)? {
+                state.load_job(job.head, job.tasks, job.entries);
+            }
+        }
+        key => {
+            if let Some(row) = rows.get(key)? {
+                state.load(key.clone(), row);
+            }
+        }
+    }
+    Ok(state)
+}
+
+impl Embedded {
+    /// The latest event of an entity, for callers that may block.
+    pub fn latest_blocking(&self, tenant: &TenantId, entity: &Entity) -> Result<Option<Event>, Fault> {
+        let shared = self.shared();
+        let stream = block_on(shared.stream(tenant, entity))?;
+        stream.map_or(Ok(None), |stream| query::latest(&shared.reader, &stream))
+    }
+
+    /// A page of events, for callers that may block.
+    pub fn events_blocking(&self, query: &EventQuery) -> Result<Page, Fault> {
+        block_on(self.page(query))
+    }
+
+    async fn page(&self, query: &EventQuery) -> Result<Page, Fault> {
+        query.check()?;
+        let shared = self.shared();
+        let stream = match query.path.entity() {
+            None => None,
+            Some(entity) => match shared.stream(&query.tenant, entity).await? {
+                None => return Ok(Page { events: Vec::new(), next: None }),
+                found => found,
+            },
+        };
+        query::answer(&shared.reader, stream.as_ref(), query)
+    }
+}
+
+impl Backend for Embedded {
+    async fn execute(&self, commands: Vec<Command>) -> Result<Vec<Answer>, Fault> {
+        let (answers, number) = self.shared().decide(&commands)?;
+        self.shared().settle(number).await?;
+        Ok(answers)
+    }
+
+    async fn work(&self, tenants: Option<Arc<[TenantId]>>) {
+        let shared = self.shared();
+        let waiting = shared.work.register();
+        let now = shared.clock.now();
+        let ready = {
+            let mut deciding = shared.deciding();
+            let state = &mut deciding.decider.state;
+            state.move_on(now);
+            state.queue().has_ready(|tenant| tenants.as_ref().is_none_or(|served| served.contains(tenant)))
+        };
+        if !ready {
+            shared.timer_bell.ring();
+            waiting.await;
+        }
+    }
+
+    async fn task(&self, key: TaskKey) -> Result<Option<TaskSnapshot>, Fault> {
+        let shared = self.shared();
+        let (found, number) = shared.look(|state| TaskSnapshot::of(state, &key));
+        if found.is_some() {
+            shared.settle(number).await?;
+            return Ok(found);
+        }
+        let row = match key.request.job_part() {
+            Some(job) => RowKey::Job(key.tenant.clone(), job),
+            None => RowKey::Task(key.clone()),
+        };
+        Ok(TaskSnapshot::of(&stored_state(&shared.rows, &row)?, &key))
+    }
+
+    async fn job(&self, tenant: TenantId, job: JobId) -> Result<Option<JobSnapshot>, Fault> {
+        let shared = self.shared();
+        let (found, number) = shared.look(|state| state.job(&tenant, job).map(|job| JobSnapshot::of(&job.head)));
+        if found.is_some() {
+            shared.settle(number).await?;
+            return Ok(found);
+        }
+        Ok(match shared.rows.get(&RowKey::Job(tenant, job))? {
+            Some(Row::Job(head)) => Some(JobSnapshot::of(&head)),
+            _ => None,
+        })
+    }
+
+    async fn job_tasks(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        from: u32,
+        limit: usize,
+    ) -> Result<Vec<TaskSnapshot>, Fault> {
+        let shared = self.shared();
+        let (found, number) = shared.look(|state| {
+            state.job(&tenant, job).map(|_| TaskSnapshot::of_job(state, &tenant, job, from, limit))
+        });
+        if let Some(tasks) = found {
+            shared.settle(number).await?;
+            return Ok(tasks);
+        }
+        let state = stored_state(&shared.rows, &RowKey::Job(tenant.clone(), job))?;
+        Ok(TaskSnapshot::of_job(&state, &tenant, job, from, limit))
+    }
+
+    async fn jobs(
+        &self,
+        tenant: TenantId,
+        status: Option<JobStatus>,
+        before: Option<JobId>,
+        limit: usize,
+    ) -> Result<Vec<JobSnapshot>, Fault> {
+        let shared = self.shared();
+        let wanted = |head: &tidemill_engine::state::job::JobHead| {
+            before.is_none_or(|before| head.job < before)
+                && status.is_none_or(|status| head.status() == status)
+        };
+        // Jobs in memory hide what is stored of them; they are few beside the finished ones.
+        let (live, number) = shared.look(|state| {
+            let own = state.jobs().map(|job| &job.head).filter(|head| head.tenant == tenant);
+            own.cloned().map(|head| (head.job, head)).collect::<std::collections::BTreeMap<_, _>>()
+        });
+        shared.settle(number).await?;
+        let mut found: Vec<JobSnapshot> = Vec::new();
+        let mut rest: Vec<_> = live.values().filter(|head| wanted(head)).collect();
+        let prefix = row_key::jobs_of(&tenant);
+        let end = row_key::jobs_before(&tenant, before);
+        shared.rows.scan_back(&prefix, &end, &mut |_, row| {
+            let Row::Job(head) = row else { return true };
+            while let Some(next) = rest.pop_if(|next| next.job > head.job) {
+                found.push(JobSnapshot::of(next));
+            }
+            if !live.contains_key(&head.job) && wanted(&head) {
+                found.push(JobSnapshot::of(&head));
+            }
+            found.len() < limit
+        })?;
+        found.extend(rest.into_iter().rev().map(JobSnapshot::of));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<Page, Fault> {
+        self.page(&query).await
+    }
+
+    async fn latest(&self, tenant: TenantId, entity: Entity) -> Result<Option<Event>, Fault> {
+        let shared = self.shared();
+        let stream = shared.stream(&tenant, &entity).await?;
+        stream.map_or(Ok(None), |stream| query::latest(&shared.reader, &stream))
+    }
+
+    async fn record(&self, key: RecordKey) -> Result<Option<Record>, Fault> {
+        let shared = self.shared();
+        let row = RowKey::Record(key.clone());
+        let (found, number) = shared.look(|state| state.is_loaded(&row).then(|| state.record(&key).cloned()));
+        if let Some(record) = found {
+            shared.settle(number).await?;
+            return Ok(record);
+        }
+        Ok(match shared.rows.get(&row)? {
+            Some(Row::Record(record)) => Some(record),
+            _ => None,
+        })
+    }
+
+    async fn records(
+        &self,
+        kind: RecordKind,
+        tenant: Option<TenantId>,
+        after: Option<Arc<str>>,
+        limit: usize,
+    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
+        let shared = self.shared();
+        let of_kind = |key: &RecordKey| key.kind == kind && key.tenant == tenant;
+        let (changed, number) = shared.look(|state| {
+            let own = state.records().filter(|(key, _)| of_kind(key));
+            own.map(|(key, record)| (key.clone(), record.cloned())).collect::<std::collections::BTreeMap<_, _>>()
+        });
+        shared.settle(number).await?;
+        let is_after = |key: &RecordKey| after.as_ref().is_none_or(|after| key.id > *after);
+        let mut found = std::collections::BTreeMap::new();
+        let prefix = row_key::records_of(kind, tenant.as_ref());
+        let mut from = prefix.clone();
+        from.extend_from_slice(after.as_deref().unwrap_or_default().as_bytes());
+        let enough = limit.saturating_add(changed.len());
+        shared.rows.scan_from(&prefix, &from, &mut |key, row| {
+            if let (RowKey::Record(key), Row::Record(record)) = (key, row)
+                && is_after(&key)
+                && !changed.contains_key(&key)
+            {
+                found.insert(key, record);
+            }
+            found.len() < enough
+        })?;
+        let live = changed.into_iter().filter(|(key, _)| is_after(key));
+        found.extend(live.filter_map(|(key, record)| record.map(|record| (key, record))));
+        Ok(found.into_iter().take(limit).collect())
+    }
+
+    async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {
+        self.shared().blobs.put(&tenant, &key, &bytes).map_err(|error| io_fault(&error))
+    }
+
+    async fn blob(&self, tenant: TenantId, key: String) -> Result<Option<Vec<u8>>, Fault> {
+        self.shared().blobs.get(&tenant, &key).map_err(|error| io_fault(&error))
+    }
+
+    async fn queue(&self) -> Result<QueueDepth, Fault> {
+        let shared = self.shared();
+        let now = shared.clock.now();
+        let (depth, number) = {
+            let mut deciding = shared.deciding();
+            deciding.decider.state.move_on(now);
+            let queue = deciding.decider.state.queue();
+            (QueueDepth { messages: queue.len(), ready: queue.ready() }, deciding.newest())
+        };
+        shared.settle(number).await?;
+        Ok(depth)
+    }
+}

@@ -1,0 +1,248 @@
+//! The deciding side of the store: the state in memory, and the group that is being filled.
+//!
+//! Commands are decided one after the other on the newest applied state. What they change is applied at once and put
+//! into the open group; whether the group reaches the disk is the log's matter, and nothing leaves the process before.
+
+use std::sync::Arc;
+
+use tidemill_engine::backend::{Answer, Fault};
+use tidemill_engine::command::Command;
+use tidemill_engine::decide::{Circumstances, decide};
+use tidemill_engine::id_source::IdSource;
+use tidemill_engine::policy::Policy;
+use tidemill_engine::site::Site;
+use tidemill_engine::state::State;
+use tidemill_engine::state::row::{Row, RowKey};
+use tidemill_engine::commit::TaskKey;
+use tidemill_model::{JobId, TenantId, Timestamp};
+
+use super::control::{Control, push_controls};
+use super::row_store::RowStore;
+use crate::log::{Entry, Group, Seq};
+
+pub(crate) struct Decider {
+    pub(crate) state: State,
+    rows: Arc<RowStore>,
+    ids: IdSource,
+    policy: Policy,
+    site: Site,
+    /// The number the next event gets.
+    next_seq: Seq,
+    scratch: Vec<u8>,
+}
+
+/// What a decision did to the queue, so that those who wait for work can be woken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Stir {
+    /// Messages that may be deliverable now.
+    pub(crate) messages: usize,
+}
+
+impl Decider {
+    pub(crate) fn new(rows: Arc<RowStore>, policy: Policy, site: Site, seed: u64, next_seq: Seq) -> Self {
+        #[cfg_attr(not(feature = "faults"), expect(unused_mut, reason = "only faults change it here"))]
+        let mut state = State::keeping_rows();
+        #[cfg(feature = "faults")]
+        {
+            state.faults = policy.faults;
+        }
+        Self {
+            state,
+            rows,
+            ids: IdSource::new(seed),
+            policy,
+            site,
+            next_seq,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Ids made from now on lie above this one.
+    pub(crate) fn observe(&mut self, id: tidemill_model::EventId) {
+        self.ids.observe(id);
+    }
+
+    pub(crate) fn set_next_seq(&mut self, next: Seq) {
+        self.next_seq = next;
+    }
+
+    /// Decides a command, applies its commit and puts it into `group`.
+    pub(crate) fn decide(
+        &mut self,
+        command: &Command,
+        now: Timestamp,
+        group: &mut Group,
+        stir: &mut Stir,
+    ) -> Result<Answer, Fault> {
+        self.state.move_on(now);
+        self.load_for(command)?;
+        let mut circumstances =
+            Circumstances { now, ids: &mut self.ids, policy: &self.policy, site: &self.site };
+        let (commit, reply) = match decide(&self.state, command, &mut circumstances) {
+            Ok(decided) => decided,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        debug_assert!(commit.expect.iter().all(|expect| self.state.holds(expect)), "{:?}", commit.expect);
+        if commit.is_empty() {
+            return Ok(Ok(reply));
+        }
+        stir.messages += commit.enqueue.iter().filter(|message| message.not_before <= now).count();
+        stir.messages += commit.visibility.iter().filter(|change| change.visible_at <= now).count();
+        let links = self.state.apply(&commit, self.next_seq);
+        push_controls(group, &commit, &mut self.scratch);
+        for (event, links) in commit.events.iter().zip(&links) {
+            group.push_event(self.next_seq, event, links);
+            self.next_seq = self.next_seq.next();
+        }
+        Ok(Ok(reply))
+    }
+
+    /// Loads the rows a command needs. A dead letter's task is known only once the letter is here, hence twice.
+    fn load_for(&mut self, command: &Command) -> Result<(), Fault> {
+        for _ in 0..2 {
+            let keys = command.touches(&self.state);
+            let mut found = false;
+            for key in &keys {
+                found |= self.load(key)?;
+            }
+            if !found {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings a row into memory if it is not there and the store has it.
+    pub(crate) fn load(&mut self, key: &RowKey) -> Result<bool, Fault> {
+        if self.state.is_loaded(key) {
+            return Ok(false);
+        }
+        if let RowKey::Job(tenant, job) | RowKey::JobTasks(tenant, job, _) = key {
+            let Some(job) = self.rows.job(tenant, *job)? else { return Ok(false) };
+            self.state.load_job(job.head, job.tasks, job.entries);
+            return Ok(true);
+        }
+        if let RowKey::Task(task) = key
+            && let Some(job) = task.request.job_part()
+        {
+            return self.load(&RowKey::Job(task.tenant.clone(), job));
+        }
+        let Some(row) = self.rows.get(key)? else { return Ok(false) };
+        self.state.load(key.clone(), row);
+        Ok(true)
+    }
+
+    /// Loads everything that is open: jobs, live tasks, messages.
+    pub(crate) fn load_open(&mut self) -> Result<(), Fault> {
+        for key in self.rows.open_keys()? {
+            self.load(&key)?;
+        }
+        let mut messages = Vec::new();
+        self.rows.scan(&[super::row_key::MESSAGE], &mut |key, row| {
+            messages.push((key, row));
+            true
+        })?;
+        for (key, row) in messages {
+            self.state.load(key, row);
+        }
+        Ok(())
+    }
+
+    /// Applies an entry of the log again, after a crash or for a rebuild.
+    pub(crate) fn replay(&mut self, entry: &Entry<'_>) -> Result<(), Fault> {
+        match entry {
+            Entry::Event(stored) => {
+                let event = &stored.event;
+                let key = entity_row(event);
+                self.load(&key)?;
+                self.state.apply_event(stored.seq, event);
+                self.next_seq = stored.seq.next();
+            }
+            Entry::Control(bytes) => {
+                self.replay_control(Control::read(bytes)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn replay_control(&mut self, control: Control) -> Result<(), Fault> {
+        use tidemill_engine::commit::RecordWrite;
+        match control {
+            Control::Record(write) => {
+                if let RecordWrite::JobTasks { tenant, job, .. } | RecordWrite::JobCancelled { tenant, job, .. } =
+                    &write
+                {
+                    self.load(&RowKey::Job(tenant.clone(), *job))?;
+                }
+                self.state.apply_record(&write);
+            }
+            Control::Task(change) => {
+                self.load(&RowKey::Task(change.task.clone()))?;
+                self.state.apply_task(&change);
+            }
+            Control::Enqueue(message) => {
+                self.load(&RowKey::Task(message.task.clone()))?;
+                self.state.apply_enqueue(&message);
+            }
+            Control::Visibility(change) => {
+                self.load_task_of(change.message)?;
+                self.state.apply_visibility(&change);
+            }
+            Control::Settle(message) => {
+                self.load_task_of(message)?;
+                self.state.apply_settle(message);
+            }
+            Control::Carry(key, row) => self.state.carry(key, row),
+        }
+        Ok(())
+    }
+
+    fn load_task_of(&mut self, message: tidemill_engine::commit::MessageId) -> Result<(), Fault> {
+        if let Some(queued) = self.state.queue().get(message) {
+            let key = RowKey::Task(queued.message.task.clone());
+            self.load(&key)?;
+        }
+        Ok(())
+    }
+
+    /// The keys of all rows of a job, the job first.
+    pub(crate) fn job_keys(&self, tenant: &TenantId, job: JobId) -> Result<Vec<RowKey>, Fault> {
+        let mut keys = vec![RowKey::Job(tenant.clone(), job)];
+        if let Some(found) = self.state.job(tenant, job) {
+            keys.push(RowKey::JobTasks(tenant.clone(), job, 0));
+            let dispatched = (0u32..).zip(&found.nodes).filter(|(_, node)| node.entry.head.is_some());
+            keys.extend(dispatched.map(|(index, _)| {
+                RowKey::Task(TaskKey { tenant: tenant.clone(), request: found.request_of(index) })
+            }));
+        } else if let Some(rows) = self.rows.job(tenant, job)? {
+            keys.extend(rows.tasks.iter().map(|(first, _)| RowKey::JobTasks(tenant.clone(), job, *first)));
+            keys.extend(rows.entries.into_iter().map(|(key, _)| RowKey::Task(key)));
+        }
+        Ok(keys)
+    }
+
+    /// A row as it stands, in memory or stored.
+    pub(crate) fn row(&self, key: &RowKey) -> Result<Option<Row>, Fault> {
+        if self.state.is_loaded(key) { Ok(self.state.row(key)) } else { self.rows.get(key) }
+    }
+}
+
+/// The row that keeps the stream of an event's entity.
+pub(crate) fn entity_row(event: &tidemill_model::Event) -> RowKey {
+    stream_row(&event.tenant, &event.entity)
+}
+
+/// The row that keeps the stream of an entity.
+pub(crate) fn stream_row(tenant: &tidemill_model::TenantId, entity: &tidemill_model::Entity) -> RowKey {
+    match entity.kind.as_str() {
+        "TASK" => RowKey::Task(tidemill_engine::commit::TaskKey {
+            tenant: tenant.clone(),
+            request: tidemill_model::RequestId::trusted(entity.id.as_str()),
+        }),
+        "JOB" => match tidemill_model::JobId::new(entity.id.as_str()) {
+            Ok(job) => RowKey::Job(tenant.clone(), job),
+            Err(_) => RowKey::Entity(tenant.clone(), entity.clone()),
+        },
+        _ => RowKey::Entity(tenant.clone(), entity.clone()),
+    }
+}

@@ -1,0 +1,73 @@
+//! Makes the state from what is on disk: the rows up to their checkpoint, then the log after it.
+
+use std::sync::Arc;
+
+use tidemill_engine::backend::Fault;
+
+use super::decider::Decider;
+use super::row_store::{Checkpoint, RowStore};
+use super::StoreOptions;
+use super::watch::{Step, Watch, unwatched};
+use crate::log::{Entry, Log, LogPosition, SegmentKind, Seq};
+
+/// After so many changed rows a rebuild writes them down, so that memory does not grow with the log.
+const ROWS_IN_MEMORY_MAX: usize = 100_000;
+
+pub(crate) fn decider(rows: &Arc<RowStore>, log: &Log, options: &StoreOptions) -> Result<Decider, Fault> {
+    decider_watched(rows, log, options, &mut unwatched)
+}
+
+pub(super) fn decider_watched(
+    rows: &Arc<RowStore>,
+    log: &Log,
+    options: &StoreOptions,
+    watch: &mut Watch<'_>,
+) -> Result<Decider, Fault> {
+    let from = rows.checkpoint()?.map_or(LogPosition::START, |checkpoint| checkpoint.position);
+    // Ids of this life must not meet those of another: the end of the log tells lives apart.
+    let seed = options.seed ^ log.next_seq().0.rotate_left(32);
+    let mut decider =
+        Decider::new(Arc::clone(rows), options.policy.clone(), options.site.clone(), seed, from.next_seq);
+    decider.load_open()?;
+    let reader = log.reader();
+    let total = log.next_seq().0.saturating_sub(from.next_seq.0);
+    let mut step = Step::begin(watch, "replaying events", Some(total));
+    let mut replay = |decider: &mut Decider, entry: &Entry<'_>| {
+        if let Entry::Event(_) = entry {
+            step.tick();
+        }
+        decider.replay(entry)
+    };
+    if from.offset == 0 {
+        for segment in reader.segments().into_iter().filter(|segment| segment.id >= from.segment) {
+            reader.scan::<Fault>(segment.id, |entry| replay(&mut decider, &entry))?;
+            let behind = LogPosition { segment: segment.id + 1, offset: 0, next_seq: segment.end_seq };
+            if segment.kind != SegmentKind::Open {
+                spill(&mut decider, rows, behind)?;
+            }
+        }
+    } else {
+        reader.replay::<Fault>(from, |entry| replay(&mut decider, &entry))?;
+    }
+    step.end();
+    decider.set_next_seq(log.next_seq());
+    // Ids go on where the log ends, even if the clock went back since.
+    if let Some(last) = log.next_seq().0.checked_sub(1).filter(|last| *last > 0)
+        && let Some(stored) = reader.read(Seq(last))?
+    {
+        decider.observe(stored.event.id);
+    }
+    Ok(decider)
+}
+
+/// Writes rows in the middle of a long replay.
+fn spill(decider: &mut Decider, rows: &RowStore, position: LogPosition) -> Result<(), Fault> {
+    if decider.state.dirty_len() < ROWS_IN_MEMORY_MAX {
+        return Ok(());
+    }
+    if let Some(changed) = decider.state.take_dirty() {
+        rows.write(&changed, Checkpoint { position })?;
+        decider.state.stored();
+    }
+    Ok(())
+}

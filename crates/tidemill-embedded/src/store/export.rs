@@ -1,0 +1,349 @@
+//! Export: everything that is worth keeping of a store, as lines of JSON.
+//!
+//! The first line names the form and its version, the last one counts what came between, so a file that was cut is
+//! noticed. Events come first, in the order they were written, each large value right before the event that names it.
+//! Then come the control records: jobs with their tasks, tasks on their own, messages, other records, and what the
+//! events alone do not tell of an entity's history. `docs/export-format.md` has the fields.
+//!
+//! What a store knows only about itself stays behind: leases (a leased task is written as one that waits), keys and
+//! tokens, cursors into the log, and the life of the data directory.
+
+mod line;
+
+use std::io::{self, BufWriter, Write};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::Serialize;
+use tidemill_engine::backend::Fault;
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::record::RecordKind;
+use tidemill_engine::state::queue::Queued;
+use tidemill_engine::state::row::{Row, RowKey, TaskRow};
+use tidemill_engine::state::stream::Stream;
+use tidemill_model::{Entity, Event, JobId, Json, TaskState, TenantId, Timestamp, overflow};
+
+use super::row_key;
+use super::row_store::io_fault;
+use super::watch::{Step, Watch};
+use super::{Store, StoreOptions};
+use crate::log::{Entry, LogError, LogPosition, SegmentInfo, Seq, StoredEvent};
+
+/// What the first line calls the form.
+pub const FORMAT: &str = "tidemill-export";
+/// The version that this release writes. A newer one is refused by an import.
+pub const VERSION: u32 = 1;
+
+/// Rows are read in batches of this many.
+const BATCH_ROWS: usize = 512;
+/// A line holds about so many bytes of tasks, or of a large value, at most.
+const PART_BYTES: usize = 1 << 20;
+
+/// How many of each there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    pub events: u64,
+    pub blobs: u64,
+    pub jobs: u64,
+    /// Those that were dispatched, in jobs and on their own.
+    pub tasks: u64,
+    pub messages: u64,
+    pub records: u64,
+    pub entities: u64,
+}
+
+/// What an export did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exported {
+    pub tally: Tally,
+    /// Large values that events name and that are not there: their keys.
+    pub blobs_missing: Vec<String>,
+}
+
+/// Why a store was not exported, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error(transparent)]
+    Store(#[from] Fault),
+    #[error("the export cannot be written")]
+    Write(#[from] io::Error),
+}
+
+impl From<LogError> for ExportError {
+    fn from(error: LogError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl Store {
+    /// Writes the store to `out` as lines of JSON.
+    pub fn export(&mut self, out: &mut dyn Write, watch: &mut Watch<'_>) -> Result<Exported, ExportError> {
+        self.flush_rows()?;
+        let mut export = Export {
+            store: self,
+            segments: self.reader.segments(),
+            lines: Lines { out: BufWriter::new(out), text: String::new() },
+            done: Exported::default(),
+        };
+        export.lines.put(&line::Header { kind: "header", format: FORMAT, version: VERSION })?;
+        export.events(watch)?;
+        export.jobs(watch)?;
+        export.tasks(watch)?;
+        export.messages(watch)?;
+        export.records(watch)?;
+        export.entities(watch)?;
+        let Export { mut lines, done, .. } = export;
+        lines.put(&line::End { kind: "end", tally: done.tally })?;
+        lines.out.flush()?;
+        Ok(done)
+    }
+}
+
+/// Whether records of this kind leave the store.
+pub(super) fn is_exported(kind: RecordKind) -> bool {
+    match kind {
+        RecordKind::Idempotency
+        | RecordKind::DeadLetter
+        | RecordKind::Definition
+        | RecordKind::Script
+        | RecordKind::Subscription
+        | RecordKind::Execution
+        | RecordKind::Triage
+        | RecordKind::Schedule => true,
+        // Key hashes are secrets; places in this log mean nothing in another; and the store's life is its own.
+        RecordKind::ApiKey | RecordKind::Cursor | RecordKind::System => false,
+    }
+}
+
+/// An export under way.
+struct Export<'s, 'o> {
+    store: &'s Store,
+    segments: Vec<SegmentInfo>,
+    lines: Lines<'o>,
+    done: Exported,
+}
+
+impl Export<'_, '_> {
+    fn events(&mut self, watch: &mut Watch<'_>) -> Result<(), ExportError> {
+        let total = self.segments.iter().map(|segment| segment.events).sum();
+        let mut step = Step::begin(watch, "writing events", Some(total));
+        let reader = self.store.reader.clone();
+        reader.replay::<ExportError>(LogPosition::START, |entry| {
+            let Entry::Event(stored) = entry else { return Ok(()) };
+            step.tick();
+            self.blob(&stored.event)?;
+            self.event(&stored)
+        })?;
+        step.end();
+        Ok(())
+    }
+
+    fn event(&mut self, stored: &StoredEvent) -> Result<(), ExportError> {
+        self.done.tally.events += 1;
+        let StoredEvent { event, links, .. } = stored;
+        Ok(self.lines.put_text(|text| {
+            text.push_str(r#"{"kind":"event","ordinal":"#);
+            text.push_str(&links.ordinal.to_string());
+            text.push_str(r#","event":"#);
+            event.write_json(text);
+            text.push('}');
+        })?)
+    }
+
+    /// The large value that an event names, if it does.
+    fn blob(&mut self, event: &Event) -> Result<(), ExportError> {
+        let Ok(Some(place)) = overflow::reference(&event.properties) else { return Ok(()) };
+        let found = self.store.blobs.get(&event.tenant, &place.key).map_err(|error| io_fault(&error))?;
+        let Some(bytes) = found else {
+            self.done.blobs_missing.push(place.key);
+            return Ok(());
+        };
+        self.done.tally.blobs += 1;
+        let (tenant_id, key) = (&event.tenant, place.key.as_str());
+        let mut parts = bytes.chunks(PART_BYTES).peekable();
+        loop {
+            let part = BASE64.encode(parts.next().unwrap_or_default());
+            let more = parts.peek().is_some();
+            self.lines.put(&line::Blob { kind: "blob", tenant_id, key, bytes: part, more })?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    fn jobs(&mut self, watch: &mut Watch<'_>) -> Result<(), ExportError> {
+        let mut step = Step::begin(watch, "writing jobs", None);
+        self.each_row(&[row_key::JOB], |export, key, _| {
+            let RowKey::Job(tenant, job) = key else { return Ok(()) };
+            step.tick();
+            export.job(&tenant, job)
+        })?;
+        step.end();
+        Ok(())
+    }
+
+    fn job(&mut self, tenant: &TenantId, job: JobId) -> Result<(), ExportError> {
+        let Some(rows) = self.store.rows.job(tenant, job)? else { return Ok(()) };
+        self.done.tally.jobs += 1;
+        self.lines.put(&line::Job::of(&rows.head))?;
+        let (mut first, mut tasks, mut bytes) = (0, Vec::new(), 0);
+        for spec in rows.task_list() {
+            let json = Json::of(&*spec);
+            bytes += json.len();
+            tasks.push(json);
+            if bytes >= PART_BYTES {
+                let count = tasks.len();
+                self.lines.put(&line::JobTasks { kind: "jobTasks", job_id: job, first, tasks })?;
+                (first, tasks, bytes) = (first + count, Vec::new(), 0);
+            }
+        }
+        if !tasks.is_empty() {
+            self.lines.put(&line::JobTasks { kind: "jobTasks", job_id: job, first, tasks })?;
+        }
+        for (key, entry) in rows.entries {
+            self.done.tally.tasks += 1;
+            self.lines.put(&line::Task::of(&key, &TaskRow { alone: None, entry }))?;
+        }
+        Ok(())
+    }
+
+    fn tasks(&mut self, watch: &mut Watch<'_>) -> Result<(), ExportError> {
+        let mut step = Step::begin(watch, "writing tasks", None);
+        self.each_row(&[row_key::TASK], |export, key, row| {
+            let (RowKey::Task(key), Row::Task(row @ TaskRow { alone: Some(_), .. })) = (key, row) else {
+                return Ok(());
+            };
+            step.tick();
+            export.done.tally.tasks += 1;
+            Ok(export.lines.put(&line::Task::of(&key, &row))?)
+        })?;
+        step.end();
+        Ok(())
+    }
+
+    fn messages(&mut self, watch: &mut Watch<'_>) -> Result<(), ExportError> {
+        let mut step = Step::begin(watch, "writing messages", None);
+        self.each_row(&[row_key::MESSAGE], |export, _, row| {
+            let Row::Message(queued) = row else { return Ok(()) };
+            step.tick();
+            export.done.tally.messages += 1;
+            let visible_at = export.visible_at(&queued)?;
+            Ok(export.lines.put(&line::Message::of(&queued, visible_at))?)
+        })?;
+        step.end();
+        Ok(())
+    }
+
+    /// When a message may be delivered, were there no leases.
+    fn visible_at(&self, queued: &Queued) -> Result<Timestamp, Fault> {
+        let message = &queued.message;
+        let is_leased = match self.store.rows.get(&RowKey::Task(message.task.clone()))? {
+            Some(Row::Task(TaskRow { entry, .. })) => {
+                entry.message == Some(message.id)
+                    && entry.head.is_some_and(|head| matches!(head.state, TaskState::Leased(_)))
+            }
+            _ => false,
+        };
+        Ok(if is_leased { message.not_before } else { queued.visible_at })
+    }
+
+    fn records(&mut self, watch: &mut Watch<'_>) -> Result<(), ExportError> {
+        let mut step = Step::begin(watch, "writing records", None);
+        self.each_row(&[row_key::RECORD], |export, key, row| {
+            let (RowKey::Record(key), Row::Record(record)) = (key, row) else { return Ok(()) };
+            if !is_exported(key.kind) {
+                return Ok(());
+            }
+            step.tick();
+            export.done.tally.records += 1;
+            Ok(export.lines.put(&line::Record::of(&key, &record))?)
+        })?;
+        step.end();
+        Ok(())
+    }
+
+    fn entities(&mut self, watch: &mut Watch<'_>) -> Result<(), ExportError> {
+        let mut step = Step::begin(watch, "writing histories", None);
+        self.each_row(&[row_key::ENTITY], |export, key, row| {
+            let (RowKey::Entity(tenant, entity), Row::Entity(stream)) = (key, row) else { return Ok(()) };
+            step.tick();
+            if export.is_told_by_events(&stream)? {
+                return Ok(());
+            }
+            export.done.tally.entities += 1;
+            let Entity { kind, id } = &entity;
+            let (tenant_id, stream) = (&tenant, line::Stream::of(&stream));
+            let line = line::Entity { kind: "entity", tenant_id, entity_type: kind, entity_id: id, stream };
+            Ok(export.lines.put(&line)?)
+        })?;
+        step.end();
+        Ok(())
+    }
+
+    /// Whether the events in the log are enough to know where the history stands.
+    fn is_told_by_events(&self, stream: &Stream) -> Result<bool, Fault> {
+        // In an ordered chain the newest event tells the number and the time.
+        Ok(!stream.disordered
+            && self.is_there(stream.history.main.tip())?
+            && self.is_there(stream.history.aside.tip())?)
+    }
+
+    fn is_there(&self, seq: Option<Seq>) -> Result<bool, Fault> {
+        let Some(seq) = seq else { return Ok(true) };
+        let after = self.segments.partition_point(|segment| segment.first_seq <= seq);
+        let Some(segment) = after.checked_sub(1).and_then(|at| self.segments.get(at)) else { return Ok(false) };
+        if segment.events == segment.end_seq.0 - segment.first_seq.0 {
+            return Ok(true);
+        }
+        Ok(self.store.reader.read(seq)?.is_some())
+    }
+
+    /// Visits the rows whose keys begin with `prefix`, in order, a few in memory at a time.
+    fn each_row(
+        &mut self,
+        prefix: &[u8],
+        mut visit: impl FnMut(&mut Self, RowKey, Row) -> Result<(), ExportError>,
+    ) -> Result<(), ExportError> {
+        let mut from = prefix.to_vec();
+        loop {
+            let mut batch = Vec::with_capacity(BATCH_ROWS);
+            self.store.rows.scan_from(prefix, &from, &mut |key, row| {
+                batch.push((key, row));
+                batch.len() < BATCH_ROWS
+            })?;
+            let Some((last, _)) = batch.last() else { return Ok(()) };
+            from = row_key::bytes_of(last);
+            from.push(0);
+            for (key, row) in batch {
+                visit(self, key, row)?;
+            }
+        }
+    }
+}
+
+/// Where the lines go.
+struct Lines<'o> {
+    out: BufWriter<&'o mut dyn Write>,
+    text: String,
+}
+
+impl Lines<'_> {
+    fn put(&mut self, line: &impl Serialize) -> io::Result<()> {
+        let json = serde_json::to_string(line).map_err(io::Error::other)?;
+        self.put_text(|text| text.push_str(&json))
+    }
+
+    fn put_text(&mut self, write: impl FnOnce(&mut String)) -> io::Result<()> {
+        self.text.clear();
+        write(&mut self.text);
+        // Within valid JSON a line break can only stand between values, where a space says the same.
+        let mut rest = self.text.as_bytes();
+        while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            self.out.write_all(&rest[..at])?;
+            self.out.write_all(b" ")?;
+            rest = &rest[at + 1..];
+        }
+        self.out.write_all(rest)?;
+        self.out.write_all(b"\n")
+    }
+}

@@ -1,0 +1,358 @@
+//! The lines of an export. Field names are a promise to every file that exists.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::Serialize;
+use tidemill_engine::commit::{MessageId, TaskKey};
+use tidemill_engine::record::{self, DeadLetterState, Effect, RecordKey, RecordKind, RecordValue};
+use tidemill_engine::state::job::JobHead;
+use tidemill_engine::state::queue::Queued;
+use tidemill_engine::state::row::TaskRow;
+use tidemill_engine::state::stream;
+use tidemill_model::{
+    AppName, EntityId, EntityType, ErrorCategory, Fence, JobId, Json, Outcome, RequestId, TaskHead, TaskSpec, TaskState,
+    TenantId, Timestamp,
+};
+
+use super::Tally;
+
+#[derive(Serialize)]
+pub(super) struct Header {
+    pub(super) kind: &'static str,
+    pub(super) format: &'static str,
+    pub(super) version: u32,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Blob<'a> {
+    pub(super) kind: &'static str,
+    pub(super) tenant_id: &'a TenantId,
+    pub(super) key: &'a str,
+    pub(super) bytes: String,
+    /// Whether the next line goes on with it.
+    #[serde(skip_serializing_if = "is_no")]
+    pub(super) more: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Job<'a> {
+    kind: &'static str,
+    tenant_id: &'a TenantId,
+    app_name: &'a AppName,
+    job_id: JobId,
+    request_id: &'a RequestId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    created_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completed_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "is_no")]
+    cancelled: bool,
+    /// How often the job or one of its tasks changed.
+    changes: u64,
+    stream: Stream,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct JobTasks {
+    pub(super) kind: &'static str,
+    pub(super) job_id: JobId,
+    /// The place of the first of these tasks in its job.
+    pub(super) first: usize,
+    pub(super) tasks: Vec<Json>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Task<'a> {
+    kind: &'static str,
+    tenant_id: &'a TenantId,
+    request_id: &'a RequestId,
+    /// With `task`, for a task without a job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    app_name: Option<&'a AppName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<&'a TaskSpec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head: Option<Head>,
+    /// The message that stands for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    stream: Stream,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Head {
+    state: &'static str,
+    run: u32,
+    attempts: u32,
+    takeovers: u32,
+    fence: Fence,
+    #[serde(skip_serializing_if = "is_no")]
+    begun: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<ErrorCategory>,
+}
+
+/// What is known of a history beside its events, some of which may have expired.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Stream {
+    events: u64,
+    /// Heartbeats, which count apart.
+    #[serde(skip_serializing_if = "is_zero")]
+    aside: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_timestamp: Option<Timestamp>,
+    /// Whether times along the events went back at some point.
+    #[serde(skip_serializing_if = "is_no")]
+    disordered: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Message<'a> {
+    kind: &'static str,
+    id: String,
+    tenant_id: &'a TenantId,
+    request_id: &'a RequestId,
+    run: u32,
+    not_before: Timestamp,
+    visible_at: Timestamp,
+    deliveries: u32,
+    #[serde(skip_serializing_if = "is_plain")]
+    priority: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Record<'a> {
+    kind: &'static str,
+    record: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant_id: Option<&'a TenantId>,
+    id: &'a str,
+    version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency: Option<Idempotency<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dead_letter: Option<DeadLetter<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Idempotency<'a> {
+    body_hash: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job_id: Option<JobId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<&'a RequestId>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DeadLetter<'a> {
+    message: String,
+    request_id: &'a RequestId,
+    run: u32,
+    reason: &'a str,
+    since: Timestamp,
+    state: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Entity<'a> {
+    pub(super) kind: &'static str,
+    pub(super) tenant_id: &'a TenantId,
+    pub(super) entity_type: &'a EntityType,
+    pub(super) entity_id: &'a EntityId,
+    pub(super) stream: Stream,
+}
+
+#[derive(Serialize)]
+pub(super) struct End {
+    pub(super) kind: &'static str,
+    #[serde(flatten)]
+    pub(super) tally: Tally,
+}
+
+impl<'a> Job<'a> {
+    pub(super) fn of(head: &'a JobHead) -> Self {
+        Self {
+            kind: "job",
+            tenant_id: &head.tenant,
+            app_name: &head.app,
+            job_id: head.job,
+            request_id: &head.request,
+            name: head.name.as_deref(),
+            created_at: head.created_at,
+            completed_at: head.completed_at,
+            cancelled: head.cancelled,
+            changes: head.version,
+            stream: Stream::of(&head.stream),
+        }
+    }
+}
+
+impl<'a> Task<'a> {
+    pub(super) fn of(key: &'a TaskKey, row: &'a TaskRow) -> Self {
+        Self {
+            kind: "task",
+            tenant_id: &key.tenant,
+            request_id: &key.request,
+            app_name: row.alone.as_ref().map(|alone| &alone.app),
+            task: row.alone.as_ref().map(|alone| &*alone.spec),
+            head: row.entry.head.as_ref().map(Head::of),
+            message: row.entry.message.map(digits),
+            stream: Stream::of(&row.entry.stream),
+        }
+    }
+}
+
+impl Head {
+    fn of(head: &TaskHead) -> Self {
+        Self {
+            state: state_name(&head.state),
+            run: head.run,
+            attempts: head.attempts,
+            takeovers: head.takeovers,
+            fence: head.fence,
+            begun: head.begun,
+            last_error: head.last_error,
+        }
+    }
+}
+
+fn state_name(state: &TaskState) -> &'static str {
+    match state {
+        // A lease is a promise between this store and a worker; elsewhere the task waits again.
+        TaskState::Queued | TaskState::Leased(_) => "queued",
+        TaskState::Parked => "parked",
+        TaskState::Done(Outcome::Completed) => "completed",
+        TaskState::Done(Outcome::Failed) => "failed",
+        TaskState::Done(Outcome::TimedOut) => "timedOut",
+        TaskState::Done(Outcome::Cancelled) => "cancelled",
+    }
+}
+
+impl Stream {
+    pub(super) fn of(stream: &stream::Stream) -> Self {
+        Self {
+            events: stream.version(),
+            aside: stream.history.aside.count(),
+            last_timestamp: stream.last_timestamp,
+            disordered: stream.disordered,
+        }
+    }
+}
+
+impl<'a> Message<'a> {
+    pub(super) fn of(queued: &'a Queued, visible_at: Timestamp) -> Self {
+        let message = &queued.message;
+        Self {
+            kind: "message",
+            id: digits(message.id),
+            tenant_id: &message.task.tenant,
+            request_id: &message.task.request,
+            run: message.run,
+            not_before: message.not_before,
+            visible_at,
+            deliveries: queued.deliveries,
+            priority: message.priority,
+            key: message.key.as_deref(),
+        }
+    }
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn of(key: &'a RecordKey, record: &'a record::Record) -> Self {
+        let mut line = Self {
+            kind: "record",
+            record: kind_name(key.kind),
+            tenant_id: key.tenant.as_ref(),
+            id: &key.id,
+            version: record.version,
+            expires_at: record.expires_at,
+            idempotency: None,
+            dead_letter: None,
+            bytes: None,
+        };
+        match &record.value {
+            RecordValue::Bytes(bytes) => line.bytes = Some(BASE64.encode(bytes)),
+            RecordValue::Idempotency(once) => {
+                let (job_id, request_id) = match &once.effect {
+                    Effect::Job(job) => (Some(*job), None),
+                    Effect::Task(request) => (None, Some(request)),
+                };
+                let body_hash = once.body_hash.iter().map(|byte| format!("{byte:02x}")).collect();
+                line.idempotency = Some(Idempotency { body_hash, job_id, request_id });
+            }
+            RecordValue::DeadLetter(letter) => {
+                line.dead_letter = Some(DeadLetter {
+                    message: digits(letter.message),
+                    request_id: &letter.request,
+                    run: letter.run,
+                    reason: &letter.reason,
+                    since: letter.since,
+                    state: letter_state_name(letter.state),
+                });
+            }
+        }
+        line
+    }
+}
+
+/// What a kind of records is called in an export.
+pub(in crate::store) fn kind_name(kind: RecordKind) -> &'static str {
+    match kind {
+        RecordKind::Idempotency => "idempotency",
+        RecordKind::DeadLetter => "deadLetter",
+        RecordKind::Definition => "definition",
+        RecordKind::Cursor => "cursor",
+        RecordKind::Script => "script",
+        RecordKind::Subscription => "subscription",
+        RecordKind::Execution => "execution",
+        RecordKind::ApiKey => "apiKey",
+        RecordKind::Triage => "triage",
+        RecordKind::Schedule => "schedule",
+        RecordKind::System => "system",
+    }
+}
+
+pub(in crate::store) fn letter_state_name(state: DeadLetterState) -> &'static str {
+    match state {
+        DeadLetterState::Open => "open",
+        DeadLetterState::Replayed => "replayed",
+        DeadLetterState::Discarded => "discarded",
+    }
+}
+
+fn digits(message: MessageId) -> String {
+    format!("{:032x}", message.0)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_no(value: &bool) -> bool {
+    !*value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_plain(value: &i32) -> bool {
+    *value == 0
+}

@@ -1,0 +1,210 @@
+//! The store: log, state and rows joined, without threads and without a clock.
+//!
+//! `Store` is what the command line's offline tools and the simulation drive directly; the `backend` module puts
+//! threads around the same parts.
+
+mod blob_sweep;
+pub mod control;
+pub(crate) mod decider;
+mod derive;
+mod look;
+mod difference;
+pub(crate) use blob_sweep::sweep as sweep_blobs;
+pub(crate) use derive::decider as decider_from_disk;
+pub(crate) mod query;
+mod rebuild;
+pub mod retention;
+pub(crate) mod row_key;
+pub(crate) mod row_store;
+mod stored;
+pub mod verify;
+pub mod watch;
+
+use std::sync::Arc;
+
+use tidemill_engine::backend::{Answer, Fault};
+use tidemill_engine::command::Command;
+use tidemill_engine::policy::Policy;
+use tidemill_engine::site::Site;
+use tidemill_engine::state::State;
+use tidemill_model::event_query::{EventQuery, Page};
+use tidemill_model::{Entity, Event, TenantId, Timestamp};
+
+use crate::blob::Blobs;
+use crate::disk::Disk;
+use crate::log::{Group, Log, LogConfig, LogError, LogKeeper, LogReader};
+use decider::{Decider, Stir};
+use row_store::{Checkpoint, RowStore};
+
+/// How a store is set up.
+#[derive(Debug, Clone, Default)]
+pub struct StoreOptions {
+    pub policy: Policy,
+    pub site: Site,
+    pub log: LogConfig,
+    /// Makes the ids of this life of the store differ from those of others.
+    pub seed: u64,
+    pub retention: retention::Retention,
+}
+
+/// Everything of one data directory, for one caller at a time.
+pub struct Store {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) options: StoreOptions,
+    pub(crate) log: Log,
+    pub(crate) reader: LogReader,
+    pub(crate) keeper: LogKeeper,
+    pub(crate) rows: Arc<RowStore>,
+    pub(crate) blobs: Blobs,
+    pub(crate) decider: Decider,
+    group: Group,
+}
+
+impl Store {
+    /// Opens the data directory: rows up to their checkpoint, then what the log says after it.
+    pub fn open(disk: Arc<dyn Disk>, options: StoreOptions) -> Result<Self, Fault> {
+        Self::open_watched(disk, options, &mut watch::unwatched)
+    }
+
+    /// Like `open`, for those who want to know how far it is.
+    pub fn open_watched(
+        disk: Arc<dyn Disk>,
+        options: StoreOptions,
+        watch: &mut watch::Watch<'_>,
+    ) -> Result<Self, Fault> {
+        let rows = Arc::new(RowStore::open(&disk)?);
+        let checkpoint = rows.checkpoint()?;
+        let log = Log::open(Arc::clone(&disk), options.log, checkpoint.map(|checkpoint| checkpoint.position))?;
+        let blobs = Blobs::open(Arc::clone(&disk)).map_err(|error| row_store::io_fault(&error))?;
+        let (reader, keeper) = (log.reader(), log.keeper());
+        let decider = derive::decider_watched(&rows, &log, &options, watch)?;
+        Ok(Self { disk, options, log, reader, keeper, rows, blobs, decider, group: Group::new() })
+    }
+
+    /// Decides the commands in order, writes them as one group and syncs it.
+    pub fn execute(&mut self, commands: &[Command], now: Timestamp) -> Result<Vec<Answer>, Fault> {
+        self.log.reserve(wanted(&self.options.log, commands))?;
+        self.group.clear();
+        let mut stir = Stir::default();
+        let mut answers = Vec::with_capacity(commands.len());
+        for command in commands {
+            match self.decider.decide(command, now, &mut self.group, &mut stir) {
+                Ok(answer) => answers.push(answer),
+                Err(fault) => return Err(self.fall_back(fault)),
+            }
+        }
+        match self.write() {
+            Ok(()) => Ok(answers),
+            Err(fault) => Err(self.fall_back(fault)),
+        }
+    }
+
+    fn write(&mut self) -> Result<(), Fault> {
+        if self.group.is_empty() {
+            return Ok(());
+        }
+        let appended = self.log.append(&self.group)?;
+        self.log.sync()?;
+        Ok(self.log.publish(&self.group, appended)?)
+    }
+
+    /// The state ran ahead of the log: makes it anew from what is on disk.
+    fn fall_back(&mut self, fault: Fault) -> Fault {
+        self.group.clear();
+        match derive::decider(&self.rows, &self.log, &self.options) {
+            Ok(decider) => {
+                self.decider = decider;
+                fault
+            }
+            Err(worse) => worse,
+        }
+    }
+
+    /// Writes the rows that changed, with the place in the log they reflect. Says whether there were any.
+    pub fn flush_rows(&mut self) -> Result<bool, Fault> {
+        let Some(rows) = self.decider.state.take_dirty() else { return Ok(false) };
+        let checkpoint = Checkpoint { position: self.log.end() };
+        self.rows.write(&rows, checkpoint)?;
+        self.decider.state.stored();
+        Ok(true)
+    }
+
+    /// Seals one full segment, if there is one.
+    pub fn seal(&mut self) -> Result<bool, Fault> {
+        Ok(self.keeper.seal_next()?)
+    }
+
+    /// Removes blobs that no event came to name. Says how many.
+    pub fn sweep_blobs(&mut self, now: Timestamp) -> Result<u32, Fault> {
+        sweep_blobs(&self.blobs, &self.reader, now)
+    }
+
+    pub fn state(&self) -> &State {
+        &self.decider.state
+    }
+
+    pub fn events(&self, query: &EventQuery) -> Result<Page, Fault> {
+        query::events(&self.reader, &self.decider, query)
+    }
+
+    pub fn latest(&self, tenant: &TenantId, entity: &Entity) -> Result<Option<Event>, Fault> {
+        let stream = query::stream(&self.decider, tenant, entity)?;
+        stream.map_or(Ok(None), |stream| query::latest(&self.reader, &stream))
+    }
+
+    pub fn put_blob(&self, tenant: &TenantId, key: &str, bytes: &[u8]) -> Result<(), Fault> {
+        self.blobs.put(tenant, key, bytes).map_err(|error| row_store::io_fault(&error))
+    }
+
+    pub fn blob(&self, tenant: &TenantId, key: &str) -> Result<Option<Vec<u8>>, Fault> {
+        self.blobs.get(tenant, key).map_err(|error| row_store::io_fault(&error))
+    }
+}
+
+/// How much room in the log the commands may need, with some to spare.
+pub(crate) fn wanted(config: &LogConfig, commands: &[Command]) -> u64 {
+    // No more for one command than half a segment: whoever wants small segments has small commands.
+    let most = config.segment_bytes / 2;
+    commands.iter().map(|command| estimate(command).min(most)).sum::<u64>() + config.segment_bytes / 64
+}
+
+/// About how many bytes a command puts into the log at most.
+fn estimate(command: &Command) -> u64 {
+    let tasks = |count: usize, inputs: usize| (count * 1_200 + inputs) as u64;
+    match command {
+        Command::SubmitJob(job) => {
+            let inputs: usize = job.job.tasks.iter().map(|task| task.input.len()).sum();
+            tasks(job.job.tasks.len(), inputs + job.created.properties.len())
+        }
+        Command::AddTasks(add) => tasks(add.tasks.len(), add.tasks.iter().map(|task| task.input.len() * 2).sum()),
+        Command::Publish(publish) => {
+            publish.events.iter().map(|event| event.properties.properties.len() as u64 + 1_000).sum()
+        }
+        Command::SubmitTask(task) => task.task.spec.input.len() as u64 + 2_000,
+        Command::Finish(_) => 300_000,
+        _ => 4_000,
+    }
+}
+
+impl From<LogError> for Fault {
+    fn from(error: LogError) -> Self {
+        let text = chain(&error);
+        match error {
+            LogError::Full { .. } => Self::Full(text),
+            LogError::Corrupt { .. } | LogError::Lost { .. } | LogError::Newer { .. } => Self::Damaged(text),
+            _ => Self::Stopped(text),
+        }
+    }
+}
+
+/// An error with what it says of its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

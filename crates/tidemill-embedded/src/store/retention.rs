@@ -1,0 +1,288 @@
+//! Retention: what is old enough is dropped, without undoing a promise.
+//!
+//! Sealed segments are rewritten without their expired events. When nothing of the oldest segment is left but control
+//! entries, the rows they made are written to the log again (`Control::Carry`) and the segment goes: heads, dead
+//! letters, live messages and keys outlive the events. Heartbeats hang beside an entity's chain, so they may go alone.
+
+use std::collections::BTreeSet;
+
+use tidemill_engine::backend::Fault;
+use tidemill_engine::commit::{RecordWrite, TaskKey};
+use tidemill_engine::state::row::RowKey;
+use tidemill_model::overflow;
+use tidemill_model::{Event, JobId, KnownType, TenantId, Timestamp};
+
+use super::control::Control;
+use super::Store;
+use super::decider::{Decider, entity_row};
+use super::row_store::{Checkpoint, io_fault};
+use crate::log::{Entry, Group, LogKeeper, LogReader, SegmentInfo, SegmentKind, StoredEvent};
+
+const DAY_MILLIS: u64 = 24 * 3_600_000;
+/// A segment is rewritten once this part of its events is expired.
+const WORTHWHILE_PART: u64 = 4;
+/// Rows without a job are carried so many at a time.
+const CARRY_ROWS: usize = 1_000;
+
+/// How long events are kept, from the moment they were received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// 0 keeps them for ever.
+    pub event_millis: u64,
+    /// 0 keeps them for ever.
+    pub heartbeat_millis: u64,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { event_millis: 0, heartbeat_millis: 7 * DAY_MILLIS }
+    }
+}
+
+impl Retention {
+    fn limit_of(&self, event: &Event) -> u64 {
+        if event.event_type.as_str() == KnownType::TaskHeartbeat.as_str() {
+            self.heartbeat_millis
+        } else {
+            self.event_millis
+        }
+    }
+
+    /// Whether the event is past its time.
+    pub fn is_past(&self, event: &Event, now: Timestamp) -> bool {
+        let own = event.ttl.is_some_and(|seconds| seconds.saturating_mul(1_000) <= now.millis());
+        let limit = self.limit_of(event);
+        own || (limit > 0 && now.since(event.received_at) >= limit)
+    }
+}
+
+/// What an expiry did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Expired {
+    pub events: u64,
+    pub segments_rewritten: u32,
+    pub segments_dropped: u32,
+    pub rows_carried: u64,
+}
+
+/// Whoever holds the state and may write to the log.
+pub(crate) trait Keeper {
+    /// Whether an event belongs to work that is not finished.
+    fn is_open(&mut self, event: &Event) -> bool;
+    /// Writes the rows of these keys to the log again. Says how many.
+    fn carry(&mut self, keys: Vec<RowKey>) -> Result<u64, Fault>;
+    /// The keys of all rows of a job, the job first.
+    fn job_keys(&mut self, tenant: &TenantId, job: JobId) -> Result<Vec<RowKey>, Fault>;
+    /// Removes a blob whose event is gone.
+    fn remove_blob(&mut self, tenant: &TenantId, key: &str) -> Result<(), Fault>;
+}
+
+/// One pass over the sealed segments below the newest checkpoint.
+pub(crate) struct Pass<'a> {
+    pub(crate) reader: &'a LogReader,
+    pub(crate) log_keeper: &'a LogKeeper,
+    pub(crate) retention: Retention,
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) now: Timestamp,
+}
+
+impl Pass<'_> {
+    pub(crate) fn run(&self, keeper: &mut dyn Keeper) -> Result<Expired, Fault> {
+        let mut done = Expired::default();
+        let mut oldest = true;
+        for segment in self.reader.segments() {
+            if segment.kind != SegmentKind::Sealed || segment.id >= self.checkpoint.position.segment {
+                break;
+            }
+            if segment.events > 0 && !self.may_hold_past(&segment) {
+                oldest = false;
+                continue;
+            }
+            let (mut past, mut kept) = (0, 0);
+            let mut blobs = Vec::new();
+            self.reader.scan::<Fault>(segment.id, |entry| {
+                if let Entry::Event(stored) = entry {
+                    if self.expires(keeper, &stored.event) {
+                        past += 1;
+                        blobs.extend(blob_of(&stored.event));
+                    } else {
+                        kept += 1;
+                    }
+                }
+                Ok(())
+            })?;
+            if kept == 0 && oldest {
+                done.rows_carried += self.carry(keeper, segment.id)?;
+                self.log_keeper.drop_segment(segment.id)?;
+                remove_blobs(keeper, &blobs)?;
+                done.segments_dropped += 1;
+                done.events += past;
+                continue;
+            }
+            oldest = false;
+            if past > 0 && past * WORTHWHILE_PART >= past + kept {
+                let keep = |stored: &StoredEvent| !self.expires(keeper, &stored.event);
+                self.log_keeper.rewrite(segment.id, keep, |_| true)?;
+                remove_blobs(keeper, &blobs)?;
+                done.segments_rewritten += 1;
+                done.events += past;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Whether anything in the segment can be past its time, as far as its header tells.
+    fn may_hold_past(&self, segment: &SegmentInfo) -> bool {
+        let limits = [self.retention.event_millis, self.retention.heartbeat_millis];
+        let shortest = limits.into_iter().filter(|limit| *limit > 0).min();
+        segment.extent.is_some_and(|extent| {
+            // An event may have a limit of its own, which only it knows; those are looked for once a day has passed.
+            let limit = shortest.unwrap_or(DAY_MILLIS).min(DAY_MILLIS);
+            self.now.since(extent.first_received) >= limit
+        })
+    }
+
+    /// Whether an event may go: past its time, and not of work that is still open.
+    fn expires(&self, keeper: &mut dyn Keeper, event: &Event) -> bool {
+        self.retention.is_past(event, self.now)
+            && (event.event_type.as_str() == KnownType::TaskHeartbeat.as_str() || !keeper.is_open(event))
+    }
+
+    /// Has the rows that a segment made written to the log again.
+    fn carry(&self, keeper: &mut dyn Keeper, segment: u32) -> Result<u64, Fault> {
+        let mut keys = BTreeSet::new();
+        self.reader.scan::<Fault>(segment, |entry| {
+            match entry {
+                Entry::Event(stored) => {
+                    keys.insert(entity_row(&stored.event));
+                }
+                Entry::Control(bytes) => keys.extend(rows_of(&Control::read(bytes)?)),
+            }
+            Ok(())
+        })?;
+        let mut jobs = BTreeSet::new();
+        let mut rest = Vec::new();
+        for key in keys {
+            match &key {
+                RowKey::Job(tenant, job) | RowKey::JobTasks(tenant, job, _) => {
+                    jobs.insert((tenant.clone(), *job));
+                }
+                RowKey::Task(TaskKey { tenant, request }) => match request.job_part() {
+                    Some(job) => {
+                        jobs.insert((tenant.clone(), job));
+                    }
+                    None => rest.push(key),
+                },
+                _ => rest.push(key),
+            }
+        }
+        // A job is carried whole: what the kept segments say of it means nothing without its beginning.
+        let mut carried = 0;
+        for (tenant, job) in jobs {
+            let keys = keeper.job_keys(&tenant, job)?;
+            carried += keeper.carry(keys)?;
+        }
+        for keys in rest.chunks(CARRY_ROWS) {
+            carried += keeper.carry(keys.to_vec())?;
+        }
+        Ok(carried)
+    }
+}
+
+impl Store {
+    /// Drops what is past its time, as far as checkpoints allow.
+    pub fn expire(&mut self, now: Timestamp) -> Result<Expired, Fault> {
+        let Some(checkpoint) = self.rows.checkpoint()? else { return Ok(Expired::default()) };
+        let (reader, log_keeper) = (self.reader.clone(), self.log.keeper());
+        let retention = self.options.retention;
+        Pass { reader: &reader, log_keeper: &log_keeper, retention, checkpoint, now }.run(self)
+    }
+}
+
+impl Keeper for Store {
+    fn is_open(&mut self, event: &Event) -> bool {
+        is_open(&self.decider, event)
+    }
+
+    fn carry(&mut self, keys: Vec<RowKey>) -> Result<u64, Fault> {
+        let mut group = Group::new();
+        let carried = push_carried(&self.decider, &keys, &mut group)?;
+        if !group.is_empty() {
+            let appended = self.log.append(&group)?;
+            self.log.sync()?;
+            self.log.publish(&group, appended)?;
+        }
+        Ok(carried)
+    }
+
+    fn job_keys(&mut self, tenant: &TenantId, job: JobId) -> Result<Vec<RowKey>, Fault> {
+        self.decider.job_keys(tenant, job)
+    }
+
+    fn remove_blob(&mut self, tenant: &TenantId, key: &str) -> Result<(), Fault> {
+        self.blobs.remove(tenant, key).map_err(|error| io_fault(&error))
+    }
+}
+
+/// The blob that holds an event's large fields.
+fn blob_of(event: &Event) -> Option<(TenantId, String)> {
+    let text = event.properties.as_str();
+    // Most events have none; looking at the text saves parsing it.
+    if !text.contains(overflow::OVERFLOW_FIELD) {
+        return None;
+    }
+    let reference = overflow::reference(&event.properties).ok().flatten()?;
+    Some((event.tenant.clone(), reference.key))
+}
+
+fn remove_blobs(keeper: &mut dyn Keeper, blobs: &[(TenantId, String)]) -> Result<(), Fault> {
+    blobs.iter().try_for_each(|(tenant, key)| keeper.remove_blob(tenant, key))
+}
+
+/// Puts rows as they stand into a group that is written right after everything decided so far.
+pub(crate) fn push_carried(decider: &Decider, keys: &[RowKey], group: &mut Group) -> Result<u64, Fault> {
+    let mut carried = 0;
+    let mut scratch = Vec::new();
+    for key in keys {
+        let Some(row) = decider.row(key)? else { continue };
+        scratch.clear();
+        Control::Carry(key.clone(), Some(row)).encode(&mut scratch);
+        group.push_control(&scratch);
+        carried += 1;
+    }
+    Ok(carried)
+}
+
+/// Whether an event belongs to work that is not finished. Such work is always in memory.
+pub(crate) fn is_open(decider: &Decider, event: &Event) -> bool {
+    let open_job = |job| decider.state.job(&event.tenant, job).is_some_and(|job| !job.head.is_at_rest());
+    match entity_row(event) {
+        RowKey::Task(key) => match key.request.job_part() {
+            Some(job) => open_job(job),
+            None => decider.state.task(&key).is_some_and(|task| task.entry.is_live()),
+        },
+        RowKey::Job(_, job) => open_job(job),
+        _ => false,
+    }
+}
+
+/// The rows that a control entry changed.
+fn rows_of(control: &Control) -> Vec<RowKey> {
+    match control {
+        Control::Record(write) => match write {
+            RecordWrite::Job(job) => vec![RowKey::Job(job.tenant.clone(), job.job)],
+            RecordWrite::JobTasks { tenant, job, .. } | RecordWrite::JobCancelled { tenant, job, .. } => {
+                vec![RowKey::Job(tenant.clone(), *job)]
+            }
+            RecordWrite::Task(task) => {
+                vec![RowKey::Task(TaskKey { tenant: task.tenant.clone(), request: task.request.clone() })]
+            }
+            RecordWrite::Put { key, .. } => vec![RowKey::Record(key.clone())],
+        },
+        Control::Task(change) => vec![RowKey::Task(change.task.clone())],
+        Control::Enqueue(message) => vec![RowKey::Message(message.id), RowKey::Task(message.task.clone())],
+        Control::Visibility(change) => vec![RowKey::Message(change.message)],
+        Control::Settle(message) => vec![RowKey::Message(*message)],
+        Control::Carry(key, _) => vec![key.clone()],
+    }
+}

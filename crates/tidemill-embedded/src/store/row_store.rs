@@ -1,0 +1,322 @@
+//! The row store: derived rows on disk, with the place in the log they reflect.
+//!
+//! Nothing here is the truth. Rows are written in the background, many at a time, in one transaction with their
+//! position; if the file is lost or damaged it is made again from the log.
+
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
+use tidemill_engine::backend::Fault;
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::state::job::{Entry, JobHead};
+use tidemill_engine::state::row::{Row, RowKey, TaskRow};
+use tidemill_model::{JobId, TaskSpec, TenantId};
+
+use super::row_key;
+use super::stored::{Stored, read_all};
+use crate::codec::Reader;
+use crate::disk::{Disk, DiskFile, read_exact_at};
+use crate::log::{LogPosition, Seq};
+
+/// The directory of derived data.
+pub(super) const DIR: &str = "derived";
+const FILE: &str = "derived/rows.redb";
+/// How much memory the store uses for pages.
+const CACHE_BYTES: usize = 16 << 20;
+/// The form of rows that this release writes.
+const VERSION: u8 = 1;
+
+const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
+/// The keys of rows that must be in memory from the start: open jobs and live tasks.
+const OPEN: TableDefinition<&[u8], ()> = TableDefinition::new("open");
+const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
+const CHECKPOINT: &str = "checkpoint";
+
+type RowTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+pub(crate) struct RowStore {
+    db: redb::Database,
+    /// The rows as of the last write; replaced with every write, so that old pages can be used again.
+    rows: RwLock<RowTable>,
+}
+
+/// What the rows reflect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    pub(crate) position: LogPosition,
+}
+
+/// A job with all its parts.
+pub(crate) struct JobRows {
+    pub(crate) head: JobHead,
+    pub(crate) tasks: Vec<(u32, Vec<Arc<TaskSpec>>)>,
+    pub(crate) entries: Vec<(TaskKey, Entry)>,
+}
+
+impl RowStore {
+    /// Opens the rows, or makes an empty store. What cannot be opened is removed: the log can make it again.
+    pub(crate) fn open(disk: &Arc<dyn Disk>) -> Result<Self, Fault> {
+        disk.create_dir(DIR).map_err(|error| io_fault(&error))?;
+        // A damaged file may make the store panic: that too means that it has to be made again.
+        let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Self::try_open(disk)));
+        match opened {
+            Ok(Err(fault)) if !matches!(fault, Fault::Damaged(_)) => Err(fault),
+            Ok(Ok(store)) => Ok(store),
+            Ok(Err(_)) | Err(_) => {
+                Self::remove(disk)?;
+                Self::try_open(disk)
+            }
+        }
+    }
+
+    /// Removes the rows. The next open starts from the beginning of the log.
+    pub(crate) fn remove(disk: &Arc<dyn Disk>) -> Result<(), Fault> {
+        match disk.remove(FILE) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_fault(&error)),
+            _ => disk.sync_dir(DIR).map_err(|error| io_fault(&error)),
+        }
+    }
+
+    fn try_open(disk: &Arc<dyn Disk>) -> Result<Self, Fault> {
+        let file = match disk.open(FILE) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(FILE),
+            opened => opened,
+        };
+        let file = file.map_err(|error| io_fault(&error))?;
+        disk.sync_dir(DIR).map_err(|error| io_fault(&error))?;
+        let mut builder = redb::Builder::new();
+        builder.set_cache_size(CACHE_BYTES);
+        let db = builder.create_with_backend(DiskBackend(file)).map_err(|error| fault(&error.into()))?;
+        let rows = (|| -> Result<RowTable, redb::Error> {
+            let transaction = db.begin_write()?;
+            transaction.open_table(ROWS)?;
+            transaction.open_table(OPEN)?;
+            transaction.open_table(META)?;
+            transaction.commit()?;
+            Ok(db.begin_read()?.open_table(ROWS)?)
+        })();
+        let rows = rows.map_err(|error| fault(&error))?;
+        Ok(Self { db, rows: RwLock::new(rows) })
+    }
+
+    /// The place in the log that the rows reflect; `None` for a new store.
+    pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>, Fault> {
+        let read = || -> Result<Option<Vec<u8>>, redb::Error> {
+            let table = self.db.begin_read()?.open_table(META)?;
+            Ok(table.get(CHECKPOINT)?.map(|value| value.value().to_vec()))
+        };
+        let Some(bytes) = read().map_err(|error| fault(&error))? else { return Ok(None) };
+        let mut reader = Reader::new(&bytes);
+        let parsed = (|| {
+            let segment = u32::take(&mut reader)?;
+            let offset = u64::take(&mut reader)?;
+            let next_seq = Seq::take(&mut reader)?;
+            Ok(Checkpoint { position: LogPosition { segment, offset, next_seq } })
+        })();
+        parsed.map(Some).map_err(|error: crate::codec::BadBytes| Fault::Damaged(format!("the checkpoint {error}")))
+    }
+
+    /// Writes rows and the place they reflect, all or nothing.
+    pub(crate) fn write(&self, rows: &[(RowKey, Option<Row>)], checkpoint: Checkpoint) -> Result<(), Fault> {
+        let mut sorted: Vec<(Vec<u8>, &RowKey, Option<&Row>)> =
+            rows.iter().map(|(key, row)| (row_key::bytes_of(key), key, row.as_ref())).collect();
+        sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let write = || -> Result<RowTable, redb::Error> {
+            let mut transaction = self.db.begin_write()?;
+            transaction.set_quick_repair(true);
+            {
+                let mut table = transaction.open_table(ROWS)?;
+                let mut open = transaction.open_table(OPEN)?;
+                let mut value = Vec::with_capacity(256);
+                for (bytes, key, row) in &sorted {
+                    let Some(row) = row else {
+                        table.remove(bytes.as_slice())?;
+                        continue;
+                    };
+                    value.clear();
+                    value.push(VERSION);
+                    row.put(&mut value);
+                    table.insert(bytes.as_slice(), value.as_slice())?;
+                    match is_open(key, row) {
+                        Some(true) => {
+                            open.insert(bytes.as_slice(), ())?;
+                        }
+                        Some(false) => {
+                            open.remove(bytes.as_slice())?;
+                        }
+                        None => {}
+                    }
+                }
+                let mut meta = transaction.open_table(META)?;
+                value.clear();
+                checkpoint.position.segment.put(&mut value);
+                checkpoint.position.offset.put(&mut value);
+                checkpoint.position.next_seq.put(&mut value);
+                meta.insert(CHECKPOINT, value.as_slice())?;
+            }
+            transaction.commit()?;
+            Ok(self.db.begin_read()?.open_table(ROWS)?)
+        };
+        let table = write().map_err(|error| fault(&error))?;
+        *self.rows.write().unwrap_or_else(PoisonError::into_inner) = table;
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, key: &RowKey) -> Result<Option<Row>, Fault> {
+        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        let found = rows.get(row_key::bytes_of(key).as_slice()).map_err(|error| fault(&error.into()))?;
+        found.map(|value| read_row(value.value())).transpose()
+    }
+
+    /// A job with its tasks, if it is stored.
+    pub(crate) fn job(&self, tenant: &TenantId, job: JobId) -> Result<Option<JobRows>, Fault> {
+        let Some(Row::Job(head)) = self.get(&RowKey::Job(tenant.clone(), job))? else { return Ok(None) };
+        let mut tasks = Vec::new();
+        self.scan(&row_key::tasks_of(tenant, job), &mut |key, row| {
+            if let (RowKey::JobTasks(_, _, first), Row::JobTasks(chunk)) = (key, row) {
+                tasks.push((first, chunk));
+            }
+            true
+        })?;
+        let mut entries = Vec::new();
+        self.scan(&row_key::entries_of(tenant, job), &mut |key, row| {
+            if let (RowKey::Task(key), Row::Task(TaskRow { entry, .. })) = (key, row) {
+                entries.push((key, entry));
+            }
+            true
+        })?;
+        Ok(Some(JobRows { head, tasks, entries }))
+    }
+
+    /// Calls `each` with the rows whose keys begin with `prefix`, in order, until it says no.
+    pub(crate) fn scan(&self, prefix: &[u8], each: &mut dyn FnMut(RowKey, Row) -> bool) -> Result<(), Fault> {
+        self.scan_from(prefix, prefix, each)
+    }
+
+    /// Like `scan`, beginning with the first key at or after `from`.
+    pub(crate) fn scan_from(
+        &self,
+        prefix: &[u8],
+        from: &[u8],
+        each: &mut dyn FnMut(RowKey, Row) -> bool,
+    ) -> Result<(), Fault> {
+        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        let range = rows.range(from..).map_err(|error| fault(&error.into()))?;
+        for item in range {
+            let (key, value) = item.map_err(|error| fault(&error.into()))?;
+            if !key.value().starts_with(prefix) {
+                break;
+            }
+            let Some(parsed) = row_key::parse(key.value()) else {
+                return Err(Fault::Damaged("a row has a key that is none".into()));
+            };
+            if !each(parsed, read_row(value.value())?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Like `scan`, newest key first, beginning with the last key before `before`.
+    pub(crate) fn scan_back(
+        &self,
+        prefix: &[u8],
+        before: &[u8],
+        each: &mut dyn FnMut(RowKey, Row) -> bool,
+    ) -> Result<(), Fault> {
+        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        let range = rows.range(prefix..before).map_err(|error| fault(&error.into()))?;
+        for item in range.rev() {
+            let (key, value) = item.map_err(|error| fault(&error.into()))?;
+            let Some(parsed) = row_key::parse(key.value()) else {
+                return Err(Fault::Damaged("a row has a key that is none".into()));
+            };
+            if !each(parsed, read_row(value.value())?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows that must be in memory from the start.
+    pub(crate) fn open_keys(&self) -> Result<Vec<RowKey>, Fault> {
+        let read = || -> Result<Vec<Option<RowKey>>, redb::Error> {
+            let table = self.db.begin_read()?.open_table(OPEN)?;
+            let mut keys = Vec::new();
+            for item in table.iter()? {
+                keys.push(row_key::parse(item?.0.value()));
+            }
+            Ok(keys)
+        };
+        let keys = read().map_err(|error| fault(&error))?;
+        keys.into_iter().map(|key| key.ok_or_else(|| Fault::Damaged("a row has a key that is none".into()))).collect()
+    }
+}
+
+/// Whether a row belongs to live work; `None` when it is not a row of work.
+pub(super) fn is_open(key: &RowKey, row: &Row) -> Option<bool> {
+    match (key, row) {
+        (RowKey::Job(..), Row::Job(head)) => Some(!head.is_at_rest()),
+        (RowKey::Task(_), Row::Task(TaskRow { alone: Some(_), entry })) => Some(entry.is_live()),
+        _ => None,
+    }
+}
+
+fn read_row(bytes: &[u8]) -> Result<Row, Fault> {
+    let damaged = |error: crate::codec::BadBytes| Fault::Damaged(format!("a row {error}"));
+    match bytes.split_first() {
+        Some((&VERSION, rest)) => read_all(rest).map_err(damaged),
+        _ => Err(Fault::Damaged("a row has a version this release does not know".into())),
+    }
+}
+
+pub(crate) fn io_fault(error: &io::Error) -> Fault {
+    if crate::disk::is_full(error) { Fault::Full(error.to_string()) } else { Fault::Stopped(error.to_string()) }
+}
+
+fn fault(error: &redb::Error) -> Fault {
+    match error {
+        redb::Error::Io(error)
+            if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+        {
+            Fault::Damaged(format!("rows: {error}"))
+        }
+        redb::Error::Io(error) => io_fault(error),
+        redb::Error::Corrupted(reason) => Fault::Damaged(format!("rows: {reason}")),
+        redb::Error::UpgradeRequired(version) => Fault::Damaged(format!("rows have form {version}")),
+        redb::Error::RepairAborted => Fault::Damaged("rows could not be repaired".into()),
+        error => Fault::Stopped(format!("rows: {error}")),
+    }
+}
+
+/// The store's file, through the disk port.
+struct DiskBackend(Arc<dyn DiskFile>);
+
+impl std::fmt::Debug for DiskBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DiskBackend")
+    }
+}
+
+impl redb::StorageBackend for DiskBackend {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        read_exact_at(&*self.0, out, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_at(data, offset)
+    }
+}

@@ -1,0 +1,378 @@
+//! How the engine's values are written as bytes in control entries and rows.
+//!
+//! Field order and tags are a promise to every data directory that exists: append, never reorder. Each entry and row
+//! starts with a version byte, written by the caller.
+
+use std::sync::Arc;
+
+use tidemill_engine::commit::{
+    Message, MessageId, NewJob, NewTask, RecordWrite, TaskChange, TaskChangeKind, TaskKey, Visibility,
+};
+use tidemill_engine::record::{
+    DeadLetter, DeadLetterState, Effect, Idempotency, Record, RecordKey, RecordKind, RecordValue,
+};
+use tidemill_engine::state::job::{Entry, JobHead};
+use tidemill_engine::state::queue::Queued;
+use tidemill_engine::state::row::{Row, RowKey, TaskRow};
+use tidemill_engine::state::stream::Stream;
+use tidemill_engine::state::trail::{History, Seq, Trail};
+use tidemill_model::{
+    AppName, Entity, EntityId, EntityType, ErrorCategory, Fence, JobCounts, JobId, Json, Lease, Outcome, Owner,
+    RequestId, RetryPolicy, TaskHead, TaskId, TaskName, TaskOptions, TaskSpec, TaskState, TenantId, Timestamp,
+};
+
+use crate::codec::{BadBytes, Reader, put_varint, unzigzag, zigzag};
+
+/// A value that can be written and read back.
+pub(crate) trait Stored: Sized {
+    fn put(&self, out: &mut Vec<u8>);
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes>;
+}
+
+/// Reads one value that fills `bytes`.
+pub(crate) fn read_all<T: Stored>(bytes: &[u8]) -> Result<T, BadBytes> {
+    let mut reader = Reader::new(bytes);
+    let value = T::take(&mut reader)?;
+    if reader.is_at_end() { Ok(value) } else { Err(BadBytes("goes on after its end")) }
+}
+
+macro_rules! stored_struct {
+    ($name:ident { $($field:ident),+ $(,)? }) => {
+        impl Stored for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                $(self.$field.put(out);)+
+            }
+            fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+                $(let $field = Stored::take(from)?;)+
+                Ok(Self { $($field),+ })
+            }
+        }
+    };
+}
+
+/// An enum whose variants are told apart by a byte.
+macro_rules! stored_enum {
+    ($name:ident { $($tag:literal => $variant:ident $( { $($field:ident),+ $(,)? } )? $( ( $($part:ident),+ ) )? ),+ $(,)? }) => {
+        impl Stored for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$variant $( { $($field),+ } )? $( ( $($part),+ ) )? => {
+                        out.push($tag);
+                        $( $($field.put(out);)+ )?
+                        $( $($part.put(out);)+ )?
+                    })+
+                }
+            }
+            fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+                Ok(match from.byte()? {
+                    $($tag => {
+                        $( $(let $field = Stored::take(from)?;)+ )?
+                        $( $(let $part = Stored::take(from)?;)+ )?
+                        Self::$variant $( { $($field),+ } )? $( ( $($part),+ ) )?
+                    })+
+                    _ => return Err(BadBytes(concat!("holds an unknown kind of ", stringify!($name)))),
+                })
+            }
+        }
+    };
+}
+
+macro_rules! stored_text {
+    ($($name:ident),+ $(,)?) => {
+        $(impl Stored for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                put_str(out, self.as_str());
+            }
+            fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+                from.text().map($name::trusted)
+            }
+        })+
+    };
+}
+
+fn put_str(out: &mut Vec<u8>, text: &str) {
+    put_varint(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+stored_text!(TenantId, AppName, RequestId, TaskId, TaskName, EntityId, EntityType);
+
+impl Stored for u64 {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, *self);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        from.varint()
+    }
+}
+
+impl Stored for u32 {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, u64::from(*self));
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        Self::try_from(from.varint()?).map_err(|_| BadBytes("holds a number of more than 32 bits"))
+    }
+}
+
+impl Stored for i32 {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, zigzag(i64::from(*self)));
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        Self::try_from(unzigzag(from.varint()?)).map_err(|_| BadBytes("holds a number of more than 32 bits"))
+    }
+}
+
+impl Stored for u128 {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.to_le_bytes());
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        from.array().map(Self::from_le_bytes)
+    }
+}
+
+impl Stored for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        match from.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(BadBytes("holds neither yes nor no")),
+        }
+    }
+}
+
+impl Stored for [u8; 32] {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        from.array()
+    }
+}
+
+impl Stored for Timestamp {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.millis());
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        Self::new("timestamp", from.varint()?).map_err(|_| BadBytes("holds a time without 13 digits"))
+    }
+}
+
+impl Stored for JobId {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.as_u128().put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        u128::take(from).map(Self::from_u128)
+    }
+}
+
+impl Stored for MessageId {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        u128::take(from).map(Self)
+    }
+}
+
+impl Stored for Fence {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        u64::take(from).map(Self)
+    }
+}
+
+impl Stored for Seq {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        u64::take(from).map(Self)
+    }
+}
+
+impl Stored for Json {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_str(out, self.as_str());
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        from.text().map(Self::trusted)
+    }
+}
+
+impl Stored for Arc<str> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_str(out, self);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        from.text().map(Arc::from)
+    }
+}
+
+impl Stored for Arc<[u8]> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.len() as u64);
+        out.extend_from_slice(self);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        let length = usize::try_from(from.varint()?).map_err(|_| BadBytes("holds bytes without end"))?;
+        from.take(length).map(Arc::from)
+    }
+}
+
+impl<T: Stored> Stored for Arc<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (**self).put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        T::take(from).map(Self::new)
+    }
+}
+
+impl<T: Stored> Stored for Option<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.is_some().put(out);
+        if let Some(value) = self {
+            value.put(out);
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        Ok(if bool::take(from)? { Some(T::take(from)?) } else { None })
+    }
+}
+
+impl<T: Stored> Stored for Vec<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.len() as u64);
+        for value in self {
+            value.put(out);
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        let length = from.varint()?;
+        // A value takes at least a byte, so a damaged length cannot ask for more memory than there are bytes.
+        if length > from.rest().len() as u64 {
+            return Err(BadBytes("holds a list without end"));
+        }
+        (0..length).map(|_| T::take(from)).collect()
+    }
+}
+
+impl Stored for Trail {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.count().put(out);
+        put_varint(out, self.stops().len() as u64);
+        let mut last = 0;
+        for stop in self.stops() {
+            put_varint(out, stop.0 - last);
+            last = stop.0;
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        let count = from.varint()?;
+        let length = from.varint()?;
+        if length > from.rest().len() as u64 {
+            return Err(BadBytes("holds a list without end"));
+        }
+        let mut last = 0u64;
+        let mut stops = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+        for _ in 0..length {
+            last = last.checked_add(from.varint()?).ok_or(BadBytes("holds a place without end"))?;
+            stops.push(Seq(last));
+        }
+        Self::from_parts(count, stops).ok_or(BadBytes("holds a trail that cannot be"))
+    }
+}
+
+stored_struct!(History { main, aside });
+stored_struct!(Stream { history, last_timestamp, disordered });
+stored_struct!(RetryPolicy { max_attempts, first_delay, max_delay });
+stored_struct!(TaskOptions { retry, timeout_ms, execution });
+stored_struct!(TaskSpec { task_id, name, depends_on, input, options });
+stored_struct!(TaskKey { tenant, request });
+stored_struct!(NewJob { tenant, app, job, request, name, created_at, tasks });
+stored_struct!(NewTask { tenant, app, request, spec });
+stored_struct!(Message { id, task, run, not_before, priority, key });
+stored_struct!(Visibility { message, visible_at, received });
+stored_struct!(TaskChange { task, kind });
+stored_struct!(Owner { worker, generation });
+stored_struct!(Lease { owner, until, claimed_at, heartbeats });
+stored_struct!(TaskHead { run, attempts, takeovers, fence, begun, last_error, state });
+stored_struct!(Entry { head, stream, message });
+stored_struct!(TaskRow { alone, entry });
+stored_struct!(JobCounts { waiting, pending, processing, completed, failed });
+stored_struct!(JobHead {
+    tenant,
+    app,
+    job,
+    request,
+    name,
+    created_at,
+    completed_at,
+    cancelled,
+    counts,
+    stream,
+    version,
+});
+stored_struct!(Queued { message, visible_at, deliveries });
+stored_struct!(RecordKey { kind, tenant, id });
+stored_struct!(Record { version, expires_at, value });
+stored_struct!(Idempotency { body_hash, effect });
+stored_struct!(DeadLetter { message, request, run, reason, since, state });
+stored_struct!(Entity { kind, id });
+
+stored_enum!(ErrorCategory {
+    1 => Timeout, 2 => Network, 3 => RateLimit, 4 => ServerError, 5 => Auth, 6 => Validation, 7 => Parse,
+    8 => NotFound, 9 => Programming, 10 => Unknown, 11 => Cancelled,
+});
+stored_enum!(Outcome { 1 => Completed, 2 => Failed, 3 => TimedOut, 4 => Cancelled });
+stored_enum!(TaskState { 1 => Queued, 2 => Leased(lease), 3 => Parked, 4 => Done(outcome) });
+stored_enum!(TaskChangeKind {
+    1 => Dispatch,
+    2 => Acquire { fence, owner, until, at, takeover },
+    3 => Begin { fence },
+    4 => Renew { fence, until },
+    5 => Release { fence, failed },
+    6 => Revoke { fence },
+    7 => Finish { fence, outcome, attempts, error },
+    8 => Reopen { run },
+});
+stored_enum!(RecordWrite {
+    1 => Job(job),
+    2 => JobTasks { tenant, job, tasks },
+    3 => JobCancelled { tenant, job, cancelled },
+    4 => Task(task),
+    5 => Put { key, record },
+});
+stored_enum!(RecordKind {
+    1 => Idempotency, 2 => DeadLetter, 3 => Definition, 4 => Cursor, 5 => Script, 6 => Subscription,
+    7 => Execution, 8 => ApiKey, 9 => Triage, 10 => Schedule, 11 => System,
+});
+stored_enum!(RecordValue { 1 => Bytes(bytes), 2 => Idempotency(idempotency), 3 => DeadLetter(letter) });
+stored_enum!(Effect { 1 => Job(job), 2 => Task(request) });
+stored_enum!(DeadLetterState { 1 => Open, 2 => Replayed, 3 => Discarded });
+stored_enum!(RowKey {
+    1 => Task(task),
+    2 => Job(tenant, job),
+    3 => JobTasks(tenant, job, first),
+    4 => Message(message),
+    5 => Record(record),
+    6 => Entity(tenant, entity),
+});
+stored_enum!(Row {
+    1 => Task(task),
+    2 => Job(job),
+    3 => JobTasks(tasks),
+    4 => Message(message),
+    5 => Record(record),
+    6 => Entity(stream),
+});

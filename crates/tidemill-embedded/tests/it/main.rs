@@ -1,0 +1,4 @@
+//! End-to-end tests of this crate.
+
+mod conformance;
+mod log;
