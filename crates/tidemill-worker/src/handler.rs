@@ -1,0 +1,134 @@
+//! Handlers: what a task's name stands for in an embedding program.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tidemill_engine::reply::Assignment;
+use tidemill_model::{BadId, ErrorCategory, Fence, JobId, Json, RequestId, TaskId, TaskName, TenantId};
+
+/// What a handler gets to know of its task.
+#[derive(Debug, Clone)]
+pub struct TaskContext {
+    pub tenant: TenantId,
+    pub request: RequestId,
+    pub job: Option<JobId>,
+    pub task: TaskId,
+    pub name: TaskName,
+    pub run: u32,
+    /// Counts from 1 within the run.
+    pub attempt: u32,
+    /// Grows with every claim: what the task does outside can be guarded with it.
+    pub fence: Fence,
+    /// The static input and, for a task with dependencies, `dependencyOutputs`.
+    pub input: Json,
+    /// The output of each dependency, in the order of `dependsOn`.
+    pub dependency_outputs: Vec<(TaskId, Json)>,
+}
+
+impl TaskContext {
+    pub(crate) fn new(assignment: &Assignment, work: tidemill_engine::engine::Work) -> Self {
+        Self {
+            tenant: assignment.task.tenant.clone(),
+            request: assignment.task.request.clone(),
+            job: assignment.job,
+            task: assignment.spec.task_id.clone(),
+            name: assignment.spec.name.clone(),
+            run: assignment.run,
+            attempt: assignment.attempt,
+            fence: assignment.fence,
+            input: work.input,
+            dependency_outputs: work.dependency_outputs,
+        }
+    }
+
+    /// The output of one dependency.
+    pub fn output_of(&self, task: &str) -> Option<&Json> {
+        self.dependency_outputs.iter().find(|(id, _)| id.as_str() == task).map(|(_, output)| output)
+    }
+}
+
+/// Why a handler did not complete its task.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct TaskError {
+    pub message: String,
+    /// Decides whether the task is tried again.
+    pub category: ErrorCategory,
+    /// Not before so long, in milliseconds.
+    pub retry_after_millis: Option<u64>,
+}
+
+impl TaskError {
+    pub fn new(category: ErrorCategory, message: impl Into<String>) -> Self {
+        Self { message: message.into(), category, retry_after_millis: None }
+    }
+
+    /// Something that may be gone at the next attempt.
+    pub fn retryable(message: impl Into<String>) -> Self {
+        Self::new(ErrorCategory::ServerError, message)
+    }
+
+    /// Something that will fail again.
+    pub fn fatal(message: impl Into<String>) -> Self {
+        Self::new(ErrorCategory::Validation, message)
+    }
+}
+
+pub(crate) type Outcome = Result<Json, TaskError>;
+type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+type Handler = Arc<dyn Fn(TaskContext) -> Running + Send + Sync>;
+
+/// Handlers by the name of the task.
+#[derive(Clone, Default)]
+pub struct Handlers {
+    by_name: HashMap<TaskName, Handler>,
+}
+
+impl std::fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.by_name.keys()).finish()
+    }
+}
+
+impl Handlers {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a handler for tasks of this name, replacing an earlier one.
+    pub fn on<F, R>(mut self, name: &str, handler: F) -> Result<Self, BadId>
+    where
+        F: Fn(TaskContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Json, TaskError>> + Send + 'static,
+    {
+        let handler: Handler = Arc::new(move |context| Box::pin(handler(context)));
+        self.by_name.insert(TaskName::new(name)?, handler);
+        Ok(self)
+    }
+
+    /// Runs a task. A panic in its handler is an error like any other.
+    pub(crate) fn run(&self, context: TaskContext) -> Running {
+        let Some(handler) = self.by_name.get(&context.name) else {
+            let message = format!("no handler is registered for tasks named {}", context.name);
+            return Box::pin(std::future::ready(Err(TaskError::new(ErrorCategory::NotFound, message))));
+        };
+        let handler = Arc::clone(handler);
+        let started = std::panic::catch_unwind(AssertUnwindSafe(move || handler(context)));
+        match started {
+            Ok(mut running) => Box::pin(std::future::poll_fn(move |waker| {
+                std::panic::catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(waker)))
+                    .unwrap_or_else(|panic| std::task::Poll::Ready(Err(panicked(&*panic))))
+            })),
+            Err(panic) => Box::pin(std::future::ready(Err(panicked(&*panic)))),
+        }
+    }
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> TaskError {
+    let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let message = format!("the handler panicked: {}", said.unwrap_or("without a message"));
+    TaskError::new(ErrorCategory::Programming, message)
+}

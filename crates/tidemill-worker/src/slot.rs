@@ -1,0 +1,174 @@
+//! One slot of a worker: claim, run, report and claim the next in the same commit.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidemill_engine::backend::Backend;
+use tidemill_engine::engine::{
+    ClaimRequest, Claimed, EngineError, FinishRequest, HeartbeatRequest, Signal, WorkReport,
+};
+use tidemill_engine::reply::{Assignment, Refusal};
+use tidemill_model::ErrorCategory;
+use tokio::sync::watch;
+
+use crate::handler::{Outcome, TaskContext, TaskError};
+use crate::native::NativeWorker;
+
+/// A store that does not answer is asked again after this long, and after twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+pub(crate) struct Slot<B> {
+    worker: Arc<NativeWorker<B>>,
+    stopping: watch::Receiver<bool>,
+}
+
+/// How the running of a task ended.
+enum End {
+    Report(WorkReport),
+    /// Somebody else holds it now: nothing may be written.
+    Lost,
+}
+
+impl<B: Backend> Slot<B> {
+    pub(crate) fn new(worker: Arc<NativeWorker<B>>, stopping: watch::Receiver<bool>) -> Self {
+        Self { worker, stopping }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let mut pause = FIRST_PAUSE;
+        while !*self.stopping.borrow() {
+            let Ok(claimed) = self.worker.engine().claim(self.claim()).await else {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+                continue;
+            };
+            pause = FIRST_PAUSE;
+            match claimed.tasks.into_iter().next() {
+                Some(task) => self.work_off(task).await,
+                None => self.wait_for_work().await,
+            }
+        }
+    }
+
+    /// Runs a task and those that follow it without a pause.
+    async fn work_off(&mut self, first: Assignment) {
+        let mut next = Some(first);
+        while let Some(task) = next.take() {
+            let End::Report(report) = self.run_task(&task).await else { return };
+            let finish = FinishRequest::of(&task, self.worker.config().worker.clone(), report);
+            // Without an answer the lease runs out and another worker takes the task.
+            let Some((_, claimed)) = self.report(finish).await else { return };
+            next = claimed.tasks.into_iter().next();
+        }
+    }
+
+    async fn wait_for_work(&mut self) {
+        let arrived = self.worker.engine().work_arrived(self.worker.config().tenants.clone());
+        tokio::select! {
+            () = arrived => {}
+            _ = self.stopping.changed() => {}
+        }
+    }
+
+    fn claim(&self) -> ClaimRequest {
+        let config = self.worker.config();
+        ClaimRequest {
+            worker: config.worker.clone(),
+            generation: config.generation,
+            max: 1,
+            tenants: config.tenants.clone(),
+            begin: Some(std::process::id()),
+        }
+    }
+
+    /// Records an outcome and takes the next task, unless the worker stops. Tries again while the store cannot.
+    async fn report(
+        &self,
+        finish: FinishRequest,
+    ) -> Option<(Result<tidemill_engine::engine::Finished, EngineError>, Claimed)> {
+        let give_up = Instant::now() + self.worker.config().persistence;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let stopping = *self.stopping.borrow();
+            let answer = if stopping {
+                let finished = self.worker.engine().finish(finish.clone()).await;
+                match finished {
+                    Err(error @ EngineError::Fault(_)) => Err(error),
+                    finished => Ok((finished, Claimed { tasks: Vec::new(), next: None })),
+                }
+            } else {
+                self.worker.engine().finish_and_claim(finish.clone(), self.claim()).await
+            };
+            match answer {
+                Ok(answer) => return Some(answer),
+                Err(error) if error.is_transient() && Instant::now() < give_up => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    async fn run_task(&self, task: &Assignment) -> End {
+        let started = Instant::now();
+        let work = match self.worker.engine().work_of(task).await {
+            Ok(work) => work,
+            Err(error) => {
+                let category =
+                    if error.is_transient() { ErrorCategory::ServerError } else { ErrorCategory::Validation };
+                return End::Report(WorkReport::failed(error.to_string(), category));
+            }
+        };
+        let timeout = task.spec.options.timeout_ms.map_or(self.worker.config().timeout, Duration::from_millis);
+        let running = self.worker.handlers().run(TaskContext::new(task, work));
+        let ended = tokio::select! {
+            biased;
+            outcome = running => outcome,
+            () = self.keep_lease(task) => return End::Lost,
+            () = tokio::time::sleep(timeout) => {
+                let elapsed_millis = millis(started.elapsed());
+                let timeout_millis = millis(timeout);
+                return End::Report(WorkReport::TimedOut { timeout_millis, elapsed_millis, signal: Signal::Kill });
+            }
+        };
+        End::Report(report_of(ended, started))
+    }
+
+    /// Renews the lease until it is lost.
+    async fn keep_lease(&self, task: &Assignment) {
+        let config = self.worker.config();
+        loop {
+            tokio::time::sleep(config.heartbeat).await;
+            let renewed = self
+                .worker
+                .engine()
+                .heartbeat(HeartbeatRequest {
+                    task: task.task.clone(),
+                    fence: task.fence,
+                    worker: config.worker.clone(),
+                    process_id: std::process::id(),
+                    rss: 0,
+                    last_activity: None,
+                })
+                .await;
+            if let Err(EngineError::Refused(Refusal::LeaseLost { .. } | Refusal::NotFound { .. })) = renewed {
+                return;
+            }
+        }
+    }
+}
+
+fn report_of(outcome: Outcome, started: Instant) -> WorkReport {
+    match outcome {
+        Ok(output) => WorkReport::completed(output, millis(started.elapsed())),
+        Err(TaskError { message, category, retry_after_millis }) => {
+            WorkReport::Failed { error: message, category, retry_after_millis }
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
