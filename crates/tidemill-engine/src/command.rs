@@ -57,6 +57,10 @@ pub enum Command {
         message: MessageId,
     },
     PutRecord(PutRecord),
+    /// Removes those of the records whose time is over.
+    Forget {
+        keys: Vec<RecordKey>,
+    },
 }
 
 /// An event's properties, made before the decision. `id` is set when the event's large fields were stored under it.

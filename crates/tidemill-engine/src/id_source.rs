@@ -87,6 +87,20 @@ mod tests {
     }
 
     #[test]
+    fn ids_rise_above_one_made_elsewhere() {
+        let now = Timestamp::clamped(1_700_000_000_000);
+        let (mut here, mut there) = (IdSource::new(1), IdSource::new(2));
+        for _ in 0..100 {
+            let foreign = there.event_id(now);
+            here.rise_above(foreign);
+            assert!(here.event_id(now) > foreign);
+        }
+        let before = here.event_id(now);
+        here.rise_above(EventId::from_u128(1));
+        assert!(here.event_id(now) > before, "never back");
+    }
+
+    #[test]
     fn the_successor_keeps_version_and_variant() {
         let full = (5u128 << 80) | (0x7 << 76) | (0xfff << 64) | (0b10 << 62) | ((1 << 62) - 1);
         let next = successor(full);

@@ -82,6 +82,9 @@ pub enum Reply {
     RecordPut {
         version: u64,
     },
+    Forgotten {
+        records: u32,
+    },
 }
 
 /// How a finish was taken.

@@ -66,6 +66,22 @@ pub async fn a_senders_own_time_is_kept<W: World>(lab: Lab<W>) {
     assert_eq!(latest.map(|event| property(&event, "n")), Some(2.into()));
 }
 
+/// An event without a time of its own is never before the last one of its entity.
+pub async fn a_stamp_is_never_before_the_entitys_last<W: World>(lab: Lab<W>) {
+    let ahead = lab.now().plus(4 * MINUTE);
+    let sent = NewEvent { timestamp: Some(ahead), ..event("s-1", "stock.counted", r#"{"n":0}"#) };
+    lab.engine.publish(publish(vec![sent])).await.expect("the event is accepted");
+    for n in 1..4 {
+        let sent = |id| publish(vec![event(id, "stock.counted", &format!(r#"{{"n":{n}}}"#))]);
+        let answer = lab.engine.publish(sent("s-1")).await.expect("the event is accepted");
+        assert_eq!(answer[0].1, ahead);
+        let answer = lab.engine.publish(sent("s-2")).await.expect("the event is accepted");
+        assert_eq!(answer[0].1, lab.now(), "another entity goes by the clock");
+        lab.pass(1);
+    }
+    assert_eq!(numbers(&lab.events(store("s-1")).await), [0, 1, 2, 3]);
+}
+
 /// Up to five minutes are taken for skew; more is a mistake.
 pub async fn refuses_a_timestamp_too_far_ahead<W: World>(lab: Lab<W>) {
     let limit = lab.now().plus(5 * MINUTE);
@@ -137,7 +153,7 @@ pub async fn refuses_what_is_too_large_or_malformed<W: World>(lab: Lab<W>) {
 /// An event beyond the bus's limit is stored in two parts and read as one, and keeps its place among the others.
 pub async fn a_large_event_comes_back_whole_and_in_order<W: World>(lab: Lab<W>) {
     let mut sent = Vec::new();
-    for batch in 0..4u64 {
+    for batch in 0..24u64 {
         let sizes = [10, DETAIL_BYTES_MAX, 10].map(|size| size * usize::from(batch % 2 == 1));
         let events = (0..).zip(sizes).map(|(n, size)| {
             event(
@@ -151,7 +167,7 @@ pub async fn a_large_event_comes_back_whole_and_in_order<W: World>(lab: Lab<W>) 
         lab.engine.publish(publish(events)).await.expect("the events are accepted");
     }
     let found = lab.events(store("s-1")).await;
-    assert_eq!(numbers(&found), (0..12).collect::<Vec<_>>());
+    assert_eq!(numbers(&found), (0..72).collect::<Vec<_>>());
     assert!(found.iter().zip(&sent).all(|(found, sent)| found.properties == *sent), "as they were sent");
 
     let query = EventQuery::all(acme(), store("s-1"));

@@ -126,6 +126,12 @@ pub async fn an_empty_answer_tells_when_to_look_again<W: World>(lab: Lab<W>) {
     lab.engine.send(message_for(acme(), &request("t-1"))).await.expect("the message is accepted");
     let next = lab.engine.claim(claim).await.expect("the claim is accepted").next;
     assert!(next.is_some_and(|next| next > lab.now()), "somebody is at it until {next:?}");
+    send(&lab, "t-2", 0).await;
+    lab.run(&["task"]).await;
+    send(&lab, "t-2", 0).await;
+    let claimed =
+        lab.engine.claim(super::lab::claim_request("worker-1", 1)).await.expect("the claim is accepted");
+    assert_eq!(claimed.next, Some(lab.now()), "something was dropped, so the next look may find more");
 }
 
 /// Whoever waits is woken by a message that arrives.

@@ -1,6 +1,5 @@
 //! Add tasks to a job. What depends on nothing unfinished is dispatched in the same commit.
 
-use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -43,19 +42,15 @@ pub(super) fn decide(state: &State, command: &AddTasks, draft: &mut Draft<'_, '_
     draft.event(&mut subject, KnownType::JobTasksAdded, by, Json::trusted(&properties));
 
     let mut dispatched = Vec::new();
-    let added: HashSet<&str> = command.tasks.iter().map(|spec| spec.task_id.as_str()).collect();
-    for spec in command.tasks.iter().filter(|spec| is_ready(job, &added, spec)) {
+    for spec in command.tasks.iter().filter(|spec| is_ready(job, spec)) {
         draft.dispatch(&JobFacts::of(job), spec, Origin::ProducerApi);
         dispatched.push(spec.task_id.clone());
     }
     Ok(Reply::TasksAdded { previous_total, total, dispatched })
 }
 
-fn is_ready(job: &Job, added: &HashSet<&str>, spec: &TaskSpec) -> bool {
-    spec.depends_on.iter().all(|parent| {
-        !added.contains(parent.as_str())
-            && job
-                .index_of(parent.as_str())
-                .is_some_and(|index| job.node(index).entry.public_state() == Some(PublicState::Completed))
-    })
+/// Whether all it waits for is completed. What is added with it is not in the job yet, hence not completed either.
+fn is_ready(job: &Job, spec: &TaskSpec) -> bool {
+    let completed = |index| job.node(index).entry.public_state() == Some(PublicState::Completed);
+    spec.depends_on.iter().all(|parent| job.index_of(parent.as_str()).is_some_and(completed))
 }

@@ -159,3 +159,88 @@ fn acquire(
         message: message.id,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidemill_model::ErrorCategory;
+
+    use super::super::fixture::{Fixture, alone, claim, completed, failed, key};
+    use super::*;
+    use crate::command::{Command, Send};
+
+    /// Brings a task into a state in which it still has a second message.
+    fn prepared(state: &str) -> Fixture {
+        let mut fixture = Fixture::new();
+        fixture.submit_task("t-1");
+        if state != "waiting" {
+            let task = fixture.claim(1).remove(0);
+            match state {
+                "held" | "silent" => {}
+                "done" => drop(fixture.finish(&task.task, task.fence, completed()).unwrap()),
+                "retrying" => {
+                    drop(fixture.finish(&task.task, task.fence, failed(ErrorCategory::Network)).unwrap())
+                }
+                other => panic!("{other}"),
+            }
+        }
+        if state == "silent" {
+            fixture.now = fixture.now.plus(45_001);
+        }
+        fixture
+    }
+
+    #[test]
+    fn a_delivery_is_judged_by_the_head() {
+        for (state, run, expected) in [
+            ("waiting", 1, "run"),
+            ("waiting", 0, "stale"),
+            ("waiting", 2, "stale"),
+            ("held", 1, "busy until 45000"),
+            ("held", 2, "stale"),
+            ("silent", 1, "take over"),
+            ("done", 1, "stale"),
+            ("retrying", 2, "stale"),
+        ] {
+            let mut fixture = prepared(state);
+            let message = Send { task: alone("t-1"), run, delay_millis: 0 };
+            let (commit, _) = fixture.run(&Command::Send(message)).unwrap();
+            let judged = match judge(&fixture.state, &commit.enqueue[0], fixture.now) {
+                Delivery::Stale => "stale".to_owned(),
+                Delivery::Busy { until } => format!("busy until {}", until.millis() - 1_800_000_000_000),
+                Delivery::Run { takeover: false, .. } => "run".to_owned(),
+                Delivery::Run { takeover: true, .. } => "take over".to_owned(),
+            };
+            assert_eq!(judged, expected, "a message of run {run} for a task that is {state}");
+        }
+    }
+
+    #[test]
+    fn a_duplicate_between_attempts_waits_for_the_message_that_rules() {
+        let mut fixture = prepared("retrying");
+        let ruling = fixture.state.task(&key("t-1")).and_then(|task| task.entry.message).unwrap();
+        let at = fixture.state.queue().get(ruling).unwrap().visible_at;
+        let message = Send { task: alone("t-1"), run: 1, delay_millis: 0 };
+        let (commit, _) = fixture.run(&Command::Send(message)).unwrap();
+        let duplicate = commit.enqueue[0].clone();
+        assert!(
+            matches!(judge(&fixture.state, &duplicate, fixture.now), Delivery::Busy { until } if until == at)
+        );
+        assert!(matches!(judge(&fixture.state, &duplicate, at), Delivery::Run { .. }));
+    }
+
+    #[test]
+    fn a_claim_takes_each_task_once_and_no_more_than_it_may() {
+        let mut fixture = Fixture::new();
+        fixture.policy.claim_max = 4;
+        for n in 0..6 {
+            fixture.submit_task(&format!("t-{n}"));
+            let message = Send { task: alone(&format!("t-{n}")), run: 1, delay_millis: 0 };
+            fixture.run(&Command::Send(message)).unwrap();
+        }
+        assert_eq!(fixture.claim(100).len(), 4, "the policy's limit");
+        assert_eq!(fixture.claim(100).len(), 2, "what is left");
+        let Reply::Claimed { tasks, next } = fixture.run(&claim(100)).unwrap().1 else { panic!("a claim") };
+        assert!(tasks.is_empty());
+        assert_eq!(next, Some(fixture.now.plus(45_001)), "when the first lease is over");
+    }
+}

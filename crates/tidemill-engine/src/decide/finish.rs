@@ -301,3 +301,85 @@ pub(super) fn cut(text: &str, max: usize) -> String {
         None => text.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, completed, failed, key, timed_out};
+    use super::*;
+
+    /// What a report gets: taken, known, or refused.
+    #[derive(Debug, PartialEq)]
+    enum Taken {
+        Now,
+        Before,
+        Not,
+    }
+
+    #[test]
+    fn a_report_is_taken_once_and_known_afterwards() {
+        use ErrorCategory::{Auth, Network, RateLimit};
+        use Taken::{Before, Not, Now};
+        let report = |name: &str| match name {
+            "completed" => completed(),
+            "timeout" => timed_out(),
+            "auth" => failed(Auth),
+            "network" => failed(Network),
+            "rate-limit" => failed(RateLimit),
+            other => panic!("{other}"),
+        };
+        for (first, second, fence, expected) in [
+            ("completed", "completed", 1, Before),
+            ("completed", "auth", 1, Not),
+            ("completed", "network", 1, Not),
+            ("completed", "timeout", 1, Not),
+            ("completed", "completed", 0, Not),
+            ("completed", "completed", 2, Not),
+            ("timeout", "timeout", 1, Before),
+            ("timeout", "completed", 1, Not),
+            ("auth", "auth", 1, Before),
+            ("auth", "network", 1, Not),
+            ("auth", "completed", 1, Not),
+            // Between attempts nobody holds the task; only the report that put it there is known.
+            ("network", "network", 1, Before),
+            ("network", "rate-limit", 1, Not),
+            ("network", "auth", 1, Not),
+            ("network", "completed", 1, Not),
+            ("network", "network", 0, Not),
+        ] {
+            let mut fixture = Fixture::new();
+            fixture.submit_task("t-1");
+            let task = fixture.claim(1).remove(0);
+            let taken = |reply: Result<Reply, Refusal>| match reply {
+                Ok(Reply::Finished { repeated: false, .. }) => Now,
+                Ok(Reply::Finished { repeated: true, .. }) => Before,
+                Err(Refusal::LeaseLost { .. }) => Not,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(taken(fixture.finish(&key("t-1"), task.fence, report(first))), Now);
+            let found = taken(fixture.finish(&key("t-1"), Fence(fence), report(second)));
+            assert_eq!(found, expected, "{second} with fence {fence} after {first}");
+        }
+    }
+
+    #[test]
+    fn a_report_of_the_run_before_is_not_known_after_a_resume() {
+        let mut fixture = Fixture::new();
+        fixture.submit_task("t-1");
+        let task = fixture.claim(1).remove(0);
+        fixture.finish(&key("t-1"), task.fence, failed(ErrorCategory::Auth)).unwrap();
+        let target = crate::command::ResumeTarget::Task(key("t-1").request);
+        let resume = crate::command::Resume { tenant: key("t-1").tenant, target };
+        fixture.run(&crate::command::Command::Resume(resume)).unwrap();
+        let answer = fixture.finish(&key("t-1"), task.fence, failed(ErrorCategory::Auth));
+        assert!(matches!(answer, Err(Refusal::LeaseLost { .. })), "{answer:?}");
+    }
+
+    #[test]
+    fn an_error_is_cut_between_characters() {
+        for (text, max, expected) in
+            [("", 3, ""), ("abc", 3, "abc"), ("abcd", 3, "abc"), ("éàü!", 3, "éàü"), ("abc", 0, "")]
+        {
+            assert_eq!(cut(text, max), expected);
+        }
+    }
+}

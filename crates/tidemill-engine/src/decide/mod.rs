@@ -10,6 +10,9 @@ mod claim;
 mod dead_letter;
 mod draft;
 mod finish;
+#[cfg(test)]
+mod fixture;
+mod forget;
 mod heartbeat;
 mod publish;
 mod put_record;
@@ -74,6 +77,7 @@ pub fn decide(
         }
         Command::Replay { tenant, message } => dead_letter::replay(state, tenant, *message, &mut draft)?,
         Command::Discard { tenant, message } => dead_letter::discard(state, tenant, *message, &mut draft)?,
+        Command::Forget { keys } => forget::decide(state, keys, &mut draft),
         Command::PutRecord(command) => put_record::decide(state, command, &mut draft)?,
     };
     Ok((draft.into_commit(), reply))

@@ -28,3 +28,38 @@ pub(super) fn decide(state: &State, generation: u64, draft: &mut Draft<'_, '_>) 
     }
     Reply::Recovered { released }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidemill_model::Owner;
+
+    use super::super::fixture::{Fixture, key, worker};
+    use crate::command::{Claim, Command};
+    use crate::reply::Reply;
+
+    #[test]
+    fn only_former_lives_lose_their_leases() {
+        for (owner, generation, released) in [
+            (Some(1), 2, 1),
+            (Some(1), 9, 1),
+            (Some(2), 2, 0),
+            (Some(3), 2, 0),
+            (None, 2, 0), // a worker on another machine lives on
+        ] {
+            let mut fixture = Fixture::new();
+            fixture.submit_task("t-1");
+            let owner = Owner { worker: Arc::from("worker-1"), generation: owner };
+            let claim =
+                Claim { owner: owner.clone(), worker: worker(), max: 1, tenants: None, begin: Some(1) };
+            fixture.run(&Command::Claim(claim)).unwrap();
+            let (_, reply) = fixture.run(&Command::Recover { generation }).unwrap();
+            assert_eq!(reply, Reply::Recovered { released }, "{owner:?} in life {generation}");
+            let task = fixture.state.task(&key("t-1")).unwrap();
+            let head = task.entry.head.clone().unwrap();
+            assert_eq!((head.takeovers, head.lease().is_none()), (released, released == 1));
+            assert_eq!(fixture.claim(1).len(), released as usize, "free at once, or not at all");
+        }
+    }
+}

@@ -21,7 +21,7 @@ pub(super) fn decide(state: &State, command: &Release, draft: &mut Draft<'_, '_>
         let mut subject = draft.task_subject(&command.task, &task);
         let failed = TaskProcessingFailed {
             task: identity(&command.task.request, &task),
-            // The attempts that have ended; this one does not count.
+            // Numbered like any attempt, and marked as one that does not count.
             attempt_number: head.attempts + 1,
             counted: false,
             error: cut(reason, draft.policy().error_chars_max),

@@ -52,3 +52,61 @@ pub(super) fn of(job: &Job, moved: (u32, PublicState), policy: &Policy) -> TaskS
     list.truncated = true;
     list
 }
+
+#[cfg(test)]
+mod tests {
+    use tidemill_model::{ErrorCategory, TaskId};
+
+    use super::super::fixture::{Fixture, failed, spec, tenant};
+    use super::*;
+
+    /// A job of tasks with names of this length; the first `failed` have failed, the next `begun` are at work.
+    fn job(count: usize, name_length: usize, failures: usize, begun: usize) -> Fixture {
+        let mut fixture = Fixture::new();
+        fixture.policy.claim_max = usize::MAX / 2;
+        let tasks = (0..count).map(|n| spec(&format!("{n:0name_length$}"), &[])).collect();
+        fixture.submit_job(tasks);
+        for (n, task) in fixture.claim(failures + begun).into_iter().enumerate() {
+            if n < failures {
+                fixture.finish(&task.task, task.fence, failed(ErrorCategory::Auth)).unwrap();
+            }
+        }
+        fixture
+    }
+
+    #[test]
+    fn states_are_listed_up_to_both_limits() {
+        // (tasks, length of a name, failed, at work) -> (listed, whole)
+        for ((count, length, failures, begun), (listed, whole)) in [
+            ((3, 4, 1, 1), (3, true)),
+            ((1_000, 4, 2, 3), (1_000, true)),
+            ((1_001, 4, 2, 3), (5, false)),
+            ((2_500, 4, 600, 700), (1_000, false)),
+            // 150,000 bytes hold 694 names of 200 bytes with their states.
+            ((694, 200, 1, 0), (694, true)),
+            ((695, 200, 1, 0), (1, false)),
+            ((900, 200, 800, 50), (694, false)),
+        ] {
+            let fixture = job(count, length, failures, begun);
+            let job = fixture.state.job(&tenant(), tidemill_model::JobId::from_u128(7)).unwrap();
+            let list = of(job, (0, PublicState::Failed), &fixture.policy);
+            let row = (count, length, failures, begun);
+            assert_eq!((list.task_statuses.len(), !list.truncated), (listed, whole), "{row:?}");
+            assert_eq!(list.counts.is_none(), whole, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn the_moved_task_is_listed_as_it_will_be() {
+        let fixture = job(1_001, 4, 0, 2);
+        let job = fixture.state.job(&tenant(), tidemill_model::JobId::from_u128(7)).unwrap();
+        let first = TaskId::trusted("0000");
+        let list = of(job, (0, PublicState::Failed), &fixture.policy);
+        assert_eq!(list.task_statuses[&first], Some(PublicState::Failed));
+        let counts = list.counts.unwrap();
+        assert_eq!((counts.failed, counts.processing, counts.pending), (1, 1, 999));
+        let list = of(job, (0, PublicState::Completed), &fixture.policy);
+        assert!(!list.task_statuses.contains_key(&first), "completed ones are only counted");
+        assert_eq!(list.counts.unwrap().completed, 1);
+    }
+}

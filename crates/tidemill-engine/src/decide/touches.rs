@@ -59,6 +59,7 @@ impl Command {
                 }
                 keys.push(RowKey::Record(key));
             }
+            Self::Forget { keys: records } => keys.extend(records.iter().cloned().map(RowKey::Record)),
             Self::PutRecord(command) => keys.push(RowKey::Record(command.key.clone())),
             Self::Claim(_)
             | Self::Receive(_)
@@ -82,4 +83,42 @@ pub(super) fn task_row(task: &TaskKey) -> RowKey {
 
 fn once(once: Option<&Once>, keys: &mut Vec<RowKey>) {
     keys.extend(once.map(|once| RowKey::Record(once.key.clone())));
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_model::JobId;
+
+    use super::super::fixture::{Fixture, key, spec, submit_job, tenant};
+    use super::*;
+
+    #[test]
+    fn a_repeated_submission_needs_the_key_and_then_the_job() {
+        let mut fixture = Fixture::new();
+        let record = RecordKey::idempotency(&tenant(), "POST /v1/jobs", "k-1");
+        let submit = |job: u128| {
+            let mut command = submit_job(JobId::from_u128(job), vec![spec("a", &[])]);
+            command.once = Some(Once { key: record.clone(), body_hash: [1; 32] });
+            Command::SubmitJob(command)
+        };
+        assert_eq!(submit(1).touches(&fixture.state), [RowKey::Record(record.clone())]);
+        fixture.run(&submit(1)).unwrap();
+        assert_eq!(submit(2).touches(&fixture.state), [], "all of it is in memory");
+        // A state that knows the key and has let the job go.
+        let mut rest = State::default();
+        let kept = fixture.state.record(&record).cloned().unwrap();
+        rest.load(RowKey::Record(record.clone()), crate::state::row::Row::Record(kept));
+        assert_eq!(submit(2).touches(&rest), [RowKey::Job(tenant(), JobId::from_u128(1))]);
+    }
+
+    #[test]
+    fn a_task_of_a_job_is_loaded_with_its_job() {
+        let job = JobId::from_u128(7);
+        let task = job.request_id(&tidemill_model::TaskId::trusted("a"));
+        for (request, expected) in
+            [(task.as_str(), RowKey::Job(tenant(), job)), ("t-1", RowKey::Task(key("t-1")))]
+        {
+            assert_eq!(task_row(&key(request)), expected);
+        }
+    }
 }

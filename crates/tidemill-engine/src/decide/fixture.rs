@@ -1,0 +1,141 @@
+//! A state to decide on, for the tables in this folder: one tenant, one worker, a clock that stands.
+
+use std::sync::Arc;
+
+use tidemill_model::{
+    AppName, ErrorCategory, Fence, JobId, Json, Owner, RequestId, TaskId, TaskName, TaskOptions, TaskSpec,
+    TenantId, Timestamp, WorkerId,
+};
+
+use super::{Circumstances, decide};
+use crate::command::{Claim, Command, Finish, Prepared, Report, SubmitJob, SubmitTask};
+use crate::commit::{Commit, NewJob, NewTask, TaskKey};
+use crate::id_source::IdSource;
+use crate::policy::Policy;
+use crate::reply::{Assignment, Refusal, Reply};
+use crate::site::Site;
+use crate::state::State;
+use crate::state::trail::Seq;
+
+pub(super) struct Fixture {
+    pub(super) state: State,
+    pub(super) policy: Policy,
+    pub(super) now: Timestamp,
+    ids: IdSource,
+    site: Site,
+    events: u64,
+}
+
+impl Fixture {
+    pub(super) fn new() -> Self {
+        Self {
+            state: State::default(),
+            policy: Policy::default(),
+            now: Timestamp::clamped(1_800_000_000_000),
+            ids: IdSource::new(1),
+            site: Site::default(),
+            events: 0,
+        }
+    }
+
+    /// Decides and makes the commit true.
+    pub(super) fn run(&mut self, command: &Command) -> Result<(Commit, Reply), Refusal> {
+        self.state.move_on(self.now);
+        let mut circumstances =
+            Circumstances { now: self.now, ids: &mut self.ids, policy: &self.policy, site: &self.site };
+        let (commit, reply) = decide(&self.state, command, &mut circumstances)?;
+        assert!(commit.expect.iter().all(|expect| self.state.holds(expect)), "{:?}", commit.expect);
+        self.state.apply(&commit, Seq(self.events + 1));
+        self.events += commit.events.len() as u64;
+        Ok((commit, reply))
+    }
+
+    pub(super) fn submit_task(&mut self, id: &str) {
+        self.run(&Command::SubmitTask(SubmitTask { task: alone(id), once: None })).unwrap();
+    }
+
+    pub(super) fn submit_job(&mut self, tasks: Vec<TaskSpec>) -> JobId {
+        let command = submit_job(JobId::from_u128(7), tasks);
+        self.run(&Command::SubmitJob(command)).unwrap();
+        JobId::from_u128(7)
+    }
+
+    pub(super) fn claim(&mut self, max: usize) -> Vec<Assignment> {
+        match self.run(&claim(max)).unwrap().1 {
+            Reply::Claimed { tasks, .. } => tasks,
+            reply => panic!("{reply:?}"),
+        }
+    }
+
+    pub(super) fn finish(&mut self, task: &TaskKey, fence: Fence, report: Report) -> Result<Reply, Refusal> {
+        let finish = Finish { task: task.clone(), fence, worker: worker(), report };
+        self.run(&Command::Finish(finish)).map(|(_, reply)| reply)
+    }
+}
+
+pub(super) fn tenant() -> TenantId {
+    TenantId::trusted("acme")
+}
+
+pub(super) fn worker() -> WorkerId {
+    WorkerId::trusted("worker-1")
+}
+
+pub(super) fn key(id: &str) -> TaskKey {
+    TaskKey { tenant: tenant(), request: RequestId::trusted(id) }
+}
+
+pub(super) fn spec(name: &str, parents: &[&str]) -> TaskSpec {
+    TaskSpec {
+        task_id: TaskId::trusted(name),
+        name: TaskName::trusted("work"),
+        depends_on: parents.iter().map(|parent| TaskId::trusted(parent)).collect(),
+        input: Json::empty_object(),
+        options: TaskOptions::default(),
+    }
+}
+
+pub(super) fn alone(id: &str) -> NewTask {
+    NewTask {
+        tenant: tenant(),
+        app: AppName::trusted("orders"),
+        request: RequestId::trusted(id),
+        spec: Arc::new(spec("task", &[])),
+    }
+}
+
+pub(super) fn submit_job(job: JobId, tasks: Vec<TaskSpec>) -> SubmitJob {
+    let job = NewJob {
+        tenant: tenant(),
+        app: AppName::trusted("orders"),
+        job,
+        request: RequestId::trusted("req-1"),
+        name: None,
+        created_at: Timestamp::MIN,
+        tasks: tasks.into_iter().map(Arc::new).collect(),
+    };
+    SubmitJob { job, created: Prepared { id: None, properties: Json::empty_object() }, once: None }
+}
+
+pub(super) fn claim(max: usize) -> Command {
+    let owner = Owner { worker: Arc::from("worker-1"), generation: Some(1) };
+    Command::Claim(Claim { owner, worker: worker(), max, tenants: None, begin: Some(1) })
+}
+
+pub(super) fn completed() -> Report {
+    Report::Completed {
+        output: Some(Json::empty_object()),
+        overflow: None,
+        duration_millis: 1,
+        exit_code: 0,
+        usage: None,
+    }
+}
+
+pub(super) fn failed(category: ErrorCategory) -> Report {
+    Report::Failed { error: "it broke".to_owned(), category, retry_after_millis: None }
+}
+
+pub(super) fn timed_out() -> Report {
+    Report::TimedOut { timeout_millis: 1, elapsed_millis: 2, signal: "SIGTERM" }
+}

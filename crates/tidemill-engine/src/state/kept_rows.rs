@@ -1,0 +1,267 @@
+//! Which rows changed, which are on their way to the store, and which may leave memory.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::job::{Entry, Job, JobHead};
+use super::row::{Row, RowKey, TaskRow};
+use super::{Alone, Place, Set, State};
+use crate::commit::{MessageId, TaskKey};
+
+/// How many rows that were only looked at stay in memory.
+const VISITORS_MAX: usize = 4_096;
+
+/// Which rows changed and which are on their way to the store.
+#[derive(Debug, Default)]
+pub(super) struct KeptRows {
+    /// Whether anybody will take them; an in-memory backend does not.
+    kept: bool,
+    pub(super) dirty: Set<RowKey>,
+    in_flight: Set<RowKey>,
+    visitors: VecDeque<RowKey>,
+    /// Messages that the store has seen. The others need no trace when they are settled.
+    pub(super) stored_messages: Set<MessageId>,
+}
+
+impl KeptRows {
+    /// Rows that somebody will take.
+    pub(super) fn kept() -> Self {
+        Self { kept: true, ..Self::default() }
+    }
+
+    pub(super) fn touch(&mut self, key: impl FnOnce() -> RowKey) {
+        if self.kept {
+            self.dirty.insert(key());
+        }
+    }
+}
+
+/// Rows: what goes to the store and what comes back.
+impl State {
+    /// The rows that changed since the last time, unless some are still on their way. A removed row is `None`.
+    pub fn take_dirty(&mut self) -> Option<Vec<(RowKey, Option<Row>)>> {
+        if !self.rows.in_flight.is_empty() || self.rows.dirty.is_empty() {
+            return None;
+        }
+        self.rows.in_flight = std::mem::take(&mut self.rows.dirty);
+        let keys: Vec<RowKey> = self.rows.in_flight.iter().cloned().collect();
+        let rows = keys
+            .into_iter()
+            .map(|key| {
+                let row = self.row(&key);
+                if let RowKey::Message(id) = &key {
+                    if row.is_some() {
+                        self.rows.stored_messages.insert(*id);
+                    } else {
+                        self.rows.stored_messages.remove(id);
+                    }
+                }
+                (key, row)
+            })
+            .collect();
+        Some(rows)
+    }
+
+    pub fn dirty_len(&self) -> usize {
+        self.rows.dirty.len()
+    }
+
+    /// The rows that were taken are stored: what is finished among them may leave memory.
+    pub fn stored(&mut self) {
+        for key in std::mem::take(&mut self.rows.in_flight) {
+            self.evict(&key);
+        }
+    }
+
+    /// The rows that were taken could not be stored: they count as changed again.
+    pub fn not_stored(&mut self) {
+        let taken = std::mem::take(&mut self.rows.in_flight);
+        self.rows.dirty.extend(taken);
+    }
+
+    /// Whether a row is here or known to be nowhere else.
+    pub fn is_loaded(&self, key: &RowKey) -> bool {
+        match key {
+            RowKey::Task(key) => self.task(key).is_some(),
+            RowKey::Job(_, job) | RowKey::JobTasks(_, job, _) => self.jobs.contains_key(job),
+            RowKey::Message(id) => self.queue.get(*id).is_some(),
+            RowKey::Record(key) => self.records.contains_key(key),
+            RowKey::Entity(tenant, entity) => self.entities.contains_key(&(tenant.clone(), entity.clone())),
+        }
+    }
+
+    /// Takes a row from the store into memory.
+    pub fn load(&mut self, key: RowKey, row: Row) {
+        match (&key, row) {
+            (RowKey::Task(task), Row::Task(TaskRow { alone: Some(alone), entry })) => {
+                if entry.is_live() {
+                    self.live.insert(task.clone());
+                }
+                self.alone.insert(task.clone(), Alone { task: alone, entry });
+            }
+            (RowKey::Message(id), Row::Message(queued)) => {
+                self.rows.stored_messages.insert(*id);
+                self.queue.insert(queued);
+                return;
+            }
+            (RowKey::Record(record_key), Row::Record(record)) => {
+                self.records.insert(record_key.clone(), Some(record));
+            }
+            (RowKey::Entity(tenant, entity), Row::Entity(stream)) => {
+                self.entities.insert((tenant.clone(), entity.clone()), stream);
+            }
+            _ => return,
+        }
+        self.visited(key);
+    }
+
+    /// Takes a whole job from the store into memory: its head, its tasks in order, and the tasks' entries.
+    pub fn load_job(
+        &mut self,
+        head: JobHead,
+        tasks: impl IntoIterator<Item = (u32, Vec<Arc<tidemill_model::TaskSpec>>)>,
+        entries: impl IntoIterator<Item = (TaskKey, Entry)>,
+    ) {
+        let (tenant, id) = (head.tenant.clone(), head.job);
+        let mut job = Job::new(JobHead { counts: tidemill_model::JobCounts::default(), ..head });
+        for (first, chunk) in tasks {
+            // A chunk that was stored after the job grew also holds what came later.
+            let known = job.nodes.len().saturating_sub(first as usize);
+            job.grow(chunk.get(known..).unwrap_or_default());
+        }
+        for (key, entry) in entries {
+            let Some(index) = key.request.parts().and_then(|(_, task)| job.index_of(task)) else { continue };
+            if entry.is_live() {
+                self.live.insert(key);
+            }
+            job.ready.remove(&index);
+            job.nodes[index as usize].entry = entry;
+            job.book(index, None);
+        }
+        let dispatched: Vec<u32> =
+            job.ready.iter().copied().filter(|i| job.node(*i).entry.head.is_some()).collect();
+        for index in dispatched {
+            job.ready.remove(&index);
+        }
+        self.jobs.insert(id, job);
+        self.visited(RowKey::Job(tenant, id));
+    }
+
+    /// Sets a row to what it was when the log's beginning was dropped.
+    pub fn carry(&mut self, key: RowKey, row: Option<Row>) {
+        self.rows.touch(|| key.clone());
+        match (key, row) {
+            (RowKey::Task(key), Some(Row::Task(TaskRow { alone, entry }))) => {
+                if entry.is_live() {
+                    self.live.insert(key.clone());
+                } else {
+                    self.live.remove(&key);
+                }
+                if let Some(task) = alone {
+                    self.alone.insert(key, Alone { task, entry });
+                } else if let Some((job, task)) = key.request.parts()
+                    && let Some(job) = self.jobs.get_mut(&job)
+                    && let Some(index) = job.index_of(task)
+                {
+                    job.place(index, entry);
+                }
+            }
+            (RowKey::Job(_, id), Some(Row::Job(head))) => match self.jobs.get_mut(&id) {
+                Some(job) => job.head = head,
+                None => {
+                    self.jobs.insert(id, Job::new(head));
+                }
+            },
+            (RowKey::JobTasks(_, id, first), Some(Row::JobTasks(tasks))) => {
+                if let Some(job) = self.jobs.get_mut(&id) {
+                    let head = job.head.clone();
+                    let known = job.nodes.len().saturating_sub(first as usize);
+                    job.grow(tasks.get(known..).unwrap_or_default());
+                    job.head = head;
+                }
+            }
+            (RowKey::Message(id), row) => {
+                self.queue.remove(id);
+                if let Some(Row::Message(queued)) = row {
+                    self.queue.insert(queued);
+                }
+            }
+            (RowKey::Record(key), row) => {
+                let record =
+                    row.and_then(|row| if let Row::Record(record) = row { Some(record) } else { None });
+                self.records.insert(key, record);
+            }
+            (RowKey::Entity(tenant, entity), Some(Row::Entity(stream))) => {
+                self.entities.insert((tenant, entity), stream);
+            }
+            _ => {}
+        }
+    }
+
+    /// One row as it stands; `None` when it is gone.
+    pub fn row(&self, key: &RowKey) -> Option<Row> {
+        match key {
+            RowKey::Task(key) => self.task(key).map(|task| {
+                let alone = match task.place {
+                    Place::Alone(alone) => Some(Arc::clone(alone)),
+                    Place::InJob { .. } => None,
+                };
+                Row::Task(TaskRow { alone, entry: task.entry.clone() })
+            }),
+            RowKey::Job(tenant, job) => self.job(tenant, *job).map(|job| Row::Job(job.head.clone())),
+            RowKey::JobTasks(tenant, job, first) => self.job(tenant, *job).map(|job| {
+                // Chunks begin where a job began or grew; a chunk ends where the next one begins.
+                Row::JobTasks(
+                    job.nodes[*first as usize..].iter().map(|node| Arc::clone(&node.spec)).collect(),
+                )
+            }),
+            RowKey::Message(id) => self.queue.get(*id).cloned().map(Row::Message),
+            RowKey::Record(key) => self.record(key).cloned().map(Row::Record),
+            RowKey::Entity(tenant, entity) => {
+                self.entities.get(&(tenant.clone(), entity.clone())).cloned().map(Row::Entity)
+            }
+        }
+    }
+
+    fn visited(&mut self, key: RowKey) {
+        if !self.rows.kept {
+            return;
+        }
+        self.rows.visitors.push_back(key);
+        while self.rows.visitors.len() > VISITORS_MAX {
+            if let Some(oldest) = self.rows.visitors.pop_front() {
+                self.evict(&oldest);
+            }
+        }
+    }
+
+    /// Lets a row go if it is finished, unchanged and not on its way.
+    fn evict(&mut self, key: &RowKey) {
+        if self.rows.dirty.contains(key) || self.rows.in_flight.contains(key) {
+            return;
+        }
+        match key {
+            RowKey::Task(task) => {
+                if self
+                    .alone
+                    .get(task)
+                    .is_some_and(|alone| !alone.entry.is_live() && alone.entry.message.is_none())
+                {
+                    self.alone.remove(task);
+                }
+            }
+            RowKey::Job(_, id) => {
+                if self.jobs.get(id).is_some_and(|job| job.head.is_at_rest() && job.ready.is_empty()) {
+                    self.jobs.remove(id);
+                }
+            }
+            RowKey::Record(record) => {
+                self.records.remove(record);
+            }
+            RowKey::Entity(tenant, entity) => {
+                self.entities.remove(&(tenant.clone(), entity.clone()));
+            }
+            RowKey::JobTasks(..) | RowKey::Message(_) => {}
+        }
+    }
+}
