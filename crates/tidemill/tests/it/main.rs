@@ -1,0 +1,3 @@
+//! End-to-end tests of the library: real handlers on a real data directory.
+
+mod host;
