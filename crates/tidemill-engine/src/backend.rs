@@ -27,6 +27,9 @@ pub enum Fault {
     /// Something stored cannot be read back.
     #[error("the store is damaged: {0}")]
     Damaged(String),
+    /// Written by a newer release; this one must not touch it.
+    #[error("the store is of a newer release: {0}")]
+    Newer(String),
     #[error(transparent)]
     Query(#[from] BadQuery),
     #[error("{field} is {size_bytes} bytes; the limit is {limit_bytes}")]

@@ -169,12 +169,15 @@ impl<C: Clock> Backend for MemoryBackend<C> {
 
     async fn events(&self, query: EventQuery) -> Result<Page, Fault> {
         query.check()?;
-        Ok(query.select(self.lock().events.iter()))
+        let now = self.clock.now();
+        Ok(query.select(self.lock().events.iter().filter(|event| !event.is_outlived(now))))
     }
 
     async fn latest(&self, tenant: TenantId, entity: Entity) -> Result<Option<Event>, Fault> {
+        let now = self.clock.now();
         let inner = self.lock();
         let own = inner.events.iter().filter(|event| event.tenant == tenant && event.entity == entity);
+        let own = own.filter(|event| !event.is_outlived(now));
         Ok(own.max_by_key(|event| event.position()).cloned())
     }
 

@@ -31,6 +31,11 @@ pub struct Event {
 }
 
 impl Event {
+    /// Whether its own time to live is over: readers no longer see it, and it may be dropped.
+    pub fn is_outlived(&self, now: Timestamp) -> bool {
+        self.ttl.is_some_and(|seconds| seconds.saturating_mul(1_000) <= now.millis())
+    }
+
     /// The place of this event in every access path.
     pub fn position(&self) -> Position {
         Position { timestamp: self.timestamp, id: self.id }

@@ -47,10 +47,9 @@ fn paths() -> Vec<AccessPath> {
     let kinds = KINDS.iter().flat_map(|kind| IDS.iter().map(|id| entity(kind, id)));
     let entities: Vec<Entity> = kinds.collect();
     let types: Vec<_> = TYPES.iter().map(|name| EventType::new(name).expect("an event type")).collect();
-    let optional = |some: bool| some;
     let mut paths = vec![AccessPath::Tenant];
     for with in 1..8u8 {
-        let [with_type, with_app, with_entity] = [4, 2, 1].map(|bit| optional(with & bit > 0));
+        let [with_type, with_app, with_entity] = [4, 2, 1].map(|bit| with & bit > 0);
         for event_type in choices(&types, with_type) {
             for app in choices(&apps, with_app) {
                 for entity in choices(&entities, with_entity) {

@@ -37,6 +37,25 @@ pub async fn appends_in_order<W: World>(lab: Lab<W>) {
     assert_eq!(numbers(&found), (0..1_000).collect::<Vec<_>>());
 }
 
+/// An event with a time to live disappears when it is over, from pages and as the latest, and leaves no gap.
+pub async fn an_event_past_its_time_to_live_is_gone<W: World>(lab: Lab<W>) {
+    let soon = lab.now().plus(10_000).millis() / 1_000;
+    for n in 0..9u64 {
+        let mut sent = event("s-1", "stock.counted", &format!(r#"{{"n":{n}}}"#));
+        sent.ttl = (n % 2 == 0).then_some(soon);
+        lab.engine.publish(publish(vec![sent])).await.expect("the event is accepted");
+    }
+    assert_eq!(numbers(&lab.events(store("s-1")).await), (0..9).collect::<Vec<_>>());
+    lab.pass(11_000);
+    for path in [store("s-1"), AccessPath::Tenant] {
+        let query = EventQuery { limit: 4, ..EventQuery::all(acme(), path) };
+        let page = lab.engine.events(query, false).await.expect("the query is answered");
+        assert_eq!((numbers(&page.events), page.next), (vec![1, 3, 5, 7], None));
+    }
+    let latest = lab.engine.latest(acme(), entity("STORE", "s-1")).await.expect("the backend works");
+    assert_eq!(latest.map(|event| property(&event, "n")), Some(7.into()));
+}
+
 /// What was sent is what is stored, beside the keys and the times.
 pub async fn events_come_back_as_they_were_sent<W: World>(lab: Lab<W>) {
     let mut sent = event("s-1", "stock.counted", r#"{"n":1e999,"text":"\u00e9","deep":[{"a":null}]}"#);
@@ -184,9 +203,8 @@ pub async fn a_large_event_comes_back_whole_and_in_order<W: World>(lab: Lab<W>) 
 pub async fn a_missing_blob_is_a_transient_error<W: World>(lab: Lab<W>) {
     let body = format!(r#"{{"input":"{}"}}"#, "x".repeat(DETAIL_BYTES_MAX));
     lab.engine.publish(publish(vec![event("s-1", "a", &body)])).await.expect("the event is accepted");
-    let mut stored =
-        lab.world.backend().latest(acme(), entity("STORE", "s-1")).await.expect("the backend works");
-    let mut stored = stored.take().expect("the event is there");
+    let stored = lab.world.backend().latest(acme(), entity("STORE", "s-1")).await.expect("the backend works");
+    let mut stored = stored.expect("the event is there");
     stored.properties = json(r#"{"_s3Overflow":{"bucket":"local","key":"events/s-1/nowhere"}}"#);
     let error = lab.engine.rehydrate(stored).await.expect_err("the blob is missing");
     assert!(matches!(error, EngineError::BlobMissing { .. }) && error.is_transient(), "{error}");

@@ -8,9 +8,10 @@ use tidemill_model::{ErrorCategory, JobStatus, KnownType, PublicState};
 
 use super::lab::value;
 use super::shape::{
-    acme, alone, app, graph, job_of, long_text, property, request, spec, task_id, tenant, types,
+    acme, alone, app, graph, job_of, long_text, property, request, spec, task_id, tenant, types, worker,
 };
 use super::{Lab, World};
+use crate::command::{Command, Finish, Report};
 use crate::engine::{EngineError, WorkReport};
 
 /// The events of a job and of its tasks carry what the documents say and no more.
@@ -128,25 +129,34 @@ pub async fn the_same_names_in_two_jobs_do_not_interfere<W: World>(lab: Lab<W>) 
 
 /// A child gets its own input and one output per dependency; a root gets its input as it is.
 pub async fn outputs_reach_the_children<W: World>(lab: Lab<W>) {
-    let mut tasks = graph("a b c<a+b");
+    let mut tasks = graph("a b c d e<a+b+c+d");
     tasks[0].input = super::shape::json(r#"{"storeId":"store-123"}"#);
-    tasks[2].input = super::shape::json(r#"{"limit":3}"#);
+    tasks[4].input = super::shape::json(r#"{"limit":3}"#);
     let job = lab.engine.submit_job(job_of(tasks)).await.expect("the job is accepted").job;
-    let roots = lab.claim(2).await;
+    let roots = lab.claim(4).await;
     let work = lab.engine.work_of(&roots[0]).await.expect("there is an input");
     assert_eq!(work.input.as_str(), r#"{"storeId":"store-123"}"#);
     lab.complete(&roots[0], "[1,null]").await;
     let silent = WorkReport::Completed { output: None, duration_millis: 1, exit_code: 0, usage: None };
     lab.report(&roots[1], silent).await.expect("the outcome is taken");
+    let completed = lab.history(&roots[1].task.request).await.pop().expect("there is a history");
+    assert_eq!(property(&completed, "output"), json!({}), "no result is an empty one");
+    lab.complete(&roots[2], "null").await;
+    // As in events that others wrote.
+    let report =
+        Report::Completed { output: None, overflow: None, duration_millis: 1, exit_code: 0, usage: None };
+    let (task, fence, worker) = (roots[3].task.clone(), roots[3].fence, worker("worker-1"));
+    lab.execute(Command::Finish(Finish { task, fence, worker, report })).await.expect("it is held");
     let child = lab.claim_one().await;
     let work = lab.engine.work_of(&child).await.expect("the outputs are there");
-    assert_eq!(value(&work.input), json!({"limit": 3, "dependencyOutputs": {"a": [1, null], "b": {}}}));
+    let outputs = json!({"a": [1, null], "b": {}, "c": null, "d": {}});
+    assert_eq!(value(&work.input), json!({"limit": 3, "dependencyOutputs": outputs}));
     let body = lab.engine.message_body(&child.task).await.expect("the outputs are there");
     assert_eq!(
         value(&body),
         json!({
-            "requestId": child.task.request.as_str(), "taskId": "c", "jobId": job.to_string(), "name": "work",
-            "input": {"limit": 3}, "dependencyOutputs": {"a": [1, null], "b": {}},
+            "requestId": child.task.request.as_str(), "taskId": "e", "jobId": job.to_string(), "name": "work",
+            "input": {"limit": 3}, "dependencyOutputs": outputs,
         })
     );
 }

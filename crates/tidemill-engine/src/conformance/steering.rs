@@ -236,6 +236,7 @@ pub async fn dead_letters_are_listed_by_pages<W: World>(lab: Lab<W>) {
     loop {
         let page = lab.engine.dead_letters(acme(), Some(DeadLetterState::Open), after, 2).await;
         let page = page.expect("the backend works");
+        assert!(page.letters.len() <= 2);
         found.extend(page.letters.iter().map(|letter| letter.request.to_string()));
         after = page.next;
         if after.is_none() {

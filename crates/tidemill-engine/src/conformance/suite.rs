@@ -22,6 +22,7 @@ macro_rules! conformance_cases {
             events:
                 appends_in_order,
                 events_come_back_as_they_were_sent,
+                an_event_past_its_time_to_live_is_gone,
                 a_senders_own_time_is_kept,
                 a_stamp_is_never_before_the_entitys_last,
                 refuses_a_timestamp_too_far_ahead,

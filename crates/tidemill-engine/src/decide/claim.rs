@@ -178,7 +178,7 @@ mod tests {
                 "held" | "silent" => {}
                 "done" => drop(fixture.finish(&task.task, task.fence, completed()).unwrap()),
                 "retrying" => {
-                    drop(fixture.finish(&task.task, task.fence, failed(ErrorCategory::Network)).unwrap())
+                    drop(fixture.finish(&task.task, task.fence, failed(ErrorCategory::Network)).unwrap());
                 }
                 other => panic!("{other}"),
             }

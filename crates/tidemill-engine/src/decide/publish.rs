@@ -55,3 +55,77 @@ pub(super) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>
     }
     Ok(Reply::Published { events: published })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidemill_model::{
+        AppName, Context, Entity, EntityId, EntityType, EventId, EventType, Json, Timestamp,
+    };
+
+    use super::super::fixture::{Fixture, tenant};
+    use super::*;
+    use crate::command::{Command, Prepared, PublishedEvent};
+
+    fn event(kind: &str, event_type: &str) -> PublishedEvent {
+        PublishedEvent {
+            entity: Entity { kind: EntityType::trusted(kind), id: EntityId::trusted("s-1") },
+            event_type: EventType::trusted(event_type),
+            timestamp: None,
+            properties: Prepared { id: None, properties: Json::empty_object() },
+            ttl: None,
+        }
+    }
+
+    fn publish(events: Vec<PublishedEvent>) -> Command {
+        let context = Context { environment: Arc::from("dev"), origin: Arc::from("test"), worker_id: None };
+        Command::Publish(Publish { tenant: tenant(), app: AppName::trusted("orders"), context, events })
+    }
+
+    #[test]
+    fn what_only_the_engine_may_write_is_refused_whole() {
+        let limit = Timestamp::clamped(1_800_000_000_000).plus(300_000);
+        let at = |timestamp| PublishedEvent { timestamp: Some(timestamp), ..event("STORE", "stock.counted") };
+        for (bad, expected) in [
+            (event("STORE", "Task Completed"), Some("eventType Task Completed is reserved to the engine")),
+            (event("STORE", "Job anything"), Some("eventType Job anything is reserved to the engine")),
+            (event("STORE", "Tasks counted"), None),
+            (event("TASK", "stock.counted"), Some("entityType TASK is reserved to the engine")),
+            (event("EXECUTION", "stock.counted"), Some("entityType EXECUTION is reserved to the engine")),
+            (event("TASKS", "stock.counted"), None),
+            (at(limit), None),
+            (at(limit.plus(1)), Some("timestamp lies 300001 ms ahead; the limit is 300000")),
+            (at(Timestamp::MIN), None),
+        ] {
+            let mut fixture = Fixture::new();
+            let events = vec![event("STORE", "stock.counted"), bad.clone()];
+            let answer = fixture.run(&publish(events)).map(|_| ()).map_err(|refusal| refusal.to_string());
+            assert_eq!(answer, expected.map_or(Ok(()), |text| Err(text.to_owned())), "{bad:?}");
+        }
+        let many = vec![event("STORE", "a"); 1_001];
+        let refusal = Fixture::new().run(&publish(many)).unwrap_err();
+        assert_eq!(refusal, Refusal::TooMany { field: "events", count: 1_001, limit: 1_000 });
+    }
+
+    #[test]
+    fn events_of_one_entity_sort_in_the_order_they_came() {
+        let mut fixture = Fixture::new();
+        let own = || event("STORE", "a");
+        // Ids that were made elsewhere at the same time: one below and one above any that is made here.
+        let foreign = |bits: u128| {
+            let id = Some(EventId::from_u128((1_800_000_000_000 << 80) | (7 << 76) | (0b10 << 62) | bits));
+            PublishedEvent {
+                properties: Prepared { id, properties: Json::empty_object() },
+                ..event("STORE", "b")
+            }
+        };
+        let mut last = None;
+        for step in [own(), foreign(0), own(), foreign((1 << 76) - 1), own(), foreign(1)] {
+            let (commit, _) = fixture.run(&publish(vec![step])).unwrap();
+            let position = Some(commit.events[0].position());
+            assert!(position > last, "{position:?} after {last:?}");
+            last = position;
+        }
+    }
+}

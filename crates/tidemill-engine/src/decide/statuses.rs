@@ -76,20 +76,21 @@ mod tests {
 
     #[test]
     fn states_are_listed_up_to_both_limits() {
-        // (tasks, length of a name, failed, at work) -> (listed, whole)
+        // (tasks, length of a name, failed, at work) -> (listed with the one that fails now, whole)
         for ((count, length, failures, begun), (listed, whole)) in [
             ((3, 4, 1, 1), (3, true)),
             ((1_000, 4, 2, 3), (1_000, true)),
-            ((1_001, 4, 2, 3), (5, false)),
-            ((2_500, 4, 600, 700), (1_000, false)),
+            ((1_001, 4, 2, 3), (6, false)),
+            ((2_500, 4, 2, 1_300), (1_000, false)),
             // 150,000 bytes hold 694 names of 200 bytes with their states.
             ((694, 200, 1, 0), (694, true)),
-            ((695, 200, 1, 0), (1, false)),
-            ((900, 200, 800, 50), (694, false)),
+            ((695, 200, 1, 0), (2, false)),
+            ((900, 200, 2, 850), (694, false)),
         ] {
             let fixture = job(count, length, failures, begun);
             let job = fixture.state.job(&tenant(), tidemill_model::JobId::from_u128(7)).unwrap();
-            let list = of(job, (0, PublicState::Failed), &fixture.policy);
+            let moved = u32::try_from(count - 1).unwrap();
+            let list = of(job, (moved, PublicState::Failed), &fixture.policy);
             let row = (count, length, failures, begun);
             assert_eq!((list.task_statuses.len(), !list.truncated), (listed, whole), "{row:?}");
             assert_eq!(list.counts.is_none(), whole, "{row:?}");

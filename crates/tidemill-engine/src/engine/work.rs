@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Deserializer};
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
-use tidemill_model::properties::TaskCompleted;
 use tidemill_model::task_input::DEPENDENCY_OUTPUTS;
 use tidemill_model::{
     Entity, Event, Fence, Json, KnownType, Owner, RequestId, TaskId, TenantId, Timestamp, WorkerId,
@@ -53,6 +53,18 @@ pub struct Work {
     pub input: Json,
     /// The output of each dependency, in the order of `dependsOn`.
     pub dependency_outputs: Vec<(TaskId, Json)>,
+}
+
+/// The part of a completion that children need.
+#[derive(Deserialize)]
+struct Completion {
+    #[serde(default, deserialize_with = "given")]
+    output: Option<Json>,
+}
+
+/// An output that is null is an output all the same.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(deserializer).map(Some)
 }
 
 impl<B: Backend> Engine<B> {
@@ -133,7 +145,7 @@ impl<B: Backend> Engine<B> {
     /// What a completed task gave; `{}` if it gave nothing.
     async fn output_of(&self, tenant: &TenantId, request: &RequestId) -> Result<Json, EngineError> {
         let event = self.rehydrate(self.completion_of(tenant, request).await?).await?;
-        let completed: TaskCompleted = event.properties.read().map_err(|error| {
+        let completed: Completion = event.properties.read().map_err(|error| {
             Fault::Damaged(format!("the completion of {request} cannot be read: {error}"))
         })?;
         Ok(completed.output.unwrap_or_else(Json::empty_object))

@@ -129,8 +129,8 @@ impl State {
         // A message of another run stands for nothing, and a duplicate does not displace the one that stands.
         let Some(entry) = self.task(&message.task).map(|task| task.entry) else { return };
         let standing = entry.message.and_then(|standing| self.queue.get(standing));
-        let stands = standing.is_some_and(|standing| entry.is_in_run(standing.message.run));
-        if stands || !entry.is_in_run(message.run) {
+        let stands = standing.is_some_and(|standing| entry.is_open_in(standing.message.run));
+        if stands || !entry.is_open_in(message.run) {
             return;
         }
         if let Some(entry) = self.entry_mut(&message.task) {
@@ -148,7 +148,7 @@ impl State {
             };
             let task = message.task;
             self.queue.took_turn(&task.tenant);
-            if let Some(entry) = self.entry_mut(&task).filter(|entry| entry.is_in_run(message.run)) {
+            if let Some(entry) = self.entry_mut(&task).filter(|entry| entry.is_open_in(message.run)) {
                 entry.message = Some(change.message);
                 self.rows.touch(|| RowKey::Task(task));
             }

@@ -64,9 +64,10 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether this run is the newest one.
-    pub fn is_in_run(&self, run: u32) -> bool {
-        self.head.as_ref().is_some_and(|head| head.run == run)
+    /// Whether a message of this run can stand for the task. None can once it is done: such a task may leave memory, and
+    /// its messages are dropped unseen.
+    pub fn is_open_in(&self, run: u32) -> bool {
+        self.head.as_ref().is_some_and(|head| head.run == run && head.outcome().is_none())
     }
 
     pub fn public_state(&self) -> Option<PublicState> {

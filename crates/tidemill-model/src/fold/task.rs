@@ -88,11 +88,9 @@ impl Fact {
         let kind: fn(&Properties<'_>) -> Kind = match known {
             KnownType::TaskPending => |_| Kind::Opened,
             KnownType::TaskProcessingStarted | KnownType::TaskHeartbeat => |_| Kind::Working,
-            KnownType::TaskProcessingFailed => {
-                |properties| Kind::AttemptFailed {
-                    number: if properties.counted == Some(false) { Some(0) } else { properties.attempt_number },
-                }
-            }
+            KnownType::TaskProcessingFailed => |properties| Kind::AttemptFailed {
+                number: if properties.counted == Some(false) { Some(0) } else { properties.attempt_number },
+            },
             KnownType::TaskCompleted => |_| Kind::Ended { outcome: Outcome::Completed, attempts: None },
             KnownType::TaskTimeout => |_| Kind::Ended { outcome: Outcome::TimedOut, attempts: None },
             KnownType::TaskFailed => |properties| {
