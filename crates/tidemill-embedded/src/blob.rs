@@ -157,7 +157,8 @@ fn push_part(path: &mut String, part: &str, is_file: bool) {
     }
     if path.len() - start > PART_MAX {
         let whole = &path.as_bytes()[start..];
-        let (one, two) = (crc32fast::hash(whole), crc32fast::hash(&whole.iter().rev().copied().collect::<Vec<_>>()));
+        let (one, two) =
+            (crc32fast::hash(whole), crc32fast::hash(&whole.iter().rev().copied().collect::<Vec<_>>()));
         let cut: String = path[start..start + PART_MAX - 20].to_owned();
         let length = path.len() - start;
         path.truncate(start);

@@ -23,7 +23,13 @@ impl DataLock {
         let name = dir.display().to_string();
         let unusable = |source| LockError::Unusable { dir: name.clone(), source };
         let path = dir.join("LOCK");
-        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(unusable)?;
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(unusable)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -8,6 +8,7 @@ mod blob;
 pub mod codec;
 pub mod data_lock;
 pub mod disk;
+pub mod import_dir;
 pub mod log;
 pub mod real_disk;
 pub mod store;

@@ -26,7 +26,13 @@ impl RealDisk {
     /// The disk that lives in `dir`, which is made when it is absent.
     pub fn new(dir: impl Into<PathBuf>) -> io::Result<Self> {
         let root = dir.into();
-        DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&root)?;
+        if !root.is_dir() {
+            DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&root)?;
+            // The directory itself must survive a crash as well.
+            if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                File::open(parent)?.sync_all()?;
+            }
+        }
         Ok(Self { root })
     }
 

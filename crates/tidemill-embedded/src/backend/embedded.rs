@@ -51,6 +51,10 @@ pub(super) struct Shared {
     pub(super) deciding: Mutex<Deciding>,
     /// Held by whoever writes groups.
     writing: Mutex<Writing>,
+    /// Held by whoever takes rows to write them down, before `writing`.
+    pub(super) flush_turn: Mutex<()>,
+    /// Held while rows are written, or read to make the state anew; after `writing`.
+    pub(super) flushing: Mutex<()>,
     pub(super) reader: LogReader,
     pub(super) log_keeper: LogKeeper,
     pub(super) rows: Arc<RowStore>,
@@ -82,8 +86,8 @@ pub(super) struct Deciding {
     emptied: Vec<Group>,
 }
 
-struct Writing {
-    log: Log,
+pub(super) struct Writing {
+    pub(super) log: Log,
     segment: u32,
 }
 
@@ -103,7 +107,11 @@ impl Embedded {
     }
 
     /// Opens a store on any disk.
-    pub fn open_on(disk: Arc<dyn Disk>, options: StoreOptions, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        options: StoreOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenError> {
         Self::start(disk, options, clock, None)
     }
 
@@ -118,7 +126,7 @@ impl Embedded {
         let shared = Arc::new(Shared {
             clock,
             options,
-            progress: Progress::new(log.end()),
+            progress: Progress::new(),
             room: AtomicU64::new(log.room()),
             synced_seq: AtomicU64::new(log.next_seq().0.saturating_sub(1)),
             deciding: Mutex::new(Deciding {
@@ -129,6 +137,8 @@ impl Embedded {
                 emptied: Vec::new(),
             }),
             writing: Mutex::new(Writing { segment: log.end().segment, log }),
+            flush_turn: Mutex::new(()),
+            flushing: Mutex::new(()),
             reader,
             log_keeper: keeper,
             rows,
@@ -311,19 +321,33 @@ impl Shared {
         block_on(self.progress.wait(number))
     }
 
+    pub(super) fn writing(&self) -> MutexGuard<'_, Writing> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn write_open_groups(&self) -> Result<(), Fault> {
-        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writing = self.writing();
         while self.write_group(&mut writing)? {}
         Ok(())
     }
 
     /// Takes the open group and brings it to the disk. Says whether there was one.
     fn write_group(&self, writing: &mut Writing) -> Result<bool, Fault> {
+        self.write_group_and(writing, |_| ())
+    }
+
+    /// The same; `look` sees the state as of the end of that group, or of the log if there is none.
+    pub(super) fn write_group_and(
+        &self,
+        writing: &mut Writing,
+        look: impl FnOnce(&mut Deciding),
+    ) -> Result<bool, Fault> {
         if let Some(fault) = self.progress.stopped_fast() {
             return Err(fault);
         }
         let (mut group, number, stir, dirty, next_visible) = {
             let mut deciding = self.deciding();
+            look(&mut deciding);
             if deciding.open.is_empty() {
                 return Ok(false);
             }
@@ -336,7 +360,7 @@ impl Shared {
             (group, number, std::mem::take(&mut deciding.stir), dirty, next_visible)
         };
         match self.append(writing, &group) {
-            Ok(position) => self.progress.reached(number, position),
+            Ok(()) => self.progress.reached(number),
             Err(fault @ Fault::Full(_)) => {
                 self.fall_back(writing, &fault);
                 return Err(fault);
@@ -367,18 +391,20 @@ impl Shared {
         Ok(true)
     }
 
-    fn append(&self, writing: &mut Writing, group: &Group) -> Result<crate::log::LogPosition, Fault> {
+    fn append(&self, writing: &mut Writing, group: &Group) -> Result<(), Fault> {
         let appended = writing.log.append(group)?;
         let position = appended.end();
         writing.log.sync()?;
         writing.log.publish(group, appended)?;
         self.room.store(writing.log.room_ahead(), Ordering::Relaxed);
         self.synced_seq.store(position.next_seq.0.saturating_sub(1), Ordering::Release);
-        Ok(position)
+        Ok(())
     }
 
     /// The disk was full although room was made: everything decided and not written is undone.
     fn fall_back(&self, writing: &Writing, fault: &Fault) {
+        // Rows must not change while the state is made from them.
+        let _flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut deciding = self.deciding();
         deciding.open.clear();
         deciding.stir = Stir::default();

@@ -1,17 +1,20 @@
 //! The keeper: everything that need not happen before an answer.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tidemill_engine::backend::Fault;
+use tidemill_engine::command::Command;
+use tidemill_engine::record::RecordKind;
 use tidemill_engine::state::row::RowKey;
 use tidemill_model::{Event, JobId, TenantId};
 
 use super::bell::Heard;
 use super::embedded::{FLUSH_ROWS, Shared};
-use crate::store::sweep_blobs;
-use crate::store::retention::{Expired, Keeper, Pass, is_open};
+use crate::store::retention::{Expired, FORGET_MAX, Keeper, Pass, is_open};
 use crate::store::row_store::{Checkpoint, io_fault};
+use crate::store::sweep_blobs;
 
 /// Changed rows are written after so long, even when they are few. Then nothing is written until something changes.
 const QUIET: Duration = Duration::from_secs(5);
@@ -57,6 +60,11 @@ impl Shared {
     /// Drops what is past its time, as far as checkpoints allow.
     pub(super) fn expire(&self) -> Result<Expired, Fault> {
         let Some(checkpoint) = self.rows.checkpoint()? else { return Ok(Expired::default()) };
+        let keys = self.rows.outdated(RecordKind::Idempotency, self.clock.now(), FORGET_MAX)?;
+        if !keys.is_empty() {
+            let (_, number) = self.decide(&[Command::Forget { keys }])?;
+            self.write_or_wait(number)?;
+        }
         let pass = Pass {
             reader: &self.reader,
             log_keeper: &self.log_keeper,
@@ -69,25 +77,25 @@ impl Shared {
 
     /// Writes the rows that changed, with the place in the log they reflect. Says whether there were any.
     pub(super) fn flush_rows(&self) -> Result<bool, Fault> {
-        let (rows, number) = {
-            let mut deciding = self.deciding();
-            let number = deciding.newest();
-            let Some(rows) = deciding.decider.state.take_dirty() else { return Ok(false) };
-            self.progress.mark(number);
-            (rows, number)
-        };
-        let written = self.write_or_wait(number).and_then(|()| {
-            let position = self.progress.marked();
-            let position = position.ok_or_else(|| Fault::Stopped("the place of a checkpoint is unknown".into()))?;
-            self.rows.write(&rows, Checkpoint { position })
-        });
+        let _turn = self.flush_turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writing = self.writing();
+        let mut taken = None;
+        // Rows are taken at the very moment a group is closed: what is decided later belongs behind the checkpoint.
+        self.write_group_and(&mut writing, |deciding| taken = deciding.decider.state.take_dirty())?;
+        let Some(rows) = taken else { return Ok(false) };
+        let position = writing.log.end();
+        let flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(writing);
+        let written = self.rows.write(&rows, Checkpoint { position });
+        drop(flushing);
+        let state = &mut self.deciding().decider.state;
         match written {
             Ok(()) => {
-                self.deciding().decider.state.stored();
+                state.stored();
                 Ok(true)
             }
             Err(fault) => {
-                self.deciding().decider.state.not_stored();
+                state.not_stored();
                 Err(fault)
             }
         }

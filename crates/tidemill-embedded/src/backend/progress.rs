@@ -8,8 +8,6 @@ use std::task::{Context, Poll, Waker};
 
 use tidemill_engine::backend::Fault;
 
-use crate::log::LogPosition;
-
 /// Groups are numbered from 1 in the order they are filled; they reach the disk in that order.
 pub(super) type GroupNumber = u64;
 
@@ -22,19 +20,15 @@ pub(super) struct Progress {
 }
 
 struct Inner {
-    /// After the newest group on disk.
-    position: LogPosition,
     stopped: Option<Fault>,
     /// Groups that will never be on disk, first and last, with the reason.
     lost: Vec<(GroupNumber, GroupNumber, Fault)>,
     waiting: Vec<(GroupNumber, Waker)>,
-    /// A group after which somebody wants to know the position.
-    mark: Option<(GroupNumber, Option<LogPosition>)>,
 }
 
 impl Progress {
-    pub(super) fn new(position: LogPosition) -> Self {
-        let inner = Inner { position, stopped: None, lost: Vec::new(), waiting: Vec::new(), mark: None };
+    pub(super) fn new() -> Self {
+        let inner = Inner { stopped: None, lost: Vec::new(), waiting: Vec::new() };
         Self { synced: AtomicU64::new(0), troubled: AtomicBool::new(false), inner: Mutex::new(inner) }
     }
 
@@ -47,13 +41,9 @@ impl Progress {
     }
 
     /// A group is on disk: whoever waited for it may go on.
-    pub(super) fn reached(&self, number: GroupNumber, position: LogPosition) {
+    pub(super) fn reached(&self, number: GroupNumber) {
         let mut inner = self.lock();
-        inner.position = position;
         self.synced.store(number, Ordering::Release);
-        if let Some((_, at @ None)) = inner.mark.as_mut().filter(|(marked, _)| *marked == number) {
-            *at = Some(position);
-        }
         let waiting = std::mem::take(&mut inner.waiting);
         let (done, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(awaited, _)| *awaited <= number);
         inner.waiting = rest;
@@ -97,17 +87,6 @@ impl Progress {
         for (_, waker) in waiting {
             waker.wake();
         }
-    }
-
-    /// Asks for the position after a group, for `marked` once the group is on disk.
-    pub(super) fn mark(&self, number: GroupNumber) {
-        let mut inner = self.lock();
-        let known = (self.synced() == number).then_some(inner.position);
-        inner.mark = Some((number, known));
-    }
-
-    pub(super) fn marked(&self) -> Option<LogPosition> {
-        self.lock().mark.take().and_then(|(_, position)| position)
     }
 
     /// Resolves when a group is on disk, or never will be.

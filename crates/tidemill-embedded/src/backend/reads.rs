@@ -80,7 +80,7 @@ impl Embedded {
     pub fn latest_blocking(&self, tenant: &TenantId, entity: &Entity) -> Result<Option<Event>, Fault> {
         let shared = self.shared();
         let stream = block_on(shared.stream(tenant, entity))?;
-        stream.map_or(Ok(None), |stream| query::latest(&shared.reader, &stream))
+        stream.map_or(Ok(None), |stream| query::latest(&shared.reader, &stream, shared.clock.now()))
     }
 
     /// A page of events, for callers that may block.
@@ -98,7 +98,7 @@ impl Embedded {
                 found => found,
             },
         };
-        query::answer(&shared.reader, stream.as_ref(), query)
+        query::answer(&shared.reader, stream.as_ref(), query, shared.clock.now())
     }
 }
 
@@ -141,7 +141,8 @@ impl Backend for Embedded {
 
     async fn job(&self, tenant: TenantId, job: JobId) -> Result<Option<JobSnapshot>, Fault> {
         let shared = self.shared();
-        let (found, number) = shared.look(|state| state.job(&tenant, job).map(|job| JobSnapshot::of(&job.head)));
+        let (found, number) =
+            shared.look(|state| state.job(&tenant, job).map(|job| JobSnapshot::of(&job.head)));
         if found.is_some() {
             shared.settle(number).await?;
             return Ok(found);
@@ -215,7 +216,7 @@ impl Backend for Embedded {
     async fn latest(&self, tenant: TenantId, entity: Entity) -> Result<Option<Event>, Fault> {
         let shared = self.shared();
         let stream = shared.stream(&tenant, &entity).await?;
-        stream.map_or(Ok(None), |stream| query::latest(&shared.reader, &stream))
+        stream.map_or(Ok(None), |stream| query::latest(&shared.reader, &stream, shared.clock.now()))
     }
 
     async fn record(&self, key: RecordKey) -> Result<Option<Record>, Fault> {
@@ -243,7 +244,8 @@ impl Backend for Embedded {
         let of_kind = |key: &RecordKey| key.kind == kind && key.tenant == tenant;
         let (changed, number) = shared.look(|state| {
             let own = state.records().filter(|(key, _)| of_kind(key));
-            own.map(|(key, record)| (key.clone(), record.cloned())).collect::<std::collections::BTreeMap<_, _>>()
+            own.map(|(key, record)| (key.clone(), record.cloned()))
+                .collect::<std::collections::BTreeMap<_, _>>()
         });
         shared.settle(number).await?;
         let is_after = |key: &RecordKey| after.as_ref().is_none_or(|after| key.id > *after);

@@ -21,7 +21,8 @@ impl Shared {
                 state.move_on(now);
                 (state.queue().ready().saturating_sub(before), state.queue().next_visible())
             };
-            self.timer_target.store(next.map_or(u64::MAX, tidemill_model::Timestamp::millis), Ordering::Relaxed);
+            self.timer_target
+                .store(next.map_or(u64::MAX, tidemill_model::Timestamp::millis), Ordering::Relaxed);
             deadline = next.map(|at| Instant::now() + Duration::from_millis(at.since(now).max(1)));
             if due > 0 {
                 self.work.arrived(due, false);

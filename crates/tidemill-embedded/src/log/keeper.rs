@@ -8,7 +8,7 @@ use super::files;
 use super::format::Format;
 use super::raw_segment::{RawSegment, SegmentStart};
 use super::sealed::{SealedEnd, SealedSegment, SealedWriter};
-use super::shared::{Dictionaries, Keeping, Segment, Shared};
+use super::shared::{Dictionaries, Segment, Shared};
 use super::spare::Spare;
 use super::{LogError, StoredEvent, lock, verify};
 use crate::codec::{BadBytes, decode_event};
@@ -46,27 +46,29 @@ impl LogKeeper {
 
     /// Seals the oldest full segment; `false` when none waits.
     pub fn seal_next(&self) -> Result<bool, LogError> {
-        let mut keeping = lock::lock(&self.shared.keeping);
+        let mut dictionaries = lock::lock(&self.shared.keeping);
         let Some((raw, next)) = self.shared.segments().next_to_seal() else { return Ok(false) };
         let id = raw.id;
-        let dictionary = self.dictionary_for(&raw, &mut keeping.dictionaries)?;
+        let dictionary = self.dictionary_for(&raw, &mut dictionaries)?;
         self.write_sealed(&raw, next, &dictionary)?;
-        self.replace_by_sealed(id, &mut keeping)?;
+        self.replace_by_sealed(id, &mut dictionaries)?;
         self.recycle(raw)?;
         Ok(true)
     }
 
     /// Writes a sealed segment again without the entries that are not to be kept. Numbers stay as they are.
+    ///
+    /// `keep` and `keep_control` may read the log but not call the keeper, which is busy.
     pub fn rewrite(
         &self,
         segment: u32,
         mut keep: impl FnMut(&StoredEvent) -> bool,
         mut keep_control: impl FnMut(&[u8]) -> bool,
     ) -> Result<Rewritten, LogError> {
-        let mut keeping = lock::lock(&self.shared.keeping);
+        let mut dictionaries = lock::lock(&self.shared.keeping);
         let old = self.sealed(segment)?;
-        let newest = keeping.dictionaries.newest();
-        let dictionary = keeping.dictionaries.get(&*self.shared.disk, newest)?;
+        let newest = dictionaries.newest();
+        let dictionary = dictionaries.get(&*self.shared.disk, newest)?;
         let footer = *old.footer();
         let disk = &*self.shared.disk;
         let mut writer = SealedWriter::new(disk, segment, footer.start, &dictionary, self.shared.config)?;
@@ -94,15 +96,25 @@ impl LogKeeper {
         }
         if result.dropped_events + result.dropped_controls > 0 {
             writer.finish(SealedEnd { next: footer.end, raw_end: footer.raw_end })?;
-            result.bytes_after = self.replace_by_sealed(segment, &mut keeping)?;
+            result.bytes_after = self.replace_by_sealed(segment, &mut dictionaries)?;
         }
         Ok(result)
     }
 
     /// Drops all entries of a sealed segment. Its file goes as soon as no older segment is left.
     pub fn drop_segment(&self, segment: u32) -> Result<(), LogError> {
-        self.rewrite(segment, |_| false, |_| false)?;
-        self.forget_empty()
+        let mut dictionaries = lock::lock(&self.shared.keeping);
+        let old = self.sealed(segment)?;
+        let is_first = self.shared.segments().iter().next().is_some_and(|first| first.id() == segment);
+        if !is_first {
+            let footer = *old.footer();
+            let (disk, config) = (&*self.shared.disk, self.shared.config);
+            let writer = SealedWriter::new(disk, segment, footer.start, &Dictionary::none(), config)?;
+            writer.finish(SealedEnd { next: footer.end, raw_end: footer.raw_end })?;
+            self.replace_by_sealed(segment, &mut dictionaries)?;
+            return Ok(());
+        }
+        self.forget_first()
     }
 
     /// Checks every byte of the log; a line of text for each thing that is wrong.
@@ -112,22 +124,21 @@ impl LogKeeper {
         verify::verify(&self.shared)
     }
 
-    /// Removes the files of empty segments at the beginning of the log.
-    fn forget_empty(&self) -> Result<(), LogError> {
-        let mut keeping = lock::lock(&self.shared.keeping);
+    /// Removes the file of the first segment and of the empty ones behind it.
+    fn forget_first(&self) -> Result<(), LogError> {
         let segments = self.shared.segments();
         let is_empty = |segment: &&Segment| match segment {
             Segment::Raw(_) => false,
             Segment::Sealed(sealed) => sealed.footer().events + sealed.footer().controls == 0,
         };
-        let empty: Vec<u32> = segments.iter().take_while(is_empty).map(Segment::id).collect();
-        let Some(last) = empty.last() else { return Ok(()) };
+        let rest = segments.iter().skip(1).take_while(is_empty);
+        let gone: Vec<u32> = segments.iter().take(1).chain(rest).map(Segment::id).collect();
+        let Some(last) = gone.last() else { return Ok(()) };
         // Until this is durable the segments must be there; afterwards an open removes what is left of them.
         let format = Format { first_segment: last + 1 };
         format.write(&*self.shared.disk)?;
-        keeping.format = format;
         self.shared.change_segments(|list| list.retain(|segment| segment.id() > *last));
-        for id in empty {
+        for id in gone {
             let path = files::sealed(id);
             self.shared.disk.remove(&path).map_err(LogError::io("remove", &path))?;
         }
@@ -185,8 +196,8 @@ impl LogKeeper {
     }
 
     /// Lets readers use the file that was just written; tells its length.
-    fn replace_by_sealed(&self, id: u32, keeping: &mut Keeping) -> Result<u64, LogError> {
-        let sealed = self.shared.open_sealed(id, &mut keeping.dictionaries)?;
+    fn replace_by_sealed(&self, id: u32, dictionaries: &mut Dictionaries) -> Result<u64, LogError> {
+        let sealed = self.shared.open_sealed(id, dictionaries)?;
         let bytes = sealed.bytes();
         self.shared.change_segments(|list| {
             if let Some(segment) = list.iter_mut().find(|segment| segment.id() == id) {

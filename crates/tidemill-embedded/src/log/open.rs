@@ -8,7 +8,7 @@ use super::format::Format;
 use super::frame::{FrameHeader, HEADER_BYTES};
 use super::mark::Mark;
 use super::raw_segment::{FRAMES_AT, PAGE_BYTES, RawSegment, SegmentStart};
-use super::shared::{Dictionaries, Keeping, Segment, Shared};
+use super::shared::{Dictionaries, Segment, Shared};
 use super::spare::Spare;
 use super::writer::{Log, TornTail, start_segment};
 use super::{LogConfig, LogError, LogPosition, Seq};
@@ -31,7 +31,7 @@ pub(super) fn open(
     files::sync_directory(&*disk)?;
     let spare = open_spare(&*disk, &config, &listing)?;
     let dictionaries = Dictionaries::new(listing.dictionaries.iter().copied().max().unwrap_or(0));
-    let shared = Shared::new(disk, config, Keeping { format, dictionaries }, spare);
+    let shared = Shared::new(disk, config, dictionaries, spare);
 
     let mut segments = open_segments(&shared, &listing, format)?;
     if segments.is_empty() {
@@ -51,8 +51,9 @@ pub(super) fn open(
     check_end(end, marked, minimum)?;
     shared.change_segments(|list| *list = segments);
     let torn = find_torn_tail(&active)?;
-    let capacity = extend(&*active.file, &config).map_err(LogError::io("read", &active.path))?;
+    let capacity = extend(&*active.file, end.offset, &config).map_err(LogError::io("read", &active.path))?;
     // A killed process may have left a group that no sync made durable; from now on it counts as acknowledged.
+    active.write_last_again().map_err(LogError::io("write", &active.path))?;
     active.file.sync_data().map_err(LogError::io("sync", &active.path))?;
     mark.set(end).map_err(LogError::io("write", &files::mark()))?;
     Ok(Log::resume(Arc::new(shared), mark, active, capacity, torn))
@@ -86,7 +87,7 @@ fn open_spare(disk: &dyn Disk, config: &LogConfig, listing: &Listing) -> Result<
 fn open_segments(shared: &Shared, listing: &Listing, format: Format) -> Result<Vec<Segment>, LogError> {
     let raw: BTreeSet<u32> = listing.raw.iter().copied().collect();
     let sealed: BTreeSet<u32> = listing.sealed.iter().copied().collect();
-    let mut keeping = super::lock::lock(&shared.keeping);
+    let mut dictionaries = super::lock::lock(&shared.keeping);
     let mut segments = Vec::new();
     let mut needless = Vec::new();
     for id in raw.union(&sealed).copied() {
@@ -100,7 +101,7 @@ fn open_segments(shared: &Shared, listing: &Listing, format: Format) -> Result<V
         if id != expected {
             return Err(LogError::corrupt(&files::raw(expected), 0, "the segment is missing"));
         }
-        let opened = forms.1.then(|| shared.open_sealed(id, &mut keeping.dictionaries));
+        let opened = forms.1.then(|| shared.open_sealed(id, &mut dictionaries));
         segments.push(match opened {
             Some(Ok(segment)) => {
                 needless.extend(forms.0.then(|| files::raw(id)));
@@ -117,7 +118,7 @@ fn open_segments(shared: &Shared, listing: &Listing, format: Format) -> Result<V
     if segments.is_empty() && format.first_segment > 1 {
         return Err(LogError::corrupt(&files::raw(format.first_segment), 0, "the segment is missing"));
     }
-    drop(keeping);
+    drop(dictionaries);
     for path in needless {
         shared.disk.remove(&path).map_err(LogError::io("remove", &path))?;
     }
@@ -171,9 +172,9 @@ fn find_torn_tail(active: &RawSegment) -> Result<Option<TornTail>, LogError> {
 }
 
 /// The length of the open segment's file, made longer when it was cut.
-fn extend(file: &dyn DiskFile, config: &LogConfig) -> std::io::Result<u64> {
+fn extend(file: &dyn DiskFile, end: u64, config: &LogConfig) -> std::io::Result<u64> {
     let len = file.len()?;
-    let wanted = config.hasty_segment_bytes.next_multiple_of(PAGE_BYTES);
+    let wanted = config.hasty_segment_bytes.max(end).next_multiple_of(PAGE_BYTES);
     if len >= wanted {
         return Ok(len);
     }

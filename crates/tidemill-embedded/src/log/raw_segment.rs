@@ -50,6 +50,8 @@ pub(super) struct Published {
     pub(super) end: u64,
     pub(super) controls: u64,
     frames: u64,
+    /// Where the last frame starts that was here when the segment was opened.
+    last_found: u64,
 }
 
 /// Where an event's bytes lie in the file.
@@ -76,6 +78,7 @@ impl RawSegment {
             end: FRAMES_AT,
             controls: 0,
             frames: 0,
+            last_found: FRAMES_AT,
         };
         Self { id, path: files::raw(id), file, start, published: RwLock::new(published) }
     }
@@ -108,6 +111,20 @@ impl RawSegment {
             return Err(LogError::corrupt(&path, bad, problem));
         }
         Ok(segment)
+    }
+
+    /// Writes the last group that was found again, just as it is.
+    ///
+    /// When a sync failed in an earlier life of the process, the kernel may take pages for written that are not, and any
+    /// later sync passes. What is written anew does reach the disk with the next one.
+    pub(super) fn write_last_again(&self) -> io::Result<()> {
+        let (from, end) = {
+            let published = self.published();
+            (published.last_found, published.end)
+        };
+        let mut bytes = vec![0; usize::try_from(end - from).unwrap_or(usize::MAX)];
+        read_exact_at(&*self.file, &mut bytes, from)?;
+        self.file.write_at(&bytes, from)
     }
 
     /// What readers may see.
@@ -215,6 +232,7 @@ impl Published {
         }
         self.controls += u64::from(controls);
         self.frames += 1;
+        self.last_found = frame.offset;
         self.end = frame.offset + frame.header.span();
         Ok(())
     }

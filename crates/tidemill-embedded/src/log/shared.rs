@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use super::block_cache::BlockCache;
 use super::dictionary::Dictionary;
-use super::format::Format;
 use super::postings::Extent;
 use super::raw_segment::{RawSegment, SegmentStart};
 use super::sealed::SealedSegment;
@@ -22,21 +21,15 @@ pub(super) struct Shared {
     /// A file for the next segment.
     pub(super) spare: Mutex<Option<Spare>>,
     /// Held while segments are sealed, rewritten or dropped, one at a time.
-    pub(super) keeping: Mutex<Keeping>,
+    pub(super) keeping: Mutex<Dictionaries>,
     generations: AtomicU64,
-}
-
-/// What only the keeper of sealed segments changes.
-pub(super) struct Keeping {
-    pub(super) format: Format,
-    pub(super) dictionaries: Dictionaries,
 }
 
 impl Shared {
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         config: LogConfig,
-        keeping: Keeping,
+        dictionaries: Dictionaries,
         spare: Option<Spare>,
     ) -> Self {
         Self {
@@ -45,7 +38,7 @@ impl Shared {
             cache: BlockCache::new(config.cache_bytes, config.block_bytes),
             segments: RwLock::default(),
             spare: Mutex::new(spare),
-            keeping: Mutex::new(keeping),
+            keeping: Mutex::new(dictionaries),
             generations: AtomicU64::new(0),
         }
     }

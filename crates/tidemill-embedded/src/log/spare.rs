@@ -70,5 +70,6 @@ fn fill(file: &dyn DiskFile, bytes: u64) -> std::io::Result<()> {
         file.write_at(&zeros[..usize::try_from(count).unwrap_or(0)], offset)?;
         offset += count;
     }
+    // Now, so that the sync of the first group has nothing else to write.
     file.sync_data()
 }

@@ -27,9 +27,9 @@ pub(super) fn verify(shared: &Shared) -> Result<Vec<String>, LogError> {
             Segment::Raw(raw) => check_raw(raw, &mut findings),
             Segment::Sealed(sealed) => {
                 // Opened again, since what is in memory was read long ago.
-                let mut keeping = lock::lock(&shared.keeping);
-                let reopened = shared.open_sealed(sealed.id(), &mut keeping.dictionaries);
-                drop(keeping);
+                let mut dictionaries = lock::lock(&shared.keeping);
+                let reopened = shared.open_sealed(sealed.id(), &mut dictionaries);
+                drop(dictionaries);
                 reopened.and_then(|sealed| check_sealed(&sealed, &mut findings))
             }
         };

@@ -124,7 +124,8 @@ impl Log {
     /// How many bytes fit into the open segment or the one that is prepared, whichever has more room.
     pub fn room_ahead(&self) -> u64 {
         // While a spare is being made there is none to speak of.
-        let spare = self.shared.spare.try_lock().map_or(0, |spare| spare.as_ref().map_or(0, |spare| spare.bytes));
+        let spare =
+            self.shared.spare.try_lock().map_or(0, |spare| spare.as_ref().map_or(0, |spare| spare.bytes));
         self.room().max(spare.saturating_sub(FRAMES_AT + frame::span(0) + FRAME_ALIGN))
     }
 
@@ -210,19 +211,22 @@ impl Log {
     /// Starts the next segment, with room for a frame of `span` bytes.
     fn roll(&mut self, span: u64) -> Result<(), LogError> {
         let needed = FRAMES_AT + span;
+        // Held until the file has its new name: else another spare could take the old one meanwhile.
         let mut slot = lock::lock(&self.shared.spare);
         let spare = match slot.take_if(|spare| spare.bytes >= needed) {
             Some(spare) => spare,
             None => Spare::make_hasty(&*self.shared.disk, &self.shared.config, needed)?,
         };
-        drop(slot);
         let capacity = spare.bytes;
         let segment = start_segment(&*self.shared.disk, spare, self.active.id + 1, self.next);
-        let segment = segment.map_err(|(action, error)| match error {
-            error if is_full(&error) && action != "sync" => {
-                LogError::Full { file: files::raw(self.active.id + 1), bytes: capacity, source: error }
+        drop(slot);
+        let segment = segment.map_err(|(action, error)| {
+            let file = files::raw(self.active.id + 1);
+            if is_full(&error) && action != "sync" {
+                LogError::Full { file, bytes: capacity, source: error }
+            } else {
+                self.poison.insert(Poison { action, file, source: Arc::new(error) }).error()
             }
-            error => self.fail(action, error),
         })?;
         self.active = Arc::new(segment);
         self.capacity = capacity;

@@ -44,12 +44,19 @@ fn minted_at(id: EventId) -> Timestamp {
     Timestamp::clamped(u64::try_from(id.as_u128() >> 80).unwrap_or(u64::MAX))
 }
 
+/// Whether the event is there: near the moment in its id, where nearly all are, or anywhere, because a client may have
+/// given it a time of its own. What is removed here cannot be had again, so the long way is worth it.
 fn is_stored(reader: &LogReader, tenant: &TenantId, id: EventId, at: Timestamp) -> Result<bool, Fault> {
-    let window = Window {
+    let anywhere = Window::all(Order::Ascending, 1_000);
+    let near = Window {
         from: at.minus(STAMP_MILLIS_MAX),
         to: at.plus(COMMAND_MILLIS_MAX + STAMP_MILLIS_MAX),
-        ..Window::all(Order::Ascending, 1_000)
+        ..anywhere
     };
+    Ok(is_in(reader, tenant, id, near)? || is_in(reader, tenant, id, anywhere)?)
+}
+
+fn is_in(reader: &LogReader, tenant: &TenantId, id: EventId, window: Window) -> Result<bool, Fault> {
     let mut query = TimelineQuery { tenant: tenant.clone(), app: None, event_type: None, window };
     loop {
         let page = reader.timeline(&query)?;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::command::Command;
+use tidemill_engine::commit::TaskKey;
 use tidemill_engine::decide::{Circumstances, decide};
 use tidemill_engine::id_source::IdSource;
 use tidemill_engine::policy::Policy;
 use tidemill_engine::site::Site;
 use tidemill_engine::state::State;
 use tidemill_engine::state::row::{Row, RowKey};
-use tidemill_engine::commit::TaskKey;
 use tidemill_model::{JobId, TenantId, Timestamp};
 
 use super::control::{Control, push_controls};
@@ -46,15 +46,7 @@ impl Decider {
         {
             state.faults = policy.faults;
         }
-        Self {
-            state,
-            rows,
-            ids: IdSource::new(seed),
-            policy,
-            site,
-            next_seq,
-            scratch: Vec::new(),
-        }
+        Self { state, rows, ids: IdSource::new(seed), policy, site, next_seq, scratch: Vec::new() }
     }
 
     /// Ids made from now on lie above this one.
@@ -169,8 +161,8 @@ impl Decider {
         use tidemill_engine::commit::RecordWrite;
         match control {
             Control::Record(write) => {
-                if let RecordWrite::JobTasks { tenant, job, .. } | RecordWrite::JobCancelled { tenant, job, .. } =
-                    &write
+                if let RecordWrite::JobTasks { tenant, job, .. }
+                | RecordWrite::JobCancelled { tenant, job, .. } = &write
                 {
                     self.load(&RowKey::Job(tenant.clone(), *job))?;
                 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tidemill_engine::backend::Fault;
 
+use super::StoreOptions;
 use super::decider::Decider;
 use super::row_store::{Checkpoint, RowStore};
-use super::StoreOptions;
 use super::watch::{Step, Watch, unwatched};
 use crate::log::{Entry, Log, LogPosition, SegmentKind, Seq};
 

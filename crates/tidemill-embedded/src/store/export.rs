@@ -10,23 +10,24 @@
 
 mod line;
 
+pub(super) use line::{kind_name, letter_state_name};
+
 use std::io::{self, BufWriter, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
 use tidemill_engine::backend::Fault;
-use tidemill_engine::commit::TaskKey;
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_engine::state::stream::Stream;
 use tidemill_model::{Entity, Event, JobId, Json, TaskState, TenantId, Timestamp, overflow};
 
+use super::Store;
 use super::row_key;
 use super::row_store::io_fault;
 use super::watch::{Step, Watch};
-use super::{Store, StoreOptions};
 use crate::log::{Entry, LogError, LogPosition, SegmentInfo, Seq, StoredEvent};
 
 /// What the first line calls the form.
@@ -291,7 +292,9 @@ impl Export<'_, '_> {
     fn is_there(&self, seq: Option<Seq>) -> Result<bool, Fault> {
         let Some(seq) = seq else { return Ok(true) };
         let after = self.segments.partition_point(|segment| segment.first_seq <= seq);
-        let Some(segment) = after.checked_sub(1).and_then(|at| self.segments.get(at)) else { return Ok(false) };
+        let Some(segment) = after.checked_sub(1).and_then(|at| self.segments.get(at)) else {
+            return Ok(false);
+        };
         if segment.events == segment.end_seq.0 - segment.first_seq.0 {
             return Ok(true);
         }

@@ -7,8 +7,10 @@ mod blob_sweep;
 pub mod control;
 pub(crate) mod decider;
 mod derive;
-mod look;
 mod difference;
+pub mod export;
+pub mod import;
+mod look;
 pub(crate) use blob_sweep::sweep as sweep_blobs;
 pub(crate) use derive::decider as decider_from_disk;
 pub(crate) mod query;
@@ -49,7 +51,6 @@ pub struct StoreOptions {
 
 /// Everything of one data directory, for one caller at a time.
 pub struct Store {
-    pub(crate) disk: Arc<dyn Disk>,
     pub(crate) options: StoreOptions,
     pub(crate) log: Log,
     pub(crate) reader: LogReader,
@@ -74,11 +75,12 @@ impl Store {
     ) -> Result<Self, Fault> {
         let rows = Arc::new(RowStore::open(&disk)?);
         let checkpoint = rows.checkpoint()?;
-        let log = Log::open(Arc::clone(&disk), options.log, checkpoint.map(|checkpoint| checkpoint.position))?;
-        let blobs = Blobs::open(Arc::clone(&disk)).map_err(|error| row_store::io_fault(&error))?;
+        let log =
+            Log::open(Arc::clone(&disk), options.log, checkpoint.map(|checkpoint| checkpoint.position))?;
+        let blobs = Blobs::open(disk).map_err(|error| row_store::io_fault(&error))?;
         let (reader, keeper) = (log.reader(), log.keeper());
         let decider = derive::decider_watched(&rows, &log, &options, watch)?;
-        Ok(Self { disk, options, log, reader, keeper, rows, blobs, decider, group: Group::new() })
+        Ok(Self { options, log, reader, keeper, rows, blobs, decider, group: Group::new() })
     }
 
     /// Decides the commands in order, writes them as one group and syncs it.
@@ -124,9 +126,12 @@ impl Store {
     pub fn flush_rows(&mut self) -> Result<bool, Fault> {
         let Some(rows) = self.decider.state.take_dirty() else { return Ok(false) };
         let checkpoint = Checkpoint { position: self.log.end() };
-        self.rows.write(&rows, checkpoint)?;
-        self.decider.state.stored();
-        Ok(true)
+        let written = self.rows.write(&rows, checkpoint);
+        match &written {
+            Ok(()) => self.decider.state.stored(),
+            Err(_) => self.decider.state.not_stored(),
+        }
+        written.map(|()| true)
     }
 
     /// Seals one full segment, if there is one.
@@ -144,12 +149,12 @@ impl Store {
     }
 
     pub fn events(&self, query: &EventQuery) -> Result<Page, Fault> {
-        query::events(&self.reader, &self.decider, query)
+        query::events(&self.reader, &self.decider, query, Timestamp::MIN)
     }
 
     pub fn latest(&self, tenant: &TenantId, entity: &Entity) -> Result<Option<Event>, Fault> {
         let stream = query::stream(&self.decider, tenant, entity)?;
-        stream.map_or(Ok(None), |stream| query::latest(&self.reader, &stream))
+        stream.map_or(Ok(None), |stream| query::latest(&self.reader, &stream, Timestamp::MIN))
     }
 
     pub fn put_blob(&self, tenant: &TenantId, key: &str, bytes: &[u8]) -> Result<(), Fault> {
@@ -176,7 +181,9 @@ fn estimate(command: &Command) -> u64 {
             let inputs: usize = job.job.tasks.iter().map(|task| task.input.len()).sum();
             tasks(job.job.tasks.len(), inputs + job.created.properties.len())
         }
-        Command::AddTasks(add) => tasks(add.tasks.len(), add.tasks.iter().map(|task| task.input.len() * 2).sum()),
+        Command::AddTasks(add) => {
+            tasks(add.tasks.len(), add.tasks.iter().map(|task| task.input.len() * 2).sum())
+        }
         Command::Publish(publish) => {
             publish.events.iter().map(|event| event.properties.properties.len() as u64 + 1_000).sum()
         }
@@ -191,7 +198,8 @@ impl From<LogError> for Fault {
         let text = chain(&error);
         match error {
             LogError::Full { .. } => Self::Full(text),
-            LogError::Corrupt { .. } | LogError::Lost { .. } | LogError::Newer { .. } => Self::Damaged(text),
+            LogError::Corrupt { .. } | LogError::Lost { .. } => Self::Damaged(text),
+            LogError::Newer { .. } => Self::Newer(text),
             _ => Self::Stopped(text),
         }
     }

@@ -4,7 +4,7 @@ use tidemill_engine::backend::Fault;
 use tidemill_engine::state::row::{Row, TaskRow};
 use tidemill_engine::state::stream::Stream;
 use tidemill_model::event_query::{self, EventQuery, Page};
-use tidemill_model::{Entity, Event, TenantId, Timestamp};
+use tidemill_model::{AppName, Entity, Event, EventType, TenantId, Timestamp};
 
 use super::decider::{Decider, stream_row};
 use crate::log::{ChainQuery, LogReader, Order, TimelineQuery, Window};
@@ -22,8 +22,13 @@ pub(crate) fn stream(decider: &Decider, tenant: &TenantId, entity: &Entity) -> R
     })
 }
 
-/// Answers a query.
-pub(crate) fn events(reader: &LogReader, decider: &Decider, query: &EventQuery) -> Result<Page, Fault> {
+/// Answers a query as of `now`.
+pub(crate) fn events(
+    reader: &LogReader,
+    decider: &Decider,
+    query: &EventQuery,
+    now: Timestamp,
+) -> Result<Page, Fault> {
     query.check()?;
     let stream = match query.path.entity() {
         None => None,
@@ -32,12 +37,19 @@ pub(crate) fn events(reader: &LogReader, decider: &Decider, query: &EventQuery) 
             found => found,
         },
     };
-    answer(reader, stream.as_ref(), query)
+    answer(reader, stream.as_ref(), query, now)
 }
 
 /// Answers a checked query; `stream` is that of its entity, if it names one.
-pub(crate) fn answer(reader: &LogReader, stream: Option<&Stream>, query: &EventQuery) -> Result<Page, Fault> {
-    let window = Window {
+///
+/// One event more than asked for is looked at, so that `next` is there exactly when something follows.
+pub(crate) fn answer(
+    reader: &LogReader,
+    stream: Option<&Stream>,
+    query: &EventQuery,
+    now: Timestamp,
+) -> Result<Page, Fault> {
+    let mut window = Window {
         from: query.from.unwrap_or(Timestamp::MIN),
         to: query.to.unwrap_or(Timestamp::MAX),
         order: match query.order {
@@ -45,43 +57,61 @@ pub(crate) fn answer(reader: &LogReader, stream: Option<&Stream>, query: &EventQ
             event_query::Order::Descending => Order::Descending,
         },
         after: query.after.map(|cursor| cursor.position),
-        limit: query.limit,
+        limit: query.limit + 1,
     };
-    let (app, event_type) = (query.path.app().cloned(), query.path.event_type().cloned());
-    let page = match stream {
-        Some(stream) => reader.chain(&ChainQuery {
-            main: stream.history.main.tip(),
-            aside: stream.history.aside.tip(),
-            app,
-            event_type,
-            ordered: !stream.disordered,
-            window,
-        }),
-        None => reader.timeline(&TimelineQuery { tenant: query.tenant.clone(), app, event_type, window }),
-    };
-    let page = page?;
-    Ok(Page {
-        next: page.next.map(|position| query.cursor_at(position)),
-        events: page.events.into_iter().map(|stored| stored.event).collect(),
-    })
+    let (app, event_type) = (query.path.app(), query.path.event_type());
+    let mut events = Vec::new();
+    loop {
+        let page = match stream {
+            Some(stream) => reader.chain(&chain(stream, app.cloned(), event_type.cloned(), window))?,
+            None => reader.timeline(&TimelineQuery {
+                tenant: query.tenant.clone(),
+                app: app.cloned(),
+                event_type: event_type.cloned(),
+                window,
+            })?,
+        };
+        let seen = page.events.into_iter().map(|stored| stored.event);
+        events.extend(seen.filter(|event| !event.is_outlived(now)));
+        if events.len() > query.limit || page.next.is_none() {
+            break;
+        }
+        window.after = page.next;
+        window.limit = query.limit + 1 - events.len();
+    }
+    let more = events.len() > query.limit;
+    events.truncate(query.limit);
+    let next = events.last().filter(|_| more).map(|last| query.cursor_at(last.position()));
+    Ok(Page { events, next })
 }
 
-/// The latest event of a stream.
-pub(crate) fn latest(reader: &LogReader, stream: &Stream) -> Result<Option<Event>, Fault> {
+/// The latest event of a stream as of `now`.
+pub(crate) fn latest(reader: &LogReader, stream: &Stream, now: Timestamp) -> Result<Option<Event>, Fault> {
     if !stream.disordered
         && let Some(seq) = stream.newest()
         && let Some(stored) = reader.read(seq)?
+        && !stored.event.is_outlived(now)
     {
         return Ok(Some(stored.event));
     }
-    let chain = ChainQuery {
+    let mut window = Window::all(Order::Descending, 1);
+    loop {
+        let page = reader.chain(&chain(stream, None, None, window))?;
+        let found = page.events.into_iter().map(|stored| stored.event).find(|event| !event.is_outlived(now));
+        if found.is_some() || page.next.is_none() {
+            return Ok(found);
+        }
+        window.after = page.next;
+    }
+}
+
+fn chain(stream: &Stream, app: Option<AppName>, event_type: Option<EventType>, window: Window) -> ChainQuery {
+    ChainQuery {
         main: stream.history.main.tip(),
         aside: stream.history.aside.tip(),
-        app: None,
-        event_type: None,
+        app,
+        event_type,
         ordered: !stream.disordered,
-        window: Window::all(Order::Descending, 1),
-    };
-    let page = reader.chain(&chain)?;
-    Ok(page.events.into_iter().next().map(|stored| stored.event))
+        window,
+    }
 }

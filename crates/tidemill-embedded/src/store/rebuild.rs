@@ -17,7 +17,8 @@ impl Store {
     /// right and the log reaches as far as they do.
     pub fn rebuild(disk: Arc<dyn Disk>, options: StoreOptions, watch: &mut Watch<'_>) -> Result<Self, Fault> {
         let checkpoint = RowStore::open(&disk)?.checkpoint()?;
-        let log = Log::open(Arc::clone(&disk), options.log, checkpoint.map(|checkpoint| checkpoint.position))?;
+        let log =
+            Log::open(Arc::clone(&disk), options.log, checkpoint.map(|checkpoint| checkpoint.position))?;
         let problems = log.keeper().verify()?;
         if let Some(first) = problems.first() {
             return Err(Fault::Damaged(match problems.len() - 1 {

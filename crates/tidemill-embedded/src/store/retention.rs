@@ -7,13 +7,15 @@
 use std::collections::BTreeSet;
 
 use tidemill_engine::backend::Fault;
+use tidemill_engine::command::Command;
 use tidemill_engine::commit::{RecordWrite, TaskKey};
+use tidemill_engine::record::RecordKind;
 use tidemill_engine::state::row::RowKey;
 use tidemill_model::overflow;
 use tidemill_model::{Event, JobId, KnownType, TenantId, Timestamp};
 
-use super::control::Control;
 use super::Store;
+use super::control::Control;
 use super::decider::{Decider, entity_row};
 use super::row_store::{Checkpoint, io_fault};
 use crate::log::{Entry, Group, LogKeeper, LogReader, SegmentInfo, SegmentKind, StoredEvent};
@@ -23,6 +25,9 @@ const DAY_MILLIS: u64 = 24 * 3_600_000;
 const WORTHWHILE_PART: u64 = 4;
 /// Rows without a job are carried so many at a time.
 const CARRY_ROWS: usize = 1_000;
+
+/// How many outdated records one pass removes.
+pub(crate) const FORGET_MAX: usize = 10_000;
 
 /// How long events are kept, from the moment they were received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +55,8 @@ impl Retention {
 
     /// Whether the event is past its time.
     pub fn is_past(&self, event: &Event, now: Timestamp) -> bool {
-        let own = event.ttl.is_some_and(|seconds| seconds.saturating_mul(1_000) <= now.millis());
         let limit = self.limit_of(event);
-        own || (limit > 0 && now.since(event.received_at) >= limit)
+        event.is_outlived(now) || (limit > 0 && now.since(event.received_at) >= limit)
     }
 }
 
@@ -193,6 +197,10 @@ impl Store {
     /// Drops what is past its time, as far as checkpoints allow.
     pub fn expire(&mut self, now: Timestamp) -> Result<Expired, Fault> {
         let Some(checkpoint) = self.rows.checkpoint()? else { return Ok(Expired::default()) };
+        let keys = self.rows.outdated(RecordKind::Idempotency, now, FORGET_MAX)?;
+        if !keys.is_empty() {
+            self.execute(&[Command::Forget { keys }], now)?;
+        }
         let (reader, log_keeper) = (self.reader.clone(), self.log.keeper());
         let retention = self.options.retention;
         Pass { reader: &reader, log_keeper: &log_keeper, retention, checkpoint, now }.run(self)

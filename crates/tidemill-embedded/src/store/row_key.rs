@@ -94,6 +94,13 @@ pub(crate) fn records_of(kind: RecordKind, tenant: Option<&TenantId>) -> Vec<u8>
     out
 }
 
+/// What the keys of a kind of records begin with, whatever the tenant.
+pub(super) fn records_of_all(kind: RecordKind) -> Vec<u8> {
+    let mut out = vec![RECORD];
+    kind.put(&mut out);
+    out
+}
+
 /// The row key that `bytes_of` made these bytes of.
 pub(super) fn parse(bytes: &[u8]) -> Option<RowKey> {
     let (table, rest) = bytes.split_first()?;

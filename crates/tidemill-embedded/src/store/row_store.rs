@@ -4,14 +4,15 @@
 //! position; if the file is lost or damaged it is made again from the log.
 
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_engine::backend::Fault;
 use tidemill_engine::commit::TaskKey;
+use tidemill_engine::record::{RecordKey, RecordKind};
 use tidemill_engine::state::job::{Entry, JobHead};
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
-use tidemill_model::{JobId, TaskSpec, TenantId};
+use tidemill_model::{JobId, TaskSpec, TenantId, Timestamp};
 
 use super::row_key;
 use super::stored::{Stored, read_all};
@@ -36,6 +37,14 @@ const CHECKPOINT: &str = "checkpoint";
 type RowTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 pub(crate) struct RowStore {
+    disk: Arc<dyn Disk>,
+    /// `None` while it is opened anew.
+    opened: RwLock<Option<Opened>>,
+    /// Held by whoever writes or opens anew.
+    turn: Mutex<()>,
+}
+
+struct Opened {
     db: redb::Database,
     /// The rows as of the last write; replaced with every write, so that old pages can be used again.
     rows: RwLock<RowTable>,
@@ -54,6 +63,19 @@ pub(crate) struct JobRows {
     pub(crate) entries: Vec<(TaskKey, Entry)>,
 }
 
+impl JobRows {
+    /// The job's tasks as they were handed in.
+    pub(crate) fn task_list(&self) -> Vec<Arc<TaskSpec>> {
+        let mut list = Vec::new();
+        for (first, chunk) in &self.tasks {
+            // A chunk that was stored after the job grew also holds what came later.
+            let known = list.len().saturating_sub(*first as usize);
+            list.extend(chunk.iter().skip(known).cloned());
+        }
+        list
+    }
+}
+
 impl RowStore {
     /// Opens the rows, or makes an empty store. What cannot be opened is removed: the log can make it again.
     pub(crate) fn open(disk: &Arc<dyn Disk>) -> Result<Self, Fault> {
@@ -62,12 +84,16 @@ impl RowStore {
         let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Self::try_open(disk)));
         match opened {
             Ok(Err(fault)) if !matches!(fault, Fault::Damaged(_)) => Err(fault),
-            Ok(Ok(store)) => Ok(store),
+            Ok(Ok(opened)) => Ok(Self::new(disk, opened)),
             Ok(Err(_)) | Err(_) => {
                 Self::remove(disk)?;
-                Self::try_open(disk)
+                Ok(Self::new(disk, Self::try_open(disk)?))
             }
         }
+    }
+
+    fn new(disk: &Arc<dyn Disk>, opened: Opened) -> Self {
+        Self { disk: Arc::clone(disk), opened: RwLock::new(Some(opened)), turn: Mutex::new(()) }
     }
 
     /// Removes the rows. The next open starts from the beginning of the log.
@@ -78,7 +104,7 @@ impl RowStore {
         }
     }
 
-    fn try_open(disk: &Arc<dyn Disk>) -> Result<Self, Fault> {
+    fn try_open(disk: &Arc<dyn Disk>) -> Result<Opened, Fault> {
         let file = match disk.open(FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(FILE),
             opened => opened,
@@ -89,6 +115,11 @@ impl RowStore {
         builder.set_cache_size(CACHE_BYTES);
         let db = builder.create_with_backend(DiskBackend(file)).map_err(|error| fault(&error.into()))?;
         let rows = (|| -> Result<RowTable, redb::Error> {
+            // Tables that are there need no space.
+            match db.begin_read()?.open_table(ROWS) {
+                Err(redb::TableError::TableDoesNotExist(_)) => {}
+                opened => return Ok(opened?),
+            }
             let transaction = db.begin_write()?;
             transaction.open_table(ROWS)?;
             transaction.open_table(OPEN)?;
@@ -97,16 +128,55 @@ impl RowStore {
             Ok(db.begin_read()?.open_table(ROWS)?)
         })();
         let rows = rows.map_err(|error| fault(&error))?;
-        Ok(Self { db, rows: RwLock::new(rows) })
+        Ok(Opened { db, rows: RwLock::new(rows) })
+    }
+
+    /// Looks at the rows. If a write failed meanwhile, waits until they are opened anew and looks again.
+    fn look<T>(&self, mut look: impl FnMut(&Opened) -> Result<T, LookError>) -> Result<T, Fault> {
+        let mut is_second = false;
+        loop {
+            let found = match &*self.opened.read().unwrap_or_else(PoisonError::into_inner) {
+                Some(opened) => look(opened),
+                None => Err(LookError::Store(redb::Error::PreviousIo)),
+            };
+            match found {
+                Ok(found) => return Ok(found),
+                Err(LookError::Store(redb::Error::PreviousIo)) if !is_second => {
+                    is_second = true;
+                    let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+                    self.open_if_closed()?;
+                }
+                Err(LookError::Store(error)) => return Err(fault(&error)),
+                Err(LookError::Row(fault)) => return Err(fault),
+            }
+        }
+    }
+
+    /// Opens the rows if the last attempt to do so failed. Only with the turn.
+    fn open_if_closed(&self) -> Result<(), Fault> {
+        let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        if opened.is_none() {
+            *opened = Some(Self::try_open(&self.disk)?);
+        }
+        Ok(())
+    }
+
+    /// Opens the rows anew: after a write that found no space the database refuses everything. Only with the turn.
+    fn reopen(&self) {
+        let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        // The old one must be gone before the file is opened again.
+        *opened = None;
+        // If that fails too, the next one to come tries again and tells why.
+        *opened = Self::try_open(&self.disk).ok();
     }
 
     /// The place in the log that the rows reflect; `None` for a new store.
     pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>, Fault> {
-        let read = || -> Result<Option<Vec<u8>>, redb::Error> {
-            let table = self.db.begin_read()?.open_table(META)?;
+        let read = |opened: &Opened| {
+            let table = opened.db.begin_read()?.open_table(META)?;
             Ok(table.get(CHECKPOINT)?.map(|value| value.value().to_vec()))
         };
-        let Some(bytes) = read().map_err(|error| fault(&error))? else { return Ok(None) };
+        let Some(bytes) = self.look(read)? else { return Ok(None) };
         let mut reader = Reader::new(&bytes);
         let parsed = (|| {
             let segment = u32::take(&mut reader)?;
@@ -114,7 +184,9 @@ impl RowStore {
             let next_seq = Seq::take(&mut reader)?;
             Ok(Checkpoint { position: LogPosition { segment, offset, next_seq } })
         })();
-        parsed.map(Some).map_err(|error: crate::codec::BadBytes| Fault::Damaged(format!("the checkpoint {error}")))
+        parsed
+            .map(Some)
+            .map_err(|error: crate::codec::BadBytes| Fault::Damaged(format!("the checkpoint {error}")))
     }
 
     /// Writes rows and the place they reflect, all or nothing.
@@ -122,8 +194,10 @@ impl RowStore {
         let mut sorted: Vec<(Vec<u8>, &RowKey, Option<&Row>)> =
             rows.iter().map(|(key, row)| (row_key::bytes_of(key), key, row.as_ref())).collect();
         sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        let write = || -> Result<RowTable, redb::Error> {
-            let mut transaction = self.db.begin_write()?;
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.open_if_closed()?;
+        let write = |opened: &Opened| -> Result<(), redb::Error> {
+            let mut transaction = opened.db.begin_write()?;
             transaction.set_quick_repair(true);
             {
                 let mut table = transaction.open_table(ROWS)?;
@@ -156,17 +230,32 @@ impl RowStore {
                 meta.insert(CHECKPOINT, value.as_slice())?;
             }
             transaction.commit()?;
-            Ok(self.db.begin_read()?.open_table(ROWS)?)
+            let table = opened.db.begin_read()?.open_table(ROWS)?;
+            *opened.rows.write().unwrap_or_else(PoisonError::into_inner) = table;
+            Ok(())
         };
-        let table = write().map_err(|error| fault(&error))?;
-        *self.rows.write().unwrap_or_else(PoisonError::into_inner) = table;
-        Ok(())
+        let written = match &*self.opened.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(opened) => write(opened),
+            None => Err(redb::Error::PreviousIo),
+        };
+        let fault = match written {
+            Ok(()) => return Ok(()),
+            Err(error) => fault(&error),
+        };
+        // What is on disk is known then: the transaction before. After any other failure only the log knows.
+        if matches!(fault, Fault::Full(_)) {
+            self.reopen();
+        }
+        Err(fault)
     }
 
     pub(crate) fn get(&self, key: &RowKey) -> Result<Option<Row>, Fault> {
-        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
-        let found = rows.get(row_key::bytes_of(key).as_slice()).map_err(|error| fault(&error.into()))?;
-        found.map(|value| read_row(value.value())).transpose()
+        let key = row_key::bytes_of(key);
+        self.look(|opened| {
+            let rows = opened.rows.read().unwrap_or_else(PoisonError::into_inner);
+            let found = rows.get(key.as_slice())?;
+            found.map(|value| read_row(value.value())).transpose().map_err(LookError::Row)
+        })
     }
 
     /// A job with its tasks, if it is stored.
@@ -201,21 +290,25 @@ impl RowStore {
         from: &[u8],
         each: &mut dyn FnMut(RowKey, Row) -> bool,
     ) -> Result<(), Fault> {
-        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
-        let range = rows.range(from..).map_err(|error| fault(&error.into()))?;
-        for item in range {
-            let (key, value) = item.map_err(|error| fault(&error.into()))?;
-            if !key.value().starts_with(prefix) {
-                break;
+        let mut from = from.to_vec();
+        self.look(|opened| {
+            let rows = opened.rows.read().unwrap_or_else(PoisonError::into_inner);
+            for item in rows.range(from.as_slice()..)? {
+                let (key, value) = item?;
+                if !key.value().starts_with(prefix) {
+                    break;
+                }
+                let (parsed, row) = read_item(key.value(), value.value())?;
+                // Should this have to be done again, it goes on behind this row.
+                from.clear();
+                from.extend_from_slice(key.value());
+                from.push(0);
+                if !each(parsed, row) {
+                    break;
+                }
             }
-            let Some(parsed) = row_key::parse(key.value()) else {
-                return Err(Fault::Damaged("a row has a key that is none".into()));
-            };
-            if !each(parsed, read_row(value.value())?) {
-                break;
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Like `scan`, newest key first, beginning with the last key before `before`.
@@ -225,32 +318,55 @@ impl RowStore {
         before: &[u8],
         each: &mut dyn FnMut(RowKey, Row) -> bool,
     ) -> Result<(), Fault> {
-        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
-        let range = rows.range(prefix..before).map_err(|error| fault(&error.into()))?;
-        for item in range.rev() {
-            let (key, value) = item.map_err(|error| fault(&error.into()))?;
-            let Some(parsed) = row_key::parse(key.value()) else {
-                return Err(Fault::Damaged("a row has a key that is none".into()));
-            };
-            if !each(parsed, read_row(value.value())?) {
-                break;
+        let mut before = before.to_vec();
+        self.look(|opened| {
+            let rows = opened.rows.read().unwrap_or_else(PoisonError::into_inner);
+            for item in rows.range(prefix..before.as_slice())?.rev() {
+                let (key, value) = item?;
+                let (parsed, row) = read_item(key.value(), value.value())?;
+                before.clear();
+                before.extend_from_slice(key.value());
+                if !each(parsed, row) {
+                    break;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
+    }
+
+    /// Records of a kind whose time is over, of whatever tenant, at most `limit`.
+    pub(crate) fn outdated(
+        &self,
+        kind: RecordKind,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<RecordKey>, Fault> {
+        let mut keys = Vec::new();
+        self.scan(&row_key::records_of_all(kind), &mut |key, row| {
+            if let (RowKey::Record(key), Row::Record(record)) = (key, row)
+                && record.expires_at.is_some_and(|at| at <= now)
+            {
+                keys.push(key);
+            }
+            keys.len() < limit
+        })?;
+        Ok(keys)
     }
 
     /// The rows that must be in memory from the start.
     pub(crate) fn open_keys(&self) -> Result<Vec<RowKey>, Fault> {
-        let read = || -> Result<Vec<Option<RowKey>>, redb::Error> {
-            let table = self.db.begin_read()?.open_table(OPEN)?;
+        let read = |opened: &Opened| {
+            let table = opened.db.begin_read()?.open_table(OPEN)?;
             let mut keys = Vec::new();
             for item in table.iter()? {
                 keys.push(row_key::parse(item?.0.value()));
             }
             Ok(keys)
         };
-        let keys = read().map_err(|error| fault(&error))?;
-        keys.into_iter().map(|key| key.ok_or_else(|| Fault::Damaged("a row has a key that is none".into()))).collect()
+        let keys: Vec<Option<RowKey>> = self.look(read)?;
+        keys.into_iter()
+            .map(|key| key.ok_or_else(|| Fault::Damaged("a row has a key that is none".into())))
+            .collect()
     }
 }
 
@@ -263,6 +379,24 @@ pub(super) fn is_open(key: &RowKey, row: &Row) -> Option<bool> {
     }
 }
 
+/// Why a look at the rows failed: the database, or what a row holds.
+enum LookError {
+    Store(redb::Error),
+    Row(Fault),
+}
+
+impl<E: Into<redb::Error>> From<E> for LookError {
+    fn from(error: E) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+fn read_item(key: &[u8], row: &[u8]) -> Result<(RowKey, Row), LookError> {
+    let key = row_key::parse(key).ok_or_else(|| Fault::Damaged("a row has a key that is none".into()));
+    let row = read_row(row);
+    key.and_then(|key| Ok((key, row?))).map_err(LookError::Row)
+}
+
 fn read_row(bytes: &[u8]) -> Result<Row, Fault> {
     let damaged = |error: crate::codec::BadBytes| Fault::Damaged(format!("a row {error}"));
     match bytes.split_first() {
@@ -272,7 +406,11 @@ fn read_row(bytes: &[u8]) -> Result<Row, Fault> {
 }
 
 pub(crate) fn io_fault(error: &io::Error) -> Fault {
-    if crate::disk::is_full(error) { Fault::Full(error.to_string()) } else { Fault::Stopped(error.to_string()) }
+    if crate::disk::is_full(error) {
+        Fault::Full(error.to_string())
+    } else {
+        Fault::Stopped(error.to_string())
+    }
 }
 
 fn fault(error: &redb::Error) -> Fault {

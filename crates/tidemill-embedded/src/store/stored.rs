@@ -17,8 +17,9 @@ use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_engine::state::stream::Stream;
 use tidemill_engine::state::trail::{History, Seq, Trail};
 use tidemill_model::{
-    AppName, Entity, EntityId, EntityType, ErrorCategory, Fence, JobCounts, JobId, Json, Lease, Outcome, Owner,
-    RequestId, RetryPolicy, TaskHead, TaskId, TaskName, TaskOptions, TaskSpec, TaskState, TenantId, Timestamp,
+    AppName, Entity, EntityId, EntityType, ErrorCategory, Fence, JobCounts, JobId, Json, Lease, Outcome,
+    Owner, RequestId, RetryPolicy, TaskHead, TaskId, TaskName, TaskOptions, TaskSpec, TaskState, TenantId,
+    Timestamp,
 };
 
 use crate::codec::{BadBytes, Reader, put_varint, unzigzag, zigzag};

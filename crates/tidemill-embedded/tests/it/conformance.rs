@@ -23,7 +23,8 @@ struct Directory(PathBuf);
 impl Directory {
     fn fresh() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("tidemill-conformance-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("tidemill-conformance-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         Self(std::env::temp_dir().join(name))
     }
 }
@@ -59,7 +60,8 @@ impl World for DirectoryWorld {
 }
 
 fn open(directory: Directory, options: StoreOptions, killed: bool, clock: ManualClock) -> DirectoryWorld {
-    let backend = Embedded::open(&directory.0, options.clone(), Arc::new(clock)).expect("the directory opens");
+    let backend =
+        Embedded::open(&directory.0, options.clone(), Arc::new(clock)).expect("the directory opens");
     DirectoryWorld { backend: Arc::new(backend), directory, options, killed }
 }
 

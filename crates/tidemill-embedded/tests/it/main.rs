@@ -1,4 +1,15 @@
 //! End-to-end tests of this crate.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails, fails its test")]
+
+mod blobs;
 mod conformance;
+mod crash;
+mod disk_full;
+mod export_import;
+mod lab;
 mod log;
+mod tmpfs;
+mod torn_write;
+mod unusable_dir;
+mod verify;

@@ -1,5 +1,7 @@
 //! The lines of an export. Field names are a promise to every file that exists.
 
+#![expect(clippy::struct_field_names, reason = "the names are those of the JSON")]
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
@@ -10,8 +12,8 @@ use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::row::TaskRow;
 use tidemill_engine::state::stream;
 use tidemill_model::{
-    AppName, EntityId, EntityType, ErrorCategory, Fence, JobId, Json, Outcome, RequestId, TaskHead, TaskSpec, TaskState,
-    TenantId, Timestamp,
+    AppName, EntityId, EntityType, ErrorCategory, Fence, JobId, Json, Outcome, RequestId, TaskHead, TaskSpec,
+    TaskState, TenantId, Timestamp,
 };
 
 use super::Tally;
@@ -295,7 +297,7 @@ impl<'a> Record<'a> {
                     Effect::Job(job) => (Some(*job), None),
                     Effect::Task(request) => (None, Some(request)),
                 };
-                let body_hash = once.body_hash.iter().map(|byte| format!("{byte:02x}")).collect();
+                let body_hash = hex(&once.body_hash);
                 line.idempotency = Some(Idempotency { body_hash, job_id, request_id });
             }
             RecordValue::DeadLetter(letter) => {
@@ -336,6 +338,15 @@ pub(in crate::store) fn letter_state_name(state: DeadLetterState) -> &'static st
         DeadLetterState::Replayed => "replayed",
         DeadLetterState::Discarded => "discarded",
     }
+}
+
+/// Two digits for each byte.
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
 }
 
 fn digits(message: MessageId) -> String {

@@ -93,7 +93,8 @@ fn one_failure_in_the_background_disturbs_nobody() {
         assert_eq!(bench.reader.segments()[0].kind, SegmentKind::Sealed, "{failing}: {failed:?}");
         bench.assert_whole();
         let known = bench.known.clone();
-        for left in [disk.after_kill(), disk.after_power_loss(None)] {
+        let mixed = disk.after_power_loss(Some(&mut Random::new(failing)));
+        for left in [disk.after_kill(), disk.after_power_loss(None), mixed] {
             Bench { known: known.clone(), ..Bench::open(&left, small()) }.assert_whole();
         }
     }
@@ -128,7 +129,8 @@ fn retention_may_stop_anywhere() {
         disk.stop_after(stop);
         let stopped = retain(&bench);
         assert!(stopped.is_err() || stop == operations, "{stop} of {operations}");
-        for left in [disk.after_kill(), disk.after_power_loss(None)] {
+        let mixed = disk.after_power_loss(Some(&mut Random::new(stop)));
+        for left in [disk.after_kill(), disk.after_power_loss(None), mixed] {
             let bench_after = Bench::open(&left, small());
             assert_eq!(bench_after.keeper.verify().unwrap(), Vec::<String>::new(), "stopped at {stop}");
             // Behind the segments that were worked on everything is there; in them, only what was to go is missing.

@@ -31,9 +31,33 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    names: BTreeMap<String, Arc<MemFile>>,
-    durable_names: BTreeMap<String, Arc<MemFile>>,
+    names: Names,
+    durable_names: Names,
+    /// What happened to names since they were synced.
+    unsynced: Vec<NameChange>,
     used: u64,
+}
+
+type Names = BTreeMap<String, Arc<MemFile>>;
+
+#[derive(Clone)]
+enum NameChange {
+    Set(String, Arc<MemFile>),
+    Remove(String),
+}
+
+impl State {
+    fn change_name(&mut self, change: NameChange) {
+        apply(&mut self.names, &change);
+        self.unsynced.push(change);
+    }
+}
+
+fn apply(names: &mut Names, change: &NameChange) {
+    match change {
+        NameChange::Set(name, file) => drop(names.insert(name.clone(), Arc::clone(file))),
+        NameChange::Remove(name) => drop(names.remove(name)),
+    }
 }
 
 struct MemFile {
@@ -84,12 +108,21 @@ impl MemDisk {
         self.inner.state.lock().unwrap().used
     }
 
-    /// A new disk as a power loss leaves it: what was not synced is lost, or mixed sector by sector with `random`.
+    /// A new disk as a power loss leaves it: what was not synced is lost. With `random` some sectors and some changes of
+    /// names made it to the disk, in no order.
     pub(crate) fn after_power_loss(&self, mut random: Option<&mut Random>) -> Self {
         let disk = Self::new();
         let state = self.inner.state.lock().unwrap();
         let mut names = BTreeMap::new();
-        for (name, file) in &state.durable_names {
+        let mut durable = state.durable_names.clone();
+        if let Some(random) = random.as_deref_mut() {
+            for change in &state.unsynced {
+                if random.below(2) == 0 {
+                    apply(&mut durable, change);
+                }
+            }
+        }
+        for (name, file) in &durable {
             let bytes = file.bytes.lock().unwrap();
             let mut left = bytes.durable.clone();
             if let Some(random) = random.as_deref_mut() {
@@ -118,23 +151,31 @@ impl MemDisk {
     pub(crate) fn after_kill(&self) -> Self {
         let disk = Self::new();
         let state = self.inner.state.lock().unwrap();
-        let copy = |file: &Arc<MemFile>| {
+        let mut copies: Vec<(Arc<MemFile>, Arc<MemFile>)> = Vec::new();
+        let mut copy = |file: &Arc<MemFile>| {
+            if let Some((_, copy)) = copies.iter().find(|(old, _)| Arc::ptr_eq(old, file)) {
+                return Arc::clone(copy);
+            }
             let bytes = file.bytes.lock().unwrap();
             let bytes = Bytes { now: bytes.now.clone(), durable: bytes.durable.clone() };
-            Arc::new(MemFile { inner: Arc::downgrade(&disk.inner), bytes: Mutex::new(bytes) })
+            let twin = Arc::new(MemFile { inner: Arc::downgrade(&disk.inner), bytes: Mutex::new(bytes) });
+            copies.push((Arc::clone(file), Arc::clone(&twin)));
+            twin
         };
-        let names: BTreeMap<_, _> =
-            state.names.iter().map(|(name, file)| (name.clone(), copy(file))).collect();
-        {
-            let mut new = disk.inner.state.lock().unwrap();
-            new.durable_names = names
-                .iter()
-                .filter(|(name, _)| state.durable_names.contains_key(*name))
-                .map(|(n, f)| (n.clone(), f.clone()))
-                .collect();
-            new.names = names;
-        }
-        drop(state);
+        let mut new = disk.inner.state.lock().unwrap();
+        new.names = state.names.iter().map(|(name, file)| (name.clone(), copy(file))).collect();
+        new.durable_names =
+            state.durable_names.iter().map(|(name, file)| (name.clone(), copy(file))).collect();
+        new.unsynced = state
+            .unsynced
+            .iter()
+            .map(|change| match change {
+                NameChange::Set(name, file) => NameChange::Set(name.clone(), copy(file)),
+                NameChange::Remove(name) => NameChange::Remove(name.clone()),
+            })
+            .collect();
+        new.used = state.used;
+        drop(new);
         disk
     }
 
@@ -203,7 +244,7 @@ impl Disk for MemDisk {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let file = Arc::new(MemFile { inner: Arc::downgrade(&self.inner), bytes: Mutex::default() });
-        state.names.insert(path.to_owned(), Arc::clone(&file));
+        state.change_name(NameChange::Set(path.to_owned(), Arc::clone(&file)));
         Ok(file)
     }
 
@@ -216,8 +257,9 @@ impl Disk for MemDisk {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.inner.change()?;
         let mut state = self.inner.state.lock().unwrap();
-        let file = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
-        state.names.insert(to.to_owned(), file);
+        let file = Arc::clone(state.names.get(from).ok_or(io::ErrorKind::NotFound)?);
+        state.change_name(NameChange::Set(to.to_owned(), file));
+        state.change_name(NameChange::Remove(from.to_owned()));
         Ok(())
     }
 
@@ -227,9 +269,9 @@ impl Disk for MemDisk {
             return Err(io::ErrorKind::NotFound.into());
         }
         self.inner.change()?;
-        if let Some(file) = state.names.remove(path) {
-            state.used = state.used.saturating_sub(file.bytes.lock().unwrap().now.len() as u64);
-        }
+        let len = state.names[path].bytes.lock().unwrap().now.len() as u64;
+        state.used = state.used.saturating_sub(len);
+        state.change_name(NameChange::Remove(path.to_owned()));
         Ok(())
     }
 
@@ -237,6 +279,7 @@ impl Disk for MemDisk {
         self.inner.change()?;
         let mut state = self.inner.state.lock().unwrap();
         state.durable_names = state.names.clone();
+        state.unsynced.clear();
         Ok(())
     }
 }

@@ -1,0 +1,144 @@
+//! Import: the lines of an export become a store.
+//!
+//! The new log begins with the events, linked to each other anew, and goes on with the rows of jobs, tasks, messages
+//! and records as the log carries them when its beginning is dropped (`Control::Carry`). So a replay, a rebuild and a
+//! verify need to know nothing about imports. Nothing is started for an imported event: where they end is kept in a
+//! record, and whoever follows the log begins there.
+//!
+//! After an error what was made so far is worthless; `import_dir` throws it away.
+
+mod assembly;
+mod fields;
+mod forgotten;
+mod gathered_job;
+mod histories;
+mod line;
+mod lines;
+mod log_writer;
+mod renew;
+
+use std::io::{self, BufRead};
+use std::sync::Arc;
+
+use tidemill_engine::backend::Fault;
+use tidemill_model::Timestamp;
+
+use self::assembly::Assembly;
+use self::fields::BadField;
+use self::line::Line;
+use self::lines::Lines;
+use super::export::{FORMAT, Tally, VERSION};
+use super::watch::{Step, Watch};
+use super::{Store, StoreOptions};
+use crate::disk::Disk;
+use crate::log::LogError;
+
+/// What an import did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Imported {
+    pub tally: Tally,
+    /// Messages that open tasks lacked and got.
+    pub messages_made: u64,
+}
+
+/// Why nothing was imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error("line {line}: {problem}")]
+    Line { line: u64, problem: String },
+    #[error("the export has version {found}; this release reads versions up to {VERSION}")]
+    Newer { found: u32 },
+    #[error("the export ends after line {line} without an end line: it was cut")]
+    Cut { line: u64 },
+    #[error("the store is not empty: it holds {holds}; import into a new data directory")]
+    NotEmpty { holds: String },
+    #[error("the export cannot be read")]
+    Read(#[source] io::Error),
+    #[error("the data directory cannot be changed")]
+    Directory(#[source] io::Error),
+    #[error(transparent)]
+    Store(#[from] Fault),
+}
+
+impl From<LogError> for ImportError {
+    fn from(error: LogError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl Store {
+    /// Makes a store of an export, on a disk that holds none.
+    pub fn import(
+        disk: Arc<dyn Disk>,
+        options: StoreOptions,
+        input: &mut dyn BufRead,
+        now: Timestamp,
+        watch: &mut Watch<'_>,
+    ) -> Result<Imported, ImportError> {
+        let mut lines = Lines::new(input);
+        check_header(&mut lines)?;
+        let mut assembly = Assembly::start(&disk, &options)?;
+        let mut step = Step::begin(watch, "reading lines", None);
+        let tally = loop {
+            let last = lines.number();
+            let (number, text) = lines.next()?.ok_or(ImportError::Cut { line: last })?;
+            step.tick();
+            let line = Line::read(text).map_err(|bad| Problem::from(bad).at(number))?;
+            if let Some(tally) = assembly.take(number, line)? {
+                break tally;
+            }
+        };
+        if let Some((line, _)) = lines.next()? {
+            return Err(ImportError::Line { line, problem: "it comes after the end line".into() });
+        }
+        step.end();
+        assembly.finish(&disk)?;
+        let mut store = Self::open_watched(disk, options, watch)?;
+        let messages_made = store.renew_messages(now)?;
+        store.flush_rows()?;
+        Ok(Imported { tally, messages_made })
+    }
+}
+
+fn check_header(lines: &mut Lines<'_>) -> Result<(), ImportError> {
+    let (line, text) = lines.next()?.ok_or(ImportError::Cut { line: 0 })?;
+    let bad = |bad: BadField| Problem::from(bad).at(line);
+    match Line::read(text).map_err(bad)? {
+        Line::Header { format, version } if format == FORMAT && version == VERSION => Ok(()),
+        Line::Header { format, version } if format == FORMAT && version > VERSION => {
+            Err(ImportError::Newer { found: version })
+        }
+        Line::Header { format, version } => {
+            let problem = format!("is {format:?} version {version}, not {FORMAT:?} version {VERSION}");
+            Err(bad(BadField::new("format", problem)))
+        }
+        _ => Err(bad(BadField::new("kind", "is not header, which comes first"))),
+    }
+}
+
+/// What can go wrong with a line.
+enum Problem {
+    Field(BadField),
+    Store(Fault),
+}
+
+impl Problem {
+    fn at(self, line: u64) -> ImportError {
+        match self {
+            Self::Field(bad) => ImportError::Line { line, problem: bad.to_string() },
+            Self::Store(fault) => ImportError::Store(fault),
+        }
+    }
+}
+
+impl From<BadField> for Problem {
+    fn from(bad: BadField) -> Self {
+        Self::Field(bad)
+    }
+}
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Self {
+        Self::Store(fault)
+    }
+}

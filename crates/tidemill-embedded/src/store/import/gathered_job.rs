@@ -1,0 +1,98 @@
+//! A job whose lines are coming: head, task list, tasks.
+
+use std::sync::Arc;
+
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::state::job::{Entry, JobHead};
+use tidemill_engine::state::row::{Row, RowKey, TaskRow};
+use tidemill_model::{Entity, JobCounts, JobId, TaskSpec, dag};
+
+use super::Problem;
+use super::fields::BadField;
+use super::histories::Histories;
+use super::line::{TaskLine, Told};
+use crate::store::control::Control;
+
+pub(super) struct GatheredJob {
+    /// Where it began.
+    pub(super) line: u64,
+    head: JobHead,
+    told: Option<Told>,
+    tasks: Vec<Arc<TaskSpec>>,
+    entries: Vec<(TaskKey, Entry)>,
+}
+
+impl GatheredJob {
+    pub(super) fn new(line: u64, head: JobHead, told: Option<Told>) -> Self {
+        Self { line, head, told, tasks: Vec::new(), entries: Vec::new() }
+    }
+
+    pub(super) fn add_specs(
+        &mut self,
+        job: JobId,
+        first: usize,
+        tasks: Vec<Arc<TaskSpec>>,
+    ) -> Result<(), BadField> {
+        if job != self.head.job {
+            return Err(BadField::new("jobId", format!("is not that of the job before, {}", self.head.job)));
+        }
+        if first != self.tasks.len() {
+            return Err(BadField::new(
+                "first",
+                format!("is {first}, but {} tasks came before", self.tasks.len()),
+            ));
+        }
+        self.tasks.extend(tasks);
+        Ok(())
+    }
+
+    pub(super) fn add_task(&mut self, task: TaskLine, histories: &mut Histories) -> Result<(), Problem> {
+        let TaskLine { key, head, message, told, .. } = task;
+        let is_own = key.tenant == self.head.tenant && key.request.job_part() == Some(self.head.job);
+        if !is_own {
+            let problem = format!("is not that of a task of the job before, {}", self.head.job);
+            return Err(BadField::new("requestId", problem).into());
+        }
+        if self.entries.last().is_some_and(|(last, _)| *last >= key) {
+            return Err(BadField::new("requestId", "comes twice or out of order").into());
+        }
+        let stream = histories.told(&key.tenant, &Entity::task(&key.request), told)?;
+        self.entries.push((key, Entry { head, stream, message }));
+        Ok(())
+    }
+
+    /// The job as the log carries it.
+    pub(super) fn into_controls(mut self, histories: &mut Histories) -> Result<Vec<Control>, Problem> {
+        let (tenant, job) = (self.head.tenant.clone(), self.head.job);
+        if let Err(violations) = dag::check_addition(&self.tasks, 0, &|_| None) {
+            return Err(BadField::wrong("tasks", &violations).into());
+        }
+        let mut counts = JobCounts::default();
+        let mut known = self.entries.iter().peekable();
+        let mut requests: Vec<_> = self.tasks.iter().map(|spec| job.request_id(&spec.task_id)).collect();
+        requests.sort_unstable();
+        for request in &requests {
+            let entry = known.next_if(|(key, _)| key.request == *request).map(|(_, entry)| entry);
+            *counts.of(entry.and_then(Entry::public_state)) += 1;
+        }
+        if let Some((stray, _)) = known.next() {
+            return Err(
+                BadField::new("requestId", format!("{} is not a task of {job}", stray.request)).into()
+            );
+        }
+        self.head.counts = counts;
+        self.head.stream = histories.told(&tenant, &Entity::job(job), self.told)?;
+        let mut controls = vec![
+            Control::Carry(RowKey::Job(tenant.clone(), job), Some(Row::Job(self.head))),
+            Control::Carry(RowKey::JobTasks(tenant, job, 0), Some(Row::JobTasks(self.tasks))),
+        ];
+        controls.extend(self.entries.into_iter().map(|(key, entry)| {
+            Control::Carry(RowKey::Task(key), Some(Row::Task(TaskRow { alone: None, entry })))
+        }));
+        Ok(controls)
+    }
+
+    pub(super) fn key(&self) -> RowKey {
+        RowKey::Job(self.head.tenant.clone(), self.head.job)
+    }
+}

@@ -1,0 +1,294 @@
+//! What a line of an export says.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::value::RawValue;
+use tidemill_engine::commit::{Message, MessageId, NewTask, TaskKey};
+use tidemill_engine::record::{
+    DeadLetter, DeadLetterState, Effect, Idempotency, Record, RecordKey, RecordKind, RecordValue,
+};
+use tidemill_engine::state::job::JobHead;
+use tidemill_engine::state::queue::Queued;
+use tidemill_engine::state::stream::Stream;
+use tidemill_model::{
+    Entity, Event, JobCounts, JobId, Outcome, TaskHead, TaskSpec, TaskState, TenantId, Timestamp,
+};
+
+use super::super::export::{Tally, is_exported, kind_name, letter_state_name};
+use super::fields::{BadField, Fields};
+
+pub(super) enum Line {
+    Header {
+        format: String,
+        version: u32,
+    },
+    Blob {
+        tenant: TenantId,
+        key: String,
+        bytes: Vec<u8>,
+        more: bool,
+    },
+    Event {
+        ordinal: Option<u64>,
+        event: Box<Event>,
+    },
+    /// The head without counts and history.
+    Job {
+        head: Box<JobHead>,
+        told: Option<Told>,
+    },
+    JobTasks {
+        job: JobId,
+        first: usize,
+        tasks: Vec<Arc<TaskSpec>>,
+    },
+    Task(Box<TaskLine>),
+    Message(Box<Queued>),
+    Record(RecordKey, Record),
+    Entity {
+        tenant: TenantId,
+        entity: Entity,
+        told: Told,
+    },
+    End(Tally),
+}
+
+pub(super) struct TaskLine {
+    pub(super) key: TaskKey,
+    pub(super) alone: Option<Arc<NewTask>>,
+    pub(super) head: Option<TaskHead>,
+    pub(super) message: Option<MessageId>,
+    pub(super) told: Option<Told>,
+}
+
+/// What is said of a history beside its events.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told {
+    pub(super) events: u64,
+    pub(super) aside: u64,
+    pub(super) last_timestamp: Option<Timestamp>,
+    pub(super) disordered: bool,
+}
+
+impl Line {
+    pub(super) fn read(text: &str) -> Result<Self, BadField> {
+        let mut fields = Fields::of_line(text)?;
+        let kind: String = fields.required("kind")?;
+        let line = match kind.as_str() {
+            // A newer one may hold more; its version is what matters then.
+            "header" => return Self::header(&mut fields),
+            "blob" => Self::blob(&mut fields)?,
+            "event" => Self::event(&mut fields)?,
+            "job" => Self::job(&mut fields)?,
+            "jobTasks" => Self::job_tasks(&mut fields)?,
+            "task" => Self::task(&mut fields)?,
+            "message" => Self::message(&mut fields)?,
+            "record" => Self::record(&mut fields)?,
+            "entity" => Self::entity(&mut fields)?,
+            "end" => Self::end(&mut fields)?,
+            other => return Err(BadField::new("kind", format!("is {other:?}, which is no kind of line"))),
+        };
+        fields.finish().map(|()| line)
+    }
+
+    fn header(fields: &mut Fields<'_>) -> Result<Self, BadField> {
+        Ok(Self::Header { format: fields.required("format")?, version: fields.required("version")? })
+    }
+
+    fn blob(fields: &mut Fields<'_>) -> Result<Self, BadField> {
+        Ok(Self::Blob {
+            tenant: fields.required("tenantId")?,
+            key: fields.required("key")?,
+            bytes: fields.text("bytes", |text| BASE64.decode(text).ok())?,
+            more: fields.optional("more")?.unwrap_or(false),
+        })
+    }
+
+    fn event(fields: &mut Fields<'_>) -> Result<Self, BadField> {
+        let ordinal = fields.optional("ordinal")?;
+        let event = Event::from_json(fields.required_raw("event")?.get()).map_err(|bad| {
+            let text = bad.to_string();
+            // The message of a bad field begins with its name.
+            match bad.field().and_then(|field| Some((field, text.strip_prefix(field)?))) {
+                Some((field, problem)) => BadField::new(format!("event.{field}"), problem.trim_start()),
+                None => BadField::wrong("event", &text),
+            }
+        })?;
+        Ok(Self::Event { ordinal, event: Box::new(event) })
+    }
+
+    fn job(fields: &mut Fields<'_>) -> Result<Self, BadField> {
+        let head = JobHead {
+            tenant: fields.required("tenantId")?,
+            app: fields.required("appName")?,
+            job: fields.required("jobId")?,
+            request: fields.required("requestId")?,
+            name: fields.optional::<String>("name")?.map(Arc::from),
+            created_at: fields.required("createdAt")?,
+            completed_at: fields.optional("completedAt")?,
+            cancelled: fields.optional("cancelled")?.unwrap_or(false),
+            counts: JobCounts::default(),
+            stream: Stream::default(),
+            version: fields.required("changes")?,
+        };
+        Ok(Self::Job { head: Box::new(head), told: told(fields)? })
+    }
+
+    fn job_tasks(fields: &mut Fields<'_>) -> Result<Self, BadField> {
+        let (job, first) = (fields.required("jobId")?, fields.required("first")?);
+        let raw: Vec<&RawValue> = serde_json::from_str(fields.required_raw("tasks")?.get())
+            .map_err(|error| BadField::wrong("tasks", &error))?;
+        let mut tasks = Vec::with_capacity(raw.len());
+        for (at, task) in raw.into_iter().enumerate() {
+            let spec = serde_json::from_str::<TaskSpec>(task.get());
+            tasks.push(Arc::new(spec.map_err(|error| BadField::wrong(format!("tasks[{at}]"), &error))?));
+        }
+        Ok(Self::JobTasks { job, first, tasks })
+    }
+
+    fn task(fields: &mut Fields<'_>) -> Result<Self, BadField> {
+        let key = TaskKey { tenant: fields.required("tenantId")?, request: fields.required("requestId")? };
+        let alone = if key.request.job_part().is_some() {
+            None
+        } else {
+            let (app, spec) = (fields.required("appName")?, Arc::new(fields.required("task")?));
+            Some(Arc::new(NewTask { tenant: key.tenant.clone(), app, request: key.request.clone(), spec }))
+        };
+        let head = fields.object("head")?.map(head).transpose()?;
+        if alone.is_some() && head.is_none() {
+            return Err(BadField::new("head", "is missing"));
+        }
+        let message = match fields.optional::<String>("message")? {
+            None => None,
+            Some(text) => Some(message_id(&text).ok_or_else(|| BadField::new("message", "is not an id"))?),
+        };
+        Ok(Self::Task(Box::new(TaskLine { key, alone, head, message, told: told(fields)? })))
+    }
+
+    fn message(fields: &mut Fields<'_>) -> Result<Self, BadField> {
+        let message = Message {
+            id: fields.text("id", message_id)?,
+            task: TaskKey { tenant: fields.required("tenantId")?, request: fields.required("requestId")? },
+            run: fields.required("run")?,
+            not_before: fields.required("notBefore")?,
+            priority: fields.optional("priority")?.unwrap_or(0),
+            key: fields.optional::<String>("key")?.map(Arc::from),
+        };
+        let visible_at = fields.optional("visibleAt")?.unwrap_or(message.not_before);
+        let deliveries = fields.optional("deliveries")?.unwrap_or(0);
+        Ok(Self::Message(Box::new(Queued { message, visible_at, deliveries })))
+    }
+
+    fn record(fields: &mut Fields<'_>) -> Result<Self, BadField> {
+        let kind = fields.text("record", |text| {
+            RecordKind::ALL.into_iter().find(|kind| is_exported(*kind) && kind_name(*kind) == text)
+        })?;
+        let (tenant, id) = (fields.optional("tenantId")?, fields.required::<String>("id")?.into());
+        let (version, expires_at) = (fields.required("version")?, fields.optional("expiresAt")?);
+        let value = if let Some(once) = fields.object("idempotency")? {
+            RecordValue::Idempotency(idempotency(once)?)
+        } else if let Some(letter) = fields.object("deadLetter")? {
+            RecordValue::DeadLetter(dead_letter(letter)?)
+        } else {
+            RecordValue::Bytes(fields.text("bytes", |text| BASE64.decode(text).ok())?.into())
+        };
+        Ok(Self::Record(RecordKey { kind, tenant, id }, Record { version, expires_at, value }))
+    }
+
+    fn entity(fields: &mut Fields<'_>) -> Result<Self, BadField> {
+        let tenant = fields.required("tenantId")?;
+        let entity = Entity { kind: fields.required("entityType")?, id: fields.required("entityId")? };
+        let told = told(fields)?.ok_or_else(|| BadField::new("stream", "is missing"))?;
+        Ok(Self::Entity { tenant, entity, told })
+    }
+
+    fn end(fields: &mut Fields<'_>) -> Result<Self, BadField> {
+        Ok(Self::End(Tally {
+            events: fields.required("events")?,
+            blobs: fields.required("blobs")?,
+            jobs: fields.required("jobs")?,
+            tasks: fields.required("tasks")?,
+            messages: fields.required("messages")?,
+            records: fields.required("records")?,
+            entities: fields.required("entities")?,
+        }))
+    }
+}
+
+fn head(mut fields: Fields<'_>) -> Result<TaskHead, BadField> {
+    let head = TaskHead {
+        state: fields.text("state", |text| {
+            Some(match text {
+                "queued" => TaskState::Queued,
+                "parked" => TaskState::Parked,
+                "completed" => TaskState::Done(Outcome::Completed),
+                "failed" => TaskState::Done(Outcome::Failed),
+                "timedOut" => TaskState::Done(Outcome::TimedOut),
+                "cancelled" => TaskState::Done(Outcome::Cancelled),
+                _ => return None,
+            })
+        })?,
+        run: fields.required("run")?,
+        attempts: fields.required("attempts")?,
+        takeovers: fields.required("takeovers")?,
+        fence: fields.required("fence")?,
+        begun: fields.optional("begun")?.unwrap_or(false),
+        last_error: fields.optional("lastError")?,
+    };
+    fields.finish().map(|()| head)
+}
+
+fn told(fields: &mut Fields<'_>) -> Result<Option<Told>, BadField> {
+    let Some(mut fields) = fields.object("stream")? else { return Ok(None) };
+    let told = Told {
+        events: fields.required("events")?,
+        aside: fields.optional("aside")?.unwrap_or(0),
+        last_timestamp: fields.optional("lastTimestamp")?,
+        disordered: fields.optional("disordered")?.unwrap_or(false),
+    };
+    fields.finish().map(|()| Some(told))
+}
+
+fn idempotency(mut fields: Fields<'_>) -> Result<Idempotency, BadField> {
+    let body_hash = fields.text("bodyHash", hash)?;
+    let effect = match (fields.optional("jobId")?, fields.optional("requestId")?) {
+        (Some(job), None) => Effect::Job(job),
+        (None, Some(request)) => Effect::Task(request),
+        _ => return Err(BadField::new("idempotency", "needs either jobId or requestId")),
+    };
+    fields.finish().map(|()| Idempotency { body_hash, effect })
+}
+
+fn dead_letter(mut fields: Fields<'_>) -> Result<DeadLetter, BadField> {
+    let letter = DeadLetter {
+        message: fields.text("message", message_id)?,
+        request: fields.required("requestId")?,
+        run: fields.required("run")?,
+        reason: fields.required::<String>("reason")?.into(),
+        since: fields.required("since")?,
+        state: fields.text("state", |text| {
+            [DeadLetterState::Open, DeadLetterState::Replayed, DeadLetterState::Discarded]
+                .into_iter()
+                .find(|state| letter_state_name(*state) == text)
+        })?,
+    };
+    fields.finish().map(|()| letter)
+}
+
+fn message_id(text: &str) -> Option<MessageId> {
+    let fits = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    fits.then(|| u128::from_str_radix(text, 16).ok().map(MessageId)).flatten()
+}
+
+fn hash(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
