@@ -32,9 +32,12 @@ impl IdSource {
         self.last = self.last.max(id.as_u128());
     }
 
-    /// Makes sure that ids made from now on lie above one that exists.
+    /// Makes sure that ids made from now on lie above one that exists, and are none of those its maker made after it.
     pub fn observe(&mut self, id: EventId) {
-        self.last = self.last.max(id.as_u128());
+        // While its clock stood still or went back, the maker counted on in the low bits. A step of the counter above
+        // them leads away from there, and random low bits lead away from other lives that took the same step.
+        let away = step(id.as_u128()) | u128::from(self.next_random() >> 3);
+        self.last = self.last.max(away);
     }
 
     /// Any number.
@@ -59,7 +62,12 @@ fn successor(id: u128) -> u128 {
     if low < LOW {
         return id + 1;
     }
-    // The 62 low bits are used up: count on in the 12 bits above, then in the time.
+    // The 62 low bits are used up.
+    step(id)
+}
+
+/// The first id whose counter is above that of `id`: counts on in the 12 bits, then in the time.
+fn step(id: u128) -> u128 {
     let counter = (id >> 64) & 0xfff;
     let base = (id >> 80) + u128::from(counter == 0xfff);
     let counter = if counter == 0xfff { 0 } else { counter + 1 };
@@ -98,6 +106,24 @@ mod tests {
         let before = here.event_id(now);
         here.rise_above(EventId::from_u128(1));
         assert!(here.event_id(now) > before, "never back");
+    }
+
+    #[test]
+    fn another_life_goes_its_own_way_even_when_the_clock_went_back() {
+        let now = Timestamp::clamped(1_700_000_000_000);
+        let mut first = IdSource::new(1);
+        let seen = first.event_id(now);
+        let mut made: Vec<EventId> = (0..100).map(|_| first.event_id(now.minus(5_000))).collect();
+        for seed in 2..5 {
+            let mut next = IdSource::new(seed);
+            next.observe(seen);
+            made.extend((0..100).map(|_| next.event_id(now.minus(10_000))));
+        }
+        assert!(made.iter().all(|id| *id > seen && id.to_string().as_bytes()[14] == b'7'));
+        let count = made.len();
+        made.sort();
+        made.dedup();
+        assert_eq!(made.len(), count);
     }
 
     #[test]

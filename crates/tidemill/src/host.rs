@@ -8,7 +8,9 @@ use tidemill_embedded::{Embedded, OpenError, StoreOptions};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::{EngineConfig, EngineError, JobRequest};
-use tidemill_model::{AppName, BadId, JobId, JobStatus, Json, TaskId, TaskName, TaskOptions, TaskSpec, TenantId, WorkerId};
+use tidemill_model::{
+    AppName, BadId, JobId, JobStatus, Json, TaskId, TaskName, TaskOptions, TaskSpec, TenantId, WorkerId,
+};
 use tidemill_worker::{Handlers, NativeWorker, WorkerConfig, WorkerHandle};
 use tokio::task::JoinHandle;
 

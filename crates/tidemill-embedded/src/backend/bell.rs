@@ -1,18 +1,20 @@
 //! Bells: how threads of the backend wake each other without polling.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Rung any number of times, heard once. A ring that nobody waits for is kept.
 #[derive(Debug, Default)]
 pub(super) struct Bell {
-    rung: Mutex<Ring>,
+    /// Rung and not heard yet. A further ring has nothing to add, so it takes no lock.
+    rung: AtomicBool,
+    ears: Mutex<Ears>,
     heard: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Ring {
-    rung: bool,
+struct Ears {
     closed: bool,
     listening: bool,
 }
@@ -26,43 +28,48 @@ pub(super) enum Heard {
 
 impl Bell {
     pub(super) fn ring(&self) {
-        let mut ring = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        ring.rung = true;
-        if ring.listening {
+        if self.rung.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // Whoever is about to wait holds the lock until it does.
+        if self.ears().listening {
             self.heard.notify_one();
         }
     }
 
     /// Ends every wait, now and later.
     pub(super) fn close(&self) {
-        self.rung.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.ears().closed = true;
         self.heard.notify_all();
     }
 
     /// Waits for a ring, at most until `deadline`.
     pub(super) fn wait(&self, deadline: Option<Instant>) -> Heard {
-        let mut ring = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ears = self.ears();
         loop {
-            if ring.closed {
+            if ears.closed {
                 return Heard::Closed;
             }
-            if ring.rung {
-                ring.rung = false;
+            if self.rung.swap(false, Ordering::AcqRel) {
                 return Heard::Ring;
             }
-            ring.listening = true;
-            ring = match deadline {
-                None => self.heard.wait(ring).unwrap_or_else(PoisonError::into_inner),
+            ears.listening = true;
+            ears = match deadline {
+                None => self.heard.wait(ears).unwrap_or_else(PoisonError::into_inner),
                 Some(deadline) => {
                     let left = deadline.saturating_duration_since(Instant::now());
                     if left == Duration::ZERO {
-                        ring.listening = false;
+                        ears.listening = false;
                         return Heard::Timeout;
                     }
-                    self.heard.wait_timeout(ring, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.heard.wait_timeout(ears, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
-            ring.listening = false;
+            ears.listening = false;
         }
+    }
+
+    fn ears(&self) -> MutexGuard<'_, Ears> {
+        self.ears.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -310,15 +310,15 @@ impl Shared {
         while self.progress.synced() < number {
             let Ok(mut writing) = self.writing.try_lock() else {
                 self.writer_bell.ring();
-                return block_on(self.progress.wait(number));
+                return self.progress.wait_blocking(number);
             };
             if !self.write_group(&mut writing)? {
                 drop(writing);
-                return block_on(self.progress.wait(number));
+                return self.progress.wait_blocking(number);
             }
         }
         // It may be on disk, or lost with a full disk: the wait knows.
-        block_on(self.progress.wait(number))
+        self.progress.wait_blocking(number)
     }
 
     pub(super) fn writing(&self) -> MutexGuard<'_, Writing> {

@@ -3,10 +3,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tidemill_engine::backend::Fault;
+
+use super::embedded::block_on;
 
 /// Groups are numbered from 1 in the order they are filled; they reach the disk in that order.
 pub(super) type GroupNumber = u64;
@@ -17,6 +19,25 @@ pub(super) struct Progress {
     /// Whether anything went wrong; then only the lock tells the truth.
     troubled: AtomicBool,
     inner: Mutex<Inner>,
+    /// Where threads wait for a group, by its number: one call wakes them all, and nobody who waits for another.
+    rooms: [Room; ROOMS],
+}
+
+/// More than there can be groups between being filled and being on disk.
+const ROOMS: usize = 4;
+
+#[derive(Debug, Default)]
+struct Room {
+    waiting: Mutex<usize>,
+    woken: Condvar,
+}
+
+impl Room {
+    fn wake(&self) {
+        if *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) > 0 {
+            self.woken.notify_all();
+        }
+    }
 }
 
 struct Inner {
@@ -29,7 +50,12 @@ struct Inner {
 impl Progress {
     pub(super) fn new() -> Self {
         let inner = Inner { stopped: None, lost: Vec::new(), waiting: Vec::new() };
-        Self { synced: AtomicU64::new(0), troubled: AtomicBool::new(false), inner: Mutex::new(inner) }
+        Self {
+            synced: AtomicU64::new(0),
+            troubled: AtomicBool::new(false),
+            inner: Mutex::new(inner),
+            rooms: Default::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -48,9 +74,14 @@ impl Progress {
         let (done, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(awaited, _)| *awaited <= number);
         inner.waiting = rest;
         drop(inner);
+        self.room(number).wake();
         for (_, waker) in done {
             waker.wake();
         }
+    }
+
+    fn room(&self, number: GroupNumber) -> &Room {
+        &self.rooms[usize::try_from(number % ROOMS as u64).unwrap_or(0)]
     }
 
     /// Nothing more will reach the disk.
@@ -60,6 +91,7 @@ impl Progress {
         inner.stopped.get_or_insert(fault);
         let waiting = std::mem::take(&mut inner.waiting);
         drop(inner);
+        self.rooms.iter().for_each(Room::wake);
         for (_, waker) in waiting {
             waker.wake();
         }
@@ -84,9 +116,26 @@ impl Progress {
         self.synced.store(last + 1, Ordering::Release);
         let waiting = std::mem::take(&mut inner.waiting);
         drop(inner);
+        self.rooms.iter().for_each(Room::wake);
         for (_, waker) in waiting {
             waker.wake();
         }
+    }
+
+    /// Returns when a group is on disk, or never will be.
+    pub(super) fn wait_blocking(&self, number: GroupNumber) -> Result<(), Fault> {
+        let room = self.room(number);
+        let is_over = || self.synced() >= number || self.troubled.load(Ordering::Acquire);
+        if !is_over() {
+            let mut waiting = room.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            *waiting += 1;
+            while !is_over() {
+                waiting = room.woken.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            }
+            *waiting -= 1;
+        }
+        // After trouble only the lists tell which groups were lost.
+        block_on(self.wait(number))
     }
 
     /// Resolves when a group is on disk, or never will be.

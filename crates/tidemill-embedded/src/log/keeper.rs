@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tidemill_model::Json;
+
 use super::dictionary::{Dictionary, Samples};
 use super::entry::{Entries, RawEntry};
 use super::files;
@@ -11,7 +13,7 @@ use super::sealed::{SealedEnd, SealedSegment, SealedWriter};
 use super::shared::{Dictionaries, Segment, Shared};
 use super::spare::Spare;
 use super::{LogError, StoredEvent, lock, verify};
-use crate::codec::{BadBytes, decode_event};
+use crate::codec::{BadBytes, decode_event, encode_event};
 
 /// Seals, rewrites and drops segments. Cheap to clone; one such piece of work is done at a time.
 #[derive(Clone)]
@@ -23,9 +25,25 @@ pub struct LogKeeper {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rewritten {
     pub dropped_events: u64,
+    pub hollowed_events: u64,
     pub dropped_controls: u64,
     pub bytes_before: u64,
     pub bytes_after: u64,
+}
+
+/// What becomes of an event when its segment is written again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Keep,
+    /// Its properties go; it stays as a link in its entity's history.
+    Hollow,
+    Drop,
+}
+
+impl From<bool> for Fate {
+    fn from(keep: bool) -> Self {
+        if keep { Self::Keep } else { Self::Drop }
+    }
 }
 
 impl LogKeeper {
@@ -59,10 +77,10 @@ impl LogKeeper {
     /// Writes a sealed segment again without the entries that are not to be kept. Numbers stay as they are.
     ///
     /// `keep` and `keep_control` may read the log but not call the keeper, which is busy.
-    pub fn rewrite(
+    pub fn rewrite<F: Into<Fate>>(
         &self,
         segment: u32,
-        mut keep: impl FnMut(&StoredEvent) -> bool,
+        mut keep: impl FnMut(&StoredEvent) -> F,
         mut keep_control: impl FnMut(&[u8]) -> bool,
     ) -> Result<Rewritten, LogError> {
         let mut dictionaries = lock::lock(&self.shared.keeping);
@@ -74,27 +92,39 @@ impl LogKeeper {
         let mut writer = SealedWriter::new(disk, segment, footer.start, &dictionary, self.shared.config)?;
         let mut result = Rewritten {
             dropped_events: 0,
+            hollowed_events: 0,
             dropped_controls: 0,
             bytes_before: old.bytes(),
             bytes_after: old.bytes(),
         };
+        let mut hollow = Vec::new();
         for block in 0..old.block_count() {
             let bytes = old.read_block(block)?;
             let damaged = |BadBytes(problem)| old.damaged(old.offset_of(block), problem);
             let mut entries = Entries::new(&bytes, old.seq_at(block));
             while let Some(entry) = entries.next().map_err(damaged)? {
                 match entry {
-                    RawEntry::Event { seq, bytes } if keep(&decode_event(seq, bytes).map_err(damaged)?) => {
-                        writer.push_event(seq, bytes)?;
+                    RawEntry::Event { seq, bytes } => {
+                        let mut stored = decode_event(seq, bytes).map_err(damaged)?;
+                        match keep(&stored).into() {
+                            Fate::Keep => writer.push_event(seq, bytes)?,
+                            Fate::Hollow => {
+                                stored.event.properties = Json::empty_object();
+                                hollow.clear();
+                                encode_event(&mut hollow, seq, &stored.event, &stored.links);
+                                writer.push_event(seq, &hollow)?;
+                                result.hollowed_events += 1;
+                            }
+                            Fate::Drop => result.dropped_events += 1,
+                        }
                     }
-                    RawEntry::Event { .. } => result.dropped_events += 1,
                     RawEntry::Control(bytes) if keep_control(bytes) => writer.push_control(bytes)?,
                     RawEntry::Control(_) => result.dropped_controls += 1,
                     RawEntry::Frame(offset) => writer.push_frame(offset),
                 }
             }
         }
-        if result.dropped_events + result.dropped_controls > 0 {
+        if result.dropped_events + result.hollowed_events + result.dropped_controls > 0 {
             writer.finish(SealedEnd { next: footer.end, raw_end: footer.raw_end })?;
             result.bytes_after = self.replace_by_sealed(segment, &mut dictionaries)?;
         }

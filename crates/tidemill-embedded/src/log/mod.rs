@@ -38,7 +38,7 @@ pub use config::LogConfig;
 pub use entry::Entry;
 pub use error::LogError;
 pub use group::{GROUP_BYTES_MAX, Group};
-pub use keeper::{LogKeeper, Rewritten};
+pub use keeper::{Fate, LogKeeper, Rewritten};
 pub use links::{History, Links, Seq, StoredEvent, Trail, jump_ordinal};
 pub use position::LogPosition;
 pub use postings::Extent;

@@ -13,7 +13,7 @@ use tidemill_engine::id_source::IdSource;
 use tidemill_engine::policy::Policy;
 use tidemill_engine::site::Site;
 use tidemill_engine::state::State;
-use tidemill_engine::state::row::{Row, RowKey};
+use tidemill_engine::state::row::{Row, RowKey, task_lists};
 use tidemill_model::{JobId, TenantId, Timestamp};
 
 use super::control::{Control, push_controls};
@@ -201,7 +201,8 @@ impl Decider {
     pub(crate) fn job_keys(&self, tenant: &TenantId, job: JobId) -> Result<Vec<RowKey>, Fault> {
         let mut keys = vec![RowKey::Job(tenant.clone(), job)];
         if let Some(found) = self.state.job(tenant, job) {
-            keys.push(RowKey::JobTasks(tenant.clone(), job, 0));
+            let lists = task_lists(0, found.nodes.len());
+            keys.extend(lists.map(|first| RowKey::JobTasks(tenant.clone(), job, first)));
             let dispatched = (0u32..).zip(&found.nodes).filter(|(_, node)| node.entry.head.is_some());
             keys.extend(dispatched.map(|(index, _)| {
                 RowKey::Task(TaskKey { tenant: tenant.clone(), request: found.request_of(index) })

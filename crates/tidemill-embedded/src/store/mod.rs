@@ -59,6 +59,8 @@ pub struct Store {
     pub(crate) blobs: Blobs,
     pub(crate) decider: Decider,
     group: Group,
+    /// Set once the state has run ahead of the log and could not be made again: nothing may be built on it.
+    stopped: Option<Fault>,
 }
 
 impl Store {
@@ -80,11 +82,12 @@ impl Store {
         let blobs = Blobs::open(disk).map_err(|error| row_store::io_fault(&error))?;
         let (reader, keeper) = (log.reader(), log.keeper());
         let decider = derive::decider_watched(&rows, &log, &options, watch)?;
-        Ok(Self { options, log, reader, keeper, rows, blobs, decider, group: Group::new() })
+        Ok(Self { options, log, reader, keeper, rows, blobs, decider, group: Group::new(), stopped: None })
     }
 
     /// Decides the commands in order, writes them as one group and syncs it.
     pub fn execute(&mut self, commands: &[Command], now: Timestamp) -> Result<Vec<Answer>, Fault> {
+        self.check_stopped()?;
         self.log.reserve(wanted(&self.options.log, commands))?;
         self.group.clear();
         let mut stir = Stir::default();
@@ -118,12 +121,21 @@ impl Store {
                 self.decider = decider;
                 fault
             }
-            Err(worse) => worse,
+            Err(worse) => {
+                let fault = Fault::Stopped(format!("{fault}; what was decided cannot be undone: {worse}"));
+                self.stopped = Some(fault.clone());
+                fault
+            }
         }
+    }
+
+    pub(crate) fn check_stopped(&self) -> Result<(), Fault> {
+        self.stopped.clone().map_or(Ok(()), Err)
     }
 
     /// Writes the rows that changed, with the place in the log they reflect. Says whether there were any.
     pub fn flush_rows(&mut self) -> Result<bool, Fault> {
+        self.check_stopped()?;
         let Some(rows) = self.decider.state.take_dirty() else { return Ok(false) };
         let checkpoint = Checkpoint { position: self.log.end() };
         let written = self.rows.write(&rows, checkpoint);

@@ -18,7 +18,7 @@ use super::Store;
 use super::control::Control;
 use super::decider::{Decider, entity_row};
 use super::row_store::{Checkpoint, io_fault};
-use crate::log::{Entry, Group, LogKeeper, LogReader, SegmentInfo, SegmentKind, StoredEvent};
+use crate::log::{Entry, Fate, Group, LogKeeper, LogReader, SegmentInfo, SegmentKind, StoredEvent};
 
 const DAY_MILLIS: u64 = 24 * 3_600_000;
 /// A segment is rewritten once this part of its events is expired.
@@ -53,10 +53,10 @@ impl Retention {
         }
     }
 
-    /// Whether the event is past its time.
+    /// Whether the event is older than events of its kind are kept.
     pub fn is_past(&self, event: &Event, now: Timestamp) -> bool {
         let limit = self.limit_of(event);
-        event.is_outlived(now) || (limit > 0 && now.since(event.received_at) >= limit)
+        limit > 0 && now.since(event.received_at) >= limit
     }
 }
 
@@ -94,7 +94,10 @@ impl Pass<'_> {
     pub(crate) fn run(&self, keeper: &mut dyn Keeper) -> Result<Expired, Fault> {
         let mut done = Expired::default();
         let mut oldest = true;
-        for segment in self.reader.segments() {
+        let mut after = 0;
+        // Looked up anew each time: dropping one takes emptied ones behind it along.
+        while let Some(segment) = self.reader.segments().into_iter().find(|segment| segment.id > after) {
+            after = segment.id;
             if segment.kind != SegmentKind::Sealed || segment.id >= self.checkpoint.position.segment {
                 break;
             }
@@ -102,21 +105,23 @@ impl Pass<'_> {
                 oldest = false;
                 continue;
             }
-            let (mut past, mut kept) = (0, 0);
+            let (mut past, mut left, mut total) = (0, 0, 0);
             let mut blobs = Vec::new();
             self.reader.scan::<Fault>(segment.id, |entry| {
                 if let Entry::Event(stored) = entry {
-                    if self.expires(keeper, &stored.event) {
+                    let fate = self.fate(keeper, &stored.event);
+                    total += 1;
+                    left += u64::from(fate != Fate::Drop);
+                    if fate != Fate::Keep {
                         past += 1;
                         blobs.extend(blob_of(&stored.event));
-                    } else {
-                        kept += 1;
                     }
                 }
                 Ok(())
             })?;
-            if kept == 0 && oldest {
-                done.rows_carried += self.carry(keeper, segment.id)?;
+            if left == 0 && oldest {
+                let keys = self.rows_made(segment.id)?;
+                done.rows_carried += carry(keeper, keys)?;
                 self.log_keeper.drop_segment(segment.id)?;
                 remove_blobs(keeper, &blobs)?;
                 done.segments_dropped += 1;
@@ -124,9 +129,12 @@ impl Pass<'_> {
                 continue;
             }
             oldest = false;
-            if past > 0 && past * WORTHWHILE_PART >= past + kept {
-                let keep = |stored: &StoredEvent| !self.expires(keeper, &stored.event);
-                self.log_keeper.rewrite(segment.id, keep, |_| true)?;
+            if past > 0 && past * WORTHWHILE_PART >= total {
+                // How many events an entity had, and which was its last, cannot be told without them.
+                let keys = self.rows_of_dropped(keeper, segment.id)?;
+                done.rows_carried += carry(keeper, keys)?;
+                let fate = |stored: &StoredEvent| self.fate(keeper, &stored.event);
+                self.log_keeper.rewrite(segment.id, fate, |_| true)?;
                 remove_blobs(keeper, &blobs)?;
                 done.segments_rewritten += 1;
                 done.events += past;
@@ -146,14 +154,23 @@ impl Pass<'_> {
         })
     }
 
-    /// Whether an event may go: past its time, and not of work that is still open.
-    fn expires(&self, keeper: &mut dyn Keeper, event: &Event) -> bool {
-        self.retention.is_past(event, self.now)
-            && (event.event_type.as_str() == KnownType::TaskHeartbeat.as_str() || !keeper.is_open(event))
+    /// What becomes of an event.
+    ///
+    /// One that is too old goes, unless it is of work that is still open. One that has outlived its own time to live may
+    /// stand in the middle of its entity's history, so it stays as a link, emptied; readers do not see it.
+    fn fate(&self, keeper: &mut dyn Keeper, event: &Event) -> Fate {
+        let is_heartbeat = event.event_type.as_str() == KnownType::TaskHeartbeat.as_str();
+        if self.retention.is_past(event, self.now) && (is_heartbeat || !keeper.is_open(event)) {
+            Fate::Drop
+        } else if event.is_outlived(self.now) && event.properties.as_str() != "{}" {
+            Fate::Hollow
+        } else {
+            Fate::Keep
+        }
     }
 
-    /// Has the rows that a segment made written to the log again.
-    fn carry(&self, keeper: &mut dyn Keeper, segment: u32) -> Result<u64, Fault> {
+    /// The rows that a segment made.
+    fn rows_made(&self, segment: u32) -> Result<BTreeSet<RowKey>, Fault> {
         let mut keys = BTreeSet::new();
         self.reader.scan::<Fault>(segment, |entry| {
             match entry {
@@ -164,38 +181,58 @@ impl Pass<'_> {
             }
             Ok(())
         })?;
-        let mut jobs = BTreeSet::new();
-        let mut rest = Vec::new();
-        for key in keys {
-            match &key {
-                RowKey::Job(tenant, job) | RowKey::JobTasks(tenant, job, _) => {
-                    jobs.insert((tenant.clone(), *job));
-                }
-                RowKey::Task(TaskKey { tenant, request }) => match request.job_part() {
-                    Some(job) => {
-                        jobs.insert((tenant.clone(), job));
-                    }
-                    None => rest.push(key),
-                },
-                _ => rest.push(key),
-            }
-        }
-        // A job is carried whole: what the kept segments say of it means nothing without its beginning.
-        let mut carried = 0;
-        for (tenant, job) in jobs {
-            let keys = keeper.job_keys(&tenant, job)?;
-            carried += keeper.carry(keys)?;
-        }
-        for keys in rest.chunks(CARRY_ROWS) {
-            carried += keeper.carry(keys.to_vec())?;
-        }
-        Ok(carried)
+        Ok(keys)
     }
+
+    /// The rows that keep the streams of events that are about to go.
+    fn rows_of_dropped(&self, keeper: &mut dyn Keeper, segment: u32) -> Result<BTreeSet<RowKey>, Fault> {
+        let mut keys = BTreeSet::new();
+        self.reader.scan::<Fault>(segment, |entry| {
+            if let Entry::Event(stored) = entry
+                && self.fate(keeper, &stored.event) == Fate::Drop
+            {
+                keys.insert(entity_row(&stored.event));
+            }
+            Ok(())
+        })?;
+        Ok(keys)
+    }
+}
+
+/// Has rows written to the log again, as they stand.
+fn carry(keeper: &mut dyn Keeper, keys: BTreeSet<RowKey>) -> Result<u64, Fault> {
+    let mut jobs = BTreeSet::new();
+    let mut rest = Vec::new();
+    for key in keys {
+        match &key {
+            RowKey::Job(tenant, job) | RowKey::JobTasks(tenant, job, _) => {
+                jobs.insert((tenant.clone(), *job));
+            }
+            RowKey::Task(TaskKey { tenant, request }) => match request.job_part() {
+                Some(job) => {
+                    jobs.insert((tenant.clone(), job));
+                }
+                None => rest.push(key),
+            },
+            _ => rest.push(key),
+        }
+    }
+    // A job is carried whole: what the kept segments say of it means nothing without its beginning.
+    let mut carried = 0;
+    for (tenant, job) in jobs {
+        let keys = keeper.job_keys(&tenant, job)?;
+        carried += keeper.carry(keys)?;
+    }
+    for keys in rest.chunks(CARRY_ROWS) {
+        carried += keeper.carry(keys.to_vec())?;
+    }
+    Ok(carried)
 }
 
 impl Store {
     /// Drops what is past its time, as far as checkpoints allow.
     pub fn expire(&mut self, now: Timestamp) -> Result<Expired, Fault> {
+        self.check_stopped()?;
         let Some(checkpoint) = self.rows.checkpoint()? else { return Ok(Expired::default()) };
         let keys = self.rows.outdated(RecordKind::Idempotency, now, FORGET_MAX)?;
         if !keys.is_empty() {

@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 use tidemill_engine::id_source::IdSource;
 
 use self::ledger::Ledger;
-use crate::lab::{Fresh, Lab};
+use crate::lab::{Fresh, Lab, announce};
 
 /// What tells the child that it is one: the directory, its life, and where each thread goes on.
 const CHILD: &str = "TIDEMILL_CRASH_CHILD";
 /// A store is used for so many lives, so that it stays small.
-const LIVES_PER_STORE: u64 = 20;
+const LIVES_PER_STORE: u64 = 12;
 /// The child is killed after so many acknowledgements at most, and a little later.
 const ACKS_MAX: u64 = 120;
 const DELAY_MICROS_MAX: u64 = 4_000;
@@ -58,8 +58,8 @@ fn nothing_acknowledged_is_lost_or_doubled_by_kills() {
     while killed < kills {
         let dir = Fresh::new();
         let mut ledger = Ledger::default();
-        for life in 1..=LIVES_PER_STORE.min(kills - killed) {
-            live_and_die(&dir, life, &mut ledger, &mut random);
+        for generation in 1..=LIVES_PER_STORE.min(kills - killed) {
+            live_and_die(&dir, generation, &mut ledger, &mut random);
             killed += 1;
             let lab =
                 Lab::try_open(&dir).unwrap_or_else(|fault| panic!("seed {seed}, kill {killed}: {fault}"));
@@ -71,13 +71,15 @@ fn nothing_acknowledged_is_lost_or_doubled_by_kills() {
         events += ledger.events();
     }
     let seconds = begun.elapsed().as_secs_f64();
-    println!("seed {seed}: {kills} kills, {acknowledged} acknowledgements, {events} events, {seconds:.1} s");
+    announce(&format!(
+        "seed {seed}: {kills} kills, {acknowledged} acknowledgements, {events} events, {seconds:.1} s"
+    ));
     assert!(acknowledged > 10 * kills, "the child hardly got to work");
 }
 
 /// One life of the child: it is started, listened to, and killed.
-fn live_and_die(dir: &Path, life: u64, ledger: &mut Ledger, random: &mut IdSource) {
-    let orders = format!("{life}\t{}\t{}", ledger.next_numbers(), dir.display());
+fn live_and_die(dir: &Path, generation: u64, ledger: &mut Ledger, random: &mut IdSource) {
+    let orders = format!("{generation}\t{}\t{}", ledger.next_numbers(), dir.display());
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::child_process", "--ignored", "--nocapture", "--test-threads=1"])
         .env(CHILD, orders)
@@ -104,7 +106,7 @@ fn live_and_die(dir: &Path, life: u64, ledger: &mut Ledger, random: &mut IdSourc
     if let Some(status) = child.try_wait().unwrap() {
         let mut words = String::new();
         let _ = std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut words);
-        panic!("the child ended with {status} in life {life}: {words}");
+        panic!("the child ended with {status} in life {generation}: {words}");
     }
     child.kill().unwrap();
     child.wait().unwrap();

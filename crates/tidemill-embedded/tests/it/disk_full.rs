@@ -72,7 +72,11 @@ fn stored(events: impl Fn(&EventQuery) -> tidemill_model::event_query::Page) -> 
 
 #[test]
 fn a_full_disk_refuses_clearly_and_works_again_when_there_is_space() {
-    let Some(disk) = Tmpfs::mount("disk_full::a_full_disk_refuses_clearly", 4 << 10) else { return };
+    let Some(disk) =
+        Tmpfs::mount("disk_full::a_full_disk_refuses_clearly_and_works_again_when_there_is_space", 4 << 10)
+    else {
+        return;
+    };
     std::fs::write(disk.join(BALLAST), vec![1; BALLAST_KIB << 10]).unwrap();
     let backend = open(&disk);
     let mut acknowledged = BTreeSet::new();
@@ -104,7 +108,11 @@ fn a_full_disk_refuses_clearly_and_works_again_when_there_is_space() {
 
 #[test]
 fn rows_that_found_no_space_are_written_when_there_is_some() {
-    let Some(disk) = Tmpfs::mount("disk_full::rows_that_found_no_space", 8 << 10) else { return };
+    let Some(disk) =
+        Tmpfs::mount("disk_full::rows_that_found_no_space_are_written_when_there_is_some", 8 << 10)
+    else {
+        return;
+    };
     let backend = open(&disk);
     let mut acknowledged = BTreeSet::new();
     backend.checkpoint().unwrap();

@@ -49,6 +49,12 @@ impl std::ops::Deref for Fresh {
     }
 }
 
+/// Says something that is seen even when the test passes: its harness only keeps back what is printed by macros.
+pub(crate) fn announce(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
 /// Small files, so that a few dozen commands fill several segments.
 pub(crate) fn small() -> StoreOptions {
     StoreOptions {

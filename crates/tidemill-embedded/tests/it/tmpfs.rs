@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::lab::Fresh;
+use crate::lab::{Fresh, announce};
 
 /// A mounted file system; unmounted when dropped.
 pub(crate) struct Tmpfs(Fresh);
@@ -15,7 +15,7 @@ impl Tmpfs {
         match mount(&["-t", "tmpfs", "-o", &format!("size={kib}k"), "tmpfs"], &dir) {
             Ok(()) => Some(Self(dir)),
             Err(problem) => {
-                eprintln!("SKIPPED {test}: mounting a tmpfs is not permitted: {problem}");
+                announce(&format!("SKIPPED {test}: mounting a tmpfs is not permitted: {problem}"));
                 None
             }
         }

@@ -54,14 +54,11 @@ impl Torn {
         let copy = Fresh::new();
         copy_tree(&self.dir, &copy);
         let file = OpenOptions::new().write(true).open(segment(&copy)).unwrap();
+        let rest = usize::try_from(self.last.end - at).unwrap();
         match tear {
             Tear::Cut => file.set_len(at).unwrap(),
-            Tear::Garbage => {
-                file.write_all_at(&vec![0xa5; usize::try_from(self.last.end - at).unwrap()], at).unwrap()
-            }
-            Tear::Zeros => {
-                file.write_all_at(&vec![0; usize::try_from(self.last.end - at).unwrap()], at).unwrap()
-            }
+            Tear::Garbage => file.write_all_at(&vec![0xa5; rest], at).unwrap(),
+            Tear::Zeros => file.write_all_at(&vec![0; rest], at).unwrap(),
         }
         copy
     }

@@ -1,5 +1,6 @@
 //! Data directories that cannot be used: held by another process, read-only, written by a newer release.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use tidemill_embedded::{Embedded, OpenError};
 use tidemill_engine::backend::Fault;
 use tidemill_engine::clock::SystemClock;
 
-use crate::lab::{Fresh, Lab, plain, publish, small};
+use crate::lab::{Fresh, Lab, announce, plain, publish, small};
 use crate::tmpfs::Tmpfs;
 
 /// What tells the child which directory to open.
@@ -60,8 +61,9 @@ fn a_second_process_is_told_who_holds_the_directory() {
 }
 
 #[test]
-fn a_read_only_directory_is_refused_by_name() {
-    let Some(disk) = Tmpfs::mount("unusable_dir::a_read_only_directory", 2 << 10) else { return };
+fn a_read_only_file_system_is_refused_by_name() {
+    let test = "unusable_dir::a_read_only_file_system_is_refused_by_name";
+    let Some(disk) = Tmpfs::mount(test, 2 << 10) else { return };
     open(&disk).unwrap();
     disk.make_read_only();
     let refused = open(&disk).err().unwrap().to_string();
@@ -69,6 +71,20 @@ fn a_read_only_directory_is_refused_by_name() {
     assert!(refused.starts_with(&expected), "{refused}");
     let refused = open(&disk.join("new")).err().unwrap().to_string();
     assert!(refused.contains("new cannot be used: Read-only file system"), "{refused}");
+}
+
+#[test]
+fn a_directory_without_the_right_to_write_is_refused_by_name() {
+    let fresh = Fresh::new();
+    std::fs::set_permissions(&*fresh, std::fs::Permissions::from_mode(0o500)).unwrap();
+    if std::fs::write(fresh.join("probe"), "").is_ok() {
+        let test = "unusable_dir::a_directory_without_the_right_to_write_is_refused_by_name";
+        announce(&format!("SKIPPED {test}: root may write everywhere"));
+        return;
+    }
+    let refused = open(&fresh).err().unwrap().to_string();
+    let expected = format!("the data directory {} cannot be used: Permission denied", fresh.display());
+    assert!(refused.starts_with(&expected), "{refused}");
 }
 
 #[test]

@@ -24,7 +24,9 @@ pub(super) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) 
         last = Some(key);
         let Some(task) = state.task(key) else { continue };
         let Some(head) = task.entry.head.as_ref() else { continue };
-        let has_message = task.entry.message.is_some_and(|message| state.queue().get(message).is_some());
+        let queued = task.entry.message.and_then(|message| state.queue().get(message));
+        let has_message =
+            queued.is_some_and(|queued| queued.message.task == *key && queued.message.run == head.run);
         let needs_message = match &head.state {
             TaskState::Queued => true,
             TaskState::Leased(lease) => lease.until < draft.now(),

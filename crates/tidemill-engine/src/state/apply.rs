@@ -53,18 +53,17 @@ impl State {
                 });
                 job.grow(&new.tasks);
                 self.rows.touch(|| RowKey::Job(new.tenant.clone(), new.job));
-                self.rows.touch(|| RowKey::JobTasks(new.tenant.clone(), new.job, 0));
+                self.rows.touch_lists(&new.tenant, new.job, 0, job.nodes.len());
                 self.jobs.insert(new.job, job);
             }
             RecordWrite::JobTasks { job, tasks, .. } => {
                 let Some(found) = self.jobs.get_mut(job) else { return };
-                let first = u32::try_from(found.nodes.len()).unwrap_or(u32::MAX);
+                let first = found.nodes.len();
                 found.grow(tasks);
                 found.head.version += 1;
                 found.head.completed_at = None;
-                let tenant = found.head.tenant.clone();
-                self.rows.touch(|| RowKey::Job(tenant.clone(), *job));
-                self.rows.touch(|| RowKey::JobTasks(tenant, *job, first));
+                self.rows.touch_lists(&found.head.tenant, *job, first, found.nodes.len());
+                self.rows.touch(|| RowKey::Job(found.head.tenant.clone(), *job));
             }
             RecordWrite::JobCancelled { job, cancelled, .. } => {
                 let Some(found) = self.jobs.get_mut(job) else { return };

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use tidemill_model::{JobId, TenantId};
+
 use super::job::{Entry, Job, JobHead};
-use super::row::{Row, RowKey, TaskRow};
+use super::row::{Row, RowKey, TaskRow, list_end, task_lists};
 use super::{Alone, Place, Set, State};
 use crate::commit::{MessageId, TaskKey};
 
@@ -32,6 +34,13 @@ impl KeptRows {
     pub(super) fn touch(&mut self, key: impl FnOnce() -> RowKey) {
         if self.kept {
             self.dirty.insert(key());
+        }
+    }
+
+    /// The rows that list a job's tasks from the index `from` on, up to `count`.
+    pub(super) fn touch_lists(&mut self, tenant: &TenantId, job: JobId, from: usize, count: usize) {
+        for first in task_lists(from, count) {
+            self.touch(|| RowKey::JobTasks(tenant.clone(), job, first));
         }
     }
 }
@@ -172,12 +181,13 @@ impl State {
                     self.jobs.insert(id, Job::new(head));
                 }
             },
-            (RowKey::JobTasks(_, id, first), Some(Row::JobTasks(tasks))) => {
+            (RowKey::JobTasks(tenant, id, first), Some(Row::JobTasks(tasks))) => {
                 if let Some(job) = self.jobs.get_mut(&id) {
                     let head = job.head.clone();
                     let known = job.nodes.len().saturating_sub(first as usize);
                     job.grow(tasks.get(known..).unwrap_or_default());
                     job.head = head;
+                    self.rows.touch_lists(&tenant, id, first as usize, job.nodes.len());
                 }
             }
             (RowKey::Message(id), row) => {
@@ -210,10 +220,9 @@ impl State {
             }),
             RowKey::Job(tenant, job) => self.job(tenant, *job).map(|job| Row::Job(job.head.clone())),
             RowKey::JobTasks(tenant, job, first) => self.job(tenant, *job).map(|job| {
-                // Chunks begin where a job began or grew; a chunk ends where the next one begins.
-                Row::JobTasks(
-                    job.nodes[*first as usize..].iter().map(|node| Arc::clone(&node.spec)).collect(),
-                )
+                let first = *first as usize;
+                let nodes = job.nodes.get(first..list_end(first, job.nodes.len())).unwrap_or_default();
+                Row::JobTasks(nodes.iter().map(|node| Arc::clone(&node.spec)).collect())
             }),
             RowKey::Message(id) => self.queue.get(*id).cloned().map(Row::Message),
             RowKey::Record(key) => self.record(key).cloned().map(Row::Record),
@@ -262,6 +271,68 @@ impl State {
                 self.entities.remove(&(tenant.clone(), entity.clone()));
             }
             RowKey::JobTasks(..) | RowKey::Message(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_model::{AppName, Json, RequestId, TaskId, TaskName, TaskOptions, TaskSpec, Timestamp};
+
+    use super::*;
+    use crate::commit::{NewJob, RecordWrite};
+
+    fn specs(range: std::ops::Range<usize>) -> Vec<Arc<TaskSpec>> {
+        range
+            .map(|index| {
+                Arc::new(TaskSpec {
+                    task_id: TaskId::new(format!("t{index}")).unwrap(),
+                    name: TaskName::new("n").unwrap(),
+                    depends_on: Vec::new(),
+                    input: Json::empty_object(),
+                    options: TaskOptions::default(),
+                })
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_job_of_any_size_comes_back_from_its_rows() {
+        for (begun, added) in [(1, 0), (63, 1), (64, 0), (64, 1), (65, 63), (70, 100), (500, 3)] {
+            let (tenant, job) = (TenantId::new("t").unwrap(), JobId::from_u128(7));
+            let mut state = State::keeping_rows();
+            state.apply_record(&RecordWrite::Job(Arc::new(NewJob {
+                tenant: tenant.clone(),
+                app: AppName::new("a").unwrap(),
+                job,
+                request: RequestId::new("r").unwrap(),
+                name: None,
+                created_at: Timestamp::MIN,
+                tasks: specs(0..begun),
+            })));
+            let mut stored = std::collections::BTreeMap::new();
+            let mut flush = |state: &mut State| {
+                stored.extend(state.take_dirty().into_iter().flatten());
+                state.stored();
+            };
+            flush(&mut state);
+            let tasks = Arc::new(specs(begun..begun + added));
+            state.apply_record(&RecordWrite::JobTasks { tenant: tenant.clone(), job, tasks });
+            flush(&mut state);
+
+            let Some(Some(Row::Job(head))) = stored.remove(&RowKey::Job(tenant.clone(), job)) else {
+                panic!()
+            };
+            let lists = stored.into_iter().filter_map(|(key, row)| match (key, row) {
+                (RowKey::JobTasks(_, _, first), Some(Row::JobTasks(tasks))) => Some((first, tasks)),
+                _ => None,
+            });
+            let mut again = State::default();
+            again.load_job(head, lists, []);
+            let found = again.job(&tenant, job).unwrap();
+            let ids: Vec<_> = found.nodes.iter().map(|node| node.spec.task_id.to_string()).collect();
+            let expected: Vec<_> = (0..begun + added).map(|index| format!("t{index}")).collect();
+            assert_eq!(ids, expected, "{begun} and {added}");
         }
     }
 }

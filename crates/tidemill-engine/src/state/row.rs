@@ -17,7 +17,7 @@ use crate::record::{Record, RecordKey};
 pub enum RowKey {
     Task(TaskKey),
     Job(TenantId, JobId),
-    /// Some of a job's tasks, as they were handed in; the number is the index of the first.
+    /// Some of a job's tasks, as they were handed in; the number is the index of the first. See [`task_lists`].
     JobTasks(TenantId, JobId, u32),
     Message(MessageId),
     Record(RecordKey),
@@ -39,4 +39,18 @@ pub struct TaskRow {
     /// What it does, for a task without a job.
     pub alone: Option<Arc<NewTask>>,
     pub entry: Entry,
+}
+
+/// How many of a job's tasks one row lists. Rows stay small, whatever the size of the job.
+const TASKS_PER_LIST: usize = 64;
+
+/// The rows that list the tasks of a job from the index `from` on, up to `count`: the index of the first of each.
+pub fn task_lists(from: usize, count: usize) -> impl Iterator<Item = u32> {
+    let first = from - from % TASKS_PER_LIST;
+    (first..count).step_by(TASKS_PER_LIST).filter_map(|index| u32::try_from(index).ok())
+}
+
+/// The end of the row of tasks that begins with the index `first`, in a job of `count`.
+pub(super) fn list_end(first: usize, count: usize) -> usize {
+    (first - first % TASKS_PER_LIST + TASKS_PER_LIST).min(count)
 }

@@ -49,12 +49,14 @@ async fn children_get_what_their_parents_gave() {
         .on("one", |_| async { Ok(Json::of(&1)) })
         .unwrap()
         .on("sum", |task| async move {
-            let parts: Vec<i64> = task.dependency_outputs.iter().map(|(_, output)| output.read().unwrap()).collect();
+            let parts: Vec<i64> =
+                task.dependency_outputs.iter().map(|(_, output)| output.read().unwrap()).collect();
             Ok(Json::of(&parts.iter().sum::<i64>()))
         })
         .unwrap();
     let host = open(&directory, handlers).await;
-    let tasks = [("a", "one", &[][..]), ("b", "one", &[]), ("c", "sum", &["a", "b"]), ("d", "sum", &["c", "a"])];
+    let tasks =
+        [("a", "one", &[][..]), ("b", "one", &[]), ("c", "sum", &["a", "b"]), ("d", "sum", &["c", "a"])];
     let tasks = tasks.map(|(id, name, parents)| task(id, name, parents).unwrap()).to_vec();
     let job = host.submit("sums", tasks).await.unwrap();
     assert_eq!(host.wait(job).await.unwrap(), JobStatus::Completed);
@@ -101,7 +103,11 @@ async fn a_failing_task_is_tried_again_and_then_given_up() {
         ("nobody", Outcome::Failed, 1, Some(ErrorCategory::NotFound)),
     ] {
         let head = head(&host, job, name).await;
-        assert_eq!((head.outcome(), head.attempts, head.last_error), (Some(outcome), attempts, category), "{name}");
+        assert_eq!(
+            (head.outcome(), head.attempts, head.last_error),
+            (Some(outcome), attempts, category),
+            "{name}"
+        );
     }
     host.shut_down().await;
 }

@@ -1,0 +1,79 @@
+//! `tidemill export`: the whole store as lines of JSON.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use tidemill_embedded::Store;
+use tidemill_embedded::store::export::Exported;
+
+use super::CommandError;
+use crate::data_dir::{DataArgument, store_options};
+use crate::output::Output;
+
+/// Write events and control records as lines of JSON
+///
+/// Key hashes, tokens and leases stay behind. The first line names the version of the form, the last one counts the
+/// lines before it.
+#[derive(Args)]
+#[command(after_help = crate::EXIT_CODES)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    data: DataArgument,
+    /// Write to this file, which appears when it is whole, instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl Export {
+    pub(crate) fn execute(self, out: &mut Output) -> Result<ExitCode, CommandError> {
+        let dir = self.data.open()?;
+        let mut store =
+            Store::open_watched(dir.disk, store_options(), &mut |progress| out.progress(progress))?;
+        let exported = if let Some(path) = &self.out {
+            to_file(&mut store, path, out)?
+        } else {
+            let (data, mut watch) = out.stream();
+            store.export(data, &mut watch)?
+        };
+        let tally = exported.tally;
+        out.note(format_args!(
+            "exported {} events, {} jobs, {} tasks, {} messages, {} records and {} large values",
+            tally.events, tally.jobs, tally.tasks, tally.messages, tally.records, tally.blobs
+        ));
+        for key in &exported.blobs_missing {
+            out.note(format_args!("the blob {key} is missing; its event was exported without it"));
+        }
+        Ok(if exported.blobs_missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn to_file(store: &mut Store, path: &Path, out: &mut Output) -> Result<Exported, CommandError> {
+    let name = path.display();
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".partial");
+    let draft = PathBuf::from(draft);
+    let written = write(store, &draft, out).and_then(|exported| {
+        fs::rename(&draft, path)
+            .map_err(|error| CommandError::failed(format_args!("cannot make {name}"), &error))?;
+        Ok(exported)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}
+
+fn write(store: &mut Store, draft: &Path, out: &mut Output) -> Result<Exported, CommandError> {
+    let failed =
+        |error: &io::Error| CommandError::failed(format_args!("cannot write {}", draft.display()), error);
+    // What is in an export is for the owner of the store only.
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(draft);
+    let mut file: File = opened.map_err(|error| failed(&error))?;
+    let exported = store.export(&mut file, &mut |progress| out.progress(progress))?;
+    file.sync_all().map_err(|error| failed(&error))?;
+    Ok(exported)
+}

@@ -1,0 +1,57 @@
+//! `tidemill import`: an export becomes the store of an empty data directory.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use tidemill_embedded::import_dir::import_into;
+use tidemill_engine::clock::{Clock, SystemClock};
+
+use super::CommandError;
+use crate::data_dir::{DataArgument, store_options};
+use crate::output::Output;
+
+/// How much is read at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// Make the store of an empty data directory from an export
+///
+/// Nothing is started for imported events. Tasks that were leased wait again. A bad line is named, and then nothing is
+/// stored.
+#[derive(Args)]
+#[command(after_help = crate::EXIT_CODES)]
+pub(crate) struct Import {
+    #[command(flatten)]
+    data: DataArgument,
+    /// The export; `-` for standard input
+    file: PathBuf,
+}
+
+impl Import {
+    pub(crate) fn execute(self, out: &mut Output) -> Result<ExitCode, CommandError> {
+        let mut input: Box<dyn BufRead> = if self.file.as_os_str() == "-" {
+            Box::new(BufReader::with_capacity(READ_BYTES, io::stdin()))
+        } else {
+            let file = File::open(&self.file).map_err(|error| {
+                CommandError::Unusable(format!("cannot read {}: {error}", self.file.display()))
+            })?;
+            Box::new(BufReader::with_capacity(READ_BYTES, file))
+        };
+        let dir = self.data.open_or_make()?;
+        let now = SystemClock::start().now();
+        let mut watch = |progress| out.progress(progress);
+        let imported =
+            import_into(self.data.path(), &dir.lock, store_options(), &mut input, now, &mut watch)?;
+        let tally = imported.tally;
+        out.note(format_args!(
+            "imported {} events, {} jobs, {} tasks, {} messages, {} records and {} large values",
+            tally.events, tally.jobs, tally.tasks, tally.messages, tally.records, tally.blobs
+        ));
+        if imported.messages_made > 0 {
+            out.note(format_args!("{} open tasks had no message and got one", imported.messages_made));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

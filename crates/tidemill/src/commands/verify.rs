@@ -1,0 +1,100 @@
+//! `tidemill verify`: is everything that is derived what the log says?
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use tidemill_embedded::Store;
+use tidemill_embedded::store::verify::Findings;
+use tidemill_engine::backend::Fault;
+
+use super::CommandError;
+use crate::data_dir::{DataArgument, store_options};
+use crate::output::Output;
+
+/// Check the data directory: every byte of the log, and all that is derived from it
+#[derive(Args)]
+#[command(after_help = crate::EXIT_CODES)]
+pub(crate) struct Verify {
+    #[command(flatten)]
+    data: DataArgument,
+    /// Print what was checked and what differs as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Verify {
+    pub(crate) fn execute(self, out: &mut Output) -> Result<ExitCode, CommandError> {
+        let dir = self.data.open()?;
+        let opened = Store::open_watched(dir.disk, store_options(), &mut |progress| out.progress(progress));
+        let findings = match opened {
+            Ok(store) => store.verify_watched(&mut |progress| out.progress(progress))?,
+            // A log that cannot be opened is a finding, and the only one there can be.
+            Err(Fault::Damaged(problem)) => Findings {
+                differences: vec![problem],
+                differences_total: 1,
+                only_log: true,
+                ..Findings::default()
+            },
+            Err(fault) => return Err(fault.into()),
+        };
+        report(&findings, self.json, out)
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FindingsJson<'a> {
+    clean: bool,
+    segments: u64,
+    events: u64,
+    rows: u64,
+    tasks: u64,
+    blobs: u64,
+    /// Whether only the log was checked, because it is damaged.
+    only_log: bool,
+    differences: &'a [String],
+    differences_total: u64,
+}
+
+/// Says what was found. Clean or not decides the exit code.
+pub(super) fn report(findings: &Findings, json: bool, out: &mut Output) -> Result<ExitCode, CommandError> {
+    let Findings { segments, events, rows, tasks, blobs, only_log, differences, differences_total } =
+        findings;
+    let clean = findings.is_clean();
+    if json {
+        out.json(&FindingsJson {
+            clean,
+            segments: *segments,
+            events: *events,
+            rows: *rows,
+            tasks: *tasks,
+            blobs: *blobs,
+            only_log: *only_log,
+            differences,
+            differences_total: *differences_total,
+        })?;
+    } else {
+        for difference in differences {
+            out.data(difference)?;
+        }
+        let more = differences_total.saturating_sub(differences.len() as u64);
+        if more > 0 {
+            out.data(format_args!("and {more} more"))?;
+        }
+    }
+    if *only_log {
+        out.note("the log is damaged, so there is nothing to compare the rest with");
+    } else {
+        let checked = format!(
+            "checked {segments} segments with {events} events, {rows} rows, the histories of {tasks} tasks and {blobs} large values"
+        );
+        let result = match differences_total {
+            0 => "all is as it should be".to_owned(),
+            1 => "1 difference".to_owned(),
+            many => format!("{many} differences"),
+        };
+        out.note(format_args!("{checked}: {result}"));
+    }
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

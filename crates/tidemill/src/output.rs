@@ -1,0 +1,157 @@
+//! What a command says: data on standard output, words for people on standard error.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tidemill_embedded::store::watch::Progress;
+
+/// On a terminal the line of progress changes this often at most.
+const LIVE_EVERY: Duration = Duration::from_millis(100);
+/// Elsewhere a new line is written this often at most.
+const PLAIN_EVERY: Duration = Duration::from_secs(5);
+
+pub(crate) struct Output {
+    data: Box<dyn Write>,
+    words: Words,
+    /// Whether data and words meet on the same screen.
+    mixed: bool,
+}
+
+/// The part for people.
+struct Words {
+    out: Box<dyn Write>,
+    /// Whether a line can be written over.
+    live: bool,
+    /// The step that was told last, and when.
+    told: Option<(&'static str, Instant)>,
+    /// Whether a line of progress stands on the terminal.
+    standing: bool,
+}
+
+impl Output {
+    pub(crate) fn stdio() -> Self {
+        let live = io::stderr().is_terminal();
+        let mixed = live && io::stdout().is_terminal();
+        Self { mixed, ..Self::new(Box::new(io::stdout()), Box::new(io::stderr()), live) }
+    }
+
+    fn new(data: Box<dyn Write>, words: Box<dyn Write>, live: bool) -> Self {
+        Self { data, words: Words { out: words, live, told: None, standing: false }, mixed: false }
+    }
+
+    /// A line of data.
+    pub(crate) fn data(&mut self, line: impl fmt::Display) -> io::Result<()> {
+        self.words.wipe();
+        writeln!(self.data, "{line}")
+    }
+
+    /// A line of data as JSON.
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
+        let text = serde_json::to_string(value).map_err(io::Error::other)?;
+        self.data(text)
+    }
+
+    /// A stream of data, and a watch for its progress that does not get in its way.
+    pub(crate) fn stream(&mut self) -> (&mut dyn Write, impl FnMut(Progress)) {
+        let Self { data, words, mixed } = self;
+        words.wipe();
+        (data, |progress| {
+            if !*mixed {
+                words.progress(progress);
+            }
+        })
+    }
+
+    /// A line for people. If nobody can read it, that is no reason to stop.
+    pub(crate) fn note(&mut self, line: impl fmt::Display) {
+        self.words.wipe();
+        let _ = writeln!(self.words.out, "{line}");
+    }
+
+    /// How far the work is: a line that changes on a terminal, now and then a new one elsewhere.
+    pub(crate) fn progress(&mut self, progress: Progress) {
+        self.words.progress(progress);
+    }
+
+    /// Ends the output and gives the process' exit code.
+    pub(crate) fn end(mut self, code: ExitCode) -> ExitCode {
+        self.words.wipe();
+        match self.data.flush() {
+            Ok(()) => code,
+            Err(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl Words {
+    fn progress(&mut self, progress: Progress) {
+        let now = Instant::now();
+        let every = if self.live { LIVE_EVERY } else { PLAIN_EVERY };
+        let is_due =
+            self.told.is_none_or(|(step, at)| step != progress.step || now.duration_since(at) >= every);
+        if !is_due {
+            return;
+        }
+        self.told = Some((progress.step, now));
+        let text = text_of(progress);
+        let _ = if self.live { write!(self.out, "\r\x1b[K{text}") } else { writeln!(self.out, "{text}") };
+        let _ = self.out.flush();
+        self.standing = self.live;
+    }
+
+    fn wipe(&mut self) {
+        if std::mem::take(&mut self.standing) {
+            let _ = write!(self.out, "\r\x1b[K");
+        }
+    }
+}
+
+fn text_of(progress: Progress) -> String {
+    let Progress { step, done, total } = progress;
+    match total {
+        _ if done == 0 => step.to_owned(),
+        None => format!("{step}: {done}"),
+        Some(total) => format!("{step}: {done} of {total}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn said(live: bool) -> String {
+        let words = Shared::default();
+        let mut out = Output::new(Box::new(io::sink()), Box::new(words.clone()), live);
+        for (step, done) in [("reading", 0), ("reading", 5), ("writing", 0)] {
+            out.progress(Progress { step, done, total: Some(9) });
+        }
+        out.note("done");
+        String::from_utf8(words.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn progress_is_a_line_that_changes_or_plain_lines() {
+        assert_eq!(said(false), "reading\nwriting\ndone\n");
+        assert_eq!(said(true), "\r\x1b[Kreading\r\x1b[Kwriting\r\x1b[Kdone\n");
+        assert_eq!(text_of(Progress { step: "reading", done: 5, total: Some(9) }), "reading: 5 of 9");
+        assert_eq!(text_of(Progress { step: "reading", done: 5, total: None }), "reading: 5");
+    }
+}

@@ -1,0 +1,226 @@
+//! The offline commands, run as users run them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidemill::{Embedded, StoreOptions};
+use tidemill_engine::clock::SystemClock;
+use tidemill_engine::command::{Command as Ask, Prepared, Publish, PublishedEvent, SubmitTask};
+use tidemill_engine::commit::NewTask;
+use tidemill_model::{
+    AppName, Context, Entity, EntityId, EntityType, EventType, Json, RequestId, TaskId, TaskName,
+    TaskOptions, TaskSpec, TenantId,
+};
+
+/// A directory that goes with the test.
+struct Fresh(PathBuf);
+
+impl Fresh {
+    fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("tidemill-cli-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    /// One with a store in it: some events and a task that waits.
+    fn filled() -> Self {
+        let fresh = Self::new();
+        let backend = open(&fresh.0);
+        for number in 0..300 {
+            backend.execute_blocking(&[publish(number)]).unwrap().remove(0).unwrap();
+        }
+        backend.execute_blocking(&[submit()]).unwrap().remove(0).unwrap();
+        fresh
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(dir: &Path) -> Embedded {
+    Embedded::open(dir, StoreOptions::default(), Arc::new(SystemClock::start())).unwrap()
+}
+
+fn tenant() -> TenantId {
+    TenantId::new("acme").unwrap()
+}
+
+fn publish(number: u32) -> Ask {
+    let entity = Entity {
+        kind: EntityType::new("STORE").unwrap(),
+        id: EntityId::new(format!("s-{}", number % 9)).unwrap(),
+    };
+    Ask::Publish(Publish {
+        tenant: tenant(),
+        app: AppName::new("shop").unwrap(),
+        context: Context { environment: "dev".into(), origin: "test".into(), worker_id: None },
+        events: vec![PublishedEvent {
+            entity,
+            event_type: EventType::new("store.changed").unwrap(),
+            timestamp: None,
+            properties: Prepared {
+                id: None,
+                properties: Json::parse(format!("{{\"number\":{number}}}")).unwrap(),
+            },
+            ttl: None,
+        }],
+    })
+}
+
+fn submit() -> Ask {
+    let spec = TaskSpec {
+        task_id: TaskId::new("task").unwrap(),
+        name: TaskName::new("noop").unwrap(),
+        depends_on: Vec::new(),
+        input: Json::empty_object(),
+        options: TaskOptions::default(),
+    };
+    Ask::SubmitTask(SubmitTask {
+        task: NewTask {
+            tenant: tenant(),
+            app: AppName::new("shop").unwrap(),
+            request: RequestId::new("r-1").unwrap(),
+            spec: Arc::new(spec),
+        },
+        once: None,
+    })
+}
+
+fn tidemill(arguments: &[&str], dir: &Fresh) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidemill"));
+    command.args(arguments).arg("--data").arg(&dir.0);
+    command
+}
+
+fn run(arguments: &[&str], dir: &Fresh) -> (i32, String, String) {
+    said(tidemill(arguments, dir).output().unwrap())
+}
+
+fn said(output: Output) -> (i32, String, String) {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// Feeds `text` to an import.
+fn import(dir: &Fresh, text: &str) -> (i32, String, String) {
+    let path = std::env::temp_dir().join(format!("{}.ndjson", dir.0.file_name().unwrap().to_str().unwrap()));
+    std::fs::write(&path, text).unwrap();
+    let mut command = tidemill(&["import", "-"], dir);
+    let output = command.stdin(std::fs::File::open(&path).unwrap()).output().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    said(output)
+}
+
+#[test]
+fn a_whole_store_verifies() {
+    let dir = Fresh::filled();
+    let (code, out, words) = run(&["verify"], &dir);
+    assert_eq!((code, out.as_str()), (0, ""), "{words}");
+    assert!(words.contains("checked 1 segments with 301 events, "), "{words}");
+    assert!(words.ends_with("and 0 large values: all is as it should be\n"), "{words}");
+    let (code, out, _) = run(&["verify", "--json"], &dir);
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &found["clean"], &found["events"]), (0, &true.into(), &301.into()));
+}
+
+#[test]
+fn a_directory_in_use_or_without_data_is_refused() {
+    let dir = Fresh::filled();
+    let backend = open(&dir.0);
+    let export = dir.0.join("none.ndjson");
+    std::fs::write(&export, "").unwrap();
+    for arguments in [&["verify"][..], &["rebuild"], &["export"], &["import", export.to_str().unwrap()]] {
+        let (code, out, words) = run(arguments, &dir);
+        assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}");
+        let expected = format!(
+            "tidemill: the data directory {} is in use by process {}; use its server, or stop it first; this command \
+             works offline only\n",
+            dir.0.display(),
+            std::process::id()
+        );
+        assert_eq!(words, expected, "{arguments:?}");
+    }
+    drop(backend);
+    let empty = Fresh::new();
+    let (code, _, words) = run(&["verify"], &empty);
+    assert_eq!(code, 2);
+    assert!(words.contains("there is no data in "), "{words}");
+    assert!(!empty.0.exists(), "looking makes nothing");
+    assert_eq!(run(&["verify", "--nonsense"], &dir).0, 2);
+}
+
+#[test]
+fn damage_is_told_and_rows_are_made_again() {
+    let dir = Fresh::filled();
+    let segment = dir.0.join("log/0000000001.log");
+    let whole = std::fs::read(&segment).unwrap();
+    let mut damaged = whole.clone();
+    damaged[300] ^= 1;
+    std::fs::write(&segment, &damaged).unwrap();
+    for json in [false, true] {
+        let (code, out, words) = run(if json { &["verify", "--json"] } else { &["verify"] }, &dir);
+        assert_eq!(code, 1, "{words}");
+        assert!(out.contains("log/0000000001.log is damaged at byte "), "{out}");
+    }
+    let (code, _, words) = run(&["rebuild"], &dir);
+    assert_eq!(code, 1);
+    assert!(words.contains("is damaged at byte "), "{words}");
+    std::fs::write(&segment, &whole).unwrap();
+    let (code, _, words) = run(&["rebuild"], &dir);
+    assert_eq!(code, 0, "{words}");
+    assert!(words.contains("replaying events") && words.contains("the rows were made again"), "{words}");
+    assert!(words.contains("all is as it should be"), "{words}");
+
+    std::fs::write(dir.0.join("log/FORMAT"), "tidemill-log 9\n").unwrap();
+    let (code, _, words) = run(&["verify"], &dir);
+    assert_eq!(code, 2);
+    assert!(words.contains("the store is of a newer release: log/FORMAT has format version 9"), "{words}");
+}
+
+#[test]
+fn an_export_can_be_imported() {
+    let (one, two, three) = (Fresh::filled(), Fresh::new(), Fresh::new());
+    let (code, first, words) = run(&["export"], &one);
+    assert_eq!(code, 0, "{words}");
+    assert!(
+        words.contains("exported 301 events, 0 jobs, 1 tasks, 1 messages, 0 records and 0 large values"),
+        "{words}"
+    );
+    let (code, out, words) = import(&two, &first);
+    assert_eq!((code, out.as_str()), (0, ""), "{words}");
+    assert!(words.contains("imported 301 events, 0 jobs, 1 tasks, 1 messages"), "{words}");
+    assert_eq!(run(&["verify"], &two).0, 0);
+    let file = one.0.join("export.ndjson");
+    let (code, out, _) = run(&["export", "--out", file.to_str().unwrap()], &two);
+    assert_eq!((code, out.as_str()), (0, ""));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), first);
+
+    let (code, _, words) = import(&two, &first);
+    assert_eq!(code, 2);
+    assert!(words.contains("the store is not empty: it holds 301 events"), "{words}");
+    let (code, _, words) = import(&three, &first.replacen("\"tenantId\":\"acme\",", "", 3));
+    assert_eq!(code, 1);
+    assert!(words.contains("nothing was imported: line 2: event.tenantId is missing"), "{words}");
+    assert!(!three.0.join("log").exists());
+    let (code, _, words) = run(&["import", "/nowhere/at/all"], &three);
+    assert_eq!(code, 2);
+    assert!(words.contains("cannot read /nowhere/at/all: "), "{words}");
+}
+
+#[test]
+fn a_reader_that_has_enough_ends_an_export_in_silence() {
+    let dir = Fresh::filled();
+    let mut child =
+        tidemill(&["export"], &dir).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let (code, _, words) = said(child.wait_with_output().unwrap());
+    assert_eq!(code, 1);
+    assert!(!words.contains("tidemill:") && !words.contains("exported"), "{words}");
+}
