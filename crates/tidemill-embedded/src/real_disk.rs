@@ -10,7 +10,7 @@ use rustix::fs::FallocateFlags;
 
 use crate::disk::{Disk, DiskFile};
 
-/// Only the owner may enter the data directory (DESIGN rule 19).
+/// Only the owner may enter the data directory.
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 /// How much is written at a time where the file system cannot reserve space by itself.

@@ -75,6 +75,8 @@ pub struct Prepared {
 pub struct Once {
     pub key: RecordKey,
     pub body_hash: [u8; 32],
+    /// Kept as long as heads are, not just for the time of idempotency keys.
+    pub lasting: bool,
 }
 
 #[derive(Debug, Clone)]

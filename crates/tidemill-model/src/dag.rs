@@ -296,7 +296,7 @@ mod tests {
     use crate::json::Json;
     use crate::sample::{self, task};
 
-    /// The sample job of the documents.
+    /// Two roots, two children of one of them, and a join.
     fn documented() -> Vec<TaskSpec> {
         vec![
             task("task-A", &[]),

@@ -106,7 +106,7 @@ const TABLE: &[(Sign, ErrorCategory)] = &[
     (Phrase("timeout"), Timeout),
     (Phrase("timed out"), Timeout),
     (Phrase("deadline exceeded"), Timeout),
-    // A time-out of the connection itself is the network's, as the documents have it.
+    // A time-out of the connection itself is the network's.
     (Word("ETIMEDOUT"), Network),
     (Word("ESOCKETTIMEDOUT"), Network),
     (Word("UND_ERR_CONNECT_TIMEOUT"), Network),

@@ -70,7 +70,7 @@ impl Entity {
     }
 }
 
-/// Who wrote an event. The `source` of the documents is always `system`.
+/// Who wrote an event. Its JSON form has a `source` too, which is always `system`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Context {
     /// The stage, such as `prod` or `dev`.

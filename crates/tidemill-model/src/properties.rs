@@ -1,7 +1,7 @@
 //! The properties of each event type the engine writes, as typed values.
 //!
 //! Field names and their order are those of the JSON. What a consumer does not need is not there; an optional field is
-//! left out, not null. Additions to the documents' shapes: `taskId`, `run` (when above 1) and `fence`.
+//! left out, not null. `run` is there when it is above 1.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Events for tests: the documents' own example, and strategies for random ones.
+//! Events for tests: a typical one, and strategies for random ones.
 
 use std::sync::Arc;
 

@@ -128,7 +128,8 @@ impl Handlers {
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> TaskError {
-    let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let said =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let message = format!("the handler panicked: {}", said.unwrap_or("without a message"));
     TaskError::new(ErrorCategory::Programming, message)
 }

@@ -59,7 +59,7 @@ impl<B: Backend> NativeWorker<B> {
 
     /// Starts the slots on the current runtime.
     pub fn start(self) -> WorkerHandle {
-        let (stop, stopping) = watch::channel(false);
+        let (stop, stopping) = watch::channel(Pace::Work);
         let shared = Arc::new(self);
         let slots = (0..shared.config.slots)
             .map(|_| tokio::spawn(Slot::new(Arc::clone(&shared), stopping.clone()).run()))
@@ -83,7 +83,7 @@ impl<B: Backend> NativeWorker<B> {
 /// A running worker. Dropping it ends its tasks where they are; their leases run out.
 #[derive(Debug)]
 pub struct WorkerHandle {
-    stop: watch::Sender<bool>,
+    stop: watch::Sender<Pace>,
     slots: Vec<JoinHandle<()>>,
 }
 
@@ -91,17 +91,34 @@ impl WorkerHandle {
     /// Claims nothing more, lets running tasks end for at most `grace`, and gives back the rest.
     pub async fn shut_down(mut self, grace: Duration) {
         // Slots that are gone already need no word.
-        let _ = self.stop.send(true);
-        let ended = async {
-            for slot in &mut self.slots {
-                // A slot that panicked has said so already.
-                let _ = slot.await;
+        let _ = self.stop.send(Pace::Finish);
+        if tokio::time::timeout(grace, self.ended()).await.is_err() {
+            let _ = self.stop.send(Pace::GiveBack);
+            if tokio::time::timeout(GIVE_BACK, self.ended()).await.is_err() {
+                self.slots.iter().for_each(JoinHandle::abort);
             }
-        };
-        if tokio::time::timeout(grace, ended).await.is_err() {
-            self.slots.iter().for_each(JoinHandle::abort);
         }
     }
+
+    async fn ended(&mut self) {
+        for slot in self.slots.iter_mut().filter(|slot| !slot.is_finished()) {
+            // A slot that panicked has said so already.
+            let _ = slot.await;
+        }
+    }
+}
+
+/// How long a store may take to note that tasks were given back.
+const GIVE_BACK: Duration = Duration::from_secs(5);
+
+/// What the slots of a worker are to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    Work,
+    /// End what runs and take nothing more.
+    Finish,
+    /// Give back what runs.
+    GiveBack,
 }
 
 impl Drop for WorkerHandle {

@@ -12,7 +12,7 @@ use tidemill_model::ErrorCategory;
 use tokio::sync::watch;
 
 use crate::handler::{Outcome, TaskContext, TaskError};
-use crate::native::NativeWorker;
+use crate::native::{NativeWorker, Pace};
 
 /// A store that does not answer is asked again after this long, and after twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) struct Slot<B> {
     worker: Arc<NativeWorker<B>>,
-    stopping: watch::Receiver<bool>,
+    stopping: watch::Receiver<Pace>,
 }
 
 /// How the running of a task ended.
@@ -28,16 +28,18 @@ enum End {
     Report(WorkReport),
     /// Somebody else holds it now: nothing may be written.
     Lost,
+    /// The worker shuts down before it ended.
+    GivenBack,
 }
 
 impl<B: Backend> Slot<B> {
-    pub(crate) fn new(worker: Arc<NativeWorker<B>>, stopping: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(worker: Arc<NativeWorker<B>>, stopping: watch::Receiver<Pace>) -> Self {
         Self { worker, stopping }
     }
 
     pub(crate) async fn run(mut self) {
         let mut pause = FIRST_PAUSE;
-        while !*self.stopping.borrow() {
+        while *self.stopping.borrow() == Pace::Work {
             let Ok(claimed) = self.worker.engine().claim(self.claim()).await else {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
@@ -55,7 +57,11 @@ impl<B: Backend> Slot<B> {
     async fn work_off(&mut self, first: Assignment) {
         let mut next = Some(first);
         while let Some(task) = next.take() {
-            let End::Report(report) = self.run_task(&task).await else { return };
+            let report = match self.run_task(&task).await {
+                End::Report(report) => report,
+                End::Lost => return,
+                End::GivenBack => return self.give_back(task).await,
+            };
             let finish = FinishRequest::of(&task, self.worker.config().worker.clone(), report);
             // Without an answer the lease runs out and another worker takes the task.
             let Some((_, claimed)) = self.report(finish).await else { return };
@@ -90,7 +96,7 @@ impl<B: Backend> Slot<B> {
         let give_up = Instant::now() + self.worker.config().persistence;
         let mut pause = FIRST_PAUSE;
         loop {
-            let stopping = *self.stopping.borrow();
+            let stopping = *self.stopping.borrow() != Pace::Work;
             let answer = if stopping {
                 let finished = self.worker.engine().finish(finish.clone()).await;
                 match finished {
@@ -121,12 +127,14 @@ impl<B: Backend> Slot<B> {
                 return End::Report(WorkReport::failed(error.to_string(), category));
             }
         };
-        let timeout = task.spec.options.timeout_ms.map_or(self.worker.config().timeout, Duration::from_millis);
+        let timeout =
+            task.spec.options.timeout_ms.map_or(self.worker.config().timeout, Duration::from_millis);
         let running = self.worker.handlers().run(TaskContext::new(task, work));
         let ended = tokio::select! {
             biased;
             outcome = running => outcome,
             () = self.keep_lease(task) => return End::Lost,
+            () = self.must_give_back() => return End::GivenBack,
             () = tokio::time::sleep(timeout) => {
                 let elapsed_millis = millis(started.elapsed());
                 let timeout_millis = millis(timeout);
@@ -134,6 +142,22 @@ impl<B: Backend> Slot<B> {
             }
         };
         End::Report(report_of(ended, started))
+    }
+
+    async fn must_give_back(&self) {
+        let mut stopping = self.stopping.clone();
+        // Without a handle nobody asks for it any more.
+        if stopping.wait_for(|pace| *pace == Pace::GiveBack).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Another worker may take the task at once, and no attempt is counted.
+    async fn give_back(&self, task: Assignment) {
+        let worker = self.worker.config().worker.clone();
+        let reason = Some("worker shutdown".to_owned());
+        // If it cannot be noted, the lease runs out.
+        let _ = self.worker.engine().release(task.task, task.fence, worker, reason).await;
     }
 
     /// Renews the lease until it is lost.

@@ -18,7 +18,9 @@ pub mod host;
 pub use host::{Host, HostError, HostOptions, task};
 pub use tidemill_embedded::{Embedded, OpenError, StoreOptions};
 pub use tidemill_engine::engine::{EngineError, JobRequest, SubmittedJob};
-pub use tidemill_model::{ErrorCategory, JobId, JobStatus, Json, TaskId, TaskName, TaskOptions, TaskSpec};
+pub use tidemill_model::{
+    ErrorCategory, JobId, JobStatus, Json, RetryPolicy, TaskId, TaskName, TaskOptions, TaskSpec,
+};
 pub use tidemill_worker::{Handlers, TaskContext, TaskError};
 
 /// The engine on the embedded backend.

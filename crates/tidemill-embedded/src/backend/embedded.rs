@@ -371,7 +371,7 @@ impl Shared {
             }
         }
         if stir.messages > 0 {
-            self.work.arrived(stir.messages, false);
+            self.work.arrived(stir.messages);
         }
         if next_visible.is_some_and(|at| at.millis() < self.timer_target.load(Ordering::Relaxed)) {
             self.timer_bell.ring();

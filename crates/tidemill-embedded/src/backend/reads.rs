@@ -111,7 +111,7 @@ impl Backend for Embedded {
 
     async fn work(&self, tenants: Option<Arc<[TenantId]>>) {
         let shared = self.shared();
-        let waiting = shared.work.register();
+        let waiting = shared.work.register(tenants.is_some());
         let now = shared.clock.now();
         let ready = {
             let mut deciding = shared.deciding();

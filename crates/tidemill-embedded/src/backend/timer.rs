@@ -25,7 +25,7 @@ impl Shared {
                 .store(next.map_or(u64::MAX, tidemill_model::Timestamp::millis), Ordering::Relaxed);
             deadline = next.map(|at| Instant::now() + Duration::from_millis(at.since(now).max(1)));
             if due > 0 {
-                self.work.arrived(due, false);
+                self.work.arrived(due);
             }
         }
     }

@@ -14,6 +14,8 @@ pub(super) struct WorkQueue {
 
 #[derive(Debug, Default)]
 struct Slot {
+    /// Serves some tenants only: it looks at every arrival, since nobody else may serve them.
+    picky: bool,
     woken: bool,
     heard: bool,
     waker: Option<Waker>,
@@ -24,12 +26,19 @@ impl WorkQueue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many messages may be deliverable. With `all`, everybody looks: not every waiter serves every tenant.
-    pub(super) fn arrived(&self, messages: usize, all: bool) {
-        let mut waiting = self.lock();
-        let count = if all { waiting.len() } else { messages.min(waiting.len()) };
-        let woken: Vec<_> = waiting.drain(..count).collect();
-        drop(waiting);
+    /// So many messages may be deliverable: so many waiters look, and everybody who serves some tenants only.
+    pub(super) fn arrived(&self, messages: usize) {
+        let mut left = messages;
+        let mut woken = Vec::new();
+        self.lock().retain(|waiting| {
+            let picky = waiting.lock().unwrap_or_else(PoisonError::into_inner).picky;
+            if !picky && left == 0 {
+                return true;
+            }
+            left -= usize::from(!picky);
+            woken.push(Arc::clone(waiting));
+            false
+        });
         for slot in woken {
             let waker = {
                 let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,8 +52,8 @@ impl WorkQueue {
     }
 
     /// Gets in line. The answer resolves with an arrival after this call.
-    pub(super) fn register(&self) -> Waiting<'_> {
-        let slot = Arc::new(Mutex::new(Slot::default()));
+    pub(super) fn register(&self, picky: bool) -> Waiting<'_> {
+        let slot = Arc::new(Mutex::new(Slot { picky, ..Slot::default() }));
         self.lock().push_back(Arc::clone(&slot));
         Waiting { queue: self, slot }
     }
@@ -73,10 +82,10 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.queue.lock().retain(|waiting| !Arc::ptr_eq(waiting, &self.slot));
         let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.woken && !slot.heard {
+        if slot.woken && !slot.heard && !slot.picky {
             drop(slot);
             // The wake-up was meant for work; somebody else takes it.
-            self.queue.arrived(1, false);
+            self.queue.arrived(1);
         }
     }
 }

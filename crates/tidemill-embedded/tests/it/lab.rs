@@ -118,7 +118,11 @@ pub(crate) fn submit_job(job: JobId, tasks: Vec<TaskSpec>, once: Option<&str>) -
             tasks: tasks.into_iter().map(Arc::new).collect(),
         },
         created: Prepared { id: None, properties: json(&created) },
-        once: once.map(|key| Once { key: RecordKey::idempotency(&acme(), "jobs", key), body_hash: [7; 32] }),
+        once: once.map(|key| Once {
+            key: RecordKey::idempotency(&acme(), "jobs", key),
+            body_hash: [7; 32],
+            lasting: false,
+        }),
     })
 }
 

@@ -14,7 +14,7 @@ use super::{Lab, World};
 use crate::command::{Command, Finish, Report};
 use crate::engine::{EngineError, WorkReport};
 
-/// The events of a job and of its tasks carry what the documents say and no more.
+/// The events of a job and of its tasks carry the documented properties and no more.
 pub async fn events_carry_the_documented_properties<W: World>(lab: Lab<W>) {
     let mut tasks = graph("a b<a");
     tasks[0].input = super::shape::json(r#"{"storeId":"store-123"}"#);

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use tidemill_model::{Outcome, PublicState, RequestId, TaskState, TenantId};
 
-use super::shape::{MINUTE, SECOND, acme, alone, app, json, key, property, request, types};
+use super::shape::{MINUTE, SECOND, acme, alone, app, json, key, other, property, request, tenants, types};
 use super::{Lab, World, poll_once};
 use crate::commit::Receipt;
 use crate::engine::limits::{DELAY_MILLIS_MAX, VISIBILITY_MILLIS_MAX};
@@ -145,6 +145,19 @@ pub async fn waiting_ends_when_a_message_arrives<W: World>(lab: Lab<W>) {
     // A message that is there already needs no waiting.
     lab.engine.work_arrived(None).await;
     assert_eq!(lab.claim(1).await.len(), 1);
+}
+
+/// Who waits for other tenants' messages does not take the wake-up of those who can serve this one.
+pub async fn waiting_ends_for_those_who_serve_the_tenant<W: World>(lab: Lab<W>) {
+    let mut strangers = pin!(lab.engine.work_arrived(Some(tenants(&[other()]))));
+    let _ = poll_once(strangers.as_mut()).await;
+    let mut waiting = pin!(lab.engine.work_arrived(Some(tenants(&[acme()]))));
+    let early = poll_once(waiting.as_mut()).await.is_ready();
+    lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
+    if !early {
+        waiting.await;
+    }
+    assert_eq!(lab.claim_for(&acme(), 1).await.len(), 1);
 }
 
 /// Whoever waits is woken by a message that comes due, and by one that is given back.

@@ -1,4 +1,4 @@
-//! The scenarios of the documents, by name.
+//! Whole stories, by name: five of idempotency and one of a job.
 
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::{JobStatus, KnownType, PublicState};
@@ -89,7 +89,7 @@ pub async fn idempotency_5_long_task_with_heartbeats<W: World>(lab: Lab<W>) {
     assert_eq!(lab.count(KnownType::TaskCompleted).await, 1);
 }
 
-/// The sample of the documents: A and B, then C and D, then E, then the job is completed.
+/// A sample job: A and B, then C and D, then E, then the job is completed.
 pub async fn the_sample_flow_reproduces<W: World>(lab: Lab<W>) {
     let job = lab.submit("A B C<A D<A E<C+D").await;
     assert_eq!(types(&lab.job_history(job).await), ["Job Created"]);

@@ -138,6 +138,7 @@ macro_rules! conformance_cases {
                 a_delayed_message_waits,
                 an_empty_answer_tells_when_to_look_again,
                 waiting_ends_when_a_message_arrives,
+                waiting_ends_for_those_who_serve_the_tenant,
                 waiting_ends_when_a_message_comes_due,
                 a_message_received_too_often_becomes_a_dead_letter,
                 a_dead_letter_never_fails_a_finished_or_running_task,

@@ -87,7 +87,7 @@ pub(super) fn remember(state: &State, once: Option<&Once>, effect: Effect, draft
     let Some(once) = once else { return };
     let version = state.record(&once.key).map_or(0, |record| record.version);
     draft.expect(Expect::RecordAt { key: once.key.clone(), version });
-    let expires_at = Some(draft.now().plus(draft.policy().idempotency_millis));
+    let expires_at = (!once.lasting).then(|| draft.now().plus(draft.policy().idempotency_millis));
     let value = RecordValue::Idempotency(Idempotency { body_hash: once.body_hash, effect });
     let record = Some(Record { version: version + 1, expires_at, value });
     draft.record(RecordWrite::Put { key: once.key.clone(), record });

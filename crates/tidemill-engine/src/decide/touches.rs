@@ -98,7 +98,7 @@ mod tests {
         let record = RecordKey::idempotency(&tenant(), "POST /v1/jobs", "k-1");
         let submit = |job: u128| {
             let mut command = submit_job(JobId::from_u128(job), vec![spec("a", &[])]);
-            command.once = Some(Once { key: record.clone(), body_hash: [1; 32] });
+            command.once = Some(Once { key: record.clone(), body_hash: [1; 32], lasting: false });
             Command::SubmitJob(command)
         };
         assert_eq!(submit(1).touches(&fixture.state), [RowKey::Record(record.clone())]);

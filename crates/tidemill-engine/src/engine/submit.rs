@@ -266,7 +266,11 @@ fn one(violation: Violation) -> Violations {
 fn once(tenant: &TenantId, key: &IdempotencyKey) -> Result<Once, EngineError> {
     check::key("route", &key.route)?;
     check::key("idempotencyKey", &key.key)?;
-    Ok(Once { key: RecordKey::idempotency(tenant, &key.route, &key.key), body_hash: key.body_hash })
+    Ok(Once {
+        key: RecordKey::idempotency(tenant, &key.route, &key.key),
+        body_hash: key.body_hash,
+        lasting: false,
+    })
 }
 
 /// The request's own id as its key. The digest covers all that makes the job.
@@ -274,5 +278,9 @@ fn once_by_request(request: &JobRequest, id: &RequestId, tasks: &Json) -> Once {
     let name = request.name.as_deref().unwrap_or_default();
     let body_hash =
         digest::of(&[request.app.as_str().as_bytes(), name.as_bytes(), tasks.as_str().as_bytes()]);
-    Once { key: RecordKey::idempotency(&request.tenant, "job requestId", id.as_str()), body_hash }
+    Once {
+        key: RecordKey::idempotency(&request.tenant, "job requestId", id.as_str()),
+        body_hash,
+        lasting: true,
+    }
 }

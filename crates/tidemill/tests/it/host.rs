@@ -125,6 +125,32 @@ async fn a_task_that_takes_too_long_times_out() {
     host.shut_down().await;
 }
 
+/// A task that does not end in time is given back: the next life takes it as if nothing had happened.
+#[tokio::test]
+async fn a_shutdown_gives_back_what_does_not_end() {
+    let directory = Directory::fresh();
+    let started = Arc::new(tokio::sync::Notify::new());
+    let begun = Arc::clone(&started);
+    let hanging = Handlers::new()
+        .on("work", move |_| {
+            begun.notify_one();
+            std::future::pending()
+        })
+        .unwrap();
+    let options = HostOptions { grace: std::time::Duration::ZERO, ..HostOptions::default() };
+    let host = Host::open(&directory.0, hanging, options).await.unwrap();
+    let job = host.submit("given back", vec![task("a", "work", &[]).unwrap()]).await.unwrap();
+    started.notified().await;
+    host.shut_down().await;
+
+    let working = Handlers::new().on("work", |_| async { Ok(Json::empty_object()) }).unwrap();
+    let host = open(&directory, working).await;
+    assert_eq!(host.wait(job).await.unwrap(), JobStatus::Completed);
+    let head = head(&host, job, "a").await;
+    assert_eq!((head.attempts, head.takeovers, head.fence.0), (1, 0, 2));
+    host.shut_down().await;
+}
+
 /// The first life takes a task and dies; the second one runs it at once, without waiting for the lease to end.
 #[tokio::test]
 async fn work_goes_on_in_the_next_life() {
