@@ -1,0 +1,23 @@
+# What CI runs: format, lints, documentation, tests.
+check:
+    .ci/run
+
+# All tests, the crash test and the simulation.
+test:
+    scripts/test
+
+# Runs seeds of the simulation; a failure prints the seed that replays it.
+sim seeds="20000":
+    cargo run --release --locked -p tidemill-sim -- --seeds {{seeds}}
+
+# Measures the core beside the bare disk; prints a table and writes JSON.
+bench *args:
+    cargo run --release --locked --manifest-path bench/core/Cargo.toml -- {{args}}
+
+# Formats all code.
+fmt:
+    cargo fmt --all
+
+# Builds the documentation of all crates, warnings denied.
+doc:
+    RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
