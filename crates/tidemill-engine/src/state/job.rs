@@ -91,6 +91,8 @@ pub struct Job {
     pub failed: BTreeSet<u32>,
     /// Tasks that may run and were not dispatched. Empty between commits, unless something went wrong.
     pub ready: BTreeSet<u32>,
+    /// Tasks whose parent is not here yet. Empty, but while a job is put together from parts of its list.
+    awaited: HashMap<TaskId, Vec<u32>, foldhash::fast::RandomState>,
 }
 
 impl Job {
@@ -102,6 +104,7 @@ impl Job {
             processing: BTreeSet::new(),
             failed: BTreeSet::new(),
             ready: BTreeSet::new(),
+            awaited: HashMap::default(),
         }
     }
 
@@ -137,10 +140,18 @@ impl Job {
             let own = u32::try_from(index).expect("a job has at most 100,000 tasks");
             let mut missing = 0;
             for parent in &spec.depends_on {
-                let Some(parent) = self.index_of(parent.as_str()) else { continue };
+                let Some(parent) = self.index_of(parent.as_str()) else {
+                    // A list may name a child before its parent, and comes in parts when it is long.
+                    self.awaited.entry(parent.clone()).or_default().push(own);
+                    missing += 1;
+                    continue;
+                };
                 let parent = &mut self.nodes[parent as usize];
                 parent.children.push(own);
                 missing += u32::from(parent.entry.public_state() != Some(PublicState::Completed));
+            }
+            if let Some(children) = self.awaited.remove(&spec.task_id) {
+                self.nodes[index].children.extend(children);
             }
             self.nodes[index].missing = missing;
             if missing == 0 {

@@ -1,0 +1,106 @@
+//! The ledger: what the world needs of a backend, synchronous and without threads.
+
+use tidemill_embedded::store::retention::Retention;
+use tidemill_engine::backend::{Answer, Fault, JobSnapshot};
+use tidemill_engine::command::Command;
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::record::{DeadLetter, Record, RecordKey};
+use tidemill_engine::state::job::Entry;
+use tidemill_engine::state::queue::Queued;
+use tidemill_model::event_query::{EventQuery, Page};
+use tidemill_model::{Entity, Event, JobId, PublicState, TaskHead, TenantId, Timestamp};
+
+use crate::disk::SimDisk;
+use crate::rng::Rng;
+
+/// A backend under test.
+pub trait Ledger {
+    /// Decides the commands in order. `Ok` means that all of it is acknowledged.
+    fn execute(&mut self, commands: &[Command], now: Timestamp) -> Result<Vec<Answer>, Fault>;
+
+    /// The events behind number `seen`, in the order of the log, with their numbers. Events count from 1.
+    fn events_after(&mut self, seen: u64) -> Result<Vec<(u64, Event)>, Fault>;
+
+    fn events(&mut self, query: &EventQuery) -> Result<Page, Fault>;
+
+    /// The latest event of an entity.
+    fn latest(&mut self, tenant: &TenantId, entity: &Entity) -> Result<Option<Event>, Fault>;
+
+    fn task(&mut self, key: &TaskKey) -> Result<Option<TaskShown>, Fault>;
+
+    fn job(&mut self, tenant: &TenantId, job: JobId) -> Result<Option<JobSnapshot>, Fault>;
+
+    fn record(&mut self, key: &RecordKey) -> Result<Option<Record>, Fault>;
+
+    /// All messages, in the order of their ids.
+    fn messages(&mut self) -> Result<Vec<Queued>, Fault>;
+
+    /// All dead letters, in the order of their keys.
+    fn dead_letters(&mut self) -> Result<Vec<(TenantId, DeadLetter)>, Fault>;
+
+    /// Stores a blob durably.
+    fn put_blob(&mut self, tenant: &TenantId, key: &str, bytes: Vec<u8>) -> Result<(), Fault>;
+
+    fn blob(&mut self, tenant: &TenantId, key: &str) -> Result<Option<Vec<u8>>, Fault>;
+
+    /// Work that a store does beside its commands. Tells whether there was any.
+    fn chore(&mut self, _chore: Chore, _now: Timestamp) -> Result<bool, Fault> {
+        Ok(false)
+    }
+
+    /// The disk below it, if it has one. A ledger without a disk cannot be restarted.
+    fn disk(&self) -> Option<&SimDisk> {
+        None
+    }
+
+    /// How long events are kept; `None` for ever.
+    fn retention(&self) -> Option<Retention> {
+        None
+    }
+
+    /// Opens the store again after its process or its machine died.
+    fn reopen(&mut self, _rng: &mut Rng) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Makes everything derived again from the log alone, and opens the store with it.
+    fn rebuild(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// What the store finds wrong with itself: nothing, if its derived rows equal the fold of its log.
+    fn verify(&mut self) -> Result<Vec<String>, Fault> {
+        Ok(Vec::new())
+    }
+}
+
+/// A task as a ledger shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskShown {
+    /// `None` until it is dispatched.
+    pub head: Option<TaskHead>,
+    /// The state that users see.
+    pub state: Option<PublicState>,
+}
+
+impl TaskShown {
+    pub(crate) fn of(entry: &Entry) -> Self {
+        let state = entry.public_state().filter(|_| entry.stream.version() > 0);
+        Self { head: entry.head.clone(), state }
+    }
+}
+
+/// Work that a store does beside its commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chore {
+    /// Writes changed rows to the key-value store.
+    Flush,
+    /// Makes the file of the next segment ahead of time.
+    Prepare,
+    /// Seals a full segment.
+    Seal,
+    /// Rewrites or drops what has expired.
+    Expire,
+    /// Removes blobs that no event came to name.
+    SweepBlobs,
+}

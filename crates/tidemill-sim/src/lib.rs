@@ -1,0 +1,24 @@
+//! A seeded world that runs the real engine through crashes, clock steps and lost writes.
+//!
+//! A seed decides everything: who submits what, which worker falls silent, when the power goes and which sectors it
+//! takes along. The engine's decisions are the real ones; only the clock, the disk and the actors are ours. What must
+//! hold is written down in `oracle`, which knows nothing of the engine's state.
+
+pub mod clock;
+pub mod disk;
+pub mod embedded_ledger;
+pub mod ledger;
+pub mod memory_ledger;
+mod operator;
+pub mod options;
+pub mod oracle;
+mod producer;
+mod profile;
+pub mod rng;
+pub mod run;
+mod shape;
+mod storage;
+mod trace;
+pub mod violation;
+mod worker;
+pub mod world;

@@ -1,0 +1,155 @@
+//! What the command line asks for.
+
+use tidemill_engine::faults::Faults;
+
+use crate::disk::Operation;
+use crate::run::{Kind, Plan};
+
+/// The arguments of `tidemill-sim`, checked.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub seeds: u64,
+    pub start: u64,
+    pub threads: usize,
+    kinds: Vec<Kind>,
+    steps: Option<u64>,
+    trace_max: Option<usize>,
+    faults: Faults,
+    removed_syncs: Vec<(Operation, String)>,
+    /// The arguments that a replay must repeat.
+    kept: Vec<String>,
+}
+
+impl Options {
+    pub const USAGE: &'static str = "\
+usage: tidemill-sim [--seeds N] [--start S] [--backend memory|embedded|both] [--steps K] [--threads T]
+                    [--trace LINES] [--fault skip-fence-check|allow-second-outcome|skip-counter]
+                    [--remove-sync PREFIX] [--remove-dir-sync PREFIX]
+
+Runs N seeds from S on (default: 1000 from 1), on both backends unless told otherwise, and stops at the first one that
+breaks a promise. A fault, or a sync that is left out for files or directories whose path starts with PREFIX, must make
+it fail.";
+
+    pub fn parse(args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self {
+            seeds: 1_000,
+            start: 1,
+            threads: 2,
+            kinds: vec![Kind::Memory, Kind::Embedded],
+            steps: None,
+            trace_max: None,
+            faults: Faults::default(),
+            removed_syncs: Vec::new(),
+            kept: Vec::new(),
+        };
+        let mut args = args;
+        while let Some(name) = args.next() {
+            let Some(value) = args.next() else { return Err(format!("{name} needs a value")) };
+            options.take(&name, &value)?;
+        }
+        Ok(options)
+    }
+
+    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let number = || value.parse::<u64>().map_err(|_| format!("{name} is {value}; it must be a number"));
+        let count = || usize::try_from(number()?).map_err(|_| format!("{name} is too large"));
+        let mut is_kept = true;
+        match name {
+            "--steps" => self.steps = Some(number()?),
+            "--fault" => match value {
+                "skip-fence-check" => self.faults.skip_fence_check = true,
+                "allow-second-outcome" => self.faults.allow_second_outcome = true,
+                "skip-counter" => self.faults.skip_counter = true,
+                _ => return Err(format!("there is no fault {value}")),
+            },
+            "--remove-sync" => self.removed_syncs.push((Operation::Sync, value.to_owned())),
+            "--remove-dir-sync" => self.removed_syncs.push((Operation::SyncDir, value.to_owned())),
+            _ => is_kept = false,
+        }
+        if is_kept {
+            self.kept.extend([name.to_owned(), value.to_owned()]);
+            return Ok(());
+        }
+        match name {
+            "--seeds" => self.seeds = number()?,
+            "--start" => self.start = number()?,
+            "--threads" => self.threads = count()?.max(1),
+            "--trace" => self.trace_max = Some(count()?),
+            "--backend" => {
+                self.kinds = match value {
+                    "memory" => vec![Kind::Memory],
+                    "embedded" => vec![Kind::Embedded],
+                    "both" => vec![Kind::Memory, Kind::Embedded],
+                    _ => return Err(format!("there is no backend {value}")),
+                }
+            }
+            _ => return Err(format!("there is no option {name}")),
+        }
+        Ok(())
+    }
+
+    /// What to run, one plan for each backend.
+    pub fn plans(&self) -> Vec<Plan> {
+        let plan = |kind: &Kind| {
+            let usual = Plan::new(*kind);
+            Plan {
+                steps: self.steps.unwrap_or(usual.steps),
+                trace_max: self.trace_max.unwrap_or(usual.trace_max),
+                faults: self.faults,
+                removed_syncs: self.removed_syncs.clone(),
+                ..usual
+            }
+        };
+        self.kinds.iter().map(plan).collect()
+    }
+
+    /// How many seeds lie between two lines of progress.
+    pub fn progress_every(&self) -> u64 {
+        (self.seeds / 20).max(1)
+    }
+
+    /// The command that runs one seed again.
+    pub fn replay(&self, seed: u64, kind: Kind) -> String {
+        let mut command = format!(
+            "cargo run -p tidemill-sim --release -- --backend {} --start {seed} --seeds 1",
+            kind.as_str()
+        );
+        for argument in &self.kept {
+            command.push(' ');
+            command.push_str(argument);
+        }
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Options, String> {
+        Options::parse(text.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        for (text, problem) in [
+            ("--seeds", "--seeds needs a value"),
+            ("--seeds x", "--seeds is x; it must be a number"),
+            ("--backend tape", "there is no backend tape"),
+            ("--fault gravity", "there is no fault gravity"),
+            ("--speed 3", "there is no option --speed"),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), problem);
+        }
+    }
+
+    #[test]
+    fn a_replay_repeats_what_matters() {
+        let options = parse("--seeds 9 --threads 1 --steps 50 --fault skip-counter --backend both").unwrap();
+        assert_eq!(options.plans().len(), 2);
+        assert_eq!(
+            options.replay(7, Kind::Memory),
+            "cargo run -p tidemill-sim --release -- --backend memory --start 7 --seeds 1 --steps 50 --fault skip-counter"
+        );
+    }
+}

@@ -1,0 +1,366 @@
+//! Inspection: the whole of what a ledger shows, held against the whole of what is known.
+
+use std::collections::BTreeMap;
+
+use tidemill_embedded::store::retention::Retention;
+use tidemill_engine::command::{Command, ResumeTarget};
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::record::Effect;
+use tidemill_model::fold::{fold_job, fold_task};
+use tidemill_model::{Event, JobId, JobStatus, KnownType, TaskState, TenantId, Timestamp};
+
+use super::doubt::{Doubt, Witness};
+use super::{Oracle, blob_of, unreadable};
+use crate::ledger::Ledger;
+use crate::violation::{Violation, demand};
+
+impl Oracle {
+    /// The store is open again: everything acknowledged is there, and of the last group all or nothing.
+    pub fn reopened(&mut self, ledger: &mut dyn Ledger) -> Result<(), Violation> {
+        let extra = self.compare_log(ledger)?;
+        let doubt = self.doubt.take();
+        if let Some(doubt) = &doubt {
+            self.resolve(doubt, extra, ledger)?;
+        } else {
+            demand(extra.is_empty(), "nothing is written that nobody asked for", || format!("{extra:?}"))?;
+        }
+        self.take_expired_keys(ledger)?;
+        self.inspect(ledger)
+    }
+
+    /// All that was known, unchanged and in its place; what lies behind it is the answer.
+    fn compare_log(&self, ledger: &mut dyn Ledger) -> Result<Vec<(u64, Event)>, Violation> {
+        let mut stored = ledger.events_after(0).map_err(unreadable)?.into_iter().peekable();
+        for (number, known) in (1..).zip(&self.log) {
+            let found = stored.next_if(|(at, _)| *at == number).map(|(_, event)| event);
+            match found {
+                // What has outlived its own time may be kept as an empty link in its entity's history.
+                Some(found) => {
+                    demand(found == *known || self.may_be_gone(known), "an event never changes", || {
+                        format!("{number} is {found:?}, not {known:?}")
+                    })?;
+                }
+                None => demand(self.may_be_gone(known), "nothing acknowledged is lost", || {
+                    format!("{number}: {} of {}", known.event_type, known.entity.id)
+                })?,
+            }
+        }
+        Ok(stored.collect())
+    }
+
+    /// Whether retention may have taken this event.
+    pub(super) fn may_be_gone(&self, event: &Event) -> bool {
+        let past = self.expired.is_some_and(|(retention, at)| {
+            retention.is_past(event, at) && (is_heartbeat(event) || self.history.may_expire(event))
+        });
+        past || event.is_outlived(self.latest)
+    }
+
+    /// Takes note of which expired keys are gone. A clock that goes back must not make them count again.
+    pub fn take_expired_keys(&mut self, ledger: &mut dyn Ledger) -> Result<(), Violation> {
+        let Some((_, at)) = self.expired else { return Ok(()) };
+        for key in self.requests.over(at) {
+            if ledger.record(&key).map_err(unreadable)?.is_none() {
+                self.requests.let_go(&key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Retention is let loose, now.
+    pub fn expiring(&mut self, retention: Option<Retention>, now: Timestamp) {
+        let at = self.expired.map_or(now, |(_, before)| before.max(now));
+        self.expired = retention.map(|retention| (retention, at));
+    }
+
+    /// Finds out whether a group happened, and takes over what its answers would have told.
+    fn resolve(
+        &mut self,
+        doubt: &Doubt,
+        extra: Vec<(u64, Event)>,
+        ledger: &mut dyn Ledger,
+    ) -> Result<(), Violation> {
+        let mut present = 0;
+        for witness in &doubt.witnesses {
+            present += usize::from(match witness {
+                Witness::Event(told) => extra.iter().any(|(_, event)| event.properties == *told),
+                Witness::Job(job) => extra.iter().any(|(_, event)| is_creation(event, *job)),
+                Witness::Record { key, version } => {
+                    ledger.record(key).map_err(unreadable)?.is_some_and(|record| record.version == *version)
+                }
+            });
+        }
+        let whole = present == 0 || present == doubt.witnesses.len();
+        demand(whole, "a group is there whole or not at all", || {
+            format!("{present} of {} witnesses: {:?}", doubt.witnesses.len(), doubt.witnesses)
+        })?;
+        if present == 0 && !doubt.witnesses.is_empty() {
+            demand(extra.is_empty(), "a group is there whole or not at all", || format!("{extra:?}"))?;
+            return Ok(());
+        }
+        self.take_over(doubt, extra, ledger)?;
+        self.history.settle()?;
+        for key in self.leases.tasks.keys().cloned().collect::<Vec<_>>() {
+            if !doubt.may_touch(&key) {
+                continue;
+            }
+            let head = ledger.task(&key).map_err(unreadable)?.and_then(|task| task.head);
+            let Some(head) = head else {
+                return Err(Violation::new("what was dispatched is known", format!("{key:?}")));
+            };
+            self.leases.resync(&key, &head, doubt.commands.len() as u64)?;
+        }
+        Ok(())
+    }
+
+    fn take_over(
+        &mut self,
+        doubt: &Doubt,
+        extra: Vec<(u64, Event)>,
+        ledger: &mut dyn Ledger,
+    ) -> Result<(), Violation> {
+        for command in &doubt.commands {
+            match command {
+                Command::SubmitJob(submit) => self.history.offer(&submit.job),
+                Command::Send(send) => {
+                    let key =
+                        TaskKey { tenant: send.task.tenant.clone(), request: send.task.request.clone() };
+                    let announced = extra.iter().any(|(_, event)| is_pending(event, &key));
+                    if !announced && ledger.task(&key).map_err(unreadable)?.is_some() {
+                        self.sent(&send.task);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.take_new(extra)?;
+        for command in &doubt.commands {
+            match command {
+                Command::SubmitJob(submit) => {
+                    let job = submit.job.job;
+                    if self.history.is_offered(job) {
+                        self.history.withdraw(job);
+                    } else {
+                        let once = submit.once.as_ref();
+                        self.requests.remember(once, Effect::Job(job), doubt.now, &self.policy);
+                    }
+                }
+                Command::SubmitTask(submit) => {
+                    let task = &submit.task;
+                    let key = TaskKey { tenant: task.tenant.clone(), request: task.request.clone() };
+                    if self.history.task(&key).is_some() && !self.requests.alone.contains_key(&key) {
+                        let effect = Effect::Task(key.request.clone());
+                        self.requests.remember(submit.once.as_ref(), effect, doubt.now, &self.policy);
+                        self.requests.alone.insert(key, task.clone());
+                    }
+                }
+                Command::PutRecord(put) => {
+                    let found = ledger.record(&put.key).map_err(unreadable)?;
+                    let met = put.expected.is_none_or(|expected| expected == self.requests.version(&put.key));
+                    if met && self.requests.compare(&put.key, found.as_ref()).is_err() {
+                        self.requests.set(put);
+                    }
+                }
+                Command::Forget { keys } => {
+                    for key in keys {
+                        if ledger.record(key).map_err(unreadable)?.is_none() {
+                            self.requests.let_go(key);
+                        }
+                    }
+                }
+                Command::Cancel(cancel) => self.take_standing(&cancel.tenant, cancel.job, ledger)?,
+                Command::Resume(resume) => match &resume.target {
+                    ResumeTarget::Job { job, .. } => self.take_standing(&resume.tenant, *job, ledger)?,
+                    ResumeTarget::Task(request) => {
+                        if let Some(job) = request.job_part() {
+                            self.take_standing(&resume.tenant, job, ledger)?;
+                        }
+                    }
+                },
+                Command::Replay { .. } | Command::Discard { .. } => {
+                    let listed = ledger.dead_letters().map_err(unreadable)?;
+                    for (tenant, letter) in &listed {
+                        if let Some(job) = letter.request.job_part() {
+                            self.take_standing(tenant, job, ledger)?;
+                        }
+                    }
+                    self.letters.compare(listed, true)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn take_standing(
+        &mut self,
+        tenant: &TenantId,
+        job: JobId,
+        ledger: &mut dyn Ledger,
+    ) -> Result<(), Violation> {
+        let shown = ledger.job(tenant, job).map_err(unreadable)?;
+        if let (Some(shown), Some(known)) = (shown, self.history.jobs.get_mut(&job)) {
+            known.cancelled = shown.head.cancelled;
+        }
+        Ok(())
+    }
+
+    /// Everything that can be asked for is as it must be.
+    pub fn inspect(&mut self, ledger: &mut dyn Ledger) -> Result<(), Violation> {
+        for job in self.history.jobs.keys() {
+            self.check_job(*job, ledger)?;
+        }
+        for (key, task) in &self.history.tasks {
+            let shown = ledger.task(key).map_err(unreadable)?;
+            let Some(head) = shown.as_ref().and_then(|shown| shown.head.as_ref()) else {
+                return Err(Violation::new("what was dispatched is known", format!("{key:?}")));
+            };
+            self.leases.compare(key, head)?;
+            let outcome = task.end().map(|end| end.outcome);
+            demand(
+                head.outcome() == outcome && head.run == task.run(),
+                "heads say what the events say",
+                || format!("{} is {head:?}; by its events {task:?}", key.request),
+            )?;
+            let has_events = task.runs.iter().any(|run| run.announced || run.begun || run.end.is_some());
+            let state = task.state().filter(|_| has_events);
+            let state_shown = shown.as_ref().and_then(|shown| shown.state);
+            demand(state_shown == state, "tasks show the fold of their events", || {
+                format!("{} shows {state_shown:?}, not {state:?}", key.request)
+            })?;
+        }
+        for key in self.requests.records.keys() {
+            let found = ledger.record(key).map_err(unreadable)?;
+            self.requests.compare(key, found.as_ref())?;
+        }
+        self.list_letters(ledger)?;
+        self.check_blobs(ledger)
+    }
+
+    /// Whatever an event that is there names in the blob store is there too.
+    fn check_blobs(&self, ledger: &mut dyn Ledger) -> Result<(), Violation> {
+        for (number, tenant, key) in &self.blobs {
+            let found = ledger.blob(tenant, key).map_err(unreadable)?;
+            let whole = found.as_deref() == Some(blob_of(key).as_slice());
+            let gone = found.is_none() && self.may_be_gone(&self.log[*number]);
+            demand(whole || gone, "a blob outlives the event that names it", || format!("{key}: {found:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// All dead letters; none may be gone.
+    pub fn list_letters(
+        &mut self,
+        ledger: &mut dyn Ledger,
+    ) -> Result<Vec<(TenantId, tidemill_engine::record::DeadLetter)>, Violation> {
+        let listed = ledger.dead_letters().map_err(unreadable)?;
+        self.letters.compare(listed.clone(), false)?;
+        Ok(listed)
+    }
+
+    /// A job shows the fold of its tasks' events.
+    pub(super) fn check_job(&self, job: JobId, ledger: &mut dyn Ledger) -> Result<(), Violation> {
+        let known = &self.history.jobs[&job];
+        let Some(shown) = ledger.job(&known.tenant, job).map_err(unreadable)? else {
+            return Err(Violation::new("a job that was taken is there", job.to_string()));
+        };
+        let counts = self.history.counts(job);
+        demand(shown.head.counts == counts, "job counts equal the fold of events", || {
+            format!("{job} counts {:?}, not {counts:?}", shown.head.counts)
+        })?;
+        demand(shown.head.cancelled == known.cancelled, "a job is cancelled when it was said", || {
+            format!("{job}: {}", shown.head.cancelled)
+        })
+    }
+
+    /// After a whole sweep nothing stands still: a task that waits has a message, one that runs a live lease or one.
+    pub fn check_swept(&self, ledger: &mut dyn Ledger, now: Timestamp) -> Result<(), Violation> {
+        let mut messages: BTreeMap<TaskKey, Vec<u32>> = BTreeMap::new();
+        for queued in ledger.messages().map_err(unreadable)? {
+            messages.entry(queued.message.task).or_default().push(queued.message.run);
+        }
+        for (key, task) in self.history.tasks.iter().filter(|(_, task)| task.is_live()) {
+            let has_message = messages.get(key).is_some_and(|runs| runs.contains(&task.run()));
+            let held = self.leases.of(key).and_then(|facts| facts.holder.as_ref());
+            let is_held = held.is_some_and(|holder| holder.until >= now);
+            demand(has_message || is_held, "nothing stands still after a sweep", || {
+                let runs = messages.get(key);
+                format!(
+                    "{} run {} has messages of runs {runs:?} only; held by {held:?}",
+                    key.request,
+                    task.run()
+                )
+            })?;
+        }
+        for job in self.history.jobs.values().filter(|job| !job.cancelled) {
+            for index in 0..job.tasks.len() {
+                self.history.check_dispatched(job, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is still going on.
+    pub fn active(&self) -> Vec<&TaskKey> {
+        self.history.tasks.iter().filter(|(_, task)| task.is_live()).map(|(key, _)| key).collect()
+    }
+
+    /// Nothing goes on any more: every job has come to an end, and the plain folds of its events say the same.
+    pub fn check_rest(&self, ledger: &mut dyn Ledger) -> Result<(), Violation> {
+        let mut events: BTreeMap<(&str, &str), Vec<&Event>> = BTreeMap::new();
+        for event in &self.log {
+            events.entry((event.tenant.as_str(), event.entity.id.as_str())).or_default().push(event);
+        }
+        for (key, task) in &self.history.tasks {
+            let own = events.get(&(key.tenant.as_str(), key.request.as_str()));
+            let folded = fold_task(own.into_iter().flatten().copied())
+                .map_err(|bad| Violation::new("events fold into a task", bad.to_string()))?;
+            let Some(folded) = folded else { continue };
+            let outcome = task.end().map(|end| end.outcome);
+            demand(
+                folded.outcome == outcome && folded.run == task.run(),
+                "the fold of a task is its state",
+                || format!("{} folds into {folded:?}, not {task:?}", key.request),
+            )?;
+            let head = ledger.task(key).map_err(unreadable)?.and_then(|shown| shown.head);
+            let done = head.as_ref().is_some_and(|head| matches!(head.state, TaskState::Done(_)));
+            demand(done, "everything comes to an end", || format!("{} is {head:?}", key.request))?;
+        }
+        for job in self.history.jobs.values() {
+            let id = job.job.to_string();
+            let tasks = job.tasks.iter().map(|task| task.request.as_str());
+            let own = std::iter::once(id.as_str()).chain(tasks);
+            let own = own.filter_map(|entity| events.get(&(job.tenant.as_str(), entity))).flatten().copied();
+            let folded =
+                fold_job(own).map_err(|bad| Violation::new("events fold into a job", bad.to_string()))?;
+            let Some(shown) = ledger.job(&job.tenant, job.job).map_err(unreadable)? else {
+                return Err(Violation::new("a job that was taken is there", id));
+            };
+            demand(folded.counts == shown.head.counts, "job counts equal the fold of events", || {
+                format!("{id} counts {:?}, not {:?}", shown.head.counts, folded.counts)
+            })?;
+            let ended =
+                matches!(shown.status, JobStatus::Completed | JobStatus::Failed | JobStatus::Cancelled);
+            demand(ended, "every job comes to an end", || {
+                format!("{id} is {:?}: {:?}", shown.status, folded.counts)
+            })?;
+            let completed = shown.status == JobStatus::Completed;
+            demand(completed == (job.completions == 1), "Job Completed is written once", || id.clone())?;
+        }
+        Ok(())
+    }
+}
+
+fn is_heartbeat(event: &Event) -> bool {
+    event.event_type.as_str() == KnownType::TaskHeartbeat.as_str()
+}
+
+fn is_creation(event: &Event, job: JobId) -> bool {
+    event.event_type.as_str() == KnownType::JobCreated.as_str() && event.entity.id.as_str() == job.to_string()
+}
+
+fn is_pending(event: &Event, key: &TaskKey) -> bool {
+    event.event_type.as_str() == KnownType::TaskPending.as_str()
+        && event.tenant == key.tenant
+        && event.entity.id.as_str() == key.request.as_str()
+}

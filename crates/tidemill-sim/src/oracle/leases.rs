@@ -1,0 +1,365 @@
+//! Leases: who may write, by the answers alone.
+//!
+//! A fence that was given out is remembered for ever. Only the worker that has the newest one, and has not lost it, may
+//! be heard; and it must be heard.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tidemill_engine::backend::Answer;
+use tidemill_engine::command::{Claim, Command, Finish, Report};
+use tidemill_engine::commit::{MessageId, TaskKey};
+use tidemill_engine::policy::Policy;
+use tidemill_engine::reply::{Assignment, Ending, Refusal, Reply};
+use tidemill_model::{Fence, KnownType, Outcome, TaskHead, TaskState, Timestamp};
+
+use crate::violation::{Violation, demand};
+
+/// What is known of every task's lease.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    pub(super) tasks: BTreeMap<TaskKey, LeaseFacts>,
+    /// Messages that were deleted by a receipt and must never be seen again.
+    deleted: BTreeSet<MessageId>,
+}
+
+/// One task's lease.
+#[derive(Debug, Default)]
+pub(super) struct LeaseFacts {
+    pub(super) run: u32,
+    /// Attempts of this run that ended and were answered.
+    pub(super) attempts: u32,
+    /// The newest fence that was given out or written.
+    pub(super) fence: u64,
+    /// The fence of the last failure that was answered with another attempt.
+    pub(super) retried: Option<u64>,
+    pub(super) holder: Option<Holder>,
+}
+
+/// The worker that may write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) fence: u64,
+    pub(super) worker: Arc<str>,
+    pub(super) generation: Option<u64>,
+    pub(super) until: Timestamp,
+}
+
+/// What the events of the same group must show.
+#[derive(Debug, Clone)]
+pub(super) enum Due {
+    /// An event of this type with this fence.
+    Written { task: TaskKey, known: KnownType, fence: u64 },
+    /// The end of the run, in this group or before.
+    Ended { task: TaskKey, fence: u64, outcome: Outcome },
+    /// A holder was turned away, so its task must have ended meanwhile.
+    Deposed { task: TaskKey, fence: u64 },
+    /// The task was given to a worker, so it was dispatched in this run and not before its parents ended.
+    Runs { task: TaskKey, run: u32 },
+}
+
+impl Leases {
+    pub(super) fn of(&self, key: &TaskKey) -> Option<&LeaseFacts> {
+        self.tasks.get(key)
+    }
+
+    /// Judges one answer, and notes what the events must show for it.
+    pub(super) fn hear(
+        &mut self,
+        command: &Command,
+        answer: &Answer,
+        now: Timestamp,
+        policy: &Policy,
+        due: &mut Vec<Due>,
+    ) -> Result<(), Violation> {
+        match (command, answer) {
+            (Command::Claim(claim), Ok(Reply::Claimed { tasks, .. })) => {
+                demand(tasks.len() <= claim.max, "a claim gives what was asked for", || {
+                    format!("{tasks:?}")
+                })?;
+                tasks.iter().try_for_each(|task| self.claimed(claim, task, now, due))
+            }
+            (Command::Begin(begin), answer) => {
+                self.holder_speaks(&begin.task, begin.fence, answer, due)?;
+                if answer.is_ok() {
+                    due.push(written(&begin.task, KnownType::TaskProcessingStarted, begin.fence));
+                }
+                Ok(())
+            }
+            (Command::Heartbeat(beat), answer) => {
+                self.holder_speaks(&beat.task, beat.fence, answer, due)?;
+                if let Ok(Reply::Renewed { until }) = answer {
+                    let facts = self.tasks.entry(beat.task.clone()).or_default();
+                    let before = facts.holder.as_ref().map_or(*until, |holder| holder.until);
+                    demand(*until >= before, "a lease is never shortened", || beat.task.request.to_string())?;
+                    facts.holder.iter_mut().for_each(|holder| holder.until = *until);
+                    due.push(written(&beat.task, KnownType::TaskHeartbeat, beat.fence));
+                }
+                Ok(())
+            }
+            (Command::Release(release), answer) => {
+                self.holder_speaks(&release.task, release.fence, answer, due)?;
+                if answer.is_ok() {
+                    self.free(&release.task);
+                    if release.reason.is_some() {
+                        due.push(written(&release.task, KnownType::TaskProcessingFailed, release.fence));
+                    }
+                }
+                Ok(())
+            }
+            (Command::Finish(finish), answer) => self.finished(finish, answer, policy, due),
+            (Command::Cancel(cancel), Ok(Reply::Cancelled { tasks })) => {
+                for request in tasks {
+                    self.free(&TaskKey { tenant: cancel.tenant.clone(), request: request.clone() });
+                }
+                Ok(())
+            }
+            (Command::Recover { generation }, Ok(Reply::Recovered { released })) => {
+                self.recovered(*generation, *released)
+            }
+            (Command::Receive(_), Ok(Reply::Received { messages, .. })) => {
+                messages.iter().try_for_each(|(message, _, _)| self.delivered(message.id))
+            }
+            (Command::Delete { receipt, .. }, Ok(Reply::Deleted { existed: true })) => {
+                self.deleted.insert(receipt.message);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn claimed(
+        &mut self,
+        claim: &Claim,
+        task: &Assignment,
+        now: Timestamp,
+        due: &mut Vec<Due>,
+    ) -> Result<(), Violation> {
+        let key = &task.task;
+        let served = claim.tenants.as_ref().is_none_or(|tenants| tenants.contains(&key.tenant));
+        demand(served, "a worker gets only its tenants' tasks", || format!("{key:?}"))?;
+        self.delivered(task.message)?;
+        let facts = self.tasks.entry(key.clone()).or_default();
+        demand(task.fence.0 > facts.fence, "fences strictly grow", || {
+            format!("{} got {} after {}", key.request, task.fence.0, facts.fence)
+        })?;
+        if let Some(holder) = &facts.holder {
+            demand(holder.until < now, "one task has one worker", || {
+                format!("{} given to {:?} while {holder:?} holds it", key.request, claim.owner)
+            })?;
+        }
+        if task.run > facts.run {
+            (facts.run, facts.attempts) = (task.run, 0);
+        }
+        demand(task.run == facts.run, "only the newest run is given out", || {
+            format!("{} run {}, not {}", key.request, task.run, facts.run)
+        })?;
+        demand(task.attempt == facts.attempts + 1, "attempts count the ends that were told", || {
+            format!("{} attempt {} after {}", key.request, task.attempt, facts.attempts)
+        })?;
+        demand(task.lease_until > now, "a claim gives time", || {
+            format!("{} {}", key.request, task.lease_until)
+        })?;
+        facts.fence = task.fence.0;
+        facts.holder = Some(Holder {
+            fence: task.fence.0,
+            worker: Arc::clone(&claim.owner.worker),
+            generation: claim.owner.generation,
+            until: task.lease_until,
+        });
+        due.push(Due::Runs { task: key.clone(), run: task.run });
+        if claim.begin.is_some() {
+            due.push(written(key, KnownType::TaskProcessingStarted, task.fence));
+        }
+        Ok(())
+    }
+
+    /// Whoever has the newest fence is heard, and nobody else.
+    fn holder_speaks(
+        &self,
+        key: &TaskKey,
+        fence: Fence,
+        answer: &Answer,
+        due: &mut Vec<Due>,
+    ) -> Result<(), Violation> {
+        let facts = self.tasks.get(key);
+        let holds =
+            facts.and_then(|facts| facts.holder.as_ref()).is_some_and(|holder| holder.fence == fence.0);
+        match answer {
+            Ok(_) => demand(holds, "a stale fence is never accepted", || {
+                format!("{} with fence {}; known: {facts:?}", key.request, fence.0)
+            }),
+            Err(Refusal::LeaseLost { .. }) if holds => {
+                due.push(Due::Deposed { task: key.clone(), fence: fence.0 });
+                Ok(())
+            }
+            Err(Refusal::LeaseLost { .. }) => Ok(()),
+            Err(Refusal::NotFound { .. }) => {
+                demand(facts.is_none(), "a known task is found", || format!("{key:?}"))
+            }
+            Err(other) => Err(Violation::new("leases are lost or held", format!("{key:?}: {other}"))),
+        }
+    }
+
+    fn finished(
+        &mut self,
+        finish: &Finish,
+        answer: &Answer,
+        policy: &Policy,
+        due: &mut Vec<Due>,
+    ) -> Result<(), Violation> {
+        let key = &finish.task;
+        if let Ok(Reply::Finished { ending: Ending::Done(outcome), repeated: true }) = answer {
+            let holds = self.of(key).and_then(|facts| facts.holder.as_ref()).is_some();
+            demand(!holds, "only an ended run is a repeat", || key.request.to_string())?;
+            due.push(Due::Ended { task: key.clone(), fence: finish.fence.0, outcome: *outcome });
+            return Ok(());
+        }
+        if let Ok(Reply::Finished { ending: Ending::Retrying { .. }, repeated: true }) = answer {
+            let facts = self.of(key);
+            // The engine also says so to a worker that gave the task back with this fence and then reports the category
+            // of an earlier attempt. Nothing comes of it.
+            let told = facts.is_some_and(|facts| {
+                facts.holder.is_none() && facts.retried.is_some() && facts.fence == finish.fence.0
+            });
+            return demand(told, "a repeat is of something that was", || {
+                format!("{} with fence {}; known: {facts:?}", key.request, finish.fence.0)
+            });
+        }
+        self.holder_speaks(key, finish.fence, answer, due)?;
+        let Ok(Reply::Finished { ending, .. }) = answer else { return Ok(()) };
+        self.free(key);
+        let facts = self.tasks.entry(key.clone()).or_default();
+        facts.attempts += 1;
+        match (&finish.report, ending) {
+            (Report::Completed { .. }, Ending::Done(Outcome::Completed)) => {
+                due.push(written(key, KnownType::TaskCompleted, finish.fence));
+            }
+            (Report::TimedOut { .. }, Ending::Done(Outcome::TimedOut)) => {
+                due.push(written(key, KnownType::TaskTimeout, finish.fence));
+            }
+            (Report::Failed { category, .. }, Ending::Done(Outcome::Failed)) => {
+                due.push(written(key, KnownType::TaskFailed, finish.fence));
+                if category.is_retryable() {
+                    due.push(written(key, KnownType::TaskProcessingFailed, finish.fence));
+                }
+            }
+            (Report::Failed { category, .. }, Ending::Retrying { .. }) => {
+                demand(category.is_retryable(), "only what may help is tried again", || {
+                    key.request.to_string()
+                })?;
+                facts.retried = Some(finish.fence.0);
+                due.push(written(key, KnownType::TaskProcessingFailed, finish.fence));
+            }
+            (report, ending) => {
+                return Err(Violation::new(
+                    "a report is taken as it is",
+                    format!("{report:?} gave {ending:?}"),
+                ));
+            }
+        }
+        // Tasks of the world have at most this many attempts, whatever their own policy says.
+        let most = policy.retry.max_attempts.max(crate::shape::ATTEMPTS_MAX);
+        demand(facts.attempts <= most, "attempts are limited", || {
+            format!("{} had {} attempts", key.request, facts.attempts)
+        })
+    }
+
+    fn recovered(&mut self, generation: u64, released: u32) -> Result<(), Violation> {
+        let mut found = 0;
+        for facts in self.tasks.values_mut() {
+            if facts
+                .holder
+                .as_ref()
+                .is_some_and(|holder| holder.generation.is_some_and(|own| own < generation))
+            {
+                facts.holder = None;
+                found += 1;
+            }
+        }
+        demand(found == released, "the leases of former lives are taken back", || {
+            format!("{released} taken back, {found} were held")
+        })
+    }
+
+    fn delivered(&self, message: MessageId) -> Result<(), Violation> {
+        demand(!self.deleted.contains(&message), "what is deleted stays deleted", || format!("{message:?}"))
+    }
+
+    fn free(&mut self, key: &TaskKey) {
+        if let Some(facts) = self.tasks.get_mut(key) {
+            facts.holder = None;
+        }
+    }
+
+    /// A task is there, from this run on.
+    pub(super) fn opened(&mut self, key: &TaskKey, run: u32) {
+        let facts = self.tasks.entry(key.clone()).or_default();
+        if run > facts.run {
+            (facts.run, facts.attempts, facts.holder) = (run, 0, None);
+        }
+    }
+
+    /// An event shows a fence; an end takes the lease away.
+    pub(super) fn shown(&mut self, key: &TaskKey, run: u32, fence: u64, is_end: bool) {
+        let facts = self.tasks.entry(key.clone()).or_default();
+        facts.fence = facts.fence.max(fence);
+        if is_end && run == facts.run {
+            facts.holder = None;
+        }
+    }
+
+    /// Compares what is known with the head as the ledger shows it.
+    pub(super) fn compare(&self, key: &TaskKey, head: &TaskHead) -> Result<(), Violation> {
+        let facts = &self.tasks[key];
+        let shown = holder_of(head);
+        let attempts = head.outcome().map_or(head.attempts, |_| facts.attempts);
+        demand(
+            facts.fence == head.fence.0
+                && facts.run == head.run
+                && facts.attempts == attempts
+                && facts.holder == shown,
+            "heads say what was answered",
+            || format!("{} is {head:?}; known: {facts:?}", key.request),
+        )
+    }
+
+    /// Takes over what the ledger shows, after a group whose answer was never heard. It may only lie ahead.
+    pub(super) fn resync(
+        &mut self,
+        key: &TaskKey,
+        head: &TaskHead,
+        fences_ahead: u64,
+    ) -> Result<(), Violation> {
+        let facts = self.tasks.entry(key.clone()).or_default();
+        let ahead = head.fence.0.checked_sub(facts.fence);
+        demand(ahead.is_some_and(|ahead| ahead <= fences_ahead), "fences never go back", || {
+            format!("{} is {head:?}; known: {facts:?}", key.request)
+        })?;
+        demand(head.run >= facts.run, "runs never go back", || key.request.to_string())?;
+        facts.run = head.run;
+        facts.attempts = head.attempts;
+        facts.fence = head.fence.0;
+        facts.holder = holder_of(head);
+        if head.attempts > 0 && head.outcome().is_none() && facts.holder.is_none() {
+            facts.retried = Some(head.fence.0);
+        }
+        Ok(())
+    }
+}
+
+fn holder_of(head: &TaskHead) -> Option<Holder> {
+    match &head.state {
+        TaskState::Leased(lease) => Some(Holder {
+            fence: head.fence.0,
+            worker: Arc::clone(&lease.owner.worker),
+            generation: lease.owner.generation,
+            until: lease.until,
+        }),
+        _ => None,
+    }
+}
+
+fn written(task: &TaskKey, known: KnownType, fence: Fence) -> Due {
+    Due::Written { task: task.clone(), known, fence: fence.0 }
+}

@@ -1,0 +1,72 @@
+//! Dead letters: kept, listed, and open until somebody says otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidemill_engine::backend::Answer;
+use tidemill_engine::command::Command;
+use tidemill_engine::commit::{MessageId, TaskKey};
+use tidemill_engine::record::{DeadLetter, DeadLetterState};
+use tidemill_engine::reply::Refusal;
+use tidemill_model::TenantId;
+
+use crate::violation::{Violation, demand};
+
+#[derive(Debug, Default)]
+pub(super) struct Letters {
+    seen: BTreeMap<(TenantId, MessageId), DeadLetter>,
+    /// Runs that ended for want of attempts; each has a letter.
+    expected: BTreeSet<(TaskKey, u32)>,
+}
+
+impl Letters {
+    pub(super) fn expect(&mut self, task: TaskKey, run: u32) {
+        self.expected.insert((task, run));
+    }
+
+    pub(super) fn hear(&mut self, command: &Command, answer: &Answer) -> Result<(), Violation> {
+        let (tenant, message, new) = match command {
+            Command::Replay { tenant, message } => (tenant, message, DeadLetterState::Replayed),
+            Command::Discard { tenant, message } => (tenant, message, DeadLetterState::Discarded),
+            _ => return Ok(()),
+        };
+        let letter = self.seen.get_mut(&(tenant.clone(), *message));
+        let fits = match (&letter, answer) {
+            (Some(letter), Ok(_)) => letter.state == DeadLetterState::Open,
+            (Some(letter), Err(Refusal::NotOpen(_))) => letter.state != DeadLetterState::Open,
+            // The task may be completed by now; then there is nothing to replay.
+            (Some(_), Err(Refusal::NotResumable(_))) | (None, Err(Refusal::NotFound { .. })) => true,
+            _ => false,
+        };
+        demand(fits, "a dead letter is open once", || format!("{command:?}: {answer:?}"))?;
+        if let (Some(letter), Ok(_)) = (letter, answer) {
+            letter.state = new;
+        }
+        Ok(())
+    }
+
+    /// Compares what is listed with what was: nothing may be gone or changed by itself.
+    ///
+    /// `doubtful` tells whether a command that nobody heard the answer of may have moved one.
+    pub(super) fn compare(
+        &mut self,
+        listed: Vec<(TenantId, DeadLetter)>,
+        doubtful: bool,
+    ) -> Result<(), Violation> {
+        let listed: BTreeMap<_, _> =
+            listed.into_iter().map(|(tenant, letter)| ((tenant, letter.message), letter)).collect();
+        for (key, letter) in &self.seen {
+            let same = listed
+                .get(key)
+                .is_some_and(|now| now == letter || (doubtful && now.request == letter.request));
+            demand(same, "dead letters are kept", || format!("{letter:?} is {:?}", listed.get(key)))?;
+        }
+        for (task, run) in &self.expected {
+            let found = listed.iter().any(|((tenant, _), letter)| {
+                *tenant == task.tenant && letter.request == task.request && letter.run == *run
+            });
+            demand(found, "whoever is given up has a dead letter", || format!("{} run {run}", task.request))?;
+        }
+        self.seen = listed;
+        Ok(())
+    }
+}

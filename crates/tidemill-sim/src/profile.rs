@@ -1,0 +1,102 @@
+//! A profile: what kind of world a seed makes.
+//!
+//! Each run leaves some things out and does others more often (swarm testing): a world that does a little of everything
+//! rarely goes deep enough into anything.
+
+use tidemill_engine::policy::Policy;
+use tidemill_model::RetryPolicy;
+
+use crate::rng::Rng;
+
+/// What an actor may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act {
+    Work,
+    SubmitJob,
+    ResubmitJob,
+    AddTasks,
+    SubmitTask,
+    ResubmitTask,
+    Send,
+    Cancel,
+    Resume,
+    Advance,
+    Trespass,
+    Publish,
+    PutRecord,
+    Forget,
+    AnswerLetter,
+    Receive,
+    UseReceipt,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Profile {
+    pub(crate) acts: Vec<(u32, Act)>,
+    /// The most commands in one group.
+    pub(crate) group_max: usize,
+    /// Out of a thousand answers so many get lost.
+    pub(crate) lost_answers: u32,
+    /// Out of a thousand steps the clock goes back in so many.
+    pub(crate) clock_back: u32,
+    /// Out of a thousand steps so many are about the storage.
+    pub(crate) storage: u32,
+}
+
+impl Profile {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let usual = [
+            (60, Act::Work),
+            (6, Act::SubmitJob),
+            (2, Act::ResubmitJob),
+            (3, Act::AddTasks),
+            (3, Act::SubmitTask),
+            (1, Act::ResubmitTask),
+            (2, Act::Send),
+            (1, Act::Cancel),
+            (3, Act::Resume),
+            (1, Act::Advance),
+            (1, Act::Trespass),
+            (3, Act::Publish),
+            (2, Act::PutRecord),
+            (1, Act::Forget),
+            (1, Act::AnswerLetter),
+            (1, Act::Receive),
+            (2, Act::UseReceipt),
+        ];
+        let mut acts = Vec::with_capacity(usual.len());
+        for (weight, act) in usual {
+            let factor = match act {
+                Act::Work | Act::SubmitJob => rng.weighted(&[(1, 5), (2, 10), (1, 20)]),
+                _ => rng.weighted(&[(2, 0), (1, 3), (3, 10), (1, 40)]),
+            };
+            acts.push((weight * factor, act));
+        }
+        Self {
+            acts,
+            group_max: rng.weighted(&[(2, 1), (2, 4), (1, 12)]),
+            lost_answers: rng.weighted(&[(1, 0), (1, 50), (1, 300)]),
+            clock_back: rng.weighted(&[(3, 0), (1, 10)]),
+            storage: rng.weighted(&[(1, 30), (2, 100), (1, 250)]),
+        }
+    }
+}
+
+/// The numbers the engine goes by in this world; small ones, so that limits are met.
+pub(crate) fn draw_policy(rng: &mut Rng) -> Policy {
+    let usual = Policy::default();
+    Policy {
+        lease_millis: rng.weighted(&[(1, 5_000), (1, 20_000), (2, 45_000)]),
+        takeovers_max: rng.weighted(&[(1, 1), (1, 3), (1, 10)]),
+        retry: RetryPolicy {
+            max_attempts: rng.weighted(&[(1, 2), (2, 3)]),
+            first_delay: rng.weighted(&[(1, 100), (1, 5_000)]),
+            max_delay: 30_000,
+        },
+        idempotency_millis: rng.weighted(&[(1, 60_000), (2, usual.idempotency_millis)]),
+        claim_max: rng.weighted(&[(1, 3), (3, 256)]),
+        sweep_max: rng.weighted(&[(1, 5), (3, 1_000)]),
+        statuses_bytes_max: rng.weighted(&[(1, 200), (3, 150_000)]),
+        ..usual
+    }
+}

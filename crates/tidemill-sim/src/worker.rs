@@ -1,0 +1,272 @@
+//! Workers: they claim and report, and at times they pause, crash, repeat themselves or speak with a fence long lost.
+
+use std::sync::Arc;
+
+use tidemill_engine::backend::Answer;
+use tidemill_engine::command::{Begin, Claim, Command, Finish, Heartbeat, Release, Report};
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::reply::Reply;
+use tidemill_model::properties::OverflowRef;
+use tidemill_model::{ErrorCategory, EventId, Fence, Json, Owner, TenantId, Timestamp, WorkerId};
+
+use crate::rng::Rng;
+
+/// How many lost leases a worker still speaks for.
+const OLD_MAX: usize = 8;
+/// Out of a thousand reports so many are failures when nothing else goes wrong.
+const FAILURES_IN_CALM: u32 = 50;
+
+/// One worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    rng: Rng,
+    id: WorkerId,
+    name: Arc<str>,
+    /// It runs on another machine, and lives on when the store's process dies.
+    is_remote: bool,
+    slots: usize,
+    tenants: Option<Arc<[TenantId]>>,
+    held: Vec<Held>,
+    /// Leases it lost or forgot, for the day it comes back from the dead.
+    old: Vec<Held>,
+    asleep_until: Option<Timestamp>,
+    /// How it is inclined: out of a thousand reports so many are failures.
+    failures: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    task: TaskKey,
+    fence: Fence,
+    begun: bool,
+    /// What it reported and heard no answer to.
+    reported: Option<Report>,
+}
+
+impl Worker {
+    pub(crate) fn new(mut rng: Rng, number: usize, tenants: &[TenantId]) -> Self {
+        let name = format!("worker-{number}");
+        let own: Arc<[TenantId]> = tenants.iter().filter(|_| rng.chance(600)).cloned().collect();
+        let serves_all = rng.chance(600) || number == 0;
+        Self {
+            id: WorkerId::trusted(&name),
+            name: Arc::from(name),
+            is_remote: rng.chance(500),
+            slots: 1 + rng.index(12),
+            tenants: (!serves_all).then_some(own),
+            held: Vec::new(),
+            old: Vec::new(),
+            asleep_until: None,
+            failures: rng.weighted(&[(3, 50), (2, 250), (1, 600)]),
+            rng,
+        }
+    }
+
+    /// The next thing it says, if it says anything.
+    pub(crate) fn act(&mut self, now: Timestamp, generation: u64) -> Option<Command> {
+        if self.asleep_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        self.asleep_until = None;
+        let room = self.held.len() < self.slots;
+        match self.rng.below(100) {
+            // It stops for longer than a lease, or its process is gone.
+            0..=1 => {
+                self.asleep_until = Some(now.plus(self.rng.within(20_000..=150_000)));
+                None
+            }
+            2 => {
+                self.die();
+                None
+            }
+            3..=6 => self.speak_from_the_grave(),
+            7..=39 if room => Some(self.claim(generation, self.slots - self.held.len())),
+            40..=54 => self.beat_or_begin(),
+            55..=58 => self.release(),
+            _ if self.held.is_empty() => Some(self.claim(generation, self.slots)),
+            _ => {
+                let at = self.rng.index(self.held.len());
+                Some(self.finish(at, self.failures))
+            }
+        }
+    }
+
+    /// Works off what it can, as a worker does in a world without trouble.
+    pub(crate) fn claim_calmly(&mut self, generation: u64) -> Command {
+        self.tenants = None;
+        self.asleep_until = None;
+        self.slots = 64;
+        self.claim(generation, 64)
+    }
+
+    /// Reports on everything it holds.
+    pub(crate) fn finish_calmly(&mut self) -> Vec<Command> {
+        (0..self.held.len()).map(|at| self.finish(at, FAILURES_IN_CALM)).collect()
+    }
+
+    fn claim(&mut self, generation: u64, max: usize) -> Command {
+        Command::Claim(Claim {
+            owner: Owner {
+                worker: Arc::clone(&self.name),
+                generation: (!self.is_remote).then_some(generation),
+            },
+            worker: self.id.clone(),
+            max: 1 + self.rng.index(max),
+            tenants: self.tenants.clone(),
+            begin: self.rng.chance(600).then(|| self.process_id()),
+        })
+    }
+
+    fn beat_or_begin(&mut self) -> Option<Command> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let at = self.rng.index(self.held.len());
+        let process_id = self.process_id();
+        let (worker, held) = (self.id.clone(), &mut self.held[at]);
+        let (task, fence) = (held.task.clone(), held.fence);
+        if !held.begun && self.rng.chance(500) {
+            held.begun = true;
+            return Some(Command::Begin(Begin { task, fence, worker, process_id }));
+        }
+        let rss = self.rng.below(1 << 30);
+        Some(Command::Heartbeat(Heartbeat { task, fence, worker, process_id, rss, last_activity: None }))
+    }
+
+    fn release(&mut self) -> Option<Command> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let held = &self.held[self.rng.index(self.held.len())];
+        let reason = self.rng.chance(500).then(|| "worker is shutting down".to_owned());
+        let (task, fence) = (held.task.clone(), held.fence);
+        Some(Command::Release(Release { task, fence, worker: self.id.clone(), reason }))
+    }
+
+    /// Reports on one of the tasks it holds; out of a thousand reports so many are `failures`.
+    fn finish(&mut self, at: usize, failures: u32) -> Command {
+        let report = match &self.held[at].reported {
+            // It did not hear, so it says the same again.
+            Some(report) => report.clone(),
+            None => self.report(failures),
+        };
+        let held = &mut self.held[at];
+        held.reported = Some(report.clone());
+        let (task, fence) = (held.task.clone(), held.fence);
+        Command::Finish(Finish { task, fence, worker: self.id.clone(), report })
+    }
+
+    fn report(&mut self, failures: u32) -> Report {
+        if self.rng.chance(failures) {
+            if self.rng.chance(150) {
+                return Report::TimedOut { timeout_millis: 1_000, elapsed_millis: 1_001, signal: "SIGTERM" };
+            }
+            let category = self.rng.weighted(&[
+                (6, ErrorCategory::Network),
+                (2, ErrorCategory::Timeout),
+                (1, ErrorCategory::Unknown),
+                (2, ErrorCategory::Auth),
+                (1, ErrorCategory::Validation),
+            ]);
+            let retry_after_millis = self.rng.chance(100).then(|| self.rng.below(60_000));
+            return Report::Failed { error: "it broke".to_owned(), category, retry_after_millis };
+        }
+        let output = Json::trusted(&format!(r#"{{"value":{}}}"#, self.rng.below(1_000)));
+        let overflow = self.rng.chance(40).then(|| self.overflow());
+        Report::Completed {
+            output: overflow.is_none().then_some(output),
+            overflow,
+            duration_millis: self.rng.below(5_000),
+            exit_code: 0,
+            usage: None,
+        }
+    }
+
+    /// A large output goes to the blob store under the id that its event will have; the world sees to that.
+    fn overflow(&mut self) -> (EventId, OverflowRef) {
+        let random = (u128::from(self.rng.bits()) << 64) | u128::from(self.rng.bits());
+        let id = EventId::from_u128(
+            (0x01a3_185c << 96) | (random >> 32 & !(0xf << 76 | 0x3 << 62)) | 0x7 << 76 | 0x2 << 62,
+        );
+        let key = format!("events/{}/{id}-payload.json", self.name);
+        (id, OverflowRef { bucket: "local".to_owned(), key })
+    }
+
+    /// A process that lost its lease long ago still believes in it.
+    fn speak_from_the_grave(&mut self) -> Option<Command> {
+        let held = self.rng.pick(&self.old)?.clone();
+        let (task, fence, worker) = (held.task, held.fence, self.id.clone());
+        let process_id = self.process_id();
+        Some(match self.rng.below(6) {
+            0 => Command::Begin(Begin { task, fence, worker, process_id }),
+            1 => {
+                Command::Heartbeat(Heartbeat { task, fence, worker, process_id, rss: 1, last_activity: None })
+            }
+            2 => Command::Release(Release { task, fence, worker, reason: None }),
+            _ => {
+                let report = match held.reported {
+                    Some(report) if self.rng.chance(500) => report,
+                    _ => self.report(400),
+                };
+                Command::Finish(Finish { task, fence, worker, report })
+            }
+        })
+    }
+
+    /// What it learns from an answer; `heard` is false when the answer got lost on the way.
+    pub(crate) fn hear(&mut self, command: &Command, answer: &Answer, heard: bool) {
+        match (command, answer) {
+            (Command::Claim(claim), Ok(Reply::Claimed { tasks, .. })) => {
+                let begun = claim.begin.is_some();
+                let given = tasks.iter().map(|assignment| Held {
+                    task: assignment.task.clone(),
+                    fence: assignment.fence,
+                    begun,
+                    reported: None,
+                });
+                if heard { self.held.extend(given) } else { self.old.extend(given) }
+            }
+            (
+                Command::Finish(Finish { task, fence, .. }) | Command::Release(Release { task, fence, .. }),
+                _,
+            ) if heard => {
+                self.let_go(task, *fence);
+            }
+            (
+                Command::Heartbeat(Heartbeat { task, fence, .. }) | Command::Begin(Begin { task, fence, .. }),
+                Err(_),
+            ) if heard => {
+                self.let_go(task, *fence);
+            }
+            _ => {}
+        }
+        while self.old.len() > OLD_MAX {
+            let at = self.rng.index(self.old.len());
+            self.old.swap_remove(at);
+        }
+    }
+
+    /// The store's process died, and with it every worker that lives inside.
+    pub(crate) fn store_died(&mut self) {
+        if !self.is_remote {
+            self.die();
+        }
+    }
+
+    fn die(&mut self) {
+        self.old.append(&mut self.held);
+    }
+
+    fn let_go(&mut self, task: &TaskKey, fence: Fence) {
+        while let Some(at) = self.held.iter().position(|held| held.task == *task && held.fence == fence) {
+            let held = self.held.swap_remove(at);
+            if self.rng.chance(500) {
+                self.old.push(held);
+            }
+        }
+    }
+
+    fn process_id(&mut self) -> u32 {
+        u32::try_from(self.rng.within(100..=30_000)).unwrap_or(1)
+    }
+}

@@ -1,0 +1,57 @@
+//! Each rule that is broken on purpose is found within a few seeds.
+
+use tidemill_engine::faults::Faults;
+use tidemill_sim::disk::Operation;
+use tidemill_sim::run::{Kind, Plan, run};
+
+/// How many seeds it may take. Most breaks show in the first few.
+const SEEDS_MAX: u64 = 40;
+
+fn assert_is_found(what: &str, plan: &Plan) {
+    let found = (1..=SEEDS_MAX).find_map(|seed| run(seed, plan).err());
+    let found =
+        found.unwrap_or_else(|| panic!("{SEEDS_MAX} seeds on {:?} did not notice: {what}", plan.kind));
+    eprintln!("{what}: seed {}: {}", found.seed, found.violation);
+}
+
+fn with_faults(kind: Kind, faults: Faults) -> Plan {
+    Plan { faults, ..Plan::new(kind) }
+}
+
+#[test]
+fn a_skipped_fence_check_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { skip_fence_check: true, ..Faults::default() };
+        assert_is_found("a finish is taken whatever its fence", &with_faults(kind, faults));
+    }
+}
+
+#[test]
+fn a_second_outcome_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { allow_second_outcome: true, ..Faults::default() };
+        assert_is_found("a finished task finishes again", &with_faults(kind, faults));
+    }
+}
+
+#[test]
+fn a_forgotten_counter_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { skip_counter: true, ..Faults::default() };
+        assert_is_found("a completion forgets a child", &with_faults(kind, faults));
+    }
+}
+
+#[test]
+fn a_removed_sync_is_found() {
+    for (operation, prefix) in [
+        (Operation::Sync, "log/0"),
+        (Operation::Sync, "log/spare"),
+        (Operation::Sync, "log/FORMAT"),
+        (Operation::SyncDir, "log"),
+    ] {
+        let removed_syncs = vec![(operation, prefix.to_owned())];
+        let plan = Plan { removed_syncs, ..Plan::new(Kind::Embedded) };
+        assert_is_found(&format!("no {operation:?} of {prefix}"), &plan);
+    }
+}
