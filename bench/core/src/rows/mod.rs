@@ -1,0 +1,19 @@
+//! The rows of the table, one file each.
+
+pub mod commit;
+pub mod cycles;
+pub mod events;
+pub mod hot;
+pub mod jobs;
+pub mod memory;
+pub mod reads;
+pub mod reopen;
+
+use std::path::Path;
+
+/// What every row is told.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    pub dir: &'a Path,
+    pub quick: bool,
+}
