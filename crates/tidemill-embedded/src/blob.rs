@@ -56,10 +56,15 @@ impl Blobs {
     fn note(&self, tenant: &TenantId, key: &str) -> io::Result<()> {
         let text = format!("{tenant}\n{key}");
         let name = format!("{NOTES}/{:08x}-{:08x}", crc32fast::hash(text.as_bytes()), text.len());
-        match self.write(&name, text.as_bytes()) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            written => written.and_then(|()| self.disk.sync_dir(NOTES)),
-        }
+        let written = match self.write(&name, text.as_bytes()) {
+            // It was left before, whole or torn.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let file = self.disk.open(&name)?;
+                file.write_at(text.as_bytes(), 0).and_then(|()| file.sync_data())
+            }
+            written => written,
+        };
+        written.and_then(|()| self.disk.sync_dir(NOTES))
     }
 
     /// The notes that were left: their names, and whose blobs they are of.
@@ -108,9 +113,12 @@ impl Blobs {
     }
 
     pub(crate) fn remove(&self, tenant: &TenantId, key: &str) -> io::Result<()> {
-        match self.disk.remove(&path_of(tenant, key)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        let path = path_of(tenant, key);
+        match self.disk.remove(&path) {
+            // Durable before its note goes: nothing else would lead to it again.
+            Ok(()) => self.disk.sync_dir(path.rsplit_once('/').map_or(DIR, |(dir, _)| dir)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
         }
     }
 }
