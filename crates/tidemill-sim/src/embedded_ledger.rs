@@ -56,8 +56,8 @@ pub(crate) fn draw_options(rng: &mut Rng, policy: Policy, is_clock_steady: bool)
         compression_level: 1,
     };
     let retention = Retention {
-        event_millis: if is_clock_steady { rng.weighted(&[(1, 0), (1, 240_000)]) } else { 0 },
-        heartbeat_millis: rng.weighted(&[(1, 0), (2, 60_000)]),
+        event_millis: if is_clock_steady { rng.weighted(&[(1, 0), (1, 60_000), (1, 240_000)]) } else { 0 },
+        heartbeat_millis: rng.weighted(&[(1, 0), (1, 20_000), (1, 60_000)]),
     };
     StoreOptions { policy, log, seed: rng.bits(), retention, ..StoreOptions::default() }
 }

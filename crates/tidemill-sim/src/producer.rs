@@ -57,7 +57,7 @@ impl Producer {
         let tasks = shape::draw(&mut self.rng, &[], size);
         let tenant = self.tenant();
         let app = self.app();
-        let job = self.mint(now);
+        let job = JobId::mint(self.rng.event_id(now));
         let request = RequestId::trusted(&format!("req-{}", self.next()));
         let name = self.rng.chance(300).then(|| Arc::from("nightly"));
         let once = self.rng.chance(400).then(|| self.once(&tenant, "jobs"));
@@ -77,7 +77,7 @@ impl Producer {
     /// The same request again under a new job id, as a server would mint it; now and then with another body.
     pub(crate) fn resubmit_job(&mut self, now: Timestamp) -> Option<Command> {
         let mut submit = self.rng.pick(&self.keyed_jobs)?.clone();
-        submit.job.job = self.mint(now);
+        submit.job.job = JobId::mint(self.rng.event_id(now));
         submit.created = created(&submit.job);
         if self.rng.chance(200) {
             submit.once.iter_mut().for_each(|once| once.body_hash[0] ^= 1);
@@ -265,13 +265,6 @@ impl Producer {
 
     fn app(&mut self) -> AppName {
         AppName::trusted(["shop", "mail"][self.rng.index(2)])
-    }
-
-    /// An id as the server would mint it.
-    fn mint(&mut self, now: Timestamp) -> JobId {
-        let high = (u128::from(now.millis()) << 16) | 0x7000 | u128::from(self.rng.below(0x1000));
-        let low = (self.rng.bits() >> 2) | (1 << 63);
-        JobId::from_u128((high << 64) | u128::from(low))
     }
 
     fn next(&mut self) -> u64 {

@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use tidemill_model::{EventId, Timestamp};
+
 /// xoshiro256**, seeded by `SplitMix64`. Distinct, not secret.
 #[derive(Debug, Clone)]
 pub struct Rng {
@@ -43,6 +45,13 @@ impl Rng {
 
     pub fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
         range.start() + self.below(range.end() - range.start() + 1)
+    }
+
+    /// A UUID of version 7, as a server would mint it.
+    pub fn event_id(&mut self, now: Timestamp) -> EventId {
+        let high = (u128::from(now.millis()) << 16) | 0x7000 | u128::from(self.below(0x1000));
+        let low = (self.bits() >> 2) | (1 << 63);
+        EventId::from_u128((high << 64) | u128::from(low))
     }
 
     /// True so many times in a thousand.

@@ -18,6 +18,8 @@ pub(crate) enum Death {
     PowerLoss,
 }
 
+/// How many segments are sealed in one go.
+const SEALS_MAX: u32 = 4;
 /// How often opening may be interrupted before the world lets it be.
 const INTERRUPTIONS_MAX: u32 = 3;
 
@@ -105,13 +107,29 @@ impl World {
                 self.restart(Death::PowerLoss)?;
                 Ok(false)
             }
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.blobs_put.push((task.tenant.clone(), place.key.clone()));
+                Ok(true)
+            }
             Err(_) if self.ledger.disk().is_some_and(SimDisk::may_fail) => Ok(false),
             Err(fault) => Err(Violation::new("a store without trouble works", fault.to_string())),
         }
     }
 
+    /// All chores in the order a keeper does them.
+    pub(crate) fn keep_house(&mut self) -> Result<(), Violation> {
+        self.chore(Chore::Flush)?;
+        for _ in 0..SEALS_MAX {
+            self.chore(Chore::Seal)?;
+        }
+        self.chore(Chore::Expire)?;
+        self.chore(Chore::SweepBlobs)
+    }
+
     fn do_chore(&mut self) -> Result<(), Violation> {
+        if self.rng.chance(250) {
+            return self.keep_house();
+        }
         let chore = self.rng.weighted(&[
             (4, Chore::Flush),
             (1, Chore::Prepare),

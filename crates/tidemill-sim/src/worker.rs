@@ -79,14 +79,14 @@ impl Worker {
                 self.die();
                 None
             }
-            3..=6 => self.speak_from_the_grave(),
+            3..=6 => self.speak_from_the_grave(now),
             7..=39 if room => Some(self.claim(generation, self.slots - self.held.len())),
             40..=54 => self.beat_or_begin(),
             55..=58 => self.release(),
             _ if self.held.is_empty() => Some(self.claim(generation, self.slots)),
             _ => {
                 let at = self.rng.index(self.held.len());
-                Some(self.finish(at, self.failures))
+                Some(self.finish(at, self.failures, now))
             }
         }
     }
@@ -100,8 +100,8 @@ impl Worker {
     }
 
     /// Reports on everything it holds.
-    pub(crate) fn finish_calmly(&mut self) -> Vec<Command> {
-        (0..self.held.len()).map(|at| self.finish(at, FAILURES_IN_CALM)).collect()
+    pub(crate) fn finish_calmly(&mut self, now: Timestamp) -> Vec<Command> {
+        (0..self.held.len()).map(|at| self.finish(at, FAILURES_IN_CALM, now)).collect()
     }
 
     fn claim(&mut self, generation: u64, max: usize) -> Command {
@@ -144,11 +144,11 @@ impl Worker {
     }
 
     /// Reports on one of the tasks it holds; out of a thousand reports so many are `failures`.
-    fn finish(&mut self, at: usize, failures: u32) -> Command {
+    fn finish(&mut self, at: usize, failures: u32, now: Timestamp) -> Command {
         let report = match &self.held[at].reported {
             // It did not hear, so it says the same again.
             Some(report) => report.clone(),
-            None => self.report(failures),
+            None => self.report(failures, now),
         };
         let held = &mut self.held[at];
         held.reported = Some(report.clone());
@@ -156,7 +156,7 @@ impl Worker {
         Command::Finish(Finish { task, fence, worker: self.id.clone(), report })
     }
 
-    fn report(&mut self, failures: u32) -> Report {
+    fn report(&mut self, failures: u32, now: Timestamp) -> Report {
         if self.rng.chance(failures) {
             if self.rng.chance(150) {
                 return Report::TimedOut { timeout_millis: 1_000, elapsed_millis: 1_001, signal: "SIGTERM" };
@@ -172,7 +172,7 @@ impl Worker {
             return Report::Failed { error: "it broke".to_owned(), category, retry_after_millis };
         }
         let output = Json::trusted(&format!(r#"{{"value":{}}}"#, self.rng.below(1_000)));
-        let overflow = self.rng.chance(40).then(|| self.overflow());
+        let overflow = self.rng.chance(40).then(|| self.overflow(now));
         Report::Completed {
             output: overflow.is_none().then_some(output),
             overflow,
@@ -183,17 +183,14 @@ impl Worker {
     }
 
     /// A large output goes to the blob store under the id that its event will have; the world sees to that.
-    fn overflow(&mut self) -> (EventId, OverflowRef) {
-        let random = (u128::from(self.rng.bits()) << 64) | u128::from(self.rng.bits());
-        let id = EventId::from_u128(
-            (0x01a3_185c << 96) | (random >> 32 & !(0xf << 76 | 0x3 << 62)) | 0x7 << 76 | 0x2 << 62,
-        );
+    fn overflow(&mut self, now: Timestamp) -> (EventId, OverflowRef) {
+        let id = self.rng.event_id(now);
         let key = format!("events/{}/{id}-payload.json", self.name);
         (id, OverflowRef { bucket: "local".to_owned(), key })
     }
 
     /// A process that lost its lease long ago still believes in it.
-    fn speak_from_the_grave(&mut self) -> Option<Command> {
+    fn speak_from_the_grave(&mut self, now: Timestamp) -> Option<Command> {
         let held = self.rng.pick(&self.old)?.clone();
         let (task, fence, worker) = (held.task, held.fence, self.id.clone());
         let process_id = self.process_id();
@@ -206,7 +203,7 @@ impl Worker {
             _ => {
                 let report = match held.reported {
                     Some(report) if self.rng.chance(500) => report,
-                    _ => self.report(400),
+                    _ => self.report(400, now),
                 };
                 Command::Finish(Finish { task, fence, worker, report })
             }

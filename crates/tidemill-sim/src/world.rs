@@ -26,6 +26,8 @@ use crate::worker::Worker;
 const SWEEP_MILLIS: u64 = 60_000;
 /// How long the world may take to come to rest once faults stop, in milliseconds of virtual time.
 const REST_MILLIS_MAX: u64 = 12 * 3_600_000;
+/// How long after that the world is looked at once more.
+const AFTERMATH_MILLIS: u64 = 20 * 60_000;
 /// Above this many live tasks producers hold back.
 const LIVE_MAX: usize = 80;
 
@@ -45,6 +47,8 @@ pub struct World {
     sweep: Sweep,
     swept_at: Timestamp,
     acknowledged: u64,
+    /// Blobs that were put away, whether or not an event came to name them.
+    pub(crate) blobs_put: Vec<(TenantId, String)>,
 }
 
 /// Who asks, and so who hears the answer.
@@ -101,6 +105,7 @@ impl World {
             generation: 1,
             sweep: Sweep::default(),
             acknowledged: 0,
+            blobs_put: Vec::new(),
             rng,
             clock,
             ledger,
@@ -298,6 +303,11 @@ impl World {
         self.submit(vec![(Sender::Timer, Command::Sweep(Sweep::default()))])?;
         self.oracle.inspect(&mut *self.ledger)?;
         if self.ledger.disk().is_some() {
+            // Long enough for all that may expire and for blobs that nobody came to name.
+            self.clock.pass(AFTERMATH_MILLIS);
+            self.oracle.time_is(self.now());
+            self.keep_house()?;
+            self.oracle.check_unnamed_blobs(&self.blobs_put, &mut *self.ledger)?;
             self.restart(Death::PowerLoss)?;
             self.rebuild()?;
         }
@@ -312,7 +322,8 @@ impl World {
         let events = self.oracle.events();
         for at in 0..self.workers.len() {
             let mut group: Vec<(Sender, Command)> = Vec::new();
-            for finish in self.workers[at].finish_calmly() {
+            let now = self.now();
+            for finish in self.workers[at].finish_calmly(now) {
                 if self.put_blobs(&finish)? {
                     group.push((Sender::Worker(at), finish));
                 }

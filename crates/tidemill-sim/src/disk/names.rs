@@ -112,14 +112,23 @@ impl Names {
         }
     }
 
-    /// Makes a change durable. What a later one did to the same name stays.
+    /// Makes a change durable. What a later one did to the same name, or to the same file, stays.
     fn keep(&mut self, change: Change) {
-        let removed = change.removed.map(|path| (path, None));
-        let added = change.added.map(|(path, inode)| (path, Some(inode)));
-        for (path, inode) in removed.into_iter().chain(added) {
+        let Change { number, removed, added, .. } = change;
+        let moved_on = |inode: InodeId, kept: &BTreeMap<String, (u64, Option<InodeId>)>| {
+            kept.values().any(|(at, known)| *known == Some(inode) && *at > number)
+        };
+        let added = added.map(|(path, inode)| (path, (!moved_on(inode, &self.kept)).then_some(inode)));
+        if let Some((_, Some(inode))) = added {
+            // A file has one name, so the new one takes the place of all before it.
+            for kept in self.kept.values_mut().filter(|kept| kept.1 == Some(inode)) {
+                *kept = (number, None);
+            }
+        }
+        for (path, inode) in removed.map(|path| (path, None)).into_iter().chain(added) {
             let kept = self.kept.entry(path).or_insert((0, None));
-            if kept.0 < change.number {
-                *kept = (change.number, inode);
+            if kept.0 < number {
+                *kept = (number, inode);
             }
         }
     }

@@ -125,6 +125,21 @@ fn renames_and_removals_last_only_once_the_directory_is_synced() {
 }
 
 #[test]
+fn a_failed_sync_of_a_directory_never_brings_an_old_name_back() {
+    for seed in 0..200 {
+        let disk = SimDisk::new(seed);
+        disk.create_dir("d").unwrap();
+        disk.create("d/draft").unwrap();
+        disk.rename("d/draft", "d/spare").unwrap();
+        disk.rename("d/spare", "d/f").unwrap();
+        disk.trouble(Operation::SyncDir, Trouble::Io, 1_000);
+        disk.sync_dir("d").unwrap_err();
+        disk.crash(&mut Rng::new(seed));
+        assert!(disk.list("d").unwrap().len() <= 1, "seed {seed}: {:?}", disk.list("d"));
+    }
+}
+
+#[test]
 fn a_killed_process_leaves_everything_and_its_handles_die() {
     let disk = disk();
     let file = disk.create("d/f").unwrap();

@@ -1,6 +1,6 @@
 //! Inspection: the whole of what a ledger shows, held against the whole of what is known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidemill_embedded::store::retention::Retention;
 use tidemill_engine::command::{Command, ResumeTarget};
@@ -244,6 +244,21 @@ impl Oracle {
             let whole = found.as_deref() == Some(blob_of(key).as_slice());
             let gone = found.is_none() && self.may_be_gone(&self.log[*number]);
             demand(whole || gone, "a blob outlives the event that names it", || format!("{key}: {found:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// Long after the last command, a blob that no event came to name is gone.
+    pub fn check_unnamed_blobs(
+        &self,
+        put: &[(TenantId, String)],
+        ledger: &mut dyn Ledger,
+    ) -> Result<(), Violation> {
+        let named: BTreeSet<(&TenantId, &str)> =
+            self.blobs.iter().map(|(_, tenant, key)| (tenant, key.as_str())).collect();
+        for (tenant, key) in put.iter().filter(|(tenant, key)| !named.contains(&(tenant, key.as_str()))) {
+            let found = ledger.blob(tenant, key).map_err(unreadable)?;
+            demand(found.is_none(), "a blob that nobody names is swept", || key.clone())?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use tidemill_sim::run::{Kind, Plan, run};
 const MEMORY_SEEDS: u64 = 150;
 const EMBEDDED_SEEDS: u64 = 80;
 
-/// Runs the seeds on as many threads as two, so that both tests together use what a small machine has.
+/// One thread each: the two tests together use what a small machine has.
 fn assert_all_pass(kind: Kind, seeds: u64) {
     let plan = Plan::new(kind);
     for seed in 1..=seeds {
