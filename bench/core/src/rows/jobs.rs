@@ -103,39 +103,42 @@ fn flatness(setting: Setting<'_>, shape: Shape, sizes: &[usize], report: &mut Re
     }
 }
 
-/// A chain of 100 at the head of a job of any size: each completion has one child, and the rest waits.
+/// A chain of 100 at the head of a job of any size: each completion has one child, and the rest waits. Sizes take turns.
 fn chain_prefix(setting: Setting<'_>, sizes: &[usize], report: &mut Report) {
     let workload = Workload::new();
-    let repeats = if setting.quick { 3 } else { 8 };
-    let mut first = None;
-    for size in sizes {
-        let store = TestStore::fresh(setting.dir, "jobs");
-        let tasks = work::tasks(*size + CHAIN, |index| match index {
-            0 => Vec::new(),
-            index if index < CHAIN => vec![index - 1],
-            _ => vec![CHAIN - 1],
-        });
-        let mut hops = Latencies::default();
-        let mut cpu = std::time::Duration::ZERO;
-        for repeat in 0..repeats {
+    let repeats = if setting.quick { 4 } else { 12 };
+    let stores: Vec<TestStore> =
+        sizes.iter().map(|size| TestStore::fresh(setting.dir, &format!("jobs-{size}"))).collect();
+    let mut hops = vec![Latencies::default(); sizes.len()];
+    let mut cpu = vec![Vec::new(); sizes.len()];
+    for repeat in 0..repeats {
+        for (place, size) in sizes.iter().enumerate() {
+            let tasks = work::tasks(*size + CHAIN, |index| match index {
+                0 => Vec::new(),
+                index if index < CHAIN => vec![index - 1],
+                _ => vec![CHAIN - 1],
+            });
             let command = work::submission(workload.tenant(repeat), workload.app(repeat), &tasks);
-            store.backend.execute_blocking(&[command]).expect("the store works");
-            store.settle();
+            stores[place].backend.execute_blocking(&[command]).expect("the store works");
+            stores[place].settle();
             let watch = Watch::start();
             // The last hop would dispatch the rest, so it is left out.
-            run_chain(&store, CHAIN - 1, &mut hops);
-            cpu += watch.stop().cpu;
+            run_chain(&stores[place], CHAIN - 1, &mut hops[place]);
+            cpu[place].push(watch.stop().micros_each(CHAIN as u64 - 1));
         }
-        let each = cpu.as_secs_f64() * 1e6 / ((CHAIN - 1) as f64 * f64::from(repeats as u32));
-        let what = format!("chain of 100 in a job of {}: CPU per hop", size + CHAIN);
-        let figure = Figure::new("jobs", what, each, "µs").note(format!("wall p50 {:.0} µs", hops.p50()));
-        report.push(match first {
-            None => figure,
-            Some(first) => figure.beside("job of 200", first).goal(Goal::AtMost(1.2)),
-        });
-        first.get_or_insert(each);
-        store.discard();
     }
+    for (place, size) in sizes.iter().enumerate() {
+        let what = format!("chain of 100 in a job of {}: CPU per hop", size + CHAIN);
+        let figure = Figure::new("jobs", what, median(&cpu[place]), "µs");
+        let figure = figure.note(format!("wall p50 {:.0} µs", hops[place].p50()));
+        report.push(if place == 0 {
+            figure
+        } else {
+            let pairs: Vec<f64> = cpu[place].iter().zip(&cpu[0]).map(|(one, first)| one / first).collect();
+            figure.with_ratio("job of 200", median(&cpu[0]), median(&pairs)).goal(Goal::AtMost(1.2))
+        });
+    }
+    stores.into_iter().for_each(TestStore::discard);
 }
 
 /// Runs so many tasks one after the other, on one blocking worker; each must make the next one ready.

@@ -23,7 +23,13 @@ impl Letters {
         self.expected.insert((task, run));
     }
 
-    pub(super) fn hear(&mut self, command: &Command, answer: &Answer) -> Result<(), Violation> {
+    /// Judges an answer; `is_known` tells which tasks there are.
+    pub(super) fn hear(
+        &mut self,
+        command: &Command,
+        answer: &Answer,
+        is_known: impl Fn(&TaskKey) -> bool,
+    ) -> Result<(), Violation> {
         let (tenant, message, new) = match command {
             Command::Replay { tenant, message } => (tenant, message, DeadLetterState::Replayed),
             Command::Discard { tenant, message } => (tenant, message, DeadLetterState::Discarded),
@@ -35,6 +41,10 @@ impl Letters {
             (Some(letter), Err(Refusal::NotOpen(_))) => letter.state != DeadLetterState::Open,
             // The task may be completed by now; then there is nothing to replay.
             (Some(_), Err(Refusal::NotResumable(_))) | (None, Err(Refusal::NotFound { .. })) => true,
+            // A raw message may have been for a task that never was.
+            (Some(letter), Err(Refusal::NotFound { what: "task", .. })) => {
+                !is_known(&TaskKey { tenant: tenant.clone(), request: letter.request.clone() })
+            }
             _ => false,
         };
         demand(fits, "a dead letter is open once", || format!("{command:?}: {answer:?}"))?;

@@ -144,7 +144,7 @@ impl Oracle {
         standing: &mut BTreeMap<JobId, bool>,
     ) -> Result<(), Violation> {
         self.leases.hear(command, answer, now, &self.policy, due)?;
-        self.letters.hear(command, answer)?;
+        self.letters.hear(command, answer, |key| self.history.tasks.contains_key(key))?;
         self.check_owner(command, answer)?;
         match (command, answer) {
             (Command::SubmitJob(submit), answer) => {
