@@ -70,6 +70,8 @@ pub(super) struct Shared {
     room: AtomicU64,
     /// The number of the newest event on disk.
     pub(super) synced_seq: AtomicU64,
+    /// The number of the newest event that the rows reflect, or that was there at the start.
+    pub(super) flushed_seq: AtomicU64,
     pub(super) closing: AtomicBool,
     abandoned: AtomicBool,
     /// Whether the keeper knows that rows have changed.
@@ -93,6 +95,8 @@ pub(super) struct Writing {
 
 /// Rows are flushed once so many have changed.
 pub(super) const FLUSH_ROWS: usize = 32_768;
+/// Rows are flushed once the log is so many events ahead of them: they are what an open has to replay.
+pub(super) const FLUSH_EVENTS: u64 = 100_000;
 
 /// A group that grew larger gives its memory back.
 const KEPT_GROUP_BYTES: usize = 4 << 20;
@@ -129,6 +133,7 @@ impl Embedded {
             progress: Progress::new(),
             room: AtomicU64::new(log.room()),
             synced_seq: AtomicU64::new(log.next_seq().0.saturating_sub(1)),
+            flushed_seq: AtomicU64::new(log.next_seq().0.saturating_sub(1)),
             deciding: Mutex::new(Deciding {
                 decider,
                 open: Group::new(),
@@ -379,7 +384,7 @@ impl Shared {
         let segment = writing.log.end().segment;
         let rolled = std::mem::replace(&mut writing.segment, segment) != segment;
         let first_change = dirty > 0 && !self.flush_planned.swap(true, Ordering::Relaxed);
-        if rolled || first_change || dirty >= FLUSH_ROWS {
+        if rolled || first_change || dirty >= FLUSH_ROWS || self.replay_len() >= FLUSH_EVENTS {
             self.keeper_bell.ring();
         }
         let small = group.byte_count() <= KEPT_GROUP_BYTES;

@@ -11,7 +11,7 @@ use tidemill_engine::state::row::RowKey;
 use tidemill_model::{Event, JobId, TenantId};
 
 use super::bell::Heard;
-use super::embedded::{FLUSH_ROWS, Shared};
+use super::embedded::{FLUSH_EVENTS, FLUSH_ROWS, Shared};
 use crate::store::retention::{Expired, FORGET_MAX, Keeper, Pass, is_open};
 use crate::store::row_store::{Checkpoint, io_fault};
 use crate::store::sweep_blobs;
@@ -32,29 +32,42 @@ impl Shared {
             }
             // A fault here harms nothing that was promised: the log has it all, and the writer meets the same disk.
             let _ = self.log_keeper.prepare_spare();
-            self.flush_planned.store(false, Ordering::Relaxed);
-            let dirty = self.deciding().decider.state.dirty_len();
-            self.flush_planned.store(dirty > 0, Ordering::Relaxed);
-            let due = flush_at.is_some_and(|at| at <= Instant::now());
-            if dirty >= FLUSH_ROWS || (dirty > 0 && due) {
-                let _ = self.flush_rows();
-                flush_at = None;
-                self.flush_planned.store(false, Ordering::Relaxed);
-            } else if dirty > 0 {
-                flush_at.get_or_insert_with(|| Instant::now() + QUIET);
-            } else {
-                flush_at = None;
-            }
+            flush_at = self.flush_if_due(flush_at);
             if expire_at <= Instant::now() {
                 let _ = self.expire();
                 let _ = sweep_blobs(&self.blobs, &self.reader, self.clock.now());
                 expire_at = Instant::now() + RETENTION_EVERY;
             }
-            let mut more = true;
-            while more && !self.closing.load(Ordering::Acquire) {
-                more = self.log_keeper.seal_next().unwrap_or(false);
+            // Sealing takes its time: rows come between, or a store that is written without a pause would have ever
+            // more to replay.
+            while !self.closing.load(Ordering::Acquire) && self.log_keeper.seal_next().unwrap_or(false) {
+                let _ = self.log_keeper.prepare_spare();
+                flush_at = self.flush_if_due(flush_at);
             }
         }
+    }
+
+    /// Writes rows if there are many, if the log has run far ahead of them, or if they have waited long enough. Tells
+    /// until when those that are left may wait.
+    fn flush_if_due(&self, flush_at: Option<Instant>) -> Option<Instant> {
+        self.flush_planned.store(false, Ordering::Relaxed);
+        let dirty = self.deciding().decider.state.dirty_len();
+        self.flush_planned.store(dirty > 0, Ordering::Relaxed);
+        if dirty == 0 {
+            return None;
+        }
+        let waited = flush_at.is_some_and(|at| at <= Instant::now());
+        if dirty < FLUSH_ROWS && !waited && self.replay_len() < FLUSH_EVENTS {
+            return flush_at.or_else(|| Some(Instant::now() + QUIET));
+        }
+        let _ = self.flush_rows();
+        self.flush_planned.store(false, Ordering::Relaxed);
+        None
+    }
+
+    /// How many events an open would have to replay now.
+    pub(super) fn replay_len(&self) -> u64 {
+        self.synced_seq.load(Ordering::Acquire).saturating_sub(self.flushed_seq.load(Ordering::Acquire))
     }
 
     /// Drops what is past its time, as far as checkpoints allow.
@@ -92,6 +105,7 @@ impl Shared {
         match written {
             Ok(()) => {
                 state.stored();
+                self.flushed_seq.store(position.next_seq.0.saturating_sub(1), Ordering::Release);
                 Ok(true)
             }
             Err(fault) => {
