@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidemill_model::TenantId;
 
+use crate::blob_file;
 use crate::disk::{Disk, DiskFile, read_exact_at};
 
 const DIR: &str = "blobs";
@@ -44,7 +45,9 @@ impl Blobs {
             self.note(tenant, key)?;
         }
         let draft = format!("{DRAFTS}/{}", self.drafts.fetch_add(1, Ordering::Relaxed));
-        let stored = self.write(&draft, bytes).and_then(|()| self.name(&draft, &path_of(tenant, key)));
+        let stored = self
+            .write(&draft, &blob_file::wrap(bytes))
+            .and_then(|()| self.name(&draft, &path_of(tenant, key)));
         if stored.is_err() {
             // It never got its name; if it cannot be removed now, the next open does it.
             let _ = self.disk.remove(&draft);
@@ -52,10 +55,10 @@ impl Blobs {
         stored
     }
 
-    /// Leaves a note of a blob, durable before the blob is.
-    fn note(&self, tenant: &TenantId, key: &str) -> io::Result<()> {
-        let text = format!("{tenant}\n{key}");
-        let name = format!("{NOTES}/{:08x}-{:08x}", crc32fast::hash(text.as_bytes()), text.len());
+    /// Leaves a note of a blob that is coming, or whose event is going; durable when this returns.
+    pub(crate) fn note(&self, tenant: &TenantId, key: &str) -> io::Result<()> {
+        let text = note_text(tenant, key);
+        let name = note_path(&text);
         let written = match self.write(&name, text.as_bytes()) {
             // It was left before, whole or torn.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -65,6 +68,15 @@ impl Blobs {
             written => written,
         };
         written.and_then(|()| self.disk.sync_dir(NOTES))
+    }
+
+    /// Removes a blob, and then the note of it.
+    pub(crate) fn remove_noted(&self, tenant: &TenantId, key: &str) -> io::Result<()> {
+        self.remove(tenant, key)?;
+        match self.remove_note(&note_path(&note_text(tenant, key))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
     }
 
     /// The notes that were left: their names, and whose blobs they are of.
@@ -104,12 +116,15 @@ impl Blobs {
         Ok(())
     }
 
+    /// A blob. One that is damaged is an error of the kind `InvalidData`.
     pub(crate) fn get(&self, tenant: &TenantId, key: &str) -> io::Result<Option<Vec<u8>>> {
         let file = match self.disk.open(&path_of(tenant, key)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
-        read_all(&*file).map(Some)
+        let damaged =
+            |problem| io::Error::new(io::ErrorKind::InvalidData, format!("blob {key} is damaged: {problem}"));
+        blob_file::unwrap(read_all(&*file)?).map(Some).map_err(damaged)
     }
 
     pub(crate) fn remove(&self, tenant: &TenantId, key: &str) -> io::Result<()> {
@@ -121,6 +136,14 @@ impl Blobs {
             Err(error) => Err(error),
         }
     }
+}
+
+fn note_text(tenant: &TenantId, key: &str) -> String {
+    format!("{tenant}\n{key}")
+}
+
+fn note_path(text: &str) -> String {
+    format!("{NOTES}/{:08x}-{:08x}", crc32fast::hash(text.as_bytes()), text.len())
 }
 
 fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {

@@ -5,6 +5,7 @@
 
 pub mod backend;
 mod blob;
+mod blob_file;
 pub mod codec;
 pub mod data_lock;
 pub mod disk;

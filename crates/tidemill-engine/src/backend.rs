@@ -7,7 +7,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use tidemill_model::event_query::{BadQuery, EventQuery, Page};
-use tidemill_model::{AppName, Entity, Event, JobId, JobStatus, PublicState, TaskHead, TaskSpec, TenantId};
+use tidemill_model::{
+    AppName, Entity, Event, JobId, JobStatus, PublicState, TaskHead, TaskId, TaskSpec, TenantId,
+};
 
 use crate::command::Command;
 use crate::commit::TaskKey;
@@ -91,6 +93,23 @@ pub trait Backend: Send + Sync + 'static {
         entity: Entity,
     ) -> impl Future<Output = Result<Option<Event>, Fault>> + Send;
 
+    /// The number of the newest durable event of any tenant; 0 when there is none. It never goes down.
+    fn newest(&self) -> u64;
+
+    /// Durable events of all tenants with numbers above `after`, in the order of the log, at most `limit`.
+    ///
+    /// Nothing of a group is shown before all of it is durable. Numbers are never used twice; those of events that
+    /// expired are passed over.
+    fn follow(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<(u64, Event)>, Fault>> + Send;
+
+    /// Waits until `newest` is above `after`. It may return early; it never misses an event that became durable after
+    /// the call. When the store has stopped it waits for ever.
+    fn committed(&self, after: u64) -> impl Future<Output = ()> + Send;
+
     fn record(&self, key: RecordKey) -> impl Future<Output = Result<Option<Record>, Fault>> + Send;
 
     /// Records of one kind and tenant in the order of their ids, after `after`, at most `limit`.
@@ -129,7 +148,12 @@ pub struct TaskSnapshot {
     /// `None`: not dispatched.
     pub state: Option<PublicState>,
     pub head: Option<TaskHead>,
+    /// The tasks that it waits for before it is dispatched; the first of them, at most [`BLOCKED_BY_MAX`].
+    pub blocked_by: Vec<TaskId>,
 }
+
+/// How many of the tasks that a task waits for are listed.
+pub const BLOCKED_BY_MAX: usize = 100;
 
 /// A job as readers see it.
 #[derive(Debug, Clone, PartialEq, Eq)]

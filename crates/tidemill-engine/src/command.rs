@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tidemill_model::properties::{Activity, OverflowRef, Usage};
 use tidemill_model::{
     AppName, Context, Entity, ErrorCategory, EventId, EventType, Fence, JobId, Json, Owner, RequestId,
-    TaskId, TaskSpec, TenantId, Timestamp, WorkerId,
+    TaskId, TaskName, TaskSpec, TenantId, Timestamp, WorkerId,
 };
 
 use crate::commit::{MessageId, NewJob, NewTask, Receipt, TaskKey};
@@ -26,6 +26,7 @@ pub enum Command {
     Release(Release),
     Resume(Resume),
     Cancel(Cancel),
+    CancelTask(CancelTask),
     /// Dispatches what is ready and was not dispatched. Does nothing when nothing is.
     Advance {
         tenant: TenantId,
@@ -57,6 +58,7 @@ pub enum Command {
         message: MessageId,
     },
     PutRecord(PutRecord),
+    PutRecords(PutRecords),
     /// Removes those of the records whose time is over.
     Forget {
         keys: Vec<RecordKey>,
@@ -85,7 +87,8 @@ pub struct SubmitJob {
     pub job: NewJob,
     /// The properties of `Job Created`.
     pub created: Prepared,
-    pub once: Option<Once>,
+    /// Each of them is good for one request, whichever is met again.
+    pub once: Vec<Once>,
 }
 
 #[derive(Debug, Clone)]
@@ -107,7 +110,8 @@ pub enum Listed {
 #[derive(Debug, Clone)]
 pub struct SubmitTask {
     pub task: NewTask,
-    pub once: Option<Once>,
+    /// Each of them is good for one request, whichever is met again.
+    pub once: Vec<Once>,
 }
 
 #[derive(Debug, Clone)]
@@ -206,6 +210,15 @@ pub struct Cancel {
     pub reason: Option<String>,
 }
 
+/// Ends a task without a job.
+#[derive(Debug, Clone)]
+pub struct CancelTask {
+    pub tenant: TenantId,
+    pub request: RequestId,
+    pub by: String,
+    pub reason: Option<String>,
+}
+
 /// Looks for what stands still and sets it moving, from `after` on.
 #[derive(Debug, Clone, Default)]
 pub struct Sweep {
@@ -254,4 +267,12 @@ pub struct PutRecord {
     pub expires_at: Option<Timestamp>,
     /// The version it must have; 0 means absent, `None` any.
     pub expected: Option<u64>,
+}
+
+/// Writes records, all of them or none.
+#[derive(Debug, Clone)]
+pub struct PutRecords {
+    pub records: Vec<PutRecord>,
+    /// A task definition that no open task may rest on.
+    pub unused: Option<(TenantId, TaskName)>,
 }

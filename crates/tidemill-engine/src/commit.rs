@@ -154,6 +154,15 @@ pub struct Receipt {
 pub struct Visibility {
     pub message: MessageId,
     pub visible_at: Timestamp,
-    /// Whether this is a delivery that counts.
-    pub received: bool,
+    pub delivered: Delivered,
+}
+
+/// Whether a change of visibility is a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivered {
+    No,
+    /// To a worker that took the lease. What becomes of the task is counted with the task.
+    Claimed,
+    /// By hand. A message that was received too often becomes a dead letter.
+    Received,
 }

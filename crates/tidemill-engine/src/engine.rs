@@ -2,11 +2,17 @@
 //!
 //! It turns raw input into complete commands: names and limits are checked, ids minted, JSON rendered, and what is too
 //! large for an event goes to the blob store before the command names it. On the way out it puts large values back.
-//! What happens next is not decided here but in `decide`; nothing here holds state beside a source of ids.
+//! What happens next is not decided here but in `decide`; nothing here holds state beside a source
+//! of ids, what watchers wait for, and copies of what never changes.
 
 mod check;
+mod definitions;
+mod detail;
 mod digest;
 mod error;
+mod files;
+mod job_filter;
+mod keys;
 pub mod limits;
 mod overflow;
 mod publish;
@@ -14,27 +20,36 @@ mod queue;
 mod read;
 mod repair;
 mod report;
+mod revocation;
 mod submit;
+mod task_files;
 mod work;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidemill_model::{EventId, JobId, RequestId};
+use tidemill_model::{ErrorSanitizer, EventId, JobId, RequestId};
 
 use crate::backend::{Answer, Backend, Fault};
 use crate::clock::Clock;
 use crate::command::Command;
 use crate::id_source::IdSource;
+use crate::live_log::LiveLogs;
 use crate::policy::Policy;
 use crate::reply::Reply;
 use crate::site::Site;
+use revocation::{Revocations, Watchable};
 
+pub use definitions::Define;
+pub use detail::TaskDetail;
 pub use error::EngineError;
+pub use files::Rights;
+pub use job_filter::{JobFilter, ManyJobs};
 pub use publish::{NewEvent, PublishRequest};
 pub use queue::{Delivery, Received, SendRequest};
 pub use read::{DeadLetterPage, PageRequest};
 pub use report::{FinishRequest, Finished, HeartbeatRequest, Signal, WorkReport};
 pub use submit::{AddedTasks, IdempotencyKey, JobRequest, SubmittedJob, SubmittedTask, TaskRequest};
+pub use task_files::{KeptFile, TASK_FILES_MAX};
 pub use work::{ClaimRequest, Claimed, Work};
 
 /// The application service on top of a backend. Clones share everything.
@@ -58,11 +73,18 @@ pub struct EngineConfig {
     pub bucket: String,
     /// The backend's own policy: its limits are checked here first, so that bad input leaves no blob behind.
     pub policy: Policy,
+    /// What takes secrets out of error texts before they are stored.
+    pub sanitizer: Arc<ErrorSanitizer>,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { environment: "dev".to_owned(), bucket: "local".to_owned(), policy: Policy::default() }
+        Self {
+            environment: "dev".to_owned(),
+            bucket: "local".to_owned(),
+            policy: Policy::default(),
+            sanitizer: Arc::default(),
+        }
     }
 }
 
@@ -73,6 +95,12 @@ struct Inner<B> {
     site: Site,
     bucket: String,
     policy: Policy,
+    sanitizer: Arc<ErrorSanitizer>,
+    live_logs: LiveLogs,
+    revocations: Revocations,
+    versions: definitions::Versions,
+    file_lists: task_files::FileLists,
+    keys: keys::KnownKeys,
 }
 
 impl<B> std::fmt::Debug for Inner<B> {
@@ -94,6 +122,12 @@ impl<B: Backend> Engine<B> {
             site: Site::new(&config.environment),
             bucket: config.bucket,
             policy: config.policy,
+            sanitizer: config.sanitizer,
+            live_logs: LiveLogs::default(),
+            revocations: Revocations::default(),
+            versions: definitions::Versions::default(),
+            file_lists: task_files::FileLists::default(),
+            keys: keys::KnownKeys::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -104,6 +138,16 @@ impl<B: Backend> Engine<B> {
 
     pub fn policy(&self) -> &Policy {
         &self.inner.policy
+    }
+
+    /// What running tasks print, for those who watch.
+    pub fn live_logs(&self) -> &LiveLogs {
+        &self.inner.live_logs
+    }
+
+    /// A text without what must not be seen, fit for an event.
+    pub fn clean(&self, text: &str) -> String {
+        self.inner.sanitizer.clean(text)
     }
 
     fn mint_event_id(&self) -> EventId {
@@ -121,7 +165,7 @@ impl<B: Backend> Engine<B> {
 
     /// Carries out one command.
     async fn execute(&self, command: Command) -> Result<Reply, EngineError> {
-        let answers = self.inner.backend.execute(vec![command]).await?;
+        let answers = self.execute_group(vec![command]).await?;
         let [answer] = <[Answer; 1]>::try_from(answers).map_err(|answers| miscounted(answers.len(), 1))?;
         Ok(answer?)
     }
@@ -129,7 +173,9 @@ impl<B: Backend> Engine<B> {
     /// Carries out commands as one group.
     async fn execute_group(&self, commands: Vec<Command>) -> Result<Vec<Answer>, EngineError> {
         let asked = commands.len();
+        let watchable: Vec<_> = commands.iter().map(Watchable::of).collect();
         let answers = self.inner.backend.execute(commands).await?;
+        self.inner.revocations.look_at(&watchable, &answers);
         if answers.len() == asked { Ok(answers) } else { Err(miscounted(answers.len(), asked)) }
     }
 }

@@ -14,7 +14,9 @@ pub mod engine;
 #[cfg(feature = "faults")]
 pub mod faults;
 pub mod id_source;
+pub mod live_log;
 pub mod memory;
+pub mod notice;
 pub mod policy;
 pub mod record;
 pub mod reply;

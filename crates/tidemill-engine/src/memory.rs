@@ -14,6 +14,7 @@ use crate::command::Command;
 use crate::commit::TaskKey;
 use crate::decide::{Circumstances, decide};
 use crate::id_source::IdSource;
+use crate::notice::Notice;
 use crate::policy::Policy;
 use crate::record::{Record, RecordKey, RecordKind};
 use crate::site::Site;
@@ -25,6 +26,8 @@ use crate::state::trail::Seq;
 pub struct MemoryBackend<C> {
     clock: C,
     inner: Mutex<Inner>,
+    /// Rung when there are new events.
+    grown: Notice,
 }
 
 #[derive(Debug)]
@@ -38,6 +41,7 @@ struct Inner {
     /// Grows whenever a message may have become deliverable.
     arrivals: u64,
     waiting: Vec<Waker>,
+    grown: Notice,
 }
 
 impl<C: Clock> MemoryBackend<C> {
@@ -48,6 +52,7 @@ impl<C: Clock> MemoryBackend<C> {
         {
             state.faults = policy.faults;
         }
+        let grown = Notice::default();
         let inner = Inner {
             state,
             events: Vec::new(),
@@ -57,8 +62,9 @@ impl<C: Clock> MemoryBackend<C> {
             site: Site::default(),
             arrivals: 0,
             waiting: Vec::new(),
+            grown: grown.clone(),
         };
-        Self { clock, inner: Mutex::new(inner) }
+        Self { clock, inner: Mutex::new(inner), grown }
     }
 
     /// Wakes those who wait for work: time has moved on and a hidden message may be due.
@@ -110,7 +116,10 @@ impl Inner {
         if !commit.enqueue.is_empty() || !commit.visibility.is_empty() {
             self.arrived();
         }
-        self.events.extend(commit.events);
+        if !commit.events.is_empty() {
+            self.events.extend(commit.events);
+            self.grown.ring();
+        }
         Ok(Ok(reply))
     }
 
@@ -179,6 +188,28 @@ impl<C: Clock> Backend for MemoryBackend<C> {
         let own = inner.events.iter().filter(|event| event.tenant == tenant && event.entity == entity);
         let own = own.filter(|event| !event.is_outlived(now));
         Ok(own.max_by_key(|event| event.position()).cloned())
+    }
+
+    fn newest(&self) -> u64 {
+        self.lock().events.len() as u64
+    }
+
+    async fn follow(&self, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, Fault> {
+        let now = self.clock.now();
+        let inner = self.lock();
+        let later = usize::try_from(after).unwrap_or(usize::MAX);
+        let events = (1u64..).zip(&inner.events).skip(later).filter(|(_, event)| !event.is_outlived(now));
+        Ok(events.take(limit).map(|(number, event)| (number, event.clone())).collect())
+    }
+
+    async fn committed(&self, after: u64) {
+        loop {
+            let grown = self.grown.listen();
+            if self.newest() > after {
+                return;
+            }
+            grown.await;
+        }
     }
 
     async fn record(&self, key: RecordKey) -> Result<Option<Record>, Fault> {

@@ -25,6 +25,8 @@ pub struct Policy {
     pub sweep_max: usize,
     /// How many events one publish may hold.
     pub publish_max: usize,
+    /// The bytes of all tasks of one job, those that were added later included.
+    pub job_bytes_max: usize,
     /// The largest message an error may have in an event, in characters.
     pub error_chars_max: usize,
     /// The bytes of task states that one job event lists at most.
@@ -46,6 +48,7 @@ impl Default for Policy {
             claim_max: 256,
             sweep_max: 1_000,
             publish_max: 1_000,
+            job_bytes_max: 64 << 20,
             error_chars_max: 2_000,
             statuses_bytes_max: 150_000,
             #[cfg(feature = "faults")]

@@ -98,12 +98,15 @@ pub enum DeadLetterState {
     Discarded,
 }
 
+/// Stands between a route and a key. Neither can hold it, so keys of different routes never meet.
+const ROUTE_END: char = '\u{1f}';
+
 impl RecordKey {
     pub fn idempotency(tenant: &TenantId, route: &str, key: &str) -> Self {
         Self {
             kind: RecordKind::Idempotency,
             tenant: Some(tenant.clone()),
-            id: Arc::from(format!("{route} {key}")),
+            id: Arc::from(format!("{route}{ROUTE_END}{key}")),
         }
     }
 

@@ -82,6 +82,7 @@ pub enum Reply {
     RecordPut {
         version: u64,
     },
+    RecordsPut,
     Forgotten {
         records: u32,
     },
@@ -152,6 +153,8 @@ pub enum Refusal {
     NotResumable(String),
     #[error("{field} holds {count} items; the limit is {limit}")]
     TooMany { field: &'static str, count: usize, limit: usize },
+    #[error("{field} is {size_bytes} bytes; the limit is {limit_bytes}")]
+    TooLarge { field: &'static str, size_bytes: usize, limit_bytes: usize },
     #[error("timestamp lies {ahead_millis} ms ahead; the limit is {limit_millis}")]
     TooFarAhead { ahead_millis: u64, limit_millis: u64 },
     #[error("{what} {id} is reserved to the engine")]
@@ -160,4 +163,14 @@ pub enum Refusal {
     RecordConflict { expected: u64, actual: u64 },
     #[error("dead letter {0:032x} is not open")]
     NotOpen(u128),
+    #[error("{what} {id} exists already")]
+    Exists { what: &'static str, id: String },
+    #[error("{what} {id} is used by tasks that are not finished")]
+    InUse { what: &'static str, id: String },
+    #[error("task {0} has ended")]
+    TaskEnded(RequestId),
+    #[error("task {request} belongs to job {job}: cancel the job")]
+    PartOfJob { request: RequestId, job: JobId },
+    #[error("{field} is not a JSON object")]
+    NotAnObject { field: String },
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tidemill_model::{JobId, TenantId};
+use tidemill_model::{JobId, PublicState, TaskId, TenantId};
 
-use crate::backend::TaskSnapshot;
+use crate::backend::{BLOCKED_BY_MAX, TaskSnapshot};
 use crate::commit::TaskKey;
 use crate::state::{Place, State, TaskView};
 
@@ -33,6 +33,27 @@ impl TaskSnapshot {
                 (job.head.app.clone(), Some(job.head.job), Arc::clone(&job.node(index).spec))
             }
         };
-        Self { task, app, job, spec, state: view.public_state(), head: view.entry.head.clone() }
+        Self {
+            task,
+            app,
+            job,
+            spec,
+            state: view.public_state(),
+            head: view.entry.head.clone(),
+            blocked_by: blocked_by(view),
+        }
     }
+}
+
+/// The parents that are not completed, of a task that is not dispatched.
+fn blocked_by(view: &TaskView<'_>) -> Vec<TaskId> {
+    let Place::InJob { job, index } = view.place else { return Vec::new() };
+    if view.entry.head.is_some() {
+        return Vec::new();
+    }
+    let is_open = |parent: &&TaskId| {
+        let index = job.index_of(parent.as_str());
+        index.is_none_or(|index| job.node(index).entry.public_state() != Some(PublicState::Completed))
+    };
+    job.node(index).spec.depends_on.iter().filter(is_open).take(BLOCKED_BY_MAX).cloned().collect()
 }

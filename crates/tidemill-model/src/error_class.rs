@@ -4,10 +4,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error_table::{of_exit_code, of_signal, of_status, of_text, of_word};
+use crate::error_table::{of_exit_code, of_printed, of_signal, of_status, of_text, of_word};
 
 /// Why something failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorCategory {
     Timeout,
@@ -98,7 +100,7 @@ impl Failure<'_> {
     pub fn category(&self) -> ErrorCategory {
         self.by_record()
             .or_else(|| self.by_exit())
-            .or_else(|| of_text(self.stderr))
+            .or_else(|| of_printed(self.stderr))
             .unwrap_or(ErrorCategory::Unknown)
     }
 
@@ -189,7 +191,7 @@ mod tests {
             (printed(""), Unknown),
             (printed("something went wrong"), Unknown),
             (exit(Exit::Code(2), ""), ServerError),
-            (exit(Exit::Code(101), "thread main panicked"), ServerError),
+            (exit(Exit::Code(101), "thread main panicked"), Programming),
             (exit(Exit::Code(126), ""), NotFound),
             (exit(Exit::Code(127), "sh: 1: scrape: not found"), NotFound),
             (exit(Exit::Code(137), ""), ServerError),
@@ -248,6 +250,54 @@ mod tests {
             assert_eq!(printed(text).category(), expected, "{text}");
         }
     }
+
+    #[test]
+    fn a_python_traceback_is_understood_by_its_exception() {
+        use ErrorCategory::{
+            Auth, Network, NotFound, Parse, Programming, ServerError, Timeout, Unknown, Validation,
+        };
+        for (exception, expected) in [
+            ("KeyError: 'timeout'", Programming),
+            ("NameError: name 'ECONNRESET' is not defined", Programming),
+            ("AttributeError: 'NoneType' object has no attribute 'get'", Programming),
+            ("ZeroDivisionError: division by zero", Programming),
+            ("ValueError: 401 is no port", Programming),
+            ("AssertionError", Programming),
+            ("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)", Parse),
+            ("UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 0", Parse),
+            ("ModuleNotFoundError: No module named 'requests'", NotFound),
+            ("FileNotFoundError: [Errno 2] No such file or directory: 'timeout.txt'", NotFound),
+            ("PermissionError: [Errno 13] Permission denied: 'x'", Auth),
+            ("requests.exceptions.ConnectionError: HTTPSConnectionPool(host='a', port=443)", Network),
+            ("requests.exceptions.ReadTimeout: HTTPSConnectionPool(host='a')", Timeout),
+            ("ConnectionRefusedError: [Errno 111] Connection refused", Network),
+            ("socket.gaierror: [Errno -2] Name or service not known", Network),
+            ("urllib.error.URLError: <urlopen error [Errno 111] Connection refused>", Network),
+            ("urllib.error.HTTPError: HTTP Error 404: Not Found", NotFound),
+            ("urllib.error.HTTPError: HTTP Error 503: Service Unavailable", ServerError),
+            ("requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: http://a", Auth),
+            ("TimeoutError: timed out", Timeout),
+            ("asyncio.exceptions.TimeoutError", Timeout),
+            ("MemoryError", ServerError),
+            ("pydantic_core._pydantic_core.ValidationError: 1 validation error for X", Validation),
+            // What the table does not know is read as any other text.
+            ("RuntimeError: the service answered with status 503", ServerError),
+            ("RuntimeError: nobody knows", Unknown),
+        ] {
+            let frame = "  File \"/srv/main.py\", line 3, in <module>\n    fetch(timeout=5)\n";
+            let text = format!("{TRACE}\n{frame}{exception}\n");
+            let failure = Failure { exit: Some(Exit::Code(1)), stderr: &text, ..Failure::default() };
+            assert_eq!(failure.category(), expected, "{exception}");
+            // The last of several that follow each other counts.
+            let chained = format!(
+                "{TRACE}\n{frame}KeyError: 'x'\n\nDuring handling of the above exception, another exception occurred:\n\n{text}"
+            );
+            let failure = Failure { stderr: &chained, ..failure };
+            assert_eq!(failure.category(), expected, "{exception} after another");
+        }
+    }
+
+    const TRACE: &str = "Traceback (most recent call last):";
 
     #[test]
     fn only_what_may_pass_is_tried_again() {

@@ -39,12 +39,15 @@ const TABLE: &[(Sign, ErrorCategory)] = &[
     (Status(500, u16::MAX), ServerError),
     // A program that is missing or may not be run will not be there the next time.
     (Exit(126, 127), NotFound),
+    // A panic of a Rust program.
+    (Exit(101, 101), Programming),
     (Exit(2, i32::MAX), ServerError),
     (Exit(i32::MIN, -1), ServerError),
     (Signal, ServerError),
     (Word("AuthenticationError"), Auth),
     (Word("PermissionDeniedError"), Auth),
     (Word("PermissionError"), Auth),
+    (Word("NoCredentialsError"), Auth),
     (Word("UnauthorizedError"), Auth),
     (Word("ForbiddenError"), Auth),
     (Word("authentication_error"), Auth),
@@ -74,6 +77,12 @@ const TABLE: &[(Sign, ErrorCategory)] = &[
     (Phrase("bad request"), Validation),
     (WordWith("SyntaxError", "JSON"), Parse),
     (Word("JSONDecodeError"), Parse),
+    (Word("UnicodeDecodeError"), Parse),
+    (Word("ParseError"), Parse),
+    (Word("ParserError"), Parse),
+    (Word("YAMLError"), Parse),
+    (Word("TOMLDecodeError"), Parse),
+    (Word("ExpatError"), Parse),
     (Phrase("json parse error"), Parse),
     (Phrase("json.parse"), Parse),
     (Phrase("is not valid json"), Parse),
@@ -84,6 +93,9 @@ const TABLE: &[(Sign, ErrorCategory)] = &[
     (Word("ERR_MODULE_NOT_FOUND"), NotFound),
     (Word("ModuleNotFoundError"), NotFound),
     (Word("FileNotFoundError"), NotFound),
+    (Word("NotADirectoryError"), NotFound),
+    (Word("IsADirectoryError"), NotFound),
+    (Word("ImportError"), NotFound),
     (Word("NotFoundError"), NotFound),
     (Word("not_found_error"), NotFound),
     (Word("ResourceNotFoundException"), NotFound),
@@ -100,6 +112,11 @@ const TABLE: &[(Sign, ErrorCategory)] = &[
     (Word("APIConnectionTimeoutError"), Timeout),
     (Word("timeout_error"), Timeout),
     (Word("ReadTimeout"), Timeout),
+    (Word("ReadTimeoutError"), Timeout),
+    (Word("WriteTimeout"), Timeout),
+    (Word("PoolTimeout"), Timeout),
+    (Word("TimeoutExpired"), Timeout),
+    (Word("CancelledError"), Timeout),
     (Word("RequestTimeout"), Timeout),
     (Word("UND_ERR_HEADERS_TIMEOUT"), Timeout),
     (Word("UND_ERR_BODY_TIMEOUT"), Timeout),
@@ -126,6 +143,20 @@ const TABLE: &[(Sign, ErrorCategory)] = &[
     (Word("ConnectionError"), Network),
     (Word("ConnectionResetError"), Network),
     (Word("ConnectionRefusedError"), Network),
+    (Word("ConnectionAbortedError"), Network),
+    (Word("BrokenPipeError"), Network),
+    (Word("ConnectTimeout"), Network),
+    (Word("ConnectTimeoutError"), Network),
+    (Word("ConnectError"), Network),
+    (Word("NewConnectionError"), Network),
+    (Word("MaxRetryError"), Network),
+    (Word("ChunkedEncodingError"), Network),
+    (Word("RemoteDisconnected"), Network),
+    (Word("IncompleteRead"), Network),
+    (Word("ProtocolError"), Network),
+    (Word("EndpointConnectionError"), Network),
+    (Word("URLError"), Network),
+    (Word("gaierror"), Network),
     (WordWith("TypeError", "fetch failed"), Network),
     (Phrase("fetch failed"), Network),
     (Phrase("connection refused"), Network),
@@ -159,16 +190,40 @@ const TABLE: &[(Sign, ErrorCategory)] = &[
     (Word("ENOSPC"), ServerError),
     (Word("ENOMEM"), ServerError),
     (Word("EMFILE"), ServerError),
+    (Word("MemoryError"), ServerError),
+    (Word("BlockingIOError"), ServerError),
     (Phrase("internal server error"), ServerError),
     (Phrase("service unavailable"), ServerError),
     (Phrase("bad gateway"), ServerError),
     (Phrase("gateway timeout"), ServerError),
     (Phrase("out of memory"), ServerError),
+    (Phrase("cannot allocate memory"), ServerError),
     (Word("TypeError"), Programming),
     (Word("ReferenceError"), Programming),
     (Word("RangeError"), Programming),
     (Word("SyntaxError"), Programming),
+    (Word("IndentationError"), Programming),
+    (Word("TabError"), Programming),
+    (Word("NameError"), Programming),
+    (Word("UnboundLocalError"), Programming),
+    (Word("AttributeError"), Programming),
+    (Word("KeyError"), Programming),
+    (Word("IndexError"), Programming),
+    (Word("LookupError"), Programming),
+    (Word("ValueError"), Programming),
+    (Word("AssertionError"), Programming),
+    (Word("ZeroDivisionError"), Programming),
+    (Word("OverflowError"), Programming),
+    (Word("ArithmeticError"), Programming),
+    (Word("RecursionError"), Programming),
+    (Word("NotImplementedError"), Programming),
+    (Word("UnicodeEncodeError"), Programming),
+    (Word("StopIteration"), Programming),
+    (Phrase("panicked at"), Programming),
 ];
+
+/// What a Python traceback begins with.
+const TRACEBACK: &str = "Traceback (most recent call last):";
 
 /// The category of an HTTP status; none for those that are no errors.
 pub(crate) fn of_status(status: u16) -> Option<ErrorCategory> {
@@ -193,6 +248,28 @@ pub(crate) fn of_signal() -> Option<ErrorCategory> {
 
 fn find(fits: impl Fn(Sign) -> bool) -> Option<ErrorCategory> {
     TABLE.iter().find(|(sign, _)| fits(*sign)).map(|(_, category)| *category)
+}
+
+/// The category of a failure by what it printed; a Python traceback is told by the exception it ends with.
+pub(crate) fn of_printed(text: &str) -> Option<ErrorCategory> {
+    let text = tail(text);
+    let Some(exception) = exception_of(text) else { return of_text(text) };
+    let line = exception.lines().next().unwrap_or_default();
+    let (path, message) = line.split_once(':').unwrap_or((line, ""));
+    let name = path.trim_end().rsplit('.').next().unwrap_or_default();
+    // An exception that the table knows counts before its message, which is data: a missing key `'timeout'` is no
+    // time-out. The lines of the program that lead to it prove nothing at all.
+    of_word(name, message).or_else(|| of_text(exception))
+}
+
+/// The end of the last traceback in a text, from its exception on.
+fn exception_of(text: &str) -> Option<&str> {
+    let (_, after) = text.rsplit_once(TRACEBACK)?;
+    // The frames are indented; the exception is the first line that is not.
+    let mut lines = after.split_inclusive('\n').skip(1);
+    let start = lines.find(|line| line.starts_with(|first: char| first.is_alphabetic()))?;
+    let offset = start.as_ptr().addr() - text.as_ptr().addr();
+    text.get(offset..)
 }
 
 /// The category of a failure by what it printed.

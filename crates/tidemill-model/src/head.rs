@@ -5,15 +5,26 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error_class::ErrorCategory;
 use crate::time::Timestamp;
 
 /// A right to run a task. It grows with every claim and never starts again, not by a resume either.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct Fence(pub u64);
+
+impl Fence {
+    /// The fence after this one. Fences are bounded where they come in and grow by one, so there always is one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.checked_add(1).expect("a fence is bounded where it comes in"))
+    }
+}
 
 /// Where a task stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +42,8 @@ pub struct TaskHead {
     /// The category of the last failed attempt in this run.
     pub last_error: Option<ErrorCategory>,
     pub state: TaskState,
+    /// The right under which the last failed attempt was reported that another follows.
+    pub failed_fence: Option<Fence>,
 }
 
 /// What is true of a dispatched task.
@@ -66,7 +79,7 @@ pub struct Owner {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
     Completed,
@@ -83,7 +96,7 @@ impl Outcome {
 }
 
 /// The state that users see. `null` (not dispatched yet) is `Option::None`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PublicState {
     Pending,
@@ -114,6 +127,7 @@ impl TaskHead {
             begun: false,
             last_error: None,
             state: TaskState::Queued,
+            failed_fence: None,
         }
     }
 
@@ -150,7 +164,7 @@ impl TaskHead {
 }
 
 /// The derived status of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobStatus {
     /// Nothing has failed and something is left to do.
@@ -176,7 +190,7 @@ impl JobStatus {
 }
 
 /// How many tasks of a job are in each state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobCounts {
     /// Not dispatched.

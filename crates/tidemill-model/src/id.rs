@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Why a text is not an id: the field it was meant for, what is wrong, and the rule.
@@ -134,8 +135,33 @@ macro_rules! text_id {
                 Self::new(text.as_ref()).map_err(serde::de::Error::custom)
             }
         }
+
+        text_schema!($name, json_schema!({ "type": "string", "minLength": 1, "maxLength": $limit }));
     };
 }
+
+/// Describes an id in place: it is a text and needs no entry of its own.
+macro_rules! text_schema {
+    ($name:ident, $schema:expr) => {
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                $schema
+            }
+        }
+    };
+}
+
+text_schema!(EntityType, json_schema!({ "type": "string", "pattern": "^[A-Z][A-Z_]{0,31}$" }));
+text_schema!(JobId, json_schema!({ "type": "string", "pattern": "^job-[0-9a-f]{32}$" }));
+text_schema!(EventId, json_schema!({ "type": "string", "format": "uuid" }));
 
 text_id!(
     /// Whose data it is. Nothing is ever read or written across tenants.

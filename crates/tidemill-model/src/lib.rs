@@ -4,18 +4,24 @@
 //! arguments.
 
 pub mod access_path;
+pub mod api_key;
 pub mod cursor;
 pub mod dag;
 pub mod dag_violation;
+pub mod definition;
+mod document;
 pub mod error_class;
 pub mod error_table;
 pub mod event;
 pub mod event_fields;
 pub mod event_json;
 pub mod event_query;
+pub mod execution;
+pub mod field_problem;
 pub mod fold;
 pub mod head;
 pub mod id;
+pub mod job_file;
 pub mod json;
 pub mod key;
 pub mod known_type;
@@ -25,31 +31,40 @@ pub mod readiness;
 pub mod retry;
 #[cfg(test)]
 mod sample;
+pub mod sanitize;
 mod sink;
+pub mod span;
 pub mod task_input;
 pub mod task_spec;
 pub mod time;
 
 pub use access_path::AccessPath;
+pub use api_key::{ApiKeyRecord, ApiToken, BadToken, KeyId, Role};
 pub use cursor::{BadCursor, Cursor, Fingerprint};
 pub use dag::{Dag, JOB_TASKS_MAX};
 pub use dag_violation::{VIOLATIONS_MAX, Violation, Violations};
+pub use definition::{Definition, DefinitionDraft, Runner};
 pub use error_class::{ErrorCategory, Exit, Failure};
 pub use event::{Context, Entity, Event, Position};
 pub use event_fields::BadEvent;
 pub use event_query::{BadQuery, EventQuery, Order, PAGE_MAX, Page};
+pub use execution::{Execution, Pinned, ResolvedExecution, Run};
+pub use field_problem::{FieldProblem, FieldProblems, PROBLEMS_MAX};
 pub use fold::{BadHistory, fold_job, fold_task};
 pub use head::{Fence, JobCounts, JobStatus, Lease, Outcome, Owner, PublicState, TaskHead, TaskState};
 pub use id::{
     AppName, BadId, EntityId, EntityType, EventId, EventType, IdProblem, JobId, RequestId, TaskId, TaskName,
     TenantId, WorkerId,
 };
+pub use job_file::{AddTasksFile, JobFile, RetryEntry, TaskEntry, TaskFile, TaskSettings, TaskWork};
 pub use json::Json;
 pub use key::{BadSortKey, Index, KeyPair, KeyPrefix, Keys};
 pub use known_type::KnownType;
 pub use overflow::{BadOverflow, BadPayload, DETAIL_BYTES_MAX, Overflow};
 pub use readiness::Readiness;
 pub use retry::RetryPolicy;
+pub use sanitize::ErrorSanitizer;
+pub use span::Millis;
 pub use task_input::{DEPENDENCY_OUTPUTS, InputProblem};
 pub use task_spec::{TaskOptions, TaskSpec};
 pub use time::{BadTimestamp, Timestamp};

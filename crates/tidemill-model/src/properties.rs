@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error_class::ErrorCategory;
@@ -43,9 +44,34 @@ pub struct TaskPending {
     #[serde(flatten)]
     pub task: TaskIdentity,
     pub name: TaskName,
-    /// Only for tasks of a job.
+    /// Only for tasks of a job, and only up to [`LISTED_PARENTS_MAX`]; a longer list is in `Job Created` or `Job Tasks
+    /// Added` alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depends_on: Option<Vec<TaskId>>,
+    /// How many parents the task has, when they are not listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depends_on_count: Option<usize>,
+}
+
+/// The most parents that `Task Pending` lists.
+pub const LISTED_PARENTS_MAX: usize = 1_000;
+
+impl TaskPending {
+    /// The event of a task of a job with these parents.
+    pub fn in_job(task: TaskIdentity, name: TaskName, parents: &[TaskId]) -> Self {
+        let is_listed = parents.len() <= LISTED_PARENTS_MAX;
+        Self {
+            task,
+            name,
+            depends_on: is_listed.then(|| parents.to_vec()),
+            depends_on_count: (!is_listed).then_some(parents.len()),
+        }
+    }
+
+    /// The event of a task without a job.
+    pub fn alone(task: TaskIdentity, name: TaskName) -> Self {
+        Self { task, name, depends_on: None, depends_on_count: None }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +126,7 @@ pub struct TaskCompleted {
 }
 
 /// What an agent used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
     pub input_tokens: u64,
@@ -175,7 +201,7 @@ pub struct MemoryUsage {
     pub rss: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Activity {
     #[serde(rename = "type")]
@@ -184,7 +210,7 @@ pub struct Activity {
     pub timestamp: Timestamp,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ActivityKind {
     StepRunning,
@@ -197,6 +223,8 @@ pub enum ActivityKind {
 pub struct JobCreated {
     pub job_id: JobId,
     pub request_id: RequestId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Left out when it was moved to the blob store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<Vec<TaskSpec>>,

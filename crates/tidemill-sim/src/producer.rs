@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tidemill_engine::backend::Answer;
 use tidemill_engine::command::{
-    AddTasks, Cancel, Command, Listed, Once, Prepared, Publish, PublishedEvent, PutRecord, Resume,
-    ResumeTarget, Send, SubmitJob, SubmitTask,
+    AddTasks, Cancel, CancelTask, Command, Listed, Once, Prepared, Publish, PublishedEvent, PutRecord,
+    Resume, ResumeTarget, Send, SubmitJob, SubmitTask,
 };
 use tidemill_engine::commit::{NewJob, NewTask};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
@@ -60,7 +60,7 @@ impl Producer {
         let job = JobId::mint(self.rng.event_id(now));
         let request = RequestId::trusted(&format!("req-{}", self.next()));
         let name = self.rng.chance(300).then(|| Arc::from("nightly"));
-        let once = self.rng.chance(400).then(|| self.once(&tenant, "jobs"));
+        let once = Vec::from_iter(self.rng.chance(400).then(|| self.once(&tenant, "jobs")));
         self.jobs.push(KnownJob {
             tenant: tenant.clone(),
             job,
@@ -68,7 +68,7 @@ impl Producer {
         });
         let job = NewJob { tenant, app, job, request, name, created_at: now, tasks };
         let submit = SubmitJob { created: created(&job), job, once };
-        if submit.once.is_some() {
+        if !submit.once.is_empty() {
             self.keyed_jobs.push(submit.clone());
         }
         Command::SubmitJob(submit)
@@ -100,7 +100,7 @@ impl Producer {
 
     pub(crate) fn submit_task(&mut self) -> Command {
         let task = self.new_task();
-        let once = self.rng.chance(300).then(|| self.once(&task.tenant, "tasks"));
+        let once = Vec::from_iter(self.rng.chance(300).then(|| self.once(&task.tenant, "tasks")));
         self.alone.push(task.clone());
         let submit = SubmitTask { task, once };
         self.keyed_tasks.push(submit.clone());
@@ -132,9 +132,18 @@ impl Producer {
     }
 
     pub(crate) fn cancel(&mut self) -> Option<Command> {
-        let known = self.rng.pick(&self.jobs)?.clone();
         let reason = self.rng.chance(500).then(|| "no longer needed".to_owned());
-        Some(Command::Cancel(Cancel { tenant: known.tenant, job: known.job, by: "sim".to_owned(), reason }))
+        let by = "sim".to_owned();
+        if self.rng.chance(400) {
+            // Mostly one of its own; a task of a job is refused.
+            let (tenant, request) = match self.rng.pick(&self.alone) {
+                Some(task) if self.rng.chance(800) => (task.tenant.clone(), task.request.clone()),
+                _ => self.any_task()?,
+            };
+            return Some(Command::CancelTask(CancelTask { tenant, request, by, reason }));
+        }
+        let known = self.rng.pick(&self.jobs)?.clone();
+        Some(Command::Cancel(Cancel { tenant: known.tenant, job: known.job, by, reason }))
     }
 
     pub(crate) fn resume(&mut self) -> Option<Command> {
@@ -166,6 +175,7 @@ impl Producer {
         }?;
         match &mut command {
             Command::Cancel(cancel) => cancel.tenant = tenant,
+            Command::CancelTask(cancel) => cancel.tenant = tenant,
             Command::Resume(resume) => resume.tenant = tenant,
             Command::AddTasks(add) => add.tenant = tenant,
             _ => {}
@@ -221,7 +231,7 @@ impl Producer {
     /// The server cleans up keys, of which some have expired.
     pub(crate) fn forget(&mut self) -> Option<Command> {
         let keys: Vec<RecordKey> = (0..4)
-            .filter_map(|_| self.rng.pick(&self.keyed_jobs)?.once.as_ref().map(|once| once.key.clone()))
+            .filter_map(|_| self.rng.pick(&self.keyed_jobs)?.once.first().map(|once| once.key.clone()))
             .collect();
         (!keys.is_empty()).then_some(Command::Forget { keys })
     }
@@ -277,6 +287,7 @@ fn created(job: &NewJob) -> Prepared {
     let properties = JobCreated {
         job_id: job.job,
         request_id: job.request.clone(),
+        name: job.name.as_deref().map(str::to_owned),
         tasks: Some(job.tasks.iter().map(|task| (**task).clone()).collect()),
         total_tasks: u32::try_from(job.tasks.len()).unwrap_or(u32::MAX),
         overflow: None,

@@ -62,7 +62,7 @@ pub(crate) fn group(commands: &[Command], answers: Option<&[Answer]>) -> String 
 fn describe(text: &mut String, command: &Command) {
     let written = match command {
         Command::SubmitJob(submit) => {
-            let once = submit.once.as_ref().map(|once| &once.key.id);
+            let once = submit.once.first().map(|once| &once.key.id);
             write!(
                 text,
                 "submit {} of {} tasks for {} {once:?}",
@@ -93,6 +93,7 @@ fn describe(text: &mut String, command: &Command) {
             ResumeTarget::Task(request) => write!(text, "resume task {request}"),
         },
         Command::Cancel(cancel) => write!(text, "cancel {} as {}", cancel.job, cancel.tenant),
+        Command::CancelTask(cancel) => write!(text, "cancel task {} as {}", cancel.request, cancel.tenant),
         Command::Advance { job, .. } => write!(text, "advance {job}"),
         Command::Sweep(sweep) => {
             write!(text, "sweep after {:?}", sweep.after.as_ref().map(|key| &key.request))
@@ -110,6 +111,7 @@ fn describe(text: &mut String, command: &Command) {
         Command::Replay { message, .. } => write!(text, "replay {:x}", message.0),
         Command::Discard { message, .. } => write!(text, "discard {:x}", message.0),
         Command::Forget { keys } => write!(text, "forget {} records", keys.len()),
+        Command::PutRecords(put) => write!(text, "put {} records", put.records.len()),
         Command::PutRecord(put) => write!(text, "put {} expecting {:?}", put.key.id, put.expected),
     };
     written.expect("text can be written");

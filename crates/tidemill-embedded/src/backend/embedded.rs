@@ -1,5 +1,6 @@
 //! Opening, executing, closing.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,6 +11,7 @@ use std::thread::{JoinHandle, Thread};
 use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::clock::Clock;
 use tidemill_engine::command::{Command, PutRecord};
+use tidemill_engine::notice::Notice;
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::row::{Row, RowKey};
 
@@ -24,7 +26,7 @@ use crate::real_disk::RealDisk;
 use crate::store::decider::{Decider, Stir};
 use crate::store::retention::{Expired, push_carried};
 use crate::store::row_store::RowStore;
-use crate::store::{Store, StoreOptions, wanted};
+use crate::store::{Store, StoreOptions, group_bytes, wanted};
 
 /// Why a data directory cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +72,8 @@ pub(super) struct Shared {
     room: AtomicU64,
     /// The number of the newest event on disk.
     pub(super) synced_seq: AtomicU64,
+    /// Rung when there are new events on disk.
+    pub(super) grown: Notice,
     /// The number of the newest event that the rows reflect, or that was there at the start.
     pub(super) flushed_seq: AtomicU64,
     pub(super) closing: AtomicBool,
@@ -85,7 +89,24 @@ pub(super) struct Deciding {
     /// The number of the open group.
     pub(super) number: GroupNumber,
     stir: Stir,
+    /// Groups that nothing more goes into and nobody has begun to write, the oldest first. The newest of them has the
+    /// number before the open one's.
+    closed: VecDeque<Closed>,
     emptied: Vec<Group>,
+}
+
+struct Closed {
+    group: Group,
+    number: GroupNumber,
+    stir: Stir,
+}
+
+/// What became of commands that wanted to be decided.
+pub(super) enum Turn {
+    /// The answers may leave once the group of that number is on disk.
+    Decided(Vec<Answer>, GroupNumber),
+    /// Nothing was looked at: so much waits for the disk that this group must be there first.
+    Crowded(GroupNumber),
 }
 
 pub(super) struct Writing {
@@ -134,11 +155,13 @@ impl Embedded {
             room: AtomicU64::new(log.room()),
             synced_seq: AtomicU64::new(log.next_seq().0.saturating_sub(1)),
             flushed_seq: AtomicU64::new(log.next_seq().0.saturating_sub(1)),
+            grown: Notice::default(),
             deciding: Mutex::new(Deciding {
                 decider,
                 open: Group::new(),
                 number: 1,
                 stir: Stir::default(),
+                closed: VecDeque::new(),
                 emptied: Vec::new(),
             }),
             writing: Mutex::new(Writing { segment: log.end().segment, log }),
@@ -274,28 +297,49 @@ impl Shared {
         self.deciding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides commands into the open group. The answers may leave once the group of that number is on disk.
+    /// Decides commands into the open group, for callers that may block. The answers may leave once the group of that
+    /// number is on disk.
     pub(super) fn decide(&self, commands: &[Command]) -> Result<(Vec<Answer>, GroupNumber), Fault> {
+        loop {
+            match self.try_decide(commands)? {
+                Turn::Decided(answers, number) => return Ok((answers, number)),
+                // What becomes of the others' group is their matter; the next try tells what it means for this one.
+                Turn::Crowded(number) => drop(self.write_or_wait(number)),
+            }
+        }
+    }
+
+    /// Decides commands into the open group, unless too much waits for the disk already.
+    pub(super) fn try_decide(&self, commands: &[Command]) -> Result<Turn, Fault> {
         self.make_room(commands)?;
         let now = self.clock.now();
         let mut guard = self.deciding();
+        let _stop = StopOnPanic { progress: &self.progress, doing: "deciding" };
         if let Some(fault) = self.progress.stopped_fast() {
             return Err(fault);
         }
         let deciding = &mut *guard;
+        if deciding.waiting_bytes() >= group_bytes(&self.options.log) {
+            return Ok(Turn::Crowded(deciding.newest()));
+        }
+        // What cannot be loaded is known before anything is changed.
+        deciding.decider.load_all(commands)?;
+        let before = deciding.open.byte_count();
         let mut answers = Vec::with_capacity(commands.len());
         for command in commands {
             let answer = deciding.decider.decide(command, now, &mut deciding.open, &mut deciding.stir);
             match answer {
                 Ok(answer) => answers.push(answer),
                 Err(fault) => {
-                    // Part of the group is applied and cannot be told apart: nothing of it may be acknowledged.
-                    self.progress.stop(fault.clone());
+                    if deciding.open.byte_count() > before {
+                        // Part of the group is applied and cannot be told apart: nothing of it may be acknowledged.
+                        self.progress.stop(fault.clone());
+                    }
                     return Err(fault);
                 }
             }
         }
-        Ok((answers, deciding.newest()))
+        Ok(Turn::Decided(answers, deciding.newest()))
     }
 
     /// Refuses commands that may not fit on the disk, before anything is decided.
@@ -336,34 +380,22 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes the open group and brings it to the disk. Says whether there was one.
-    fn write_group(&self, writing: &mut Writing) -> Result<bool, Fault> {
-        self.write_group_and(writing, |_| ())
-    }
-
-    /// The same; `look` sees the state as of the end of that group, or of the log if there is none.
-    pub(super) fn write_group_and(
-        &self,
-        writing: &mut Writing,
-        look: impl FnOnce(&mut Deciding),
-    ) -> Result<bool, Fault> {
+    /// Takes the oldest group that is not on disk and brings it there. Says whether there was one.
+    pub(super) fn write_group(&self, writing: &mut Writing) -> Result<bool, Fault> {
         if let Some(fault) = self.progress.stopped_fast() {
             return Err(fault);
         }
-        let (mut group, number, stir, dirty, next_visible) = {
+        let _stop = StopOnPanic { progress: &self.progress, doing: "writing" };
+        let (closed, dirty, next_visible) = {
             let mut deciding = self.deciding();
-            look(&mut deciding);
-            if deciding.open.is_empty() {
-                return Ok(false);
+            if deciding.closed.is_empty() {
+                deciding.close();
             }
-            let fresh = deciding.emptied.pop().unwrap_or_default();
-            let group = std::mem::replace(&mut deciding.open, fresh);
-            let number = deciding.number;
-            deciding.number += 1;
-            let next_visible = deciding.decider.state.queue().next_visible();
-            let dirty = deciding.decider.state.dirty_len();
-            (group, number, std::mem::take(&mut deciding.stir), dirty, next_visible)
+            let Some(closed) = deciding.closed.pop_front() else { return Ok(false) };
+            let state = &deciding.decider.state;
+            (closed, state.dirty_len(), state.queue().next_visible())
         };
+        let Closed { mut group, number, stir } = closed;
         match self.append(writing, &group) {
             Ok(()) => self.progress.reached(number),
             Err(fault @ Fault::Full(_)) => {
@@ -403,6 +435,9 @@ impl Shared {
         writing.log.publish(group, appended)?;
         self.room.store(writing.log.room_ahead(), Ordering::Relaxed);
         self.synced_seq.store(position.next_seq.0.saturating_sub(1), Ordering::Release);
+        if group.event_count() > 0 {
+            self.grown.ring();
+        }
         Ok(())
     }
 
@@ -412,6 +447,7 @@ impl Shared {
         let _flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut deciding = self.deciding();
         deciding.open.clear();
+        deciding.closed.clear();
         deciding.stir = Stir::default();
         let lost = deciding.number;
         // One number stands for the state that is left, which is on disk.
@@ -439,14 +475,49 @@ impl Shared {
 }
 
 impl Deciding {
-    /// Puts rows into the open group as they stand; see `Control::Carry`.
-    pub(super) fn push_carried(&mut self, keys: &[RowKey]) -> Result<u64, Fault> {
-        push_carried(&self.decider, keys, &mut self.open)
+    /// Puts a row into the open group as it stands; see `Control::Carry`. Says whether there is such a row.
+    pub(super) fn push_carried(&mut self, key: &RowKey) -> Result<bool, Fault> {
+        push_carried(&self.decider, key, &mut self.open)
+    }
+
+    /// Lets nothing more into the open group.
+    pub(super) fn close(&mut self) {
+        if self.open.is_empty() {
+            return;
+        }
+        let fresh = self.emptied.pop().unwrap_or_default();
+        let group = std::mem::replace(&mut self.open, fresh);
+        let stir = std::mem::take(&mut self.stir);
+        self.closed.push_back(Closed { group, number: self.number, stir });
+        self.number += 1;
+    }
+
+    pub(super) fn open_bytes(&self) -> usize {
+        self.open.byte_count()
+    }
+
+    /// How much was decided and is not being written.
+    fn waiting_bytes(&self) -> usize {
+        self.closed.iter().map(|closed| closed.group.byte_count()).sum::<usize>() + self.open.byte_count()
     }
 
     /// The newest group that holds anything decided so far.
     pub(super) fn newest(&self) -> GroupNumber {
         if self.open.is_empty() { self.number - 1 } else { self.number }
+    }
+}
+
+/// Stops the store when its thread panics: what was applied and what was written cannot be told apart then.
+struct StopOnPanic<'a> {
+    progress: &'a Progress,
+    doing: &'static str,
+}
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.progress.stop(Fault::Stopped(format!("it panicked while {}", self.doing)));
+        }
     }
 }
 

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use tidemill_engine::backend::Fault;
 use tidemill_engine::command::Command;
-use tidemill_engine::record::RecordKind;
+use tidemill_engine::record::{Record, RecordKind};
 use tidemill_engine::state::row::RowKey;
-use tidemill_model::{Event, JobId, TenantId};
+use tidemill_model::{JobId, TenantId};
 
 use super::bell::Heard;
 use super::embedded::{FLUSH_EVENTS, FLUSH_ROWS, Shared};
-use crate::store::retention::{Expired, FORGET_MAX, Keeper, Pass, is_open};
+use crate::store::retention::{Expired, FORGET_MAX, Keeper, Pass, cursors, is_completed, is_completed_row};
 use crate::store::row_store::{Checkpoint, io_fault};
-use crate::store::sweep_blobs;
+use crate::store::{group_bytes, sweep_blobs};
 
 /// Changed rows are written after so long, even when they are few. Then nothing is written until something changes.
 const QUIET: Duration = Duration::from_secs(5);
@@ -92,9 +92,16 @@ impl Shared {
     pub(super) fn flush_rows(&self) -> Result<bool, Fault> {
         let _turn = self.flush_turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut writing = self.writing();
-        let mut taken = None;
+        if let Some(fault) = self.progress.stopped_fast() {
+            return Err(fault);
+        }
         // Rows are taken at the very moment a group is closed: what is decided later belongs behind the checkpoint.
-        self.write_group_and(&mut writing, |deciding| taken = deciding.decider.state.take_dirty())?;
+        let (taken, newest) = {
+            let mut deciding = self.deciding();
+            deciding.close();
+            (deciding.decider.state.take_dirty(), deciding.newest())
+        };
+        while self.progress.synced() < newest && self.write_group(&mut writing)? {}
         let Some(rows) = taken else { return Ok(false) };
         let position = writing.log.end();
         let flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,26 +124,60 @@ impl Shared {
 }
 
 impl Keeper for &Shared {
-    fn is_open(&mut self, event: &Event) -> bool {
-        is_open(&self.deciding().decider, event)
+    fn is_completed(&mut self, work: &RowKey) -> Result<bool, Fault> {
+        let known = is_completed(&self.deciding().decider.state, work);
+        // What is not in memory is stored, and what is completed stays so: nothing is missed by looking later.
+        known.map_or_else(|| Ok(self.rows.get(work)?.is_some_and(|row| is_completed_row(&row))), Ok)
     }
 
-    fn carry(&mut self, keys: Vec<RowKey>) -> Result<u64, Fault> {
-        // Into the open group: the rows are as of everything in it.
+    fn cursors(&mut self) -> Result<Vec<Record>, Fault> {
+        cursors(&self.deciding().decider)
+    }
+
+    fn carry(&mut self, keys: &[RowKey]) -> Result<u64, Fault> {
+        let full = group_bytes(&self.options.log);
+        let mut carried = 0;
+        let mut rest = keys;
+        while !rest.is_empty() {
+            let number = {
+                // Into the open group: the rows are as of everything in it.
+                let mut deciding = self.deciding();
+                while let Some((key, others)) = rest.split_first()
+                    && deciding.open_bytes() < full
+                {
+                    carried += u64::from(deciding.push_carried(key)?);
+                    rest = others;
+                }
+                deciding.newest()
+            };
+            self.write_or_wait(number)?;
+        }
+        Ok(carried)
+    }
+
+    fn carry_job(&mut self, tenant: &TenantId, job: JobId) -> Result<u64, Fault> {
+        let full = group_bytes(&self.options.log);
         let (carried, number) = {
+            // All of it as of one moment, with nothing between: what a job is made of only means something together.
             let mut deciding = self.deciding();
-            let carried = deciding.push_carried(&keys)?;
+            let mut carried = 0;
+            for key in deciding.decider.job_keys(tenant, job)? {
+                if deciding.open_bytes() >= full {
+                    deciding.close();
+                }
+                carried += u64::from(deciding.push_carried(&key)?);
+            }
             (carried, deciding.newest())
         };
         self.write_or_wait(number)?;
         Ok(carried)
     }
 
-    fn job_keys(&mut self, tenant: &TenantId, job: JobId) -> Result<Vec<RowKey>, Fault> {
-        self.deciding().decider.job_keys(tenant, job)
+    fn note_blob(&mut self, tenant: &TenantId, key: &str) -> Result<(), Fault> {
+        self.blobs.note(tenant, key).map_err(|error| io_fault(&error))
     }
 
     fn remove_blob(&mut self, tenant: &TenantId, key: &str) -> Result<(), Fault> {
-        self.blobs.remove(tenant, key).map_err(|error| io_fault(&error))
+        self.blobs.remove_noted(tenant, key).map_err(|error| io_fault(&error))
     }
 }

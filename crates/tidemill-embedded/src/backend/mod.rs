@@ -15,6 +15,7 @@ mod embedded;
 mod keeping;
 mod progress;
 mod reads;
+mod stored_task;
 mod timer;
 mod work_queue;
 

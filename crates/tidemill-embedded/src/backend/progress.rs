@@ -23,7 +23,7 @@ pub(super) struct Progress {
     rooms: [Room; ROOMS],
 }
 
-/// More than there can be groups between being filled and being on disk.
+/// As many as there usually are groups between being filled and being on disk; more of them share rooms.
 const ROOMS: usize = 4;
 
 #[derive(Debug, Default)]

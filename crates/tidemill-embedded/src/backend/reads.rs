@@ -13,10 +13,12 @@ use tidemill_engine::record::{Record, RecordKey, RecordKind};
 use tidemill_engine::state::State;
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_engine::state::stream::Stream;
+use tidemill_engine::state::trail::Seq;
 use tidemill_model::event_query::{EventQuery, Page};
 use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId};
 
-use super::embedded::{Embedded, Shared, block_on};
+use super::embedded::{Embedded, Shared, Turn, block_on};
+use super::stored_task;
 use crate::store::decider::stream_row;
 use crate::store::row_store::{RowStore, io_fault};
 use crate::store::{query, row_key};
@@ -57,24 +59,6 @@ fn stored_stream(rows: &RowStore, tenant: &TenantId, entity: &Entity) -> Result<
     })
 }
 
-/// A state that holds one finished job, or one finished task, as it is stored.
-fn stored_state(rows: &RowStore, key: &RowKey) -> Result<State, Fault> {
-    let mut state = State::default();
-    match key {
-        RowKey::Job(tenant, job) => {
-            if let Some(job) = rows.job(tenant, *job)? {
-                state.load_job(job.head, job.tasks, job.entries);
-            }
-        }
-        key => {
-            if let Some(row) = rows.get(key)? {
-                state.load(key.clone(), row);
-            }
-        }
-    }
-    Ok(state)
-}
-
 impl Embedded {
     /// The latest event of an entity, for callers that may block.
     pub fn latest_blocking(&self, tenant: &TenantId, entity: &Entity) -> Result<Option<Event>, Fault> {
@@ -104,9 +88,17 @@ impl Embedded {
 
 impl Backend for Embedded {
     async fn execute(&self, commands: Vec<Command>) -> Result<Vec<Answer>, Fault> {
-        let (answers, number) = self.shared().decide(&commands)?;
-        self.shared().settle(number).await?;
-        Ok(answers)
+        let shared = self.shared();
+        loop {
+            match shared.try_decide(&commands)? {
+                Turn::Decided(answers, number) => {
+                    shared.settle(number).await?;
+                    return Ok(answers);
+                }
+                // What becomes of the others' group is their matter; the next try tells what it means for this one.
+                Turn::Crowded(number) => drop(shared.settle(number).await),
+            }
+        }
     }
 
     async fn work(&self, tenants: Option<Arc<[TenantId]>>) {
@@ -132,11 +124,7 @@ impl Backend for Embedded {
             shared.settle(number).await?;
             return Ok(found);
         }
-        let row = match key.request.job_part() {
-            Some(job) => RowKey::Job(key.tenant.clone(), job),
-            None => RowKey::Task(key.clone()),
-        };
-        Ok(TaskSnapshot::of(&stored_state(&shared.rows, &row)?, &key))
+        stored_task::task(&shared.rows, &key)
     }
 
     async fn job(&self, tenant: TenantId, job: JobId) -> Result<Option<JobSnapshot>, Fault> {
@@ -168,8 +156,7 @@ impl Backend for Embedded {
             shared.settle(number).await?;
             return Ok(tasks);
         }
-        let state = stored_state(&shared.rows, &RowKey::Job(tenant.clone(), job))?;
-        Ok(TaskSnapshot::of_job(&state, &tenant, job, from, limit))
+        stored_task::page(&shared.rows, &tenant, job, from, limit)
     }
 
     async fn jobs(
@@ -217,6 +204,37 @@ impl Backend for Embedded {
         let shared = self.shared();
         let stream = shared.stream(&tenant, &entity).await?;
         stream.map_or(Ok(None), |stream| query::latest(&shared.reader, &stream, shared.clock.now()))
+    }
+
+    fn newest(&self) -> u64 {
+        self.shared().synced_seq.load(Ordering::Acquire)
+    }
+
+    async fn follow(&self, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, Fault> {
+        let shared = self.shared();
+        let now = shared.clock.now();
+        let mut from = Seq(after.saturating_add(1));
+        let mut events = Vec::new();
+        // The reader sees published groups only, and a group is published once it is synced.
+        while events.len() < limit {
+            let found = shared.reader.read_from(from, limit - events.len())?;
+            let Some(last) = found.last() else { break };
+            from = last.seq.next();
+            let live = found.into_iter().filter(|stored| !stored.event.is_outlived(now));
+            events.extend(live.map(|stored| (stored.seq.0, stored.event)));
+        }
+        Ok(events)
+    }
+
+    async fn committed(&self, after: u64) {
+        let shared = self.shared();
+        loop {
+            let grown = shared.grown.listen();
+            if self.newest() > after {
+                return;
+            }
+            grown.await;
+        }
     }
 
     async fn record(&self, key: RecordKey) -> Result<Option<Record>, Fault> {

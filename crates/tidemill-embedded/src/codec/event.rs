@@ -16,6 +16,8 @@ use crate::log::{Links, Seq, StoredEvent};
 const VERSION: u8 = 1;
 const HAS_WORKER: u8 = 1;
 const HAS_TTL: u8 = 2;
+/// It hangs beside its entity's main chain.
+const IS_ASIDE: u8 = 4;
 /// A UUID's low 80 bits; the high 48 of version 7 are its time.
 const ID_LOW_BITS: u32 = 80;
 
@@ -40,7 +42,9 @@ impl EventFields<'_> {
 /// Appends the bytes of `event`, which has the number `seq`.
 pub fn encode_event(out: &mut Vec<u8>, seq: Seq, event: &Event, links: &Links) {
     let worker = event.context.worker_id.as_ref();
-    let flags = if worker.is_some() { HAS_WORKER } else { 0 } | if event.ttl.is_some() { HAS_TTL } else { 0 };
+    let flags = if worker.is_some() { HAS_WORKER } else { 0 }
+        | if event.ttl.is_some() { HAS_TTL } else { 0 }
+        | if links.is_aside { IS_ASIDE } else { 0 };
     let millis = event.timestamp.millis();
     out.extend_from_slice(&[VERSION, flags]);
     out.extend_from_slice(&millis.to_le_bytes()[..6]);
@@ -89,7 +93,7 @@ pub fn decode_event(seq: Seq, bytes: &[u8]) -> Result<StoredEvent, BadBytes> {
         0 => None,
         _ => Some(reader.varint()?),
     };
-    let links = read_links(seq, &mut reader)?;
+    let links = Links { is_aside: head.flags & IS_ASIDE != 0, ..read_links(seq, &mut reader)? };
     let text = std::str::from_utf8(reader.rest()).map_err(|_| BadBytes("holds a text that is not UTF-8"))?;
     let properties = Json::trusted(text);
     let event = Event {
@@ -132,7 +136,7 @@ impl Head {
             return Err(BadBytes("is an event of an unknown version"));
         }
         let flags = reader.byte()?;
-        if flags & !(HAS_WORKER | HAS_TTL) != 0 {
+        if flags & !(HAS_WORKER | HAS_TTL | IS_ASIDE) != 0 {
             return Err(BadBytes("is an event with unknown flags"));
         }
         let mut millis = [0; 8];
@@ -157,7 +161,7 @@ fn read_links(seq: Seq, reader: &mut Reader<'_>) -> Result<Links, BadBytes> {
         _ => Err(BadBytes("links to before the first event")),
     };
     let (prev, aside, jump) = (link()?, link()?, link()?);
-    Ok(Links { prev, aside, jump, ordinal: reader.varint()? })
+    Ok(Links { prev, aside, jump, ordinal: reader.varint()?, is_aside: false })
 }
 
 fn moment(millis: u64) -> Result<Timestamp, BadBytes> {

@@ -2,8 +2,13 @@
 //!
 //! In either order a page costs its own length and the way to its first event, which jumps make short. An event that
 //! is not there any more ends its chain: what is older expired too.
+//!
+//! The main chain is in order. The chain aside may hold events that came late, out of order among themselves. How far
+//! is known, so a stretch of them is sorted that is as long as it takes to be sure of the next one.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+
+use tidemill_model::{Position, Timestamp};
 
 use super::query::{ChainQuery, Order, Page, Window};
 use super::session::Session;
@@ -16,20 +21,18 @@ pub(super) fn chain(session: &mut Session<'_>, query: &ChainQuery) -> Result<Pag
     if query.window.limit == 0 {
         return Ok(Page::default());
     }
-    if !query.ordered {
-        return disordered(session, query);
-    }
     let mut strands = Vec::with_capacity(2);
-    for (tip, along) in [(query.main, Along::Main), (query.aside, Along::Aside)] {
+    for (tip, along, lag) in [(query.main, Along::Main, None), (query.aside, Along::Aside, query.lag_millis)]
+    {
         if let Some(tip) = read(session, tip)? {
             strands.push(match query.window.order {
-                Order::Ascending => Strand::ascending(session, along, tip, &query.window)?,
-                Order::Descending => Strand::descending(session, along, tip, &query.window)?,
+                Order::Ascending => Strand::ascending(session, along, tip, &query.window, lag)?,
+                Order::Descending => Strand::descending(session, along, tip, &query.window, lag)?,
             });
         }
     }
     let mut page = Page::default();
-    while let Some(stored) = next(session, &mut strands, &query.window)? {
+    while let Some(stored) = next(session, &mut strands, query)? {
         if page.events.len() == query.window.limit {
             page.next = page.events.last().map(|stored| stored.event.position());
             break;
@@ -45,18 +48,19 @@ pub(super) fn chain(session: &mut Session<'_>, query: &ChainQuery) -> Result<Pag
 fn next(
     session: &mut Session<'_>,
     strands: &mut [Strand],
-    window: &Window,
+    query: &ChainQuery,
 ) -> Result<Option<StoredEvent>, LogError> {
+    let window = &query.window;
     for strand in &mut *strands {
-        strand.fill(session)?;
+        strand.fill(session, query)?;
     }
-    let heads = strands.iter_mut().filter(|strand| !strand.ready.is_empty());
-    let position = |strand: &&mut Strand| strand.ready.front().map(|stored| stored.event.position());
+    let heads = strands.iter_mut().filter(|strand| strand.head.is_some());
+    let position = |strand: &&mut Strand| strand.head.as_ref().map(|stored| stored.event.position());
     let first = match window.order {
         Order::Ascending => heads.min_by_key(position),
         Order::Descending => heads.max_by_key(position),
     };
-    Ok(first.and_then(|strand| strand.ready.pop_front()).filter(|stored| {
+    Ok(first.and_then(|strand| strand.head.take()).filter(|stored| {
         let position = stored.event.position();
         !window.is_below(&position) && !window.is_above(&position)
     }))
@@ -104,9 +108,77 @@ impl Along {
 /// One chain of an entity, read in the order of a window.
 struct Strand {
     along: Along,
-    /// The next events.
+    /// The next event.
+    head: Option<StoredEvent>,
+    /// What it takes to sort it, if it is out of order.
+    sorting: Option<Sorting>,
+    /// Events that were read, in the order of the chain.
     ready: VecDeque<StoredEvent>,
     rest: Rest,
+}
+
+/// Events of a chain that is out of order, until none that is still to come can lie before them.
+struct Sorting {
+    lag_millis: u64,
+    /// Those of the window that were read, as many as can be wanted.
+    pool: BTreeMap<Position, StoredEvent>,
+    /// The earliest moment that was read, or the latest when the chain is read forwards.
+    edge: Option<Timestamp>,
+    /// How many have left the pool.
+    given: usize,
+}
+
+impl Sorting {
+    fn new(lag_millis: u64) -> Self {
+        Self { lag_millis, pool: BTreeMap::new(), edge: None, given: 0 }
+    }
+
+    fn take_in(&mut self, stored: StoredEvent, query: &ChainQuery) {
+        let (position, window) = (stored.event.position(), &query.window);
+        let moment = position.timestamp;
+        self.edge = Some(match window.order {
+            Order::Ascending => self.edge.map_or(moment, |edge| edge.max(moment)),
+            Order::Descending => self.edge.map_or(moment, |edge| edge.min(moment)),
+        });
+        if window.is_below(&position) || window.is_above(&position) || !query.accepts(&stored) {
+            return;
+        }
+        self.pool.insert(position, stored);
+        // The page shows no more, and one beyond it tells that more follow.
+        if self.pool.len() + self.given > window.limit.saturating_add(1) {
+            match window.order {
+                Order::Ascending => self.pool.pop_last(),
+                Order::Descending => self.pool.pop_first(),
+            };
+        }
+    }
+
+    /// The next event, if none that is still to come can lie before it.
+    fn give(&mut self, order: Order, is_over: bool) -> Option<StoredEvent> {
+        let first = match order {
+            Order::Ascending => self.pool.first_entry(),
+            Order::Descending => self.pool.last_entry(),
+        }?;
+        let moment = first.key().timestamp;
+        let is_sure = is_over
+            || self.edge.is_some_and(|edge| match order {
+                Order::Ascending => moment < edge.minus(self.lag_millis),
+                Order::Descending => moment > edge.plus(self.lag_millis),
+            });
+        if !is_sure {
+            return None;
+        }
+        self.given += 1;
+        Some(first.remove())
+    }
+
+    /// Whether nothing of the window can come any more.
+    fn is_past(&self, window: &Window) -> bool {
+        self.edge.is_some_and(|edge| match window.order {
+            Order::Ascending => edge.minus(self.lag_millis) > window.last_moment(),
+            Order::Descending => edge.plus(self.lag_millis) < window.first_moment(),
+        })
+    }
 }
 
 /// What comes after the events that are ready.
@@ -127,8 +199,13 @@ impl Strand {
         along: Along,
         tip: StoredEvent,
         window: &Window,
+        lag: Option<u64>,
     ) -> Result<Self, LogError> {
-        let is_above = |stored: &StoredEvent| window.is_above(&stored.event.position());
+        // Out of order, all that is newer than an event lies no further before it than the lag.
+        let is_above = |stored: &StoredEvent| match lag {
+            None => window.is_above(&stored.event.position()),
+            Some(lag) => stored.event.timestamp > window.last_moment().plus(lag),
+        };
         let mut ready = VecDeque::new();
         let older = if is_above(&tip) {
             along.older(&along.farthest(session, tip, is_above)?)
@@ -137,7 +214,7 @@ impl Strand {
             ready.push_back(tip);
             older
         };
-        Ok(Self { along, ready, rest: Rest::Older(older) })
+        Ok(Self { along, head: None, sorting: lag.map(Sorting::new), ready, rest: Rest::Older(older) })
     }
 
     /// From the oldest event that is not below the window.
@@ -146,8 +223,13 @@ impl Strand {
         along: Along,
         tip: StoredEvent,
         window: &Window,
+        lag: Option<u64>,
     ) -> Result<Self, LogError> {
-        let is_inside = |stored: &StoredEvent| !window.is_below(&stored.event.position());
+        // Out of order, all that is older than an event lies no further behind it than the lag.
+        let is_inside = |stored: &StoredEvent| match lag {
+            None => !window.is_below(&stored.event.position()),
+            Some(lag) => stored.event.timestamp.plus(lag) >= window.first_moment(),
+        };
         let rest = if is_inside(&tip) {
             let first = along.farthest(session, tip.clone(), is_inside)?;
             let stretch = (window.limit as u64).saturating_add(1).min(STRETCH_MAX);
@@ -155,11 +237,39 @@ impl Strand {
         } else {
             Rest::Older(None)
         };
-        Ok(Self { along, ready: VecDeque::new(), rest })
+        Ok(Self { along, head: None, sorting: lag.map(Sorting::new), ready: VecDeque::new(), rest })
     }
 
-    /// Sees to it that the next event is ready, if there is one.
-    fn fill(&mut self, session: &mut Session<'_>) -> Result<(), LogError> {
+    /// Sees to it that the next event is there, if there is one.
+    fn fill(&mut self, session: &mut Session<'_>, query: &ChainQuery) -> Result<(), LogError> {
+        while self.head.is_none() {
+            let order = query.window.order;
+            if let Some(sorting) = &mut self.sorting {
+                let is_past = sorting.is_past(&query.window);
+                self.head = sorting.give(order, is_past);
+                if is_past || self.head.is_some() {
+                    break;
+                }
+            }
+            self.read_on(session)?;
+            let next = self.ready.pop_front();
+            match (&mut self.sorting, next) {
+                (None, next) => {
+                    self.head = next;
+                    break;
+                }
+                (Some(sorting), Some(next)) => sorting.take_in(next, query),
+                (Some(sorting), None) => {
+                    self.head = sorting.give(order, true);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the next events of the chain, if none is ready.
+    fn read_on(&mut self, session: &mut Session<'_>) -> Result<(), LogError> {
         if !self.ready.is_empty() {
             return Ok(());
         }
@@ -186,40 +296,6 @@ impl Strand {
             Rest::Newer { .. } => {}
         }
         Ok(())
-    }
-}
-
-/// Reads the whole history and sorts what is wanted of it.
-fn disordered(session: &mut Session<'_>, query: &ChainQuery) -> Result<Page, LogError> {
-    let window = &query.window;
-    let mut found = Vec::new();
-    for (tip, along) in [(query.main, Along::Main), (query.aside, Along::Aside)] {
-        let mut current = read(session, tip)?;
-        while let Some(stored) = current {
-            current = read(session, along.older(&stored))?;
-            let position = stored.event.position();
-            if window.is_below(&position) || window.is_above(&position) || !query.accepts(&stored) {
-                continue;
-            }
-            found.push(stored);
-            // Keeps the memory within that of a few pages, however long the history is.
-            if found.len() > window.limit.saturating_add(64).saturating_mul(4) {
-                sort(&mut found, window.order);
-                found.truncate(window.limit + 1);
-            }
-        }
-    }
-    sort(&mut found, window.order);
-    let more = found.len() > window.limit;
-    found.truncate(window.limit);
-    let next = found.last().filter(|_| more).map(|stored| stored.event.position());
-    Ok(Page { events: found, next })
-}
-
-fn sort(found: &mut [StoredEvent], order: Order) {
-    found.sort_unstable_by_key(|stored| stored.event.position());
-    if order == Order::Descending {
-        found.reverse();
     }
 }
 

@@ -86,12 +86,13 @@ impl TimelineQuery {
 pub struct ChainQuery {
     /// The newest event of the main chain, as the entity's head knows it.
     pub main: Option<Seq>,
-    /// The newest event aside (heartbeats), as the entity's head knows it; `None` leaves them all out.
+    /// The newest event aside (heartbeats, late ones), as the entity's head knows it; `None` leaves them all out.
     pub aside: Option<Seq>,
     pub app: Option<AppName>,
     pub event_type: Option<EventType>,
-    /// Whether (timestamp, id) grows along the chains. If not, the whole history is read and sorted.
-    pub ordered: bool,
+    /// How many milliseconds an event aside may lie before one that came earlier there; `None` when they are in order.
+    /// The main chain always is.
+    pub lag_millis: Option<u64>,
     pub window: Window,
 }
 

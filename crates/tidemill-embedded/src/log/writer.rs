@@ -30,6 +30,9 @@ pub struct Log {
     torn: Option<TornTail>,
 }
 
+/// The memory for frames is kept between groups, but for that of a very large one.
+const KEPT_FRAME_BYTES: usize = 4 << 20;
+
 /// Where a group was written. Give it to [`Log::publish`] after the sync.
 #[must_use = "readers do not see the group before it is published"]
 pub struct Appended {
@@ -178,6 +181,9 @@ impl Log {
         self.frame.resize(usize::try_from(page_end - self.offset).expect("a group's bytes are limited"), 0);
         let written = self.active.file.write_at(&self.frame, self.offset);
         written.map_err(|error| self.fail("write", error))?;
+        if self.frame.capacity() > KEPT_FRAME_BYTES {
+            self.frame = Vec::new();
+        }
 
         let entries_at = self.offset + HEADER_BYTES as u64;
         self.offset += span;

@@ -33,7 +33,7 @@ impl Control {
             Self::Visibility(change) => tagged(out, 4, change),
             Self::Settle(message) => tagged(out, 5, message),
             Self::Carry(key, row) => {
-                tagged(out, 6, key);
+                tagged(out, 7, key);
                 row.put(out);
             }
         }
@@ -55,7 +55,7 @@ impl Control {
             3 => Self::Enqueue(Stored::take(&mut reader)?),
             4 => Self::Visibility(Stored::take(&mut reader)?),
             5 => Self::Settle(Stored::take(&mut reader)?),
-            6 => Self::Carry(Stored::take(&mut reader)?, Stored::take(&mut reader)?),
+            7 => Self::Carry(Stored::take(&mut reader)?, Stored::take(&mut reader)?),
             _ => return Err(BadBytes("holds an unknown kind of control entry")),
         };
         if reader.is_at_end() { Ok(control) } else { Err(BadBytes("goes on after its end")) }
@@ -66,6 +66,9 @@ fn tagged<T: Stored>(out: &mut Vec<u8>, tag: u8, value: &T) {
     out.push(tag);
     value.put(out);
 }
+
+/// The memory for one entry is kept, but for that of a very large one.
+const KEPT_SCRATCH_BYTES: usize = 1 << 20;
 
 /// Puts a commit's control entries into a group, in the order in which they are applied.
 pub(super) fn push_controls(group: &mut Group, commit: &Commit, scratch: &mut Vec<u8>) {
@@ -90,5 +93,31 @@ pub(super) fn push_controls(group: &mut Group, commit: &Commit, scratch: &mut Ve
     }
     for message in &commit.settle {
         push(5, &|out| message.put(out));
+    }
+    if scratch.capacity() > KEPT_SCRATCH_BYTES {
+        *scratch = Vec::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidemill_engine::record::{Record, RecordKey, RecordKind, RecordValue};
+
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_very_large_entry_is_given_back() {
+        for (bytes, is_kept) in [(1_000, true), (2 * KEPT_SCRATCH_BYTES, false)] {
+            let key = RecordKey { kind: RecordKind::Script, tenant: None, id: Arc::from("x") };
+            let value = RecordValue::Bytes(vec![7; bytes].into());
+            let record = Some(Record { version: 1, expires_at: None, value });
+            let commit = Commit { records: vec![RecordWrite::Put { key, record }], ..Commit::default() };
+            let (mut group, mut scratch) = (Group::new(), Vec::new());
+            push_controls(&mut group, &commit, &mut scratch);
+            assert!(group.byte_count() > bytes);
+            assert_eq!(scratch.capacity() > 0, is_kept, "{bytes}");
+        }
     }
 }

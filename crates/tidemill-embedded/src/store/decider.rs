@@ -3,6 +3,7 @@
 //! Commands are decided one after the other on the newest applied state. What they change is applied at once and put
 //! into the open group; whether the group reaches the disk is the log's matter, and nothing leaves the process before.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidemill_engine::backend::{Answer, Fault};
@@ -11,14 +12,18 @@ use tidemill_engine::commit::TaskKey;
 use tidemill_engine::decide::{Circumstances, decide};
 use tidemill_engine::id_source::IdSource;
 use tidemill_engine::policy::Policy;
+use tidemill_engine::record::{Record, RecordKey, RecordKind};
+use tidemill_engine::reply::{Refusal, Reply};
 use tidemill_engine::site::Site;
 use tidemill_engine::state::State;
 use tidemill_engine::state::row::{Row, RowKey, task_lists};
-use tidemill_model::{JobId, TenantId, Timestamp};
+use tidemill_model::{JobId, JobStatus, TenantId, Timestamp};
 
+use super::commit_size::{commit_bytes, field_of};
 use super::control::{Control, push_controls};
+use super::row_key;
 use super::row_store::RowStore;
-use crate::log::{Entry, Group, Seq};
+use crate::log::{Entry, GROUP_BYTES_MAX, Group, Seq};
 
 pub(crate) struct Decider {
     pub(crate) state: State,
@@ -29,6 +34,8 @@ pub(crate) struct Decider {
     /// The number the next event gets.
     next_seq: Seq,
     scratch: Vec<u8>,
+    /// What does not fit into a group of so many bytes is refused.
+    pub(super) group_bytes_max: usize,
 }
 
 /// What a decision did to the queue, so that those who wait for work can be woken.
@@ -46,7 +53,8 @@ impl Decider {
         {
             state.faults = policy.faults;
         }
-        Self { state, rows, ids: IdSource::new(seed), policy, site, next_seq, scratch: Vec::new() }
+        let (ids, scratch) = (IdSource::new(seed), Vec::new());
+        Self { state, rows, ids, policy, site, next_seq, scratch, group_bytes_max: GROUP_BYTES_MAX }
     }
 
     /// Ids made from now on lie above this one.
@@ -67,6 +75,9 @@ impl Decider {
         stir: &mut Stir,
     ) -> Result<Answer, Fault> {
         self.state.move_on(now);
+        if let Some(answer) = self.answer_by_head(command)? {
+            return Ok(answer);
+        }
         self.load_for(command)?;
         let mut circumstances =
             Circumstances { now, ids: &mut self.ids, policy: &self.policy, site: &self.site };
@@ -77,6 +88,11 @@ impl Decider {
         debug_assert!(commit.expect.iter().all(|expect| self.state.holds(expect)), "{:?}", commit.expect);
         if commit.is_empty() {
             return Ok(Ok(reply));
+        }
+        let size_bytes = commit_bytes(&commit);
+        if size_bytes.saturating_add(group.byte_count()) > self.group_bytes_max {
+            let limit_bytes = self.group_bytes_max;
+            return Ok(Err(Refusal::TooLarge { field: field_of(command), size_bytes, limit_bytes }));
         }
         stir.messages += commit.enqueue.iter().filter(|message| message.not_before <= now).count();
         stir.messages += commit.visibility.iter().filter(|change| change.visible_at <= now).count();
@@ -89,8 +105,38 @@ impl Decider {
         Ok(Ok(reply))
     }
 
+    /// What a command gets that a job at rest has no part in: its head is enough to know it, without its tasks.
+    fn answer_by_head(&self, command: &Command) -> Result<Option<Answer>, Fault> {
+        let (tenant, job, cancelled) = match command {
+            Command::Cancel(cancel) => {
+                (&cancel.tenant, cancel.job, Ok(Reply::Cancelled { tasks: Vec::new() }))
+            }
+            Command::AddTasks(add) => (&add.tenant, add.job, Err(Refusal::JobCancelled(add.job))),
+            _ => return Ok(None),
+        };
+        let key = RowKey::Job(tenant.clone(), job);
+        if self.state.is_loaded(&key) {
+            return Ok(None);
+        }
+        let Some(Row::Job(head)) = self.rows.get(&key)? else { return Ok(None) };
+        Ok(match head.status() {
+            JobStatus::Completed => Some(Err(Refusal::JobCompleted(job))),
+            JobStatus::Cancelled => Some(cancelled),
+            JobStatus::Running | JobStatus::Failing | JobStatus::Failed => None,
+        })
+    }
+
+    /// Loads the rows that commands need, as far as they are known before the first is decided.
+    pub(crate) fn load_all(&mut self, commands: &[Command]) -> Result<(), Fault> {
+        self.state.part_with_visitors();
+        commands.iter().try_for_each(|command| self.load_for(command))
+    }
+
     /// Loads the rows a command needs. A dead letter's task is known only once the letter is here, hence twice.
     fn load_for(&mut self, command: &Command) -> Result<(), Fault> {
+        if self.answer_by_head(command)?.is_some() {
+            return Ok(());
+        }
         for _ in 0..2 {
             let keys = command.touches(&self.state);
             let mut found = false;
@@ -142,8 +188,10 @@ impl Decider {
 
     /// Applies an entry of the log again, after a crash or for a rebuild.
     pub(crate) fn replay(&mut self, entry: &Entry<'_>) -> Result<(), Fault> {
+        self.state.part_with_visitors();
         match entry {
             Entry::Event(stored) => {
+                self.state.end_carry();
                 let event = &stored.event;
                 let key = entity_row(event);
                 self.load(&key)?;
@@ -159,6 +207,10 @@ impl Decider {
 
     fn replay_control(&mut self, control: Control) -> Result<(), Fault> {
         use tidemill_engine::commit::RecordWrite;
+        // The rows of a job are carried one right after the other; what comes between says that a crash did.
+        if !matches!(control, Control::Carry(..)) {
+            self.state.end_carry();
+        }
         match control {
             Control::Record(write) => {
                 if let RecordWrite::JobTasks { tenant, job, .. }
@@ -212,6 +264,18 @@ impl Decider {
             keys.extend(rows.entries.into_iter().map(|(key, _)| RowKey::Task(key)));
         }
         Ok(keys)
+    }
+
+    /// The stored records of a kind, of whatever tenant.
+    pub(crate) fn stored_records(&self, kind: RecordKind) -> Result<BTreeMap<RecordKey, Record>, Fault> {
+        let mut found = BTreeMap::new();
+        self.rows.scan(&row_key::records_of_all(kind), &mut |key, row| {
+            if let (RowKey::Record(key), Row::Record(record)) = (key, row) {
+                found.insert(key, record);
+            }
+            true
+        })?;
+        Ok(found)
     }
 
     /// A row as it stands, in memory or stored.

@@ -17,6 +17,18 @@ pub(crate) fn decider(rows: &Arc<RowStore>, log: &Log, options: &StoreOptions) -
     decider_watched(rows, log, options, &mut unwatched)
 }
 
+/// Like `decider_watched`; damaged rows may make the store that keeps them panic, which is told as damage too.
+pub(super) fn decider_or_damage(
+    rows: &Arc<RowStore>,
+    log: &Log,
+    options: &StoreOptions,
+    watch: &mut Watch<'_>,
+) -> Result<Decider, Fault> {
+    let derive = std::panic::AssertUnwindSafe(|| decider_watched(rows, log, options, watch));
+    std::panic::catch_unwind(derive)
+        .unwrap_or_else(|_| Err(Fault::Damaged("the rows cannot be read".to_owned())))
+}
+
 pub(super) fn decider_watched(
     rows: &Arc<RowStore>,
     log: &Log,
@@ -50,6 +62,7 @@ pub(super) fn decider_watched(
         reader.replay::<Fault>(from, |entry| replay(&mut decider, &entry))?;
     }
     step.end();
+    decider.state.end_carry();
     decider.set_next_seq(log.next_seq());
     // Ids go on where the log ends, even if the clock went back since.
     if let Some(last) = log.next_seq().0.checked_sub(1).filter(|last| *last > 0)
@@ -62,7 +75,8 @@ pub(super) fn decider_watched(
 
 /// Writes rows in the middle of a long replay.
 fn spill(decider: &mut Decider, rows: &RowStore, position: LogPosition) -> Result<(), Fault> {
-    if decider.state.dirty_len() < ROWS_IN_MEMORY_MAX {
+    // A replay from here would miss the beginning of a job that is being carried.
+    if decider.state.dirty_len() < ROWS_IN_MEMORY_MAX || decider.state.is_carrying() {
         return Ok(());
     }
     if let Some(changed) = decider.state.take_dirty() {

@@ -22,7 +22,7 @@ use tidemill_engine::record::RecordKind;
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_engine::state::stream::Stream;
-use tidemill_model::{Entity, Event, JobId, Json, TaskState, TenantId, Timestamp, overflow};
+use tidemill_model::{Entity, Event, JobId, Json, KnownType, TaskState, TenantId, Timestamp, overflow};
 
 use super::Store;
 use super::row_key;
@@ -145,6 +145,9 @@ impl Export<'_, '_> {
         Ok(self.lines.put_text(|text| {
             text.push_str(r#"{"kind":"event","ordinal":"#);
             text.push_str(&links.ordinal.to_string());
+            if links.is_aside && !is_heartbeat(event) {
+                text.push_str(r#","late":true"#);
+            }
             text.push_str(r#","event":"#);
             event.write_json(text);
             text.push('}');
@@ -154,10 +157,18 @@ impl Export<'_, '_> {
     /// The large value that an event names, if it does.
     fn blob(&mut self, event: &Event) -> Result<(), ExportError> {
         let Ok(Some(place)) = overflow::reference(&event.properties) else { return Ok(()) };
-        let found = self.store.blobs.get(&event.tenant, &place.key).map_err(|error| io_fault(&error))?;
-        let Some(bytes) = found else {
-            self.done.blobs_missing.push(place.key);
-            return Ok(());
+        let bytes = match self.store.blobs.get(&event.tenant, &place.key) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => {
+                self.done.blobs_missing.push(place.key);
+                return Ok(());
+            }
+            // What is left of it is worth nothing to anybody.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                self.done.blobs_missing.push(format!("{} (damaged)", place.key));
+                return Ok(());
+            }
+            Err(error) => return Err(io_fault(&error).into()),
         };
         self.done.tally.blobs += 1;
         let (tenant_id, key) = (&event.tenant, place.key.as_str());
@@ -203,7 +214,7 @@ impl Export<'_, '_> {
         }
         for (key, entry) in rows.entries {
             self.done.tally.tasks += 1;
-            self.lines.put(&line::Task::of(&key, &TaskRow { alone: None, entry }))?;
+            self.lines.put(&line::Task::of(&key, &TaskRow { alone: None, entry, index: None }))?;
         }
         Ok(())
     }
@@ -283,10 +294,8 @@ impl Export<'_, '_> {
 
     /// Whether the events in the log are enough to know where the history stands.
     fn is_told_by_events(&self, stream: &Stream) -> Result<bool, Fault> {
-        // In an ordered chain the newest event tells the number and the time.
-        Ok(!stream.disordered
-            && self.is_there(stream.history.main.tip())?
-            && self.is_there(stream.history.aside.tip())?)
+        // The newest events of both chains tell their numbers, and that of the main chain the time.
+        Ok(self.is_there(stream.history.main.tip())? && self.is_there(stream.history.aside.tip())?)
     }
 
     fn is_there(&self, seq: Option<Seq>) -> Result<bool, Fault> {
@@ -322,6 +331,10 @@ impl Export<'_, '_> {
             }
         }
     }
+}
+
+fn is_heartbeat(event: &Event) -> bool {
+    event.event_type.as_str() == KnownType::TaskHeartbeat.as_str()
 }
 
 /// Where the lines go.

@@ -4,6 +4,7 @@
 //! threads around the same parts.
 
 mod blob_sweep;
+mod commit_size;
 pub mod control;
 pub(crate) mod decider;
 mod derive;
@@ -12,6 +13,7 @@ pub mod export;
 pub mod import;
 mod look;
 pub(crate) use blob_sweep::sweep as sweep_blobs;
+pub(crate) use commit_size::{group_bytes, wanted};
 pub(crate) use derive::decider as decider_from_disk;
 pub(crate) mod query;
 mod rebuild;
@@ -75,13 +77,29 @@ impl Store {
         options: StoreOptions,
         watch: &mut watch::Watch<'_>,
     ) -> Result<Self, Fault> {
-        let rows = Arc::new(RowStore::open(&disk)?);
-        let checkpoint = rows.checkpoint()?;
+        let mut rows = Arc::new(RowStore::open(&disk)?);
+        let checkpoint = match rows.checkpoint() {
+            // Rows that do not know what they reflect are worth nothing.
+            Err(Fault::Damaged(_)) => {
+                drop(rows);
+                rows = Arc::new(RowStore::make_anew(&disk)?);
+                None
+            }
+            checkpoint => checkpoint?,
+        };
         let log =
             Log::open(Arc::clone(&disk), options.log, checkpoint.map(|checkpoint| checkpoint.position))?;
-        let blobs = Blobs::open(disk).map_err(|error| row_store::io_fault(&error))?;
         let (reader, keeper) = (log.reader(), log.keeper());
-        let decider = derive::decider_watched(&rows, &log, &options, watch)?;
+        let decider = match derive::decider_or_damage(&rows, &log, &options, watch) {
+            // If it is the rows and not the log, the log makes them again.
+            Err(Fault::Damaged(_)) if keeper.verify()?.is_empty() => {
+                drop(rows);
+                rows = Arc::new(RowStore::make_anew(&disk)?);
+                derive::decider_watched(&rows, &log, &options, watch)
+            }
+            derived => derived,
+        }?;
+        let blobs = Blobs::open(disk).map_err(|error| row_store::io_fault(&error))?;
         Ok(Self { options, log, reader, keeper, rows, blobs, decider, group: Group::new(), stopped: None })
     }
 
@@ -90,6 +108,7 @@ impl Store {
         self.check_stopped()?;
         self.log.reserve(wanted(&self.options.log, commands))?;
         self.group.clear();
+        self.decider.load_all(commands)?;
         let mut stir = Stir::default();
         let mut answers = Vec::with_capacity(commands.len());
         for command in commands {
@@ -105,12 +124,20 @@ impl Store {
     }
 
     fn write(&mut self) -> Result<(), Fault> {
-        if self.group.is_empty() {
+        let group = std::mem::take(&mut self.group);
+        let written = self.write_apart(&group);
+        self.group = group;
+        written
+    }
+
+    /// Writes a group that changes nothing in the state.
+    fn write_apart(&mut self, group: &Group) -> Result<(), Fault> {
+        if group.is_empty() {
             return Ok(());
         }
-        let appended = self.log.append(&self.group)?;
+        let appended = self.log.append(group)?;
         self.log.sync()?;
-        Ok(self.log.publish(&self.group, appended)?)
+        Ok(self.log.publish(group, appended)?)
     }
 
     /// The state ran ahead of the log: makes it anew from what is on disk.
@@ -175,33 +202,6 @@ impl Store {
 
     pub fn blob(&self, tenant: &TenantId, key: &str) -> Result<Option<Vec<u8>>, Fault> {
         self.blobs.get(tenant, key).map_err(|error| row_store::io_fault(&error))
-    }
-}
-
-/// How much room in the log the commands may need, with some to spare.
-pub(crate) fn wanted(config: &LogConfig, commands: &[Command]) -> u64 {
-    // No more for one command than half a segment: whoever wants small segments has small commands.
-    let most = config.segment_bytes / 2;
-    commands.iter().map(|command| estimate(command).min(most)).sum::<u64>() + config.segment_bytes / 64
-}
-
-/// About how many bytes a command puts into the log at most.
-fn estimate(command: &Command) -> u64 {
-    let tasks = |count: usize, inputs: usize| (count * 1_200 + inputs) as u64;
-    match command {
-        Command::SubmitJob(job) => {
-            let inputs: usize = job.job.tasks.iter().map(|task| task.input.len()).sum();
-            tasks(job.job.tasks.len(), inputs + job.created.properties.len())
-        }
-        Command::AddTasks(add) => {
-            tasks(add.tasks.len(), add.tasks.iter().map(|task| task.input.len() * 2).sum())
-        }
-        Command::Publish(publish) => {
-            publish.events.iter().map(|event| event.properties.properties.len() as u64 + 1_000).sum()
-        }
-        Command::SubmitTask(task) => task.task.spec.input.len() as u64 + 2_000,
-        Command::Finish(_) => 300_000,
-        _ => 4_000,
     }
 }
 

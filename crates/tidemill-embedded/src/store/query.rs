@@ -7,7 +7,7 @@ use tidemill_model::event_query::{self, EventQuery, Page};
 use tidemill_model::{AppName, Entity, Event, EventType, TenantId, Timestamp};
 
 use super::decider::{Decider, stream_row};
-use crate::log::{ChainQuery, LogReader, Order, TimelineQuery, Window};
+use crate::log::{ChainQuery, LogReader, Order, Seq, TimelineQuery, Window};
 
 /// Where an entity's events stand, in memory or stored.
 pub(crate) fn stream(decider: &Decider, tenant: &TenantId, entity: &Entity) -> Result<Option<Stream>, Fault> {
@@ -87,12 +87,15 @@ pub(crate) fn answer(
 
 /// The latest event of a stream as of `now`.
 pub(crate) fn latest(reader: &LogReader, stream: &Stream, now: Timestamp) -> Result<Option<Event>, Fault> {
-    if !stream.disordered
-        && let Some(seq) = stream.newest()
-        && let Some(stored) = reader.read(seq)?
-        && !stored.event.is_outlived(now)
-    {
-        return Ok(Some(stored.event));
+    // The main chain is in order, and what hangs aside is late or, if it is a heartbeat, in order too.
+    let tip = |seq: Option<Seq>| -> Result<Option<Event>, Fault> {
+        let Some(seq) = seq else { return Ok(None) };
+        Ok(reader.read(seq)?.map(|stored| stored.event).filter(|event| !event.is_outlived(now)))
+    };
+    let main = tip(stream.history.main.tip())?;
+    if main.is_some() {
+        let aside = tip(stream.history.aside.tip())?;
+        return Ok(main.into_iter().chain(aside).max_by_key(Event::position));
     }
     let mut window = Window::all(Order::Descending, 1);
     loop {
@@ -111,7 +114,7 @@ fn chain(stream: &Stream, app: Option<AppName>, event_type: Option<EventType>, w
         aside: stream.history.aside.tip(),
         app,
         event_type,
-        ordered: !stream.disordered,
+        lag_millis: stream.lag_millis(),
         window,
     }
 }

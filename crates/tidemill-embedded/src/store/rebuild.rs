@@ -16,7 +16,10 @@ impl Store {
     /// Rows are all that is left of what a damaged log cannot give back. So they only go when every byte of the log is
     /// right and the log reaches as far as they do.
     pub fn rebuild(disk: Arc<dyn Disk>, options: StoreOptions, watch: &mut Watch<'_>) -> Result<Self, Fault> {
-        let checkpoint = RowStore::open(&disk)?.checkpoint()?;
+        let checkpoint = match RowStore::open(&disk)?.checkpoint() {
+            Err(Fault::Damaged(_)) => None,
+            checkpoint => checkpoint?,
+        };
         let log =
             Log::open(Arc::clone(&disk), options.log, checkpoint.map(|checkpoint| checkpoint.position))?;
         let problems = log.keeper().verify()?;

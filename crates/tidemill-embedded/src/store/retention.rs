@@ -4,21 +4,23 @@
 //! entries, the rows they made are written to the log again (`Control::Carry`) and the segment goes: heads, dead
 //! letters, live messages and keys outlive the events. Heartbeats hang beside an entity's chain, so they may go alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use tidemill_engine::backend::Fault;
 use tidemill_engine::command::Command;
 use tidemill_engine::commit::{RecordWrite, TaskKey};
-use tidemill_engine::record::RecordKind;
-use tidemill_engine::state::row::RowKey;
+use tidemill_engine::record::{Record, RecordKind, RecordValue};
+use tidemill_engine::state::State;
+use tidemill_engine::state::job::Entry as JobEntry;
+use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_model::overflow;
-use tidemill_model::{Event, JobId, KnownType, TenantId, Timestamp};
+use tidemill_model::{Event, JobId, JobStatus, KnownType, Outcome, TaskHead, TenantId, Timestamp};
 
-use super::Store;
 use super::control::Control;
 use super::decider::{Decider, entity_row};
 use super::row_store::{Checkpoint, io_fault};
-use crate::log::{Entry, Fate, Group, LogKeeper, LogReader, SegmentInfo, SegmentKind, StoredEvent};
+use super::{Store, group_bytes};
+use crate::log::{Entry, Fate, Group, LogKeeper, LogReader, SegmentInfo, SegmentKind, Seq, StoredEvent};
 
 const DAY_MILLIS: u64 = 24 * 3_600_000;
 /// A segment is rewritten once this part of its events is expired.
@@ -71,13 +73,17 @@ pub struct Expired {
 
 /// Whoever holds the state and may write to the log.
 pub(crate) trait Keeper {
-    /// Whether an event belongs to work that is not finished.
-    fn is_open(&mut self, event: &Event) -> bool;
-    /// Writes the rows of these keys to the log again. Says how many.
-    fn carry(&mut self, keys: Vec<RowKey>) -> Result<u64, Fault>;
-    /// The keys of all rows of a job, the job first.
-    fn job_keys(&mut self, tenant: &TenantId, job: JobId) -> Result<Vec<RowKey>, Fault>;
-    /// Removes a blob whose event is gone.
+    /// Whether a job, or a task on its own, is completed. Nothing happens to it any more then.
+    fn is_completed(&mut self, work: &RowKey) -> Result<bool, Fault>;
+    /// How far those who follow the log have come.
+    fn cursors(&mut self) -> Result<Vec<Record>, Fault>;
+    /// Writes the rows of these keys to the log again, each as it stands then. Says how many.
+    fn carry(&mut self, keys: &[RowKey]) -> Result<u64, Fault>;
+    /// Writes all rows of a job to the log again, as of one moment. Says how many.
+    fn carry_job(&mut self, tenant: &TenantId, job: JobId) -> Result<u64, Fault>;
+    /// Notes that the event of a blob is about to go, so that the blob is found if a crash comes between.
+    fn note_blob(&mut self, tenant: &TenantId, key: &str) -> Result<(), Fault>;
+    /// Removes a blob whose event is gone, and the note of it.
     fn remove_blob(&mut self, tenant: &TenantId, key: &str) -> Result<(), Fault>;
 }
 
@@ -90,26 +96,36 @@ pub(crate) struct Pass<'a> {
     pub(crate) now: Timestamp,
 }
 
+/// Which of the work that a segment's old events are about is completed, as it was when it was first asked for.
+type Completed = HashMap<RowKey, bool>;
+
 impl Pass<'_> {
     pub(crate) fn run(&self, keeper: &mut dyn Keeper) -> Result<Expired, Fault> {
         let mut done = Expired::default();
         let mut oldest = true;
         let mut after = 0;
+        let followed = followed_up_to(&keeper.cursors()?);
         // Looked up anew each time: dropping one takes emptied ones behind it along.
         while let Some(segment) = self.reader.segments().into_iter().find(|segment| segment.id > after) {
             after = segment.id;
-            if segment.kind != SegmentKind::Sealed || segment.id >= self.checkpoint.position.segment {
+            let is_followed = followed.is_none_or(|seq| segment.end_seq <= seq.next());
+            if segment.kind != SegmentKind::Sealed
+                || segment.id >= self.checkpoint.position.segment
+                || !is_followed
+            {
                 break;
             }
             if segment.events > 0 && !self.may_hold_past(&segment) {
                 oldest = false;
                 continue;
             }
+            let mut completed = Completed::new();
             let (mut past, mut left, mut total) = (0, 0, 0);
             let mut blobs = Vec::new();
             self.reader.scan::<Fault>(segment.id, |entry| {
                 if let Entry::Event(stored) = entry {
-                    let fate = self.fate(keeper, &stored.event);
+                    self.look_up(keeper, &stored.event, &mut completed)?;
+                    let fate = self.fate(&completed, &stored.event);
                     total += 1;
                     left += u64::from(fate != Fate::Drop);
                     if fate != Fate::Keep {
@@ -122,6 +138,7 @@ impl Pass<'_> {
             if left == 0 && oldest {
                 let keys = self.rows_made(segment.id)?;
                 done.rows_carried += carry(keeper, keys)?;
+                note_blobs(keeper, &blobs)?;
                 self.log_keeper.drop_segment(segment.id)?;
                 remove_blobs(keeper, &blobs)?;
                 done.segments_dropped += 1;
@@ -131,9 +148,10 @@ impl Pass<'_> {
             oldest = false;
             if past > 0 && past * WORTHWHILE_PART >= total {
                 // How many events an entity had, and which was its last, cannot be told without them.
-                let keys = self.rows_of_dropped(keeper, segment.id)?;
+                let keys = self.rows_of_dropped(&completed, segment.id)?;
                 done.rows_carried += carry(keeper, keys)?;
-                let fate = |stored: &StoredEvent| self.fate(keeper, &stored.event);
+                note_blobs(keeper, &blobs)?;
+                let fate = |stored: &StoredEvent| self.fate(&completed, &stored.event);
                 self.log_keeper.rewrite(segment.id, fate, |_| true)?;
                 remove_blobs(keeper, &blobs)?;
                 done.segments_rewritten += 1;
@@ -154,13 +172,34 @@ impl Pass<'_> {
         })
     }
 
+    /// Finds out whether the work of an event is completed, if its fate depends on it.
+    fn look_up(
+        &self,
+        keeper: &mut dyn Keeper,
+        event: &Event,
+        completed: &mut Completed,
+    ) -> Result<(), Fault> {
+        if self.retention.is_past(event, self.now)
+            && let Some(work) = work_of(event)
+            && !completed.contains_key(&work)
+        {
+            let is_completed = keeper.is_completed(&work)?;
+            completed.insert(work, is_completed);
+        }
+        Ok(())
+    }
+
     /// What becomes of an event.
     ///
-    /// One that is too old goes, unless it is of work that is still open. One that has outlived its own time to live may
-    /// stand in the middle of its entity's history, so it stays as a link, emptied; readers do not see it.
-    fn fate(&self, keeper: &mut dyn Keeper, event: &Event) -> Fate {
+    /// One that is too old goes, unless it is of work that is not completed: that goes on, or may be resumed, and needs
+    /// what came before. Completed work stays so, hence what was looked up once holds until the segment is done with.
+    /// One that has outlived its own time to live may stand in the middle of its entity's history, so it stays as a
+    /// link, emptied; readers do not see it.
+    fn fate(&self, completed: &Completed, event: &Event) -> Fate {
         let is_heartbeat = event.event_type.as_str() == KnownType::TaskHeartbeat.as_str();
-        if self.retention.is_past(event, self.now) && (is_heartbeat || !keeper.is_open(event)) {
+        let may_go =
+            || is_heartbeat || work_of(event).is_none_or(|work| completed.get(&work).is_some_and(|yes| *yes));
+        if self.retention.is_past(event, self.now) && may_go() {
             Fate::Drop
         } else if event.is_outlived(self.now) && event.properties.as_str() != "{}" {
             Fate::Hollow
@@ -185,11 +224,11 @@ impl Pass<'_> {
     }
 
     /// The rows that keep the streams of events that are about to go.
-    fn rows_of_dropped(&self, keeper: &mut dyn Keeper, segment: u32) -> Result<BTreeSet<RowKey>, Fault> {
+    fn rows_of_dropped(&self, completed: &Completed, segment: u32) -> Result<BTreeSet<RowKey>, Fault> {
         let mut keys = BTreeSet::new();
         self.reader.scan::<Fault>(segment, |entry| {
             if let Entry::Event(stored) = entry
-                && self.fate(keeper, &stored.event) == Fate::Drop
+                && self.fate(completed, &stored.event) == Fate::Drop
             {
                 keys.insert(entity_row(&stored.event));
             }
@@ -220,11 +259,10 @@ fn carry(keeper: &mut dyn Keeper, keys: BTreeSet<RowKey>) -> Result<u64, Fault> 
     // A job is carried whole: what the kept segments say of it means nothing without its beginning.
     let mut carried = 0;
     for (tenant, job) in jobs {
-        let keys = keeper.job_keys(&tenant, job)?;
-        carried += keeper.carry(keys)?;
+        carried += keeper.carry_job(&tenant, job)?;
     }
     for keys in rest.chunks(CARRY_ROWS) {
-        carried += keeper.carry(keys.to_vec())?;
+        carried += keeper.carry(keys)?;
     }
     Ok(carried)
 }
@@ -245,27 +283,43 @@ impl Store {
 }
 
 impl Keeper for Store {
-    fn is_open(&mut self, event: &Event) -> bool {
-        is_open(&self.decider, event)
+    fn is_completed(&mut self, work: &RowKey) -> Result<bool, Fault> {
+        match is_completed(&self.decider.state, work) {
+            Some(known) => Ok(known),
+            None => Ok(self.rows.get(work)?.is_some_and(|row| is_completed_row(&row))),
+        }
     }
 
-    fn carry(&mut self, keys: Vec<RowKey>) -> Result<u64, Fault> {
+    fn cursors(&mut self) -> Result<Vec<Record>, Fault> {
+        cursors(&self.decider)
+    }
+
+    fn carry(&mut self, keys: &[RowKey]) -> Result<u64, Fault> {
+        let full = group_bytes(&self.options.log);
         let mut group = Group::new();
-        let carried = push_carried(&self.decider, &keys, &mut group)?;
-        if !group.is_empty() {
-            let appended = self.log.append(&group)?;
-            self.log.sync()?;
-            self.log.publish(&group, appended)?;
+        let mut carried = 0;
+        for key in keys {
+            if group.byte_count() >= full {
+                self.write_apart(&group)?;
+                group.clear();
+            }
+            carried += u64::from(push_carried(&self.decider, key, &mut group)?);
         }
+        self.write_apart(&group)?;
         Ok(carried)
     }
 
-    fn job_keys(&mut self, tenant: &TenantId, job: JobId) -> Result<Vec<RowKey>, Fault> {
-        self.decider.job_keys(tenant, job)
+    fn carry_job(&mut self, tenant: &TenantId, job: JobId) -> Result<u64, Fault> {
+        let keys = self.decider.job_keys(tenant, job)?;
+        self.carry(&keys)
+    }
+
+    fn note_blob(&mut self, tenant: &TenantId, key: &str) -> Result<(), Fault> {
+        self.blobs.note(tenant, key).map_err(|error| io_fault(&error))
     }
 
     fn remove_blob(&mut self, tenant: &TenantId, key: &str) -> Result<(), Fault> {
-        self.blobs.remove(tenant, key).map_err(|error| io_fault(&error))
+        self.blobs.remove_noted(tenant, key).map_err(|error| io_fault(&error))
     }
 }
 
@@ -280,35 +334,82 @@ fn blob_of(event: &Event) -> Option<(TenantId, String)> {
     Some((event.tenant.clone(), reference.key))
 }
 
+fn note_blobs(keeper: &mut dyn Keeper, blobs: &[(TenantId, String)]) -> Result<(), Fault> {
+    blobs.iter().try_for_each(|(tenant, key)| keeper.note_blob(tenant, key))
+}
+
 fn remove_blobs(keeper: &mut dyn Keeper, blobs: &[(TenantId, String)]) -> Result<(), Fault> {
     blobs.iter().try_for_each(|(tenant, key)| keeper.remove_blob(tenant, key))
 }
 
-/// Puts rows as they stand into a group that is written right after everything decided so far.
-pub(crate) fn push_carried(decider: &Decider, keys: &[RowKey], group: &mut Group) -> Result<u64, Fault> {
-    let mut carried = 0;
-    let mut scratch = Vec::new();
-    for key in keys {
-        let Some(row) = decider.row(key)? else { continue };
-        scratch.clear();
-        Control::Carry(key.clone(), Some(row)).encode(&mut scratch);
-        group.push_control(&scratch);
-        carried += 1;
-    }
-    Ok(carried)
+/// Puts a row as it stands into a group that is written right after everything decided so far. Says whether there is
+/// such a row.
+pub(crate) fn push_carried(decider: &Decider, key: &RowKey, group: &mut Group) -> Result<bool, Fault> {
+    let Some(row) = decider.row(key)? else { return Ok(false) };
+    let mut bytes = Vec::new();
+    Control::Carry(key.clone(), Some(row)).encode(&mut bytes);
+    group.push_control(&bytes);
+    Ok(true)
 }
 
-/// Whether an event belongs to work that is not finished. Such work is always in memory.
-pub(crate) fn is_open(decider: &Decider, event: &Event) -> bool {
-    let open_job = |job| decider.state.job(&event.tenant, job).is_some_and(|job| !job.head.is_at_rest());
+/// The job, or the task on its own, that an event is about.
+fn work_of(event: &Event) -> Option<RowKey> {
     match entity_row(event) {
-        RowKey::Task(key) => match key.request.job_part() {
-            Some(job) => open_job(job),
-            None => decider.state.task(&key).is_some_and(|task| task.entry.is_live()),
-        },
-        RowKey::Job(_, job) => open_job(job),
+        RowKey::Task(key) => Some(match key.request.job_part() {
+            Some(job) => RowKey::Job(key.tenant, job),
+            None => RowKey::Task(key),
+        }),
+        job @ RowKey::Job(..) => Some(job),
+        _ => None,
+    }
+}
+
+/// Whether a job, or a task on its own, is completed, as far as it is in memory.
+pub(crate) fn is_completed(state: &State, work: &RowKey) -> Option<bool> {
+    match work {
+        RowKey::Job(tenant, job) => {
+            state.job(tenant, *job).map(|job| job.head.status() == JobStatus::Completed)
+        }
+        RowKey::Task(key) => state.task(key).map(|task| is_completed_entry(task.entry)),
+        _ => Some(true),
+    }
+}
+
+/// Whether a row is that of a completed job or task.
+pub(crate) fn is_completed_row(row: &Row) -> bool {
+    match row {
+        Row::Job(head) => head.status() == JobStatus::Completed,
+        Row::Task(task) => is_completed_entry(&task.entry),
         _ => false,
     }
+}
+
+fn is_completed_entry(entry: &JobEntry) -> bool {
+    entry.head.as_ref().and_then(TaskHead::outcome) == Some(Outcome::Completed)
+}
+
+/// How far those who follow the log have come, in memory or stored.
+pub(crate) fn cursors(decider: &Decider) -> Result<Vec<Record>, Fault> {
+    let mut found = decider.stored_records(RecordKind::Cursor)?;
+    for (key, record) in decider.state.records().filter(|(key, _)| key.kind == RecordKind::Cursor) {
+        match record {
+            Some(record) => found.insert(key.clone(), record.clone()),
+            None => found.remove(key),
+        };
+    }
+    Ok(found.into_values().collect())
+}
+
+/// The event that everybody who follows the log has seen, if anybody does.
+///
+/// A cursor holds the number of the last event that was seen, as 8 bytes, little-endian. One that cannot be read has
+/// seen nothing.
+fn followed_up_to(cursors: &[Record]) -> Option<Seq> {
+    let seen = |cursor: &Record| match &cursor.value {
+        RecordValue::Bytes(bytes) => bytes.as_ref().try_into().map_or(0, u64::from_le_bytes),
+        _ => 0,
+    };
+    cursors.iter().map(seen).min().map(Seq)
 }
 
 /// The rows that a control entry changed.

@@ -17,7 +17,7 @@ pub(super) const ENTITY: u8 = 6;
 const END: u8 = 0;
 
 /// The key under which a row is kept.
-pub(super) fn bytes_of(key: &RowKey) -> Vec<u8> {
+pub(crate) fn bytes_of(key: &RowKey) -> Vec<u8> {
     let mut out = Vec::with_capacity(80);
     match key {
         RowKey::Task(task) => {
@@ -68,7 +68,7 @@ pub(crate) fn jobs_before(tenant: &TenantId, before: Option<JobId>) -> Vec<u8> {
 }
 
 /// What the keys of a job's task lists begin with.
-pub(super) fn tasks_of(tenant: &TenantId, job: JobId) -> Vec<u8> {
+pub(crate) fn tasks_of(tenant: &TenantId, job: JobId) -> Vec<u8> {
     let mut out = Vec::with_capacity(48);
     put(&mut out, JOB_TASKS, tenant);
     out.extend_from_slice(&job.as_u128().to_be_bytes());

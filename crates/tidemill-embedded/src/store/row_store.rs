@@ -25,8 +25,8 @@ pub(super) const DIR: &str = "derived";
 const FILE: &str = "derived/rows.redb";
 /// How much memory the store uses for pages.
 const CACHE_BYTES: usize = 16 << 20;
-/// The form of rows that this release writes.
-const VERSION: u8 = 1;
+/// The form of rows that this release writes. Rows of another form are made again from the log.
+const VERSION: u8 = 2;
 
 const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
 /// The keys of rows that must be in memory from the start: open jobs and live tasks.
@@ -85,11 +85,14 @@ impl RowStore {
         match opened {
             Ok(Err(fault)) if !matches!(fault, Fault::Damaged(_)) => Err(fault),
             Ok(Ok(opened)) => Ok(Self::new(disk, opened)),
-            Ok(Err(_)) | Err(_) => {
-                Self::remove(disk)?;
-                Ok(Self::new(disk, Self::try_open(disk)?))
-            }
+            Ok(Err(_)) | Err(_) => Self::make_anew(disk),
         }
+    }
+
+    /// Removes the rows and makes an empty store.
+    pub(crate) fn make_anew(disk: &Arc<dyn Disk>) -> Result<Self, Fault> {
+        Self::remove(disk)?;
+        Ok(Self::new(disk, Self::try_open(disk)?))
     }
 
     fn new(disk: &Arc<dyn Disk>, opened: Opened) -> Self {
@@ -374,7 +377,7 @@ impl RowStore {
 pub(super) fn is_open(key: &RowKey, row: &Row) -> Option<bool> {
     match (key, row) {
         (RowKey::Job(..), Row::Job(head)) => Some(!head.is_at_rest()),
-        (RowKey::Task(_), Row::Task(TaskRow { alone: Some(_), entry })) => Some(entry.is_live()),
+        (RowKey::Task(_), Row::Task(TaskRow { alone: Some(_), entry, .. })) => Some(entry.is_live()),
         _ => None,
     }
 }
@@ -408,6 +411,8 @@ fn read_row(bytes: &[u8]) -> Result<Row, Fault> {
 pub(crate) fn io_fault(error: &io::Error) -> Fault {
     if crate::disk::is_full(error) {
         Fault::Full(error.to_string())
+    } else if error.kind() == io::ErrorKind::InvalidData {
+        Fault::Damaged(error.to_string())
     } else {
         Fault::Stopped(error.to_string())
     }

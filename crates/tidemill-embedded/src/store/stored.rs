@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use tidemill_engine::commit::{
-    Message, MessageId, NewJob, NewTask, RecordWrite, TaskChange, TaskChangeKind, TaskKey, Visibility,
+    Delivered, Message, MessageId, NewJob, NewTask, RecordWrite, TaskChange, TaskChangeKind, TaskKey,
+    Visibility,
 };
 use tidemill_engine::record::{
     DeadLetter, DeadLetterState, Effect, Idempotency, Record, RecordKey, RecordKind, RecordValue,
@@ -14,12 +15,12 @@ use tidemill_engine::record::{
 use tidemill_engine::state::job::{Entry, JobHead};
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
-use tidemill_engine::state::stream::Stream;
+use tidemill_engine::state::stream::{Late, Stream};
 use tidemill_engine::state::trail::{History, Seq, Trail};
 use tidemill_model::{
-    AppName, Entity, EntityId, EntityType, ErrorCategory, Fence, JobCounts, JobId, Json, Lease, Outcome,
-    Owner, RequestId, RetryPolicy, TaskHead, TaskId, TaskName, TaskOptions, TaskSpec, TaskState, TenantId,
-    Timestamp,
+    AppName, Entity, EntityId, EntityType, ErrorCategory, EventId, Fence, JobCounts, JobId, Json, Lease,
+    Outcome, Owner, Position, RequestId, RetryPolicy, TaskHead, TaskId, TaskName, TaskOptions, TaskSpec,
+    TaskState, TenantId, Timestamp,
 };
 
 use crate::codec::{BadBytes, Reader, put_varint, unzigzag, zigzag};
@@ -294,8 +295,58 @@ impl Stored for Trail {
     }
 }
 
+impl Stored for Queued {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.message.put(out);
+        self.visible_at.put(out);
+        self.deliveries.put(out);
+        self.receives.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        let (message, visible_at, deliveries) =
+            (Stored::take(from)?, Stored::take(from)?, Stored::take(from)?);
+        // It stands at the end of its row, which once ended before the last number.
+        let receives = if from.is_at_end() { 0 } else { Stored::take(from)? };
+        Ok(Self { message, visible_at, deliveries, receives })
+    }
+}
+
+impl Stored for TaskRow {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.alone.put(out);
+        self.entry.put(out);
+        self.index.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        let (alone, entry) = (Stored::take(from)?, Stored::take(from)?);
+        // It stands at the end of its row, which once ended before the place in the list.
+        let index = if from.is_at_end() { None } else { Stored::take(from)? };
+        Ok(Self { alone, entry, index })
+    }
+}
+
 stored_struct!(History { main, aside });
-stored_struct!(Stream { history, last_timestamp, disordered });
+impl Stored for EventId {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.as_u128().put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        u128::take(from).map(Self::from_u128)
+    }
+}
+
+impl<T: Stored> Stored for Box<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (**self).put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        T::take(from).map(Self::new)
+    }
+}
+
+stored_struct!(Position { timestamp, id });
+stored_struct!(Late { last, lag_millis });
+stored_struct!(Stream { history, last, late });
 stored_struct!(RetryPolicy { max_attempts, first_delay, max_delay });
 stored_struct!(TaskOptions { retry, timeout_ms, execution });
 stored_struct!(TaskSpec { task_id, name, depends_on, input, options });
@@ -303,13 +354,12 @@ stored_struct!(TaskKey { tenant, request });
 stored_struct!(NewJob { tenant, app, job, request, name, created_at, tasks });
 stored_struct!(NewTask { tenant, app, request, spec });
 stored_struct!(Message { id, task, run, not_before, priority, key });
-stored_struct!(Visibility { message, visible_at, received });
+stored_struct!(Visibility { message, visible_at, delivered });
 stored_struct!(TaskChange { task, kind });
 stored_struct!(Owner { worker, generation });
 stored_struct!(Lease { owner, until, claimed_at, heartbeats });
-stored_struct!(TaskHead { run, attempts, takeovers, fence, begun, last_error, state });
+stored_struct!(TaskHead { run, attempts, takeovers, fence, begun, last_error, state, failed_fence });
 stored_struct!(Entry { head, stream, message });
-stored_struct!(TaskRow { alone, entry });
 stored_struct!(JobCounts { waiting, pending, processing, completed, failed });
 stored_struct!(JobHead {
     tenant,
@@ -324,7 +374,6 @@ stored_struct!(JobHead {
     stream,
     version,
 });
-stored_struct!(Queued { message, visible_at, deliveries });
 stored_struct!(RecordKey { kind, tenant, id });
 stored_struct!(Record { version, expires_at, value });
 stored_struct!(Idempotency { body_hash, effect });
@@ -335,6 +384,7 @@ stored_enum!(ErrorCategory {
     1 => Timeout, 2 => Network, 3 => RateLimit, 4 => ServerError, 5 => Auth, 6 => Validation, 7 => Parse,
     8 => NotFound, 9 => Programming, 10 => Unknown, 11 => Cancelled,
 });
+stored_enum!(Delivered { 0 => No, 1 => Claimed, 2 => Received });
 stored_enum!(Outcome { 1 => Completed, 2 => Failed, 3 => TimedOut, 4 => Cancelled });
 stored_enum!(TaskState { 1 => Queued, 2 => Leased(lease), 3 => Parked, 4 => Done(outcome) });
 stored_enum!(TaskChangeKind {
@@ -377,3 +427,23 @@ stored_enum!(Row {
     5 => Record(record),
     6 => Entity(stream),
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_without_its_last_number_is_read_as_never_received() {
+        let task = TaskKey { tenant: TenantId::trusted("acme"), request: RequestId::trusted("t-1") };
+        let not_before = Timestamp::MIN;
+        let message = Message { id: MessageId(7), task, run: 1, not_before, priority: 0, key: None };
+        let queued = Queued { message, visible_at: Timestamp::MAX, deliveries: 300, receives: 5 };
+        let mut bytes = Vec::new();
+        queued.put(&mut bytes);
+        assert_eq!(read_all::<Queued>(&bytes), Ok(queued.clone()));
+        bytes.pop();
+        assert_eq!(read_all::<Queued>(&bytes), Ok(Queued { receives: 0, ..queued }));
+        bytes.pop();
+        assert!(read_all::<Queued>(&bytes).is_err(), "any less is damage");
+    }
+}

@@ -104,13 +104,17 @@ impl Store {
         Ok(state)
     }
 
-    /// A large value that an event names must be there.
+    /// A large value that an event names must be there, and whole.
     fn check_blob(&self, event: &Event, findings: &mut Findings) -> Result<(), Fault> {
         let Ok(Some(place)) = overflow::reference(&event.properties) else { return Ok(()) };
         findings.blobs += 1;
-        if self.blobs.get(&event.tenant, &place.key).map_err(|error| io_fault(&error))?.is_none() {
-            findings.add(|| format!("event {} names the blob {}, which is missing", event.id, place.key));
-        }
+        let problem = match self.blobs.get(&event.tenant, &place.key) {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => "missing",
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => "damaged",
+            Err(error) => return Err(io_fault(&error)),
+        };
+        findings.add(|| format!("event {} names the blob {}, which is {problem}", event.id, place.key));
         Ok(())
     }
 

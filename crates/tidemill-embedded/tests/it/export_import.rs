@@ -134,6 +134,7 @@ fn seen(state: &State) -> Vec<String> {
 }
 
 fn unleased(mut head: tidemill_model::TaskHead) -> tidemill_model::TaskHead {
+    head.failed_fence = None;
     if matches!(head.state, TaskState::Leased(_)) {
         head.state = TaskState::Queued;
     }
@@ -277,10 +278,14 @@ fn histories_that_lost_their_beginning_keep_their_numbers() {
         let old = if number < 250 { "old" } else { "new" };
         lab.run(publish(old, plain(&format!(r#"{{"filler":"{}"}}"#, "x".repeat(200))), None, None)).unwrap();
         lab.run(publish("both", plain("{}"), None, None)).unwrap();
+        let back = [0, 40, 700, 3][number % 4];
+        lab.run(publish("late", plain("{}"), Some(lab.now.minus(back)), None)).unwrap();
     }
     lab.store.flush_rows().unwrap();
     lab.seal_all();
     lab.pass(1_000_001);
+    // Late when it was written; of what came before it nothing will be left.
+    lab.run(publish("late", plain(r#"{"n":1}"#), Some(lab.now.minus(1_000_500)), None)).unwrap();
     for _ in 0..40 {
         lab.run(publish("new", plain(&format!(r#"{{"filler":"{}"}}"#, "x".repeat(2_000))), None, None))
             .unwrap();
@@ -299,12 +304,14 @@ fn histories_that_lost_their_beginning_keep_their_numbers() {
     copy.assert_clean();
     assert_eq!(copy.export(), first);
     assert_eq!(seen(copy.store.state()), seen(lab.store.state()));
-    for entity in ["old", "new", "both"] {
+    for entity in ["old", "new", "both", "late"] {
         let path = AccessPath::Entity(store_entity(entity));
         assert_eq!(events_of(&copy, path.clone()), events_of(&lab, path), "{entity}");
         copy.run(publish(entity, plain("{}"), None, None)).unwrap();
-        copy.store.latest(&acme(), &store_entity(entity)).unwrap().unwrap();
+        let latest = copy.store.latest(&acme(), &store_entity(entity)).unwrap().unwrap();
+        assert_eq!(latest.timestamp, copy.now, "{entity}");
     }
+    assert!(first.contains(r#""late":true"#));
     copy.assert_clean();
     drop(copy);
     Lab::open(&two).assert_clean();
@@ -347,6 +354,18 @@ fn a_bad_line_is_named_and_nothing_is_stored() {
     let twice = {
         let line = text.lines().find(|line| line.contains(r#""kind":"message","#)).unwrap();
         text.replacen(line, &format!("{line}\n{line}"), 1)
+    };
+    // The first job once more, under a tenant that comes later.
+    let shared = {
+        let lines: Vec<&str> = text.lines().collect();
+        let is_job = |line: &&&str| line.starts_with(r#"{"kind":"job","#);
+        let job = lines.iter().find(is_job).unwrap();
+        let at = lines.iter().rposition(|line| line.starts_with(r#"{"kind":"job"#)).unwrap();
+        let behind = lines[at + 1..].iter().take_while(|line| line.contains(r#""requestId":"job-"#)).count();
+        let copy = job.replace(r#""tenantId":"acme""#, r#""tenantId":"zebra""#);
+        let mut lines: Vec<String> = lines.into_iter().map(str::to_owned).collect();
+        lines.insert(at + 1 + behind, copy);
+        lines.join("\n") + "\n"
     };
     // The first line of a kind that holds `from`, changed.
     let changed = |kind: &str, from: &str, to: &str| {
@@ -400,6 +419,11 @@ fn a_bad_line_is_named_and_nothing_is_stored() {
             "record is \"apiKey\", which it",
         ),
         (twice, "the line comes twice or out of order"),
+        (shared, ", which is that of another job"),
+        (changed("task", "\"fence\":", "\"fence\":1844674407370955161"), "; the limit is 9007199254740992"),
+        (changed("task", "\"run\":", "\"run\":429496729"), "; the limit is 1000000000"),
+        (changed("task", "\"attempts\":", "\"attempts\":429496729"), "; the limit is 1000000000"),
+        (changed("task", "\"events\":", "\"events\":1844674407370955161"), "stream.events is 18446744"),
         (changed("end", "\"events\":", "\"events\":1"), "the line counts Tally { events: 1"),
     ] {
         let fresh = Fresh::new();

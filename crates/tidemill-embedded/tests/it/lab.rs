@@ -118,11 +118,11 @@ pub(crate) fn submit_job(job: JobId, tasks: Vec<TaskSpec>, once: Option<&str>) -
             tasks: tasks.into_iter().map(Arc::new).collect(),
         },
         created: Prepared { id: None, properties: json(&created) },
-        once: once.map(|key| Once {
+        once: Vec::from_iter(once.map(|key| Once {
             key: RecordKey::idempotency(&acme(), "jobs", key),
             body_hash: [7; 32],
             lasting: false,
-        }),
+        })),
     })
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn submit_task(request: &str, input: &str) -> Command {
             request: RequestId::new(request).unwrap(),
             spec: Arc::new(TaskSpec { input: json(input), options, ..spec("task", &[]) }),
         },
-        once: None,
+        once: Vec::new(),
     })
 }
 

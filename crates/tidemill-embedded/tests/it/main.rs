@@ -4,10 +4,14 @@
 
 mod blobs;
 mod checkpoint;
+mod cold_reads;
 mod conformance;
 mod crash;
+mod damaged_rows;
 mod disk_full;
 mod export_import;
+mod following;
+mod groups;
 mod lab;
 mod log;
 mod retention;

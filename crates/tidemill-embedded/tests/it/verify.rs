@@ -6,6 +6,7 @@ use std::sync::Arc;
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_embedded::Store;
 use tidemill_embedded::real_disk::RealDisk;
+use tidemill_engine::backend::Fault;
 use tidemill_model::overflow::payload_key;
 use tidemill_model::{EventId, JobId};
 
@@ -178,7 +179,7 @@ fn a_wrong_list_of_open_work_is_found() {
 }
 
 #[test]
-fn a_missing_blob_is_found() {
+fn a_missing_or_damaged_blob_is_found() {
     let fresh = Fresh::new();
     let mut lab = Lab::open(&fresh);
     let id = EventId::from_u128(7);
@@ -188,7 +189,18 @@ fn a_missing_blob_is_found() {
     let properties = tidemill_engine::command::Prepared { id: Some(id), ..properties };
     lab.run(publish("large", properties, None, None)).unwrap();
     lab.assert_clean();
-    std::fs::remove_file(fresh.join("blobs/acme").join(&key)).unwrap();
+    let path = fresh.join("blobs/acme").join(&key);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[9] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let found = lab.store.verify().unwrap();
+    assert_eq!(found.differences, [format!("event {id} names the blob {key}, which is damaged")]);
+    let read = lab.store.blob(&acme(), &key);
+    assert!(matches!(&read, Err(Fault::Damaged(text)) if text.contains(&key)), "{read:?}");
+    std::fs::write(&path, b"{}").unwrap();
+    assert_eq!(lab.store.blob(&acme(), &key).unwrap().unwrap(), b"{}", "as it was written before");
+    lab.assert_clean();
+    std::fs::remove_file(path).unwrap();
     let found = lab.store.verify().unwrap();
     assert_eq!(found.differences, [format!("event {id} names the blob {key}, which is missing")]);
 }

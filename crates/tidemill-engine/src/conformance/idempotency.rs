@@ -115,3 +115,53 @@ pub async fn a_key_gives_the_same_task<W: World>(lab: Lab<W>) {
     assert!(is_conflict(&lab.engine.submit_job(job).await), "the key belongs to a task");
     assert_eq!(lab.count(KnownType::TaskPending).await, 1);
 }
+
+/// A requestId is good for one job, whatever keys come with it and however old they are.
+pub async fn a_request_id_outlives_its_keys<W: World>(lab: Lab<W>) {
+    let submit = |idempotency, tasks: &str| {
+        let request = Some(request("req-1"));
+        lab.engine.submit_job(JobRequest { request, idempotency, ..job_of(graph(tasks)) })
+    };
+    let first = submit(Some(key("k-1", 1)), "a").await.expect("the job is accepted").job;
+    for idempotency in [Some(key("k-2", 1)), None, Some(key("k-1", 1)), Some(key("k-2", 1))] {
+        let again = submit(idempotency.clone(), "a").await.expect("the job is known");
+        assert_eq!((again.job, again.repeated), (first, true), "{idempotency:?}");
+    }
+    assert!(is_conflict(&submit(Some(key("k-3", 1)), "a b").await), "the requestId has another body");
+    assert!(is_conflict(&submit(Some(key("k-1", 2)), "a").await), "the key has another body");
+    assert!(is_conflict(&submit(Some(key("k-2", 2)), "a").await), "a repeat keeps its key too");
+    lab.pass(25 * HOUR);
+    assert_eq!(submit(Some(key("k-1", 1)), "a").await.expect("the job is known").job, first);
+    // A key of one job and the requestId of another.
+    let other = JobRequest { idempotency: Some(key("k-9", 1)), ..job_of(graph("a")) };
+    lab.engine.submit_job(other).await.expect("the job is accepted");
+    assert!(is_conflict(&submit(Some(key("k-9", 1)), "a").await));
+    assert_eq!(lab.count(KnownType::JobCreated).await, 2);
+}
+
+/// The same for a task: its id names one task of one app, whatever keys come with it.
+pub async fn a_task_id_outlives_its_keys<W: World>(lab: Lab<W>) {
+    let submit = |id: &str, idempotency| lab.engine.submit_task(TaskRequest { idempotency, ..alone(id) });
+    submit("t-1", Some(key("k-1", 1))).await.expect("the task is accepted");
+    for idempotency in [Some(key("k-2", 1)), None, Some(key("k-1", 1))] {
+        let again = submit("t-1", idempotency).await.expect("the task is known");
+        assert_eq!((again.request, again.repeated), (request("t-1"), true));
+    }
+    submit("t-2", None).await.expect("the task is accepted");
+    assert!(is_conflict(&submit("t-2", Some(key("k-1", 1))).await), "the key names another task");
+    let app = tidemill_model::AppName::trusted("another");
+    let answer = lab.engine.submit_task(TaskRequest { app, ..alone("t-1") }).await;
+    assert!(matches!(answer, Err(EngineError::Refused(Refusal::RequestTaken(_)))), "{answer:?}");
+    assert_eq!(lab.count(KnownType::TaskPending).await, 2);
+}
+
+/// What a route ends with and what a key begins with do not run together.
+pub async fn keys_of_different_routes_do_not_meet<W: World>(lab: Lab<W>) {
+    let submit = |route: &str, text: &str| {
+        let idempotency = Some(IdempotencyKey { route: route.to_owned(), ..key(text, 1) });
+        lab.engine.submit_job(JobRequest { idempotency, ..job_of(graph("a")) })
+    };
+    let first = submit("jobs", "a b").await.expect("the job is accepted").job;
+    let second = submit("jobs a", "b").await.expect("another route");
+    assert!(!second.repeated && second.job != first);
+}

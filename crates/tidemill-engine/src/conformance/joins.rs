@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use tidemill_model::{JobStatus, KnownType, TaskSpec};
 
 use super::lab::{claim_request, completed, finish_request};
-use super::shape::{acme, graph, job_of, names, spec, task_id};
+use super::shape::{acme, graph, job_of, names, property, spec, task_id};
 use super::{Lab, World, side_by_side};
 use crate::backend::Backend;
 use crate::command::{Command, Finish, Report};
@@ -177,4 +177,38 @@ pub async fn wide_graphs_fan_out_and_in<W: World>(lab: Lab<W>) {
     assert_eq!(work.dependency_outputs[99], (task_id("m099"), super::shape::json(r#"{"n":99}"#)));
     lab.complete(&last, "{}").await;
     lab.check_job(job).await;
+}
+
+/// The event of a join of thousands stays small: it counts its parents instead of listing them.
+pub async fn a_wide_join_counts_its_parents<W: World>(lab: Lab<W>) {
+    let most = tidemill_model::properties::LISTED_PARENTS_MAX;
+    for parents in [most, most + 1] {
+        let names: Vec<String> = (0..parents).map(|n| format!("p{n}")).collect();
+        let text = format!("{} join<{}", names.join(" "), names.join("+"));
+        let job = lab.submit(&text).await;
+        let mut left = parents;
+        while left > 0 {
+            let tasks = lab.claim(256).await;
+            left -= tasks.len();
+            let finished = lab.engine.backend().execute(tasks.iter().map(finish).collect()).await;
+            assert!(finished.expect("the backend works").iter().all(Result::is_ok));
+        }
+        let join = lab.claim_one().await;
+        let pending = &lab.history(&join.task.request).await[0];
+        let listed = property(pending, "dependsOn").as_array().map(Vec::len);
+        let counted = property(pending, "dependsOnCount").as_u64();
+        assert!(pending.to_detail().len() < 200 * 1024);
+        if parents == most {
+            assert_eq!((listed, counted), (Some(parents), None));
+        } else {
+            assert_eq!((listed, counted), (None, Some(parents as u64)));
+        }
+        let work = lab.engine.work_of(&join).await.expect("the outputs are there");
+        assert_eq!(work.dependency_outputs.len(), parents);
+        lab.fail(&join, tidemill_model::ErrorCategory::Auth).await;
+        lab.engine.resume_job(acme(), job, None).await.expect("the join failed");
+        let again = lab.claim_one().await;
+        lab.complete(&again, "{}").await;
+        assert_eq!(lab.status(job).await, tidemill_model::JobStatus::Completed);
+    }
 }

@@ -12,8 +12,11 @@ mod suite;
 mod world;
 
 pub mod access_paths;
+pub mod api_keys;
+pub mod definitions;
 pub mod durability;
 pub mod events;
+pub mod following;
 pub mod growth;
 pub mod idempotency;
 pub mod isolation;
@@ -28,6 +31,7 @@ pub mod scenarios;
 pub mod state_sets;
 pub mod steering;
 pub mod submitting;
+pub mod watching;
 
 pub use block_on::{block_on, poll_once, side_by_side};
 pub use lab::Lab;

@@ -204,6 +204,30 @@ pub async fn a_message_received_too_often_becomes_a_dead_letter<W: World>(lab: L
     lab.check_task(&request("t-1")).await;
 }
 
+/// Receives by hand and claims of workers do not use up each other's tries.
+pub async fn receives_and_claims_are_counted_apart<W: World>(lab: Lab<W>) {
+    lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
+    for attempt in 1..=2 {
+        let task = lab.claim_one().await;
+        assert_eq!(task.attempt, attempt);
+        let ending = lab.fail(&task, tidemill_model::ErrorCategory::Network).await;
+        let crate::reply::Ending::Retrying { at } = ending else { panic!("{ending:?}") };
+        lab.pass(at.since(lab.now()));
+    }
+    for count in 1..=3 {
+        let received = receive(&lab, Some(SECOND)).await;
+        assert_eq!(received[0].deliveries, count, "claims are not among them");
+        assert_eq!(received[0].receipt.delivery, count + 2, "but a receipt is of one delivery alone");
+        lab.pass(SECOND);
+    }
+    let task = lab.claim_one().await;
+    assert_eq!(task.attempt, 3, "receives are not among them");
+    lab.complete(&task, "{}").await;
+    let letters = lab.engine.dead_letters(acme(), None, None, 9).await.expect("the backend works").letters;
+    assert!(letters.is_empty());
+    lab.check_task(&request("t-1")).await;
+}
+
 /// A message of a task that is done or being run cannot fail it, however often it was received.
 pub async fn a_dead_letter_never_fails_a_finished_or_running_task<W: World>(lab: Lab<W>) {
     for id in ["done", "running"] {

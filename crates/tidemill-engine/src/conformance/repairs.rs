@@ -15,7 +15,7 @@ fn submit(id: &str) -> Command {
     let mut spec = super::shape::spec("task", &[]);
     spec.name = sent.name;
     let task = NewTask { tenant: acme(), app: sent.app, request: request(id), spec: spec.into() };
-    Command::SubmitTask(SubmitTask { task, once: None })
+    Command::SubmitTask(SubmitTask { task, once: Vec::new() })
 }
 
 fn claim(max: usize) -> Command {

@@ -53,7 +53,10 @@ macro_rules! conformance_cases {
                 a_key_expires_after_a_day,
                 a_request_id_stands_in_for_a_key,
                 a_task_id_is_used_once,
-                a_key_gives_the_same_task;
+                a_key_gives_the_same_task,
+                a_request_id_outlives_its_keys,
+                a_task_id_outlives_its_keys,
+                keys_of_different_routes_do_not_meet;
             leases:
                 refuses_a_stale_fence,
                 one_outcome_per_run,
@@ -89,7 +92,8 @@ macro_rules! conformance_cases {
                 parents_that_end_in_one_group_dispatch_their_join_once,
                 parents_that_end_together_dispatch_their_join_once,
                 random_graphs_run_each_task_once_after_its_parents,
-                wide_graphs_fan_out_and_in;
+                wide_graphs_fan_out_and_in,
+                a_wide_join_counts_its_parents;
             jobs:
                 events_carry_the_documented_properties,
                 a_failure_leaves_independent_tasks_running,
@@ -141,9 +145,40 @@ macro_rules! conformance_cases {
                 waiting_ends_for_those_who_serve_the_tenant,
                 waiting_ends_when_a_message_comes_due,
                 a_message_received_too_often_becomes_a_dead_letter,
+                receives_and_claims_are_counted_apart,
                 a_dead_letter_never_fails_a_finished_or_running_task,
                 a_message_without_a_task_runs_one,
                 a_raw_request_out_of_bounds_is_refused;
+            following:
+                events_are_followed_in_the_order_of_the_log,
+                what_is_acknowledged_can_be_followed,
+                waiting_ends_with_the_next_event,
+                an_outlived_event_is_passed_over,
+                numbers_survive_a_restart;
+            definitions:
+                definitions_have_versions,
+                racing_writers_get_a_version_each,
+                definitions_are_listed_by_name,
+                a_definition_in_use_stays,
+                a_job_pins_the_versions_it_was_submitted_with,
+                executions_are_resolved,
+                files_are_checked_before_anything_is_stored,
+                a_repeated_file_is_answered_alike,
+                a_file_of_100_000_tasks_is_accepted;
+            api_keys:
+                a_key_is_known_until_it_is_revoked,
+                keys_are_listed,
+                a_key_names_its_tenants;
+            watching:
+                a_cancel_revokes_the_leases_of_the_job,
+                a_takeover_revokes_the_lease_before_it,
+                a_task_on_its_own_can_be_cancelled,
+                usage_is_recorded_with_the_completion,
+                texts_are_cleaned_before_they_are_stored,
+                a_task_is_told_in_detail,
+                the_tasks_of_a_job_are_told_in_detail,
+                jobs_are_found_by_what_they_are,
+                many_jobs_are_steered_at_once;
             records:
                 records_have_versions,
                 records_are_listed_in_order,

@@ -11,7 +11,7 @@ use crate::commit::{Expect, RecordWrite};
 use crate::reply::{Refusal, Reply};
 use crate::site::Origin;
 use crate::state::State;
-use crate::state::job::Job;
+use crate::state::job::{Job, spec_bytes};
 
 pub(super) fn decide(state: &State, command: &AddTasks, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let Some(job) = state.job(&command.tenant, command.job) else {
@@ -24,6 +24,11 @@ pub(super) fn decide(state: &State, command: &AddTasks, draft: &mut Draft<'_, '_
     }
     dag::check_addition(&command.tasks, job.nodes.len(), &|task| job.index_of(task))
         .map_err(Refusal::Graph)?;
+    let size_bytes = job.spec_bytes + command.tasks.iter().map(|spec| spec_bytes(spec)).sum::<usize>();
+    let limit_bytes = draft.policy().job_bytes_max;
+    if size_bytes > limit_bytes {
+        return Err(Refusal::TooLarge { field: "tasks", size_bytes, limit_bytes });
+    }
 
     draft.expect(Expect::JobAt { job: command.job, version: job.head.version });
     let (tenant, tasks) = (command.tenant.clone(), Arc::clone(&command.tasks));

@@ -1,7 +1,7 @@
 //! Cancel a job: everything active in it ends in one commit, and fences are raised so that no worker can write.
 
 use tidemill_model::properties::{FailureSource, JobCancelled, TaskFailed};
-use tidemill_model::{ErrorCategory, Fence, JobStatus, Json, KnownType, Outcome};
+use tidemill_model::{ErrorCategory, JobStatus, Json, KnownType, Outcome};
 
 use super::draft::{By, Draft, identity};
 use super::finish::cut;
@@ -38,7 +38,7 @@ pub(super) fn decide(state: &State, command: &Cancel, draft: &mut Draft<'_, '_>)
         let Some(head) = node.entry.head.as_ref().filter(|head| head.outcome().is_none()) else { continue };
         let key = TaskKey { tenant: command.tenant.clone(), request: job.request_of(index) };
         let task = TaskView { entry: &node.entry, place: Place::InJob { job, index } };
-        let fence = Fence(head.fence.0 + 1);
+        let fence = head.fence.next();
         let finish = TaskChangeKind::Finish {
             fence,
             outcome: Outcome::Cancelled,

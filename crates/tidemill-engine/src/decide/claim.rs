@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use tidemill_model::properties::TaskProcessingStarted;
-use tidemill_model::{Fence, Json, KnownType, TaskHead, TaskState, Timestamp};
+use tidemill_model::{Json, KnownType, TaskHead, TaskState, Timestamp};
 
 use super::draft::{By, Draft, identity, spec_of};
 use super::finish;
 use crate::command::Claim;
-use crate::commit::{Message, TaskChangeKind, TaskKey};
+use crate::commit::{Delivered, Message, TaskChangeKind, TaskKey};
 use crate::reply::{Assignment, Reply};
 use crate::state::{Place, State, TaskView};
 
@@ -44,7 +44,7 @@ pub(super) fn decide(state: &State, command: &Claim, draft: &mut Draft<'_, '_>) 
             }
             Delivery::Busy { until } => hide(message, until, &mut next, draft),
             Delivery::Run { task, head, takeover } => {
-                if head.takeovers + u32::from(takeover) > draft.policy().takeovers_max {
+                if head.takeovers.saturating_add(u32::from(takeover)) > draft.policy().takeovers_max {
                     more = true;
                     let job = message.task.request.job_part();
                     // Each failure lists the states of its job, so a job gets one in a commit; the others come next.
@@ -72,7 +72,7 @@ pub(super) fn decide(state: &State, command: &Claim, draft: &mut Draft<'_, '_>) 
 fn hide(message: &Message, until: Timestamp, next: &mut Option<Timestamp>, draft: &mut Draft<'_, '_>) {
     let at = until.plus(AFTER_LEASE_MILLIS);
     *next = Some(next.map_or(at, |next| next.min(at)));
-    draft.show_at(message.id, at, false);
+    draft.show_at(message.id, at, Delivered::No);
 }
 
 enum Delivery<'s> {
@@ -125,11 +125,11 @@ fn acquire(
     draft: &mut Draft<'_, '_>,
 ) -> Assignment {
     let key = &message.task;
-    let fence = Fence(head.fence.0 + 1);
+    let fence = head.fence.next();
     let at = draft.now();
     draft.change(key, TaskChangeKind::Acquire { fence, owner: command.owner.clone(), until, at, takeover });
     // The lease still holds in its last millisecond.
-    draft.show_at(message.id, until.plus(1), true);
+    draft.show_at(message.id, until.plus(1), Delivered::Claimed);
     if let Some(process_id) = command.begin {
         draft.change(key, TaskChangeKind::Begin { fence });
         let mut subject = draft.task_subject(key, task);
@@ -153,7 +153,7 @@ fn acquire(
         job,
         spec: spec_of(task),
         run: head.run,
-        attempt: head.attempts + 1,
+        attempt: head.attempts.saturating_add(1),
         fence,
         lease_until: until,
         message: message.id,

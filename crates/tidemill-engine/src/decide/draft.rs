@@ -10,7 +10,8 @@ use tidemill_model::{
 
 use super::Circumstances;
 use crate::commit::{
-    Commit, Expect, Message, MessageId, RecordWrite, TaskChange, TaskChangeKind, TaskKey, Visibility,
+    Commit, Delivered, Expect, Message, MessageId, RecordWrite, TaskChange, TaskChangeKind, TaskKey,
+    Visibility,
 };
 use crate::policy::Policy;
 use crate::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
@@ -89,8 +90,8 @@ impl<'a, 'c> Draft<'a, 'c> {
         self.commit.settle.extend(message);
     }
 
-    pub(super) fn show_at(&mut self, message: MessageId, visible_at: Timestamp, received: bool) {
-        self.commit.visibility.push(Visibility { message, visible_at, received });
+    pub(super) fn show_at(&mut self, message: MessageId, visible_at: Timestamp, delivered: Delivered) {
+        self.commit.visibility.push(Visibility { message, visible_at, delivered });
     }
 
     pub(super) fn enqueue(&mut self, task: &TaskKey, run: u32, not_before: Timestamp) -> MessageId {
@@ -112,7 +113,7 @@ impl<'a, 'c> Draft<'a, 'c> {
             Place::Alone(alone) => alone.app.clone(),
             Place::InJob { job, .. } => job.head.app.clone(),
         };
-        let last = task.entry.stream.last_timestamp;
+        let last = task.entry.stream.last_timestamp();
         Subject { tenant: key.tenant.clone(), app, entity: self.site().task(&key.request), last }
     }
 
@@ -121,7 +122,7 @@ impl<'a, 'c> Draft<'a, 'c> {
             tenant: job.head.tenant.clone(),
             app: job.head.app.clone(),
             entity: self.site().job(job.head.job),
-            last: job.head.stream.last_timestamp,
+            last: job.head.stream.last_timestamp(),
         }
     }
 
@@ -167,16 +168,13 @@ impl<'a, 'c> Draft<'a, 'c> {
             entity: self.site().task(&key.request),
             last: None,
         };
-        let pending = TaskPending {
-            task: TaskIdentity {
-                request_id: key.request,
-                job_id: Some(job.job),
-                task_id: Some(spec.task_id.clone()),
-                run: 1,
-            },
-            name: spec.name.clone(),
-            depends_on: Some(spec.depends_on.clone()),
+        let identity = TaskIdentity {
+            request_id: key.request,
+            job_id: Some(job.job),
+            task_id: Some(spec.task_id.clone()),
+            run: 1,
         };
+        let pending = TaskPending::in_job(identity, spec.name.clone(), &spec.depends_on);
         self.event(&mut subject, KnownType::TaskPending, By::component(origin), Json::of(&pending));
     }
 

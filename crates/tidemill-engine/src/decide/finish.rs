@@ -9,7 +9,7 @@ use tidemill_model::{ErrorCategory, Fence, Json, KnownType, Outcome, PublicState
 use super::draft::{By, Draft, JobFacts, identity, spec_of};
 use super::statuses;
 use crate::command::{Finish, Report};
-use crate::commit::{Expect, TaskChangeKind, TaskKey};
+use crate::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
 use crate::reply::{Ending, Refusal, Reply};
 use crate::site::Origin;
 use crate::state::job::Job;
@@ -60,6 +60,7 @@ fn repeat(state: &State, task: &TaskView<'_>, head: &TaskHead, command: &Finish)
     }
     if let (Report::Failed { category, .. }, TaskState::Queued) = (&command.report, &head.state)
         && head.last_error == Some(*category)
+        && head.failed_fence == Some(command.fence)
     {
         let at = state.queue().get(task.entry.message?)?.visible_at;
         return Some(Reply::Finished { ending: Ending::Retrying { at }, repeated: true });
@@ -83,7 +84,7 @@ fn complete(command: &Finish, task: &TaskView<'_>, head: &TaskHead, draft: &mut 
     let finish = TaskChangeKind::Finish {
         fence: head.fence,
         outcome: Outcome::Completed,
-        attempts: head.attempts + 1,
+        attempts: head.attempts.saturating_add(1),
         error: None,
     };
     draft.change(key, finish);
@@ -133,7 +134,7 @@ fn time_out(command: &Finish, task: &TaskView<'_>, head: &TaskHead, draft: &mut 
     let finish = TaskChangeKind::Finish {
         fence: head.fence,
         outcome: Outcome::TimedOut,
-        attempts: head.attempts + 1,
+        attempts: head.attempts.saturating_add(1),
         error: Some(ErrorCategory::Timeout),
     };
     draft.change(key, finish);
@@ -165,7 +166,7 @@ fn fail(
     draft: &mut Draft<'_, '_>,
 ) -> Ending {
     let key = &command.task;
-    let attempts = head.attempts + 1;
+    let attempts = head.attempts.saturating_add(1);
     let error = cut(failure.error, draft.policy().error_chars_max);
     let mut subject = draft.task_subject(key, task);
     if !failure.category.is_retryable() {
@@ -209,7 +210,7 @@ fn fail(
     let at = draft.now().plus(delay);
     draft.change(key, TaskChangeKind::Release { fence: head.fence, failed: Some(failure.category) });
     match task.entry.message {
-        Some(message) => draft.show_at(message, at, false),
+        Some(message) => draft.show_at(message, at, Delivered::No),
         None => {
             draft.enqueue(key, head.run, at);
         }
@@ -243,7 +244,7 @@ pub(super) fn give_up(
     draft: &mut Draft<'_, '_>,
 ) {
     let subject = draft.task_subject(key, task);
-    end_exhausted(key, task, head, Fence(head.fence.0 + 1), why, subject, draft);
+    end_exhausted(key, task, head, head.fence.next(), why, subject, draft);
 }
 
 fn end_exhausted(
@@ -372,6 +373,28 @@ mod tests {
         fixture.run(&crate::command::Command::Resume(resume)).unwrap();
         let answer = fixture.finish(&key("t-1"), task.fence, failed(ErrorCategory::Auth));
         assert!(matches!(answer, Err(Refusal::LeaseLost { .. })), "{answer:?}");
+    }
+
+    #[test]
+    fn a_report_after_a_release_is_not_known() {
+        let mut fixture = Fixture::new();
+        fixture.submit_task("t-1");
+        let first = fixture.claim(1).remove(0);
+        fixture.finish(&key("t-1"), first.fence, failed(ErrorCategory::Network)).unwrap();
+        fixture.now = fixture.now.plus(60_000);
+        let second = fixture.claim(1).remove(0);
+        let release = crate::command::Release {
+            task: key("t-1"),
+            fence: second.fence,
+            worker: super::super::fixture::worker(),
+            reason: None,
+        };
+        fixture.run(&crate::command::Command::Release(release)).unwrap();
+        // It never reported this failure, though the one before it was of the same kind.
+        for fence in [first.fence, second.fence] {
+            let answer = fixture.finish(&key("t-1"), fence, failed(ErrorCategory::Network));
+            assert!(matches!(answer, Err(Refusal::LeaseLost { .. })), "{answer:?}");
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Fixture {
     }
 
     pub(super) fn submit_task(&mut self, id: &str) {
-        self.run(&Command::SubmitTask(SubmitTask { task: alone(id), once: None })).unwrap();
+        self.run(&Command::SubmitTask(SubmitTask { task: alone(id), once: Vec::new() })).unwrap();
     }
 
     pub(super) fn submit_job(&mut self, tasks: Vec<TaskSpec>) -> JobId {
@@ -114,7 +114,7 @@ pub(super) fn submit_job(job: JobId, tasks: Vec<TaskSpec>) -> SubmitJob {
         created_at: Timestamp::MIN,
         tasks: tasks.into_iter().map(Arc::new).collect(),
     };
-    SubmitJob { job, created: Prepared { id: None, properties: Json::empty_object() }, once: None }
+    SubmitJob { job, created: Prepared { id: None, properties: Json::empty_object() }, once: Vec::new() }
 }
 
 pub(super) fn claim(max: usize) -> Command {

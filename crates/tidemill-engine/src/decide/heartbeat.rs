@@ -5,7 +5,7 @@ use tidemill_model::{Fence, Json, KnownType, Lease};
 
 use super::draft::{By, Draft, Subject, identity};
 use crate::command::{Begin, Heartbeat};
-use crate::commit::{Expect, TaskChangeKind, TaskKey};
+use crate::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
 use crate::reply::{Refusal, Reply};
 use crate::state::{State, TaskView};
 
@@ -54,12 +54,12 @@ pub(super) fn decide(
     draft.change(&command.task, TaskChangeKind::Renew { fence: command.fence, until });
     if let Some(message) = task.entry.message {
         // The lease still holds in its last millisecond.
-        draft.show_at(message, until.plus(1), false);
+        draft.show_at(message, until.plus(1), Delivered::No);
     }
     let heartbeat = TaskHeartbeat {
         task: identity(&command.task.request, &task),
         effective_until: until,
-        heartbeat_number: lease.heartbeats + 1,
+        heartbeat_number: lease.heartbeats.saturating_add(1),
         elapsed_ms: draft.now().since(lease.claimed_at),
         worker_id: command.worker.clone(),
         process_id: command.process_id,

@@ -6,6 +6,7 @@
 mod add_tasks;
 mod advance;
 mod cancel;
+mod cancel_task;
 mod claim;
 mod dead_letter;
 mod draft;
@@ -63,6 +64,7 @@ pub fn decide(
         Command::Release(command) => release::decide(state, command, &mut draft)?,
         Command::Resume(command) => resume::decide(state, command, &mut draft)?,
         Command::Cancel(command) => cancel::decide(state, command, &mut draft)?,
+        Command::CancelTask(command) => cancel_task::decide(state, command, &mut draft)?,
         Command::Advance { tenant, job } => advance::decide(state, tenant, *job, &mut draft)?,
         Command::Sweep(command) => sweep::decide(state, command, &mut draft),
         Command::Recover { generation } => recover::decide(state, *generation, &mut draft),
@@ -79,6 +81,7 @@ pub fn decide(
         Command::Discard { tenant, message } => dead_letter::discard(state, tenant, *message, &mut draft)?,
         Command::Forget { keys } => forget::decide(state, keys, &mut draft),
         Command::PutRecord(command) => put_record::decide(state, command, &mut draft)?,
+        Command::PutRecords(command) => put_record::decide_all(state, command, &mut draft)?,
     };
     Ok((draft.into_commit(), reply))
 }

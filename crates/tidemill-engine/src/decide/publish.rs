@@ -14,7 +14,10 @@ pub(super) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>
     }
     let now = draft.now();
     let mut published = Vec::with_capacity(command.events.len());
-    for event in &command.events {
+    for (at, event) in command.events.iter().enumerate() {
+        if !event.properties.properties.is_object() {
+            return Err(Refusal::NotAnObject { field: format!("events[{at}].properties") });
+        }
         if known_type::is_reserved(event.event_type.as_str()) {
             return Err(Refusal::Reserved { what: "eventType", id: event.event_type.to_string() });
         }
@@ -29,7 +32,7 @@ pub(super) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>
             Some(given) => given,
             None => {
                 let last =
-                    state.stream(&command.tenant, &event.entity).and_then(|stream| stream.last_timestamp);
+                    state.stream(&command.tenant, &event.entity).and_then(|stream| stream.last_timestamp());
                 // An id that was made elsewhere may sort before those of the same millisecond.
                 let step = u64::from(event.properties.id.is_some());
                 last.map_or(now, |last| last.plus(step).max(now))
@@ -87,6 +90,10 @@ mod tests {
     fn what_only_the_engine_may_write_is_refused_whole() {
         let limit = Timestamp::clamped(1_800_000_000_000).plus(300_000);
         let at = |timestamp| PublishedEvent { timestamp: Some(timestamp), ..event("STORE", "stock.counted") };
+        let with = |properties: &str| PublishedEvent {
+            properties: Prepared { id: None, properties: Json::trusted(properties) },
+            ..event("STORE", "stock.counted")
+        };
         for (bad, expected) in [
             (event("STORE", "Task Completed"), Some("eventType Task Completed is reserved to the engine")),
             (event("STORE", "Job anything"), Some("eventType Job anything is reserved to the engine")),
@@ -97,6 +104,10 @@ mod tests {
             (at(limit), None),
             (at(limit.plus(1)), Some("timestamp lies 300001 ms ahead; the limit is 300000")),
             (at(Timestamp::MIN), None),
+            (with("[1]"), Some("events[1].properties is not a JSON object")),
+            (with("null"), Some("events[1].properties is not a JSON object")),
+            (with(r#""{}""#), Some("events[1].properties is not a JSON object")),
+            (with("{}"), None),
         ] {
             let mut fixture = Fixture::new();
             let events = vec![event("STORE", "stock.counted"), bad.clone()];

@@ -8,7 +8,7 @@ use tidemill_model::{TaskState, TenantId};
 use super::draft::Draft;
 use super::finish::{self, Exhausted};
 use crate::command::{Receive, Send};
-use crate::commit::{Receipt, RecordWrite, TaskChangeKind, TaskKey};
+use crate::commit::{Delivered, Receipt, RecordWrite, TaskChangeKind, TaskKey};
 use crate::reply::Reply;
 use crate::state::State;
 use crate::state::queue::Queued;
@@ -34,7 +34,7 @@ pub(super) fn receive(state: &State, command: &Receive, draft: &mut Draft<'_, '_
     let mut more = false;
     for queued in state.queue().deliverable(serves).take(command.max.min(draft.policy().claim_max)) {
         let id = queued.message.id;
-        if queued.deliveries >= draft.policy().receives_max {
+        if queued.receives >= draft.policy().receives_max {
             more = true;
             let job = queued.message.task.request.job_part();
             // As with claims: one failure of a job in a commit.
@@ -43,9 +43,9 @@ pub(super) fn receive(state: &State, command: &Receive, draft: &mut Draft<'_, '_
             }
             continue;
         }
-        draft.show_at(id, hidden_until, true);
-        let delivery = queued.deliveries + 1;
-        messages.push((queued.message.clone(), Receipt { message: id, delivery }, delivery));
+        draft.show_at(id, hidden_until, Delivered::Received);
+        let receipt = Receipt { message: id, delivery: queued.deliveries.saturating_add(1) };
+        messages.push((queued.message.clone(), receipt, queued.receives.saturating_add(1)));
     }
     let next = if more { Some(draft.now()) } else { state.queue().next_visible() };
     let next = next.filter(|_| messages.is_empty());
@@ -89,7 +89,7 @@ pub(super) fn change_visibility(
 ) -> Reply {
     let current = current(state, tenant, receipt);
     if current {
-        draft.show_at(receipt.message, draft.now().plus(visible_in_millis), false);
+        draft.show_at(receipt.message, draft.now().plus(visible_in_millis), Delivered::No);
     }
     Reply::VisibilityChanged { existed: current }
 }

@@ -3,7 +3,7 @@
 use tidemill_model::TaskState;
 
 use super::draft::Draft;
-use crate::commit::TaskChangeKind;
+use crate::commit::{Delivered, TaskChangeKind};
 use crate::reply::Reply;
 use crate::state::State;
 
@@ -20,7 +20,7 @@ pub(super) fn decide(state: &State, generation: u64, draft: &mut Draft<'_, '_>) 
         // Whether it was taken too often is for the next claim to say.
         draft.change(key, TaskChangeKind::Revoke { fence: head.fence });
         match task.entry.message {
-            Some(message) => draft.show_at(message, draft.now(), false),
+            Some(message) => draft.show_at(message, draft.now(), Delivered::No),
             None => {
                 draft.enqueue(key, head.run, draft.now());
             }

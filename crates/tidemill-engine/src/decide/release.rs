@@ -7,7 +7,7 @@ use super::draft::{By, Draft, identity};
 use super::finish::cut;
 use super::heartbeat::held;
 use crate::command::Release;
-use crate::commit::{Expect, TaskChangeKind};
+use crate::commit::{Delivered, Expect, TaskChangeKind};
 use crate::reply::{Refusal, Reply};
 use crate::state::State;
 
@@ -22,7 +22,7 @@ pub(super) fn decide(state: &State, command: &Release, draft: &mut Draft<'_, '_>
         let failed = TaskProcessingFailed {
             task: identity(&command.task.request, &task),
             // Numbered like any attempt, and marked as one that does not count.
-            attempt_number: head.attempts + 1,
+            attempt_number: head.attempts.saturating_add(1),
             counted: false,
             error: cut(reason, draft.policy().error_chars_max),
             error_category: ErrorCategory::ServerError,
@@ -33,7 +33,7 @@ pub(super) fn decide(state: &State, command: &Release, draft: &mut Draft<'_, '_>
     }
     draft.change(&command.task, TaskChangeKind::Release { fence: command.fence, failed: None });
     match task.entry.message {
-        Some(message) => draft.show_at(message, draft.now(), false),
+        Some(message) => draft.show_at(message, draft.now(), Delivered::No),
         None => {
             draft.enqueue(&command.task, head.run, draft.now());
         }

@@ -1,6 +1,8 @@
 //! Resume: failed tasks get a new run; what is completed stays.
 
-use tidemill_model::properties::TaskPending;
+use std::collections::HashSet;
+
+use tidemill_model::properties::{TaskIdentity, TaskPending};
 use tidemill_model::{JobStatus, Json, KnownType, Outcome};
 
 use super::draft::{By, Draft, identity, spec_of};
@@ -32,11 +34,12 @@ pub(super) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>)
                 None => job.failed.iter().copied().collect(),
                 Some(named) => {
                     let mut indexes = Vec::with_capacity(named.len());
+                    let mut known = HashSet::with_capacity(named.len());
                     for task in named {
                         let index = job.index_of(task.as_str());
                         let index =
                             index.ok_or_else(|| Refusal::NotFound { what: "task", id: task.to_string() })?;
-                        if !indexes.contains(&index) {
+                        if known.insert(index) {
                             indexes.push(index);
                         }
                     }
@@ -73,17 +76,17 @@ pub(super) fn reopen_job(job: &Job, draft: &mut Draft<'_, '_>) {
 /// Opens the next run of a failed task: head, message, `Task Pending`.
 pub(super) fn reopen(key: &TaskKey, task: &TaskView<'_>, draft: &mut Draft<'_, '_>) -> Result<(), Refusal> {
     let failed = task.entry.head.as_ref().filter(|head| head.outcome().is_some_and(Outcome::may_resume));
-    let Some(head) = failed else { return Err(Refusal::NotResumable(key.request.to_string())) };
-    let run = head.run + 1;
+    let Some(run) = failed.and_then(|head| head.run.checked_add(1)) else {
+        return Err(Refusal::NotResumable(key.request.to_string()));
+    };
     draft.change(key, TaskChangeKind::Reopen { run });
     draft.enqueue(key, run, draft.now());
     let spec = spec_of(task);
-    let mut pending = TaskPending {
-        task: identity(&key.request, task),
-        name: spec.name.clone(),
-        depends_on: matches!(task.place, Place::InJob { .. }).then(|| spec.depends_on.clone()),
+    let identity = TaskIdentity { run, ..identity(&key.request, task) };
+    let pending = match task.place {
+        Place::InJob { .. } => TaskPending::in_job(identity, spec.name.clone(), &spec.depends_on),
+        Place::Alone(_) => TaskPending::alone(identity, spec.name.clone()),
     };
-    pending.task.run = run;
     let mut subject = draft.task_subject(key, task);
     draft.event(&mut subject, KnownType::TaskPending, By::component(Origin::ProducerApi), Json::of(&pending));
     Ok(())

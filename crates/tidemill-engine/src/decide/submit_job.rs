@@ -18,12 +18,14 @@ pub(super) fn decide(
     draft: &mut Draft<'_, '_>,
 ) -> Result<Reply, Refusal> {
     let job = &command.job;
-    if let Some(effect) = earlier_effect(state, command.once.as_ref(), draft)? {
+    if let Some(effect) = earlier_effect(state, &command.once, draft)? {
         let Effect::Job(earlier) = effect else { return Err(Refusal::IdempotencyConflict) };
-        return repeat(state, job, earlier);
+        let reply = repeat(state, job, earlier)?;
+        remember(state, &command.once, &effect, draft);
+        return Ok(reply);
     }
     draft.expect(Expect::JobAbsent(job.job));
-    remember(state, command.once.as_ref(), Effect::Job(job.job), draft);
+    remember(state, &command.once, &Effect::Job(job.job), draft);
 
     let created_at = draft.now();
     let total = u32::try_from(job.tasks.len()).unwrap_or(u32::MAX);
@@ -63,32 +65,46 @@ fn repeat(state: &State, asked: &NewJob, earlier: tidemill_model::JobId) -> Resu
     })
 }
 
-/// What the same request did before, if its key is known. Another body under the same key is refused.
+/// What the same request did before, if one of its keys is known. Another body under the same key is refused, and so are
+/// keys of different requests.
 pub(super) fn earlier_effect(
     state: &State,
-    once: Option<&Once>,
+    once: &[Once],
     draft: &Draft<'_, '_>,
 ) -> Result<Option<Effect>, Refusal> {
-    let Some(once) = once else { return Ok(None) };
-    let Some(record) = state.record(&once.key) else { return Ok(None) };
-    if record.expires_at.is_some_and(|at| at <= draft.now()) {
-        return Ok(None);
-    }
-    match &record.value {
-        RecordValue::Idempotency(earlier) if earlier.body_hash == once.body_hash => {
-            Ok(Some(earlier.effect.clone()))
+    let mut found: Option<&Effect> = None;
+    for once in once {
+        let Some(record) = valid(state, once, draft) else { continue };
+        match &record.value {
+            RecordValue::Idempotency(earlier)
+                if earlier.body_hash == once.body_hash
+                    && found.is_none_or(|found| *found == earlier.effect) =>
+            {
+                found = Some(&earlier.effect);
+            }
+            _ => return Err(Refusal::IdempotencyConflict),
         }
-        _ => Err(Refusal::IdempotencyConflict),
+    }
+    Ok(found.cloned())
+}
+
+/// Keeps the keys that are not kept yet with the effect, in the effect's own commit.
+pub(super) fn remember(state: &State, once: &[Once], effect: &Effect, draft: &mut Draft<'_, '_>) {
+    for once in once {
+        if valid(state, once, draft).is_some() {
+            continue;
+        }
+        let version = state.record(&once.key).map_or(0, |record| record.version);
+        draft.expect(Expect::RecordAt { key: once.key.clone(), version });
+        let expires_at = (!once.lasting).then(|| draft.now().plus(draft.policy().idempotency_millis));
+        let effect = effect.clone();
+        let value = RecordValue::Idempotency(Idempotency { body_hash: once.body_hash, effect });
+        let record = Some(Record { version: version + 1, expires_at, value });
+        draft.record(RecordWrite::Put { key: once.key.clone(), record });
     }
 }
 
-/// Keeps the key with the effect, in the effect's own commit.
-pub(super) fn remember(state: &State, once: Option<&Once>, effect: Effect, draft: &mut Draft<'_, '_>) {
-    let Some(once) = once else { return };
-    let version = state.record(&once.key).map_or(0, |record| record.version);
-    draft.expect(Expect::RecordAt { key: once.key.clone(), version });
-    let expires_at = (!once.lasting).then(|| draft.now().plus(draft.policy().idempotency_millis));
-    let value = RecordValue::Idempotency(Idempotency { body_hash: once.body_hash, effect });
-    let record = Some(Record { version: version + 1, expires_at, value });
-    draft.record(RecordWrite::Put { key: once.key.clone(), record });
+/// What is kept under a key, unless its time is over.
+fn valid<'s>(state: &'s State, once: &Once, draft: &Draft<'_, '_>) -> Option<&'s Record> {
+    state.record(&once.key).filter(|record| record.expires_at.is_none_or(|at| at > draft.now()))
 }

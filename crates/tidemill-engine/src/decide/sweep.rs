@@ -1,11 +1,18 @@
 //! The sweep: finds whatever stands still and sets it moving, so that no lost wake-up can stall a job.
 
+use tidemill_model::{TaskHead, TaskState, Timestamp};
+
 use super::advance::dispatch_ready;
 use super::draft::Draft;
 use crate::command::Sweep;
+use crate::commit::{Delivered, TaskChangeKind};
 use crate::reply::Reply;
-use crate::state::State;
-use tidemill_model::TaskState;
+use crate::state::queue::Queued;
+use crate::state::{State, TaskView};
+
+/// A task whose last event lies further ahead than this, in milliseconds, was written by a clock that has been set back
+/// since. Events of one task are stamped a millisecond apart, so a busy one runs ahead a little by itself.
+const AHEAD_MILLIS_MAX: u64 = 60_000;
 
 pub(super) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) -> Reply {
     let mut repaired = 0;
@@ -35,7 +42,71 @@ pub(super) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) 
         if needs_message && !has_message {
             draft.enqueue(key, head.run, draft.now());
             repaired += 1;
+        } else if let Some(queued) = queued.filter(|_| has_message)
+            && let Some(at) = moved_back(&task, head, queued, draft)
+        {
+            if let TaskState::Leased(_) = head.state {
+                draft.change(key, TaskChangeKind::Revoke { fence: head.fence });
+            }
+            draft.show_at(queued.message.id, at, Delivered::No);
+            repaired += 1;
         }
     }
     Reply::Swept { repaired, after: last.filter(|_| seen == max).cloned() }
+}
+
+/// When a hidden message may be seen if the clock was set back since it was hidden: as long from now as it had to wait
+/// from the task's last event. Else it would wait for a time that is as far away as the clock was set back.
+fn moved_back(
+    task: &TaskView<'_>,
+    head: &TaskHead,
+    queued: &Queued,
+    draft: &Draft<'_, '_>,
+) -> Option<Timestamp> {
+    let now = draft.now();
+    let last = task.entry.stream.last_timestamp()?;
+    let is_ahead = last.since(now) > AHEAD_MILLIS_MAX && queued.visible_at > last;
+    match &head.state {
+        TaskState::Queued if is_ahead => Some(now.plus(queued.visible_at.since(last))),
+        // Its worker may be gone, and would be missed only when the clock is there again. If it lives it hears of it.
+        TaskState::Leased(lease) if is_ahead && lease.claimed_at.since(now) > AHEAD_MILLIS_MAX => Some(now),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_model::ErrorCategory;
+
+    use super::super::fixture::{Fixture, failed, key};
+    use crate::command::{Command, Sweep};
+    use crate::reply::Reply;
+
+    const DAY: u64 = 24 * 3_600_000;
+
+    fn sweep(fixture: &mut Fixture) -> u32 {
+        match fixture.run(&Command::Sweep(Sweep::default())).unwrap().1 {
+            Reply::Swept { repaired, .. } => repaired,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_hides_no_task() {
+        for state in ["retrying", "leased"] {
+            let mut fixture = Fixture::new();
+            fixture.submit_task("t-1");
+            let task = fixture.claim(1).remove(0);
+            if state == "retrying" {
+                fixture.finish(&key("t-1"), task.fence, failed(ErrorCategory::Network)).unwrap();
+            }
+            assert_eq!(sweep(&mut fixture), 0, "{state}: it waits as it should");
+            fixture.now = fixture.now.minus(DAY);
+            assert_eq!(fixture.claim(1).len(), 0, "{state}");
+            assert_eq!(sweep(&mut fixture), 1, "{state}");
+            assert_eq!(sweep(&mut fixture), 0, "{state}: once is enough");
+            fixture.now = fixture.now.plus(10 * 60_000);
+            assert_eq!(fixture.claim(1).len(), 1, "{state}");
+        }
+    }
 }

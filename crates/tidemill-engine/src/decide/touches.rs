@@ -12,18 +12,19 @@ impl Command {
         let mut keys = Vec::new();
         match self {
             Self::SubmitJob(command) => {
-                once(command.once.as_ref(), &mut keys);
+                keys.extend(once(&command.once));
                 // A repeat answers with the earlier job, which is known once the key is here.
-                let key = command.once.as_ref().map(|once| &once.key);
-                if let Some(RecordValue::Idempotency(earlier)) =
-                    key.and_then(|key| state.record(key)).map(|record| &record.value)
-                    && let Effect::Job(job) = earlier.effect
-                {
-                    keys.push(RowKey::Job(command.job.tenant.clone(), job));
+                for once in &command.once {
+                    if let Some(RecordValue::Idempotency(earlier)) =
+                        state.record(&once.key).map(|record| &record.value)
+                        && let Effect::Job(job) = earlier.effect
+                    {
+                        keys.push(RowKey::Job(command.job.tenant.clone(), job));
+                    }
                 }
             }
             Self::SubmitTask(command) => {
-                once(command.once.as_ref(), &mut keys);
+                keys.extend(once(&command.once));
                 let task = &command.task;
                 keys.push(task_row(&TaskKey { tenant: task.tenant.clone(), request: task.request.clone() }));
             }
@@ -39,6 +40,12 @@ impl Command {
                 }
             }),
             Self::Cancel(command) => keys.push(RowKey::Job(command.tenant.clone(), command.job)),
+            Self::CancelTask(command) => {
+                keys.push(task_row(&TaskKey {
+                    tenant: command.tenant.clone(),
+                    request: command.request.clone(),
+                }));
+            }
             Self::Advance { tenant, job } => keys.push(RowKey::Job(tenant.clone(), *job)),
             Self::Publish(command) => keys.extend(
                 command
@@ -61,6 +68,9 @@ impl Command {
             }
             Self::Forget { keys: records } => keys.extend(records.iter().cloned().map(RowKey::Record)),
             Self::PutRecord(command) => keys.push(RowKey::Record(command.key.clone())),
+            Self::PutRecords(command) => {
+                keys.extend(command.records.iter().map(|put| RowKey::Record(put.key.clone())));
+            }
             Self::Claim(_)
             | Self::Receive(_)
             | Self::Sweep(_)
@@ -81,8 +91,8 @@ pub(super) fn task_row(task: &TaskKey) -> RowKey {
     }
 }
 
-fn once(once: Option<&Once>, keys: &mut Vec<RowKey>) {
-    keys.extend(once.map(|once| RowKey::Record(once.key.clone())));
+fn once(once: &[Once]) -> impl Iterator<Item = RowKey> {
+    once.iter().map(|once| RowKey::Record(once.key.clone()))
 }
 
 #[cfg(test)]
@@ -98,7 +108,7 @@ mod tests {
         let record = RecordKey::idempotency(&tenant(), "POST /v1/jobs", "k-1");
         let submit = |job: u128| {
             let mut command = submit_job(JobId::from_u128(job), vec![spec("a", &[])]);
-            command.once = Some(Once { key: record.clone(), body_hash: [1; 32], lasting: false });
+            command.once = vec![Once { key: record.clone(), body_hash: [1; 32], lasting: false }];
             Command::SubmitJob(command)
         };
         assert_eq!(submit(1).touches(&fixture.state), [RowKey::Record(record.clone())]);

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use tidemill_model::BadId;
 use tidemill_model::event_query::BadQuery;
+use tidemill_model::field_problem::FieldProblems;
 use tidemill_model::fold::BadHistory;
 use tidemill_model::overflow::BadPayload;
 
@@ -21,6 +22,12 @@ pub enum EngineError {
     /// The input is wrong. Nothing was changed.
     #[error("{field} {problem}")]
     Invalid { field: Cow<'static, str>, problem: String },
+    /// A document is wrong in one or more places. Nothing was changed.
+    #[error(transparent)]
+    Fields(#[from] FieldProblems),
+    /// Only those who may write definitions may do this. Nothing was changed.
+    #[error("{field} needs the right to bring commands along")]
+    InlineNotAllowed { field: String },
     /// The input is too large. Nothing was changed.
     #[error("{field} is {size_bytes} bytes; the limit is {limit_bytes}")]
     TooLarge { field: Cow<'static, str>, size_bytes: usize, limit_bytes: usize },
@@ -44,6 +51,8 @@ impl EngineError {
             Self::Refused(_)
             | Self::Fault(_)
             | Self::Invalid { .. }
+            | Self::Fields(_)
+            | Self::InlineNotAllowed { .. }
             | Self::TooLarge { .. }
             | Self::History(_) => false,
         }

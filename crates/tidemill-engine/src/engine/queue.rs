@@ -39,7 +39,7 @@ pub struct Received {
 pub struct Delivery {
     pub message: Message,
     pub receipt: Receipt,
-    /// How often the message was delivered, this time included.
+    /// How often the message was received by hand, this time included.
     pub deliveries: u32,
 }
 
@@ -116,7 +116,10 @@ impl<B: Backend> Engine<B> {
         }))
     }
 
-    /// Removes a message for good. A receipt of an older delivery removes nothing; the answer is whether it did.
+    /// Removes a message. A receipt of an older delivery removes nothing; the answer is whether it did.
+    ///
+    /// It says nothing of the task: one that is not done and has no message left gets a new one from the next sweep.
+    /// Whoever did the work by hand finishes or cancels the task.
     pub async fn delete(&self, tenant: Option<TenantId>, receipt: Receipt) -> Result<bool, EngineError> {
         let reply = self.execute(Command::Delete { tenant, receipt }).await?;
         take_reply!(reply, Reply::Deleted { existed } => existed)

@@ -4,7 +4,7 @@ use tidemill_model::{JobId, RequestId, TaskId, TenantId, dag};
 
 use super::{Engine, EngineError, check, take_reply};
 use crate::backend::Backend;
-use crate::command::{Cancel, Command, Resume, ResumeTarget, Sweep};
+use crate::command::{Cancel, CancelTask, Command, Resume, ResumeTarget, Sweep};
 use crate::commit::MessageId;
 use crate::reply::{Refusal, Reply};
 
@@ -46,12 +46,32 @@ impl<B: Backend> Engine<B> {
         by: String,
         reason: Option<String>,
     ) -> Result<Vec<RequestId>, EngineError> {
-        check::name("by", &by)?;
+        let reason = self.checked_reason(&by, reason)?;
+        let reply = self.execute(Command::Cancel(Cancel { tenant, job, by, reason })).await?;
+        take_reply!(reply, Reply::Cancelled { tasks } => tasks)
+    }
+
+    /// Ends a task without a job and tells whether it was active. Repeating it changes nothing; a task that ended
+    /// otherwise is refused, as is one of a job.
+    pub async fn cancel_task(
+        &self,
+        tenant: TenantId,
+        request: RequestId,
+        by: String,
+        reason: Option<String>,
+    ) -> Result<bool, EngineError> {
+        let reason = self.checked_reason(&by, reason)?;
+        let reply = self.execute(Command::CancelTask(CancelTask { tenant, request, by, reason })).await?;
+        take_reply!(reply, Reply::Cancelled { tasks } => !tasks.is_empty())
+    }
+
+    /// A reason as it may be stored.
+    fn checked_reason(&self, by: &str, reason: Option<String>) -> Result<Option<String>, EngineError> {
+        check::name("by", by)?;
         if let Some(reason) = &reason {
             check::text("reason", reason)?;
         }
-        let reply = self.execute(Command::Cancel(Cancel { tenant, job, by, reason })).await?;
-        take_reply!(reply, Reply::Cancelled { tasks } => tasks)
+        Ok(reason.map(|reason| self.clean(&reason)))
     }
 
     /// Runs a dead letter's task again.

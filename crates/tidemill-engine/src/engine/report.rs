@@ -7,7 +7,7 @@ use tidemill_model::{Entity, ErrorCategory, Event, EventId, Fence, Json, KnownTy
 use super::limits::{OUTPUT_BYTES_MAX, RETRY_DELAY_MILLIS_MAX};
 use super::{ClaimRequest, Claimed, Engine, EngineError, check, take_reply};
 use crate::backend::{Answer, Backend};
-use crate::command::{Command, Finish, Heartbeat, Report};
+use crate::command::{Begin, Command, Finish, Heartbeat, Report};
 use crate::commit::TaskKey;
 use crate::reply::{Assignment, Ending, Reply};
 use crate::site::Origin;
@@ -154,6 +154,34 @@ impl<B: Backend> Engine<B> {
         Ok((finished, claimed))
     }
 
+    /// Like `finish_and_claim`, for a child process. If its beginning was not said yet, `began` says it in the same
+    /// group. Without `claim` nothing is taken.
+    pub async fn end_and_claim(
+        &self,
+        began: Option<u32>,
+        finish: FinishRequest,
+        claim: Option<ClaimRequest>,
+    ) -> Result<(Result<Finished, EngineError>, Claimed), EngineError> {
+        let nothing = || Claimed { tasks: Vec::new(), next: None };
+        let claim = claim.map(|claim| self.claim_command(claim)).transpose()?;
+        let FinishRequest { task, fence, worker, .. } = finish.clone();
+        let start = began.map(|process_id| Command::Begin(Begin { task, fence, worker, process_id }));
+        let finish = match self.finish_command(finish).await {
+            Ok(finish) => finish,
+            Err(error) => return Ok((Err(error), nothing())),
+        };
+        let commands: Vec<_> = start.into_iter().chain([finish]).chain(claim).collect();
+        let mut answers = self.execute_group(commands).await?.into_iter();
+        // Where the beginning is refused, so is the end: both need the lease.
+        let answer = answers.nth(usize::from(began.is_some()));
+        let finished = answer.map_or_else(|| Err(super::miscounted(0, 1)), finished);
+        let claimed = match answers.next() {
+            Some(answer) => take_reply!(answer?, Reply::Claimed { tasks, next } => Claimed { tasks, next })?,
+            None => nothing(),
+        };
+        Ok((finished, claimed))
+    }
+
     async fn finish_command(&self, request: FinishRequest) -> Result<Command, EngineError> {
         let FinishRequest { task, fence, worker, report } = request;
         let report = match report {
@@ -175,7 +203,7 @@ impl<B: Backend> Engine<B> {
                 if let Some(delay) = retry_after_millis {
                     check::between("retryAfter", delay, 0..=RETRY_DELAY_MILLIS_MAX)?;
                 }
-                Report::Failed { error, category, retry_after_millis }
+                Report::Failed { error: self.clean(&error), category, retry_after_millis }
             }
             WorkReport::TimedOut { timeout_millis, elapsed_millis, signal } => {
                 Report::TimedOut { timeout_millis, elapsed_millis, signal: signal.as_str() }

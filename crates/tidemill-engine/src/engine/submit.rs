@@ -26,7 +26,7 @@ pub struct JobRequest {
     pub tenant: TenantId,
     pub app: AppName,
     /// The client's own id for the request, minted when absent. Repeating it with the same content gives the same job,
-    /// unless `idempotency` is set: then that key alone decides.
+    /// with whatever key.
     pub request: Option<RequestId>,
     pub name: Option<String>,
     pub tasks: Vec<TaskSpec>,
@@ -88,6 +88,8 @@ pub struct SubmittedTask {
 struct JobCreated<'a> {
     job_id: JobId,
     request_id: &'a RequestId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
     tasks: &'a Json,
     total_tasks: u32,
 }
@@ -103,28 +105,41 @@ struct JobTasksAdded<'a> {
 }
 
 /// The name that a task without a job has instead of a name within its job.
-const ALONE: &str = "task";
+pub(super) const ALONE: &str = "task";
 
 impl<B: Backend> Engine<B> {
     /// Creates a job and dispatches its roots, all in one commit.
     pub async fn submit_job(&self, request: JobRequest) -> Result<SubmittedJob, EngineError> {
+        let mut promises = Vec::new();
+        if let Some(key) = &request.idempotency {
+            promises.push(once(&request.tenant, key)?);
+        }
+        if let Some(id) = &request.request {
+            promises.push(once_by_request(&request, id));
+        }
+        self.submit_job_once(request, promises, TASKS_BYTES_MAX).await
+    }
+
+    /// The same, with the promises made already and a limit for the bytes of the tasks.
+    pub(super) async fn submit_job_once(
+        &self,
+        request: JobRequest,
+        once: Vec<Once>,
+        limit_bytes: usize,
+    ) -> Result<SubmittedJob, EngineError> {
         Dag::default().check(&request.tasks).map_err(Refusal::Graph)?;
         check::all_options(&request.tasks)?;
         if let Some(name) = &request.name {
             check::name("name", name)?;
         }
         let tasks = Json::of(&request.tasks);
-        check::size("tasks", tasks.len(), TASKS_BYTES_MAX)?;
-        let once = match (&request.idempotency, &request.request) {
-            (Some(key), _) => Some(once(&request.tenant, key)?),
-            (None, Some(id)) => Some(once_by_request(&request, id, &tasks)),
-            (None, None) => None,
-        };
+        check::size("tasks", tasks.len(), limit_bytes)?;
 
         let (job, id) = (self.mint_job_id(), self.mint_event_id());
         let request_id = request.request.unwrap_or_else(|| self.mint_request_id());
         let total_tasks = u32::try_from(request.tasks.len()).unwrap_or(u32::MAX);
-        let created = JobCreated { job_id: job, request_id: &request_id, tasks: &tasks, total_tasks };
+        let name = request.name.as_deref();
+        let created = JobCreated { job_id: job, request_id: &request_id, name, tasks: &tasks, total_tasks };
         let created = Json::of(&created);
         let packed = self.pack(self.job_event(
             &request.tenant,
@@ -157,6 +172,17 @@ impl<B: Backend> Engine<B> {
         job: JobId,
         tasks: Vec<TaskSpec>,
     ) -> Result<AddedTasks, EngineError> {
+        self.add_tasks_within(tenant, job, tasks, TASKS_BYTES_MAX).await
+    }
+
+    /// The same, with a limit for the bytes of the tasks.
+    pub(super) async fn add_tasks_within(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        tasks: Vec<TaskSpec>,
+        limit_bytes: usize,
+    ) -> Result<AddedTasks, EngineError> {
         if tasks.is_empty() {
             return Err(Refusal::Graph(one(Violation::EmptyTasks)).into());
         }
@@ -165,7 +191,7 @@ impl<B: Backend> Engine<B> {
         }
         check::added_tasks(&tasks)?;
         let json = Json::of(&tasks);
-        check::size("tasks", json.len(), TASKS_BYTES_MAX)?;
+        check::size("tasks", json.len(), limit_bytes)?;
         let listed = self.list_tasks(&tenant, job, json).await?;
         let tasks = Arc::new(tasks.into_iter().map(Arc::new).collect());
         let reply = self.execute(Command::AddTasks(AddTasks { tenant, job, tasks, listed })).await?;
@@ -198,6 +224,15 @@ impl<B: Backend> Engine<B> {
     /// Submits a task without a job.
     pub async fn submit_task(&self, request: TaskRequest) -> Result<SubmittedTask, EngineError> {
         let once = request.idempotency.as_ref().map(|key| once(&request.tenant, key)).transpose()?;
+        self.submit_task_once(request, Vec::from_iter(once)).await
+    }
+
+    /// The same, with the promises made already.
+    pub(super) async fn submit_task_once(
+        &self,
+        request: TaskRequest,
+        once: Vec<Once>,
+    ) -> Result<SubmittedTask, EngineError> {
         let task =
             self.new_task(request.tenant, request.app, request.request, request.name, request.input)?;
         check::options("", &request.options)?;
@@ -263,7 +298,7 @@ fn one(violation: Violation) -> Violations {
     Violations { listed: vec![violation], total: 1 }
 }
 
-fn once(tenant: &TenantId, key: &IdempotencyKey) -> Result<Once, EngineError> {
+pub(super) fn once(tenant: &TenantId, key: &IdempotencyKey) -> Result<Once, EngineError> {
     check::key("route", &key.route)?;
     check::key("idempotencyKey", &key.key)?;
     Ok(Once {
@@ -274,8 +309,9 @@ fn once(tenant: &TenantId, key: &IdempotencyKey) -> Result<Once, EngineError> {
 }
 
 /// The request's own id as its key. The digest covers all that makes the job.
-fn once_by_request(request: &JobRequest, id: &RequestId, tasks: &Json) -> Once {
+fn once_by_request(request: &JobRequest, id: &RequestId) -> Once {
     let name = request.name.as_deref().unwrap_or_default();
+    let tasks = Json::of(&request.tasks);
     let body_hash =
         digest::of(&[request.app.as_str().as_bytes(), name.as_bytes(), tasks.as_str().as_bytes()]);
     Once {
@@ -283,4 +319,16 @@ fn once_by_request(request: &JobRequest, id: &RequestId, tasks: &Json) -> Once {
         body_hash,
         lasting: true,
     }
+}
+
+/// The id that a file gives its request as the key. The digest covers what the file says.
+pub(super) fn once_by_file(
+    tenant: &TenantId,
+    route: &str,
+    id: &RequestId,
+    app: &AppName,
+    content: &str,
+) -> Once {
+    let body_hash = digest::of(&[b"file", app.as_str().as_bytes(), content.as_bytes()]);
+    Once { key: RecordKey::idempotency(tenant, route, id.as_str()), body_hash, lasting: true }
 }

@@ -112,6 +112,7 @@ impl<B: Backend> Engine<B> {
         worker: WorkerId,
         reason: Option<String>,
     ) -> Result<(), EngineError> {
+        let reason = reason.map(|reason| self.clean(&reason));
         let reply = self.execute(Command::Release(Release { task, fence, worker, reason })).await?;
         take_reply!(reply, Reply::Released => ())
     }

@@ -11,7 +11,7 @@ use super::stream::Stream;
 use super::trail::{Links, Seq};
 use super::{Alone, State};
 use crate::commit::{
-    Commit, Message, MessageId, RecordWrite, TaskChange, TaskChangeKind, TaskKey, Visibility,
+    Commit, Delivered, Message, MessageId, RecordWrite, TaskChange, TaskChangeKind, TaskKey, Visibility,
 };
 
 impl State {
@@ -122,7 +122,8 @@ impl State {
     }
 
     pub fn apply_enqueue(&mut self, message: &Message) {
-        let queued = Queued { message: message.clone(), visible_at: message.not_before, deliveries: 0 };
+        let queued =
+            Queued { message: message.clone(), visible_at: message.not_before, deliveries: 0, receives: 0 };
         self.queue.insert(queued);
         self.rows.touch(|| RowKey::Message(message.id));
         // A message of another run stands for nothing, and a duplicate does not displace the one that stands.
@@ -139,9 +140,9 @@ impl State {
     }
 
     pub fn apply_visibility(&mut self, change: &Visibility) {
-        self.queue.set_visible(change.message, change.visible_at, change.received);
+        self.queue.set_visible(change.message, change.visible_at, change.delivered);
         self.rows.touch(|| RowKey::Message(change.message));
-        if change.received {
+        if change.delivered != Delivered::No {
             let Some(message) = self.queue.get(change.message).map(|queued| queued.message.clone()) else {
                 return;
             };
@@ -173,7 +174,7 @@ impl State {
     /// Takes an event into its entity's stream.
     pub fn apply_event(&mut self, seq: Seq, event: &Event) -> Links {
         let aside = event.event_type.as_str() == KnownType::TaskHeartbeat.as_str();
-        let push = |stream: &mut Stream| stream.push(seq, event.timestamp, aside);
+        let push = |stream: &mut Stream| stream.push(seq, event.position(), aside);
         match event.entity.kind.as_str() {
             "TASK" => {
                 let request = tidemill_model::RequestId::trusted(event.entity.id.as_str());
@@ -224,7 +225,7 @@ fn change_head(slot: &mut Option<TaskHead>, change: &TaskChangeKind) {
         TaskChangeKind::Dispatch => {}
         TaskChangeKind::Acquire { fence, owner, until, at, takeover } => {
             head.fence = *fence;
-            head.takeovers += u32::from(*takeover);
+            head.takeovers = head.takeovers.saturating_add(u32::from(*takeover));
             head.state = TaskState::Leased(tidemill_model::Lease {
                 owner: owner.clone(),
                 until: *until,
@@ -243,13 +244,14 @@ fn change_head(slot: &mut Option<TaskHead>, change: &TaskChangeKind) {
         TaskChangeKind::Release { failed, .. } => {
             head.state = TaskState::Queued;
             if let Some(category) = failed {
-                head.attempts += 1;
+                head.attempts = head.attempts.saturating_add(1);
                 head.last_error = Some(*category);
+                head.failed_fence = Some(head.fence);
                 head.begun = true;
             }
         }
         TaskChangeKind::Revoke { .. } => {
-            head.takeovers += 1;
+            head.takeovers = head.takeovers.saturating_add(1);
             head.state = TaskState::Queued;
         }
         TaskChangeKind::Finish { fence, outcome, attempts, error } => {

@@ -93,6 +93,19 @@ pub struct Job {
     pub ready: BTreeSet<u32>,
     /// Tasks whose parent is not here yet. Empty, but while a job is put together from parts of its list.
     awaited: HashMap<TaskId, Vec<u32>, foldhash::fast::RandomState>,
+    /// About how many bytes the specs of all its tasks have.
+    pub spec_bytes: usize,
+}
+
+/// What the fixed parts of a stored task take, at most.
+const SPEC_BYTES: usize = 64;
+
+/// How many bytes a task takes where it is stored, at most.
+pub fn spec_bytes(spec: &TaskSpec) -> usize {
+    let execution = spec.options.execution.as_ref().map_or(0, tidemill_model::Json::len);
+    let parents: usize = spec.depends_on.iter().map(|parent| parent.as_str().len() + 2).sum();
+    let names = spec.task_id.as_str().len() + spec.name.as_str().len();
+    spec.input.len() + execution + parents + names + SPEC_BYTES
 }
 
 impl Job {
@@ -105,6 +118,7 @@ impl Job {
             failed: BTreeSet::new(),
             ready: BTreeSet::new(),
             awaited: HashMap::default(),
+            spec_bytes: 0,
         }
     }
 
@@ -128,6 +142,7 @@ impl Job {
         for spec in tasks {
             let index = u32::try_from(self.nodes.len()).expect("a job has at most 100,000 tasks");
             self.by_id.insert(spec.task_id.clone(), index);
+            self.spec_bytes += spec_bytes(spec);
             self.nodes.push(Node {
                 spec: Arc::clone(spec),
                 children: Vec::new(),
@@ -168,18 +183,6 @@ impl Job {
             .iter()
             .copied()
             .filter(|child| self.node(*child).missing == 1 && self.node(*child).entry.head.is_none())
-    }
-
-    /// Puts a task where it stands, counters included, without changing what the head says of the job.
-    pub(super) fn place(&mut self, index: u32, entry: Entry) {
-        let head = self.head.clone();
-        let before = self.node(index).entry.public_state();
-        self.nodes[index as usize].entry = entry;
-        self.head.counts = JobCounts::default();
-        *self.head.counts.of(before) = 1;
-        self.ready.remove(&index);
-        self.book(index, before);
-        self.head = head;
     }
 
     /// A deliberate mistake: undoes the count of one child.

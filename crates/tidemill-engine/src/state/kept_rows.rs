@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use tidemill_model::{JobId, TenantId};
 
+use super::carried_job::CarriedJob;
 use super::job::{Entry, Job, JobHead};
 use super::row::{Row, RowKey, TaskRow, list_end, task_lists};
 use super::{Alone, Place, Set, State};
 use crate::commit::{MessageId, TaskKey};
 
-/// How many rows that were only looked at stay in memory.
+/// How many rows that were only looked at stay in memory. A job counts with all its tasks.
 const VISITORS_MAX: usize = 4_096;
 
 /// Which rows changed and which are on their way to the store.
@@ -20,7 +21,10 @@ pub(super) struct KeptRows {
     kept: bool,
     pub(super) dirty: Set<RowKey>,
     in_flight: Set<RowKey>,
-    visitors: VecDeque<RowKey>,
+    /// Rows that were loaded, the oldest first, each with what it counts.
+    visitors: VecDeque<(RowKey, usize)>,
+    /// What all of them count.
+    visiting: usize,
     /// Messages that the store has seen. The others need no trace when they are settled.
     pub(super) stored_messages: Set<MessageId>,
 }
@@ -103,7 +107,7 @@ impl State {
     /// Takes a row from the store into memory.
     pub fn load(&mut self, key: RowKey, row: Row) {
         match (&key, row) {
-            (RowKey::Task(task), Row::Task(TaskRow { alone: Some(alone), entry })) => {
+            (RowKey::Task(task), Row::Task(TaskRow { alone: Some(alone), entry, .. })) => {
                 if entry.is_live() {
                     self.live.insert(task.clone());
                 }
@@ -122,7 +126,7 @@ impl State {
             }
             _ => return,
         }
-        self.visited(key);
+        self.visited(key, 1);
     }
 
     /// Takes a whole job from the store into memory: its head, its tasks in order, and the tasks' entries.
@@ -133,6 +137,19 @@ impl State {
         entries: impl IntoIterator<Item = (TaskKey, Entry)>,
     ) {
         let (tenant, id) = (head.tenant.clone(), head.job);
+        let job = self.assemble(head, tasks, entries);
+        let count = 1 + job.nodes.len();
+        self.jobs.insert(id, job);
+        self.visited(RowKey::Job(tenant, id), count);
+    }
+
+    /// Puts a job together from its parts and notes which of its tasks are live.
+    fn assemble(
+        &mut self,
+        head: JobHead,
+        tasks: impl IntoIterator<Item = (u32, Vec<Arc<tidemill_model::TaskSpec>>)>,
+        entries: impl IntoIterator<Item = (TaskKey, Entry)>,
+    ) -> Job {
         let mut job = Job::new(JobHead { counts: tidemill_model::JobCounts::default(), ..head });
         for (first, chunk) in tasks {
             // A chunk that was stored after the job grew also holds what came later.
@@ -143,6 +160,8 @@ impl State {
             let Some(index) = key.request.parts().and_then(|(_, task)| job.index_of(task)) else { continue };
             if entry.is_live() {
                 self.live.insert(key);
+            } else {
+                self.live.remove(&key);
             }
             job.ready.remove(&index);
             job.nodes[index as usize].entry = entry;
@@ -153,15 +172,59 @@ impl State {
         for index in dispatched {
             job.ready.remove(&index);
         }
-        self.jobs.insert(id, job);
-        self.visited(RowKey::Job(tenant, id));
+        job
     }
 
-    /// Sets a row to what it was when the log's beginning was dropped.
+    /// Whether the rows of a job are being carried and more of them are to come.
+    pub fn is_carrying(&self) -> bool {
+        self.carried.is_some()
+    }
+
+    /// Forgets the rows of a job that was not carried whole.
+    pub fn end_carry(&mut self) {
+        self.carried = None;
+    }
+
+    /// Sets a row to what it was when the log's beginning was dropped. The rows of a job count once all are here.
     pub fn carry(&mut self, key: RowKey, row: Option<Row>) {
+        match (&key, row) {
+            (RowKey::Job(..), Some(Row::Job(head))) => self.carried = Some(CarriedJob::new(head)),
+            (RowKey::JobTasks(_, job, first), Some(Row::JobTasks(tasks))) => {
+                if let Some(carried) = self.carried.as_mut().filter(|carried| carried.is_of(*job)) {
+                    carried.add_tasks(*first, tasks);
+                }
+            }
+            (RowKey::Task(task), Some(Row::Task(TaskRow { alone: None, entry, .. }))) => {
+                let job = task.request.job_part();
+                if let Some(carried) =
+                    self.carried.as_mut().filter(|carried| job.is_some_and(|job| carried.is_of(job)))
+                {
+                    carried.add_entry(task.clone(), entry);
+                }
+            }
+            (_, row) => return self.carry_row(key, row),
+        }
+        if let Some(whole) = self.carried.take_if(|carried| carried.is_whole()) {
+            self.take_carried(whole);
+        }
+    }
+
+    fn take_carried(&mut self, carried: CarriedJob) {
+        let CarriedJob { head, lists, entries, .. } = carried;
+        let (tenant, id) = (head.tenant.clone(), head.job);
+        for (key, _) in &entries {
+            self.rows.touch(|| RowKey::Task(key.clone()));
+        }
+        let job = self.assemble(head, lists, entries);
+        self.rows.touch_lists(&tenant, id, 0, job.nodes.len());
+        self.rows.touch(|| RowKey::Job(tenant, id));
+        self.jobs.insert(id, job);
+    }
+
+    fn carry_row(&mut self, key: RowKey, row: Option<Row>) {
         self.rows.touch(|| key.clone());
         match (key, row) {
-            (RowKey::Task(key), Some(Row::Task(TaskRow { alone, entry }))) => {
+            (RowKey::Task(key), Some(Row::Task(TaskRow { alone, entry, .. }))) => {
                 if entry.is_live() {
                     self.live.insert(key.clone());
                 } else {
@@ -169,26 +232,6 @@ impl State {
                 }
                 if let Some(task) = alone {
                     self.alone.insert(key, Alone { task, entry });
-                } else if let Some((job, task)) = key.request.parts()
-                    && let Some(job) = self.jobs.get_mut(&job)
-                    && let Some(index) = job.index_of(task)
-                {
-                    job.place(index, entry);
-                }
-            }
-            (RowKey::Job(_, id), Some(Row::Job(head))) => match self.jobs.get_mut(&id) {
-                Some(job) => job.head = head,
-                None => {
-                    self.jobs.insert(id, Job::new(head));
-                }
-            },
-            (RowKey::JobTasks(tenant, id, first), Some(Row::JobTasks(tasks))) => {
-                if let Some(job) = self.jobs.get_mut(&id) {
-                    let head = job.head.clone();
-                    let known = job.nodes.len().saturating_sub(first as usize);
-                    job.grow(tasks.get(known..).unwrap_or_default());
-                    job.head = head;
-                    self.rows.touch_lists(&tenant, id, first as usize, job.nodes.len());
                 }
             }
             (RowKey::Message(id), row) => {
@@ -213,11 +256,11 @@ impl State {
     pub fn row(&self, key: &RowKey) -> Option<Row> {
         match key {
             RowKey::Task(key) => self.task(key).map(|task| {
-                let alone = match task.place {
-                    Place::Alone(alone) => Some(Arc::clone(alone)),
-                    Place::InJob { .. } => None,
+                let (alone, index) = match task.place {
+                    Place::Alone(alone) => (Some(Arc::clone(alone)), None),
+                    Place::InJob { index, .. } => (None, Some(index)),
                 };
-                Row::Task(TaskRow { alone, entry: task.entry.clone() })
+                Row::Task(TaskRow { alone, entry: task.entry.clone(), index })
             }),
             RowKey::Job(tenant, job) => self.job(tenant, *job).map(|job| Row::Job(job.head.clone())),
             RowKey::JobTasks(tenant, job, first) => self.job(tenant, *job).map(|job| {
@@ -233,13 +276,20 @@ impl State {
         }
     }
 
-    fn visited(&mut self, key: RowKey) {
-        if !self.rows.kept {
-            return;
+    fn visited(&mut self, key: RowKey, count: usize) {
+        if self.rows.kept {
+            self.rows.visitors.push_back((key, count));
+            self.rows.visiting += count;
         }
-        self.rows.visitors.push_back(key);
-        while self.rows.visitors.len() > VISITORS_MAX {
-            if let Some(oldest) = self.rows.visitors.pop_front() {
+    }
+
+    /// Lets rows go that were only looked at, if they are many. Not between the loading of a row and its use.
+    ///
+    /// The newest one stays, however large: it may be asked for again and again.
+    pub fn part_with_visitors(&mut self) {
+        while self.rows.visiting > VISITORS_MAX && self.rows.visitors.len() > 1 {
+            if let Some((oldest, count)) = self.rows.visitors.pop_front() {
+                self.rows.visiting -= count;
                 self.evict(&oldest);
             }
         }
@@ -281,7 +331,7 @@ mod tests {
     use tidemill_model::{AppName, Json, RequestId, TaskId, TaskName, TaskOptions, TaskSpec, Timestamp};
 
     use super::*;
-    use crate::commit::{NewJob, RecordWrite};
+    use crate::commit::{NewJob, RecordWrite, TaskChange, TaskChangeKind};
 
     fn specs(range: std::ops::Range<usize>) -> Vec<Arc<TaskSpec>> {
         range
@@ -335,5 +385,107 @@ mod tests {
             let expected: Vec<_> = (0..begun + added).map(|index| format!("t{index}")).collect();
             assert_eq!(ids, expected, "{begun} and {added}");
         }
+    }
+
+    #[test]
+    fn a_job_that_was_carried_in_part_stays_as_it_was() {
+        let (tenant, job) = (TenantId::new("t").unwrap(), JobId::from_u128(7));
+        let new = RecordWrite::Job(Arc::new(NewJob {
+            tenant: tenant.clone(),
+            app: AppName::new("a").unwrap(),
+            job,
+            request: RequestId::new("r").unwrap(),
+            name: None,
+            created_at: Timestamp::MIN,
+            tasks: specs(0..100),
+        }));
+        let mut state = State::keeping_rows();
+        state.apply_record(&new);
+        for index in 0..30 {
+            let task = TaskKey {
+                tenant: tenant.clone(),
+                request: job.request_id(&TaskId::new(format!("t{index}")).unwrap()),
+            };
+            state.apply_task(&TaskChange { task, kind: TaskChangeKind::Dispatch });
+        }
+        let rows = |state: &State| {
+            let mut keys = vec![RowKey::Job(tenant.clone(), job)];
+            keys.extend(
+                task_lists(0, state.jobs[&job].nodes.len())
+                    .map(|first| RowKey::JobTasks(tenant.clone(), job, first)),
+            );
+            let dispatched = state.live.iter().cloned().map(RowKey::Task);
+            keys.extend(dispatched);
+            keys.into_iter().map(|key| (key.clone(), state.row(&key))).collect::<Vec<_>>()
+        };
+        let first = rows(&state);
+        let added = RecordWrite::JobTasks { tenant: tenant.clone(), job, tasks: Arc::new(specs(100..170)) };
+        for whole in [0, 1, 2, 3, 20, first.len() - 1] {
+            // A log whose beginning is gone: a carry that a crash cut short, what happened then, and a carry that was
+            // finished.
+            let mut again = State::keeping_rows();
+            for (key, row) in &first[..whole] {
+                again.carry(key.clone(), row.clone());
+            }
+            assert!(again.job(&tenant, job).is_none(), "{whole} rows are not the job");
+            again.apply_record(&added);
+            let mut grown = State::keeping_rows();
+            grown.carry(first[0].0.clone(), first[0].1.clone());
+            for (key, row) in &first[1..] {
+                grown.carry(key.clone(), row.clone());
+            }
+            grown.apply_record(&added);
+            for (key, row) in rows(&grown) {
+                again.carry(key, row);
+            }
+            assert!(!again.is_carrying());
+            assert_eq!(rows(&again), rows(&grown), "after {whole} rows");
+            assert_eq!(again.job(&tenant, job).unwrap().nodes.len(), 170);
+        }
+        // With the beginning still there nothing is lost either.
+        for (key, row) in &first[..2] {
+            state.carry(key.clone(), row.clone());
+        }
+        assert_eq!(rows(&state), first);
+    }
+
+    #[test]
+    fn jobs_that_were_looked_at_count_with_their_tasks() {
+        let tenant = TenantId::new("t").unwrap();
+        let mut state = State::keeping_rows();
+        let head = |number: u128| {
+            let mut job = Job::new(JobHead {
+                tenant: tenant.clone(),
+                app: AppName::new("a").unwrap(),
+                job: JobId::from_u128(number),
+                request: RequestId::new("r").unwrap(),
+                name: None,
+                created_at: Timestamp::MIN,
+                completed_at: None,
+                cancelled: true,
+                counts: tidemill_model::JobCounts::default(),
+                stream: crate::state::stream::Stream::default(),
+                version: 1,
+            });
+            job.head.counts = tidemill_model::JobCounts::default();
+            job.head
+        };
+        // A task that waits for one that is not there: the job is at rest, as after a cancel.
+        let waiting = |count: usize| {
+            let tasks = specs(0..count).into_iter().map(|spec| {
+                Arc::new(TaskSpec { depends_on: vec![TaskId::new("gone").unwrap()], ..(*spec).clone() })
+            });
+            tasks.collect::<Vec<_>>()
+        };
+        for number in 0..20 {
+            state.part_with_visitors();
+            state.load_job(head(number), [(0, waiting(VISITORS_MAX / 2))], []);
+            assert!(state.jobs.contains_key(&JobId::from_u128(number)), "it is there to be used");
+        }
+        state.part_with_visitors();
+        assert_eq!(state.jobs.len(), 1, "the others have left");
+        state.load_job(head(99), [(0, waiting(10 * VISITORS_MAX))], []);
+        state.part_with_visitors();
+        assert_eq!(state.jobs.len(), 1, "the newest stays, however large");
     }
 }

@@ -5,6 +5,7 @@
 //! (`evict`) once a store holds its rows, and comes back row by row (`load`).
 
 mod apply;
+mod carried_job;
 pub mod job;
 mod kept_rows;
 pub mod queue;
@@ -19,6 +20,7 @@ use tidemill_model::{Entity, JobId, PublicState, TenantId, Timestamp};
 
 use crate::commit::{Expect, NewTask, TaskKey};
 use crate::record::{Record, RecordKey};
+use carried_job::CarriedJob;
 use job::{Entry, Job};
 use kept_rows::KeptRows;
 use queue::Queue;
@@ -37,6 +39,8 @@ pub struct State {
     /// Tasks that are dispatched and not done, in order, for the sweep.
     live: BTreeSet<TaskKey>,
     rows: KeptRows,
+    /// A job whose rows are being carried.
+    carried: Option<CarriedJob>,
     #[cfg(feature = "faults")]
     pub faults: crate::faults::Faults,
 }

@@ -7,14 +7,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use tidemill_model::{TenantId, Timestamp};
 
-use crate::commit::{Message, MessageId};
+use crate::commit::{Delivered, Message, MessageId};
 
 /// A message and its deliveries so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queued {
     pub message: Message,
     pub visible_at: Timestamp,
+    /// Deliveries of any kind; a receipt is good for the newest one.
     pub deliveries: u32,
+    /// Those by hand, which are limited.
+    pub receives: u32,
 }
 
 #[derive(Debug, Default)]
@@ -67,10 +70,11 @@ impl Queue {
         self.messages.insert(queued.message.id, queued);
     }
 
-    pub(super) fn set_visible(&mut self, id: MessageId, at: Timestamp, received: bool) {
+    pub(super) fn set_visible(&mut self, id: MessageId, at: Timestamp, delivered: Delivered) {
         let Some(mut queued) = self.take_out(id) else { return };
         queued.visible_at = at;
-        queued.deliveries += u32::from(received);
+        queued.deliveries = queued.deliveries.saturating_add(u32::from(delivered != Delivered::No));
+        queued.receives = queued.receives.saturating_add(u32::from(delivered == Delivered::Received));
         self.place(&queued);
         self.messages.insert(id, queued);
     }

@@ -39,15 +39,22 @@ pub struct TaskRow {
     /// What it does, for a task without a job.
     pub alone: Option<Arc<NewTask>>,
     pub entry: Entry,
+    /// Its place in the list of its job, so that what it does is found without the rest of the list.
+    pub index: Option<u32>,
 }
 
 /// How many of a job's tasks one row lists. Rows stay small, whatever the size of the job.
-const TASKS_PER_LIST: usize = 64;
+pub const TASKS_PER_LIST: usize = 64;
 
 /// The rows that list the tasks of a job from the index `from` on, up to `count`: the index of the first of each.
 pub fn task_lists(from: usize, count: usize) -> impl Iterator<Item = u32> {
     let first = from - from % TASKS_PER_LIST;
     (first..count).step_by(TASKS_PER_LIST).filter_map(|index| u32::try_from(index).ok())
+}
+
+/// The row that lists the task with this index: the index of its first.
+pub fn task_list_of(index: u32) -> u32 {
+    index - index % u32::try_from(TASKS_PER_LIST).unwrap_or(1)
 }
 
 /// The end of the row of tasks that begins with the index `first`, in a job of `count`.

@@ -1,7 +1,7 @@
 //! An entity's history as a list in the log: each event points back to the one before it.
 //!
 //! Every event has a place (`ordinal`, from 0) in one of two chains of its entity: the main chain, or the chain of
-//! events aside (heartbeats), which may expire on their own. `prev` and `aside` name the newest event of either chain
+//! events aside (heartbeats, which may expire on their own, or events that came late). `prev` and `aside` name the newest event of either chain
 //! before this one, so the pointer along an event's own chain is `prev` in the main chain and `aside` in the other.
 //! `jump` stays within the event's own chain and makes any place reachable in O(log n) steps (Myers' skew-binary
 //! random-access lists): two jumps of equal length in a row are followed by one that spans both.
@@ -38,6 +38,8 @@ pub struct Links {
     pub jump: Option<Seq>,
     /// The place in the chain this event belongs to, from 0.
     pub ordinal: u64,
+    /// Whether that is the chain of events aside.
+    pub is_aside: bool,
 }
 
 /// What an entity's head keeps of one chain, so that the next event can be linked without reading the log.
@@ -96,13 +98,13 @@ impl History {
     /// Adds the event `seq` to the main chain and gives its links.
     pub fn push_main(&mut self, seq: Seq) -> Links {
         let (prev, aside, ordinal) = (self.main.tip(), self.aside.tip(), self.main.count());
-        Links { prev, aside, jump: self.main.push(seq), ordinal }
+        Links { prev, aside, jump: self.main.push(seq), ordinal, is_aside: false }
     }
 
     /// Adds the event `seq` aside of the main chain and gives its links.
     pub fn push_aside(&mut self, seq: Seq) -> Links {
         let (prev, aside, ordinal) = (self.main.tip(), self.aside.tip(), self.aside.count());
-        Links { prev, aside, jump: self.aside.push(seq), ordinal }
+        Links { prev, aside, jump: self.aside.push(seq), ordinal, is_aside: true }
     }
 }
 
@@ -164,11 +166,14 @@ mod tests {
     fn both_chains_know_each_other() {
         let mut history = History::default();
         assert_eq!(history.push_main(Seq(1)), Links::default());
-        assert_eq!(history.push_aside(Seq(2)), Links { prev: Some(Seq(1)), ..Links::default() });
+        let links = Links { prev: Some(Seq(1)), is_aside: true, ..Links::default() };
+        assert_eq!(history.push_aside(Seq(2)), links);
         let links = history.push_main(Seq(5));
-        assert_eq!(links, Links { prev: Some(Seq(1)), aside: Some(Seq(2)), jump: Some(Seq(1)), ordinal: 1 });
+        let (prev, aside) = (Some(Seq(1)), Some(Seq(2)));
+        assert_eq!(links, Links { prev, aside, jump: Some(Seq(1)), ordinal: 1, is_aside: false });
         let links = history.push_aside(Seq(6));
-        assert_eq!(links, Links { prev: Some(Seq(5)), aside: Some(Seq(2)), jump: Some(Seq(2)), ordinal: 1 });
+        let (prev, aside) = (Some(Seq(5)), Some(Seq(2)));
+        assert_eq!(links, Links { prev, aside, jump: Some(Seq(2)), ordinal: 1, is_aside: true });
     }
 
     #[test]

@@ -46,6 +46,7 @@ impl Doubt {
             Command::Finish(finish) => finish.task == *key,
             Command::Release(release) => release.task == *key,
             Command::Cancel(cancel) => in_job(cancel.job),
+            Command::CancelTask(cancel) => cancel.request == key.request,
             Command::Resume(resume) => match &resume.target {
                 ResumeTarget::Job { job, .. } => in_job(*job),
                 ResumeTarget::Task(request) => *request == key.request,
@@ -61,13 +62,13 @@ fn witness(commands: &[Command], at: usize, requests: &Requests) -> Option<Witne
             publish.events.first().map(|event| Witness::Event(event.properties.properties.clone()))
         }
         Command::SubmitJob(submit) => {
-            let alone = |other: &Command| match (other, &submit.once) {
+            let alone = |other: &Command| match (other, submit.once.first()) {
                 (Command::SubmitJob(other), Some(once)) => {
-                    other.once.as_ref().is_none_or(|other| other.key != once.key)
+                    other.once.first().is_none_or(|other| other.key != once.key)
                 }
                 _ => true,
             };
-            let certain = requests.is_unused(submit.once.as_ref()) && commands[..at].iter().all(alone);
+            let certain = requests.is_unused(submit.once.first()) && commands[..at].iter().all(alone);
             certain.then_some(Witness::Job(submit.job.job))
         }
         Command::PutRecord(put) if put.expected.is_none() && put.value.is_some() => {

@@ -141,7 +141,7 @@ impl Oracle {
                     if self.history.is_offered(job) {
                         self.history.withdraw(job);
                     } else {
-                        let once = submit.once.as_ref();
+                        let once = submit.once.first();
                         self.requests.remember(once, Effect::Job(job), doubt.now, &self.policy);
                     }
                 }
@@ -150,8 +150,16 @@ impl Oracle {
                     let key = TaskKey { tenant: task.tenant.clone(), request: task.request.clone() };
                     if self.history.task(&key).is_some() && !self.requests.alone.contains_key(&key) {
                         let effect = Effect::Task(key.request.clone());
-                        self.requests.remember(submit.once.as_ref(), effect, doubt.now, &self.policy);
+                        self.requests.remember(submit.once.first(), effect, doubt.now, &self.policy);
                         self.requests.alone.insert(key, task.clone());
+                    } else if let Some(once) = submit.once.first()
+                        && self.requests.is_free(once, doubt.now)
+                        && let Some(record) = ledger.record(&once.key).map_err(unreadable)?
+                        && record.expires_at.is_none_or(|at| at > doubt.now)
+                    {
+                        // It repeated a task under a key of its own.
+                        let effect = Effect::Task(key.request);
+                        self.requests.remember(Some(once), effect, doubt.now, &self.policy);
                     }
                 }
                 Command::PutRecord(put) => {

@@ -114,6 +114,12 @@ impl Leases {
                 }
                 Ok(())
             }
+            (Command::CancelTask(cancel), Ok(Reply::Cancelled { tasks })) => {
+                for request in tasks {
+                    self.free(&TaskKey { tenant: cancel.tenant.clone(), request: request.clone() });
+                }
+                Ok(())
+            }
             (Command::Recover { generation }, Ok(Reply::Recovered { released })) => {
                 self.recovered(*generation, *released)
             }
@@ -217,10 +223,10 @@ impl Leases {
         }
         if let Ok(Reply::Finished { ending: Ending::Retrying { .. }, repeated: true }) = answer {
             let facts = self.of(key);
-            // The engine also says so to a worker that gave the task back with this fence and then reports the category
-            // of an earlier attempt. Nothing comes of it.
             let told = facts.is_some_and(|facts| {
-                facts.holder.is_none() && facts.retried.is_some() && facts.fence == finish.fence.0
+                facts.holder.is_none()
+                    && facts.retried == Some(finish.fence.0)
+                    && facts.fence == finish.fence.0
             });
             return demand(told, "a repeat is of something that was", || {
                 format!("{} with fence {}; known: {facts:?}", key.request, finish.fence.0)
@@ -341,9 +347,7 @@ impl Leases {
         facts.attempts = head.attempts;
         facts.fence = head.fence.0;
         facts.holder = holder_of(head);
-        if head.attempts > 0 && head.outcome().is_none() && facts.holder.is_none() {
-            facts.retried = Some(head.fence.0);
-        }
+        facts.retried = head.failed_fence.map(|fence| fence.0).or(facts.retried);
         Ok(())
     }
 }

@@ -194,6 +194,10 @@ impl Oracle {
         let (tenant, job): (&TenantId, JobId) = match command {
             Command::AddTasks(add) => (&add.tenant, add.job),
             Command::Cancel(cancel) => (&cancel.tenant, cancel.job),
+            Command::CancelTask(cancel) => match cancel.request.job_part() {
+                Some(job) => (&cancel.tenant, job),
+                None => return Ok(()),
+            },
             Command::Advance { tenant, job } => (tenant, *job),
             Command::Resume(resume) => match &resume.target {
                 ResumeTarget::Job { job, .. } => (&resume.tenant, *job),

@@ -50,11 +50,11 @@ impl Requests {
         policy: &Policy,
     ) -> Result<Made, Violation> {
         let job = &submit.job;
-        match (self.earlier(submit.once.as_ref(), now), answer) {
+        match (self.earlier(submit.once.first(), now), answer) {
             (None, Ok(Reply::JobSubmitted { job: made, total, repeated: false, .. })) => {
                 let whole = *made == job.job && *total as usize == job.tasks.len();
                 demand(whole, "a job is taken as it is", || format!("{made}: {total} tasks"))?;
-                self.remember(submit.once.as_ref(), Effect::Job(job.job), now, policy);
+                self.remember(submit.once.first(), Effect::Job(job.job), now, policy);
                 Ok(Made::New)
             }
             (Some(Ok(Effect::Job(earlier))), Ok(Reply::JobSubmitted { job: made, repeated: true, .. }))
@@ -79,10 +79,10 @@ impl Requests {
     ) -> Result<Made, Violation> {
         let task = &submit.task;
         let key = TaskKey { tenant: task.tenant.clone(), request: task.request.clone() };
-        let known = self.alone.get(&key).map(|known| known.spec == task.spec);
-        match (self.earlier(submit.once.as_ref(), now), known, answer) {
+        let known = self.alone.get(&key).map(|known| known.spec == task.spec && known.app == task.app);
+        match (self.earlier(submit.once.first(), now), known, answer) {
             (None, None, Ok(Reply::TaskSubmitted { repeated: false, .. })) => {
-                self.remember(submit.once.as_ref(), Effect::Task(key.request.clone()), now, policy);
+                self.remember(submit.once.first(), Effect::Task(key.request.clone()), now, policy);
                 self.alone.insert(key, task.clone());
                 Ok(Made::New)
             }
@@ -91,8 +91,12 @@ impl Requests {
             {
                 Ok(Made::Nothing)
             }
+            (None, Some(true), Ok(Reply::TaskSubmitted { repeated: true, .. })) => {
+                // The id is known and the key is not: from now on it is.
+                self.remember(submit.once.first(), Effect::Task(key.request.clone()), now, policy);
+                Ok(Made::Nothing)
+            }
             (Some(_), _, Err(Refusal::IdempotencyConflict))
-            | (None, Some(true), Ok(Reply::TaskSubmitted { repeated: true, .. }))
             | (None, Some(false), Err(Refusal::RequestTaken(_))) => Ok(Made::Nothing),
             (earlier, known, answer) => Err(Violation::new(
                 "a request is good for one task",
@@ -174,6 +178,11 @@ impl Requests {
     /// Whether nobody can have used this key before.
     pub(super) fn is_unused(&self, once: Option<&Once>) -> bool {
         once.is_none_or(|once| !self.keys.contains_key(&once.key))
+    }
+
+    /// Whether this key means nothing at that moment.
+    pub(super) fn is_free(&self, once: &Once, at: Timestamp) -> bool {
+        self.keys.get(&once.key).is_none_or(|known| known.is_over(at))
     }
 
     pub(super) fn remember(&mut self, once: Option<&Once>, effect: Effect, now: Timestamp, policy: &Policy) {

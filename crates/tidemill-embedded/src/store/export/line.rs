@@ -105,14 +105,11 @@ struct Head {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Stream {
     events: u64,
-    /// Heartbeats, which count apart.
+    /// Heartbeats, or events that came late; they count apart.
     #[serde(skip_serializing_if = "is_zero")]
     aside: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_timestamp: Option<Timestamp>,
-    /// Whether times along the events went back at some point.
-    #[serde(skip_serializing_if = "is_no")]
-    disordered: bool,
 }
 
 #[derive(Serialize)]
@@ -126,6 +123,8 @@ pub(super) struct Message<'a> {
     not_before: Timestamp,
     visible_at: Timestamp,
     deliveries: u32,
+    #[serde(skip_serializing_if = "is_zero")]
+    receives: u64,
     #[serde(skip_serializing_if = "is_plain")]
     priority: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -253,8 +252,7 @@ impl Stream {
         Self {
             events: stream.version(),
             aside: stream.history.aside.count(),
-            last_timestamp: stream.last_timestamp,
-            disordered: stream.disordered,
+            last_timestamp: stream.last_timestamp(),
         }
     }
 }
@@ -271,6 +269,7 @@ impl<'a> Message<'a> {
             not_before: message.not_before,
             visible_at,
             deliveries: queued.deliveries,
+            receives: queued.receives.into(),
             priority: message.priority,
             key: message.key.as_deref(),
         }

@@ -1,11 +1,12 @@
 //! A store under way: takes lines in the order of an export and writes them to the new log.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tidemill_engine::record::{Record, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::job::Entry;
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
-use tidemill_model::{Entity, Event, Json, TenantId};
+use tidemill_model::{Entity, Event, JobId, Json, TenantId};
 
 use super::fields::BadField;
 use super::gathered_job::GatheredJob;
@@ -32,6 +33,8 @@ pub(super) struct Assembly {
     /// A large value of which more is to come.
     blob: Option<PartialBlob>,
     job: Option<GatheredJob>,
+    /// The jobs of all tenants so far.
+    jobs: HashSet<JobId>,
     tally: Tally,
 }
 
@@ -69,6 +72,7 @@ impl Assembly {
             last_key: Vec::new(),
             blob: None,
             job: None,
+            jobs: HashSet::new(),
             tally: Tally::default(),
         })
     }
@@ -134,9 +138,13 @@ impl Assembly {
             Line::Blob { tenant, key, bytes, more } => {
                 self.take_blob(PartialBlob { tenant, key, bytes }, more)
             }
-            Line::Event { ordinal, event } => self.take_event(&event, ordinal),
+            Line::Event { ordinal, late, event } => self.take_event(&event, ordinal, late),
             Line::Job { head, told } => {
                 self.tally.jobs += 1;
+                if !self.jobs.insert(head.job) {
+                    let problem = format!("is {}, which is that of another job", head.job);
+                    return Err(BadField::new("jobId", problem).into());
+                }
                 let job = GatheredJob::new(number, *head, told);
                 self.check_order(&job.key())?;
                 self.job = Some(job);
@@ -195,9 +203,9 @@ impl Assembly {
         Ok(self.blobs.put(&tenant, &key, &bytes).map_err(|error| io_fault(&error))?)
     }
 
-    fn take_event(&mut self, event: &Event, ordinal: Option<u64>) -> Result<(), Problem> {
+    fn take_event(&mut self, event: &Event, ordinal: Option<u64>, late: bool) -> Result<(), Problem> {
         self.tally.events += 1;
-        let links = self.histories.push(self.log.next_seq(), event, ordinal)?;
+        let links = self.histories.push(self.log.next_seq(), event, ordinal, late)?;
         Ok(self.log.event(event, &links)?)
     }
 
@@ -210,7 +218,7 @@ impl Assembly {
         };
         let TaskLine { key, head, message, told, .. } = task;
         let stream = self.histories.told(&key.tenant, &Entity::task(&key.request), told)?;
-        let row = TaskRow { alone: Some(alone), entry: Entry { head, stream, message } };
+        let row = TaskRow { alone: Some(alone), entry: Entry { head, stream, message }, index: None };
         self.carry(RowKey::Task(key), Row::Task(row))
     }
 

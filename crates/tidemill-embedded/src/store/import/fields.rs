@@ -7,6 +7,11 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+/// The largest fence, version or number of events: no store comes near, and it can be counted on from there.
+const NUMBER_MAX: u64 = 1 << 53;
+/// The largest number of runs, attempts or deliveries.
+const COUNT_MAX: u32 = 1_000_000_000;
+
 /// A field that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {problem}")]
@@ -61,6 +66,36 @@ impl<'a> Fields<'a> {
 
     pub(super) fn required<T: DeserializeOwned>(&mut self, field: &str) -> Result<T, BadField> {
         self.optional(field)?.ok_or_else(|| BadField::new(self.name(field), "is missing"))
+    }
+
+    /// A number that can still grow.
+    pub(super) fn number(&mut self, field: &str) -> Result<u64, BadField> {
+        self.optional_number(field)?.ok_or_else(|| BadField::new(self.name(field), "is missing"))
+    }
+
+    pub(super) fn optional_number(&mut self, field: &str) -> Result<Option<u64>, BadField> {
+        let number = self.optional::<u64>(field)?;
+        self.bounded(field, number, NUMBER_MAX)
+    }
+
+    /// A small number that can still grow.
+    pub(super) fn count(&mut self, field: &str) -> Result<u32, BadField> {
+        self.optional_count(field)?.ok_or_else(|| BadField::new(self.name(field), "is missing"))
+    }
+
+    pub(super) fn optional_count(&mut self, field: &str) -> Result<Option<u32>, BadField> {
+        let number = self.optional::<u64>(field)?;
+        let count = self.bounded(field, number, u64::from(COUNT_MAX))?;
+        Ok(count.map(|count| u32::try_from(count).unwrap_or(COUNT_MAX)))
+    }
+
+    fn bounded(&self, field: &str, number: Option<u64>, max: u64) -> Result<Option<u64>, BadField> {
+        match number {
+            Some(number) if number > max => {
+                Err(BadField::new(self.name(field), format!("is {number}; the limit is {max}")))
+            }
+            number => Ok(number),
+        }
     }
 
     /// A text that `read` understands.

@@ -1,10 +1,11 @@
 //! A job whose lines are coming: head, task list, tasks.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::state::job::{Entry, JobHead};
-use tidemill_engine::state::row::{Row, RowKey, TaskRow};
+use tidemill_engine::state::row::{Row, RowKey, TASKS_PER_LIST, TaskRow, task_lists};
 use tidemill_model::{Entity, JobCounts, JobId, TaskSpec, dag};
 
 use super::Problem;
@@ -82,12 +83,19 @@ impl GatheredJob {
         }
         self.head.counts = counts;
         self.head.stream = histories.told(&tenant, &Entity::job(job), self.told)?;
-        let mut controls = vec![
-            Control::Carry(RowKey::Job(tenant.clone(), job), Some(Row::Job(self.head))),
-            Control::Carry(RowKey::JobTasks(tenant, job, 0), Some(Row::JobTasks(self.tasks))),
-        ];
-        controls.extend(self.entries.into_iter().map(|(key, entry)| {
-            Control::Carry(RowKey::Task(key), Some(Row::Task(TaskRow { alone: None, entry })))
+        let mut controls = vec![Control::Carry(RowKey::Job(tenant.clone(), job), Some(Row::Job(self.head)))];
+        for first in task_lists(0, self.tasks.len()) {
+            let list = self.tasks.iter().skip(first as usize).take(TASKS_PER_LIST).cloned().collect();
+            let key = RowKey::JobTasks(tenant.clone(), job, first);
+            controls.push(Control::Carry(key, Some(Row::JobTasks(list))));
+        }
+        let places: HashMap<&str, u32> =
+            (0u32..).zip(&self.tasks).map(|(index, spec)| (spec.task_id.as_str(), index)).collect();
+        // A task that was not dispatched has no row.
+        let dispatched = self.entries.into_iter().filter(|(_, entry)| entry.head.is_some());
+        controls.extend(dispatched.map(|(key, entry)| {
+            let index = key.request.parts().and_then(|(_, task)| places.get(task).copied());
+            Control::Carry(RowKey::Task(key), Some(Row::Task(TaskRow { alone: None, entry, index })))
         }));
         Ok(controls)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidemill_engine::backend::Fault;
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_engine::state::stream::Stream;
-use tidemill_model::{Entity, Event, JobId, KnownType, TenantId};
+use tidemill_model::{Entity, Event, EventId, JobId, KnownType, Position, TenantId};
 
 use super::fields::BadField;
 use super::line::Told;
@@ -33,10 +33,18 @@ impl Histories {
 
     /// Takes an event into its entity's history and gives the pointers to store with it.
     ///
-    /// `ordinal` is the place that it had there; without one it is the next.
-    pub(super) fn push(&mut self, seq: Seq, event: &Event, ordinal: Option<u64>) -> Result<Links, Problem> {
-        let aside = event.event_type.as_str() == KnownType::TaskHeartbeat.as_str();
+    /// `ordinal` is the place that it had there; without one it is the next. `late` says that it came late when it was
+    /// written, which may not show any more.
+    pub(super) fn push(
+        &mut self,
+        seq: Seq,
+        event: &Event,
+        ordinal: Option<u64>,
+        late: bool,
+    ) -> Result<Links, Problem> {
+        let is_heartbeat = event.event_type.as_str() == KnownType::TaskHeartbeat.as_str();
         let stream = self.stream(&event.tenant, &event.entity)?;
+        let aside = stream.goes_aside(event.position(), is_heartbeat || late);
         let trail = if aside { &mut stream.history.aside } else { &mut stream.history.main };
         let (before, tip) = (trail.count(), trail.tip());
         let ordinal = ordinal.unwrap_or(before);
@@ -47,7 +55,7 @@ impl Histories {
         if let Some(cut) = forgotten::trail(ordinal, None).filter(|_| ordinal > before) {
             *trail = cut;
         }
-        let mut links = stream.push(seq, event.timestamp, aside);
+        let mut links = stream.push(seq, event.position(), aside);
         if ordinal > before {
             // What lies between is gone; what lies before it can still be reached.
             *(if aside { &mut links.aside } else { &mut links.prev }) = tip;
@@ -78,11 +86,14 @@ impl Histories {
                 *trail = cut;
             }
         }
-        if told.last_timestamp < stream.last_timestamp {
+        if told.last_timestamp < stream.last_timestamp() {
             return Err(BadField::new("stream.lastTimestamp", "lies before that of an event").into());
         }
-        stream.last_timestamp = told.last_timestamp;
-        stream.disordered |= told.disordered;
+        if told.last_timestamp > stream.last_timestamp() {
+            // The event that had it is gone; only its time matters still.
+            let id = EventId::from_u128(0);
+            stream.last = told.last_timestamp.map(|timestamp| Position { timestamp, id });
+        }
         Ok(stream.clone())
     }
 

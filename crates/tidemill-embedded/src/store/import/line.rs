@@ -13,7 +13,7 @@ use tidemill_engine::state::job::JobHead;
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::stream::Stream;
 use tidemill_model::{
-    Entity, Event, JobCounts, JobId, Outcome, TaskHead, TaskSpec, TaskState, TenantId, Timestamp,
+    Entity, Event, Fence, JobCounts, JobId, Outcome, TaskHead, TaskSpec, TaskState, TenantId, Timestamp,
 };
 
 use super::super::export::{Tally, is_exported, kind_name, letter_state_name};
@@ -32,6 +32,7 @@ pub(super) enum Line {
     },
     Event {
         ordinal: Option<u64>,
+        late: bool,
         event: Box<Event>,
     },
     /// The head without counts and history.
@@ -69,7 +70,6 @@ pub(super) struct Told {
     pub(super) events: u64,
     pub(super) aside: u64,
     pub(super) last_timestamp: Option<Timestamp>,
-    pub(super) disordered: bool,
 }
 
 impl Line {
@@ -107,7 +107,8 @@ impl Line {
     }
 
     fn event(fields: &mut Fields<'_>) -> Result<Self, BadField> {
-        let ordinal = fields.optional("ordinal")?;
+        let ordinal = fields.optional_number("ordinal")?;
+        let late = fields.optional("late")?.unwrap_or(false);
         let event = Event::from_json(fields.required_raw("event")?.get()).map_err(|bad| {
             let text = bad.to_string();
             // The message of a bad field begins with its name.
@@ -116,7 +117,7 @@ impl Line {
                 None => BadField::wrong("event", &text),
             }
         })?;
-        Ok(Self::Event { ordinal, event: Box::new(event) })
+        Ok(Self::Event { ordinal, late, event: Box::new(event) })
     }
 
     fn job(fields: &mut Fields<'_>) -> Result<Self, BadField> {
@@ -131,7 +132,7 @@ impl Line {
             cancelled: fields.optional("cancelled")?.unwrap_or(false),
             counts: JobCounts::default(),
             stream: Stream::default(),
-            version: fields.required("changes")?,
+            version: fields.number("changes")?,
         };
         Ok(Self::Job { head: Box::new(head), told: told(fields)? })
     }
@@ -171,14 +172,15 @@ impl Line {
         let message = Message {
             id: fields.text("id", message_id)?,
             task: TaskKey { tenant: fields.required("tenantId")?, request: fields.required("requestId")? },
-            run: fields.required("run")?,
+            run: fields.count("run")?,
             not_before: fields.required("notBefore")?,
             priority: fields.optional("priority")?.unwrap_or(0),
             key: fields.optional::<String>("key")?.map(Arc::from),
         };
         let visible_at = fields.optional("visibleAt")?.unwrap_or(message.not_before);
-        let deliveries = fields.optional("deliveries")?.unwrap_or(0);
-        Ok(Self::Message(Box::new(Queued { message, visible_at, deliveries })))
+        let deliveries = fields.optional_count("deliveries")?.unwrap_or(0);
+        let receives = fields.optional_count("receives")?.unwrap_or(0);
+        Ok(Self::Message(Box::new(Queued { message, visible_at, deliveries, receives })))
     }
 
     fn record(fields: &mut Fields<'_>) -> Result<Self, BadField> {
@@ -186,7 +188,7 @@ impl Line {
             RecordKind::ALL.into_iter().find(|kind| is_exported(*kind) && kind_name(*kind) == text)
         })?;
         let (tenant, id) = (fields.optional("tenantId")?, fields.required::<String>("id")?.into());
-        let (version, expires_at) = (fields.required("version")?, fields.optional("expiresAt")?);
+        let (version, expires_at) = (fields.number("version")?, fields.optional("expiresAt")?);
         let value = if let Some(once) = fields.object("idempotency")? {
             RecordValue::Idempotency(idempotency(once)?)
         } else if let Some(letter) = fields.object("deadLetter")? {
@@ -230,12 +232,14 @@ fn head(mut fields: Fields<'_>) -> Result<TaskHead, BadField> {
                 _ => return None,
             })
         })?,
-        run: fields.required("run")?,
-        attempts: fields.required("attempts")?,
-        takeovers: fields.required("takeovers")?,
-        fence: fields.required("fence")?,
+        run: fields.count("run")?,
+        attempts: fields.count("attempts")?,
+        takeovers: fields.count("takeovers")?,
+        fence: Fence(fields.number("fence")?),
         begun: fields.optional("begun")?.unwrap_or(false),
         last_error: fields.optional("lastError")?,
+        // Whoever reported it has to do with another store.
+        failed_fence: None,
     };
     fields.finish().map(|()| head)
 }
@@ -243,10 +247,9 @@ fn head(mut fields: Fields<'_>) -> Result<TaskHead, BadField> {
 fn told(fields: &mut Fields<'_>) -> Result<Option<Told>, BadField> {
     let Some(mut fields) = fields.object("stream")? else { return Ok(None) };
     let told = Told {
-        events: fields.required("events")?,
-        aside: fields.optional("aside")?.unwrap_or(0),
+        events: fields.number("events")?,
+        aside: fields.optional_number("aside")?.unwrap_or(0),
         last_timestamp: fields.optional("lastTimestamp")?,
-        disordered: fields.optional("disordered")?.unwrap_or(false),
     };
     fields.finish().map(|()| Some(told))
 }
@@ -265,7 +268,7 @@ fn dead_letter(mut fields: Fields<'_>) -> Result<DeadLetter, BadField> {
     let letter = DeadLetter {
         message: fields.text("message", message_id)?,
         request: fields.required("requestId")?,
-        run: fields.required("run")?,
+        run: fields.count("run")?,
         reason: fields.required::<String>("reason")?.into(),
         since: fields.required("since")?,
         state: fields.text("state", |text| {

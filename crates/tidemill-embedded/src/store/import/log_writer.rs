@@ -34,14 +34,15 @@ impl LogWriter {
         self.write_if_large()
     }
 
-    /// Writes entries that a replay must find in one segment.
+    /// Writes entries that belong together, in as many groups as they need.
     pub(super) fn controls(&mut self, controls: &[Control]) -> Result<(), Fault> {
         for control in controls {
             self.scratch.clear();
             control.encode(&mut self.scratch);
             self.group.push_control(&self.scratch);
+            self.write_if_large()?;
         }
-        self.write_if_large()
+        Ok(())
     }
 
     /// Writes what is left and seals all that can be sealed.

@@ -1,6 +1,7 @@
 //! Histories of entities against a naive model.
 
-use tidemill_embedded::log::{ChainQuery, History, LogConfig, Order, StoredEvent, Window};
+use tidemill_embedded::log::{ChainQuery, Entry, History, LogConfig, Order, Seq, StoredEvent, Window};
+use tidemill_engine::state::stream::Stream;
 use tidemill_model::{AppName, Event, EventType, Position, Timestamp};
 
 use super::mem_disk::MemDisk;
@@ -14,7 +15,7 @@ fn query(history: &History, window: Window) -> ChainQuery {
         aside: history.aside.tip(),
         app: None,
         event_type: None,
-        ordered: true,
+        lag_millis: None,
         window,
     }
 }
@@ -106,25 +107,93 @@ fn any_part_of_a_history_can_be_asked_for() {
         query.event_type = (random.below(3) == 0)
             .then(|| EventType::trusted(random.pick(&[HEARTBEAT, "Task Completed", "none"])));
         query.aside = query.aside.filter(|_| random.below(3) > 0);
-        query.ordered = random.below(4) > 0;
         assert_eq!(paged(&bench, &query), expected(&events, &query), "{query:?}");
     }
 }
 
-#[test]
-fn a_disordered_history_is_sorted_when_the_caller_says_so() {
-    let mut random = Random::new(12);
-    let disk = MemDisk::new();
-    let mut bench = Bench::open(&disk, small());
-    let mut events = history_events(500, 6);
-    for (event, _) in &mut events {
-        event.timestamp = Timestamp::clamped(START + random.below(200));
+/// Writes events as the store does, late ones aside, and gives what it keeps of them.
+fn write_stream(bench: &mut Bench, events: &[Event], group: usize) -> Stream {
+    let mut stream = Stream::default();
+    for batch in events.chunks(group) {
+        let first = bench.log.next_seq().0;
+        let entries = batch.iter().zip(first..).map(|(event, seq)| {
+            let links = stream.push(Seq(seq), event.position(), false);
+            Entry::Event(StoredEvent { seq: Seq(seq), event: event.clone(), links })
+        });
+        let entries = entries.collect();
+        bench.write(entries).unwrap();
     }
-    let history = bench.write_history(events, 20);
-    bench.seal_all();
-    for order in [Order::Ascending, Order::Descending] {
-        let query = ChainQuery { ordered: false, ..query(&history, Window::all(order, 33)) };
-        assert_eq!(paged(&bench, &query), expected(&bench.events(), &query));
+    stream
+}
+
+/// Times that mostly grow, with `late` in a thousand events up to `reach` milliseconds before.
+fn late_events(random: &mut Random, count: u64, late: u64, reach: u64) -> Vec<Event> {
+    (0..count)
+        .map(|number| {
+            let mut event = event(number);
+            let back = if random.below(1_000) < late { random.below(reach) } else { 0 };
+            event.timestamp = Timestamp::clamped(START + number / 3 - back.min(START + number / 3));
+            event.app = AppName::trusted(if number % 7 == 0 { "web" } else { "billing" });
+            event
+        })
+        .collect()
+}
+
+#[test]
+fn histories_with_late_events_are_in_order_and_whole() {
+    let mut random = Random::new(12);
+    for (late, reach) in [(3, 50), (300, 20), (300, 400), (1_000, 400), (500, 2), (20, 1_000_000)] {
+        let disk = MemDisk::new();
+        let mut bench = Bench::open(&disk, small());
+        let events = late_events(&mut random, 400, late, reach);
+        let stream = write_stream(&mut bench, &events, 20);
+        while random.below(8) > 0 {
+            bench.keeper.seal_next().unwrap();
+        }
+        let events = bench.events();
+        assert!(stream.history.aside.count() > 0);
+        for round in 0..24 {
+            let mut moment = || Timestamp::clamped(START + random.below(150));
+            let (one, other) = (moment(), moment());
+            let all = round % 3 == 0;
+            let window = Window {
+                from: if all { Timestamp::MIN } else { one.min(other) },
+                to: if all { Timestamp::MAX } else { one.max(other) },
+                order: random.pick(&[Order::Ascending, Order::Descending]),
+                after: None,
+                limit: usize::try_from(4 + random.below(60)).unwrap(),
+            };
+            let mut query = query(&stream.history, window);
+            query.lag_millis = stream.lag_millis();
+            query.app = (random.below(3) == 0).then(|| AppName::trusted("web"));
+            assert_eq!(paged(&bench, &query), expected(&events, &query), "{late}/{reach}: {query:?}");
+        }
+    }
+}
+
+#[test]
+fn a_page_does_not_read_the_history_for_one_late_event() {
+    let mut random = Random::new(13);
+    for reach in [2, 1_000_000_000] {
+        let disk = MemDisk::new();
+        let config = LogConfig { segment_bytes: 4 << 20, ..small() };
+        let mut bench = Bench::open(&disk, config);
+        let mut events = late_events(&mut random, 5_000, 0, 1);
+        for late in [1_000, 3_000, 4_998] {
+            let moment = events[late].timestamp.minus(reach);
+            events[late].timestamp = moment;
+        }
+        let stream = write_stream(&mut bench, &events, 500);
+        assert_eq!(stream.history.aside.count(), 3);
+        for order in [Order::Ascending, Order::Descending] {
+            let mut query = query(&stream.history, Window::all(order, 20));
+            query.lag_millis = stream.lag_millis();
+            let before = disk.reads();
+            let page = bench.reader.chain(&query).unwrap();
+            assert_eq!(page.events.len(), 20);
+            let reads = disk.reads() - before;
+            assert!(reads < 200, "{reads} reads for a page, {order:?}, {reach} ms late");
+        }
     }
 }
 

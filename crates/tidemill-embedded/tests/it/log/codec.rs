@@ -9,7 +9,8 @@ use super::support::{Random, event, random_event};
 fn random_links(random: &mut Random, seq: u64) -> Links {
     let mut link = || (random.below(2) == 0 && seq > 1).then(|| Seq(1 + random.below(seq - 1)));
     let (prev, aside, jump) = (link(), link(), link());
-    Links { prev, aside, jump, ordinal: random.next() >> random.below(64) }
+    let ordinal = random.next() >> random.below(64);
+    Links { prev, aside, jump, ordinal, is_aside: random.below(2) == 0 }
 }
 
 #[test]

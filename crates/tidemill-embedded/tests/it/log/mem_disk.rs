@@ -27,6 +27,8 @@ struct Inner {
     /// The operation that fails alone; 0 for none.
     fail_at: AtomicU64,
     space: AtomicU64,
+    /// Reads so far.
+    reads: AtomicU64,
 }
 
 #[derive(Default)]
@@ -72,6 +74,11 @@ struct Bytes {
 }
 
 impl MemDisk {
+    /// How often something was read.
+    pub(crate) fn reads(&self) -> u64 {
+        self.inner.reads.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn new() -> Self {
         let disk = Self::default();
         disk.inner.space.store(u64::MAX, Ordering::Relaxed);
@@ -298,6 +305,9 @@ impl MemFile {
 
 impl DiskFile for MemFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if let Some(inner) = self.inner.upgrade() {
+            inner.reads.fetch_add(1, Ordering::Relaxed);
+        }
         let bytes = self.bytes.lock().unwrap();
         let rest = bytes.now.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
         let count = rest.len().min(buf.len());

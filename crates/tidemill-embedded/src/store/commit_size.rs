@@ -1,0 +1,190 @@
+//! How large commits and commands are, so that what does not fit is refused before anything is changed.
+
+use tidemill_engine::command::Command;
+use tidemill_engine::commit::{Commit, RecordWrite, TaskKey};
+use tidemill_engine::record::RecordValue;
+use tidemill_engine::state::job::spec_bytes;
+use tidemill_model::{Event, TaskSpec};
+
+use crate::log::LogConfig;
+
+/// What an entry takes beside its texts, at most.
+const ENTRY_BYTES: usize = 160;
+
+/// The open group takes nothing more once it has so many bytes, and rows that are carried are written in groups of it.
+///
+/// Half a segment: whoever wants small segments has small groups.
+pub(crate) fn group_bytes(config: &LogConfig) -> usize {
+    usize::try_from(config.segment_bytes / 2).unwrap_or(usize::MAX).min(GROUP_BYTES)
+}
+
+const GROUP_BYTES: usize = 32 << 20;
+
+/// How much room in the log the commands may need, with some to spare.
+pub(crate) fn wanted(config: &LogConfig, commands: &[Command]) -> u64 {
+    // No more for one command than half a segment: whoever wants small segments has small commands.
+    let most = config.segment_bytes / 2;
+    commands.iter().map(|command| estimate(command).min(most)).sum::<u64>() + config.segment_bytes / 64
+}
+
+/// About how many bytes a command puts into the log at most.
+fn estimate(command: &Command) -> u64 {
+    let tasks = |count: usize, inputs: usize| (count * 1_200 + inputs) as u64;
+    match command {
+        Command::SubmitJob(job) => {
+            let inputs: usize = job.job.tasks.iter().map(|task| task.input.len()).sum();
+            tasks(job.job.tasks.len(), inputs + job.created.properties.len())
+        }
+        Command::AddTasks(add) => {
+            tasks(add.tasks.len(), add.tasks.iter().map(|task| task.input.len() * 2).sum())
+        }
+        Command::Publish(publish) => {
+            publish.events.iter().map(|event| event.properties.properties.len() as u64 + 1_000).sum()
+        }
+        Command::SubmitTask(task) => task.task.spec.input.len() as u64 + 2_000,
+        Command::Send(send) => send.task.spec.input.len() as u64 + 2_000,
+        Command::Finish(_) => 300_000,
+        _ => 4_000,
+    }
+}
+
+/// How many bytes a commit takes in a group, at most.
+pub(super) fn commit_bytes(commit: &Commit) -> usize {
+    let records: usize = commit.records.iter().map(record_bytes).sum();
+    let tasks: usize = commit.tasks.iter().map(|change| task_bytes(&change.task) + WORKER_BYTES).sum();
+    let messages: usize = commit.enqueue.iter().map(|message| task_bytes(&message.task)).sum();
+    let events: usize = commit.events.iter().map(event_bytes).sum();
+    records + tasks + messages + events + (commit.visibility.len() + commit.settle.len()) * ENTRY_BYTES
+}
+
+/// What the name of a lease's owner takes, at most.
+const WORKER_BYTES: usize = 300;
+
+fn task_bytes(task: &TaskKey) -> usize {
+    task.tenant.as_str().len() + task.request.as_str().len() + ENTRY_BYTES
+}
+
+fn specs_bytes<'a>(specs: impl IntoIterator<Item = &'a std::sync::Arc<TaskSpec>>) -> usize {
+    specs.into_iter().map(|spec| spec_bytes(spec)).sum()
+}
+
+fn record_bytes(write: &RecordWrite) -> usize {
+    let texts = match write {
+        RecordWrite::Job(job) => {
+            let names = job.tenant.as_str().len() + job.app.as_str().len() + job.request.as_str().len();
+            names + job.name.as_ref().map_or(0, |name| name.len()) + specs_bytes(&job.tasks)
+        }
+        RecordWrite::JobTasks { tenant, tasks, .. } => tenant.as_str().len() + specs_bytes(tasks.iter()),
+        RecordWrite::JobCancelled { tenant, .. } => tenant.as_str().len(),
+        RecordWrite::Task(task) => {
+            let names = task.tenant.as_str().len() + task.app.as_str().len() + task.request.as_str().len();
+            names + spec_bytes(&task.spec)
+        }
+        RecordWrite::Put { key, record } => {
+            let value = record.as_ref().map_or(0, |record| match &record.value {
+                RecordValue::Bytes(bytes) => bytes.len(),
+                RecordValue::Idempotency(_) => 400,
+                RecordValue::DeadLetter(letter) => letter.reason.len() + letter.request.as_str().len(),
+            });
+            key.id.len() + key.tenant.as_ref().map_or(0, |tenant| tenant.as_str().len()) + value
+        }
+    };
+    texts + ENTRY_BYTES
+}
+
+fn event_bytes(event: &Event) -> usize {
+    let context = &event.context;
+    let worker = context.worker_id.as_ref().map_or(0, |worker| worker.as_str().len());
+    event.properties.len()
+        + event.tenant.as_str().len()
+        + event.app.as_str().len()
+        + event.entity.kind.as_str().len()
+        + event.entity.id.as_str().len()
+        + event.event_type.as_str().len()
+        + context.environment.len()
+        + context.origin.len()
+        + worker
+        + ENTRY_BYTES
+}
+
+/// What makes a command large.
+pub(super) fn field_of(command: &Command) -> &'static str {
+    match command {
+        Command::SubmitJob(_) | Command::AddTasks(_) | Command::Resume(_) | Command::Cancel(_) => "tasks",
+        Command::SubmitTask(_) | Command::Send(_) => "input",
+        Command::Finish(_) => "output",
+        Command::Publish(_) => "events",
+        Command::PutRecord(_) | Command::PutRecords(_) => "record",
+        _ => "command",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidemill_engine::backend::Answer;
+    use tidemill_engine::command::{Prepared, SubmitJob};
+    use tidemill_engine::commit::NewJob;
+    use tidemill_engine::policy::Policy;
+    use tidemill_engine::reply::Refusal;
+    use tidemill_engine::site::Site;
+    use tidemill_model::{
+        AppName, JobId, Json, RequestId, TaskId, TaskName, TaskOptions, TenantId, Timestamp,
+    };
+
+    use super::super::decider::{Decider, Stir};
+    use super::super::row_store::RowStore;
+    use super::*;
+    use crate::disk::Disk;
+    use crate::log::{Group, Seq};
+    use crate::real_disk::RealDisk;
+
+    fn submit(job: u128, tasks: usize) -> Command {
+        let spec = |index: usize| {
+            Arc::new(TaskSpec {
+                task_id: TaskId::new(format!("task-{index}")).unwrap(),
+                name: TaskName::new("noop").unwrap(),
+                depends_on: Vec::new(),
+                input: Json::parse(format!(r#"{{"n":{index}}}"#)).unwrap(),
+                options: TaskOptions::default(),
+            })
+        };
+        Command::SubmitJob(SubmitJob {
+            job: NewJob {
+                tenant: TenantId::new("acme").unwrap(),
+                app: AppName::new("shop").unwrap(),
+                job: JobId::from_u128(job),
+                request: RequestId::new("r").unwrap(),
+                name: None,
+                created_at: Timestamp::MIN,
+                tasks: (0..tasks).map(spec).collect(),
+            },
+            created: Prepared { id: None, properties: Json::empty_object() },
+            once: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn what_does_not_fit_into_a_group_is_refused_and_the_rest_goes_on() {
+        let dir = std::env::temp_dir().join(format!("tidemill-size-{}", std::process::id()));
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(&dir).unwrap());
+        let rows = Arc::new(RowStore::open(&disk).unwrap());
+        let mut decider = Decider::new(rows, Policy::default(), Site::default(), 1, Seq::FIRST);
+        decider.group_bytes_max = 20_000;
+        let (mut group, mut stir) = (Group::new(), Stir::default());
+        let mut decide = |job: u128, tasks: usize| -> (Answer, usize) {
+            let now = Timestamp::clamped(1_700_000_000_000);
+            let answer = decider.decide(&submit(job, tasks), now, &mut group, &mut stir).unwrap();
+            (answer, group.byte_count())
+        };
+        let (answer, filled) = decide(1, 10);
+        assert!(answer.is_ok() && filled < 20_000, "{filled}");
+        let (answer, left) = decide(2, 40);
+        assert!(matches!(answer, Err(Refusal::TooLarge { field: "tasks", .. })), "{answer:?}");
+        assert_eq!(left, filled, "nothing of it is there");
+        let (answer, filled) = decide(3, 1);
+        assert!(answer.is_ok() && filled > left);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

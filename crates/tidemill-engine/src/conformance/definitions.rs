@@ -1,0 +1,310 @@
+//! Task definitions: versions, conditions, what rests on them, and the files that name them.
+
+use serde_json::{Value, json};
+use tidemill_model::field_problem::code;
+use tidemill_model::{
+    AddTasksFile, Definition, DefinitionDraft, ErrorCategory, JobFile, KnownType, Pinned, RetryPolicy, Run,
+    Runner, TaskFile, TaskName,
+};
+
+use super::lab::{is_not_found, value};
+use super::queue::message_for;
+use super::shape::{acme, app, graph, job_of, other, request, task_id};
+use super::{Lab, World};
+use crate::engine::{Define, EngineError, IdempotencyKey, Rights, SendRequest, SubmittedJob};
+use crate::reply::Refusal;
+
+const ADMIN: Rights = Rights { inline: true };
+const PRODUCER: Rights = Rights { inline: false };
+
+fn name(text: &str) -> TaskName {
+    TaskName::new(text).expect("a name")
+}
+
+fn draft(text: &str, command: &str) -> DefinitionDraft {
+    DefinitionDraft::command(name(text), Run::Shell(command.to_owned()))
+}
+
+async fn define<W: World>(lab: &Lab<W>, text: &str, command: &str) -> Definition {
+    let how = match lab.engine.definition(acme(), &name(text), None).await.expect("the backend works") {
+        None => Define::Create,
+        Some(_) => Define::Replace { if_match: None },
+    };
+    lab.engine.define(acme(), draft(text, command), how).await.expect("the definition is accepted")
+}
+
+fn job_file(tasks: &Value) -> JobFile {
+    JobFile::read(json!({ "tasks": tasks })).expect("the file is sound")
+}
+
+async fn submit<W: World>(lab: &Lab<W>, file: JobFile, rights: Rights) -> Result<SubmittedJob, EngineError> {
+    lab.engine.submit_job_file(acme(), app("orders"), file, rights, None).await
+}
+
+fn command_of(definition: Option<Definition>) -> Option<Run> {
+    definition.and_then(|definition| definition.draft.command)
+}
+
+/// Created once, replaced with a new version, removed, and created again with the next version.
+pub async fn definitions_have_versions<W: World>(lab: Lab<W>) {
+    let first = define(&lab, "scrape", "one").await;
+    assert_eq!((first.version, first.created_at), (1, lab.now()));
+    lab.pass(5);
+    let answer = lab.engine.define(acme(), draft("scrape", "x"), Define::Create).await;
+    assert!(matches!(answer, Err(EngineError::Refused(Refusal::Exists { .. }))), "{answer:?}");
+    let second = define(&lab, "scrape", "two").await;
+    assert_eq!((second.version, second.created_at, second.updated_at), (2, first.created_at, lab.now()));
+    for (if_match, expected) in [(1, None), (3, None), (2, Some(3))] {
+        let how = Define::Replace { if_match: Some(if_match) };
+        let answer = lab.engine.define(acme(), draft("scrape", "three"), how).await;
+        match expected {
+            Some(version) => assert_eq!(answer.expect("it is at 2").version, version),
+            None => assert!(
+                matches!(answer, Err(EngineError::Refused(Refusal::RecordConflict { actual: 2, .. }))),
+                "{answer:?}"
+            ),
+        }
+    }
+    let read = |version| lab.engine.definition(acme(), &first.draft.name, version);
+    for (version, expected) in
+        [(None, Some("three")), (Some(1), Some("one")), (Some(2), Some("two")), (Some(4), None)]
+    {
+        let found = command_of(read(version).await.expect("the backend works"));
+        assert_eq!(found, expected.map(|text| Run::Shell(text.to_owned())), "{version:?}");
+    }
+    let answer = lab.engine.undefine(acme(), &name("scrape"), Some(2)).await;
+    assert!(matches!(answer, Err(EngineError::Refused(Refusal::RecordConflict { .. }))), "{answer:?}");
+    lab.engine.undefine(acme(), &name("scrape"), Some(3)).await.expect("nothing rests on it");
+    assert_eq!(read(None).await.expect("the backend works"), None);
+    assert!(command_of(read(Some(3)).await.expect("the backend works")).is_some(), "versions stay");
+    assert!(is_not_found(&lab.engine.undefine(acme(), &name("scrape"), None).await), "gone");
+    let how = Define::Replace { if_match: None };
+    assert!(is_not_found(&lab.engine.define(acme(), draft("scrape", "x"), how).await));
+    assert_eq!(define(&lab, "scrape", "four").await.version, 4, "versions never start again");
+}
+
+/// Of two who write at once both get a version of their own.
+pub async fn racing_writers_get_a_version_each<W: World>(lab: Lab<W>) {
+    define(&lab, "scrape", "zero").await;
+    let how = Define::Replace { if_match: None };
+    let writes = (0..8).map(|number| lab.engine.define(acme(), draft("scrape", &format!("n{number}")), how));
+    let answers = super::side_by_side(writes).await;
+    let mut versions: Vec<_> = answers.into_iter().map(|answer| answer.expect("accepted").version).collect();
+    versions.sort_unstable();
+    assert_eq!(versions, (2..=9).collect::<Vec<_>>());
+}
+
+/// By name, in pages, without versions, removed ones and those of other tenants.
+pub async fn definitions_are_listed_by_name<W: World>(lab: Lab<W>) {
+    for text in ["b", "a-1", "a", "B", "a_1", "zz", "a1"] {
+        define(&lab, text, "x").await;
+        define(&lab, text, "y").await;
+    }
+    lab.engine.define(other(), draft("theirs", "x"), Define::Create).await.expect("accepted");
+    lab.engine.undefine(acme(), &name("a_1"), None).await.expect("nothing rests on it");
+    let mut found: Vec<String> = Vec::new();
+    loop {
+        let after = found.last().map(|text| name(text));
+        let page = lab.engine.definitions(acme(), after, 4).await.expect("the backend works");
+        found.extend(page.iter().map(|definition| definition.name().to_string()));
+        if page.len() < 4 {
+            break;
+        }
+    }
+    assert_eq!(found, ["B", "a", "a-1", "a1", "b", "zz"]);
+    assert_eq!(lab.engine.definition(acme(), &name("theirs"), None).await.expect("the backend works"), None);
+}
+
+/// A definition that open tasks rest on cannot be removed; once they are done it can.
+pub async fn a_definition_in_use_stays<W: World>(lab: Lab<W>) {
+    define(&lab, "scrape", "one").await;
+    // A task that merely has the same name does not rest on it.
+    let mut unrelated = graph("x");
+    unrelated[0].name = name("scrape");
+    lab.engine.submit_job(job_of(unrelated)).await.expect("the job is accepted");
+    let tasks =
+        json!([{ "taskId": "a", "run": "true" }, { "taskId": "b", "name": "scrape", "dependsOn": ["a"] }]);
+    submit(&lab, job_file(&tasks), ADMIN).await.expect("the job is accepted");
+    let removal = || async { lab.engine.undefine(acme(), &name("scrape"), None).await };
+    let in_use =
+        |answer: &Result<(), EngineError>| matches!(answer, Err(EngineError::Refused(Refusal::InUse { .. })));
+    assert!(in_use(&removal().await), "b waits");
+    lab.run(&["a", "x"]).await;
+    assert!(in_use(&removal().await), "b is pending");
+    lab.run(&["b"]).await;
+    let file = TaskFile::read(json!({ "requestId": "t-1", "name": "scrape" })).expect("the file is sound");
+    lab.engine.submit_task_file(acme(), app("orders"), file, PRODUCER, None).await.expect("accepted");
+    assert!(in_use(&removal().await), "t-1 is pending");
+    let task = lab.claim_one().await;
+    lab.fail(&task, ErrorCategory::Auth).await;
+    removal().await.expect("nothing open rests on it");
+}
+
+/// A job runs by the versions of its submission, whatever becomes of the definitions.
+pub async fn a_job_pins_the_versions_it_was_submitted_with<W: World>(lab: Lab<W>) {
+    let mut first = draft("scrape", "one");
+    first.env.insert("A".to_owned(), "from definition".to_owned());
+    first.env.insert("B".to_owned(), "from definition".to_owned());
+    first.secrets.push("API_TOKEN".to_owned());
+    first.labels.insert("team".to_owned(), "x".to_owned());
+    first.timeout = Some(tidemill_model::Millis(60_000));
+    first.max_attempts = Some(7);
+    lab.engine.define(acme(), first, Define::Create).await.expect("accepted");
+    let tasks = json!([
+        { "taskId": "a", "name": "scrape" },
+        { "taskId": "b", "name": "scrape", "timeout": "2m", "idleTimeout": "5s", "env": { "B": "from task" },
+          "retry": { "firstDelay": "1s" } },
+    ]);
+    submit(&lab, job_file(&tasks), PRODUCER).await.expect("the job is accepted");
+    define(&lab, "scrape", "two").await;
+    let tasks = lab.claim(5).await;
+    let [a, b] = &tasks[..] else { panic!("{tasks:?}") };
+    assert_eq!(a.spec.options.timeout_ms, Some(60_000));
+    let policy = RetryPolicy { max_attempts: 7, ..RetryPolicy::default() };
+    assert_eq!(a.spec.options.retry, Some(policy));
+    assert_eq!(b.spec.options.timeout_ms, Some(120_000), "the task's own");
+    assert_eq!(b.spec.options.retry, Some(RetryPolicy { first_delay: 1_000, ..policy }));
+    let resolved = lab.engine.execution_of(b).await.expect("the version is there");
+    assert_eq!(resolved.runner, Runner::Command);
+    assert_eq!(resolved.command, Some(Run::Shell("one".to_owned())), "as it was when the job came");
+    assert_eq!(resolved.definition, Some(Pinned { name: name("scrape"), version: 1 }));
+    assert_eq!((resolved.env["A"].as_str(), resolved.env["B"].as_str()), ("from definition", "from task"));
+    assert_eq!(
+        (resolved.secrets.as_slice(), resolved.idle_timeout_ms),
+        (&["API_TOKEN".to_owned()][..], Some(5_000))
+    );
+    let Some(lab) = lab.reopen().await else { return };
+    let late = lab.engine.execution_of(a).await.expect("the version is there");
+    assert_eq!(late.command, Some(Run::Shell("one".to_owned())));
+}
+
+/// How a task is carried out that brought its own command, said nothing, or names what is not there.
+pub async fn executions_are_resolved<W: World>(lab: Lab<W>) {
+    let tasks = json!([{ "taskId": "a", "run": ["echo", "x"], "env": { "A": "1" }, "labels": { "l": "1" } }]);
+    let job = submit(&lab, job_file(&tasks), ADMIN).await.expect("the job is accepted").job;
+    let inline = lab.claim_one().await;
+    assert_eq!(inline.spec.name.as_str(), "a", "its name is its id");
+    let resolved = lab.engine.execution_of(&inline).await.expect("it is whole");
+    assert_eq!(resolved.runner, Runner::Command);
+    assert_eq!(resolved.command, Some(Run::Argv(vec!["echo".to_owned(), "x".to_owned()])));
+    assert_eq!((resolved.env["A"].as_str(), resolved.labels["l"].as_str()), ("1", "1"));
+    // The command is in the event, and a copy for the reader of the job.
+    let created = &lab.job_history(job).await[0];
+    let written = &value(&created.properties)["tasks"][0]["options"]["execution"];
+    assert_eq!(written["run"], json!(["echo", "x"]));
+
+    let raw = |text: &str| SendRequest { name: name(text), ..message_for(acme(), &request(text)) };
+    lab.engine.send(raw("unknown")).await.expect("the message is accepted");
+    let native = lab.claim_one().await;
+    assert_eq!(lab.engine.execution_of(&native).await.expect("it is native").runner, Runner::Native);
+    define(&lab, "known", "by name").await;
+    lab.engine.send(raw("known")).await.expect("the message is accepted");
+    let named = lab.claim_one().await;
+    let resolved = lab.engine.execution_of(&named).await.expect("there is a definition");
+    assert_eq!(resolved.command, Some(Run::Shell("by name".to_owned())));
+
+    let mut lost = graph("z");
+    lost[0].options.execution = Some(super::shape::json(r#"{"definition":{"name":"gone","version":9}}"#));
+    lab.engine.submit_job(job_of(lost)).await.expect("the job is accepted");
+    let task = lab.claim_one().await;
+    assert!(is_not_found(&lab.engine.execution_of(&task).await));
+}
+
+/// Unknown names are all told; a command needs the right, and so does a variable that loads code.
+pub async fn files_are_checked_before_anything_is_stored<W: World>(lab: Lab<W>) {
+    define(&lab, "scrape", "one").await;
+    let tasks = json!([
+        { "taskId": "a", "name": "scrape" }, { "taskId": "b", "name": "x" }, { "taskId": "c", "name": "y" },
+    ]);
+    let Err(EngineError::Fields(problems)) = submit(&lab, job_file(&tasks), PRODUCER).await else {
+        panic!("x and y are unknown")
+    };
+    let found: Vec<_> = problems.listed.iter().map(|problem| (problem.path.as_str(), problem.code)).collect();
+    let unknown = code::UNKNOWN_TASK_DEFINITION;
+    assert_eq!(found, [("tasks[1].name", unknown), ("tasks[2].name", unknown)]);
+
+    let inline = json!([{ "taskId": "a", "name": "scrape" }, { "taskId": "b", "run": "true" }]);
+    let loading = json!([{ "taskId": "a", "name": "scrape", "env": { "BASH_ENV": "x" } }]);
+    for (tasks, place) in [(inline, "tasks[1].run"), (loading, "tasks[0].env.BASH_ENV")] {
+        let answer = submit(&lab, job_file(&tasks), PRODUCER).await;
+        assert!(
+            matches!(&answer, Err(EngineError::InlineNotAllowed { field }) if field == place),
+            "{answer:?}"
+        );
+        submit(&lab, job_file(&tasks), ADMIN).await.expect("an admin may");
+    }
+    let file = TaskFile::read(json!({ "run": "true" })).expect("the file is sound");
+    let answer = lab.engine.submit_task_file(acme(), app("orders"), file.clone(), PRODUCER, None).await;
+    assert!(matches!(answer, Err(EngineError::InlineNotAllowed { .. })), "{answer:?}");
+    lab.engine.submit_task_file(acme(), app("orders"), file, ADMIN, None).await.expect("an admin may");
+    assert_eq!(lab.count(KnownType::JobCreated).await, 2);
+
+    let job = submit(&lab, job_file(&json!([{ "taskId": "a", "name": "scrape" }])), PRODUCER).await;
+    let job = job.expect("the job is accepted").job;
+    let more = |tasks| AddTasksFile::read(json!({ "tasks": tasks })).expect("the file is sound");
+    let inline = more(json!([{ "taskId": "b", "run": "true" }]));
+    let answer = lab.engine.add_tasks_file(acme(), job, inline.clone(), PRODUCER).await;
+    assert!(matches!(answer, Err(EngineError::InlineNotAllowed { .. })), "{answer:?}");
+    let unknown = more(json!([{ "taskId": "b", "name": "nowhere" }]));
+    let answer = lab.engine.add_tasks_file(acme(), job, unknown, PRODUCER).await;
+    assert!(matches!(answer, Err(EngineError::Fields(_))), "{answer:?}");
+    let added = lab.engine.add_tasks_file(acme(), job, inline, ADMIN).await.expect("an admin may");
+    assert_eq!((added.previous_total, added.dispatched), (1, vec![task_id("b")]));
+    lab.check_job(job).await;
+}
+
+/// The same file under the same id gives the same job and task, even if its definition changed or went meanwhile.
+pub async fn a_repeated_file_is_answered_alike<W: World>(lab: Lab<W>) {
+    define(&lab, "scrape", "one").await;
+    let file = |n: u32| {
+        let tasks = json!([{ "taskId": "a", "name": "scrape", "input": { "n": n } }]);
+        let request = if n == 2 { "req-2" } else { "req-1" };
+        JobFile::read(json!({ "name": "nightly", "requestId": request, "tasks": tasks })).expect("sound")
+    };
+    let task = TaskFile::read(json!({ "requestId": "t-1", "name": "scrape" })).expect("sound");
+    let submit_task = || lab.engine.submit_task_file(acme(), app("orders"), task.clone(), PRODUCER, None);
+    let first = submit(&lab, file(1), PRODUCER).await.expect("accepted");
+    assert!(!submit_task().await.expect("accepted").repeated);
+    let created = &lab.job_history(first.job).await[0];
+    assert_eq!(super::shape::property(created, "name"), "nightly");
+    define(&lab, "scrape", "two").await;
+    let key = IdempotencyKey { route: "POST /v1/jobs".to_owned(), key: "k-1".to_owned(), body_hash: [1; 32] };
+    let keyed = |file| lab.engine.submit_job_file(acme(), app("orders"), file, PRODUCER, Some(key.clone()));
+    let by_key = keyed(file(2)).await.expect("another request, another job");
+    assert_ne!(by_key.job, first.job);
+    for state in ["changed", "gone"] {
+        let again = submit(&lab, file(1), PRODUCER).await.expect("it is known");
+        assert_eq!((again.job, again.repeated), (first.job, true), "{state}");
+        let again = keyed(file(2)).await.expect("it is known");
+        assert_eq!((again.job, again.repeated), (by_key.job, true), "{state}");
+        assert!(submit_task().await.expect("it is known").repeated, "{state}");
+        let answer = submit(&lab, file(3), PRODUCER).await;
+        if state == "changed" {
+            let conflict = matches!(answer, Err(EngineError::Refused(Refusal::IdempotencyConflict)));
+            assert!(conflict, "{answer:?}");
+            lab.run(&["a", "a", "task"]).await;
+            lab.engine.undefine(acme(), &name("scrape"), None).await.expect("nothing open rests on it");
+        } else {
+            assert!(matches!(answer, Err(EngineError::Fields(_))), "{answer:?}");
+        }
+    }
+    assert_eq!(lab.count(KnownType::JobCreated).await, 2);
+}
+
+/// As many tasks as a job may have, each with all that its definition says.
+pub async fn a_file_of_100_000_tasks_is_accepted<W: World>(lab: Lab<W>) {
+    let mut all = draft("scrape-every-store-of-the-county", "one");
+    all.timeout = Some(tidemill_model::Millis(60_000));
+    all.max_attempts = Some(7);
+    lab.engine.define(acme(), all, Define::Create).await.expect("accepted");
+    let task = |number: usize| {
+        let parents = if number == 0 { vec![] } else { vec![format!("task-{:06}", number - 1)] };
+        let name = "scrape-every-store-of-the-county";
+        json!({ "taskId": format!("task-{number:06}"), "name": name, "dependsOn": parents, "input": { "n": number } })
+    };
+    let tasks: Vec<_> = (0..tidemill_model::JOB_TASKS_MAX).map(task).collect();
+    let submitted =
+        submit(&lab, job_file(&Value::Array(tasks)), PRODUCER).await.expect("the job is accepted");
+    assert_eq!((submitted.total_tasks, submitted.root_tasks.len()), (100_000, 1));
+    assert_eq!(lab.claim_one().await.spec.options.timeout_ms, Some(60_000));
+}

@@ -1,0 +1,267 @@
+//! Submitting what clients write: job files, further tasks, tasks on their own.
+//!
+//! Names become pinned definitions, settings become options, and a command that the file brings along needs the right
+//! to do so.
+
+use std::collections::{HashMap, HashSet};
+
+use tidemill_model::execution::is_loading_variable;
+use tidemill_model::field_problem::{FieldProblems, code};
+use tidemill_model::{
+    AddTasksFile, AppName, Definition, Execution, JobFile, JobId, Json, Pinned, TaskEntry, TaskFile, TaskId,
+    TaskName, TaskOptions, TaskSettings, TaskSpec, TaskWork, TenantId,
+};
+
+use super::limits::FILE_TASKS_BYTES_MAX;
+use super::submit::{ALONE, once, once_by_file};
+use super::{
+    AddedTasks, Engine, EngineError, IdempotencyKey, JobRequest, SubmittedJob, SubmittedTask, TaskRequest,
+};
+use crate::backend::Backend;
+use crate::command::Once;
+use crate::record::{Idempotency, RecordValue};
+
+/// What a client may do with the files it hands in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// Bring commands along, and set variables that load code.
+    pub inline: bool,
+}
+
+/// The newest definitions of the names that a file uses.
+type Definitions = HashMap<TaskName, Definition, foldhash::fast::RandomState>;
+
+/// A key that expires within this time does not excuse a file that can no longer be resolved.
+const KEY_LEFT_MILLIS: u64 = 60_000;
+
+impl<B: Backend> Engine<B> {
+    /// Creates the job of a file. Repeating it with the same `requestId` or key gives the same job, even if a
+    /// definition has changed or gone meanwhile.
+    pub async fn submit_job_file(
+        &self,
+        tenant: TenantId,
+        app: AppName,
+        file: JobFile,
+        rights: Rights,
+        idempotency: Option<IdempotencyKey>,
+    ) -> Result<SubmittedJob, EngineError> {
+        check_rights(
+            file.tasks
+                .iter()
+                .enumerate()
+                .map(|(at, task)| (format!("tasks[{at}]."), &task.work, &task.settings)),
+            rights,
+        )?;
+        let mut promises = Vec::new();
+        if let Some(key) = &idempotency {
+            promises.push(once(&tenant, key)?);
+        }
+        if let Some(id) = &file.request_id {
+            promises.push(once_by_file(&tenant, "job requestId", id, &app, &digest_of_job(&file)));
+        }
+        let names = file.tasks.iter().enumerate().map(|(at, task)| (format!("tasks[{at}].name"), &task.work));
+        let definitions = self.definitions_of(&tenant, names, &promises).await?;
+        let default = self.policy().retry;
+        let tasks = file.tasks.into_iter().map(|task| spec_of(task, &definitions, default)).collect();
+        let request =
+            JobRequest { tenant, app, request: file.request_id, name: file.name, tasks, idempotency: None };
+        self.submit_job_once(request, promises, FILE_TASKS_BYTES_MAX).await
+    }
+
+    /// Adds the tasks of a file to a job.
+    pub async fn add_tasks_file(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        file: AddTasksFile,
+        rights: Rights,
+    ) -> Result<AddedTasks, EngineError> {
+        check_rights(
+            file.tasks
+                .iter()
+                .enumerate()
+                .map(|(at, task)| (format!("tasks[{at}]."), &task.work, &task.settings)),
+            rights,
+        )?;
+        let names = file.tasks.iter().enumerate().map(|(at, task)| (format!("tasks[{at}].name"), &task.work));
+        let definitions = self.definitions_of(&tenant, names, &[]).await?;
+        let default = self.policy().retry;
+        let tasks = file.tasks.into_iter().map(|task| spec_of(task, &definitions, default)).collect();
+        self.add_tasks_within(tenant, job, tasks, FILE_TASKS_BYTES_MAX).await
+    }
+
+    /// Submits the task of a file. Repeats are answered as with a job.
+    pub async fn submit_task_file(
+        &self,
+        tenant: TenantId,
+        app: AppName,
+        file: TaskFile,
+        rights: Rights,
+        idempotency: Option<IdempotencyKey>,
+    ) -> Result<SubmittedTask, EngineError> {
+        check_rights(std::iter::once((String::new(), &file.work, &file.settings)), rights)?;
+        let mut promises = Vec::new();
+        if let Some(key) = &idempotency {
+            promises.push(once(&tenant, key)?);
+        }
+        if let Some(id) = &file.request_id {
+            promises.push(once_by_file(&tenant, "task requestId", id, &app, &digest_of_task(&file)));
+        }
+        let names = std::iter::once(("name".to_owned(), &file.work));
+        let definitions = self.definitions_of(&tenant, names, &promises).await?;
+        let entry = TaskEntry {
+            task_id: TaskId::trusted(ALONE),
+            work: file.work,
+            depends_on: Vec::new(),
+            input: file.input,
+            settings: file.settings,
+        };
+        let spec = spec_of(entry, &definitions, self.policy().retry);
+        let request = TaskRequest {
+            tenant,
+            app,
+            request: file.request_id,
+            name: spec.name,
+            input: spec.input,
+            options: spec.options,
+            idempotency: None,
+        };
+        self.submit_task_once(request, promises).await
+    }
+
+    /// The definitions that a file names. Those that are missing are all told, unless the request was carried out
+    /// before: then the answer needs none.
+    async fn definitions_of<'f>(
+        &self,
+        tenant: &TenantId,
+        names: impl Iterator<Item = (String, &'f TaskWork)>,
+        once: &[Once],
+    ) -> Result<Definitions, EngineError> {
+        let mut found = Definitions::default();
+        let mut missing: HashSet<&TaskName> = HashSet::new();
+        let mut problems = FieldProblems::default();
+        for (path, work) in names {
+            let TaskWork::Named(name) = work else { continue };
+            if found.contains_key(name) {
+                continue;
+            }
+            let known = if missing.contains(name) {
+                None
+            } else {
+                self.definition(tenant.clone(), name, None).await?
+            };
+            if let Some(definition) = known {
+                found.insert(name.clone(), definition);
+            } else {
+                missing.insert(name);
+                let message = format!("is {name}, which is no task definition");
+                problems.add(path, code::UNKNOWN_TASK_DEFINITION, message);
+            }
+        }
+        if problems.total > 0 && !self.was_done(once).await? {
+            return Err(problems.into());
+        }
+        Ok(found)
+    }
+
+    /// Whether the same request was carried out before.
+    async fn was_done(&self, once: &[Once]) -> Result<bool, EngineError> {
+        for once in once {
+            let Some(record) = self.inner.backend.record(once.key.clone()).await? else { continue };
+            let soon = self.inner.clock.now().plus(KEY_LEFT_MILLIS);
+            let is_valid = record.expires_at.is_none_or(|at| at > soon);
+            let is_same = matches!(&record.value,
+                RecordValue::Idempotency(Idempotency { body_hash, .. }) if *body_hash == once.body_hash);
+            if is_valid && is_same {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Refuses what only those may hand in who may write definitions.
+fn check_rights<'f>(
+    tasks: impl Iterator<Item = (String, &'f TaskWork, &'f TaskSettings)>,
+    rights: Rights,
+) -> Result<(), EngineError> {
+    if rights.inline {
+        return Ok(());
+    }
+    for (path, work, settings) in tasks {
+        if matches!(work, TaskWork::Inline(_)) {
+            return Err(EngineError::InlineNotAllowed { field: format!("{path}run") });
+        }
+        if let Some(name) = settings.env.keys().find(|name| is_loading_variable(name)) {
+            return Err(EngineError::InlineNotAllowed { field: format!("{path}env.{name}") });
+        }
+    }
+    Ok(())
+}
+
+/// A task as the engine takes it: its own settings over those of its definition.
+fn spec_of(task: TaskEntry, definitions: &Definitions, default: tidemill_model::RetryPolicy) -> TaskSpec {
+    let TaskEntry { task_id, work, depends_on, input, settings } = task;
+    let mut execution = Execution {
+        idle_timeout_ms: settings.idle_timeout.map(|span| span.0),
+        env: settings.env,
+        labels: settings.labels,
+        ..Execution::default()
+    };
+    let (mut timeout, mut retry) = (settings.timeout, settings.retry);
+    let name = match work {
+        TaskWork::Inline(run) => {
+            execution.run = Some(run);
+            TaskName::trusted(task_id.as_str())
+        }
+        TaskWork::Named(name) => {
+            if let Some(definition) = definitions.get(&name) {
+                let draft = &definition.draft;
+                execution.definition = Some(Pinned { name: name.clone(), version: definition.version });
+                timeout = timeout.or(draft.timeout);
+                retry = retry.over(draft.retry);
+                retry.max_attempts = retry.max_attempts.or(draft.max_attempts);
+            }
+            name
+        }
+    };
+    let options = TaskOptions {
+        retry: retry.policy(default),
+        timeout_ms: timeout.map(|span| span.0),
+        execution: Some(Json::of(&execution)),
+    };
+    TaskSpec { task_id, name, depends_on, input, options }
+}
+
+/// What makes the job, apart from what its definitions were at the time.
+fn digest_of_job(file: &JobFile) -> String {
+    let mut text = format!("{:?}", file.name);
+    for task in &file.tasks {
+        push_task(&mut text, task.task_id.as_str(), &task.work, &task.input, &task.settings);
+        for parent in &task.depends_on {
+            text.push_str(parent.as_str());
+            text.push(' ');
+        }
+    }
+    text
+}
+
+fn digest_of_task(file: &TaskFile) -> String {
+    let mut text = String::new();
+    push_task(&mut text, "", &file.work, &file.input, &file.settings);
+    text
+}
+
+fn push_task(text: &mut String, id: &str, work: &TaskWork, input: &Json, settings: &TaskSettings) {
+    use std::fmt::Write;
+    let TaskSettings { timeout, idle_timeout, retry, env, labels } = settings;
+    let times = (timeout.map(|span| span.0), idle_timeout.map(|span| span.0));
+    let tries =
+        (retry.max_attempts, retry.first_delay.map(|span| span.0), retry.max_delay.map(|span| span.0));
+    let work = match work {
+        TaskWork::Named(name) => Json::of(&[name.as_str()]),
+        TaskWork::Inline(run) => Json::of(&(None::<u8>, run)),
+    };
+    let parts = Json::of(&(id, work, times, tries, env, labels));
+    write!(text, "\n{}\n{}\n", parts.as_str(), input.as_str()).expect("writing to a string does not fail");
+}

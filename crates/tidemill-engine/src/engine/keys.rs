@@ -1,0 +1,149 @@
+//! API keys: made, listed, revoked, recognised.
+//!
+//! Every request is recognised by a key, so keys that were seen are kept at hand. Only an engine changes keys, and there is
+//! one for a store; a revocation changes what is at hand before it is answered.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidemill_model::{ApiKeyRecord, ApiToken, KeyId, Role, TenantId};
+
+use super::definitions::{put, read};
+use super::limits::{KEY_TENANTS_MAX, LIST_MAX};
+use super::{Engine, EngineError, check};
+use crate::backend::{Backend, Fault};
+use crate::command::PutRecords;
+use crate::record::{RecordKey, RecordKind};
+use crate::reply::Refusal;
+
+/// What is known of keys without asking the store.
+#[derive(Debug, Default)]
+pub(super) struct KnownKeys {
+    /// Whether there is a key at all; once there is, it stays so.
+    any: AtomicBool,
+    seen: Mutex<Seen>,
+}
+
+type Seen = HashMap<KeyId, Arc<ApiKeyRecord>, foldhash::fast::RandomState>;
+
+/// How many keys are kept at hand.
+const SEEN_MAX: usize = 1_024;
+
+impl KnownKeys {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a key that was read. One that is at hand already is newer, or the same.
+    fn keep(&self, record: &ApiKeyRecord) {
+        let mut seen = self.seen();
+        if seen.len() >= SEEN_MAX {
+            seen.retain(|_, record| record.revoked_at.is_some());
+        }
+        // Revoked ones must not be forgotten while a reader may still bring back what they were before.
+        if seen.len() < SEEN_MAX {
+            seen.entry(record.id.clone()).or_insert_with(|| Arc::new(record.clone()));
+        }
+    }
+
+    fn revoke(&self, record: &ApiKeyRecord) {
+        self.seen().insert(record.id.clone(), Arc::new(record.clone()));
+    }
+}
+
+impl<B: Backend> Engine<B> {
+    /// Makes a key. The token is not kept anywhere: show it once.
+    pub async fn create_key(
+        &self,
+        tenants: Vec<TenantId>,
+        role: Role,
+        label: Option<String>,
+    ) -> Result<(ApiKeyRecord, ApiToken), EngineError> {
+        let count_max = if role == Role::Worker { KEY_TENANTS_MAX } else { 1 };
+        check::count("tenants", tenants.len(), count_max)?;
+        if let Some(label) = &label {
+            check::name("label", label)?;
+        }
+        let (mut id, mut secret) = ([0; 9], [0; 32]);
+        let filled = getrandom::fill(&mut id).and_then(|()| getrandom::fill(&mut secret));
+        filled.map_err(|error| Fault::Stopped(format!("the system gives no random bytes: {error}")))?;
+        let token = ApiToken::from_random(id, secret);
+        let record = ApiKeyRecord {
+            id: token.id().clone(),
+            hash: token.hash(),
+            tenants,
+            role,
+            label,
+            created_at: self.inner.clock.now(),
+            revoked_at: None,
+        };
+        let records = vec![put(key_of(token.id()), &record, 0)];
+        self.put_records(PutRecords { records, unused: None }).await?;
+        self.inner.keys.any.store(true, Ordering::Release);
+        Ok((record, token))
+    }
+
+    /// All keys by id, revoked ones included, those after `after`.
+    pub async fn keys(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<ApiKeyRecord>, EngineError> {
+        check::count("limit", limit, LIST_MAX)?;
+        let after = after.map(|id| Arc::from(id.as_str()));
+        let records = self.inner.backend.records(RecordKind::ApiKey, None, after, limit).await?;
+        records.iter().map(|(key, record)| read(key, record)).collect()
+    }
+
+    /// Puts a key out of force, at once and for good. Repeating it changes nothing.
+    pub async fn revoke_key(&self, id: &KeyId) -> Result<ApiKeyRecord, EngineError> {
+        let key = key_of(id);
+        let Some(record) = self.inner.backend.record(key.clone()).await? else {
+            return Err(Refusal::NotFound { what: "key", id: id.to_string() }.into());
+        };
+        let known: ApiKeyRecord = read(&key, &record)?;
+        if known.revoked_at.is_some() {
+            self.inner.keys.revoke(&known);
+            return Ok(known);
+        }
+        let revoked = ApiKeyRecord { revoked_at: Some(self.inner.clock.now()), ..known };
+        // Nothing but a revocation changes a key, so whoever was faster did the same.
+        let records = vec![put(key, &revoked, record.version)];
+        match self.put_records(PutRecords { records, unused: None }).await {
+            Err(EngineError::Refused(Refusal::RecordConflict { .. })) | Ok(()) => {
+                self.inner.keys.revoke(&revoked);
+                Ok(revoked)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whose key this is, if it is one and in force.
+    pub async fn authenticate(&self, token: &str) -> Result<Option<ApiKeyRecord>, EngineError> {
+        let Ok(token) = ApiToken::parse(token) else { return Ok(None) };
+        let seen = self.inner.keys.seen().get(token.id()).cloned();
+        let known = if let Some(known) = seen {
+            (*known).clone()
+        } else {
+            let key = key_of(token.id());
+            let Some(record) = self.inner.backend.record(key.clone()).await? else { return Ok(None) };
+            let known: ApiKeyRecord = read(&key, &record)?;
+            self.inner.keys.keep(&known);
+            known
+        };
+        Ok(Some(known).filter(|known| known.admits(&token)))
+    }
+
+    /// Whether a key was ever made. Revoked ones count: taking the last key away must not open the door.
+    pub async fn has_keys(&self) -> Result<bool, EngineError> {
+        if self.inner.keys.any.load(Ordering::Acquire) {
+            return Ok(true);
+        }
+        let any = !self.inner.backend.records(RecordKind::ApiKey, None, None, 1).await?.is_empty();
+        if any {
+            self.inner.keys.any.store(true, Ordering::Release);
+        }
+        Ok(any)
+    }
+}
+
+fn key_of(id: &KeyId) -> RecordKey {
+    RecordKey { kind: RecordKind::ApiKey, tenant: None, id: Arc::from(id.as_str()) }
+}

@@ -1,0 +1,257 @@
+//! Reading what a client wrote, field by field, until every problem is known.
+//!
+//! `null` stands for a field that is left out. What nobody asked for is an unknown field.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+
+use crate::execution::{Run, check_env, check_labels, check_run, entry_path};
+use crate::field_problem::{FieldProblems, code};
+use crate::json::Json;
+use crate::span::{Millis, parse_millis};
+
+/// An object being read.
+pub(crate) struct Document<'p> {
+    fields: Map<String, Value>,
+    /// Where the object stands, such as `tasks[3]`; empty for the outermost.
+    place: String,
+    pub(crate) problems: &'p mut FieldProblems,
+}
+
+impl<'p> Document<'p> {
+    /// Begins to read; anything but an object is a problem.
+    pub(crate) fn open(
+        place: impl Into<String>,
+        value: Value,
+        problems: &'p mut FieldProblems,
+    ) -> Option<Self> {
+        let place = place.into();
+        match value {
+            Value::Object(fields) => Some(Self { fields, place, problems }),
+            other => {
+                problems.add(place, code::INVALID_TYPE, format!("must be an object, not {}", kind(&other)));
+                None
+            }
+        }
+    }
+
+    /// The full path of a field.
+    pub(crate) fn path(&self, field: &str) -> String {
+        if self.place.is_empty() { field.to_owned() } else { format!("{}.{field}", self.place) }
+    }
+
+    pub(crate) fn problem(&mut self, field: &str, code: &'static str, message: impl Into<String>) {
+        let path = self.path(field);
+        self.problems.add(path, code, message);
+    }
+
+    pub(crate) fn take(&mut self, field: &str) -> Option<Value> {
+        self.fields.remove(field).filter(|value| !value.is_null())
+    }
+
+    pub(crate) fn has(&self, field: &str) -> bool {
+        self.fields.get(field).is_some_and(|value| !value.is_null())
+    }
+
+    /// Whether a field is there, be it null.
+    pub(crate) fn mentions(&self, field: &str) -> bool {
+        self.fields.contains_key(field)
+    }
+
+    /// Everything that is left is unknown.
+    pub(crate) fn close(self, known: &str) {
+        for name in self.fields.keys() {
+            let path = if self.place.is_empty() {
+                entry_path("", name).trim_start_matches('.').to_owned()
+            } else {
+                entry_path(&self.place, name)
+            };
+            self.problems.add(path, code::UNKNOWN_FIELD, format!("is not a field here; known are {known}"));
+        }
+    }
+
+    pub(crate) fn missing(&mut self, field: &str) {
+        self.problem(field, code::MISSING_FIELD, "is missing");
+    }
+
+    pub(crate) fn text(&mut self, field: &str) -> Option<String> {
+        match self.take(field)? {
+            Value::String(text) => Some(text),
+            other => {
+                self.problem(field, code::INVALID_TYPE, format!("must be a text, not {}", kind(&other)));
+                None
+            }
+        }
+    }
+
+    /// A text of at most `max` bytes that is not empty and holds no control character.
+    pub(crate) fn short_text(&mut self, field: &str, max: usize) -> Option<String> {
+        let text = self.text(field)?;
+        if text.is_empty() {
+            self.problem(field, code::INVALID_VALUE, "is empty");
+        } else if text.len() > max {
+            self.problem(field, code::TOO_LONG, format!("is {} bytes; the limit is {max}", text.len()));
+        } else if text.chars().any(char::is_control) {
+            self.problem(field, code::INVALID_VALUE, "holds a control character");
+        } else {
+            return Some(text);
+        }
+        None
+    }
+
+    /// A text that may have several lines, of at most `max` bytes.
+    pub(crate) fn long_text(&mut self, field: &str, max: usize) -> Option<String> {
+        let text = self.text(field)?;
+        if text.len() > max {
+            self.problem(field, code::TOO_LONG, format!("is {} bytes; the limit is {max}", text.len()));
+            return None;
+        }
+        Some(text)
+    }
+
+    pub(crate) fn number(&mut self, field: &str, range: RangeInclusive<u64>) -> Option<u64> {
+        let value = self.take(field)?;
+        let whole = match &value {
+            Value::Number(_) => parse_millis(&value).ok(),
+            _ => None,
+        };
+        let Some(number) = whole else {
+            let shown = if value.is_number() { value.to_string() } else { kind(&value).to_owned() };
+            self.problem(field, code::INVALID_TYPE, format!("must be a whole number, not {shown}"));
+            return None;
+        };
+        self.within(field, number, &number.to_string(), range, |limit| limit.to_string())
+    }
+
+    pub(crate) fn span(&mut self, field: &str, range: RangeInclusive<u64>) -> Option<Millis> {
+        let value = self.take(field)?;
+        match parse_millis(&value) {
+            Ok(millis) => {
+                let shown = Millis(millis).to_string();
+                self.within(field, millis, &shown, range, |limit| Millis(limit).to_string()).map(Millis)
+            }
+            Err(message) => {
+                self.problem(field, code::INVALID_VALUE, message);
+                None
+            }
+        }
+    }
+
+    fn within(
+        &mut self,
+        field: &str,
+        number: u64,
+        shown: &str,
+        range: RangeInclusive<u64>,
+        show: impl Fn(u64) -> String,
+    ) -> Option<u64> {
+        if range.contains(&number) {
+            return Some(number);
+        }
+        let (low, high) = (show(*range.start()), show(*range.end()));
+        self.problem(field, code::OUT_OF_RANGE, format!("is {shown}; it must be from {low} to {high}"));
+        None
+    }
+
+    /// A list of texts.
+    pub(crate) fn texts(&mut self, field: &str) -> Option<Vec<String>> {
+        match self.take(field)? {
+            Value::Array(items) => Some(self.texts_of(field, items)),
+            other => {
+                self.problem(field, code::INVALID_TYPE, format!("must be a list, not {}", kind(&other)));
+                None
+            }
+        }
+    }
+
+    fn texts_of(&mut self, field: &str, items: Vec<Value>) -> Vec<String> {
+        let mut texts = Vec::with_capacity(items.len());
+        for (at, item) in items.into_iter().enumerate() {
+            match item {
+                Value::String(text) => texts.push(text),
+                other => {
+                    let message = format!("must be a text, not {}", kind(&other));
+                    self.problem(&format!("{field}[{at}]"), code::INVALID_TYPE, message);
+                }
+            }
+        }
+        texts
+    }
+
+    /// Names with texts as their values.
+    fn text_map(&mut self, field: &str) -> Option<BTreeMap<String, String>> {
+        let fields = match self.take(field)? {
+            Value::Object(fields) => fields,
+            other => {
+                self.problem(field, code::INVALID_TYPE, format!("must be an object, not {}", kind(&other)));
+                return None;
+            }
+        };
+        let mut map = BTreeMap::new();
+        for (name, value) in fields {
+            match value {
+                Value::String(text) => drop(map.insert(name, text)),
+                other => {
+                    let path = entry_path(&self.path(field), &name);
+                    let message = format!("must be a text, not {}: put it in quotes", kind(&other));
+                    self.problems.add(path, code::INVALID_TYPE, message);
+                }
+            }
+        }
+        Some(map)
+    }
+
+    pub(crate) fn env(&mut self, field: &str) -> BTreeMap<String, String> {
+        let env = self.text_map(field).unwrap_or_default();
+        check_env(&self.path(field), &env, self.problems);
+        env
+    }
+
+    pub(crate) fn labels(&mut self, field: &str) -> BTreeMap<String, String> {
+        let labels = self.text_map(field).unwrap_or_default();
+        check_labels(&self.path(field), &labels, self.problems);
+        labels
+    }
+
+    /// A command: a list of arguments or one text for the shell.
+    pub(crate) fn run(&mut self, field: &str) -> Option<Run> {
+        let run = match self.take(field)? {
+            Value::String(text) => Run::Shell(text),
+            Value::Array(items) => {
+                let count = items.len();
+                let arguments = self.texts_of(field, items);
+                if arguments.len() < count {
+                    return None;
+                }
+                Run::Argv(arguments)
+            }
+            other => {
+                let message =
+                    format!("must be a list of arguments or one text for the shell, not {}", kind(&other));
+                self.problem(field, code::INVALID_TYPE, message);
+                return None;
+            }
+        };
+        check_run(&self.path(field), &run, self.problems);
+        Some(run)
+    }
+
+    /// Any value as JSON.
+    pub(crate) fn json(&mut self, field: &str) -> Option<Json> {
+        self.take(field).map(|value| Json::of(&value))
+    }
+}
+
+/// What a value is, in a word.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,124 @@
+//! Job files: a job as a client writes it, in a file or in a request.
+//!
+//! The text is read elsewhere; here a JSON value becomes a checked job or a list of everything that is wrong with it.
+//! Whether the tasks form a graph is for `dag` to say, and whether their definitions exist for the engine.
+
+mod read;
+mod schema;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::execution::Run;
+use crate::id::{RequestId, TaskId, TaskName};
+use crate::json::Json;
+use crate::retry::RetryPolicy;
+use crate::span::Millis;
+
+pub(crate) use read::retry;
+pub use schema::schema;
+
+/// The bytes of a job's name.
+pub const JOB_NAME_BYTES_MAX: usize = 200;
+/// The shortest time limit of a task, in milliseconds.
+pub const TIMEOUT_MILLIS_MIN: u64 = 1_000;
+/// The longest time limit of a task, in milliseconds: 7 days.
+pub const TIMEOUT_MILLIS_MAX: u64 = 7 * 24 * 3_600_000;
+/// The attempts that a task's own retry policy may ask for.
+pub const ATTEMPTS_MAX: u32 = 1_000;
+/// The longest delay between attempts, in milliseconds: 7 days.
+pub const RETRY_DELAY_MILLIS_MAX: u64 = 7 * 24 * 3_600_000;
+
+/// A job as a client writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobFile {
+    pub name: Option<String>,
+    pub request_id: Option<RequestId>,
+    pub tasks: Vec<TaskEntry>,
+}
+
+/// Further tasks of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddTasksFile {
+    pub tasks: Vec<TaskEntry>,
+}
+
+/// A task without a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskFile {
+    pub request_id: Option<RequestId>,
+    pub work: TaskWork,
+    pub input: Json,
+    pub settings: TaskSettings,
+}
+
+/// One task of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskEntry {
+    pub task_id: TaskId,
+    pub work: TaskWork,
+    pub depends_on: Vec<TaskId>,
+    pub input: Json,
+    pub settings: TaskSettings,
+}
+
+/// What a task does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskWork {
+    /// A stored definition.
+    Named(TaskName),
+    /// A command that the file brings along.
+    Inline(Run),
+}
+
+/// What may be set per task. What is left out comes from the definition, or from the defaults.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskSettings {
+    pub timeout: Option<Millis>,
+    pub idle_timeout: Option<Millis>,
+    pub retry: RetryEntry,
+    pub env: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
+}
+
+/// How often and how fast a task is tried again, as far as it is given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RetryEntry {
+    /// Attempts in all, the first one included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// The delay after the first failed attempt. It doubles with each further one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_delay: Option<Millis>,
+    /// The longest delay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_delay: Option<Millis>,
+}
+
+impl RetryEntry {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What is left out here, taken from `other`.
+    #[must_use]
+    pub fn over(self, other: Self) -> Self {
+        Self {
+            max_attempts: self.max_attempts.or(other.max_attempts),
+            first_delay: self.first_delay.or(other.first_delay),
+            max_delay: self.max_delay.or(other.max_delay),
+        }
+    }
+
+    /// The whole policy; `None` when nothing is given, so that the default of the day holds.
+    pub fn policy(self, default: RetryPolicy) -> Option<RetryPolicy> {
+        (!self.is_empty()).then(|| RetryPolicy {
+            max_attempts: self.max_attempts.unwrap_or(default.max_attempts),
+            first_delay: self.first_delay.map_or(default.first_delay, |delay| delay.0),
+            max_delay: self.max_delay.map_or(default.max_delay, |delay| delay.0),
+        })
+    }
+}

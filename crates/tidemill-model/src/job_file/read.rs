@@ -1,0 +1,461 @@
+//! From a JSON value to a checked job, or to everything that is wrong with it.
+
+use serde_json::Value;
+
+use super::{
+    ATTEMPTS_MAX, AddTasksFile, JOB_NAME_BYTES_MAX, JobFile, RETRY_DELAY_MILLIS_MAX, RetryEntry,
+    TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, TaskEntry, TaskFile, TaskSettings, TaskWork,
+};
+use crate::dag::JOB_TASKS_MAX;
+use crate::document::{Document, kind};
+use crate::field_problem::{FieldProblems, code};
+use crate::id::{RequestId, TaskId, TaskName};
+use crate::json::Json;
+use crate::task_input::input_problem;
+
+const JOB_FIELDS: &str = "name, requestId, tasks, callbackUrl";
+const TASK_FIELDS: &str =
+    "taskId, name, run, agent, script, dependsOn, input, timeout, idleTimeout, retry, env, labels, onFailure";
+const ALONE_FIELDS: &str =
+    "requestId, name, run, agent, script, input, timeout, idleTimeout, retry, env, labels, onFailure";
+
+impl JobFile {
+    /// Reads a job, or tells everything that is wrong.
+    pub fn read(value: Value) -> Result<Self, FieldProblems> {
+        let mut problems = FieldProblems::default();
+        let mut file = Self { name: None, request_id: None, tasks: Vec::new() };
+        if let Some(mut document) = Document::open("", value, &mut problems) {
+            file.name = document.short_text("name", JOB_NAME_BYTES_MAX);
+            file.request_id = request_id(&mut document);
+            refuse_callback(&mut document);
+            file.tasks = tasks(&mut document);
+            document.close(JOB_FIELDS);
+        }
+        problems.or(file)
+    }
+}
+
+impl AddTasksFile {
+    /// Reads further tasks, or tells everything that is wrong.
+    pub fn read(value: Value) -> Result<Self, FieldProblems> {
+        let mut problems = FieldProblems::default();
+        let mut file = Self { tasks: Vec::new() };
+        if let Some(mut document) = Document::open("", value, &mut problems) {
+            file.tasks = tasks(&mut document);
+            document.close("tasks");
+        }
+        problems.or(file)
+    }
+}
+
+impl TaskFile {
+    /// Reads a task without a job, or tells everything that is wrong.
+    pub fn read(value: Value) -> Result<Self, FieldProblems> {
+        let mut problems = FieldProblems::default();
+        let Some(mut document) = Document::open("", value, &mut problems) else { return Err(problems) };
+        let request_id = request_id(&mut document);
+        let work = work(&mut document);
+        let input = input(&mut document);
+        let settings = settings(&mut document);
+        document.close(ALONE_FIELDS);
+        match work {
+            Some(work) => problems.or(Self { request_id, work, input, settings }),
+            None => Err(problems),
+        }
+    }
+}
+
+fn request_id(document: &mut Document<'_>) -> Option<RequestId> {
+    let text = document.text("requestId")?;
+    RequestId::standalone(text)
+        .map_err(|bad| document.problem("requestId", code::INVALID_VALUE, bad.problem.to_string()))
+        .ok()
+}
+
+fn refuse_callback(document: &mut Document<'_>) {
+    if document.take("callbackUrl").is_some() {
+        document.problem("callbackUrl", code::NOT_AVAILABLE, "is not available yet");
+    }
+}
+
+fn tasks(document: &mut Document<'_>) -> Vec<TaskEntry> {
+    let items = match document.take("tasks") {
+        None => {
+            document.missing("tasks");
+            return Vec::new();
+        }
+        Some(Value::Array(items)) => items,
+        Some(other) => {
+            let message = format!("must be a list, not {}", kind(&other));
+            document.problem("tasks", code::INVALID_TYPE, message);
+            return Vec::new();
+        }
+    };
+    if items.is_empty() {
+        document.problem("tasks", code::EMPTY_TASKS, "is empty: a job has at least one task");
+    }
+    if items.len() > JOB_TASKS_MAX {
+        let message = format!("has {} tasks; the limit is {JOB_TASKS_MAX}", items.len());
+        document.problem("tasks", code::TOO_MANY_TASKS, message);
+        return Vec::new();
+    }
+    let mut entries = Vec::with_capacity(items.len());
+    for (at, item) in items.into_iter().enumerate() {
+        let Some(mut task) = Document::open(format!("tasks[{at}]"), item, document.problems) else {
+            continue;
+        };
+        entries.extend(entry(&mut task));
+        task.close(TASK_FIELDS);
+    }
+    entries
+}
+
+fn entry(task: &mut Document<'_>) -> Option<TaskEntry> {
+    if !task.has("taskId") {
+        task.missing("taskId");
+    }
+    let id = task.text("taskId");
+    let id = id.and_then(|text| task_id(task, "taskId", &text));
+    let work = work(task);
+    let mut depends_on = Vec::new();
+    for (at, text) in task.texts("dependsOn").unwrap_or_default().into_iter().enumerate() {
+        // The place is only spelled out when it is needed: a wide join has very many.
+        match TaskId::new(&text) {
+            Ok(parent) => depends_on.push(parent),
+            Err(bad) => {
+                let message = bad.problem.to_string();
+                task.problem(&format!("dependsOn[{at}]"), code::INVALID_TASK_ID, message);
+            }
+        }
+    }
+    let input = input(task);
+    let settings = settings(task);
+    Some(TaskEntry { task_id: id?, work: work?, depends_on, input, settings })
+}
+
+fn task_id(task: &mut Document<'_>, field: &str, text: &str) -> Option<TaskId> {
+    let id = TaskId::new(text);
+    id.map_err(|bad| task.problem(field, code::INVALID_TASK_ID, bad.problem.to_string())).ok()
+}
+
+/// What the task does: exactly one of four fields says it.
+fn work(task: &mut Document<'_>) -> Option<TaskWork> {
+    // Unlike elsewhere a null is not nothing here: it is more likely a value that got lost.
+    let given: Vec<_> =
+        ["name", "run", "agent", "script"].into_iter().filter(|field| task.mentions(field)).collect();
+    if given.len() != 1 {
+        let what = if given.is_empty() { "none".to_owned() } else { given.join(" and ") };
+        let message =
+            format!("is one of name, run, agent and script, and exactly one is needed; given: {what}");
+        let at = given.get(1).copied().unwrap_or("name");
+        task.problem(at, code::ONE_OF, message);
+    }
+    for field in ["name", "run"] {
+        if task.mentions(field) && !task.has(field) {
+            task.problem(field, code::INVALID_TYPE, "is null");
+        }
+    }
+    for later in ["agent", "script"] {
+        if task.mentions(later) {
+            task.take(later);
+            task.problem(later, code::NOT_AVAILABLE, "is not available yet; use run or a stored definition");
+        }
+    }
+    let name = task.text("name");
+    let name = name.and_then(|text| {
+        let name = TaskName::new(text);
+        name.map_err(|bad| task.problem("name", code::INVALID_VALUE, bad.problem.to_string())).ok()
+    });
+    let run = task.run("run");
+    if given.len() != 1 {
+        return None;
+    }
+    run.map(TaskWork::Inline).or_else(|| name.map(TaskWork::Named))
+}
+
+fn input(task: &mut Document<'_>) -> Json {
+    let Some(input) = task.json("input") else { return Json::empty_object() };
+    if let Some(problem) = input_problem(&input) {
+        task.problem("input", code::INVALID_INPUT, problem.to_string());
+    }
+    input
+}
+
+fn settings(task: &mut Document<'_>) -> TaskSettings {
+    let settings = TaskSettings {
+        timeout: task.span("timeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
+        idle_timeout: task.span("idleTimeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
+        retry: retry(task),
+        env: task.env("env"),
+        labels: task.labels("labels"),
+    };
+    match task.text("onFailure").as_deref() {
+        None | Some("fail") => {}
+        Some("park") => task.problem("onFailure", code::NOT_AVAILABLE, "park is not available yet; use fail"),
+        Some(_) => task.problem("onFailure", code::INVALID_VALUE, "must be fail or park"),
+    }
+    settings
+}
+
+pub(crate) fn retry(task: &mut Document<'_>) -> RetryEntry {
+    let Some(value) = task.take("retry") else { return RetryEntry::default() };
+    let place = task.path("retry");
+    let Some(mut retry) = Document::open(place, value, task.problems) else { return RetryEntry::default() };
+    let max_attempts = retry.number("maxAttempts", 1..=ATTEMPTS_MAX.into());
+    let entry = RetryEntry {
+        max_attempts: max_attempts.and_then(|attempts| u32::try_from(attempts).ok()),
+        first_delay: retry.span("firstDelay", 0..=RETRY_DELAY_MILLIS_MAX),
+        max_delay: retry.span("maxDelay", 0..=RETRY_DELAY_MILLIS_MAX),
+    };
+    retry.close("maxAttempts, firstDelay, maxDelay");
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::execution::Run;
+    use crate::span::Millis;
+
+    fn problems_of(value: Value) -> Vec<(String, &'static str)> {
+        let problems = JobFile::read(value).expect_err("it is refused");
+        problems.listed.into_iter().map(|problem| (problem.path, problem.code)).collect()
+    }
+
+    /// A job of one task with these fields beside its id.
+    fn with(fields: &Value) -> Value {
+        let mut task = json!({ "taskId": "a" });
+        task.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        json!({ "tasks": [task] })
+    }
+
+    #[test]
+    fn a_whole_job_is_read() {
+        let file = JobFile::read(json!({
+            "name": "nightly",
+            "requestId": "req-1",
+            "callbackUrl": null,
+            "tasks": [
+                { "taskId": "a", "run": ["echo", "x"], "input": { "n": 1 }, "timeout": "30s", "idleTimeout": 5000,
+                  "retry": { "maxAttempts": 5, "firstDelay": "1s", "maxDelay": 60000 },
+                  "env": { "A": "1" }, "labels": { "county": "x" }, "onFailure": "fail" },
+                { "taskId": "b", "name": "scrape-store", "dependsOn": ["a"] },
+                { "taskId": "c", "run": "echo $A", "dependsOn": null, "input": null }
+            ]
+        }))
+        .unwrap();
+        assert_eq!(
+            (file.name.as_deref(), file.request_id.as_ref().unwrap().as_str()),
+            (Some("nightly"), "req-1")
+        );
+        let [a, b, c] = &file.tasks[..] else { panic!("{file:?}") };
+        assert_eq!(a.work, TaskWork::Inline(Run::Argv(vec!["echo".to_owned(), "x".to_owned()])));
+        assert_eq!(a.input.as_str(), r#"{"n":1}"#);
+        assert_eq!(
+            (a.settings.timeout, a.settings.idle_timeout),
+            (Some(Millis(30_000)), Some(Millis(5_000)))
+        );
+        let retry = RetryEntry {
+            max_attempts: Some(5),
+            first_delay: Some(Millis(1_000)),
+            max_delay: Some(Millis(60_000)),
+        };
+        assert_eq!(a.settings.retry, retry);
+        assert_eq!((a.settings.env["A"].as_str(), a.settings.labels["county"].as_str()), ("1", "x"));
+        assert_eq!(b.work, TaskWork::Named(TaskName::trusted("scrape-store")));
+        assert_eq!(b.depends_on, [TaskId::trusted("a")]);
+        assert_eq!((c.depends_on.len(), c.input.as_str()), (0, "{}"));
+        assert_eq!(c.settings, TaskSettings::default());
+    }
+
+    #[test]
+    fn every_field_is_checked_at_its_place() {
+        let long = "x".repeat(201);
+        for (value, path, expected) in [
+            (json!([]), "", code::INVALID_TYPE),
+            (json!(null), "", code::INVALID_TYPE),
+            (json!({}), "tasks", code::MISSING_FIELD),
+            (json!({ "tasks": null }), "tasks", code::MISSING_FIELD),
+            (json!({ "tasks": {} }), "tasks", code::INVALID_TYPE),
+            (json!({ "tasks": [] }), "tasks", code::EMPTY_TASKS),
+            (json!({ "tasks": [1] }), "tasks[0]", code::INVALID_TYPE),
+            (json!({ "tasks": [{ "run": "x" }] }), "tasks[0].taskId", code::MISSING_FIELD),
+            (json!({ "tasks": [{ "taskId": "a/b", "run": "x" }] }), "tasks[0].taskId", code::INVALID_TASK_ID),
+            (json!({ "tasks": [{ "taskId": 7, "run": "x" }] }), "tasks[0].taskId", code::INVALID_TYPE),
+            (with(&json!({})), "tasks[0].name", code::ONE_OF),
+            (with(&json!({ "name": "n", "run": "x" })), "tasks[0].run", code::ONE_OF),
+            (with(&json!({ "name": null })), "tasks[0].name", code::INVALID_TYPE),
+            (with(&json!({ "agent": "x" })), "tasks[0].agent", code::NOT_AVAILABLE),
+            (with(&json!({ "script": null })), "tasks[0].script", code::NOT_AVAILABLE),
+            (with(&json!({ "name": "a#b" })), "tasks[0].name", code::INVALID_VALUE),
+            (with(&json!({ "run": [] })), "tasks[0].run", code::INVALID_VALUE),
+            (with(&json!({ "run": ["a", 1] })), "tasks[0].run[1]", code::INVALID_TYPE),
+            (with(&json!({ "run": 1 })), "tasks[0].run", code::INVALID_TYPE),
+            (with(&json!({ "run": "x", "dependsOn": "b" })), "tasks[0].dependsOn", code::INVALID_TYPE),
+            (
+                with(&json!({ "run": "x", "dependsOn": ["b", "#"] })),
+                "tasks[0].dependsOn[1]",
+                code::INVALID_TASK_ID,
+            ),
+            (with(&json!({ "run": "x", "input": [] })), "tasks[0].input", code::INVALID_INPUT),
+            (
+                with(&json!({ "run": "x", "input": { "dependencyOutputs": 1 } })),
+                "tasks[0].input",
+                code::INVALID_INPUT,
+            ),
+            (with(&json!({ "run": "x", "timeout": "5 min" })), "tasks[0].timeout", code::INVALID_VALUE),
+            (with(&json!({ "run": "x", "timeout": 999 })), "tasks[0].timeout", code::OUT_OF_RANGE),
+            (with(&json!({ "run": "x", "timeout": "8d" })), "tasks[0].timeout", code::OUT_OF_RANGE),
+            (with(&json!({ "run": "x", "idleTimeout": 0 })), "tasks[0].idleTimeout", code::OUT_OF_RANGE),
+            (with(&json!({ "run": "x", "retry": 3 })), "tasks[0].retry", code::INVALID_TYPE),
+            (
+                with(&json!({ "run": "x", "retry": { "maxAttempts": 0 } })),
+                "tasks[0].retry.maxAttempts",
+                code::OUT_OF_RANGE,
+            ),
+            (
+                with(&json!({ "run": "x", "retry": { "maxAttempts": "3" } })),
+                "tasks[0].retry.maxAttempts",
+                code::INVALID_TYPE,
+            ),
+            (
+                with(&json!({ "run": "x", "retry": { "tries": 3 } })),
+                "tasks[0].retry.tries",
+                code::UNKNOWN_FIELD,
+            ),
+            (
+                with(&json!({ "run": "x", "env": { "PATH": "x" } })),
+                "tasks[0].env.PATH",
+                code::RESERVED_VARIABLE,
+            ),
+            (with(&json!({ "run": "x", "env": { "PORT": 80 } })), "tasks[0].env.PORT", code::INVALID_TYPE),
+            (
+                with(&json!({ "run": "x", "labels": { "a b": "x" } })),
+                "tasks[0].labels.a b",
+                code::INVALID_VALUE,
+            ),
+            (with(&json!({ "run": "x", "onFailure": "park" })), "tasks[0].onFailure", code::NOT_AVAILABLE),
+            (with(&json!({ "run": "x", "onFailure": "retry" })), "tasks[0].onFailure", code::INVALID_VALUE),
+            (with(&json!({ "run": "x", "timeOut": 1 })), "tasks[0].timeOut", code::UNKNOWN_FIELD),
+            (
+                json!({ "tasks": [{ "taskId": "a", "run": "x" }], "version": 1 }),
+                "version",
+                code::UNKNOWN_FIELD,
+            ),
+            (
+                json!({ "tasks": [{ "taskId": "a", "run": "x" }], "callbackUrl": "http://x" }),
+                "callbackUrl",
+                code::NOT_AVAILABLE,
+            ),
+            (json!({ "tasks": [{ "taskId": "a", "run": "x" }], "name": "" }), "name", code::INVALID_VALUE),
+            (json!({ "tasks": [{ "taskId": "a", "run": "x" }], "name": long }), "name", code::TOO_LONG),
+            (
+                json!({ "tasks": [{ "taskId": "a", "run": "x" }], "requestId": "a b" }),
+                "requestId",
+                code::INVALID_VALUE,
+            ),
+        ] {
+            assert_eq!(problems_of(value.clone()), [(path.to_owned(), expected)], "{value}");
+        }
+    }
+
+    #[test]
+    fn all_problems_are_told_and_many_are_counted() {
+        let found = problems_of(
+            json!({ "x": 1, "tasks": [{ "timeout": 1 }, { "taskId": "b", "run": "x", "y": 1 }] }),
+        );
+        let expected = [
+            ("tasks[0].taskId", code::MISSING_FIELD),
+            ("tasks[0].name", code::ONE_OF),
+            ("tasks[0].timeout", code::OUT_OF_RANGE),
+            ("tasks[1].y", code::UNKNOWN_FIELD),
+            ("x", code::UNKNOWN_FIELD),
+        ];
+        assert_eq!(found, expected.map(|(path, code)| (path.to_owned(), code)));
+        let many = json!({ "tasks": vec![json!({ "taskId": "a", "run": "x", "bad": 1 }); 1_000] });
+        let problems = JobFile::read(many).unwrap_err();
+        assert_eq!((problems.listed.len(), problems.total), (crate::PROBLEMS_MAX, 1_000));
+    }
+
+    #[test]
+    fn one_task_too_many_is_refused_without_looking_at_them() {
+        let many = json!({ "tasks": vec![Value::Null; JOB_TASKS_MAX + 1] });
+        assert_eq!(problems_of(many), [("tasks".to_owned(), code::TOO_MANY_TASKS)]);
+    }
+
+    #[test]
+    fn a_job_of_100_000_tasks_is_read_whole() {
+        let task = |number: usize| json!({ "taskId": format!("t{number}"), "run": ["true"], "input": { "n": number } });
+        let tasks: Vec<_> = (0..JOB_TASKS_MAX).map(task).collect();
+        assert_eq!(JobFile::read(json!({ "tasks": tasks })).unwrap().tasks.len(), JOB_TASKS_MAX);
+    }
+
+    #[test]
+    fn a_task_on_its_own_and_further_tasks_are_read() {
+        let task =
+            TaskFile::read(json!({ "requestId": "t-1", "name": "scrape", "input": { "a": 1 } })).unwrap();
+        assert_eq!(task.work, TaskWork::Named(TaskName::trusted("scrape")));
+        let refused =
+            TaskFile::read(json!({ "taskId": "t-1", "name": "scrape", "dependsOn": [] })).unwrap_err();
+        let paths: Vec<_> = refused.listed.iter().map(|problem| problem.path.as_str()).collect();
+        assert_eq!(paths, ["dependsOn", "taskId"]);
+        let job_like =
+            TaskFile::read(json!({ "name": "x", "requestId": "job-00000000000000000000000000000007_a" }));
+        assert_eq!(job_like.unwrap_err().listed[0].path, "requestId");
+        let added =
+            AddTasksFile::read(json!({ "tasks": [{ "taskId": "f", "run": "true", "dependsOn": ["a"] }] }));
+        assert_eq!(added.unwrap().tasks.len(), 1);
+        assert!(AddTasksFile::read(json!({ "tasks": [], "name": "x" })).is_err());
+    }
+
+    /// Any JSON value, with the names of our fields among the keys.
+    fn any_json() -> impl Strategy<Value = Value> {
+        let key = prop_oneof![
+            prop::sample::select(
+                "tasks taskId name run agent script dependsOn input timeout idleTimeout retry env labels onFailure \
+                 maxAttempts firstDelay maxDelay requestId callbackUrl"
+                    .split_whitespace()
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            ),
+            ".{0,6}",
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            ".{0,8}".prop_map(Value::from),
+            Just(Value::from("a")),
+            Just(Value::from("30s")),
+        ];
+        leaf.prop_recursive(4, 48, 8, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::hash_map(key.clone(), inner, 0..8)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        /// Whatever comes: a job, or problems that all have a code and a short place.
+        #[test]
+        fn any_value_is_read_or_refused_with_reasons(value in any_json()) {
+            for value in [value.clone(), json!({ "tasks": [value.clone()] }), json!({ "tasks": value })] {
+                if let Err(problems) = JobFile::read(value.clone()) {
+                    prop_assert!(problems.total > 0 && !problems.listed.is_empty());
+                    for problem in &problems.listed {
+                        prop_assert!(!problem.code.is_empty() && !problem.message.is_empty());
+                        prop_assert!(problem.path.len() < 2_000);
+                    }
+                }
+                let _ = TaskFile::read(value.clone());
+                let _ = crate::DefinitionDraft::read(value);
+            }
+        }
+    }
+}
