@@ -99,6 +99,10 @@ impl Handlers {
     }
 
     /// Adds a handler for tasks of this name, replacing an earlier one.
+    ///
+    /// A handler that blocks its thread keeps its lease as long as another thread of the runtime is free to renew it,
+    /// but it can be neither cancelled nor timed out meanwhile. Long work without an `await` belongs into
+    /// `tokio::task::spawn_blocking`.
     pub fn on<F, R>(mut self, name: &str, handler: F) -> Result<Self, BadId>
     where
         F: Fn(TaskContext) -> R + Send + Sync + 'static,

@@ -7,9 +7,9 @@ use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::Engine;
 use tidemill_model::{TenantId, WorkerId};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use crate::handler::Handlers;
+use crate::pace::{Pace, WorkerHandle};
 use crate::slot::Slot;
 
 /// How a worker works.
@@ -64,7 +64,7 @@ impl<B: Backend> NativeWorker<B> {
         let slots = (0..shared.config.slots)
             .map(|_| tokio::spawn(Slot::new(Arc::clone(&shared), stopping.clone()).run()))
             .collect();
-        WorkerHandle { stop, slots }
+        WorkerHandle::new(stop, slots, GIVE_BACK)
     }
 
     pub(crate) fn engine(&self) -> &Engine<B> {
@@ -80,49 +80,5 @@ impl<B: Backend> NativeWorker<B> {
     }
 }
 
-/// A running worker. Dropping it ends its tasks where they are; their leases run out.
-#[derive(Debug)]
-pub struct WorkerHandle {
-    stop: watch::Sender<Pace>,
-    slots: Vec<JoinHandle<()>>,
-}
-
-impl WorkerHandle {
-    /// Claims nothing more, lets running tasks end for at most `grace`, and gives back the rest.
-    pub async fn shut_down(mut self, grace: Duration) {
-        // Slots that are gone already need no word.
-        let _ = self.stop.send(Pace::Finish);
-        if tokio::time::timeout(grace, self.ended()).await.is_err() {
-            let _ = self.stop.send(Pace::GiveBack);
-            if tokio::time::timeout(GIVE_BACK, self.ended()).await.is_err() {
-                self.slots.iter().for_each(JoinHandle::abort);
-            }
-        }
-    }
-
-    async fn ended(&mut self) {
-        for slot in self.slots.iter_mut().filter(|slot| !slot.is_finished()) {
-            // A slot that panicked has said so already.
-            let _ = slot.await;
-        }
-    }
-}
-
 /// How long a store may take to note that tasks were given back.
 const GIVE_BACK: Duration = Duration::from_secs(5);
-
-/// What the slots of a worker are to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
-    Work,
-    /// End what runs and take nothing more.
-    Finish,
-    /// Give back what runs.
-    GiveBack,
-}
-
-impl Drop for WorkerHandle {
-    fn drop(&mut self) {
-        self.slots.iter().for_each(JoinHandle::abort);
-    }
-}

@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidemill_engine::backend::Backend;
+use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{
     ClaimRequest, Claimed, EngineError, FinishRequest, HeartbeatRequest, Signal, WorkReport,
 };
 use tidemill_engine::reply::{Assignment, Refusal};
-use tidemill_model::ErrorCategory;
+use tidemill_model::{ErrorCategory, Fence};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::handler::{Outcome, TaskContext, TaskError};
-use crate::native::{NativeWorker, Pace};
+use crate::native::NativeWorker;
+use crate::pace::Pace;
 
 /// A store that does not answer is asked again after this long, and after twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -64,7 +67,7 @@ impl<B: Backend> Slot<B> {
             };
             let finish = FinishRequest::of(&task, self.worker.config().worker.clone(), report);
             // Without an answer the lease runs out and another worker takes the task.
-            let Some((_, claimed)) = self.report(finish).await else { return };
+            let Some(claimed) = self.report(finish).await else { return };
             next = claimed.tasks.into_iter().next();
         }
     }
@@ -89,36 +92,50 @@ impl<B: Backend> Slot<B> {
     }
 
     /// Records an outcome and takes the next task, unless the worker stops. Tries again while the store cannot.
-    async fn report(
-        &self,
-        finish: FinishRequest,
-    ) -> Option<(Result<tidemill_engine::engine::Finished, EngineError>, Claimed)> {
+    ///
+    /// An outcome that will never be taken as it is, such as one that is too large, fails the task with the reason.
+    async fn report(&self, mut finish: FinishRequest) -> Option<Claimed> {
         let give_up = Instant::now() + self.worker.config().persistence;
         let mut pause = FIRST_PAUSE;
+        let mut was_refused = false;
         loop {
-            let stopping = *self.stopping.borrow() != Pace::Work;
-            let answer = if stopping {
-                let finished = self.worker.engine().finish(finish.clone()).await;
-                match finished {
-                    Err(error @ EngineError::Fault(_)) => Err(error),
-                    finished => Ok((finished, Claimed { tasks: Vec::new(), next: None })),
+            let (finished, claimed) = if *self.stopping.borrow() == Pace::Work {
+                match self.worker.engine().finish_and_claim(finish.clone(), self.claim()).await {
+                    Ok((finished, claimed)) => (finished.map(drop), claimed),
+                    Err(error) => (Err(error), nothing()),
                 }
             } else {
-                self.worker.engine().finish_and_claim(finish.clone(), self.claim()).await
+                (self.worker.engine().finish(finish.clone()).await.map(drop), nothing())
             };
-            match answer {
-                Ok(answer) => return Some(answer),
-                Err(error) if error.is_transient() && Instant::now() < give_up => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
-                Err(_) => return None,
+            let error = match finished {
+                // Whoever lost a task may have the next one all the same.
+                Ok(()) | Err(EngineError::Refused(_)) => return Some(claimed),
+                Err(error) => error,
+            };
+            // The slot has an outcome to mend first.
+            for task in claimed.tasks {
+                self.release(task, None).await;
+            }
+            if error.is_transient() && Instant::now() < give_up {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            } else if matches!(error, EngineError::Fault(_)) || was_refused {
+                return None;
+            } else {
+                was_refused = true;
+                let message = format!("the outcome was refused: {error}");
+                finish.report = WorkReport::failed(message, ErrorCategory::Validation);
             }
         }
     }
 
     async fn run_task(&self, task: &Assignment) -> End {
         let started = Instant::now();
+        // On its own, so that a handler that blocks its thread does not lose its lease. The pause lets it set its timer:
+        // what was just spawned waits on this very thread.
+        let keeping = keep_lease(Arc::clone(&self.worker), task.task.clone(), task.fence);
+        let mut lease = LeaseKeeper(tokio::spawn(keeping));
+        tokio::task::yield_now().await;
         let work = match self.worker.engine().work_of(task).await {
             Ok(work) => work,
             Err(error) => {
@@ -133,7 +150,8 @@ impl<B: Backend> Slot<B> {
         let ended = tokio::select! {
             biased;
             outcome = running => outcome,
-            () = self.keep_lease(task) => return End::Lost,
+            () = self.worker.engine().revoked(&task.task, task.fence) => return End::Lost,
+            _ = &mut lease.0 => return End::Lost,
             () = self.must_give_back() => return End::GivenBack,
             () = tokio::time::sleep(timeout) => {
                 let elapsed_millis = millis(started.elapsed());
@@ -154,34 +172,47 @@ impl<B: Backend> Slot<B> {
 
     /// Another worker may take the task at once, and no attempt is counted.
     async fn give_back(&self, task: Assignment) {
+        self.release(task, Some("worker shutdown".to_owned())).await;
+    }
+
+    async fn release(&self, task: Assignment, reason: Option<String>) {
         let worker = self.worker.config().worker.clone();
-        let reason = Some("worker shutdown".to_owned());
         // If it cannot be noted, the lease runs out.
         let _ = self.worker.engine().release(task.task, task.fence, worker, reason).await;
     }
+}
 
-    /// Renews the lease until it is lost.
-    async fn keep_lease(&self, task: &Assignment) {
-        let config = self.worker.config();
-        loop {
-            tokio::time::sleep(config.heartbeat).await;
-            let renewed = self
-                .worker
-                .engine()
-                .heartbeat(HeartbeatRequest {
-                    task: task.task.clone(),
-                    fence: task.fence,
-                    worker: config.worker.clone(),
-                    process_id: std::process::id(),
-                    rss: 0,
-                    last_activity: None,
-                })
-                .await;
-            if let Err(EngineError::Refused(Refusal::LeaseLost { .. } | Refusal::NotFound { .. })) = renewed {
-                return;
-            }
+/// Renews a lease until it is dropped.
+struct LeaseKeeper(JoinHandle<()>);
+
+impl Drop for LeaseKeeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Renews the lease until it is lost.
+async fn keep_lease<B: Backend>(worker: Arc<NativeWorker<B>>, task: TaskKey, fence: Fence) {
+    let config = worker.config();
+    loop {
+        tokio::time::sleep(config.heartbeat).await;
+        let beat = HeartbeatRequest {
+            task: task.clone(),
+            fence,
+            worker: config.worker.clone(),
+            process_id: std::process::id(),
+            rss: 0,
+            last_activity: None,
+        };
+        let renewed = worker.engine().heartbeat(beat).await;
+        if let Err(EngineError::Refused(Refusal::LeaseLost { .. } | Refusal::NotFound { .. })) = renewed {
+            return;
         }
     }
+}
+
+fn nothing() -> Claimed {
+    Claimed { tasks: Vec::new(), next: None }
 }
 
 fn report_of(outcome: Outcome, started: Instant) -> WorkReport {

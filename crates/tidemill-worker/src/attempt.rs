@@ -1,0 +1,483 @@
+//! One attempt of a task: start its child, watch over it, take what it leaves, and say how it ended.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill_engine::clock::Clock;
+use tidemill_engine::engine::{Signal, WorkReport};
+use tidemill_model::error_table::ERROR_TEXT_MAX;
+use tidemill_model::properties::{Activity, ActivityKind};
+use tidemill_model::{ErrorCategory, Exit, Json};
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::attempt_files::hand_over;
+use crate::child::directory::AttemptDirectory;
+use crate::child::environment;
+use crate::child::error_record::ErrorRecord;
+use crate::child::lines::{LINE_BYTES_MAX, Line, LineSplitter};
+use crate::child::output_log::OutputLog;
+use crate::child::protocol::{self, Record, ResultRecord};
+use crate::child::result::{BadResult, output_of};
+use crate::child::tail::Tail;
+use crate::child::verdict::{Failed, not_started};
+use crate::command_line::arguments_of;
+use crate::command_worker::Shared;
+use crate::log_sink::{LogLine, Stream};
+use crate::pace::Pace;
+use crate::source::{AttemptEnd, Claim, TaskSource};
+use crate::spawner::{Child, ChildEvent, ChildExit, CommandLine};
+use crate::vitals::{Stop, Vitals};
+
+/// How much of a pipe is read at a time.
+const READ_BYTES: usize = 64 * 1024;
+/// How often in a row.
+const READS_MAX: usize = 8;
+/// What of stdout is kept for an error text.
+const STDOUT_TAIL_BYTES: usize = 2 * 1024;
+/// How long after the grace of a child its spawner may take to say that it is gone. It gives up by itself before.
+const END_WAIT: Duration = Duration::from_secs(20);
+/// How long pipes are read after everything is gone that could write to them, as far as is known.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// How an attempt ended.
+pub(crate) enum End {
+    Report(AttemptEnd, Option<Arc<AttemptDirectory>>),
+    /// The task belongs to somebody else, or to nobody: nothing may be written.
+    Lost(Stop),
+    /// The worker shuts down before it ended.
+    GivenBack,
+}
+
+/// Why the worker ends a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Timeout,
+    Idle,
+    Stop(Stop),
+    Shutdown,
+}
+
+/// How the processes of an attempt ended.
+struct Ended {
+    /// `None`: the spawner died and took them along.
+    exit: Option<ChildExit>,
+    forced: bool,
+    survivors: Vec<u32>,
+    cause: Option<Cause>,
+}
+
+type Heart<'a> = Pin<&'a mut (dyn Future<Output = Stop> + Send)>;
+
+pub(crate) struct Attempt<'a, S> {
+    shared: &'a Shared<S>,
+    claim: &'a Claim,
+    vitals: &'a Vitals,
+    timeout: Duration,
+    idle_timeout: Option<Duration>,
+    directory: Arc<AttemptDirectory>,
+    log: OutputLog,
+    /// Lines that go to the log and the live view together.
+    fresh: Vec<u8>,
+    result: Option<ResultRecord>,
+    /// A result line that was too long to be taken.
+    result_was_cut: bool,
+    error: Option<ErrorRecord>,
+    /// The last line of stdout that says something, if it may be a JSON object.
+    last_line: Option<Vec<u8>>,
+    stderr: Tail,
+    stdout: Tail,
+    buffer: Vec<u8>,
+}
+
+/// Runs an attempt to its end.
+pub(crate) async fn run<S: TaskSource>(
+    shared: &Shared<S>,
+    claim: &Claim,
+    pace: &watch::Receiver<Pace>,
+) -> End {
+    let vitals = Vitals::default();
+    let config = &shared.config;
+    let (step_name, timestamp) = (claim.name.to_string(), shared.clock.now());
+    vitals.active(Activity { kind: ActivityKind::Waiting, step_name, timestamp });
+    let mut heart = pin!(vitals.keep_lease(&shared.source, claim, config.heartbeat, config.lease));
+    let end = run_with(shared, claim, pace, &vitals, heart.as_mut()).await;
+    // Whoever took the task over shows a log of its own under the same name.
+    if !matches!(end, End::Lost(Stop::Lost)) {
+        shared.source.log_end(claim);
+    }
+    end
+}
+
+async fn run_with<S: TaskSource>(
+    shared: &Shared<S>,
+    claim: &Claim,
+    pace: &watch::Receiver<Pace>,
+    vitals: &Vitals,
+    mut heart: Heart<'_>,
+) -> End {
+    let failed = |report| End::Report(AttemptEnd { began: None, report }, None);
+    let Some(argv) = arguments_of(claim) else {
+        let message = format!("task {} has no command and no handler here", claim.name);
+        return failed(WorkReport::failed(message, ErrorCategory::NotFound));
+    };
+    let directory = match shared.tree.begin(claim) {
+        Ok(directory) => Arc::new(directory),
+        Err(error) => {
+            let message = format!("the output directory cannot be used: {error}");
+            return failed(WorkReport::failed(message, ErrorCategory::ServerError));
+        }
+    };
+    let program = argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
+    let env =
+        environment::of_command(&shared.config.environment, claim, &directory.path, &directory.input_file);
+    let kills_before = shared.memory.before();
+    let spawned = tokio::select! {
+        biased;
+        spawned = shared.spawner.spawn(CommandLine { argv, env }) => spawned,
+        stop = &mut heart => return lost(&directory, stop).await,
+    };
+    let child = match spawned {
+        Ok(child) => child,
+        Err(error) => {
+            directory.discard().await;
+            return failed(not_started(&program, &error));
+        }
+    };
+    vitals.started(child.pid, child.watch.handle());
+    let config = &shared.config;
+    let mut attempt = Attempt {
+        shared,
+        claim,
+        vitals,
+        timeout: claim.timeout_ms.map_or(config.timeout, Duration::from_millis),
+        idle_timeout: claim.execution.idle_timeout_ms.map(Duration::from_millis).or(config.idle_timeout),
+        directory,
+        log: OutputLog::new(),
+        fresh: Vec::new(),
+        result: None,
+        result_was_cut: false,
+        error: None,
+        last_line: None,
+        stderr: Tail::new(ERROR_TEXT_MAX),
+        stdout: Tail::new(STDOUT_TAIL_BYTES),
+        buffer: vec![0; READ_BYTES],
+    };
+    let started = Instant::now();
+    let ended = attempt.watch(child, pace.clone(), heart.as_mut()).await;
+    if let Some(Cause::Stop(stop)) = ended.cause {
+        return lost(&attempt.directory, stop).await;
+    }
+    if !ended.survivors.is_empty() {
+        attempt.note(&format!("processes {:?} could not be killed", ended.survivors));
+    }
+    if ended.cause == Some(Cause::Shutdown) {
+        attempt.directory.discard().await;
+        return End::GivenBack;
+    }
+    let elapsed = started.elapsed();
+    let memory_ran_out = ended.exit.is_some_and(may_lack_memory) && shared.memory.has_grown(&kills_before);
+    let report = attempt.report(&ended, elapsed, memory_ran_out);
+    attempt.conclude(report, heart).await
+}
+
+/// Only SIGKILL can be the kernel's answer to a lack of memory.
+fn may_lack_memory(exit: ChildExit) -> bool {
+    matches!(exit.end, Exit::Signal(9) | Exit::Code(137))
+}
+
+async fn lost(directory: &Arc<AttemptDirectory>, stop: Stop) -> End {
+    directory.discard().await;
+    End::Lost(stop)
+}
+
+impl<S: TaskSource> Attempt<'_, S> {
+    /// Reads what the child prints and waits until nothing is left of it, ending it when it must.
+    async fn watch(
+        &mut self,
+        mut child: Child,
+        mut pace: watch::Receiver<Pace>,
+        mut heart: Heart<'_>,
+    ) -> Ended {
+        let handle = child.watch.handle();
+        let grace = self.shared.config.kill_grace;
+        let timeout_at = Instant::now() + self.timeout;
+        let mut heard_at = Instant::now();
+        let mut stdout = Output::new(child.stdout, Stream::Stdout);
+        let mut stderr = Output::new(child.stderr, Stream::Stderr);
+        let mut ended = Ended { exit: None, forced: false, survivors: Vec::new(), cause: None };
+        let mut gone_at: Option<Instant> = None;
+        let mut stuck_at: Option<Instant> = None;
+        let mut revoked = pin!(self.shared.source.revoked(self.claim));
+        while gone_at.is_none() || stdout.is_open || stderr.is_open {
+            let is_running = ended.cause.is_none() && gone_at.is_none();
+            let idle_at = self.idle_timeout.map(|idle| heard_at + idle);
+            // A child that prints without end must not keep the others from their turn, so its output comes last.
+            let cause = tokio::select! {
+                biased;
+                () = sleep_until(stuck_at) => {
+                    stuck_at = None;
+                    handle.kill_spawner();
+                    continue;
+                }
+                stop = &mut heart, if is_running => Cause::Stop(stop),
+                () = &mut revoked, if is_running => Cause::Stop(Stop::Cancelled),
+                () = must_give_back(&mut pace), if is_running => Cause::Shutdown,
+                () = tokio::time::sleep_until(timeout_at), if is_running && ended.exit.is_none() => Cause::Timeout,
+                () = sleep_until(idle_at), if is_running && ended.exit.is_none() => Cause::Idle,
+                () = sleep_until(gone_at.map(|at| at + DRAIN)) => break,
+                event = child.watch.event(), if gone_at.is_none() => {
+                    match event {
+                        ChildEvent::Exited(exit) => {
+                            ended.exit = Some(exit);
+                            continue;
+                        }
+                        ChildEvent::Gone { forced, survivors } => {
+                            (ended.forced, ended.survivors) = (forced, survivors);
+                        }
+                        ChildEvent::Lost => ended.exit = None,
+                    }
+                    gone_at = Some(Instant::now());
+                    stuck_at = None;
+                    continue;
+                }
+                () = stdout.readable() => {
+                    if self.read(&mut stdout) | self.read(&mut stderr) {
+                        heard_at = Instant::now();
+                    }
+                    continue;
+                }
+                () = stderr.readable() => {
+                    if self.read(&mut stderr) {
+                        heard_at = Instant::now();
+                    }
+                    continue;
+                }
+            };
+            ended.cause = Some(cause);
+            // Whoever runs the task now must not meet our processes.
+            let grace = if cause == Cause::Stop(Stop::Lost) { Duration::ZERO } else { grace };
+            handle.end(grace);
+            stuck_at = Some(Instant::now() + grace + END_WAIT);
+        }
+        for output in [&mut stdout, &mut stderr] {
+            let stream = output.stream;
+            std::mem::take(&mut output.lines).finish(|line| self.take(line, stream));
+        }
+        self.flush();
+        ended
+    }
+
+    /// Takes what there is to read. True when there was something.
+    fn read(&mut self, output: &mut Output) -> bool {
+        let mut has_read = false;
+        // Not without end: others want their turn.
+        for _ in 0..READS_MAX {
+            if !output.is_open {
+                break;
+            }
+            match output.pipe.try_read(&mut self.buffer) {
+                Ok(0) => output.is_open = false,
+                Ok(count) => {
+                    has_read = true;
+                    let (stream, buffer) = (output.stream, std::mem::take(&mut self.buffer));
+                    output.lines.feed(&buffer[..count], |line| self.take(line, stream));
+                    self.buffer = buffer;
+                    self.flush();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => output.is_open = false,
+            }
+        }
+        has_read
+    }
+
+    /// Takes one line: a word of the protocol, or a line of the log.
+    fn take(&mut self, line: Line<'_>, stream: Stream) {
+        if stream == Stream::Stdout && line.bytes.starts_with(protocol::MARK) {
+            if line.is_cut {
+                self.result_was_cut = true;
+                return self.note(
+                    "a line of the protocol is too long and is left out; give the result as outputFile",
+                );
+            }
+            match protocol::parse(line.bytes) {
+                Some(record) => return self.heed(record),
+                None => self.note("the next line looks like the protocol and is not understood"),
+            }
+        }
+        let tail = if stream == Stream::Stderr { &mut self.stderr } else { &mut self.stdout };
+        tail.push_line(line.bytes);
+        if stream == Stream::Stdout && !line.bytes.trim_ascii().is_empty() {
+            let may_be_object = !line.is_cut && line.bytes.trim_ascii_start().starts_with(b"{");
+            self.last_line = may_be_object.then(|| line.bytes.to_vec());
+        }
+        self.fresh.extend_from_slice(line.bytes);
+        if line.is_cut {
+            self.fresh.extend_from_slice(" [tidemill: this line is cut here]".as_bytes());
+        }
+        self.fresh.push(b'\n');
+        let text = String::from_utf8_lossy(line.bytes);
+        self.shared.config.sink.line(&LogLine { claim: self.claim, stream, text: &text });
+    }
+
+    fn heed(&mut self, record: Record) {
+        match record {
+            Record::Activity { kind, step_name } => {
+                let timestamp = self.shared.clock.now();
+                let step_name = if step_name.is_empty() { self.claim.name.to_string() } else { step_name };
+                self.vitals.active(Activity { kind, step_name, timestamp });
+            }
+            Record::Result(result) => self.result = Some(result),
+            Record::Error(error) => self.error = Some(error),
+            Record::Other(kind) => {
+                self.note(&format!("a line of the protocol of kind {kind:?} is passed over"));
+            }
+        }
+    }
+
+    /// A word of the worker in the task's log.
+    fn note(&mut self, text: &str) {
+        let text = format!("[tidemill] {text}");
+        self.fresh.extend_from_slice(text.as_bytes());
+        self.fresh.push(b'\n');
+        self.shared.config.sink.line(&LogLine { claim: self.claim, stream: Stream::Worker, text: &text });
+    }
+
+    /// Writes the lines that were taken to the log and shows them to those who watch.
+    fn flush(&mut self) {
+        if self.fresh.is_empty() {
+            return;
+        }
+        let mut lines = std::mem::take(&mut self.fresh);
+        self.shared.source.log(self.claim, &lines);
+        if let Err(error) = self.log.append(&self.directory.inner, &lines) {
+            // A disk that is full must not fail the task; the live view and the sink still have the lines.
+            let text = format!("[tidemill] the log cannot be written: {error}");
+            self.shared.config.sink.line(&LogLine { claim: self.claim, stream: Stream::Worker, text: &text });
+        }
+        lines.clear();
+        if lines.capacity() <= 4 * READ_BYTES {
+            self.fresh = lines;
+        }
+    }
+
+    /// What is to be recorded of the end of the processes.
+    fn report(&self, ended: &Ended, elapsed: Duration, memory_ran_out: bool) -> WorkReport {
+        let elapsed_millis = millis(elapsed);
+        let signal = if ended.forced { Signal::Kill } else { Signal::Term };
+        match ended.cause {
+            Some(Cause::Timeout) => {
+                let timeout_millis = millis(self.timeout);
+                return WorkReport::TimedOut { timeout_millis, elapsed_millis, signal };
+            }
+            Some(Cause::Idle) => {
+                let seconds = self.idle_timeout.unwrap_or_default().as_secs_f64();
+                let message = format!("no output for {seconds} s; ended with {}", signal.as_str());
+                return WorkReport::failed(message, ErrorCategory::Timeout);
+            }
+            Some(Cause::Stop(_) | Cause::Shutdown) | None => {}
+        }
+        let Some(exit) = ended.exit else {
+            let message = "the processes of the task were lost: the spawner was killed";
+            return WorkReport::failed(message, ErrorCategory::ServerError);
+        };
+        if exit.end == Exit::Code(0) {
+            return match self.output() {
+                Ok(output) => WorkReport::Completed {
+                    output: Some(output),
+                    duration_millis: elapsed_millis,
+                    exit_code: 0,
+                    usage: self.result.as_ref().and_then(|result| result.usage),
+                },
+                Err(BadResult { message, category }) => WorkReport::failed(message, category),
+            };
+        }
+        let (stderr, stdout) = (self.stderr.text(), self.stdout.text());
+        let (record, stderr, stdout) = (self.error.as_ref(), stderr.as_str(), stdout.as_str());
+        Failed { exit, record, stderr, stdout, memory_ran_out }.report()
+    }
+
+    fn output(&self) -> Result<Json, BadResult> {
+        if self.result.is_none() && self.result_was_cut {
+            let message = format!(
+                "a line of the protocol is longer than {LINE_BYTES_MAX} bytes; give the result as outputFile"
+            );
+            return Err(BadResult { message, category: ErrorCategory::Validation });
+        }
+        output_of(self.result.as_ref(), self.last_line.as_deref(), &self.directory)
+    }
+
+    /// Hands over what the attempt left, puts its directory into place, and keeps the lease meanwhile.
+    async fn conclude(&mut self, report: WorkReport, mut heart: Heart<'_>) -> End {
+        self.flush();
+        let unsaid = tokio::select! {
+            biased;
+            unsaid = self.vitals.unsaid() => unsaid,
+            stop = &mut heart => return lost(&self.directory, stop).await,
+        };
+        let handed = tokio::select! {
+            biased;
+            handed = hand_over(&self.shared.source, self.claim, &self.directory) => handed,
+            stop = &mut heart => return lost(&self.directory, stop).await,
+        };
+        match handed {
+            Ok(notes) => {
+                for text in notes {
+                    self.note(&text);
+                }
+                self.flush();
+            }
+            Err(_) => return lost(&self.directory, Stop::Lost).await,
+        }
+        if let Err(error) = self.directory.settle().await {
+            self.note(&format!("the output directory could not be put into its place: {error}"));
+        }
+        End::Report(AttemptEnd { began: unsaid, report }, Some(Arc::clone(&self.directory)))
+    }
+}
+
+/// One stream of a child's output.
+struct Output {
+    pipe: pipe::Receiver,
+    stream: Stream,
+    lines: LineSplitter,
+    is_open: bool,
+}
+
+impl Output {
+    fn new(pipe: pipe::Receiver, stream: Stream) -> Self {
+        Self { pipe, stream, lines: LineSplitter::default(), is_open: true }
+    }
+
+    /// Returns when there is something to read, and never once the stream is closed.
+    async fn readable(&self) {
+        if !self.is_open {
+            std::future::pending::<()>().await;
+        }
+        // An error shows itself at the next read.
+        let _ = self.pipe.readable().await;
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn must_give_back(pace: &mut watch::Receiver<Pace>) {
+    // Without a handle nobody asks for it any more.
+    if pace.wait_for(|pace| *pace == Pace::GiveBack).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

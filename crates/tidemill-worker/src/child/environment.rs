@@ -1,0 +1,63 @@
+//! What a child sees of the worker's environment: a short list, and nothing else.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use crate::source::Claim;
+
+/// Variables of the worker that every command gets.
+const PASSED: [&str; 14] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "SHELL",
+    "TMPDIR",
+    "PWD",
+    "LANG",
+    "TERM",
+    "COLORTERM",
+    "FORCE_COLOR",
+    "S3_BUCKET",
+    "DELETE_FILES_AFTER_UPLOAD",
+    "EVENTBRIDGE_BUS_NAME",
+    "TASK_DEFINITIONS_TABLE",
+];
+/// And all that begin so.
+const PASSED_BEGINNING: &str = "LC_";
+
+/// The whole environment of a command: what is passed on, what its definition asks for by name, the literal values of
+/// definition and task, and at last what the worker itself says, which nothing overrides.
+pub(crate) fn of_command(
+    worker: &[(OsString, OsString)],
+    claim: &Claim,
+    output_dir: &Path,
+    input_file: &Path,
+) -> Vec<(OsString, OsString)> {
+    let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
+    for (name, value) in worker {
+        let is_passed = name.to_str().is_some_and(|name| {
+            PASSED.contains(&name)
+                || name.starts_with(PASSED_BEGINNING)
+                || claim.execution.secrets.iter().any(|secret| secret == name)
+        });
+        if is_passed {
+            env.insert(name.clone(), value.clone());
+        }
+    }
+    env.extend(claim.execution.env.iter().map(|(name, value)| (name.into(), value.into())));
+    let mut set = |name: &str, value: &OsStr| env.insert(name.into(), value.into());
+    set("TENANT_ID", claim.task.tenant.as_str().as_ref());
+    set("APP_NAME", claim.app.as_str().as_ref());
+    set("INPUT_FILE", input_file.as_os_str());
+    set("TIDEMILL_OUTPUT_DIR", output_dir.as_os_str());
+    set("TIDEMILL_REQUEST_ID", claim.task.request.as_str().as_ref());
+    set("TIDEMILL_TASK_ID", claim.task_id.as_str().as_ref());
+    if let Some(job) = claim.job {
+        set("TIDEMILL_JOB_ID", job.to_string().as_ref());
+    }
+    set("TIDEMILL_RUN", claim.run.to_string().as_ref());
+    set("TIDEMILL_ATTEMPT", claim.attempt.to_string().as_ref());
+    set("TIDEMILL_FENCE", claim.fence.0.to_string().as_ref());
+    env.into_iter().collect()
+}

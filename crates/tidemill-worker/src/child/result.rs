@@ -1,0 +1,70 @@
+//! The output of a child that succeeded.
+//!
+//! It is taken from the first of these that there is: the result line of the protocol, `artifacts/task-result.json`, a
+//! last line of stdout that is a JSON object. Without any of them it is `{}`.
+
+use std::path::Path;
+
+use tidemill_engine::engine::limits::OUTPUT_BYTES_MAX;
+use tidemill_model::{ErrorCategory, Json};
+
+use super::directory::AttemptDirectory;
+use super::inner_file::Oversize;
+use super::protocol::{ResultOutput, ResultRecord};
+
+const RESULT_FILE: &str = "artifacts/task-result.json";
+
+/// A result that cannot be used. The task fails: to drop it silently would be worse.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct BadResult {
+    pub(crate) message: String,
+    pub(crate) category: ErrorCategory,
+}
+
+pub(crate) fn output_of(
+    record: Option<&ResultRecord>,
+    last_line: Option<&[u8]>,
+    directory: &AttemptDirectory,
+) -> Result<Json, BadResult> {
+    match record.map(|record| &record.output) {
+        Some(ResultOutput::Inline(output)) => return Ok(output.clone()),
+        Some(ResultOutput::File(file)) => {
+            let path = Path::new(file);
+            // Both forms are natural to a program that knows its output directory.
+            let path = path.strip_prefix(&directory.path).unwrap_or(path);
+            return read(directory, path)?.ok_or_else(|| {
+                let message = format!("outputFile {file} is no plain file inside the output directory");
+                BadResult { message, category: ErrorCategory::NotFound }
+            });
+        }
+        Some(ResultOutput::Absent) | None => {}
+    }
+    if let Some(output) = read(directory, Path::new(RESULT_FILE))? {
+        return Ok(output);
+    }
+    Ok(last_line.and_then(json_object).unwrap_or_else(Json::empty_object))
+}
+
+fn json_object(line: &[u8]) -> Option<Json> {
+    let text = std::str::from_utf8(line).ok()?.trim();
+    Json::parse(text.to_owned()).ok().filter(Json::is_object)
+}
+
+/// The JSON value in a file; `None` when there is no such file.
+fn read(directory: &AttemptDirectory, path: &Path) -> Result<Option<Json>, BadResult> {
+    let bytes = match directory.inner.read(path, OUTPUT_BYTES_MAX as u64) {
+        Ok(bytes) => bytes,
+        Err(Oversize::Io(_)) => return Ok(None),
+        Err(Oversize::TooLarge(size)) => {
+            let message =
+                format!("the result in {} is {size} bytes; the limit is {OUTPUT_BYTES_MAX}", path.display());
+            return Err(BadResult { message, category: ErrorCategory::Validation });
+        }
+    };
+    let unreadable = |problem: String| BadResult {
+        message: format!("the result in {} is not JSON: {problem}", path.display()),
+        category: ErrorCategory::Parse,
+    };
+    let text = String::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;
+    Json::parse(text.trim().to_owned()).map(Some).map_err(|error| unreadable(error.to_string()))
+}

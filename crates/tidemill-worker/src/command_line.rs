@@ -1,0 +1,39 @@
+//! What is started for a task.
+
+use std::ffi::OsString;
+
+use tidemill_model::execution::Run;
+
+use crate::source::Claim;
+
+/// An input up to this size is an argument too; a larger one is in `INPUT_FILE` only.
+pub(crate) const ARGUMENT_BYTES_MAX: usize = 64 * 1024;
+
+/// The program of a task with its arguments; `None` when the task has no command.
+///
+/// The program of a stored definition gets the request id and the input as its last arguments. A command that came with
+/// the job says all its arguments itself.
+pub(crate) fn arguments_of(claim: &Claim) -> Option<Vec<OsString>> {
+    let command = claim.execution.command.as_ref()?;
+    let is_stored = claim.execution.definition.is_some();
+    let mut argv: Vec<OsString> = match command {
+        Run::Argv(argv) => argv.iter().map(OsString::from).collect(),
+        Run::Shell(text) => vec!["/bin/sh".into(), "-c".into(), text.into()],
+    };
+    if is_stored {
+        if matches!(command, Run::Shell(_)) {
+            // What the shell calls itself; the arguments are `$1` and `$2`.
+            argv.push("sh".into());
+        }
+        let request = claim.task.request.as_str();
+        if request.starts_with('-') {
+            // So that no program takes the id for an option.
+            argv.push("--".into());
+        }
+        argv.push(request.into());
+        if claim.input.len() <= ARGUMENT_BYTES_MAX {
+            argv.push(claim.input.as_str().into());
+        }
+    }
+    Some(argv)
+}

@@ -1,0 +1,230 @@
+//! A worker that runs tasks as child processes, so many at a time.
+//!
+//! A permit comes first, then the claim: nothing is ever held that cannot run at once. A slot whose task ends takes the
+//! next one in the same commit.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill_engine::clock::SystemClock;
+use tidemill_engine::engine::WorkReport;
+use tidemill_model::{ErrorCategory, TenantId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::attempt::{self, End};
+use crate::child::directory::OutputTree;
+use crate::child::memory_pressure::MemoryPressure;
+use crate::log_sink::{LogSink, NoSink};
+use crate::pace::{Pace, WorkerHandle};
+use crate::source::{AttemptEnd, Claim, SourceError, TaskSource};
+use crate::spawner::Spawner;
+
+/// A source that does not answer is asked again after this long, and after twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// From the end of a child's grace to its last word, with its task given back.
+const GIVE_BACK: Duration = Duration::from_secs(10);
+
+/// How a worker runs commands.
+#[derive(Debug, Clone)]
+pub struct CommandConfig {
+    /// Where tasks leave their files.
+    pub output_dir: PathBuf,
+    /// The tenant whose tasks have their directories right in there; `None`: all.
+    pub tenant: Option<TenantId>,
+    /// The environment of this process. Children see a short list of it only.
+    pub environment: Vec<(OsString, OsString)>,
+    /// How many tasks run at a time.
+    pub slots: usize,
+    /// How many tasks are claimed at a time.
+    pub claim_max: usize,
+    /// How long a claim waits for work.
+    pub wait: Duration,
+    /// How often a lease is renewed. It must be well below the lease's length.
+    pub heartbeat: Duration,
+    /// How long a lease lasts without being renewed.
+    pub lease: Duration,
+    /// Wall time for one attempt of a task that does not say its own.
+    pub timeout: Duration,
+    /// How long a task may print nothing, unless it says so itself; `None`: as long as it likes.
+    pub idle_timeout: Option<Duration>,
+    /// From SIGTERM to SIGKILL.
+    pub kill_grace: Duration,
+    /// How long a source that is full or busy is tried again before an outcome is given up to the next worker.
+    pub persistence: Duration,
+    /// Whether files stay in the output directory once the outcome is recorded.
+    pub keep_files: bool,
+    /// Where the lines of running tasks are shown.
+    pub sink: Arc<dyn LogSink>,
+}
+
+impl CommandConfig {
+    pub fn new(output_dir: impl Into<PathBuf>, environment: Vec<(OsString, OsString)>) -> Self {
+        Self {
+            output_dir: output_dir.into(),
+            tenant: None,
+            environment,
+            slots: 3,
+            claim_max: 10,
+            wait: Duration::from_secs(20),
+            heartbeat: Duration::from_secs(20),
+            lease: Duration::from_secs(45),
+            timeout: Duration::from_secs(200),
+            idle_timeout: None,
+            kill_grace: Duration::from_secs(5),
+            persistence: Duration::from_secs(40),
+            keep_files: true,
+            sink: Arc::new(NoSink),
+        }
+    }
+}
+
+/// Runs the commands of tasks.
+#[derive(Debug)]
+pub struct CommandWorker<S> {
+    shared: Shared<S>,
+}
+
+/// What all slots of a worker share.
+#[derive(Debug)]
+pub(crate) struct Shared<S> {
+    pub(crate) source: S,
+    pub(crate) spawner: Spawner,
+    pub(crate) config: CommandConfig,
+    pub(crate) tree: OutputTree,
+    pub(crate) memory: MemoryPressure,
+    pub(crate) clock: SystemClock,
+}
+
+impl<S: TaskSource> CommandWorker<S> {
+    /// Opens the output directory.
+    pub fn new(source: S, spawner: Spawner, config: CommandConfig) -> io::Result<Self> {
+        let tree = OutputTree::open(&config.output_dir, config.tenant.clone(), spawner.run_as())?;
+        let (memory, clock) = (MemoryPressure::watch(), SystemClock::start());
+        Ok(Self { shared: Shared { source, spawner, config, tree, memory, clock } })
+    }
+
+    /// Starts to work on the current runtime.
+    pub fn start(self) -> WorkerHandle {
+        let (stop, pace) = watch::channel(Pace::Work);
+        let give_back = self.shared.config.kill_grace + GIVE_BACK;
+        let worker = tokio::spawn(claim_and_run(Arc::new(self.shared), pace));
+        WorkerHandle::new(stop, vec![worker], give_back)
+    }
+}
+
+/// Claims whenever there is a free permit, and runs what was claimed, until told to stop.
+async fn claim_and_run<S: TaskSource>(shared: Arc<Shared<S>>, mut pace: watch::Receiver<Pace>) {
+    let permits = Arc::new(Semaphore::new(shared.config.slots));
+    let mut running = JoinSet::new();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let claimed = tokio::select! {
+            biased;
+            () = told_to_stop(&mut pace) => break,
+            claimed = claim(&shared, &permits) => claimed,
+        };
+        while running.try_join_next().is_some() {}
+        match claimed {
+            Ok(claims) => {
+                pause = FIRST_PAUSE;
+                for (claim, permit) in claims {
+                    running.spawn(work_off(Arc::clone(&shared), claim, permit, pace.clone()));
+                }
+            }
+            Err(_) => {
+                tokio::select! {
+                    () = told_to_stop(&mut pace) => break,
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+                }
+            }
+        }
+    }
+    while running.join_next().await.is_some() {}
+}
+
+async fn told_to_stop(pace: &mut watch::Receiver<Pace>) {
+    // Without a handle it is over too.
+    let _ = pace.wait_for(|pace| *pace != Pace::Work).await;
+}
+
+/// Waits for a free permit, then claims for all that are free.
+async fn claim<S: TaskSource>(
+    shared: &Shared<S>,
+    permits: &Arc<Semaphore>,
+) -> Result<Vec<(Claim, OwnedSemaphorePermit)>, SourceError> {
+    let closed = |_| SourceError::Unavailable("the worker ends".to_owned());
+    let mut free = vec![Arc::clone(permits).acquire_owned().await.map_err(closed)?];
+    while free.len() < shared.config.claim_max
+        && let Ok(permit) = Arc::clone(permits).try_acquire_owned()
+    {
+        free.push(permit);
+    }
+    let claims = shared.source.claim(free.len(), shared.config.wait).await?;
+    Ok(claims.into_iter().zip(free).collect())
+}
+
+/// Runs a task and those that follow it without a pause.
+async fn work_off<S: TaskSource>(
+    shared: Arc<Shared<S>>,
+    first: Claim,
+    permit: OwnedSemaphorePermit,
+    pace: watch::Receiver<Pace>,
+) {
+    let mut next = Some(first);
+    while let Some(claim) = next.take() {
+        match attempt::run(&shared, &claim, &pace).await {
+            End::Report(end, directory) => {
+                let Some(following) = report(&shared, &claim, end, &pace).await else { break };
+                if let Some(directory) = directory.filter(|_| !shared.config.keep_files) {
+                    directory.remove_settled().await;
+                }
+                next = following;
+            }
+            End::Lost(_) => break,
+            End::GivenBack => {
+                // If it cannot be noted, the lease runs out.
+                let _ = shared.source.release(&claim, "worker shutdown".to_owned()).await;
+            }
+        }
+    }
+    drop(permit);
+}
+
+/// Records an outcome and takes the next task, unless the worker stops. `None` when the outcome was not recorded.
+async fn report<S: TaskSource>(
+    shared: &Shared<S>,
+    claim: &Claim,
+    mut end: AttemptEnd,
+    pace: &watch::Receiver<Pace>,
+) -> Option<Option<Claim>> {
+    let give_up = Instant::now() + shared.config.persistence;
+    let mut pause = FIRST_PAUSE;
+    let mut was_refused = false;
+    loop {
+        let reported = if *pace.borrow() == Pace::Work {
+            shared.source.finish_and_claim(claim, end.clone()).await
+        } else {
+            shared.source.finish(claim, end.clone()).await.map(|()| None)
+        };
+        match reported {
+            Ok(next) => return Some(next),
+            Err(SourceError::Refused(problem)) if !was_refused => {
+                // The outcome as it is will never be taken, so the task fails with the reason.
+                was_refused = true;
+                let message = format!("the outcome was refused: {problem}");
+                end.report = WorkReport::failed(message, ErrorCategory::Validation);
+            }
+            Err(SourceError::Unavailable(_)) if Instant::now() < give_up => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            Err(_) => return None,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The port where a worker gets its tasks and reports to: the engine in this process, or a server elsewhere.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::engine::WorkReport;
+use tidemill_model::execution::ResolvedExecution;
+use tidemill_model::properties::Activity;
+use tidemill_model::{AppName, Fence, JobId, Json, TaskId, TaskName, Timestamp};
+
+/// A task that a worker holds and is to run.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub task: TaskKey,
+    pub app: AppName,
+    pub job: Option<JobId>,
+    pub task_id: TaskId,
+    pub name: TaskName,
+    pub run: u32,
+    /// Counts from 1 within the run.
+    pub attempt: u32,
+    pub fence: Fence,
+    pub lease_until: Timestamp,
+    /// Wall time for this attempt, in milliseconds; the worker's own limit when absent.
+    pub timeout_ms: Option<u64>,
+    /// The static input and, for a task with dependencies, `dependencyOutputs`.
+    pub input: Json,
+    pub execution: ResolvedExecution,
+}
+
+/// What a heartbeat tells.
+#[derive(Debug, Clone)]
+pub struct Pulse {
+    pub pid: u32,
+    /// Resident bytes of the task's processes.
+    pub rss: u64,
+    pub last_activity: Option<Activity>,
+}
+
+/// What a heartbeat is answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beat {
+    pub lease_until: Timestamp,
+    /// The task was cancelled: its processes are to end, and nothing is to be reported.
+    pub cancel: bool,
+}
+
+/// The end of an attempt.
+#[derive(Debug, Clone)]
+pub struct AttemptEnd {
+    /// The process id of a child that ended before its beginning was reported. It is recorded first.
+    pub began: Option<u32>,
+    pub report: WorkReport,
+}
+
+/// Why a source did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// The lease is gone. Nothing may be written any more.
+    #[error("the lease is lost")]
+    Lost,
+    /// It will never be done as it was asked.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// Not now. It is worth trying again.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+}
+
+/// Where a worker gets its tasks.
+pub trait TaskSource: Clone + Send + Sync + 'static {
+    /// Takes up to `slots` tasks. Waits for the first for up to `wait`; an empty answer is no error.
+    fn claim(
+        &self,
+        slots: usize,
+        wait: Duration,
+    ) -> impl Future<Output = Result<Vec<Claim>, SourceError>> + Send;
+
+    /// Says that the child process of a task runs.
+    fn begin(&self, claim: &Claim, pid: u32) -> impl Future<Output = Result<(), SourceError>> + Send;
+
+    /// Extends the lease.
+    fn heartbeat(
+        &self,
+        claim: &Claim,
+        pulse: Pulse,
+    ) -> impl Future<Output = Result<Beat, SourceError>> + Send;
+
+    /// Records how an attempt ended.
+    fn finish(&self, claim: &Claim, end: AttemptEnd) -> impl Future<Output = Result<(), SourceError>> + Send;
+
+    /// Records how an attempt ended and takes the next task if there is one, in one step where that can be.
+    ///
+    /// An error is about the finish. Nothing was taken then.
+    fn finish_and_claim(
+        &self,
+        claim: &Claim,
+        end: AttemptEnd,
+    ) -> impl Future<Output = Result<Option<Claim>, SourceError>> + Send;
+
+    /// Gives a task back without an outcome. Another worker may take it at once and no attempt is counted.
+    fn release(&self, claim: &Claim, reason: String) -> impl Future<Output = Result<(), SourceError>> + Send;
+
+    /// Keeps a log, an artifact or a trace of an attempt under `task/logs/{requestId}/{path}`.
+    fn put_blob(
+        &self,
+        claim: &Claim,
+        path: &str,
+        bytes: Vec<u8>,
+    ) -> impl Future<Output = Result<(), SourceError>> + Send;
+
+    /// Shows output of a running task to those who watch it. Best effort.
+    fn log(&self, claim: &Claim, bytes: &[u8]);
+
+    /// Says that no more output comes.
+    fn log_end(&self, claim: &Claim);
+
+    /// Returns when the task was cancelled or taken away, as soon as this process knows. A source that only hears of it
+    /// by heartbeats never returns.
+    fn revoked(&self, claim: &Claim) -> impl Future<Output = ()> + Send;
+}

@@ -1,0 +1,473 @@
+//! The server's side of the spawner.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::sync::{Notify, mpsc};
+
+use super::frame::{Inbox, Outbox, Received};
+use super::message::{Answer, ChildExit, CommandLine, Request, RunAs, SpawnError};
+use crate::leftovers::kill_orphans;
+
+/// How a spawner is started and what its children carry.
+#[derive(Debug, Clone)]
+pub struct SpawnerConfig {
+    /// The program that calls `spawner::serve`, usually this very one.
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+    /// Names the data directory on this machine, for the mark in the environment of every child. No dots.
+    pub data_id: String,
+    /// The life of the data directory.
+    pub generation: u64,
+    /// The user whom children run as; `None` for this process's own.
+    pub run_as: Option<RunAs>,
+}
+
+impl SpawnerConfig {
+    /// Starts this program again as `<program> spawner`.
+    pub fn new(data_id: impl Into<String>, generation: u64) -> io::Result<Self> {
+        Ok(Self {
+            program: std::env::current_exe()?,
+            arguments: vec!["spawner".into()],
+            data_id: data_id.into(),
+            generation,
+            run_as: None,
+        })
+    }
+}
+
+/// Starts child processes by way of the spawner process. Clones share it; with the last one everything that it started
+/// is killed.
+#[derive(Debug, Clone)]
+pub struct Spawner {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    config: SpawnerConfig,
+    next: AtomicU64,
+    /// One process per core, started when those before it are busy: each waits while a child becomes another program.
+    links: Mutex<Vec<Arc<Link>>>,
+    links_max: usize,
+}
+
+/// How long a spawner may take to start a child. One that takes longer hangs, and is replaced.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// The processes of one spawner. A child's number tells which of them started it.
+const LINKS_MAX: u64 = 4;
+
+/// What happens to a child.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChildEvent {
+    /// The child itself ended. What it started may live on for a moment.
+    Exited(ChildExit),
+    /// Nothing of it is left. `forced`: it took SIGKILL. `survivors` could not be killed.
+    Gone { forced: bool, survivors: Vec<u32> },
+    /// The spawner died, and everything with it.
+    Lost,
+}
+
+/// A child process.
+#[derive(Debug)]
+pub struct Child {
+    pub pid: u32,
+    pub stdout: pipe::Receiver,
+    pub stderr: pipe::Receiver,
+    pub watch: ChildWatch,
+}
+
+/// Tells what happens to a child. Dropped before the child is gone, it kills it with everything that it started.
+#[derive(Debug)]
+pub struct ChildWatch {
+    handle: ChildHandle,
+    answers: mpsc::UnboundedReceiver<Answer>,
+    is_over: bool,
+}
+
+/// What others may ask of a child while somebody waits for it.
+#[derive(Debug, Clone)]
+pub struct ChildHandle {
+    id: u64,
+    link: Arc<Link>,
+}
+
+impl Spawner {
+    /// Starts the spawner process. Needs a tokio runtime.
+    pub fn start(config: SpawnerConfig) -> io::Result<Self> {
+        let links = Mutex::new(vec![Link::start(&config, 0)?]);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let links_max = cores.min(usize::try_from(LINKS_MAX).unwrap_or(1));
+        Ok(Self { inner: Arc::new(Inner { config, next: AtomicU64::new(0), links, links_max }) })
+    }
+
+    /// The processes that start children now.
+    pub fn pids(&self) -> Vec<u32> {
+        lock(&self.inner.links).iter().map(|link| link.pid).collect()
+    }
+
+    /// The user whom children run as.
+    pub fn run_as(&self) -> Option<RunAs> {
+        self.inner.config.run_as
+    }
+
+    /// Starts a child. If the spawner died, a new one is started first.
+    pub async fn spawn(&self, command: CommandLine) -> Result<Child, SpawnError> {
+        let link = self.link().map_err(|error| SpawnError::Gone(error.to_string()))?;
+        let id = (self.inner.next.fetch_add(1, Ordering::Relaxed) + 1) * LINKS_MAX + link.index;
+        let SpawnerConfig { data_id, generation, run_as, .. } = &self.inner.config;
+        let mark = OsString::from(format!("{data_id}.{generation}.{id}"));
+        let (stdout, stdout_end) = output_pipe()?;
+        let (stderr, stderr_end) = output_pipe()?;
+        let request = Request::Spawn { id, line: command, mark, run_as: *run_as }.encode();
+        if request.len() > super::message::FRAME_BYTES_MAX {
+            return Err(SpawnError::Refused { errno: rustix::io::Errno::TOOBIG.raw_os_error() });
+        }
+        let (sender, mut answers) = mpsc::unbounded_channel();
+        link.expect(id, sender)?;
+        // From here on the child may be there: if nobody waits for the answer any more, it is ended.
+        let mut unclaimed = Unclaimed { handle: Some(ChildHandle { id, link: Arc::clone(&link) }) };
+        link.starting.fetch_add(1, Ordering::Relaxed);
+        link.send(request, vec![stdout_end, stderr_end]);
+        let Ok(answer) = tokio::time::timeout(ANSWER_WAIT, answers.recv()).await else {
+            link.kill();
+            return Err(SpawnError::Gone("it did not answer and was killed".to_owned()));
+        };
+        match answer {
+            Some(Answer::Started { pid, .. }) => {
+                let handle = unclaimed.handle.take().expect("it was put there above");
+                Ok(Child { pid, stdout, stderr, watch: ChildWatch { handle, answers, is_over: false } })
+            }
+            Some(Answer::Failed { errno, .. }) => {
+                unclaimed.handle = None;
+                link.forget(id);
+                Err(SpawnError::Refused { errno })
+            }
+            Some(_) | None => Err(SpawnError::Gone("it ended before it answered".to_owned())),
+        }
+    }
+
+    /// A process that is free to start a child, a new one, or the least busy.
+    fn link(&self) -> io::Result<Arc<Link>> {
+        let Inner { config, links, links_max, .. } = &*self.inner;
+        let mut links = lock(links);
+        for link in links.iter_mut().filter(|link| link.is_dead()) {
+            *link = Link::start(config, link.index)?;
+        }
+        let starting = |link: &&Arc<Link>| link.starting.load(Ordering::Relaxed);
+        let least = links.iter().min_by_key(starting).cloned();
+        match least {
+            Some(link) if starting(&&link) == 0 || links.len() >= *links_max => Ok(link),
+            least => {
+                let index = u64::try_from(links.len()).unwrap_or(0);
+                match (Link::start(config, index), least) {
+                    (Ok(link), _) => {
+                        links.push(Arc::clone(&link));
+                        Ok(link)
+                    }
+                    // One process too few is better than none.
+                    (Err(_), Some(link)) => Ok(link),
+                    (Err(error), None) => Err(error),
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for link in lock(&self.links).iter() {
+            // It kills what runs and ends.
+            let _ = rustix::net::shutdown(&link.stream, rustix::net::Shutdown::Write);
+        }
+    }
+}
+
+/// Ends a child whose start nobody waited for to the end.
+struct Unclaimed {
+    handle: Option<ChildHandle>,
+}
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        if let Some(handle) = &self.handle {
+            handle.end(Duration::ZERO);
+        }
+    }
+}
+
+impl From<io::Error> for SpawnError {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(errno) => Self::Refused { errno },
+            None => Self::Gone(error.to_string()),
+        }
+    }
+}
+
+/// A pipe whose reading end belongs to the runtime.
+fn output_pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
+    let (reader, writer) = io::pipe()?;
+    Ok((pipe::Receiver::from_owned_fd(reader.into())?, writer.into()))
+}
+
+impl ChildWatch {
+    /// What happens next. After `Gone` or `Lost` nothing more does.
+    pub async fn event(&mut self) -> ChildEvent {
+        loop {
+            match self.answers.recv().await {
+                Some(Answer::Exited { exit, .. }) => return ChildEvent::Exited(exit),
+                Some(Answer::Gone { forced, survivors, .. }) => {
+                    self.is_over = true;
+                    self.handle.link.forget(self.handle.id);
+                    return ChildEvent::Gone { forced, survivors };
+                }
+                Some(_) => {}
+                None => {
+                    self.is_over = true;
+                    return ChildEvent::Lost;
+                }
+            }
+        }
+    }
+
+    pub fn handle(&self) -> ChildHandle {
+        self.handle.clone()
+    }
+}
+
+impl Drop for ChildWatch {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.handle.end(Duration::ZERO);
+            self.handle.link.forget(self.handle.id);
+        }
+    }
+}
+
+impl ChildHandle {
+    /// Asks the child and everything that it started to end, and kills what is left after `grace`.
+    pub fn end(&self, grace: Duration) {
+        let grace_millis = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+        self.link.send(Request::End { id: self.id, grace_millis }.encode(), Vec::new());
+    }
+
+    /// Kills the spawner of the child, and with it the child and all others of that spawner. For one that does not
+    /// answer any more.
+    pub fn kill_spawner(&self) {
+        self.link.kill();
+    }
+
+    /// Resident bytes of the child and everything that it started; 0 when that cannot be told.
+    pub async fn rss(&self) -> u64 {
+        let Some(answer) = self.link.measure(self.id) else { return 0 };
+        answer.await.unwrap_or(0)
+    }
+}
+
+/// The connection to one spawner process.
+#[derive(Debug)]
+struct Link {
+    index: u64,
+    pid: u32,
+    /// Children that were asked for and not answered yet.
+    starting: AtomicUsize,
+    stream: UnixStream,
+    out: Mutex<Outbox>,
+    /// Rings when the outbox could not be emptied at once.
+    blocked: Notify,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_dead: bool,
+    /// The number of the child that was asked for last.
+    newest: u64,
+    children: HashMap<u64, mpsc::UnboundedSender<Answer>>,
+    measures: HashMap<u64, Vec<tokio::sync::oneshot::Sender<u64>>>,
+}
+
+impl Link {
+    fn start(config: &SpawnerConfig, index: u64) -> io::Result<Arc<Self>> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        // Without code between fork and exec the library spawns without copying this process.
+        let process = Command::new(&config.program)
+            .args(&config.arguments)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let link = Arc::new(Self {
+            index,
+            pid: process.id(),
+            starting: AtomicUsize::new(0),
+            stream: UnixStream::from_std(ours)?,
+            out: Mutex::default(),
+            blocked: Notify::new(),
+            state: Mutex::default(),
+        });
+        tokio::spawn(attend(Arc::clone(&link), process, config.clone()));
+        Ok(link)
+    }
+
+    fn is_dead(&self) -> bool {
+        lock(&self.state).is_dead
+    }
+
+    /// Its end is then seen by the one who reads.
+    fn kill(&self) {
+        if let (false, Some(pid)) = (self.is_dead(), rustix::process::Pid::from_raw(self.pid.cast_signed())) {
+            // It is a child of this process that nobody has waited for yet, so the number is still its own.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+
+    fn expect(&self, id: u64, sender: mpsc::UnboundedSender<Answer>) -> Result<(), SpawnError> {
+        let mut state = lock(&self.state);
+        if state.is_dead {
+            return Err(SpawnError::Gone("it ended".to_owned()));
+        }
+        state.newest = state.newest.max(id);
+        state.children.insert(id, sender);
+        Ok(())
+    }
+
+    fn forget(&self, id: u64) {
+        lock(&self.state).children.remove(&id);
+    }
+
+    fn measure(&self, id: u64) -> Option<tokio::sync::oneshot::Receiver<u64>> {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let mut state = lock(&self.state);
+        if state.is_dead || !state.children.contains_key(&id) {
+            return None;
+        }
+        state.measures.entry(id).or_default().push(sender);
+        drop(state);
+        self.send(Request::Measure { id }.encode(), Vec::new());
+        Some(receiver)
+    }
+
+    /// Sends at once what the socket takes. The rest follows when it can; nobody waits here.
+    fn send(&self, frame: Vec<u8>, fds: Vec<OwnedFd>) {
+        let mut out = lock(&self.out);
+        out.push(frame, fds);
+        // A spawner that is gone is noticed by the one who reads.
+        let _ = out.flush(&self.stream);
+        if !out.is_empty() {
+            self.blocked.notify_one();
+        }
+    }
+
+    /// Hands answers to those who wait for them.
+    fn take(&self, answer: Answer) {
+        if let Answer::Started { .. } | Answer::Failed { .. } = answer {
+            self.starting.fetch_sub(1, Ordering::Relaxed);
+        }
+        let mut state = lock(&self.state);
+        if let Answer::Measured { id, rss } = answer {
+            for waiting in state.measures.remove(&id).unwrap_or_default() {
+                // Whoever asked may have gone.
+                let _ = waiting.send(rss);
+            }
+            return;
+        }
+        if let Some(sender) = state.children.get(&answer.id()) {
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+/// Reads a spawner's answers until it ends, and cleans up after it.
+async fn attend(link: Arc<Link>, mut process: std::process::Child, config: SpawnerConfig) {
+    let mut inbox = Inbox::default();
+    loop {
+        let interest = tokio::select! {
+            ready = link.stream.ready(Interest::READABLE) => ready.map(|_| Interest::READABLE),
+            () = link.blocked.notified() => {
+                link.stream.ready(Interest::WRITABLE).await.map(|_| Interest::WRITABLE)
+            }
+        };
+        let is_alive = match interest {
+            Ok(Interest::READABLE) => receive(&link, &mut inbox),
+            Ok(_) => match link.stream.try_io(Interest::WRITABLE, || flush(&link)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    link.blocked.notify_one();
+                    true
+                }
+                flushed => flushed.is_ok(),
+            },
+            Err(_) => false,
+        };
+        if !is_alive {
+            break;
+        }
+    }
+    end(&link, config).await;
+    // Its socket is closed, so it ends by itself; nobody has to wait for that here.
+    tokio::task::spawn_blocking(move || process.wait());
+}
+
+fn flush(link: &Link) -> io::Result<()> {
+    let mut out = lock(&link.out);
+    out.flush(&link.stream)?;
+    if out.is_empty() { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+}
+
+/// Takes what there is. False when the spawner is gone.
+fn receive(link: &Link, inbox: &mut Inbox) -> bool {
+    let received = link.stream.try_io(Interest::READABLE, || match inbox.receive(&link.stream)? {
+        Received::Nothing => Err(io::ErrorKind::WouldBlock.into()),
+        received => Ok(received),
+    });
+    match received {
+        Ok(Received::End) => return false,
+        Ok(_) => {}
+        Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+    }
+    loop {
+        match inbox.frame() {
+            Ok(Some(body)) => match Answer::decode(body) {
+                Ok(answer) => link.take(answer),
+                Err(_) => return false,
+            },
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// The spawner died: its children died with it, and the rest is killed before anybody hears of it.
+async fn end(link: &Link, config: SpawnerConfig) {
+    let newest = {
+        let mut state = lock(&link.state);
+        state.is_dead = true;
+        state.newest
+    };
+    let index = link.index;
+    let is_its = move |number: u64| number % LINKS_MAX == index && number <= newest;
+    let kill = move || kill_orphans(&config.data_id, config.generation, is_its);
+    // A join error would mean that the runtime ends, and this with it.
+    let _ = tokio::task::spawn_blocking(kill).await;
+    let mut state = lock(&link.state);
+    state.children.clear();
+    state.measures.clear();
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

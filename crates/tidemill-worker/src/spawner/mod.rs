@@ -1,0 +1,24 @@
+//! The spawner: one small process beside the server that starts all child processes, watches them and ends them.
+//!
+//! Forking from a large process copies its page tables, and a parent-death signal follows the forking thread. So the
+//! server starts a single-threaded process of its own program once, without forking, and asks it for everything else
+//! over a socket. The pipes of a child's output are handed over with the request and never touch the spawner.
+//!
+//! The spawner adopts orphans (it is a child subreaper), so nothing that a child starts can leave its sight. When the
+//! socket closes, because the server ended or was killed, it kills everything and ends. When the spawner itself is
+//! killed, its children die by their parent-death signal and the server kills the rest by its mark in the environment.
+//!
+//! Starting a child takes until it has become another program, so there are as many such processes as cores can use.
+//!
+//! `serve` is the process, `client` is the server's side, `message` what they say to each other.
+
+mod client;
+mod frame;
+mod message;
+mod serve;
+mod signals;
+mod trees;
+
+pub use client::{Child, ChildEvent, ChildHandle, ChildWatch, Spawner, SpawnerConfig};
+pub use message::{ChildExit, CommandLine, RunAs, SpawnError};
+pub use serve::serve;

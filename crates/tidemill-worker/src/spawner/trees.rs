@@ -1,0 +1,271 @@
+//! The trees of processes below the spawner: one per child, with everything that the child started.
+//!
+//! Orphans become children of the spawner, so every process below it belongs to one of its trees. To which one is told
+//! by the child it descends from, else by its mark, its process group or its session. One that hides all of these is
+//! ended with the last of the trees it may belong to.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, test_kill_process};
+
+use super::message::{Answer, ChildExit};
+use crate::process_table::{Process, ProcessTable, newest_pid, page_bytes};
+
+/// How long what a child started may live on after the child ended by itself, to write out its last words.
+const LINGER: Duration = Duration::from_millis(500);
+/// From the first SIGTERM to SIGKILL for what lingers longer.
+const LINGER_GRACE: Duration = Duration::from_secs(5);
+/// How often what was killed is looked for again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long after the first SIGKILL a process that does not die is given up and reported.
+const GIVE_UP: Duration = Duration::from_secs(5);
+/// How many process ids are tried one by one, rather than by a walk over all processes.
+const PROBES_MAX: u32 = 2_000;
+/// And for how long after a child started: later, ids may have begun from the lowest again.
+const PROBING: Duration = Duration::from_secs(2);
+
+/// One child with all that it started.
+#[derive(Debug)]
+struct Tree {
+    pid: u32,
+    started: Instant,
+    mark: Vec<u8>,
+    /// Set when the child itself ended.
+    exited: Option<Instant>,
+    ending: Option<Ending>,
+}
+
+/// A tree that is being ended.
+#[derive(Debug, Clone, Copy)]
+struct Ending {
+    kill_at: Instant,
+    forced: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Trees {
+    by_id: HashMap<u64, Tree>,
+    ids: HashMap<u32, u64>,
+    /// Orphans that hide where they come from, with the trees they may belong to.
+    strays: HashMap<(u32, u64), HashSet<u64>>,
+}
+
+impl Trees {
+    pub(super) fn add(&mut self, id: u64, pid: u32, mark: Vec<u8>) {
+        self.by_id.insert(id, Tree { pid, started: Instant::now(), mark, exited: None, ending: None });
+        self.ids.insert(pid, id);
+    }
+
+    /// Notes that a process of ours ended. An orphan's end is no news to anybody.
+    pub(super) fn reaped(&mut self, pid: u32, exit: ChildExit, answers: &mut Vec<Answer>) {
+        let Some(id) = self.ids.remove(&pid) else { return };
+        if let Some(tree) = self.by_id.get_mut(&id) {
+            tree.exited = Some(Instant::now());
+            answers.push(Answer::Exited { id, exit });
+        }
+    }
+
+    /// Asks everything in a tree to end, and kills what is left after `grace`. A sooner end wins over a later one.
+    pub(super) fn end(&mut self, id: u64, grace: Duration) {
+        let kill_at = Instant::now() + grace;
+        let Some(tree) = self.by_id.get_mut(&id) else { return };
+        if let Some(ending) = &mut tree.ending {
+            ending.kill_at = ending.kill_at.min(kill_at);
+            return;
+        }
+        tree.ending = Some(Ending { kill_at, forced: false });
+        if !grace.is_zero() {
+            self.ask_to_end(id);
+        }
+    }
+
+    fn ask_to_end(&mut self, id: u64) {
+        for process in self.members().remove(&id).unwrap_or_default() {
+            // One that cannot be reached is reported in the end.
+            let _ = process.signal(Signal::TERM);
+            // A stopped process hears nothing but this.
+            let _ = process.signal(Signal::CONT);
+        }
+    }
+
+    /// Resident bytes of a tree.
+    pub(super) fn rss(&mut self, id: u64) -> u64 {
+        let members = self.members().remove(&id).unwrap_or_default();
+        members.iter().map(|process| process.rss_pages).sum::<u64>() * page_bytes()
+    }
+
+    /// Moves every tree on that has to: tells of those that are gone, kills those whose time is over.
+    ///
+    /// `alone` says that no process is left below the spawner at all.
+    pub(super) fn tend(&mut self, alone: bool, answers: &mut Vec<Answer>) {
+        let needs_look = |tree: &Tree| tree.exited.is_some() || tree.ending.is_some();
+        if !self.by_id.values().any(needs_look) {
+            return;
+        }
+        if alone || !self.has_more() {
+            let gone: Vec<_> =
+                self.by_id.iter().filter(|(_, tree)| tree.exited.is_some()).map(|(id, _)| *id).collect();
+            for id in gone {
+                self.gone(id, Vec::new(), answers);
+            }
+            if !self.by_id.values().any(needs_look) {
+                return;
+            }
+        }
+        let members = self.members();
+        let now = Instant::now();
+        let ids: Vec<_> = self.by_id.iter().filter(|(_, tree)| needs_look(tree)).map(|(id, _)| *id).collect();
+        for id in ids {
+            let left = members.get(&id).map_or(&[][..], Vec::as_slice);
+            self.tend_one(id, left, now, answers);
+        }
+    }
+
+    fn tend_one(&mut self, id: u64, left: &[Process], now: Instant, answers: &mut Vec<Answer>) {
+        let Some(tree) = self.by_id.get_mut(&id) else { return };
+        if left.is_empty() {
+            if tree.exited.is_some() {
+                self.gone(id, Vec::new(), answers);
+            }
+            return;
+        }
+        match &mut tree.ending {
+            None => {
+                if tree.exited.is_some_and(|exited| now >= exited + LINGER) {
+                    self.end(id, LINGER_GRACE);
+                }
+            }
+            Some(ending) if now >= ending.kill_at + GIVE_UP => {
+                let survivors = left.iter().map(|process| process.pid).collect();
+                self.gone(id, survivors, answers);
+            }
+            Some(ending) if now >= ending.kill_at => {
+                ending.forced = true;
+                for process in left {
+                    // One that cannot be killed is reported in the end.
+                    let _ = process.signal(Signal::KILL);
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn gone(&mut self, id: u64, survivors: Vec<u32>, answers: &mut Vec<Answer>) {
+        let Some(tree) = self.by_id.remove(&id) else { return };
+        self.ids.remove(&tree.pid);
+        for may_be in self.strays.values_mut() {
+            may_be.remove(&id);
+        }
+        let forced = tree.ending.is_some_and(|ending| ending.forced);
+        answers.push(Answer::Gone { id, forced, survivors });
+    }
+
+    /// When `tend` must be called again, if nothing else happens before.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let looks = self.by_id.values().filter_map(|tree| match (tree.ending, tree.exited) {
+            (Some(ending), _) if now < ending.kill_at => Some(ending.kill_at),
+            (Some(_), _) => Some(now + LOOK_AGAIN),
+            (None, Some(exited)) => Some(exited + LINGER),
+            (None, None) => None,
+        });
+        looks.min()
+    }
+
+    /// Whether there is any process below the spawner that is not one of its own running children.
+    ///
+    /// Most children start nothing that outlives them, and this must cost next to nothing then. A process is younger
+    /// than the child that it descends from, so few ids have to be tried.
+    fn has_more(&self) -> bool {
+        let ended = self.by_id.values().filter(|tree| tree.exited.is_some());
+        if ended.clone().any(|tree| tree.started.elapsed() > PROBING) {
+            return true;
+        }
+        let oldest = ended.map(|tree| tree.pid).min();
+        let (Some(oldest), Some(newest)) = (oldest, newest_pid()) else { return true };
+        let Some(count) = newest.checked_sub(oldest).filter(|count| *count <= PROBES_MAX) else {
+            return true;
+        };
+        let own = std::process::id();
+        (0..=count).map(|step| oldest + step).any(|pid| {
+            let exists = !self.ids.contains_key(&pid)
+                && Pid::from_raw(pid.cast_signed())
+                    .is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
+            let is_ours = |process: Process| process.parent == own && process.is_alive();
+            exists && Process::read(pid).is_some_and(is_ours) && !is_thread(pid)
+        })
+    }
+
+    /// The living processes of each tree.
+    fn members(&mut self) -> HashMap<u64, Vec<Process>> {
+        let table = ProcessTable::read();
+        let own = std::process::id();
+        let mut branches: HashMap<u32, Vec<Process>> = HashMap::new();
+        for process in table.processes().filter(|process| process.is_alive()) {
+            if let Some(branch) = table.branch_of(process, own) {
+                branches.entry(branch.pid).or_default().push(*process);
+            }
+        }
+        let mut members: HashMap<u64, Vec<Process>> = HashMap::new();
+        let mut strays = HashMap::new();
+        for (pid, processes) in branches {
+            let id = self.ids.get(&pid).copied().or_else(|| self.origin_of(&processes));
+            if let Some(id) = id {
+                members.entry(id).or_default().extend(processes);
+                continue;
+            }
+            let Some(top) = processes.iter().find(|process| process.pid == pid) else { continue };
+            let key = (pid, top.started);
+            let may_be = self.strays.remove(&key).unwrap_or_else(|| self.by_id.keys().copied().collect());
+            // Nobody is left whom it could belong to but what ends now.
+            for id in may_be.iter().filter(|_| may_be.len() <= 1) {
+                members.entry(*id).or_default().extend(&processes);
+            }
+            if may_be.is_empty() {
+                for process in &processes {
+                    let _ = process.signal(Signal::KILL);
+                }
+            }
+            strays.insert(key, may_be);
+        }
+        self.strays = strays;
+        members
+    }
+
+    /// The tree that orphans come from, by what they cannot all have changed.
+    fn origin_of(&self, processes: &[Process]) -> Option<u64> {
+        let by_number =
+            |number: u32| self.by_id.iter().find(|(_, tree)| tree.pid == number).map(|(id, _)| *id);
+        processes.iter().find_map(|process| {
+            let by_mark = || {
+                let mark = process.mark()?;
+                self.by_id.iter().find(|(_, tree)| tree.mark == mark).map(|(id, _)| *id)
+            };
+            by_mark().or_else(|| by_number(process.group)).or_else(|| by_number(process.session))
+        })
+    }
+}
+
+/// Whether an id is that of a thread other than the first of its process.
+fn is_thread(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse::<u32>().ok());
+    process.is_some_and(|process| process != pid)
+}
+
+/// Kills whatever is below this process. True when nothing is left.
+pub(super) fn kill_all() -> bool {
+    let table = ProcessTable::read();
+    let own = std::process::id();
+    let mut is_empty = true;
+    for process in table.processes().filter(|process| process.is_alive()) {
+        if table.branch_of(process, own).is_some() {
+            is_empty = false;
+            // Looked at again until it is gone.
+            let _ = process.signal(Signal::KILL);
+        }
+    }
+    is_empty
+}

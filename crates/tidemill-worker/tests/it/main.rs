@@ -1,0 +1,12 @@
+//! Workers with real processes, on the embedded backend.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails, fails its test")]
+
+mod lab;
+
+mod command;
+mod endings;
+mod leases;
+mod native;
+mod output;
+mod spawner;

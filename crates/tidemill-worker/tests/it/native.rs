@@ -1,0 +1,106 @@
+//! Handlers inside the program.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tidemill_engine::policy::Policy;
+use tidemill_model::{ErrorCategory, Json, WorkerId};
+use tidemill_worker::{Handlers, NativeWorker, TaskError, WorkerConfig};
+use tokio::sync::Notify;
+
+use crate::lab::{Lab, shell};
+
+/// Rings when it is dropped.
+struct Bell(Arc<Notify>);
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_ends_a_handler_at_once_and_its_slot_goes_on() {
+    let lab = Lab::idle();
+    let (started, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (starts, drops) = (Arc::clone(&started), Arc::clone(&dropped));
+    let handlers = Handlers::new()
+        .on("step", move |task| {
+            let (starts, bell) = (Arc::clone(&starts), Bell(Arc::clone(&drops)));
+            async move {
+                if task.task.as_str() == "quick" {
+                    std::mem::forget(bell);
+                    return Ok(Json::empty_object());
+                }
+                starts.notify_one();
+                std::future::pending::<()>().await;
+                drop(bell);
+                Ok(Json::empty_object())
+            }
+        })
+        .unwrap();
+    // No heartbeat tells it within the time of this test.
+    let config = WorkerConfig {
+        slots: 1,
+        heartbeat: Duration::from_secs(3_600),
+        ..WorkerConfig::new(WorkerId::new("native-1").unwrap())
+    };
+    let worker = NativeWorker::new(lab.engine.clone(), handlers, config).start();
+    let (job, key) = lab.submit_job("slow", &shell("true")).await;
+    started.notified().await;
+    lab.engine.cancel(key.tenant.clone(), job, "test".to_owned(), None).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(30), dropped.notified()).await.expect("the handler is dropped");
+    let (_, key) = lab.submit_job("quick", &shell("true")).await;
+    lab.ended(&key).await.output();
+    worker.shut_down(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outcome_that_is_refused_fails_the_task_with_the_reason() {
+    for (task, named) in [("too-large", "output"), ("cancelled", "cancelled"), ("far-away", "retryAfter")] {
+        let lab = Lab::idle();
+        let handlers = Handlers::new().on("step", |task| async move {
+            match task.task.as_str() {
+                "too-large" => Ok(Json::of(&"x".repeat(17 << 20))),
+                "cancelled" => Err(TaskError::new(ErrorCategory::Cancelled, "no")),
+                _ => Err(TaskError { retry_after_millis: Some(u64::MAX), ..TaskError::retryable("later") }),
+            }
+        });
+        let config = WorkerConfig { slots: 1, ..WorkerConfig::new(WorkerId::new("native-1").unwrap()) };
+        let worker = NativeWorker::new(lab.engine.clone(), handlers.unwrap(), config).start();
+        let (_, key) = lab.submit_job(task, &shell("true")).await;
+        let ended = lab.ended(&key).await;
+        let (category, text) = ended.failure();
+        assert!(text.contains(named) && category == "validation", "{task}: {category} {text}");
+        assert_eq!(ended.last()["retryCount"], 1, "{task}");
+        worker.shut_down(Duration::from_secs(10)).await;
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the handler is to block its thread for longer than a lease")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
+    let policy = Policy { lease_millis: 1_500, ..Policy::default() };
+    let lab = Lab::with_policy(policy);
+    let runs = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&runs);
+    let handlers = Handlers::new().on("step", move |_| {
+        let counted = Arc::clone(&counted);
+        async move {
+            counted.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_secs(4));
+            Ok(Json::empty_object())
+        }
+    });
+    let config = WorkerConfig {
+        slots: 2,
+        heartbeat: Duration::from_millis(300),
+        ..WorkerConfig::new(WorkerId::new("native-1").unwrap())
+    };
+    let worker = NativeWorker::new(lab.engine.clone(), handlers.unwrap(), config).start();
+    let (_, key) = lab.submit_job("blocks", &shell("true")).await;
+    lab.ended(&key).await.output();
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+    worker.shut_down(Duration::from_secs(10)).await;
+}
