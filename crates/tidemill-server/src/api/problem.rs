@@ -1,0 +1,34 @@
+//! What an error looks like: RFC 9457.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Why a request was not carried out (RFC 9457, `application/problem+json`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub struct ProblemDocument {
+    /// A URN made of the code.
+    pub r#type: String,
+    /// What the status means.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// Stable; programs decide by it.
+    pub code: Cow<'static, str>,
+    /// What went wrong this time, for people.
+    pub detail: String,
+    /// Everything that is wrong with the request, as far as it is known.
+    pub details: Vec<Detail>,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ProblemDetail")]
+pub struct Detail {
+    /// Where, such as `tasks[3].timeout`.
+    pub field: String,
+    pub code: Cow<'static, str>,
+    pub message: String,
+}

@@ -1,0 +1,112 @@
+//! The server's own state: what all requests share.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::body::Bytes;
+use tidemill_engine::Engine;
+use tokio::sync::watch;
+
+use crate::claims::Claims;
+use crate::config::ServerConfig;
+use crate::rate_limit::RateLimits;
+use crate::stream::StreamLimits;
+
+/// An engine with an HTTP API. Clones share everything.
+pub struct App<B> {
+    inner: Arc<Inner<B>>,
+}
+
+struct Inner<B> {
+    engine: Engine<B>,
+    config: ServerConfig,
+    rates: RateLimits,
+    streams: StreamLimits,
+    claims: Claims,
+    closing: watch::Sender<bool>,
+    document: OnceLock<Bytes>,
+    page: OnceLock<Bytes>,
+}
+
+impl<B> App<B> {
+    pub fn new(engine: Engine<B>, config: ServerConfig) -> Self {
+        let inner = Inner {
+            rates: RateLimits::new(config.rate_per_second),
+            streams: StreamLimits::new(config.streams_per_key_max),
+            claims: Claims::default(),
+            closing: watch::Sender::new(false),
+            document: OnceLock::new(),
+            page: OnceLock::new(),
+            engine,
+            config,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    pub fn engine(&self) -> &Engine<B> {
+        &self.inner.engine
+    }
+
+    pub fn config(&self) -> &ServerConfig {
+        &self.inner.config
+    }
+
+    /// Ends streams and long polls, now and from now on.
+    pub fn close(&self) {
+        self.inner.closing.send_replace(true);
+    }
+
+    /// Tells whether and when the server shuts down.
+    pub(crate) fn closing(&self) -> Closing {
+        Closing(self.inner.closing.subscribe())
+    }
+
+    pub(crate) fn rates(&self) -> &RateLimits {
+        &self.inner.rates
+    }
+
+    pub(crate) fn streams(&self) -> &StreamLimits {
+        &self.inner.streams
+    }
+
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.inner.claims
+    }
+
+    /// The OpenAPI document, made when it is first asked for.
+    pub(crate) fn document(&self) -> &OnceLock<Bytes> {
+        &self.inner.document
+    }
+
+    /// The page made of it.
+    pub(crate) fn page(&self) -> &OnceLock<Bytes> {
+        &self.inner.page
+    }
+}
+
+/// Whether the server shuts down.
+#[derive(Debug, Clone)]
+pub(crate) struct Closing(watch::Receiver<bool>);
+
+impl Closing {
+    pub(crate) fn has_begun(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until the server shuts down.
+    pub(crate) async fn begun(&mut self) {
+        // An error means that the server is gone, which is the same to whoever waits.
+        let _ = self.0.wait_for(|closing| *closing).await;
+    }
+}
+
+impl<B> Clone for App<B> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<B> std::fmt::Debug for App<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("config", self.config()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,55 @@
+//! How the server is set up. The defaults work.
+
+use std::time::Duration;
+
+use tidemill_model::{AppName, TenantId};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Whose data a server without keys serves.
+    pub tenant: TenantId,
+    /// The application that submitted work belongs to.
+    pub app: AppName,
+    /// Requests per second and key; 0 for no limit. As many may come at once.
+    pub rate_per_second: u32,
+    /// Connections at a time. When one more comes, the one that was idle longest goes.
+    pub connections_max: usize,
+    /// The bytes of a JSON body.
+    pub body_bytes_max: usize,
+    /// The bytes of a file that a worker uploads.
+    pub blob_bytes_max: usize,
+    /// Live streams per key at a time.
+    pub streams_per_key_max: usize,
+    /// From the first byte of a request to the end of its head.
+    pub head_timeout: Duration,
+    /// How long a connection may stay without a request.
+    pub idle_timeout: Duration,
+    /// How long a body may make no progress. After this time it must come at 1 KiB/s or faster.
+    pub body_timeout: Duration,
+    /// How long a client may read nothing while something waits to be sent.
+    pub write_timeout: Duration,
+    /// How often a live stream says that it is alive.
+    pub stream_heartbeat: Duration,
+    /// How long requests in flight may go on when the server shuts down.
+    pub grace: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            tenant: TenantId::trusted("default"),
+            app: AppName::trusted("task-workflow"),
+            rate_per_second: 2_000,
+            connections_max: 8_192,
+            body_bytes_max: 16 * 1024 * 1024,
+            blob_bytes_max: 64 * 1024 * 1024,
+            streams_per_key_max: 64,
+            head_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            body_timeout: Duration::from_secs(15),
+            write_timeout: Duration::from_secs(30),
+            stream_heartbeat: Duration::from_secs(15),
+            grace: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Connections: accepting, limits, timeouts, shutdown. What is said over them is not known here.
+
+mod file_limit;
+mod peer;
+mod registry;
+mod serve;
+mod timed_stream;
+
+pub use serve::{ServeError, check_listen, serve};
+
+pub(crate) use peer::Peer;
+
+use std::net::SocketAddr;
+
+/// What a request must know of the connection it came over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Connection {
+    /// The address that was connected to.
+    pub(crate) local: SocketAddr,
+}

@@ -1,0 +1,67 @@
+//! The other end of a connection, as far as a waiting request must know of it.
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use tokio::net::TcpStream;
+
+/// Whoever sent a request. A request that is handled in process has nobody at the other end; dropping it is enough.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Peer(Option<Arc<TcpStream>>);
+
+impl Peer {
+    pub(super) fn new(stream: Arc<TcpStream>) -> Self {
+        Self(Some(stream))
+    }
+
+    /// Waits until the other end closed its side. What it may have sent meanwhile is not touched.
+    pub(crate) async fn gone(&self) {
+        if let Some(stream) = &self.0
+            && !matches!(stream.peek(&mut [0]).await, Ok(1..))
+        {
+            return;
+        }
+        // Either nobody can go, or there is a further request behind this one and the end cannot be seen.
+        std::future::pending::<()>().await;
+    }
+
+    /// Whether the other end has closed its side by now. Asks the system itself, which knows before the runtime does.
+    pub(crate) fn is_gone(&self) -> bool {
+        let Some(stream) = &self.0 else { return false };
+        match recv(stream, &mut [0_u8][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok((_, count)) => count == 0,
+            Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_peer_is_gone_once_it_closed_its_side() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let peer = Peer::new(Arc::new(listener.accept().await.unwrap().0));
+        assert!(!peer.is_gone());
+        client.shutdown().await.unwrap();
+        peer.gone().await;
+        assert!(peer.is_gone());
+        assert!(!Peer::default().is_gone(), "nobody cannot leave");
+    }
+
+    #[tokio::test]
+    async fn a_peer_with_more_to_say_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let server = Arc::new(listener.accept().await.unwrap().0);
+        client.write_all(b"GET").await.unwrap();
+        server.readable().await.unwrap();
+        assert!(!Peer::new(server).is_gone());
+    }
+}

@@ -1,0 +1,250 @@
+//! The accept loop, and the life of one connection.
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::net::{Shutdown, SocketAddr};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::Request;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use tidemill_engine::Engine;
+use tidemill_engine::backend::Backend;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+use super::registry::{Registry, Ticket};
+use super::timed_stream::{Busy, Patience, TimedStream};
+use super::{Connection, Peer, file_limit};
+use crate::app::{App, Closing};
+use crate::router::router;
+
+/// Why the server does not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error(
+        "{0} can be reached from other machines and there is no API key: \
+         create an admin key first, or listen on 127.0.0.1"
+    )]
+    NeedsKeys(SocketAddr),
+    #[error("the listening socket cannot be used")]
+    Socket(#[from] std::io::Error),
+    #[error("the store cannot say whether there are API keys")]
+    Store(#[from] tidemill_engine::engine::EngineError),
+}
+
+/// How long a connection that is asked to go may take to send what is left.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the accept loop rests when the process has no file left to open.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+/// The bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// The header fields of a request.
+const HEADERS_MAX: usize = 100;
+
+/// What a client reads when there is no place for it.
+const FULL: &str = concat!(
+    "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n",
+    "connection: close\r\ncontent-length: 174\r\n\r\n",
+    r#"{"type":"urn:tidemill:problem:TOO_MANY_CONNECTIONS","title":"Service Unavailable","status":503,"#,
+    r#""code":"TOO_MANY_CONNECTIONS","detail":"all connections are busy","details":[]}"#,
+);
+
+/// Whether the server may listen on this address: others than this machine only with keys.
+pub async fn check_listen<B: Backend>(engine: &Engine<B>, address: SocketAddr) -> Result<(), ServeError> {
+    if address.ip().is_loopback() || engine.has_keys().await? {
+        return Ok(());
+    }
+    Err(ServeError::NeedsKeys(address))
+}
+
+/// Answers requests until `shutdown` resolves. Then nobody new is let in, streams and long polls end at once, and
+/// requests in flight may go on for the grace.
+pub async fn serve<B: Backend>(
+    listener: TcpListener,
+    app: App<B>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    check_listen(app.engine(), listener.local_addr()?).await?;
+    let config = app.config();
+    let (grace, most) = (config.grace, config.connections_max);
+    let patience =
+        Patience { idle: config.idle_timeout, head: config.head_timeout, write: config.write_timeout };
+    let registry = Registry::new(file_limit::make_room(most));
+    let (end, ended) = watch::channel(false);
+    let guest = Guest { router: router(app.clone()), patience, closing: app.closing(), ended };
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = shutdown.as_mut() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => match registry.admit() {
+                Some(ticket) => drop(tokio::spawn(guest.clone().run(stream, ticket))),
+                None => refuse(stream),
+            },
+            Err(error) if is_exhausted(&error) => {
+                registry.dismiss_oldest();
+                tokio::select! {
+                    () = shutdown.as_mut() => break,
+                    () = registry.left() => {}
+                    () = tokio::time::sleep(EXHAUSTED_PAUSE) => {}
+                }
+            }
+            // The client went away while it waited to be let in.
+            Err(_) => {}
+        }
+    }
+    drop(listener);
+    app.close();
+    let _ = tokio::time::timeout(grace, registry.emptied()).await;
+    // Whoever is left has had its time. The receivers may all be gone.
+    let _ = end.send(true);
+    registry.emptied().await;
+    Ok(())
+}
+
+/// Whether the process or the machine has no file left to open.
+fn is_exhausted(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Says that there is no place. A fresh connection takes so few bytes without waiting.
+fn refuse(stream: TcpStream) {
+    if let Ok(mut stream) = stream.into_std() {
+        // Whether the client hears it is its own matter.
+        let _ = stream.write_all(FULL.as_bytes());
+        let _ = stream.shutdown(Shutdown::Write);
+    }
+}
+
+/// What every connection needs.
+#[derive(Clone)]
+struct Guest {
+    router: Router,
+    patience: Patience,
+    closing: Closing,
+    /// Turns true when the grace is over.
+    ended: watch::Receiver<bool>,
+}
+
+impl Guest {
+    async fn run(mut self, stream: TcpStream, ticket: Ticket) {
+        // Answers are written whole, so small ones need not wait for more. Without it they are only slower.
+        let _ = stream.set_nodelay(true);
+        let Ok(local) = stream.local_addr() else { return };
+        let (stream, ticket, busy) = (Arc::new(stream), Arc::new(ticket), Busy::default());
+        let timed = TimedStream::new(Arc::clone(&stream), Arc::clone(&busy), self.patience);
+        let in_service = (self.router, Arc::clone(&ticket), Arc::clone(&busy));
+        let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+            let (router, ticket, busy) = in_service.clone();
+            request.extensions_mut().insert(Connection { local });
+            request.extensions_mut().insert(Peer::new(Arc::clone(&stream)));
+            let visit = Visit::begin(ticket, busy);
+            async move {
+                let Ok(response) = router.oneshot(request.map(Body::new)).await;
+                Ok::<_, Infallible>(response.map(|body| VisitBody { body, _visit: visit }))
+            }
+        });
+        let mut connection = pin!(
+            http1::Builder::new()
+                // A client may say all it has to say and then only listen.
+                .half_close(true)
+                .max_buf_size(HEAD_BYTES_MAX)
+                .max_headers(HEADERS_MAX)
+                .serve_connection(TokioIo::new(timed), service)
+        );
+        tokio::select! {
+            // A broken connection is the client's matter.
+            _ = connection.as_mut() => return,
+            () = ticket.dismissed() => {}
+            () = self.closing.begun() => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        let leaving = async {
+            if !busy.load(Ordering::Acquire) {
+                tokio::time::sleep(FAREWELL).await;
+                return;
+            }
+            // Only a sender that is gone keeps this from resolving, and then there is nobody to wait for.
+            let _ = self.ended.wait_for(|ended| *ended).await;
+        };
+        tokio::select! {
+            _ = connection => {}
+            () = leaving => {}
+        }
+    }
+}
+
+/// A request in flight, from its head to the last byte of the answer.
+struct Visit {
+    ticket: Arc<Ticket>,
+    busy: Arc<AtomicBool>,
+}
+
+impl Visit {
+    fn begin(ticket: Arc<Ticket>, busy: Arc<AtomicBool>) -> Self {
+        busy.store(true, Ordering::Release);
+        ticket.busy();
+        Self { ticket, busy }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.busy.store(false, Ordering::Release);
+        self.ticket.idle();
+    }
+}
+
+/// An answer's body that ends the visit when it is dropped.
+struct VisitBody {
+    body: Body,
+    _visit: Visit,
+}
+
+impl HttpBody for VisitBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusal_is_a_complete_answer() {
+        let (head, body) = FULL.split_once("\r\n\r\n").unwrap();
+        assert!(head.ends_with(&format!("content-length: {}", body.len())), "{}", body.len());
+        let problem: crate::api::ProblemDocument = serde_json::from_str(body).unwrap();
+        assert_eq!((problem.status, &*problem.code), (503, "TOO_MANY_CONNECTIONS"));
+    }
+}

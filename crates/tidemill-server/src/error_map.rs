@@ -1,0 +1,169 @@
+//! From the engine's errors to what clients see: a status, a stable code and a public message.
+//!
+//! This is the only place that does it. What the store says of its own troubles names files and is not told.
+
+use axum::http::StatusCode;
+use tidemill_engine::backend::Fault;
+use tidemill_engine::engine::EngineError;
+use tidemill_engine::reply::Refusal;
+use tidemill_model::Violations;
+use tidemill_model::field_problem::FieldProblems;
+
+use crate::api::Detail;
+use crate::problem::Problem;
+
+/// Seconds after which a store that is full or stopped may be asked again.
+const STORE_RETRY_SECONDS: u64 = 5;
+
+impl From<EngineError> for Problem {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Refused(refusal) => refusal.into(),
+            EngineError::Fault(fault) => fault.into(),
+            EngineError::Invalid { field, problem } => Self::invalid_field(field, problem),
+            EngineError::TooLarge { field, size_bytes, limit_bytes } => {
+                let message = format!("is {size_bytes} bytes; the limit is {limit_bytes}");
+                Self { status: StatusCode::PAYLOAD_TOO_LARGE, ..Self::field("TOO_LARGE", field, message) }
+            }
+            EngineError::BlobMissing { .. } => Self::unavailable(
+                "STORE_UNAVAILABLE",
+                "a large value is not there; try again",
+                STORE_RETRY_SECONDS,
+            ),
+            EngineError::History(_) => Self::internal(),
+            EngineError::Fields(problems) => problems.into(),
+            EngineError::InlineNotAllowed { field } => Self {
+                status: StatusCode::FORBIDDEN,
+                ..Self::field(
+                    "INLINE_NOT_ALLOWED",
+                    field,
+                    "brings a command along, which needs the role admin",
+                )
+            },
+        }
+    }
+}
+
+impl From<FieldProblems> for Problem {
+    fn from(problems: FieldProblems) -> Self {
+        let details = problems.listed.into_iter().map(|problem| Detail {
+            field: if problem.path.is_empty() { "body".to_owned() } else { problem.path },
+            code: problem.code.into(),
+            message: problem.message,
+        });
+        Self::all(details.collect(), problems.total)
+    }
+}
+
+impl From<Violations> for Problem {
+    fn from(violations: Violations) -> Self {
+        let details = violations.listed.iter().map(|violation| Detail {
+            field: violation.field(),
+            code: violation.code().into(),
+            message: violation.to_string(),
+        });
+        Self::all(details.collect(), violations.total)
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let text = refusal.to_string();
+        match refusal {
+            Refusal::NotFound { what, id } => Self::not_found(what, &id),
+            Refusal::LeaseLost { .. } => Self::conflict("LEASE_LOST", text),
+            Refusal::JobCompleted(_) => Self::conflict("JOB_COMPLETED", text),
+            Refusal::JobCancelled(_) => Self::conflict("JOB_CANCELLED", text),
+            Refusal::Graph(violations) => violations.into(),
+            Refusal::IdempotencyConflict => Self::conflict("IDEMPOTENCY_CONFLICT", text),
+            Refusal::RequestTaken(_) => Self::conflict("REQUEST_ID_TAKEN", text),
+            Refusal::NothingToResume => Self::conflict("NOTHING_TO_RESUME", text),
+            Refusal::NotResumable(_) => Self::field("NOT_FAILED", "taskIds", text),
+            Refusal::TooMany { field, .. } => Self::field("TOO_MANY", field, text),
+            Refusal::TooLarge { field, size_bytes, limit_bytes } => {
+                EngineError::TooLarge { field: field.into(), size_bytes, limit_bytes }.into()
+            }
+            Refusal::TooFarAhead { .. } => Self::field("TOO_FAR_AHEAD", "timestamp", text),
+            Refusal::Reserved { .. } => Self::forbidden("RESERVED", text),
+            Refusal::RecordConflict { .. } => Self::conflict("CONFLICT", text),
+            Refusal::NotOpen(_) => Self::conflict("NOT_OPEN", text),
+            Refusal::Exists { .. } => Self::conflict("EXISTS", text),
+            Refusal::InUse { .. } => Self::conflict("IN_USE", text),
+            Refusal::TaskEnded(_) => Self::conflict("TASK_ENDED", text),
+            Refusal::PartOfJob { .. } => Self::conflict("PART_OF_JOB", text),
+            Refusal::NotAnObject { field } => Self::invalid_field(field, "is not a JSON object"),
+        }
+    }
+}
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Query(_) | Fault::TooLarge { .. } => EngineError::from(fault).into(),
+            Fault::Full(_) => Self::unavailable(
+                "STORE_FULL",
+                "the store has no space left; nothing was changed",
+                STORE_RETRY_SECONDS,
+            ),
+            Fault::Stopped(_) => Self::unavailable(
+                "STORE_UNAVAILABLE",
+                "the store stopped; the request may have been carried out or not",
+                STORE_RETRY_SECONDS,
+            ),
+            Fault::Damaged(_) | Fault::Newer(_) => {
+                Self::unavailable("STORE_UNAVAILABLE", "the store cannot answer this", STORE_RETRY_SECONDS)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_store_says_of_itself_is_not_told() {
+        let inside = || "open /var/lib/tidemill/log: EIO".to_owned();
+        for (fault, code) in [
+            (Fault::Full(inside()), "STORE_FULL"),
+            (Fault::Stopped(inside()), "STORE_UNAVAILABLE"),
+            (Fault::Damaged(inside()), "STORE_UNAVAILABLE"),
+            (Fault::Newer(inside()), "STORE_UNAVAILABLE"),
+        ] {
+            let problem = Problem::from(EngineError::from(fault));
+            assert_eq!((problem.status.as_u16(), &*problem.code), (503, code));
+            assert!(problem.retry_after.is_some() && !problem.detail.contains('/'), "{problem:?}");
+        }
+        let missing = Problem::from(EngineError::BlobMissing { key: "events/secret".to_owned() });
+        assert!(!missing.detail.contains("secret"), "{missing:?}");
+    }
+
+    #[test]
+    fn refusals_have_their_status_and_code() {
+        let request = tidemill_model::RequestId::trusted("r");
+        let job = tidemill_model::JobId::from_u128(1);
+        let id = || "x".to_owned();
+        for (refusal, status, code) in [
+            (Refusal::NotFound { what: "job", id: id() }, 404, "NOT_FOUND"),
+            (Refusal::LeaseLost { request: request.clone(), given: 1, newest: 2 }, 409, "LEASE_LOST"),
+            (Refusal::JobCompleted(job), 409, "JOB_COMPLETED"),
+            (Refusal::JobCancelled(job), 409, "JOB_CANCELLED"),
+            (Refusal::IdempotencyConflict, 409, "IDEMPOTENCY_CONFLICT"),
+            (Refusal::RequestTaken(request.clone()), 409, "REQUEST_ID_TAKEN"),
+            (Refusal::NothingToResume, 409, "NOTHING_TO_RESUME"),
+            (Refusal::NotResumable(id()), 400, "NOT_FAILED"),
+            (Refusal::TooMany { field: "taskIds", count: 2, limit: 1 }, 400, "TOO_MANY"),
+            (Refusal::TooFarAhead { ahead_millis: 2, limit_millis: 1 }, 400, "TOO_FAR_AHEAD"),
+            (Refusal::Reserved { what: "eventType", id: id() }, 403, "RESERVED"),
+            (Refusal::NotOpen(1), 409, "NOT_OPEN"),
+            (Refusal::Exists { what: "task definition", id: id() }, 409, "EXISTS"),
+            (Refusal::InUse { what: "task definition", id: id() }, 409, "IN_USE"),
+            (Refusal::TaskEnded(request.clone()), 409, "TASK_ENDED"),
+            (Refusal::PartOfJob { request, job }, 409, "PART_OF_JOB"),
+            (Refusal::NotAnObject { field: id() }, 400, "INVALID_FIELD"),
+        ] {
+            let problem = Problem::from(refusal);
+            assert_eq!((problem.status.as_u16(), &*problem.code), (status, code), "{problem:?}");
+        }
+    }
+}

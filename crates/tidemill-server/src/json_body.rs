@@ -1,0 +1,210 @@
+//! JSON bodies: from bytes to typed requests, with errors that name the place.
+
+use axum::body::Bytes;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::value::RawValue;
+
+use crate::api::Object;
+use crate::problem::Problem;
+
+/// Reads a body as `T`. Types of requests deny unknown fields.
+pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Problem> {
+    let text = text(body)?;
+    serde_json::from_str(text).map(|Object(request)| request).map_err(|error| explain(text, &error))
+}
+
+/// Like `read`, but nothing at all is the default.
+pub(crate) fn read_or_default<T: DeserializeOwned + Default>(body: &Bytes) -> Result<T, Problem> {
+    if body.is_empty() { Ok(T::default()) } else { read(body) }
+}
+
+/// Reads a body as any JSON value.
+pub(crate) fn value(body: &Bytes) -> Result<serde_json::Value, Problem> {
+    let text = text(body)?;
+    serde_json::from_str(text).map_err(|error| not_json(&error))
+}
+
+/// How deep objects and lists may lie in each other. Values that pass through unread are held to it too, because
+/// somebody will read them.
+const DEPTH_MAX: usize = 128;
+
+fn text(body: &Bytes) -> Result<&str, Problem> {
+    if let Some(at) = too_deep(body) {
+        let message = format!("is nested deeper than {DEPTH_MAX} levels at byte {at}");
+        return Err(Problem::field("INVALID_JSON", "body", message));
+    }
+    std::str::from_utf8(body).map_err(|error| {
+        let at = error.valid_up_to();
+        Problem::field("INVALID_JSON", "body", format!("is not UTF-8 from byte {at} on"))
+    })
+}
+
+/// Where a text first exceeds the depth.
+fn too_deep(text: &[u8]) -> Option<usize> {
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                if depth > DEPTH_MAX {
+                    return Some(at);
+                }
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn not_json(error: &serde_json::Error) -> Problem {
+    let message = without_position(&error.to_string());
+    let (line, column) = (error.line(), error.column());
+    Problem::field("INVALID_JSON", "body", format!("is not JSON at line {line} column {column}: {message}"))
+}
+
+/// What is wrong with a text that is not a `T`: no JSON, no object, or a field of it.
+fn explain(text: &str, error: &serde_json::Error) -> Problem {
+    // Typed reading stops at the first wrong field; whether the rest is JSON is asked first.
+    if let Err(syntax) = serde_json::from_str::<IgnoredAny>(text) {
+        return not_json(&syntax);
+    }
+    let fields = match serde_json::from_str::<Fields<'_>>(text) {
+        Ok(fields) => fields.0,
+        Err(_) => return Problem::invalid_field("body", "must be a JSON object"),
+    };
+    let message = without_position(&error.to_string());
+    let quoted = message.split('`').nth(1).unwrap_or_default().to_owned();
+    let place = offset(text, error.line(), error.column());
+    // A value of the wrong kind is noticed before its first byte is taken.
+    let holder = fields
+        .iter()
+        .rfind(|(_, value)| value.as_ptr() as usize - text.as_ptr() as usize <= place + 1)
+        .map(|(name, _)| name.as_str());
+    // Errors inside a field name that field; errors of the object itself name the field they speak of.
+    let nested = |name: &str| match holder {
+        Some(holder) if holder != name && !fields.iter().any(|(own, _)| own == name) => {
+            format!("{holder}.{name}")
+        }
+        _ => name.to_owned(),
+    };
+    if message.starts_with("unknown field") {
+        return Problem::field("UNKNOWN_FIELD", nested(&quoted), "is not a field of this request");
+    }
+    if message.starts_with("missing field") {
+        let inside = holder.filter(|_| place + 1 < text.trim_end().len());
+        let name = inside.map_or(quoted.clone(), |holder| format!("{holder}.{quoted}"));
+        return Problem::field("MISSING_FIELD", name, "is missing");
+    }
+    Problem::invalid_field(holder.unwrap_or("body"), message)
+}
+
+/// `serde_json` ends its messages with the place.
+fn without_position(message: &str) -> String {
+    message.split(" at line ").next().unwrap_or_default().to_owned()
+}
+
+/// The byte at a line and column, both counted from 1.
+fn offset(text: &str, line: usize, column: usize) -> usize {
+    let start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    (start + column.saturating_sub(1)).min(text.len())
+}
+
+/// The top level of an object in the order of its text.
+struct Fields<'a>(Vec<(String, &'a str)>);
+
+impl<'de> serde::Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+
+        impl<'de> serde::de::Visitor<'de> for Collect {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+                    fields.push((name, value.get()));
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Collect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{ClaimRequest, FinishRequest};
+
+    fn verdict<T: DeserializeOwned>(text: &str) -> String {
+        match read::<T>(&Bytes::from(text.to_owned())) {
+            Ok(_) => "ok".to_owned(),
+            Err(problem) => format!("{} {}", problem.code, problem.details[0].field),
+        }
+    }
+
+    #[test]
+    fn errors_name_the_field() {
+        for (text, expected) in [
+            (r#"{"workerId":"w","slots":2}"#, "ok"),
+            (r#"{"workerId":"w","slots":"2"}"#, "INVALID_FIELD slots"),
+            (r#"{"slots":-1,"workerId":"w"}"#, "INVALID_FIELD slots"),
+            (r#"{"slots":1e99,"workerId":"w"}"#, "INVALID_FIELD slots"),
+            (r#"{"slots":99999999999999999999999,"workerId":"w"}"#, "INVALID_FIELD slots"),
+            ("{\n \"slots\": 1,\n \"workerId\": null\n}", "INVALID_FIELD workerId"),
+            (r#"{"slots":2}"#, "MISSING_FIELD workerId"),
+            ("{}", "MISSING_FIELD workerId"),
+            (r#"{"workerId":"w","slot":2}"#, "UNKNOWN_FIELD slot"),
+            ("[]", "INVALID_FIELD body"),
+            (r#"["w"]"#, "INVALID_FIELD body"),
+            ("null", "INVALID_FIELD body"),
+            ("\"\"", "INVALID_FIELD body"),
+            ("", "INVALID_JSON body"),
+            ("{", "INVALID_JSON body"),
+            (r#"{"workerId":"w"} x"#, "INVALID_JSON body"),
+            (r#"{"workerId":3, x}"#, "INVALID_JSON body"),
+        ] {
+            assert_eq!(verdict::<ClaimRequest>(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_name_fields_within_fields() {
+        for (outcome, expected) in [
+            (r#"{"status":"completed"}"#, "ok"),
+            (r#"{"status":"done"}"#, "INVALID_FIELD outcome"),
+            (r#"{"status":"completed","outpt":1}"#, "UNKNOWN_FIELD outcome.outpt"),
+            ("{}", "MISSING_FIELD outcome.status"),
+            (r#"["completed"]"#, "INVALID_FIELD outcome"),
+            (r#"{"status":"completed","usage":[1,2,3]}"#, "INVALID_FIELD outcome"),
+        ] {
+            let text = format!(r#"{{"requestId":"r","outcome":{outcome},"fence":1}}"#);
+            assert_eq!(verdict::<FinishRequest>(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        for (input, expected) in [
+            (nested(100), "ok"),
+            (nested(100_000), "INVALID_JSON body"),
+            (format!(r#"["{}"]"#, "[".repeat(1_000)), "ok"),
+            (format!(r#"["\"{}"]"#, "[".repeat(1_000)), "ok"),
+        ] {
+            let text = format!(
+                r#"{{"requestId":"r","outcome":{{"status":"completed","output":{input}}},"fence":1}}"#
+            );
+            assert_eq!(verdict::<FinishRequest>(&text), expected, "{}", &input[..20]);
+        }
+    }
+}

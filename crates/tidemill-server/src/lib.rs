@@ -1,0 +1,33 @@
+//! The HTTP API: routes, keys, limits, live streams, OpenAPI.
+//!
+//! One table of routes (`routes`) says everything about every endpoint; the router, the checks and the document are made
+//! from it. Handlers take checked input, call one function of the engine and map the result. Inner crates know nothing
+//! of HTTP: `error_map` alone turns their errors into answers.
+
+pub mod api;
+mod app;
+mod body;
+mod caller;
+mod claims;
+mod config;
+mod connection;
+mod docs_page;
+mod error_map;
+mod json_body;
+mod keyless;
+mod list_cursor;
+mod openapi;
+mod param;
+mod problem;
+mod rate_limit;
+mod route;
+mod router;
+mod routes;
+mod stream;
+
+pub use app::App;
+pub use caller::Caller;
+pub use config::ServerConfig;
+pub use connection::{ServeError, check_listen, serve};
+pub use router::router;
+pub use routes::openapi_document;

@@ -1,0 +1,174 @@
+//! Problems: what a request is answered with when it is not carried out.
+//!
+//! A problem has a status and a stable code. Its texts are cleaned when they leave: see `Problem::answer`.
+
+use std::borrow::Cow;
+
+use axum::body::Body;
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, Response, StatusCode};
+
+use crate::api::{Detail, ProblemDocument};
+
+/// The content type of problems.
+pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
+
+/// Why a request is not carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    pub(crate) code: Cow<'static, str>,
+    pub(crate) detail: String,
+    pub(crate) details: Vec<Detail>,
+    /// Seconds after which it is worth trying again.
+    pub(crate) retry_after: Option<u64>,
+    /// The methods of the path.
+    pub(crate) allow: Option<String>,
+}
+
+impl Problem {
+    pub(crate) fn new(
+        status: StatusCode,
+        code: impl Into<Cow<'static, str>>,
+        detail: impl Into<String>,
+    ) -> Self {
+        let (code, detail) = (code.into(), detail.into());
+        Self { status, code, detail, details: Vec::new(), retry_after: None, allow: None }
+    }
+
+    /// One field of the body is wrong.
+    pub(crate) fn field(
+        code: impl Into<Cow<'static, str>>,
+        field: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        let (code, field, message) = (code.into(), field.into(), message.into());
+        let detail = format!("{field} {message}");
+        let details = vec![Detail { field, code: code.clone(), message }];
+        Self { details, ..Self::new(StatusCode::BAD_REQUEST, code, detail) }
+    }
+
+    pub(crate) fn invalid_field(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::field("INVALID_FIELD", field, message)
+    }
+
+    pub(crate) fn invalid_parameter(name: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::field("INVALID_PARAMETER", name, message)
+    }
+
+    /// Several things are wrong; the first one names the problem.
+    pub(crate) fn all(details: Vec<Detail>, total: usize) -> Self {
+        let Some(first) = details.first().cloned() else {
+            return Self::new(StatusCode::BAD_REQUEST, "INVALID_FIELD", "the request is not valid");
+        };
+        let more = if total > 1 { format!(" (the first of {total} problems)") } else { String::new() };
+        let detail = format!("{}: {}{more}", first.field, first.message);
+        Self { details, ..Self::new(StatusCode::BAD_REQUEST, first.code, detail) }
+    }
+
+    pub(crate) fn not_found(what: &str, id: &str) -> Self {
+        // Long ids come from attackers; they learn nothing from reading them again.
+        let shown: String = id.chars().take(80).collect();
+        Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", format!("{what} {shown:?} does not exist"))
+    }
+
+    pub(crate) fn no_such_route() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NO_SUCH_ROUTE", "there is nothing here; see /openapi.json")
+    }
+
+    pub(crate) fn unauthenticated(detail: &str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", detail)
+    }
+
+    pub(crate) fn forbidden(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, code, detail)
+    }
+
+    pub(crate) fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, detail)
+    }
+
+    pub(crate) fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", detail)
+    }
+
+    pub(crate) fn unavailable(code: &'static str, detail: impl Into<String>, retry_after: u64) -> Self {
+        Self { retry_after: Some(retry_after), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail) }
+    }
+
+    pub(crate) fn too_many(code: &'static str, detail: impl Into<String>, retry_after: u64) -> Self {
+        Self { retry_after: Some(retry_after), ..Self::new(StatusCode::TOO_MANY_REQUESTS, code, detail) }
+    }
+
+    pub(crate) fn internal() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "INTERNAL",
+            "the server made a mistake; its log says more",
+        )
+    }
+
+    /// The document, with texts passed through `clean`.
+    pub(crate) fn document(&self, clean: impl Fn(&str) -> String) -> ProblemDocument {
+        let details = self.details.iter().map(|detail| Detail {
+            field: clean(&detail.field),
+            code: detail.code.clone(),
+            message: clean(&detail.message),
+        });
+        ProblemDocument {
+            r#type: format!("urn:tidemill:problem:{}", self.code),
+            title: self.status.canonical_reason().unwrap_or("Error").to_owned(),
+            status: self.status.as_u16(),
+            code: self.code.clone(),
+            detail: clean(&self.detail),
+            details: details.collect(),
+        }
+    }
+
+    /// The answer, with texts passed through `clean`.
+    pub(crate) fn answer(&self, clean: impl Fn(&str) -> String) -> Response<Body> {
+        let text = serde_json::to_string(&self.document(clean)).expect("texts can be written as JSON");
+        let mut response = Response::new(Body::from(text));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(allow) = self.allow.as_deref().and_then(|allow| HeaderValue::from_str(allow).ok()) {
+            headers.insert(ALLOW, allow);
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_several_problems_names_the_answer() {
+        let detail = |code: &'static str| Detail {
+            field: "tasks[1].dependsOn".to_owned(),
+            code: code.into(),
+            message: "is wrong".to_owned(),
+        };
+        let problem = Problem::all(vec![detail("CYCLE"), detail("SELF_DEPENDENCY")], 7);
+        let document = problem.document(str::to_owned);
+        assert_eq!((document.status, &*document.code), (400, "CYCLE"));
+        assert_eq!(document.detail, "tasks[1].dependsOn: is wrong (the first of 7 problems)");
+        assert_eq!(document.r#type, "urn:tidemill:problem:CYCLE");
+        assert_eq!(document.details.len(), 2);
+    }
+
+    #[test]
+    fn texts_are_cleaned_on_the_way_out() {
+        let problem = Problem::invalid_field("name", "holds hunter22");
+        let document = problem.document(|text| text.replace("hunter22", "[REDACTED]"));
+        assert_eq!(document.detail, "name holds [REDACTED]");
+        assert_eq!(document.details[0].message, "holds [REDACTED]");
+    }
+}

@@ -1,0 +1,260 @@
+//! Routes: everything that is said of an endpoint, once.
+//!
+//! From a route come the handler's place in the router, the check of roles, parameters and content type, and its part
+//! of the OpenAPI document.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, Method, Response, StatusCode};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use tidemill_model::TenantId;
+
+use crate::api::Role;
+use crate::app::App;
+use crate::caller::Caller;
+use crate::connection::Peer;
+use crate::param::{Inputs, Kind, Param, Place};
+use crate::problem::Problem;
+
+/// An endpoint.
+pub(crate) struct Route<B> {
+    pub(crate) method: Method,
+    /// With `{name}` for a part and `{*name}` for the rest.
+    pub(crate) path: &'static str,
+    pub(crate) access: Access,
+    pub(crate) group: &'static str,
+    /// The operation's id.
+    pub(crate) name: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) params: Vec<Param>,
+    pub(crate) body: BodyKind,
+    pub(crate) answers: Vec<Answer>,
+    /// Problems beyond those that every route of its kind may have.
+    pub(crate) fails: Vec<u16>,
+    pub(crate) handler: Handler<B>,
+}
+
+/// Who may call a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Everyone,
+    Roles(&'static [Role]),
+}
+
+pub(crate) const READ: Access = Access::Roles(&[Role::Reader, Role::Producer, Role::Admin]);
+pub(crate) const SUBMIT: Access = Access::Roles(&[Role::Producer, Role::Admin]);
+pub(crate) const ADMIN: Access = Access::Roles(&[Role::Admin]);
+pub(crate) const WORK: Access = Access::Roles(&[Role::Worker]);
+
+/// Writes down a type's schema.
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// What a route reads.
+#[derive(Clone, Copy)]
+pub(crate) enum BodyKind {
+    Nothing,
+    Json { schema: SchemaOf, optional: bool },
+    Bytes,
+}
+
+/// One way to answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) about: &'static str,
+    pub(crate) content: Content,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Content {
+    Nothing,
+    Json(SchemaOf),
+    /// A text or bytes of this type.
+    Raw(&'static str),
+}
+
+/// What a handler gets.
+pub(crate) struct Call<B> {
+    pub(crate) app: App<B>,
+    pub(crate) caller: Caller,
+    pub(crate) inputs: Inputs,
+    pub(crate) body: Bytes,
+    pub(crate) peer: Peer,
+}
+
+impl<B> Call<B> {
+    /// The tenant whose data the call is about.
+    pub(crate) fn tenant(&self) -> Result<TenantId, Problem> {
+        self.caller.tenant().cloned().ok_or_else(|| Problem::forbidden("FORBIDDEN", "the key has no tenant"))
+    }
+}
+
+pub(crate) type Reply = Result<Response<Body>, Problem>;
+pub(crate) type Handler<B> =
+    Arc<dyn Fn(Call<B>) -> Pin<Box<dyn Future<Output = Reply> + Send>> + Send + Sync>;
+
+impl<B: 'static> Route<B> {
+    pub(crate) fn new<F, R>(
+        method: Method,
+        path: &'static str,
+        access: Access,
+        [group, name, summary]: [&'static str; 3],
+        handler: F,
+    ) -> Self
+    where
+        F: Fn(Call<B>) -> R + Send + Sync + 'static,
+        R: Future<Output = Reply> + Send + 'static,
+    {
+        Self {
+            method,
+            path,
+            access,
+            group,
+            name,
+            summary,
+            about: "",
+            params: Vec::new(),
+            body: BodyKind::Nothing,
+            answers: Vec::new(),
+            fails: Vec::new(),
+            handler: Arc::new(move |call| Box::pin(handler(call))),
+        }
+    }
+
+    pub(crate) fn about(mut self, about: &'static str) -> Self {
+        self.about = about;
+        self
+    }
+
+    fn param(mut self, place: Place, name: &'static str, kind: Kind, about: &'static str) -> Self {
+        self.params.push(Param { name, place, kind, about });
+        self
+    }
+
+    pub(crate) fn part(self, name: &'static str, kind: Kind, about: &'static str) -> Self {
+        self.param(Place::Path, name, kind, about)
+    }
+
+    pub(crate) fn query(self, name: &'static str, kind: Kind, about: &'static str) -> Self {
+        self.param(Place::Query, name, kind, about)
+    }
+
+    pub(crate) fn header(self, name: &'static str, kind: Kind, about: &'static str) -> Self {
+        self.param(Place::Header, name, kind, about)
+    }
+
+    /// `limit` and `cursor` of a list.
+    pub(crate) fn paged(self) -> Self {
+        self.query("limit", Kind::Integer { least: 1, most: LIST_MAX }, "The size of a page; 50 when absent.")
+            .query("cursor", Kind::Text { most: 600 }, "`nextCursor` of the page before.")
+    }
+
+    pub(crate) fn job_id(self) -> Self {
+        self.part("jobId", Kind::JobId, "The job.")
+    }
+
+    pub(crate) fn request_id(self) -> Self {
+        self.part("requestId", Kind::Word { most: 256 }, "The task.")
+    }
+
+    pub(crate) fn reads<T: JsonSchema>(self) -> Self {
+        self.reads_schema(SchemaGenerator::subschema_for::<T>)
+    }
+
+    pub(crate) fn reads_schema(mut self, schema: SchemaOf) -> Self {
+        self.body = BodyKind::Json { schema, optional: false };
+        self
+    }
+
+    /// The body may be left out.
+    pub(crate) fn may_read<T: JsonSchema>(mut self) -> Self {
+        self.body = BodyKind::Json { schema: SchemaGenerator::subschema_for::<T>, optional: true };
+        self
+    }
+
+    pub(crate) fn reads_bytes(mut self) -> Self {
+        self.body = BodyKind::Bytes;
+        self
+    }
+
+    pub(crate) fn gives<T: JsonSchema>(mut self, status: u16, about: &'static str) -> Self {
+        let content = Content::Json(SchemaGenerator::subschema_for::<T>);
+        self.answers.push(Answer { status, about, content });
+        self
+    }
+
+    pub(crate) fn gives_raw(mut self, status: u16, about: &'static str, media: &'static str) -> Self {
+        self.answers.push(Answer { status, about, content: Content::Raw(media) });
+        self
+    }
+
+    pub(crate) fn gives_nothing(mut self, status: u16, about: &'static str) -> Self {
+        self.answers.push(Answer { status, about, content: Content::Nothing });
+        self
+    }
+
+    pub(crate) fn fails(mut self, statuses: &[u16]) -> Self {
+        self.fails.extend(statuses);
+        self
+    }
+
+    /// Every status that the route may answer with a problem, in order.
+    pub(crate) fn problem_statuses(&self) -> Vec<u16> {
+        let mut statuses = vec![403, 405, 500, 503];
+        if self.access != Access::Everyone {
+            statuses.extend([401, 429]);
+        }
+        if self.params.iter().any(|param| param.place == Place::Path) {
+            statuses.push(404);
+        }
+        // A parameter that no route has is refused everywhere.
+        statuses.push(400);
+        match self.body {
+            BodyKind::Nothing => {}
+            BodyKind::Json { .. } => statuses.extend([408, 413, 415]),
+            BodyKind::Bytes => statuses.extend([408, 413]),
+        }
+        statuses.extend(&self.fails);
+        statuses.sort_unstable();
+        statuses.dedup();
+        statuses.retain(|status| !self.answers.iter().any(|answer| answer.status == *status));
+        statuses
+    }
+
+    /// Whether the document says that the route may answer so.
+    pub(crate) fn is_documented(&self, status: StatusCode) -> bool {
+        let status = status.as_u16();
+        self.answers.iter().any(|answer| answer.status == status) || self.problem_statuses().contains(&status)
+    }
+}
+
+/// The most items of one page.
+pub(crate) const LIST_MAX: u64 = 200;
+/// The items of a page when the caller does not say.
+pub(crate) const LIST_DEFAULT: u64 = 50;
+
+/// The page size that a list was asked for.
+pub(crate) fn page_size(inputs: &Inputs) -> usize {
+    usize::try_from(inputs.number("limit").unwrap_or(LIST_DEFAULT)).unwrap_or(1)
+}
+
+/// A JSON answer.
+#[expect(clippy::unnecessary_wraps, reason = "the last word of handlers, which may fail before it")]
+pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Reply {
+    let bytes = serde_json::to_vec(value).expect("our answers have string keys only");
+    Ok(raw(status, "application/json", bytes))
+}
+
+/// An answer of any type.
+pub(crate) fn raw(status: StatusCode, media: &'static str, bytes: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(bytes.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    response
+}

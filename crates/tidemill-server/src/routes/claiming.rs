@@ -1,0 +1,198 @@
+//! Claims over HTTP: they wait, they can be repeated, and they must not take what nobody will run.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use tidemill_engine::backend::Backend;
+use tidemill_engine::engine::{ClaimRequest as Claim, EngineError, FinishRequest, WorkReport};
+use tidemill_engine::reply::{Assignment, Refusal};
+use tidemill_model::{ErrorCategory, TenantId, WorkerId};
+use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::time::Instant;
+
+use super::queue::wait_of;
+use crate::api::{ClaimRequest, ClaimedTask, ClaimedTasks};
+use crate::app::App;
+use crate::claims::{ClaimName, Given};
+use crate::json_body;
+use crate::problem::Problem;
+use crate::route::{Call, Reply, json};
+
+/// Tasks of one claim.
+const SLOTS_MAX: u32 = 64;
+/// The bytes of a claim's name.
+const CLAIM_ID_BYTES_MAX: usize = 128;
+
+/// Holds the place of a claim while it is worked on.
+type Place = OwnedMutexGuard<Option<Vec<Assignment>>>;
+
+pub(super) async fn claim<B: Backend>(call: Call<B>) -> Reply {
+    let request: ClaimRequest = json_body::read(&call.body)?;
+    let worker = WorkerId::new(&request.worker_id);
+    let worker = worker.map_err(|error| Problem::invalid_field("workerId", error.problem.to_string()))?;
+    let slots = request.slots.unwrap_or(1);
+    if !(1..=SLOTS_MAX).contains(&slots) {
+        return Err(Problem::invalid_field("slots", format!("is {slots}; it must be from 1 to {SLOTS_MAX}")));
+    }
+    let wait = wait_of(request.wait_ms)?;
+    let deadline = Instant::now() + wait;
+    let given = match request.claim_id {
+        Some(id) if id.is_empty() || id.len() > CLAIM_ID_BYTES_MAX => {
+            let message = format!("must be from 1 to {CLAIM_ID_BYTES_MAX} bytes");
+            return Err(Problem::invalid_field("claimId", message));
+        }
+        Some(claim) => {
+            let (caller, worker) = (call.caller.name().to_owned(), worker.to_string());
+            call.app.claims().given(ClaimName { caller, worker, claim }, std::time::Instant::now())
+        }
+        None => Given::default(),
+    };
+    let max = usize::try_from(slots).unwrap_or(1);
+    let tasks = take(&call, &worker, max, deadline, given).await?;
+    let mut claimed = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        claimed.extend(ready_to_run(&call.app, task, &worker).await?);
+    }
+    let lease_ms = call.app.engine().policy().lease_millis;
+    json(StatusCode::OK, &ClaimedTasks { tasks: claimed, lease_ms })
+}
+
+/// What the claim gave before, or what can be claimed until the deadline.
+async fn take<B: Backend>(
+    call: &Call<B>,
+    worker: &WorkerId,
+    max: usize,
+    deadline: Instant,
+    given: Given,
+) -> Result<Vec<Assignment>, Problem> {
+    let (engine, tenants) = (call.app.engine(), call.caller.tenants());
+    let mut closing = call.app.closing();
+    // Somebody may be at the same claim: the request whose answer was lost, or who will not come back.
+    let mut place = tokio::select! {
+        place = given.lock_owned() => place,
+        () = tokio::time::sleep_until(deadline) => return Ok(Vec::new()),
+        () = closing.begun() => return Ok(Vec::new()),
+        () = call.peer.gone() => return Ok(Vec::new()),
+    };
+    if let Some(tasks) = &*place {
+        return Ok(tasks.clone());
+    }
+    loop {
+        if call.peer.is_gone() {
+            return Ok(Vec::new());
+        }
+        let request = Claim {
+            worker: worker.clone(),
+            generation: None,
+            max,
+            tenants: Some(Arc::clone(tenants)),
+            begin: None,
+        };
+        let (mut returned, tasks) = claim_now(&call.app, request, place).await?;
+        if !tasks.is_empty() {
+            if call.peer.is_gone() {
+                *returned = None;
+                give_back(&call.app, &tasks, worker).await;
+                return Ok(Vec::new());
+            }
+            return Ok(tasks);
+        }
+        if Instant::now() >= deadline || closing.has_begun() {
+            return Ok(Vec::new());
+        }
+        place = returned;
+        tokio::select! {
+            () = engine.work_arrived(Some(Arc::clone(tenants))) => {}
+            () = tokio::time::sleep_until(deadline) => {}
+            () = closing.begun() => {}
+            () = call.peer.gone() => {}
+        }
+    }
+}
+
+/// Claims in a task of its own: a request that is dropped meanwhile must not leave tasks with nobody.
+async fn claim_now<B: Backend>(
+    app: &App<B>,
+    request: Claim,
+    mut place: Place,
+) -> Result<(Place, Vec<Assignment>), Problem> {
+    let (answer, answered) = oneshot::channel();
+    let app = app.clone();
+    tokio::spawn(async move {
+        let worker = request.worker.clone();
+        let claimed = app.engine().claim(request).await.map(|claimed| claimed.tasks);
+        if let Ok(tasks) = &claimed
+            && !tasks.is_empty()
+        {
+            *place = Some(tasks.clone());
+        }
+        if let Err(Ok((mut place, tasks))) = answer.send(claimed.map(|tasks| (place, tasks))) {
+            *place = None;
+            give_back(&app, &tasks, &worker).await;
+        }
+    });
+    match answered.await {
+        Ok(claimed) => Ok(claimed?),
+        Err(_) => Err(Problem::internal()),
+    }
+}
+
+/// Others may take the tasks at once, and no attempt is counted.
+async fn give_back<B: Backend>(app: &App<B>, tasks: &[Assignment], worker: &WorkerId) {
+    for task in tasks {
+        // If it cannot be noted, the lease runs out.
+        let _ = app.engine().release(task.task.clone(), task.fence, worker.clone(), None).await;
+    }
+}
+
+/// A claimed task with all that it needs. One whose needs cannot be met is reported as failed.
+async fn ready_to_run<B: Backend>(
+    app: &App<B>,
+    task: Assignment,
+    worker: &WorkerId,
+) -> Result<Option<ClaimedTask>, Problem> {
+    let engine = app.engine();
+    let prepared = async {
+        let execution = engine.execution_of(&task).await?;
+        Ok::<_, EngineError>((engine.work_of(&task).await?, execution))
+    };
+    let (work, execution) = match prepared.await {
+        Ok(prepared) => prepared,
+        Err(EngineError::Fault(fault)) => return Err(fault.into()),
+        Err(error) => {
+            let category = match &error {
+                EngineError::Refused(Refusal::NotFound { .. }) => ErrorCategory::NotFound,
+                error if error.is_transient() => ErrorCategory::ServerError,
+                _ => ErrorCategory::Validation,
+            };
+            let report = WorkReport::failed(error.to_string(), category);
+            // If it was taken away meanwhile, there is nothing to report.
+            let _ = engine.finish(FinishRequest::of(&task, worker.clone(), report)).await;
+            return Ok(None);
+        }
+    };
+    Ok(Some(claimed_task(&task, work.input, execution)))
+}
+
+fn claimed_task(
+    task: &Assignment,
+    input: tidemill_model::Json,
+    execution: tidemill_model::ResolvedExecution,
+) -> ClaimedTask {
+    let tenant: &TenantId = &task.task.tenant;
+    ClaimedTask {
+        tenant_id: tenant.to_string(),
+        app: task.app.to_string(),
+        request_id: task.task.request.to_string(),
+        job_id: task.job.map(|job| job.to_string()),
+        task_id: task.spec.task_id.to_string(),
+        name: task.spec.name.to_string(),
+        run: task.run,
+        attempt: task.attempt,
+        fence: task.fence.0,
+        lease_until: task.lease_until.millis(),
+        timeout_ms: task.spec.options.timeout_ms,
+        input,
+        execution,
+    }
+}

@@ -1,0 +1,41 @@
+//! The table of routes: one file per group.
+
+mod claiming;
+mod dead_letters;
+mod definitions;
+mod events;
+mod jobs;
+mod keys;
+mod queue;
+mod site;
+mod submitting;
+mod task_files;
+mod task_list;
+mod tasks;
+mod views;
+mod worker;
+
+use tidemill_engine::backend::Backend;
+
+use crate::route::Route;
+
+/// All routes.
+pub(crate) fn table<B: Backend>() -> Vec<Route<B>> {
+    let mut routes = Vec::new();
+    routes.extend(jobs::routes());
+    routes.extend(tasks::routes());
+    routes.extend(task_files::routes());
+    routes.extend(definitions::routes());
+    routes.extend(events::routes());
+    routes.extend(dead_letters::routes());
+    routes.extend(keys::routes());
+    routes.extend(queue::routes());
+    routes.extend(worker::routes());
+    routes.extend(site::routes());
+    routes
+}
+
+/// The OpenAPI document of the API.
+pub fn openapi_document<B: Backend>() -> serde_json::Value {
+    crate::openapi::document(&table::<B>())
+}

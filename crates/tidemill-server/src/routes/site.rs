@@ -1,0 +1,96 @@
+//! Probes and descriptions. They need no key.
+
+use axum::body::Bytes;
+use axum::http::header::{CONTENT_SECURITY_POLICY, HeaderValue};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use tidemill_engine::backend::{Backend, Fault};
+use tidemill_engine::command::Command;
+
+use crate::api::{Health, Readiness};
+use crate::docs_page;
+use crate::route::{Access, Call, Reply, Route, json, raw};
+
+const GROUP: &str = "Server";
+const HTML: &str = "text/html; charset=utf-8";
+
+pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+    let open = Access::Everyone;
+    vec![
+        Route::new(
+            Method::GET,
+            "/healthz",
+            open,
+            [GROUP, "getHealth", "Is the process alive?"],
+            healthz::<B>,
+        )
+        .gives::<Health>(200, "It answers."),
+        Route::new(
+            Method::GET,
+            "/readyz",
+            open,
+            [GROUP, "getReadiness", "Can the server do its work?"],
+            readyz::<B>,
+        )
+        .about("Whether the store takes writes.")
+        .gives::<Readiness>(200, "It can.")
+        .gives::<Readiness>(503, "It cannot, and why."),
+        Route::new(Method::GET, "/openapi.json", open, [GROUP, "getOpenApi", "This document"], openapi::<B>)
+            .gives::<serde_json::Value>(200, "OpenAPI 3.1."),
+        Route::new(Method::GET, "/docs", open, [GROUP, "getDocs", "This document as a page"], docs::<B>)
+            .gives_raw(200, "A page.", HTML),
+        Route::new(Method::GET, "/", open, [GROUP, "getIndex", "Where to go"], index::<B>)
+            .gives_raw(200, "A page.", HTML),
+    ]
+}
+
+async fn healthz<B: Backend>(_: Call<B>) -> Reply {
+    json(StatusCode::OK, &Health { status: "ok".to_owned() })
+}
+
+async fn readyz<B: Backend>(call: Call<B>) -> Reply {
+    let mut reasons = Vec::new();
+    if call.app.closing().has_begun() {
+        reasons.push("the server shuts down".to_owned());
+    }
+    // Forgetting nothing goes the whole way of a write and changes nothing.
+    let nothing = Command::Forget { keys: Vec::new() };
+    match call.app.engine().backend().execute(vec![nothing]).await {
+        Ok(_) => {}
+        Err(Fault::Full(_)) => reasons.push("the store has no space left".to_owned()),
+        Err(Fault::Stopped(_)) => reasons.push("the store stopped".to_owned()),
+        Err(_) => reasons.push("the store cannot be used".to_owned()),
+    }
+    if reasons.is_empty() {
+        return json(StatusCode::OK, &Readiness { status: "ready".to_owned(), reasons });
+    }
+    json(StatusCode::SERVICE_UNAVAILABLE, &Readiness { status: "unavailable".to_owned(), reasons })
+}
+
+async fn openapi<B: Backend>(call: Call<B>) -> Reply {
+    let make = || {
+        let text = serde_json::to_vec(&super::openapi_document::<B>());
+        Bytes::from(text.expect("a value can be written"))
+    };
+    Ok(raw(StatusCode::OK, "application/json", call.app.document().get_or_init(make).clone()))
+}
+
+async fn docs<B: Backend>(call: Call<B>) -> Reply {
+    let make = || Bytes::from(docs_page::render(&super::openapi_document::<B>()));
+    Ok(page(call.app.page().get_or_init(make).clone()))
+}
+
+async fn index<B: Backend>(_: Call<B>) -> Reply {
+    let body = "<h1>Tidemill</h1><p>This is the HTTP API of a Tidemill server.</p><nav>\
+                <a href=\"/docs\">Documentation</a><a href=\"/openapi.json\">openapi.json</a>\
+                <a href=\"/healthz\">healthz</a><a href=\"/readyz\">readyz</a></nav>";
+    Ok(page(Bytes::from(docs_page::frame("Tidemill", body))))
+}
+
+fn page(html: Bytes) -> Response {
+    let mut response = raw(StatusCode::OK, HTML, html);
+    if let Ok(policy) = HeaderValue::from_str(&docs_page::policy()) {
+        response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}

@@ -1,0 +1,106 @@
+//! What tasks leave behind: logs, artifacts, traces.
+
+use axum::http::header::{CONTENT_DISPOSITION, HeaderValue};
+use axum::http::{Method, StatusCode};
+use tidemill_engine::backend::Backend;
+
+use super::tasks::{GROUP, key_of};
+use crate::api::{Artifact, Page};
+use crate::list_cursor;
+use crate::param::Kind;
+use crate::problem::Problem;
+use crate::route::{Call, READ, Reply, Route, json, page_size, raw};
+use crate::stream::{channel, follow_log};
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const ATTEMPTS: Kind = Kind::Integer { least: 1, most: u32::MAX as u64 };
+
+pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+    vec![
+        Route::new(Method::GET, "/v1/tasks/{requestId}/logs", READ, [GROUP, "getTaskLogs", "Read what a task printed"], logs::<B>)
+            .about(
+                "Of the last attempt, or of the one that is named. With `follow`, what a running task prints comes as \
+                 it is printed, until its run is over.",
+            )
+            .request_id()
+            .query("follow", Kind::Flag, "Stay and listen.")
+            .query("run", ATTEMPTS, "The run; the newest when absent.")
+            .query("attempt", ATTEMPTS, "The attempt within the run; the last when absent.")
+            .gives_raw(200, "Standard output and standard error, as they came.", TEXT),
+        Route::new(Method::GET, "/v1/tasks/{requestId}/artifacts", READ, [GROUP, "listArtifacts", "List a task's files"], list::<B>)
+            .about("The logs, artifacts and traces of all its attempts.")
+            .request_id()
+            .paged()
+            .gives::<Page<Artifact>>(200, "A page of files."),
+        Route::new(
+            Method::GET,
+            "/v1/tasks/{requestId}/artifacts/{*path}",
+            READ,
+            [GROUP, "getArtifact", "Download a file of a task"],
+            download::<B>,
+        )
+        .request_id()
+        .part("path", Kind::File, "As the list gives it.")
+        .gives_raw(200, "The file.", "application/octet-stream"),
+    ]
+}
+
+async fn logs<B: Backend>(call: Call<B>) -> Reply {
+    let key = key_of(&call)?;
+    let engine = call.app.engine();
+    let Some(detail) = engine.task_detail(key.clone()).await? else {
+        return Err(Problem::not_found("task", key.request.as_str()));
+    };
+    let is_over = detail.task.head.as_ref().is_some_and(|head| head.outcome().is_some());
+    if call.inputs.flag("follow") && !is_over {
+        let Some(permit) = call.app.streams().take(call.caller.name()) else {
+            return Err(Problem::too_many("TOO_MANY_STREAMS", "this key has too many streams open", 5));
+        };
+        let (outlet, body) = channel(call.app.config().write_timeout);
+        tokio::spawn(follow_log(call.app.clone(), key, outlet, call.peer, permit));
+        return Ok(raw(StatusCode::OK, TEXT, body));
+    }
+    let number = |name: &str| call.inputs.number(name).and_then(|number| u32::try_from(number).ok());
+    let run = number("run").unwrap_or(detail.run);
+    let attempt = number("attempt").unwrap_or(detail.attempt);
+    if let Some(bytes) = engine.task_file(&key, &format!("r{run}-a{attempt}/logs/output.log")).await? {
+        return Ok(raw(StatusCode::OK, TEXT, bytes));
+    }
+    let live = engine.live_logs().read(&key, 0);
+    let is_same = (live.run, live.attempt) == (run, attempt);
+    Ok(raw(StatusCode::OK, TEXT, if is_same { live.bytes } else { Vec::new() }))
+}
+
+async fn list<B: Backend>(call: Call<B>) -> Reply {
+    let key = key_of(&call)?;
+    let engine = call.app.engine();
+    if engine.task(key.clone()).await?.is_none() {
+        return Err(Problem::not_found("task", key.request.as_str()));
+    }
+    let after = call.inputs.text("cursor").map(|cursor| list_cursor::read("file", cursor)).transpose()?;
+    let files = engine.task_files(&key).await?;
+    let limit = page_size(&call.inputs);
+    let mut items: Vec<Artifact> = files
+        .into_iter()
+        .map(|file| Artifact { path: file.path, size_bytes: file.size_bytes })
+        .filter(|file| after.is_none_or(|after| file.path.as_str() > after))
+        .take(limit + 1)
+        .collect();
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next_cursor = items.last().filter(|_| more).map(|file| list_cursor::write("file", &file.path));
+    json(StatusCode::OK, &Page { items, next_cursor })
+}
+
+async fn download<B: Backend>(call: Call<B>) -> Reply {
+    let key = key_of(&call)?;
+    let path = call.inputs.part("path");
+    // Only what an attempt left: no other blob lies below such a folder.
+    let is_of_attempt = path.starts_with('r') && path.contains('/');
+    let found = if is_of_attempt { call.app.engine().task_file(&key, path).await? } else { None };
+    let bytes = found.ok_or_else(|| Problem::not_found("file", path))?;
+    let mut response = raw(StatusCode::OK, "application/octet-stream", bytes);
+    // Never shown in place: what a task wrote is not a page of ours.
+    response.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
+    Ok(response)
+}

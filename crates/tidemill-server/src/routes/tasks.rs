@@ -1,0 +1,126 @@
+//! Tasks: submit one on its own, look at any, steer.
+
+use axum::http::{Method, StatusCode};
+use tidemill_engine::backend::Backend;
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::engine::EngineError;
+use tidemill_engine::reply::Refusal;
+use tidemill_model::access_path::AccessPath;
+use tidemill_model::job_file::TaskFile;
+use tidemill_model::{Entity, EventType, RequestId};
+
+use super::jobs::ORDERS;
+use super::submitting::{idempotency, rights};
+use super::task_list;
+use super::views::{event_page, event_query, task_view};
+use crate::api::{
+    CancelRequest, CancelledTask, EventJson, Page, RetriedTask, TaskAccepted, TaskStateName, TaskSummary,
+    TaskView,
+};
+use crate::json_body;
+use crate::param::Kind;
+use crate::problem::Problem;
+use crate::route::{Call, READ, Reply, Route, SUBMIT, json};
+
+pub(super) const GROUP: &str = "Tasks";
+
+pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+    vec![
+        Route::new(Method::POST, "/v1/tasks", SUBMIT, [GROUP, "createTask", "Submit a task"], create::<B>)
+            .about(
+                "A task without a job. Repeating the request with the same `Idempotency-Key`, or the same `requestId`, \
+                 and the same content gives the first task again.",
+            )
+            .header("Idempotency-Key", Kind::Text { most: 256 }, "Kept for at least 24 hours.")
+            .reads::<TaskFile>()
+            .gives::<TaskAccepted>(202, "The task was taken.")
+            .gives::<TaskAccepted>(200, "The same request made this task before.")
+            .fails(&[409]),
+        Route::new(Method::GET, "/v1/tasks", READ, [GROUP, "listTasks", "List tasks, newest first"], task_list::list::<B>)
+            .about("Tasks of jobs and tasks on their own, once they were dispatched. Without a state, all of them.")
+            .query(
+                "state",
+                Kind::Choice(&["pending", "processing", "completed", "failed"]),
+                "Only tasks in this state, by when they came into it.",
+            )
+            .paged()
+            .gives::<Page<TaskSummary>>(200, "A page of tasks."),
+        Route::new(Method::GET, "/v1/tasks/{requestId}", READ, [GROUP, "getTask", "Look at a task"], get::<B>)
+            .request_id()
+            .gives::<TaskView>(200, "The task, with its whole output."),
+        Route::new(Method::GET, "/v1/tasks/{requestId}/events", READ, [GROUP, "listTaskEvents", "Read a task's events"], events::<B>)
+            .about("Its history: every attempt, error and heartbeat.")
+            .request_id()
+            .query("type", Kind::Text { most: 128 }, "Only events of this type.")
+            .query("order", ORDERS, "By time; `asc` when absent.")
+            .paged()
+            .gives::<Page<EventJson>>(200, "A page of events."),
+        Route::new(Method::POST, "/v1/tasks/{requestId}/retry", SUBMIT, [GROUP, "retryTask", "Run a failed task again"], retry::<B>)
+            .request_id()
+            .gives::<RetriedTask>(202, "It runs again.")
+            .fails(&[409, 415]),
+        Route::new(Method::POST, "/v1/tasks/{requestId}/cancel", SUBMIT, [GROUP, "cancelTask", "Cancel a task without a job"], cancel::<B>)
+            .about("A task of a job ends with its job.")
+            .request_id()
+            .may_read::<CancelRequest>()
+            .gives::<CancelledTask>(202, "It was ended.")
+            .fails(&[409]),
+    ]
+}
+
+pub(super) fn key_of<B>(call: &Call<B>) -> Result<TaskKey, Problem> {
+    let given = call.inputs.part("requestId");
+    let request = RequestId::new(given).map_err(|_| Problem::not_found("task", given))?;
+    Ok(TaskKey { tenant: call.tenant()?, request })
+}
+
+async fn create<B: Backend>(call: Call<B>) -> Reply {
+    let tenant = call.tenant()?;
+    let file = TaskFile::read(json_body::value(&call.body)?)?;
+    let (rights, once) = (rights(&call), idempotency(&call, "POST /v1/tasks"));
+    let app = call.app.config().app.clone();
+    let task = call.app.engine().submit_task_file(tenant, app, file, rights, once).await?;
+    let status = if task.repeated { StatusCode::OK } else { StatusCode::ACCEPTED };
+    json(status, &TaskAccepted { request_id: task.request.to_string(), status: TaskStateName::Pending })
+}
+
+async fn get<B: Backend>(call: Call<B>) -> Reply {
+    let key = key_of(&call)?;
+    match call.app.engine().task_detail(key.clone()).await? {
+        Some(detail) => json(StatusCode::OK, &task_view(detail)),
+        None => Err(Problem::not_found("task", key.request.as_str())),
+    }
+}
+
+async fn events<B: Backend>(call: Call<B>) -> Reply {
+    let TaskKey { tenant, request } = key_of(&call)?;
+    let engine = call.app.engine();
+    let event_type = call.inputs.text("type").map(EventType::trusted);
+    let path = AccessPath::narrowest(event_type, None, Some(Entity::task(&request)));
+    let page = engine.events(event_query(tenant.clone(), path, &call.inputs)?, false).await?;
+    if page.events.is_empty() && engine.task(TaskKey { tenant, request: request.clone() }).await?.is_none() {
+        return Err(Problem::not_found("task", request.as_str()));
+    }
+    json(StatusCode::OK, &event_page(&page))
+}
+
+async fn retry<B: Backend>(call: Call<B>) -> Reply {
+    let TaskKey { tenant, request } = key_of(&call)?;
+    match call.app.engine().resume_task(tenant, request.clone()).await {
+        Ok(()) => {}
+        Err(EngineError::Refused(refusal @ Refusal::NotResumable(_))) => {
+            return Err(Problem::conflict("NOT_FAILED", refusal.to_string()));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let status = TaskStateName::Pending;
+    json(StatusCode::ACCEPTED, &RetriedTask { request_id: request.to_string(), status })
+}
+
+async fn cancel<B: Backend>(call: Call<B>) -> Reply {
+    let TaskKey { tenant, request } = key_of(&call)?;
+    let wanted: CancelRequest = json_body::read_or_default(&call.body)?;
+    let by = call.caller.name().to_owned();
+    let cancelled = call.app.engine().cancel_task(tenant, request.clone(), by, wanted.reason).await?;
+    json(StatusCode::ACCEPTED, &CancelledTask { request_id: request.to_string(), cancelled })
+}

@@ -1,0 +1,293 @@
+//! The calls of workers on other machines: claim, begin, heartbeat, finish, release, and files.
+
+use axum::http::{Method, StatusCode};
+use tidemill_engine::backend::{Backend, TaskSnapshot};
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::engine::{
+    EngineError, FinishRequest as Finish, HeartbeatRequest as Heartbeat, Signal, WorkReport,
+};
+use tidemill_engine::reply::{Ending, Refusal};
+use tidemill_model::properties::Usage;
+use tidemill_model::{ErrorCategory, Fence, Outcome, RequestId, TaskHead, TenantId, WorkerId};
+
+use super::claiming;
+use crate::api::{
+    BeginRequest, BlobStored, ClaimRequest, ClaimedTasks, Done, FinishRequest, Finished, FinishedState,
+    HeartbeatAnswer, HeartbeatRequest, OutcomeReport, OutcomeStatus, ReleaseRequest,
+};
+use crate::json_body;
+use crate::param::Kind;
+use crate::problem::Problem;
+use crate::route::{Call, Reply, Route, WORK, json};
+
+const GROUP: &str = "Worker";
+/// The bytes of output that one heartbeat brings.
+const LOG_BYTES_MAX: usize = 256 * 1024;
+/// The folders of an attempt.
+const FOLDERS: [&str; 3] = ["logs/", "artifacts/", "traces/"];
+
+pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+    vec![
+        Route::new(
+            Method::POST,
+            "/v1/worker/claim",
+            WORK,
+            [GROUP, "claimTasks", "Claim tasks"],
+            claiming::claim::<B>,
+        )
+        .about(
+            "Waits up to `waitMs` for the first task. The tasks are the worker's until their lease runs out; \
+                 heartbeats extend it. Nothing is claimed for a client that closed its connection.",
+        )
+        .reads::<ClaimRequest>()
+        .gives::<ClaimedTasks>(200, "Tasks to run; none when nothing came in time."),
+        Route::new(
+            Method::POST,
+            "/v1/worker/begin",
+            WORK,
+            [GROUP, "beginTask", "Say that a task's process runs"],
+            begin::<B>,
+        )
+        .reads::<BeginRequest>()
+        .gives::<Done>(200, "It is recorded.")
+        .fails(&[404, 409]),
+        Route::new(
+            Method::POST,
+            "/v1/worker/heartbeat",
+            WORK,
+            [GROUP, "heartbeat", "Extend a lease"],
+            heartbeat::<B>,
+        )
+        .about("409 LEASE_LOST: another worker has the task. Kill it and report nothing.")
+        .reads::<HeartbeatRequest>()
+        .gives::<HeartbeatAnswer>(200, "The lease was extended, or the task was cancelled.")
+        .fails(&[404, 409]),
+        Route::new(
+            Method::POST,
+            "/v1/worker/finish",
+            WORK,
+            [GROUP, "finishTask", "Report how an attempt ended"],
+            finish::<B>,
+        )
+        .about(
+            "Repeating the same report is fine. 409 LEASE_LOST: the report came too late and does not count.",
+        )
+        .reads::<FinishRequest>()
+        .gives::<Finished>(200, "It is recorded.")
+        .fails(&[404, 409]),
+        Route::new(
+            Method::POST,
+            "/v1/worker/release",
+            WORK,
+            [GROUP, "releaseTask", "Give a task back"],
+            release::<B>,
+        )
+        .about("Another worker may take it at once, and no attempt is counted.")
+        .reads::<ReleaseRequest>()
+        .gives::<Done>(200, "It was given back.")
+        .fails(&[404, 409]),
+        Route::new(
+            Method::PUT,
+            "/v1/worker/blobs/{requestId}/{fence}/{*path}",
+            WORK,
+            [GROUP, "putBlob", "Store a file of an attempt"],
+            put_blob::<B>,
+        )
+        .about("Before the attempt is finished. A file that exists is replaced.")
+        .request_id()
+        .part("fence", Kind::Integer { least: 0, most: u64::MAX }, "Of the claim.")
+        .part("path", Kind::File, "Below `logs/`, `artifacts/` or `traces/`.")
+        .query("tenantId", Kind::Word { most: 64 }, "Needed when the key serves several tenants.")
+        .reads_bytes()
+        .gives::<BlobStored>(200, "It is stored.")
+        .fails(&[409]),
+    ]
+}
+
+/// The tenant that a worker means. One that its key does not name looks as if it had no such task.
+pub(super) fn tenant_of<B>(call: &Call<B>, given: Option<&str>, request: &str) -> Result<TenantId, Problem> {
+    let tenants = call.caller.tenants();
+    match given {
+        Some(given) => {
+            let own = tenants.iter().find(|tenant| tenant.as_str() == given);
+            own.cloned().ok_or_else(|| Problem::not_found("task", request))
+        }
+        None if tenants.len() == 1 => Ok(tenants[0].clone()),
+        None => Err(Problem::field("MISSING_FIELD", "tenantId", "is needed: the key serves several tenants")),
+    }
+}
+
+/// A task that a worker speaks of, and the right it claims to have.
+struct Claim {
+    key: TaskKey,
+    fence: Fence,
+    worker: WorkerId,
+    snapshot: TaskSnapshot,
+}
+
+async fn spoken_of<B: Backend>(
+    call: &Call<B>,
+    tenant: Option<&str>,
+    request: &str,
+    fence: u64,
+    worker: Option<&str>,
+) -> Result<Claim, Problem> {
+    let id = RequestId::new(request);
+    let id = id.map_err(|error| Problem::invalid_field("requestId", error.problem.to_string()))?;
+    let key = TaskKey { tenant: tenant_of(call, tenant, request)?, request: id };
+    let Some(snapshot) = call.app.engine().task(key.clone()).await? else {
+        return Err(Problem::not_found("task", request));
+    };
+    let holder = snapshot.head.as_ref().and_then(TaskHead::lease).map(|lease| lease.owner.worker.clone());
+    let worker = match worker {
+        Some(worker) => WorkerId::new(worker)
+            .map_err(|error| Problem::invalid_field("workerId", error.problem.to_string()))?,
+        None => WorkerId::trusted(holder.as_deref().unwrap_or("worker")),
+    };
+    Ok(Claim { key, fence: Fence(fence), worker, snapshot })
+}
+
+async fn begin<B: Backend>(call: Call<B>) -> Reply {
+    let request: BeginRequest = json_body::read(&call.body)?;
+    let tenant = request.tenant_id.as_deref();
+    let claim =
+        spoken_of(&call, tenant, &request.request_id, request.fence, request.worker_id.as_deref()).await?;
+    call.app.engine().begin(claim.key, claim.fence, claim.worker, request.pid).await?;
+    json(StatusCode::OK, &Done { ok: true })
+}
+
+async fn heartbeat<B: Backend>(call: Call<B>) -> Reply {
+    let request: HeartbeatRequest = json_body::read(&call.body)?;
+    let tenant = request.tenant_id.as_deref();
+    let claim =
+        spoken_of(&call, tenant, &request.request_id, request.fence, request.worker_id.as_deref()).await?;
+    if request.log.as_ref().is_some_and(|log| log.len() > LOG_BYTES_MAX) {
+        return Err(Problem::invalid_field("log", format!("is longer than {LOG_BYTES_MAX} bytes")));
+    }
+    let engine = call.app.engine();
+    let renewed = engine
+        .heartbeat(Heartbeat {
+            task: claim.key.clone(),
+            fence: claim.fence,
+            worker: claim.worker,
+            process_id: request.pid.unwrap_or(0),
+            rss: request.rss.unwrap_or(0),
+            last_activity: request.last_activity,
+        })
+        .await;
+    match renewed {
+        Ok(until) => {
+            if let (Some(log), Some(head)) = (request.log, &claim.snapshot.head) {
+                engine.live_logs().append(&claim.key, head.run, head.attempts + 1, log.as_bytes());
+            }
+            json(StatusCode::OK, &HeartbeatAnswer { lease_until: Some(until.millis()), cancel: false })
+        }
+        Err(error @ EngineError::Refused(Refusal::LeaseLost { .. })) => {
+            let head = engine.task(claim.key).await?.and_then(|snapshot| snapshot.head);
+            if head.is_some_and(|head| was_cancelled(&head, claim.fence)) {
+                return json(StatusCode::OK, &HeartbeatAnswer { lease_until: None, cancel: true });
+            }
+            Err(error.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a cancel took the lease away. It raises the fence by one.
+fn was_cancelled(head: &TaskHead, fence: Fence) -> bool {
+    head.outcome() == Some(Outcome::Cancelled) && head.fence.0 == fence.0.saturating_add(1)
+}
+
+async fn finish<B: Backend>(call: Call<B>) -> Reply {
+    let request: FinishRequest = json_body::read(&call.body)?;
+    let tenant = request.tenant_id.as_deref();
+    let claim =
+        spoken_of(&call, tenant, &request.request_id, request.fence, request.worker_id.as_deref()).await?;
+    let report = report_of(request.outcome)?;
+    let engine = call.app.engine();
+    let finish = Finish { task: claim.key.clone(), fence: claim.fence, worker: claim.worker, report };
+    let finished = engine.finish(finish).await.map_err(|error| within_outcome(error.into()))?;
+    engine.live_logs().end(&claim.key);
+    let (state, retry_at) = match finished.ending {
+        Ending::Done(Outcome::Completed) => (FinishedState::Completed, None),
+        Ending::Done(_) => (FinishedState::Failed, None),
+        Ending::Retrying { at } => (FinishedState::Retrying, Some(at.millis())),
+    };
+    json(StatusCode::OK, &Finished { state, retry_at, repeated: finished.repeated })
+}
+
+/// Puts the engine's field names where clients wrote them.
+fn within_outcome(mut problem: Problem) -> Problem {
+    for detail in &mut problem.details {
+        detail.field = match detail.field.as_str() {
+            "retryAfter" => "outcome.retryAfterMs".to_owned(),
+            field @ ("output" | "errorCategory") => format!("outcome.{field}"),
+            field => field.to_owned(),
+        };
+    }
+    problem
+}
+
+fn report_of(outcome: OutcomeReport) -> Result<WorkReport, Problem> {
+    let signal = match outcome.signal.as_deref() {
+        None | Some("SIGTERM") => Signal::Term,
+        Some("SIGKILL") => Signal::Kill,
+        Some(_) => return Err(Problem::invalid_field("outcome.signal", "must be SIGTERM or SIGKILL")),
+    };
+    Ok(match outcome.status {
+        OutcomeStatus::Completed => WorkReport::Completed {
+            output: outcome.output,
+            duration_millis: outcome.duration_ms.unwrap_or(0),
+            exit_code: outcome.exit_code.unwrap_or(0),
+            usage: outcome.usage.map(|usage| Usage {
+                input_tokens: usage.input_tokens,
+                output_tokens: usage.output_tokens,
+                cache_read_tokens: usage.cache_read_tokens,
+            }),
+        },
+        OutcomeStatus::Failed => {
+            let Some(error) = outcome.error else {
+                return Err(Problem::field("MISSING_FIELD", "outcome.error", "is missing"));
+            };
+            WorkReport::Failed {
+                error,
+                category: outcome.error_category.map_or(ErrorCategory::Unknown, Into::into),
+                retry_after_millis: outcome.retry_after_ms,
+            }
+        }
+        OutcomeStatus::Timeout => WorkReport::TimedOut {
+            timeout_millis: outcome.timeout_ms.unwrap_or(0),
+            elapsed_millis: outcome.elapsed_ms.unwrap_or(0),
+            signal,
+        },
+    })
+}
+
+async fn release<B: Backend>(call: Call<B>) -> Reply {
+    let request: ReleaseRequest = json_body::read(&call.body)?;
+    let tenant = request.tenant_id.as_deref();
+    let claim =
+        spoken_of(&call, tenant, &request.request_id, request.fence, request.worker_id.as_deref()).await?;
+    call.app.engine().release(claim.key, claim.fence, claim.worker, request.reason).await?;
+    json(StatusCode::OK, &Done { ok: true })
+}
+
+async fn put_blob<B: Backend>(call: Call<B>) -> Reply {
+    let inputs = &call.inputs;
+    let fence = inputs.number("fence").unwrap_or(0);
+    let claim = spoken_of(&call, inputs.text("tenantId"), inputs.part("requestId"), fence, None).await?;
+    let lost = || Problem::conflict("LEASE_LOST", format!("the lease of {} is lost", claim.key.request));
+    let head = claim.snapshot.head.as_ref().ok_or_else(lost)?;
+    head.lease_of(claim.fence).ok_or_else(lost)?;
+    // The attempt is the server's to say: a worker cannot write into another one.
+    let attempt = format!("r{}-a{}/", head.run, head.attempts + 1);
+    let given = inputs.part("path");
+    let path = given.strip_prefix(attempt.as_str()).unwrap_or(given);
+    if !FOLDERS.iter().any(|folder| path.starts_with(folder)) {
+        return Err(Problem::invalid_parameter("path", "must begin with logs/, artifacts/ or traces/"));
+    }
+    let path = format!("{attempt}{path}");
+    let size_bytes = call.body.len() as u64;
+    call.app.engine().put_task_file(&claim.key, &path, call.body.to_vec()).await?;
+    json(StatusCode::OK, &BlobStored { path, size_bytes })
+}

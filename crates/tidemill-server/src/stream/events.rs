@@ -1,0 +1,134 @@
+//! Events as they are committed, as server-sent events.
+//!
+//! The id of each is its number in the log, so a reader that comes back with `Last-Event-ID` misses nothing.
+
+use std::fmt::Write;
+
+use tidemill_engine::backend::Backend;
+use tidemill_model::{Entity, Event, EventType, JobId, RequestId, TenantId};
+
+use super::{Outlet, StreamPermit};
+use crate::app::App;
+use crate::connection::Peer;
+
+/// Events that are read at a time.
+const EVENTS_MAX: usize = 256;
+/// A piece is sent once it has so many bytes.
+const PIECE_BYTES: usize = 32 * 1024;
+
+/// Which events a reader wants.
+#[derive(Debug, Clone)]
+pub(crate) struct EventFilter {
+    pub(crate) tenant: TenantId,
+    /// Those of the job and of its tasks.
+    pub(crate) job: Option<JobId>,
+    pub(crate) task: Option<RequestId>,
+    pub(crate) event_type: Option<EventType>,
+}
+
+impl EventFilter {
+    fn takes(&self, event: &Event) -> bool {
+        event.tenant == self.tenant
+            && self.event_type.as_ref().is_none_or(|wanted| *wanted == event.event_type)
+            && self.task.as_ref().is_none_or(|task| event.entity == Entity::task(task))
+            && self.job.is_none_or(|job| belongs_to(&event.entity, job))
+    }
+}
+
+fn belongs_to(entity: &Entity, job: JobId) -> bool {
+    match entity.kind.as_str() {
+        "JOB" => JobId::new(entity.id.as_str()).ok() == Some(job),
+        "TASK" => RequestId::trusted(entity.id.as_str()).job_part() == Some(job),
+        _ => false,
+    }
+}
+
+/// Writes events after number `after` until the reader leaves, is too slow, or the server closes.
+pub(crate) async fn follow_events<B: Backend>(
+    app: App<B>,
+    filter: EventFilter,
+    mut after: u64,
+    outlet: Outlet,
+    peer: Peer,
+    _permit: StreamPermit,
+) {
+    let backend = app.engine().backend();
+    let heartbeat = app.config().stream_heartbeat;
+    let mut closing = app.closing();
+    if outlet.send(": connected\n\n").await.is_err() {
+        return;
+    }
+    loop {
+        if closing.has_begun() {
+            return outlet.end(": the server closes\n\n");
+        }
+        let newest = backend.newest();
+        let Ok(found) = backend.follow(after, EVENTS_MAX).await else {
+            return outlet.end(": the store is not available\n\n");
+        };
+        let mut piece = String::new();
+        for (number, event) in &found {
+            after = *number;
+            if filter.takes(event) {
+                write_event(&mut piece, *number, event);
+            }
+            if piece.len() >= PIECE_BYTES && outlet.send(std::mem::take(&mut piece)).await.is_err() {
+                return outlet.end(SLOW);
+            }
+        }
+        if !piece.is_empty() && outlet.send(piece).await.is_err() {
+            return outlet.end(SLOW);
+        }
+        if !found.is_empty() {
+            continue;
+        }
+        // Numbers of events that expired are passed over.
+        after = after.max(newest);
+        tokio::select! {
+            () = backend.committed(after) => {}
+            () = tokio::time::sleep(heartbeat) => {
+                // The number goes along, so that a reader of rare events need not start far back.
+                if outlet.send(format!(": heartbeat\nid: {after}\n\n")).await.is_err() {
+                    return outlet.end(SLOW);
+                }
+            }
+            () = closing.begun() => {}
+            () = outlet.closed() => return,
+            () = peer.gone() => return,
+        }
+    }
+}
+
+const SLOW: &str = "\n: dropped, you read too slowly; come back with Last-Event-ID\n\n";
+
+/// Properties are as their sender wrote them and may span lines.
+fn write_event(out: &mut String, number: u64, event: &Event) {
+    let json = event.to_json();
+    let _ = writeln!(out, "id: {number}");
+    for line in json.split(['\n', '\r']) {
+        let _ = writeln!(out, "data: {line}");
+    }
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jobs_events_are_its_own_and_those_of_its_tasks() {
+        let job = JobId::from_u128(7);
+        let other = JobId::from_u128(8);
+        let task = tidemill_model::TaskId::new("a").unwrap();
+        for (entity, expected) in [
+            (Entity::job(job), true),
+            (Entity::job(other), false),
+            (Entity::task(&job.request_id(&task)), true),
+            (Entity::task(&other.request_id(&task)), false),
+            (Entity::task(&RequestId::new("req-1").unwrap()), false),
+            (Entity::system(&job.to_string()), false),
+        ] {
+            assert_eq!(belongs_to(&entity, job), expected, "{entity:?}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The API over real sockets, on the embedded backend.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails, fails its test")]
+
+mod access;
+mod bad_input;
+mod breakable_disk;
+mod connections;
+mod dead_letters;
+mod definitions;
+mod document;
+mod events;
+mod jobs;
+mod keys;
+mod lab;
+mod queue;
+mod stream;
+mod tasks;
+mod worker;

@@ -1,0 +1,253 @@
+//! The calls of remote workers: claims that are lost, repeated or abandoned, and fences that are stale.
+
+use serde_json::{Value, json};
+use tidemill_engine::policy::Policy;
+use tidemill_model::Role;
+use tidemill_server::ServerConfig;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::lab::{Answer, Client, LONG, Lab};
+
+async fn ready() -> (Lab, Client) {
+    let lab = Lab::start().await;
+    let client = lab.local();
+    client.define("work").await;
+    (lab, client)
+}
+
+async fn submit(client: &Client, id: &str) {
+    client.post("/v1/tasks", &json!({"requestId": id, "name": "work"})).await.expect(202);
+}
+
+/// Sends a request and does not wait for the answer.
+async fn begin_request(client: &Client, path: &str, body: &Value) -> TcpStream {
+    let mut stream = TcpStream::connect(client.address).await.unwrap();
+    let body = body.to_string();
+    let head = client.head("POST", path, &[("Content-Type", "application/json")], "HTTP/1.1");
+    let request = format!("{head}Connection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+async fn answer_of(mut stream: TcpStream) -> Answer {
+    let mut bytes = Vec::new();
+    tokio::time::timeout(LONG, stream.read_to_end(&mut bytes)).await.expect("an answer comes").unwrap();
+    Answer::parse(&bytes).unwrap()
+}
+
+#[tokio::test]
+async fn a_task_is_claimed_kept_and_finished() {
+    let (_lab, client) = ready().await;
+    submit(&client, "r").await;
+    let claimed = client.post("/v1/worker/claim", &json!({"workerId": "w1"})).await.expect(200);
+    assert_eq!(claimed["leaseMs"], 45_000);
+    let task = &claimed["tasks"][0];
+    assert_eq!(
+        (&task["requestId"], &task["tenantId"], &task["run"], &task["attempt"]),
+        (&json!("r"), &json!("default"), &json!(1), &json!(1))
+    );
+    assert_eq!(task["execution"]["runner"], "command");
+    assert_eq!(client.claim(1).await.len(), 0, "it is held");
+    let with = |more: Value| {
+        let mut body = json!({"requestId": "r", "fence": task["fence"]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    client.post("/v1/worker/begin", &with(json!({"pid": 42}))).await.expect(200);
+    let activity = json!({"type": "step_running", "stepName": "fetch", "timestamp": 1_700_000_000_000_u64});
+    let beat = with(json!({"pid": 42, "rss": 1_000, "lastActivity": activity}));
+    let renewed = client.post("/v1/worker/heartbeat", &beat).await.expect(200);
+    assert_eq!(renewed["cancel"], false);
+    assert!(renewed["leaseUntil"].as_u64() >= task["leaseUntil"].as_u64());
+    let outcome = json!({"status": "completed", "output": [1, 2], "durationMs": 5});
+    let finished = client.finish(task, &outcome).await.expect(200);
+    assert_eq!(finished, json!({"state": "completed", "repeated": false}));
+    let again = client.finish(task, &outcome).await.expect(200);
+    assert_eq!(again, json!({"state": "completed", "repeated": true}));
+    let other = json!({"status": "failed", "error": "no", "errorCategory": "validation"});
+    assert_eq!(client.finish(task, &other).await.code(), "LEASE_LOST", "another outcome is too late");
+    let events = client.get("/v1/tasks/r/events?type=Task%20Completed").await.expect(200);
+    assert_eq!(events["items"].as_array().unwrap().len(), 1);
+    let events = client.get("/v1/tasks/r/events?type=Task%20Heartbeat").await.expect(200);
+    assert_eq!(events["items"][0]["properties"]["lastActivity"]["stepName"], "fetch");
+    let events = client.get("/v1/tasks/r/events?type=Task%20Processing%20Started").await.expect(200);
+    assert_eq!(events["items"][0]["properties"]["processId"], 42);
+}
+
+#[tokio::test]
+async fn a_stale_fence_writes_nothing() {
+    let policy = Policy { lease_millis: 1, ..Policy::default() };
+    let lab = Lab::with(ServerConfig::default(), policy).await;
+    let client = lab.local();
+    client.define("work").await;
+    submit(&client, "r").await;
+    let old = client.claim(1).await.remove(0);
+    let wait = json!({"workerId": "w2", "waitMs": 30_000});
+    let new = client.post("/v1/worker/claim", &wait).await.expect(200)["tasks"][0].clone();
+    assert!(new["fence"].as_u64() > old["fence"].as_u64(), "the lease ran out and another worker took it");
+    let with = |more: Value| {
+        let mut body = json!({"requestId": "r", "fence": old["fence"]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    for (path, body) in [
+        ("begin", with(json!({"pid": 1}))),
+        ("heartbeat", with(json!({}))),
+        ("release", with(json!({"reason": "x"}))),
+        ("finish", with(json!({"outcome": {"status": "completed"}}))),
+    ] {
+        let answer = client.post(&format!("/v1/worker/{path}"), &body).await;
+        assert_eq!((answer.status, answer.code().as_str()), (409, "LEASE_LOST"), "{path}");
+    }
+    let put = client.send("PUT", &format!("/v1/worker/blobs/r/{}/logs/x", old["fence"]), &[], b"x").await;
+    assert_eq!(put.code(), "LEASE_LOST");
+    let completed = client.get("/v1/events?type=Task%20Completed").await.expect(200);
+    assert_eq!(completed["items"], json!([]));
+}
+
+#[tokio::test]
+async fn a_claim_can_be_repeated_when_its_answer_was_lost() {
+    let (_lab, client) = ready().await;
+    submit(&client, "a").await;
+    submit(&client, "b").await;
+    let claim = |id: &str| json!({"workerId": "w1", "claimId": id});
+    // The answer is read by nobody: the connection goes once the claim has been made.
+    let lost = begin_request(&client, "/v1/worker/claim", &claim("c1")).await;
+    lost.readable().await.unwrap();
+    drop(lost);
+    let again = client.post("/v1/worker/claim", &claim("c1")).await.expect(200);
+    let third = client.post("/v1/worker/claim", &claim("c1")).await.expect(200);
+    assert_eq!(again, third);
+    assert_eq!(again["tasks"].as_array().unwrap().len(), 1);
+    let next = client.post("/v1/worker/claim", &claim("c2")).await.expect(200);
+    assert_ne!(next["tasks"][0]["requestId"], again["tasks"][0]["requestId"]);
+    let other = json!({"workerId": "w2", "claimId": "c1"});
+    assert_eq!(
+        client.post("/v1/worker/claim", &other).await.expect(200)["tasks"],
+        json!([]),
+        "names are per worker"
+    );
+    for task in [&again["tasks"][0], &next["tasks"][0]] {
+        client.complete(task, &json!({})).await;
+    }
+}
+
+#[tokio::test]
+async fn a_claim_waits_for_work_and_ends_with_its_time() {
+    let (_lab, client) = ready().await;
+    let waiting =
+        begin_request(&client, "/v1/worker/claim", &json!({"workerId": "w1", "waitMs": 30_000})).await;
+    let twice = json!({"workerId": "w2", "claimId": "same", "waitMs": 30_000});
+    submit(&client, "r").await;
+    let answer = answer_of(waiting).await.expect(200);
+    assert_eq!(answer["tasks"][0]["requestId"], "r");
+    let empty = client.post("/v1/worker/claim", &json!({"workerId": "w1", "waitMs": 1})).await.expect(200);
+    assert_eq!(empty["tasks"], json!([]));
+    // Two requests under one name get the same task, whichever comes first.
+    let first = begin_request(&client, "/v1/worker/claim", &twice).await;
+    let second = begin_request(&client, "/v1/worker/claim", &twice).await;
+    submit(&client, "s").await;
+    let answers = [answer_of(first).await.expect(200), answer_of(second).await.expect(200)];
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0]["tasks"][0]["requestId"], "s");
+}
+
+#[tokio::test]
+async fn nothing_is_claimed_for_a_client_that_left() {
+    let (_lab, client) = ready().await;
+    for claim_id in [json!(null), json!("named")] {
+        let mut request = json!({"workerId": "gone", "waitMs": 30_000});
+        if !claim_id.is_null() {
+            request["claimId"] = claim_id.clone();
+        }
+        let leaving = begin_request(&client, "/v1/worker/claim", &request).await;
+        // Another request on a connection of its own is answered: the first one is being waited on by now, or will see
+        // that nobody is there when it begins.
+        client.get("/healthz").await.expect(200);
+        drop(leaving);
+        client.get("/healthz").await.expect(200);
+        submit(&client, &format!("r-{}", claim_id.is_null())).await;
+        let claimed =
+            client.post("/v1/worker/claim", &json!({"workerId": "here", "waitMs": 30_000})).await.expect(200);
+        let task = &claimed["tasks"][0];
+        assert_eq!(task["requestId"], format!("r-{}", claim_id.is_null()));
+        assert_eq!(
+            client.get(&format!("/v1/tasks/{}", task["requestId"].as_str().unwrap())).await.expect(200)["attempt"],
+            1
+        );
+        client.complete(task, &json!({})).await;
+    }
+}
+
+#[tokio::test]
+async fn a_released_task_goes_to_the_next_worker_uncounted() {
+    let (_lab, client) = ready().await;
+    submit(&client, "r").await;
+    let first = client.claim(1).await.remove(0);
+    let release = json!({"requestId": "r", "fence": first["fence"], "reason": "shutting down"});
+    client.post("/v1/worker/release", &release).await.expect(200);
+    let second = client.claim(1).await.remove(0);
+    assert_eq!(second["attempt"], 1);
+    assert!(second["fence"].as_u64() > first["fence"].as_u64());
+}
+
+#[tokio::test]
+async fn a_worker_key_gets_the_tasks_of_its_tenants() {
+    let lab = Lab::start().await;
+    for tenant in ["acme", "other", "third"] {
+        let admin = lab.key(tenant, Role::Admin).await;
+        admin.define("work").await;
+        submit(&admin, "same-id").await;
+    }
+    let worker = lab.worker_key(&["acme", "third"], Role::Worker).await;
+    let mut tasks = worker.claim(10).await;
+    tasks.sort_by_key(|task| task["tenantId"].to_string());
+    let tenants: Vec<_> = tasks.iter().map(|task| task["tenantId"].as_str().unwrap()).collect();
+    assert_eq!(tenants, ["acme", "third"]);
+    worker.complete(&tasks[0], &json!({"of": "acme"})).await;
+    let acme = lab.key("acme", Role::Reader).await;
+    assert_eq!(acme.get("/v1/tasks/same-id").await.expect(200)["output"], json!({"of": "acme"}));
+    let other = lab.key("other", Role::Reader).await;
+    assert_eq!(other.get("/v1/tasks/same-id").await.expect(200)["status"], "pending");
+    let path = format!("/v1/worker/blobs/same-id/{}/logs/output.log?tenantId=third", tasks[1]["fence"]);
+    worker.send("PUT", &path, &[], b"log").await.expect(200);
+    let path = format!("/v1/worker/blobs/same-id/{}/logs/output.log?tenantId=other", tasks[1]["fence"]);
+    assert_eq!(worker.send("PUT", &path, &[], b"log").await.status, 404);
+}
+
+#[tokio::test]
+async fn bad_calls_name_their_field() {
+    let (_lab, client) = ready().await;
+    for (body, field) in [
+        (json!({}), "workerId"),
+        (json!({"workerId": ""}), "workerId"),
+        (json!({"workerId": "w", "slots": 0}), "slots"),
+        (json!({"workerId": "w", "slots": 65}), "slots"),
+        (json!({"workerId": "w", "waitMs": 30_001}), "waitMs"),
+        (json!({"workerId": "w", "claimId": ""}), "claimId"),
+        (json!({"workerId": "w", "claimId": "x".repeat(129)}), "claimId"),
+    ] {
+        let (status, _, at) = client.post("/v1/worker/claim", &body).await.problem();
+        assert_eq!((status, at.as_str()), (400, field), "{body}");
+    }
+    let finish = |outcome: Value| json!({"requestId": "r", "fence": 1, "outcome": outcome});
+    submit(&client, "r").await;
+    client.claim(1).await;
+    for (outcome, field) in [
+        (json!({"status": "failed"}), "outcome.error"),
+        (json!({"status": "timeout", "signal": "SIGHUP"}), "outcome.signal"),
+        (json!({"status": "failed", "error": "x", "errorCategory": "cancelled"}), "outcome.errorCategory"),
+        (
+            json!({"status": "failed", "error": "x", "retryAfterMs": 999_999_999_999_u64}),
+            "outcome.retryAfterMs",
+        ),
+    ] {
+        let (status, _, at) = client.post("/v1/worker/finish", &finish(outcome.clone())).await.problem();
+        assert_eq!((status, at.as_str()), (400, field), "{outcome}");
+    }
+    let mut unknown = finish(json!({"status": "completed"}));
+    unknown["requestId"] = json!("ghost");
+    assert_eq!(client.post("/v1/worker/finish", &unknown).await.status, 404);
+    client.post("/v1/worker/finish", &finish(json!({"status": "completed"}))).await.expect(200);
+}
