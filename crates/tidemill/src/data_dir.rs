@@ -1,5 +1,6 @@
 //! A data directory that a command works on while nobody else does.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,13 +10,23 @@ use tidemill_embedded::data_lock::DataLock;
 use tidemill_embedded::disk::Disk;
 use tidemill_embedded::real_disk::RealDisk;
 
+use crate::client::add;
 use crate::commands::CommandError;
+use crate::config::Source;
 
 #[derive(Args)]
 pub(crate) struct DataArgument {
-    /// The data directory. No other process may have it open
-    #[arg(long = "data", value_name = "DIR", default_value = ".tidemill")]
-    dir: PathBuf,
+    /// The data directory. No other process may have it open [default: .tidemill]
+    #[arg(long = "data", value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl DataArgument {
+    pub(crate) fn flags(&self) -> BTreeMap<&'static str, Source> {
+        let mut flags = BTreeMap::new();
+        add(&mut flags, "TIDEMILL_DATA", "--data", self.dir.as_ref().map(|dir| dir.display()));
+        flags
+    }
 }
 
 /// A data directory, locked until this is dropped.
@@ -24,34 +35,30 @@ pub(crate) struct DataDir {
     pub(crate) lock: DataLock,
 }
 
-impl DataArgument {
-    pub(crate) fn path(&self) -> &Path {
-        &self.dir
-    }
-
+impl DataDir {
     /// Locks a directory that holds a store.
-    pub(crate) fn open(&self) -> Result<DataDir, CommandError> {
-        let dir = self.dir.display();
+    pub(crate) fn open(dir: &Path) -> Result<Self, CommandError> {
         // A look, not a promise: whoever makes a store does it under the lock.
-        match self.dir.join("log").try_exists() {
-            Ok(true) => self.open_or_make(),
+        match dir.join("log").try_exists() {
+            Ok(true) => Self::open_or_make(dir),
             Ok(false) => Err(CommandError::Unusable(format!(
-                "there is no data in {dir}; name its directory with --data"
+                "there is no data in {}; name its directory with --data",
+                dir.display()
             ))),
-            Err(error) => Err(self.unusable(&error)),
+            Err(error) => Err(unusable(dir, &error)),
         }
     }
 
     /// Locks a directory, which is made if it is not there.
-    pub(crate) fn open_or_make(&self) -> Result<DataDir, CommandError> {
-        let disk = RealDisk::new(&self.dir).map_err(|error| self.unusable(&error))?;
-        let lock = DataLock::take(&self.dir)?;
-        Ok(DataDir { disk: Arc::new(disk), lock })
+    pub(crate) fn open_or_make(dir: &Path) -> Result<Self, CommandError> {
+        let disk = RealDisk::new(dir).map_err(|error| unusable(dir, &error))?;
+        let lock = DataLock::take(dir)?;
+        Ok(Self { disk: Arc::new(disk), lock })
     }
+}
 
-    fn unusable(&self, error: &std::io::Error) -> CommandError {
-        CommandError::Unusable(format!("the data directory {} cannot be used: {error}", self.dir.display()))
-    }
+fn unusable(dir: &Path, error: &std::io::Error) -> CommandError {
+    CommandError::Unusable(format!("the data directory {} cannot be used: {error}", dir.display()))
 }
 
 /// How offline commands open a store. Nothing is decided here, so no policy matters.

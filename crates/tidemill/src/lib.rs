@@ -13,7 +13,9 @@
 //! # }
 //! ```
 
+pub mod document;
 pub mod host;
+pub mod job_file;
 
 pub use host::{Host, HostError, HostOptions, task};
 pub use tidemill_embedded::{Embedded, OpenError, StoreOptions};

@@ -1,56 +1,134 @@
-//! The binary: parses the arguments, runs one command, ends with its exit code.
+//! The binary: parses the arguments, reads the settings, runs one command, ends with its exit code.
 
+mod client;
 mod commands;
+mod config;
 mod data_dir;
+mod display;
+mod file_limit;
+mod node;
 mod output;
+mod remote_source;
+mod watch;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use self::commands::{Export, Import, Rebuild, Verify};
+use self::commands::{
+    CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended, Events, Export, Flags,
+    Import, Jobs, Keys, Rebuild, Run, Schema, Serve, Submit, Tasks, Verify, Worker,
+};
+use self::config::{Resolved, Sources};
+use self::file_limit::lower_file_limit;
 use self::output::Output;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done, and nothing was found wrong
-  1  something was found wrong, or the command failed
-  2  the arguments are wrong, or the data directory cannot be used: it is held by
-     another process, it is not there, or a newer release wrote it";
+  0    done, and nothing was found wrong
+  1    something was found wrong, or the command failed
+  2    the arguments, a file or the settings are wrong, or the data directory cannot be
+       used: it is held by another process, it is not there, or a newer release wrote it
+  130  interrupted";
+
+/// The hidden command that starts tasks. It must run before anything else, on one thread.
+const SPAWNER: &str = "spawner";
 
 /// Durable graphs of work in one data directory.
 #[derive(Parser)]
 #[command(name = "tidemill", version, after_help = EXIT_CODES)]
 struct Arguments {
+    /// Read settings from this file instead of tidemill.yaml beside
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Settings")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    Run(Run),
+    Serve(Serve),
+    Worker(Worker),
+    Submit(Submit),
+    Jobs(Jobs),
+    Tasks(Tasks),
+    Events(Events),
+    Definitions(Definitions),
+    DeadLetters(DeadLetters),
+    Keys(Keys),
+    Config(Config),
+    Doctor(Doctor),
     Verify(Verify),
     Rebuild(Rebuild),
     Export(Export),
     Import(Import),
+    Completions(Completions),
+    Schema(Schema),
 }
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|argument| argument == SPAWNER) {
+        lower_file_limit(arguments.next().as_deref());
+        return match tidemill_worker::spawner::serve() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     let arguments = Arguments::parse();
     let mut out = Output::stdio();
-    let done = match arguments.command {
-        Command::Verify(command) => command.execute(&mut out),
-        Command::Rebuild(command) => command.execute(&mut out),
-        Command::Export(command) => command.execute(&mut out),
-        Command::Import(command) => command.execute(&mut out),
-    };
-    let code = done.unwrap_or_else(|error| {
+    let code = execute(arguments, &mut out).unwrap_or_else(|error| {
         // Whoever closed our output has seen enough.
-        if !error.is_closed_pipe() {
-            out.note(format_args!("tidemill: {error}"));
+        if let Some(words) = error.words() {
+            out.note(words);
         }
         error.exit_code()
     });
     out.end(code)
+}
+
+fn execute(arguments: Arguments, out: &mut Output) -> Ended {
+    /// Reads the settings with the command's own flags, then runs it.
+    macro_rules! configured {
+        ($command:expr) => {{
+            let config = settings(arguments.config.as_deref(), $command.flags(), out)?;
+            $command.execute(&config, out)
+        }};
+    }
+    match arguments.command {
+        Command::Run(command) => configured!(command),
+        Command::Serve(command) => configured!(command),
+        Command::Worker(command) => configured!(command),
+        Command::Submit(command) => configured!(command),
+        Command::Jobs(command) => configured!(command),
+        Command::Tasks(command) => configured!(command),
+        Command::Events(command) => configured!(command),
+        Command::Definitions(command) => configured!(command),
+        Command::DeadLetters(command) => configured!(command),
+        Command::Keys(command) => configured!(command),
+        Command::Config(command) => configured!(command),
+        Command::Doctor(command) => configured!(command),
+        Command::Verify(command) => configured!(command),
+        Command::Rebuild(command) => configured!(command),
+        Command::Export(command) => configured!(command),
+        Command::Import(command) => configured!(command),
+        Command::Completions(command) => command.execute(out),
+        Command::Schema(command) => command.execute(out),
+    }
+}
+
+/// Reads everything that can be set, once. Warnings are told.
+fn settings(file: Option<&Path>, flags: Flags, out: &mut Output) -> Result<Resolved, CommandError> {
+    // What is not text is no value of ours.
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let resolved = Sources::read(Path::new("."), environment, file, flags)?.resolve()?;
+    for warning in &resolved.warnings {
+        out.note(format_args!("tidemill: {warning}"));
+    }
+    Ok(resolved)
 }
 
 #[cfg(test)]
@@ -64,7 +142,7 @@ mod tests {
         let mut command = Arguments::command();
         command.build();
         command.clone().debug_assert();
-        for name in ["verify", "rebuild", "export", "import"] {
+        for name in ["run", "serve", "verify", "rebuild", "export", "import", "jobs", "doctor", "config"] {
             let help = command.find_subcommand_mut(name).unwrap().render_long_help().to_string();
             assert!(help.contains("Exit codes:") && help.contains("[default: .tidemill]"), "{help}");
         }

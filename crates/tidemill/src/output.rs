@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tidemill_embedded::store::watch::Progress;
 
+use crate::display::{Table, terminal};
+
 /// On a terminal the line of progress changes this often at most.
 const LIVE_EVERY: Duration = Duration::from_millis(100);
 /// Elsewhere a new line is written this often at most.
@@ -52,6 +54,25 @@ impl Output {
     pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
         let text = serde_json::to_string(value).map_err(io::Error::other)?;
         self.data(text)
+    }
+
+    /// A value as JSON for people to read too.
+    pub(crate) fn json_pretty(&mut self, value: &impl Serialize) -> io::Result<()> {
+        let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
+        self.data(text)
+    }
+
+    /// Data as it is, at once.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.words.wipe();
+        self.data.write_all(bytes)?;
+        self.data.flush()
+    }
+
+    /// A table, no wider than the screen it is on.
+    pub(crate) fn table(&mut self, table: &Table) -> io::Result<()> {
+        let width = terminal::size_of(&io::stdout()).map(|size| size.columns);
+        table.lines(width).into_iter().try_for_each(|line| self.data(line))
     }
 
     /// A stream of data, and a watch for its progress that does not get in its way.

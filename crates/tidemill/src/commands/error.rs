@@ -4,10 +4,16 @@ use std::fmt::Write as _;
 use std::io;
 use std::process::ExitCode;
 
+use tidemill::document::FileProblems;
+use tidemill_embedded::OpenError;
 use tidemill_embedded::data_lock::LockError;
 use tidemill_embedded::store::export::ExportError;
 use tidemill_embedded::store::import::ImportError;
 use tidemill_engine::backend::Fault;
+
+use crate::client::ClientError;
+use crate::config::ConfigError;
+use crate::node::NodeError;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
@@ -17,6 +23,12 @@ pub(crate) enum CommandError {
     /// It was tried and did not work: exit code 1.
     #[error("{0}")]
     Failed(String),
+    /// What the user wrote is wrong, one line each that editors can follow: exit code 2.
+    #[error("{0}")]
+    Written(String),
+    /// The user stopped it: exit code 130.
+    #[error("interrupted")]
+    Interrupted,
     /// Standard output was closed: exit code 1, in silence.
     #[error("the output was closed")]
     Closed,
@@ -25,13 +37,19 @@ pub(crate) enum CommandError {
 impl CommandError {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Unusable(_) => ExitCode::from(2),
+            Self::Unusable(_) | Self::Written(_) => ExitCode::from(2),
+            Self::Interrupted => ExitCode::from(130),
             Self::Failed(_) | Self::Closed => ExitCode::FAILURE,
         }
     }
 
-    pub(crate) fn is_closed_pipe(&self) -> bool {
-        matches!(self, Self::Closed)
+    /// What to say of it; `None` for nothing.
+    pub(crate) fn words(&self) -> Option<String> {
+        match self {
+            Self::Unusable(_) | Self::Failed(_) => Some(format!("tidemill: {self}")),
+            Self::Written(lines) => Some(lines.clone()),
+            Self::Interrupted | Self::Closed => None,
+        }
     }
 
     /// An error with what it was about.
@@ -58,6 +76,44 @@ impl From<LockError> for CommandError {
             LockError::Unusable { .. } => "",
         };
         Self::Unusable(format!("{}{hint}", chain(&error)))
+    }
+}
+
+impl From<OpenError> for CommandError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Lock(error) => Self::Unusable(chain(&error)),
+            OpenError::Store(fault) => fault.into(),
+            error @ OpenError::Directory { .. } => Self::Unusable(chain(&error)),
+        }
+    }
+}
+
+impl From<NodeError> for CommandError {
+    fn from(error: NodeError) -> Self {
+        match error {
+            NodeError::Open(error) => error.into(),
+            error => Self::Failed(chain(&error)),
+        }
+    }
+}
+
+impl From<ClientError> for CommandError {
+    fn from(error: ClientError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<FileProblems> for CommandError {
+    fn from(problems: FileProblems) -> Self {
+        Self::Written(problems.to_string())
+    }
+}
+
+impl From<ConfigError> for CommandError {
+    fn from(error: ConfigError) -> Self {
+        let lines: Vec<_> = error.0.iter().map(|line| format!("tidemill: {line}")).collect();
+        Self::Written(lines.join("\n"))
     }
 }
 

@@ -10,8 +10,9 @@ use clap::Args;
 use tidemill_embedded::Store;
 use tidemill_embedded::store::export::Exported;
 
-use super::CommandError;
-use crate::data_dir::{DataArgument, store_options};
+use super::{CommandError, Flags};
+use crate::config::Resolved;
+use crate::data_dir::{DataArgument, DataDir, store_options};
 use crate::output::Output;
 
 /// Write events and control records as lines of JSON
@@ -29,8 +30,12 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    pub(crate) fn execute(self, out: &mut Output) -> Result<ExitCode, CommandError> {
-        let dir = self.data.open()?;
+    pub(crate) fn flags(&self) -> Flags {
+        self.data.flags()
+    }
+
+    pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Result<ExitCode, CommandError> {
+        let dir = DataDir::open(&config.values.data)?;
         let mut store =
             Store::open_watched(dir.disk, store_options(), &mut |progress| out.progress(progress))?;
         let exported = if let Some(path) = &self.out {

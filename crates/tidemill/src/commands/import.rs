@@ -9,8 +9,9 @@ use clap::Args;
 use tidemill_embedded::import_dir::import_into;
 use tidemill_engine::clock::{Clock, SystemClock};
 
-use super::CommandError;
-use crate::data_dir::{DataArgument, store_options};
+use super::{CommandError, Flags};
+use crate::config::Resolved;
+use crate::data_dir::{DataArgument, DataDir, store_options};
 use crate::output::Output;
 
 /// How much is read at a time.
@@ -30,7 +31,11 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    pub(crate) fn execute(self, out: &mut Output) -> Result<ExitCode, CommandError> {
+    pub(crate) fn flags(&self) -> Flags {
+        self.data.flags()
+    }
+
+    pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Result<ExitCode, CommandError> {
         let mut input: Box<dyn BufRead> = if self.file.as_os_str() == "-" {
             Box::new(BufReader::with_capacity(READ_BYTES, io::stdin()))
         } else {
@@ -39,11 +44,11 @@ impl Import {
             })?;
             Box::new(BufReader::with_capacity(READ_BYTES, file))
         };
-        let dir = self.data.open_or_make()?;
+        let dir = DataDir::open_or_make(&config.values.data)?;
         let now = SystemClock::start().now();
         let mut watch = |progress| out.progress(progress);
         let imported =
-            import_into(self.data.path(), &dir.lock, store_options(), &mut input, now, &mut watch)?;
+            import_into(&config.values.data, &dir.lock, store_options(), &mut input, now, &mut watch)?;
         let tally = imported.tally;
         out.note(format_args!(
             "imported {} events, {} jobs, {} tasks, {} messages, {} records and {} large values",

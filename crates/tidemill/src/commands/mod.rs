@@ -1,13 +1,53 @@
-//! The commands, one file each.
+//! The commands, one file for each or for each group.
 
+mod completions;
+mod config;
+mod dead_letters;
+mod definitions;
+mod doctor;
 mod error;
+mod events;
 mod export;
 mod import;
+mod input_file;
+mod jobs;
+mod keys;
+mod moment;
 mod rebuild;
+mod resume;
+mod run;
+mod run_report;
+mod runtime;
+mod schema;
+mod serve;
+mod signals;
+mod submit;
+mod tasks;
 mod verify;
+mod worker;
 
+pub(crate) use completions::Completions;
+pub(crate) use config::Config;
+pub(crate) use dead_letters::DeadLetters;
+pub(crate) use definitions::Definitions;
+pub(crate) use doctor::Doctor;
 pub(crate) use error::CommandError;
+pub(crate) use events::Events;
 pub(crate) use export::Export;
 pub(crate) use import::Import;
+pub(crate) use jobs::Jobs;
+pub(crate) use keys::Keys;
 pub(crate) use rebuild::Rebuild;
+pub(crate) use run::Run;
+pub(crate) use schema::Schema;
+pub(crate) use serve::Serve;
+pub(crate) use submit::Submit;
+pub(crate) use tasks::Tasks;
 pub(crate) use verify::Verify;
+pub(crate) use worker::Worker;
+
+/// What a command finished with.
+pub(crate) type Ended = Result<std::process::ExitCode, CommandError>;
+
+/// Flags that stand for settings.
+pub(crate) type Flags = std::collections::BTreeMap<&'static str, crate::config::Source>;

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use clap::Args;
 use tidemill_embedded::Store;
 
-use super::{CommandError, verify};
-use crate::data_dir::{DataArgument, store_options};
+use super::{CommandError, Flags, verify};
+use crate::config::Resolved;
+use crate::data_dir::{DataArgument, DataDir, store_options};
 use crate::output::Output;
 
 /// Remove what is derived from the log, make it again and verify it
@@ -23,8 +24,12 @@ pub(crate) struct Rebuild {
 }
 
 impl Rebuild {
-    pub(crate) fn execute(self, out: &mut Output) -> Result<ExitCode, CommandError> {
-        let dir = self.data.open()?;
+    pub(crate) fn flags(&self) -> Flags {
+        self.data.flags()
+    }
+
+    pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Result<ExitCode, CommandError> {
+        let dir = DataDir::open(&config.values.data)?;
         let store = Store::rebuild(dir.disk, store_options(), &mut |progress| out.progress(progress))?;
         out.note("the rows were made again");
         let findings = store.verify_watched(&mut |progress| out.progress(progress))?;

@@ -8,8 +8,9 @@ use tidemill_embedded::Store;
 use tidemill_embedded::store::verify::Findings;
 use tidemill_engine::backend::Fault;
 
-use super::CommandError;
-use crate::data_dir::{DataArgument, store_options};
+use super::{CommandError, Flags};
+use crate::config::Resolved;
+use crate::data_dir::{DataArgument, DataDir, store_options};
 use crate::output::Output;
 
 /// Check the data directory: every byte of the log, and all that is derived from it
@@ -24,8 +25,12 @@ pub(crate) struct Verify {
 }
 
 impl Verify {
-    pub(crate) fn execute(self, out: &mut Output) -> Result<ExitCode, CommandError> {
-        let dir = self.data.open()?;
+    pub(crate) fn flags(&self) -> Flags {
+        self.data.flags()
+    }
+
+    pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Result<ExitCode, CommandError> {
+        let dir = DataDir::open(&config.values.data)?;
         let opened = Store::open_watched(dir.disk, store_options(), &mut |progress| out.progress(progress));
         let findings = match opened {
             Ok(store) => store.verify_watched(&mut |progress| out.progress(progress))?,

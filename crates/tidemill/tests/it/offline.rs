@@ -89,7 +89,7 @@ fn submit() -> Ask {
             request: RequestId::new("r-1").unwrap(),
             spec: Arc::new(spec),
         },
-        once: None,
+        once: Vec::new(),
     })
 }
 

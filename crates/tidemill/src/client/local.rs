@@ -1,0 +1,40 @@
+//! The API in this process: the same routes, called without a socket, on a data directory that this process holds.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Response;
+use tidemill_model::TenantId;
+use tidemill_server::{App, Caller, ServerConfig};
+use tower::ServiceExt as _;
+
+use super::{Call, ClientError};
+use crate::node::Node;
+
+/// The routes over an engine, called as the local user, who may do everything.
+#[derive(Clone)]
+pub(crate) struct LocalWay {
+    router: Router,
+    tenant: TenantId,
+    /// Open as long as somebody may call.
+    node: Arc<Node>,
+}
+
+impl LocalWay {
+    pub(crate) fn new(node: Arc<Node>, config: ServerConfig) -> Self {
+        let tenant = config.tenant.clone();
+        let router = tidemill_server::router(App::new(node.engine().clone(), config));
+        Self { router, tenant, node }
+    }
+
+    pub(super) fn place(&self) -> String {
+        self.node.dir().display().to_string()
+    }
+
+    pub(super) async fn send(&self, call: Call) -> Result<Response<Body>, ClientError> {
+        let mut request = call.request("")?;
+        request.extensions_mut().insert(Caller::local(self.tenant.clone()));
+        Ok(self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {}))
+    }
+}

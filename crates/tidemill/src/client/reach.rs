@@ -1,0 +1,89 @@
+//! Which way a command takes: the server it was told, else the data directory if it is free, else the server that holds it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use tidemill_embedded::OpenError;
+use tidemill_embedded::data_lock::LockError;
+
+use super::server_file::ServerFile;
+use super::{Client, HttpWay, LocalWay};
+use crate::commands::CommandError;
+use crate::config::{Origin, Resolved, Source};
+use crate::node::{Node, NodeError};
+
+#[derive(Args)]
+pub(crate) struct ReachArguments {
+    /// The server to speak to; otherwise the data directory is used, or the server that holds it
+    #[arg(long, global = true, value_name = "URL", help_heading = "Where")]
+    server: Option<String>,
+    /// The API key for the server; better given as `TIDEMILL_API_KEY`, which no list of processes shows
+    #[arg(long, global = true, value_name = "KEY", help_heading = "Where")]
+    key: Option<String>,
+    /// The data directory [default: .tidemill]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Where")]
+    data: Option<PathBuf>,
+}
+
+impl ReachArguments {
+    pub(crate) fn flags(&self) -> BTreeMap<&'static str, Source> {
+        let mut flags = BTreeMap::new();
+        add(&mut flags, "TIDEMILL_SERVER", "--server", self.server.as_ref());
+        add(&mut flags, "TIDEMILL_API_KEY", "--key", self.key.as_ref());
+        add(&mut flags, "TIDEMILL_DATA", "--data", self.data.as_ref().map(|path| path.display()));
+        flags
+    }
+}
+
+/// Notes a flag that was given.
+pub(crate) fn add(
+    flags: &mut BTreeMap<&'static str, Source>,
+    setting: &'static str,
+    flag: &'static str,
+    value: Option<impl ToString>,
+) {
+    if let Some(value) = value {
+        flags.insert(setting, Source { value: value.to_string(), origin: Origin::Flag(flag) });
+    }
+}
+
+/// What a command does to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// It reads: there must be something.
+    Existing,
+    /// It writes: a store is made if there is none.
+    Making,
+}
+
+impl Reach {
+    pub(crate) async fn client(self, config: &Resolved) -> Result<Client, CommandError> {
+        let values = &config.values;
+        if let Some(url) = &values.server {
+            return Ok(Client::Http(HttpWay::new(url, values.api_key.clone())?));
+        }
+        // A look, not a promise: whoever makes a store does it under the lock.
+        if self == Self::Existing && !values.data.join("log").is_dir() {
+            return Err(CommandError::Unusable(format!(
+                "there is no data in {}; name its directory with --data, or a server with --server",
+                values.data.display()
+            )));
+        }
+        match Node::open(config).await {
+            Ok(node) => Ok(Client::Local(LocalWay::new(Arc::new(node), config.server_config()))),
+            Err(NodeError::Open(OpenError::Lock(LockError::Held { dir, holder }))) => {
+                // Whoever holds the directory now may not be the one who wrote the file.
+                let server = ServerFile::read(&values.data).filter(|server| server.pid.to_string() == holder);
+                let Some(server) = server else {
+                    return Err(CommandError::Unusable(format!(
+                        "the data directory {dir} is in use by process {holder}, which is no server; wait for it to end"
+                    )));
+                };
+                Ok(Client::Http(HttpWay::new(&server.url, values.api_key.clone())?))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

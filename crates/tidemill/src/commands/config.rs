@@ -1,0 +1,78 @@
+//! `tidemill config`: what is set, and by whom.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::{Ended, Flags};
+use crate::client::ReachArguments;
+use crate::config::{Resolved, Setting, Source, Use};
+use crate::display::Table;
+use crate::output::Output;
+
+/// Show the effective settings and where each comes from
+///
+/// A flag goes before the environment, before .env, before tidemill.STAGE.yaml, before tidemill.yaml, before the default.
+/// Secrets are not shown.
+#[derive(Args)]
+#[command(after_help = crate::EXIT_CODES)]
+pub(crate) struct Config {
+    #[command(flatten)]
+    reach: ReachArguments,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const HIDDEN: &str = "[REDACTED]";
+
+impl Config {
+    pub(crate) fn flags(&self) -> Flags {
+        self.reach.flags()
+    }
+
+    pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
+        if self.json {
+            let settings: Map<String, Value> = config
+                .shown
+                .iter()
+                .map(|(setting, source)| (setting.name.to_owned(), entry(setting, source.as_ref())))
+                .collect();
+            out.json_pretty(&settings)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut table = Table::new(&["NAME", "VALUE", "FROM", "WHAT IT IS"]);
+        for (setting, source) in &config.shown {
+            let value = shown(setting, source.as_ref()).unwrap_or_else(|| "-".to_owned());
+            let used = match setting.used {
+                Use::Now => "",
+                Use::Later => " (not used by this release)",
+                Use::Never => " (ignored)",
+            };
+            table.row(vec![
+                setting.name.to_owned(),
+                value,
+                origin(source.as_ref()),
+                format!("{}{used}", setting.about),
+            ]);
+        }
+        out.table(&table)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The value as it may be shown.
+fn shown(setting: &Setting, source: Option<&Source>) -> Option<String> {
+    let value = source.map(|source| source.value.clone()).or_else(|| setting.default.map(str::to_owned))?;
+    Some(if setting.secret { HIDDEN.to_owned() } else { value })
+}
+
+fn origin(source: Option<&Source>) -> String {
+    source.map_or_else(|| "default".to_owned(), |source| source.origin.to_string())
+}
+
+fn entry(setting: &Setting, source: Option<&Source>) -> Value {
+    let used = setting.used == Use::Now;
+    json!({ "value": shown(setting, source), "origin": origin(source), "used": used, "about": setting.about })
+}

@@ -1,0 +1,333 @@
+//! `tidemill doctor`: is this machine fit, and if not, what is to be done?
+
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::Serialize;
+use tidemill_embedded::data_lock::{DataLock, LockError};
+
+use super::{Ended, Flags};
+use crate::client::add;
+use crate::client::server_file::ServerFile;
+use crate::config::Resolved;
+use crate::display::Table;
+use crate::display::humanize::{bytes, moment};
+use crate::output::Output;
+
+/// Below this the disk is called short, and below that nearly full.
+const SPACE_WARN: u64 = 2 << 30;
+const SPACE_FAIL: u64 = 256 << 20;
+/// A sync that takes longer slows down everything.
+const SYNC_WARN: Duration = Duration::from_millis(20);
+const SYNCS: usize = 20;
+/// Open files for a server with many tasks and connections.
+const FILES_WARN: u64 = 4_096;
+/// 2024-01-01: no clock that is right shows less.
+const CLOCK_MIN: u64 = 1_704_067_200_000;
+
+/// Check this machine and the data directory, and say what to do
+#[derive(Args)]
+#[command(after_help = "\
+Exit codes:
+  0  nothing failed; warnings may be there
+  1  a check failed
+  2  the arguments or settings are wrong")]
+pub(crate) struct Doctor {
+    /// The data directory [default: .tidemill]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum Verdict {
+    Ok,
+    Warn,
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    verdict: Verdict,
+    found: String,
+    /// What to do, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Ok, found: found.into(), advice: None }
+    }
+
+    fn warn(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Warn, found: found.into(), advice: Some(advice.into()) }
+    }
+
+    fn fail(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Fail, found: found.into(), advice: Some(advice.into()) }
+    }
+}
+
+impl Doctor {
+    pub(crate) fn flags(&self) -> Flags {
+        let mut flags = Flags::new();
+        add(&mut flags, "TIDEMILL_DATA", "--data", self.data.as_ref().map(|dir| dir.display()));
+        flags
+    }
+
+    pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
+        let dir = &config.values.data;
+        let findings = [
+            settings(config),
+            permissions(dir),
+            lock(dir),
+            space(dir),
+            sync_time(dir),
+            output_dir(&config.values.output_dir),
+            open_files(),
+            clock(dir),
+            kernel(),
+            claude(config),
+        ];
+        let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fail);
+        if self.json {
+            out.json(&serde_json::json!({ "ok": !failed, "checks": findings }))?;
+        } else {
+            let mut table = Table::new(&["CHECK", "RESULT", "FOUND"]);
+            for Finding { check, verdict, found, .. } in &findings {
+                let verdict = match verdict {
+                    Verdict::Ok => "OK",
+                    Verdict::Warn => "WARN",
+                    Verdict::Fail => "FAIL",
+                };
+                table.row(vec![(*check).to_owned(), verdict.to_owned(), found.clone()]);
+            }
+            out.table(&table)?;
+            for finding in &findings {
+                if let Some(advice) = &finding.advice {
+                    out.note(format_args!("{}: {advice}", finding.check));
+                }
+            }
+        }
+        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
+
+/// Wrong settings have stopped this command before it began.
+fn settings(config: &Resolved) -> Finding {
+    if config.warnings.is_empty() {
+        return Finding::ok("settings", "all values fit together");
+    }
+    Finding::warn("settings", config.warnings.join("; "), "remove what has no effect")
+}
+
+fn permissions(dir: &Path) -> Finding {
+    let check = "data directory";
+    let shown = dir.display();
+    match std::fs::metadata(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Finding::ok(check, format!("{shown} is not there yet and will be made"))
+        }
+        Err(error) => Finding::fail(check, format!("{shown}: {error}"), "make it readable for this user"),
+        Ok(found) if !found.is_dir() => {
+            Finding::fail(check, format!("{shown} is no directory"), "name another one with --data")
+        }
+        Ok(found) => {
+            let mode = found.permissions().mode() & 0o777;
+            let own = found.uid() == rustix::process::geteuid().as_raw();
+            if !own {
+                let owner = found.uid();
+                Finding::warn(
+                    check,
+                    format!("{shown} belongs to user {owner}"),
+                    "run Tidemill as the user who owns it",
+                )
+            } else if mode & 0o077 != 0 {
+                let advice = format!("chmod 700 {shown}: it holds inputs, outputs and logs of all tasks");
+                Finding::warn(check, format!("{shown} is open to others (mode {mode:o})"), advice)
+            } else {
+                Finding::ok(check, format!("{shown}, mode {mode:o}"))
+            }
+        }
+    }
+}
+
+fn lock(dir: &Path) -> Finding {
+    let check = "lock";
+    if !dir.join("LOCK").exists() {
+        return Finding::ok(check, "free");
+    }
+    match DataLock::take(dir) {
+        Ok(_) => Finding::ok(check, "free"),
+        Err(LockError::Held { holder, .. }) => {
+            let server = ServerFile::read(dir).filter(|server| server.pid.to_string() == holder);
+            let who =
+                server.map_or_else(|| "no server".to_owned(), |server| format!("the server {}", server.url));
+            Finding::ok(check, format!("held by process {holder}, {who}"))
+        }
+        Err(error @ LockError::Unusable { .. }) => {
+            Finding::fail(check, error.to_string(), "make the data directory writable for this user")
+        }
+    }
+}
+
+/// The directory itself, or the nearest one above it that is there.
+fn existing(dir: &Path) -> PathBuf {
+    let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    absolute.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/")).to_owned()
+}
+
+fn space(dir: &Path) -> Finding {
+    let check = "disk space";
+    match rustix::fs::statvfs(existing(dir)) {
+        Err(error) => Finding::warn(check, error.to_string(), "look at the disk by hand"),
+        Ok(found) => {
+            let free = found.f_bavail.saturating_mul(found.f_frsize);
+            let shown = format!("{} free", bytes(free));
+            match free {
+                0..SPACE_FAIL => {
+                    Finding::fail(check, shown, "make room: commands are refused when a segment does not fit")
+                }
+                SPACE_FAIL..SPACE_WARN => Finding::warn(check, shown, "make room, or set retention"),
+                _ => Finding::ok(check, shown),
+            }
+        }
+    }
+}
+
+/// How long an answer waits for the disk.
+fn sync_time(dir: &Path) -> Finding {
+    let check = "fsync";
+    let path = existing(dir).join(format!(".tidemill-doctor-{}", std::process::id()));
+    let measured = (|| {
+        let mut file = std::fs::File::create_new(&path)?;
+        let mut times = Vec::with_capacity(SYNCS);
+        for _ in 0..SYNCS {
+            let begin = Instant::now();
+            file.write_all(&[7; 4_096])?;
+            file.sync_data()?;
+            times.push(begin.elapsed());
+        }
+        times.sort_unstable();
+        Ok::<_, std::io::Error>((times[SYNCS / 2], times[SYNCS - 1]))
+    })();
+    let _ = std::fs::remove_file(&path);
+    match measured {
+        Err(error) => {
+            Finding::fail(check, error.to_string(), "make the data directory writable for this user")
+        }
+        Ok((median, worst)) => {
+            let shown = format!("median {median:.1?}, worst {worst:.1?} of {SYNCS}");
+            if median > SYNC_WARN {
+                Finding::warn(
+                    check,
+                    shown,
+                    "put the data directory on a local disk; every answer waits for it",
+                )
+            } else {
+                Finding::ok(check, shown)
+            }
+        }
+    }
+}
+
+fn output_dir(dir: &Path) -> Finding {
+    let check = "output directory";
+    let place = existing(dir);
+    match rustix::fs::access(&place, rustix::fs::Access::WRITE_OK) {
+        Ok(()) => Finding::ok(check, dir.display().to_string()),
+        Err(error) => Finding::fail(
+            check,
+            format!("{}: {error}", place.display()),
+            "make it writable, or set OUTPUT_DIR",
+        ),
+    }
+}
+
+fn open_files() -> Finding {
+    let check = "open files";
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let shown =
+        |number: Option<u64>| number.map_or_else(|| "unlimited".to_owned(), |number| number.to_string());
+    let found = format!("limit {}, may be raised to {}", shown(limit.current), shown(limit.maximum));
+    if limit.maximum.is_some_and(|most| most < FILES_WARN) {
+        return Finding::warn(
+            check,
+            found,
+            format!("raise the hard limit to {FILES_WARN} or more (ulimit -Hn, LimitNOFILE=)"),
+        );
+    }
+    Finding::ok(check, found)
+}
+
+/// The clock must be past the newest that was written here.
+fn clock(dir: &Path) -> Finding {
+    let check = "clock";
+    let now = super::moment::now();
+    let shown = moment(now);
+    if now < CLOCK_MIN {
+        return Finding::fail(check, shown, "set the clock of this machine, and keep it set (NTP)");
+    }
+    let written = std::fs::read_dir(dir.join("log")).ok().and_then(|entries| {
+        let times = entries.flatten().filter_map(|entry| entry.metadata().ok()?.modified().ok());
+        let millis = times
+            .filter_map(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+            .map(|time| time.as_millis());
+        millis.max().and_then(|millis| u64::try_from(millis).ok())
+    });
+    match written {
+        Some(written) if written > now + 60_000 => Finding::warn(
+            check,
+            format!("{shown}, but the log was written at {}", moment(written)),
+            "the clock went back: set it (NTP)",
+        ),
+        _ => Finding::ok(check, shown),
+    }
+}
+
+fn kernel() -> Finding {
+    let check = "kernel";
+    let name = rustix::system::uname();
+    let found = format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy());
+    if !cfg!(target_os = "linux") {
+        return Finding::warn(check, found, "tasks are watched and killed reliably on Linux only");
+    }
+    if !Path::new("/proc/self/stat").exists() {
+        return Finding::fail(check, found, "mount /proc: the processes of tasks are found there");
+    }
+    // Made for waiting on processes; since 5.3.
+    let pidfd = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty());
+    match pidfd {
+        Ok(_) => Finding::ok(check, found),
+        Err(error) => {
+            Finding::warn(check, format!("{found}: no pidfd ({error})"), "Linux 5.3 or newer is better")
+        }
+    }
+}
+
+/// Agents come with a later release; whoever has them wants to know.
+fn claude(config: &Resolved) -> Finding {
+    let check = "claude";
+    let path = config.environment.get("PATH").map(String::as_str).unwrap_or_default();
+    let found = std::env::split_paths(path).map(|dir| dir.join("claude")).find(|file| {
+        file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    });
+    match found {
+        Some(file) => Finding::ok(check, file.display().to_string()),
+        None => Finding::warn(
+            check,
+            "not on PATH",
+            "only tasks that are agents need it, and this release runs none; install Claude Code to be ready",
+        ),
+    }
+}

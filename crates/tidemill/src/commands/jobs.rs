@@ -1,0 +1,316 @@
+//! `tidemill jobs`: look at jobs and steer them.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use tidemill::job_file::read_added_tasks;
+use tidemill_server::api;
+
+use super::input_file::{InputFile, at_places};
+use super::moment::{Moment, now};
+use super::run_report::{self, JobReport};
+use super::runtime::block_on;
+use super::signals::StopSignals;
+use super::{CommandError, Ended, Flags};
+use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
+use crate::config::Resolved;
+use crate::display::Table;
+use crate::display::humanize::{ago, moment, span};
+use crate::output::Output;
+use crate::watch::{Said, Show, Watch, job_with_tasks};
+
+/// List, look at, watch, cancel, resume and extend jobs
+#[derive(Args)]
+#[command(after_help = crate::EXIT_CODES)]
+pub(crate) struct Jobs {
+    #[command(flatten)]
+    reach: ReachArguments,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// List jobs, newest first
+    List {
+        #[command(flatten)]
+        which: Which,
+        /// How many at most
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+    },
+    /// Show a job with its tasks
+    Get { job: String },
+    /// Watch a job to its end: exit code 0 when it completed, 1 when not
+    Watch { job: String },
+    /// Cancel a job: running tasks are killed, and what waits is not started
+    Cancel {
+        job: String,
+        /// Why; kept with the job
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Run failed tasks of a job again, and what waits for them
+    Resume {
+        job: String,
+        /// Only these tasks; may be given more than once
+        #[arg(long = "task", value_name = "TASK")]
+        tasks: Vec<String>,
+    },
+    /// Add the tasks of a file to a job
+    AddTasks {
+        job: String,
+        /// `tasks:` as in a job file; `-` for standard input
+        file: PathBuf,
+    },
+    /// Resume all jobs that fit
+    Retry {
+        #[command(flatten)]
+        which: Which,
+        /// How many at most
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+    },
+}
+
+/// Which jobs are meant. All conditions must hold.
+#[derive(Args, Default)]
+struct Which {
+    #[arg(long)]
+    status: Option<Status>,
+    /// The job's name, exactly
+    #[arg(long)]
+    name: Option<String>,
+    /// Created since: epoch milliseconds, or how long ago as in 15m, 2h, 7d
+    #[arg(long, value_name = "WHEN")]
+    since: Option<Moment>,
+    /// Created before, likewise
+    #[arg(long, value_name = "WHEN")]
+    before: Option<Moment>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Status {
+    Running,
+    Failing,
+    Failed,
+    Completed,
+    Cancelled,
+}
+
+impl Status {
+    fn name(self) -> api::JobStatusName {
+        match self {
+            Self::Running => api::JobStatusName::Running,
+            Self::Failing => api::JobStatusName::Failing,
+            Self::Failed => api::JobStatusName::Failed,
+            Self::Completed => api::JobStatusName::Completed,
+            Self::Cancelled => api::JobStatusName::Cancelled,
+        }
+    }
+}
+
+impl Jobs {
+    pub(crate) fn flags(&self) -> Flags {
+        self.reach.flags()
+    }
+
+    pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
+        let json = self.json;
+        block_on(async {
+            let client = Reach::Existing.client(config).await?;
+            match self.what {
+                What::List { which, limit } => list(&client, &which, limit, json, out).await,
+                What::Get { job } => get(&client, &job, json, out).await,
+                What::Watch { job } => {
+                    watch(&client, &job, WatchShow { json, colours: colours(config) }, out).await
+                }
+                What::Cancel { job, reason } => cancel(&client, &job, reason, json, out).await,
+                What::Resume { job, tasks } => resume(&client, &job, tasks, json, out).await,
+                What::AddTasks { job, file } => add_tasks(&client, &job, &file, json, out).await,
+                What::Retry { which, limit } => retry(&client, &which, limit, json, out).await,
+            }
+        })
+    }
+}
+
+async fn list(client: &Client, which: &Which, limit: usize, json: bool, out: &mut Output) -> Ended {
+    let query = Query::new()
+        .maybe("status", which.status.map(|status| status.name().as_str()))
+        .maybe("name", which.name.as_ref())
+        .maybe("from", which.since)
+        .maybe("to", which.before);
+    let jobs: Vec<api::JobSummary> = client.list("/v1/jobs", &query, limit).await?;
+    if json {
+        out.json(&json!({ "items": jobs }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new(&["JOB", "STATUS", "DONE", "FAILED", "CREATED", "NAME"]);
+    let now = now();
+    for job in jobs {
+        let done = format!("{}/{}", job.counts.completed, job.total_tasks);
+        let failed = if job.counts.failed == 0 { "-".to_owned() } else { job.counts.failed.to_string() };
+        let status = job.status.as_str().to_owned();
+        table.row(vec![
+            job.job_id,
+            status,
+            done,
+            failed,
+            ago(job.created_at, now),
+            job.name.unwrap_or_default(),
+        ]);
+    }
+    out.table(&table)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn get(client: &Client, job: &str, json: bool, out: &mut Output) -> Ended {
+    let (mut view, rows) = job_with_tasks(client, &encode(job)).await?;
+    if json {
+        view.tasks = rows;
+        view.next_cursor = None;
+        out.json(&view)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    out.data(format_args!("{} {} ({})", view.job_id, view.status.as_str(), view.name.unwrap_or_default()))?;
+    out.data(format_args!("created {}", moment(view.created_at)))?;
+    if let Some(completed) = view.completed_at {
+        let took = span(completed.saturating_sub(view.created_at));
+        out.data(format_args!("completed {} after {took}", moment(completed)))?;
+    }
+    let mut table = Table::new(&["TASK", "STATUS", "ATTEMPT", "TOOK", "WAITS FOR", "ERROR"]);
+    for row in rows {
+        let took = row.started_at.zip(row.finished_at).map(|(start, end)| span(end.saturating_sub(start)));
+        table.row(vec![
+            row.task_id,
+            row.status.map_or("waiting", |status| status.as_str()).to_owned(),
+            row.attempt.to_string(),
+            took.unwrap_or_else(|| "-".to_owned()),
+            if row.blocked_by.is_empty() { "-".to_owned() } else { row.blocked_by.join(",") },
+            row.error.unwrap_or_default(),
+        ]);
+    }
+    out.table(&table)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How a watched job is shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WatchShow {
+    pub(super) json: bool,
+    pub(super) colours: bool,
+}
+
+/// Whether colours are wanted: <https://no-color.org>.
+pub(super) fn colours(config: &Resolved) -> bool {
+    config.environment.get("NO_COLOR").is_none_or(String::is_empty)
+}
+
+/// Watches a job to its end. Also for `submit --watch`.
+pub(super) async fn watch(client: &Client, job: &str, show: WatchShow, out: &mut Output) -> Ended {
+    let job = encode(job);
+    if client.is_local() {
+        out.note("nobody runs jobs in this data directory now: this is how it stands");
+        let report = JobReport::read(client, &job).await?;
+        return run_report::tell(&report, show.json, out);
+    }
+    let mut signals = StopSignals::listen()?;
+    let face = if show.json { Show::Nothing } else { Show::Progress { colours: show.colours } };
+    let mut watch = Watch::new(client, &job, face, Arc::new(Said::new()));
+    let rested = tokio::select! {
+        rested = watch.until_rest(out) => Some(rested),
+        () = signals.next() => None,
+    };
+    if rested.is_some() {
+        watch.end(out).await;
+    } else {
+        drop(watch);
+    }
+    match rested {
+        None => {
+            out.note("stopped watching; the job goes on");
+            Err(CommandError::Interrupted)
+        }
+        Some(rested) => {
+            rested?;
+            let report = JobReport::read(client, &job).await?;
+            run_report::tell(&report, show.json, out)
+        }
+    }
+}
+
+async fn cancel(client: &Client, job: &str, reason: Option<String>, json: bool, out: &mut Output) -> Ended {
+    let call = Call::post(format!("/v1/jobs/{}/cancel", encode(job)), &api::CancelRequest { reason });
+    let cancelled: api::Cancelled = client.json(call).await?;
+    if json {
+        out.json(&cancelled)?;
+    } else {
+        out.note(format_args!(
+            "cancelled {}; {} tasks were ended by it",
+            cancelled.job_id,
+            cancelled.cancelled.len()
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn resume(client: &Client, job: &str, tasks: Vec<String>, json: bool, out: &mut Output) -> Ended {
+    let request = api::ResumeRequest { task_ids: (!tasks.is_empty()).then_some(tasks) };
+    let resumed: api::Resumed =
+        client.json(Call::post(format!("/v1/jobs/{}/resume", encode(job)), &request)).await?;
+    if json {
+        out.json(&resumed)?;
+    } else {
+        out.note(format_args!("running again: {}", resumed.resumed.join(", ")));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn add_tasks(
+    client: &Client,
+    job: &str,
+    file: &std::path::Path,
+    json: bool,
+    out: &mut Output,
+) -> Ended {
+    let input = InputFile::read(file)?;
+    let document = read_added_tasks(&input.name, input.form(), &input.bytes)?;
+    let call = Call::post(format!("/v1/jobs/{}/tasks", encode(job)), &document.to_value());
+    let added: Result<api::TasksAdded, _> = client.json(call).await;
+    let added = added.map_err(|error| at_places(&document, error))?;
+    if json {
+        out.json(&added)?;
+    } else {
+        out.note(format_args!(
+            "added {}; the job has {} tasks now",
+            added.new_tasks.join(", "),
+            added.total_tasks_now
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn retry(client: &Client, which: &Which, limit: u32, json: bool, out: &mut Output) -> Ended {
+    let filter = api::JobsFilter {
+        status: which.status.map(Status::name),
+        name: which.name.clone(),
+        created_after: which.since.map(Moment::millis),
+        created_before: which.before.map(Moment::millis),
+        limit: Some(limit),
+        ..api::JobsFilter::default()
+    };
+    let resumed: api::JobsResumed = client.json(Call::post("/v1/jobs/retry", &filter)).await?;
+    if json {
+        out.json(&resumed)?;
+    } else {
+        resumed.job_ids.iter().try_for_each(|job| out.data(job))?;
+        out.note(format_args!("{} jobs run again", resumed.job_ids.len()));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,156 @@
+//! `tidemill keys`: who may use the API.
+
+use std::process::ExitCode;
+
+use axum::http::Method;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use tidemill_server::api;
+
+use super::moment::now;
+use super::runtime::block_on;
+use super::{Ended, Flags};
+use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
+use crate::config::Resolved;
+use crate::display::Table;
+use crate::display::humanize::ago;
+use crate::output::Output;
+
+/// Make, list and revoke API keys
+///
+/// Without keys a server listens on this machine only, and whoever reaches it may do everything. The first key ends that at
+/// once. It can be made while no server runs.
+#[derive(Args)]
+#[command(after_help = crate::EXIT_CODES)]
+pub(crate) struct Keys {
+    #[command(flatten)]
+    reach: ReachArguments,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Make a key; its token is shown this once
+    Create {
+        /// What its holder may do
+        #[arg(long)]
+        role: RoleName,
+        /// Its tenant; several for a worker [default: the configured tenant]
+        #[arg(long = "tenant", value_name = "TENANT")]
+        tenants: Vec<String>,
+        /// What it is for, in words
+        #[arg(long)]
+        label: Option<String>,
+    },
+    /// List keys, without their secrets
+    List {
+        /// How many at most
+        #[arg(long, default_value_t = 200)]
+        limit: usize,
+    },
+    /// Revoke a key, at once
+    Revoke { id: String },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum RoleName {
+    /// Submits jobs of stored definitions, publishes events
+    Producer,
+    /// Claims and finishes tasks
+    Worker,
+    /// Looks
+    Reader,
+    /// All of it, and definitions and keys
+    Admin,
+}
+
+impl RoleName {
+    fn role(self) -> api::Role {
+        match self {
+            Self::Producer => api::Role::Producer,
+            Self::Worker => api::Role::Worker,
+            Self::Reader => api::Role::Reader,
+            Self::Admin => api::Role::Admin,
+        }
+    }
+}
+
+impl Keys {
+    pub(crate) fn flags(&self) -> Flags {
+        self.reach.flags()
+    }
+
+    pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
+        let json = self.json;
+        let reach = if matches!(self.what, What::Create { .. }) { Reach::Making } else { Reach::Existing };
+        block_on(async {
+            let client = reach.client(config).await?;
+            match self.what {
+                What::Create { role, tenants, label } => {
+                    let tenants = (!tenants.is_empty()).then_some(tenants);
+                    let request = api::KeyRequest { role: role.role(), tenants, label };
+                    create(&client, &request, json, out).await
+                }
+                What::List { limit } => list(&client, limit, json, out).await,
+                What::Revoke { id } => {
+                    let call = Call::new(Method::DELETE, format!("/v1/keys/{}", encode(&id)));
+                    let key: api::KeyView = client.json(call).await?;
+                    if json {
+                        out.json(&key)?;
+                    } else {
+                        out.note(format_args!("revoked {}", key.id));
+                    }
+                    Ok(ExitCode::SUCCESS)
+                }
+            }
+        })
+    }
+}
+
+async fn create(client: &Client, request: &api::KeyRequest, json: bool, out: &mut Output) -> Ended {
+    let created: api::KeyCreated = client.json(Call::post("/v1/keys", request)).await?;
+    if json {
+        out.json(&created)?;
+    } else {
+        out.data(&created.token)?;
+        out.note(format_args!(
+            "key {} for role {} of {}; the token above is shown this once",
+            created.key.id,
+            word(created.key.role),
+            created.key.tenants.join(", ")
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(client: &Client, limit: usize, json: bool, out: &mut Output) -> Ended {
+    let keys: Vec<api::KeyView> = client.list("/v1/keys", &Query::new(), limit).await?;
+    if json {
+        out.json(&json!({ "items": keys }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new(&["ID", "ROLE", "TENANTS", "CREATED", "REVOKED", "LABEL"]);
+    let now = now();
+    for key in keys {
+        let revoked = key.revoked_at.map_or_else(|| "-".to_owned(), |at| ago(at, now));
+        let tenants = key.tenants.join(",");
+        table.row(vec![
+            key.id,
+            word(key.role),
+            tenants,
+            ago(key.created_at, now),
+            revoked,
+            key.label.unwrap_or_default(),
+        ]);
+    }
+    out.table(&table)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn word(role: api::Role) -> String {
+    serde_json::to_value(role).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+}

@@ -1,0 +1,289 @@
+//! `tidemill run`: a job file, run to its end in this process.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tidemill::document::Document;
+use tidemill::job_file::{ReadJob, read_job};
+use tidemill_embedded::OpenError;
+use tidemill_embedded::data_lock::LockError;
+use tidemill_engine::commit::TaskKey;
+use tidemill_model::{Execution, JobFile, JobId, Json, RequestId, TaskWork};
+use tidemill_server::api::{self, JobAccepted, JobStatusName};
+use tidemill_worker::WorkerHandle;
+use tidemill_worker::log_sink::{LogLine, LogSink};
+
+use super::input_file::{InputFile, at_places};
+use super::jobs::colours;
+use super::resume::{self, Resumable};
+use super::run_report::{self, JobReport};
+use super::runtime::block_on_threads;
+use super::signals::StopSignals;
+use super::{CommandError, Ended, Flags};
+use crate::client::server_file::ServerFile;
+use crate::client::{Call, Client, ClientError, LocalWay, Query, add};
+use crate::config::Resolved;
+use crate::display::humanize::{count, span};
+use crate::file_limit::raise_file_limit;
+use crate::node::{Node, NodeError};
+use crate::output::Output;
+use crate::watch::{Said, Show, Watch};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    the job completed
+  1    the job failed, or it could not be run
+  2    the file, the arguments or the settings are wrong, or the data directory cannot be used
+  130  interrupted: the first Ctrl-C waits for running tasks, a second one does not";
+
+/// Run a job file to its end, in this process
+///
+/// Everything is kept in the data directory as it happens. If the job fails or this process is killed, run the same command
+/// with --resume: what was completed is not run again.
+#[derive(Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Run {
+    /// The job file, YAML or JSON; `-` for standard input
+    file: PathBuf,
+    /// The data directory [default: .tidemill]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Go on with the newest unfinished or failed job of the same name
+    #[arg(long)]
+    resume: bool,
+    /// Print one JSON object at the end, with all states and outputs, and no progress
+    #[arg(long)]
+    json: bool,
+    /// How many tasks run at a time [default: 3]
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u32>,
+    /// Run tasks as this user, NAME or UID:GID; only root can choose one
+    #[arg(long = "run-as", value_name = "USER")]
+    user: Option<String>,
+}
+
+impl Run {
+    pub(crate) fn flags(&self) -> Flags {
+        let mut flags = Flags::new();
+        add(&mut flags, "TIDEMILL_DATA", "--data", self.data.as_ref().map(|dir| dir.display()));
+        add(&mut flags, "MAX_CONCURRENT_CLAUDE", "--concurrency", self.concurrency);
+        add(&mut flags, "TIDEMILL_RUN_AS", "--run-as", self.user.as_ref());
+        flags
+    }
+
+    pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
+        let input = InputFile::read(&self.file)?;
+        let read = read_job(&input.name, input.form(), &input.bytes)?;
+        let name = read.file.name.clone().unwrap_or_else(|| input.short_name());
+        raise_file_limit();
+        block_on_threads(self.to_end(&read, &name, config, out))
+    }
+
+    async fn to_end(&self, read: &ReadJob, name: &str, config: &Resolved, out: &mut Output) -> Ended {
+        let mut signals = StopSignals::listen()?;
+        let node = Arc::new(Node::open(config).await.map_err(|error| in_use(error, config))?);
+        let client = Client::Local(LocalWay::new(Arc::clone(&node), config.server_config()));
+        let others = unfinished(&client).await?;
+        let job_id = if self.resume {
+            self.go_on(&client, &node, name, &read.file, out).await?
+        } else {
+            if others > 0 {
+                out.note(format_args!(
+                    "{} in {} not finished and will go on beside this one; see `tidemill jobs list`",
+                    if others == 1 {
+                        "1 earlier job is".to_owned()
+                    } else {
+                        format!("{others} earlier jobs are")
+                    },
+                    client.place()
+                ));
+            }
+            submit(&client, &read.document, name).await?
+        };
+        let said = Arc::new(Said::new());
+        let sink = Arc::new(JobSink { job: JobId::new(&job_id).ok(), said: Arc::clone(&said) });
+        let worker = node.start_worker(config, sink)?;
+        let sweeper = node.start_sweeper(&config.values);
+        let show = if self.json { Show::Nothing } else { Show::Progress { colours: colours(config) } };
+        let mut watch = Watch::new(&client, &job_id, show, said);
+        let ended = watched(&mut watch, worker, &mut signals, config.values.grace, out).await;
+        watch.end(out).await;
+        drop(sweeper);
+        let report = JobReport::read(&client, &job_id).await?;
+        match ended? {
+            End::AtRest => {
+                let code = run_report::tell(&report, self.json, out)?;
+                if !self.json && report.job.status == JobStatusName::Failed {
+                    self.tell_how_to_go_on(out);
+                }
+                Ok(code)
+            }
+            End::Stopped => {
+                if self.json {
+                    out.json(&report.to_json(true))?;
+                } else {
+                    out.note("stopped");
+                    self.tell_how_to_go_on(out);
+                }
+                Ok(ExitCode::from(130))
+            }
+        }
+    }
+
+    fn tell_how_to_go_on(&self, out: &mut Output) {
+        let data = self.data.as_ref().map(|dir| format!(" --data {}", dir.display())).unwrap_or_default();
+        out.note(format_args!("go on with: tidemill run {}{data} --resume", self.file.display()));
+    }
+
+    /// Finds the job to go on with and opens its failed tasks again.
+    async fn go_on(
+        &self,
+        client: &Client,
+        node: &Node,
+        name: &str,
+        file: &JobFile,
+        out: &mut Output,
+    ) -> Result<String, CommandError> {
+        let Resumable { job_id, status, rows } = resume::find(client, name, file).await?;
+        for task in changed_commands(node, file, &rows).await {
+            out.note(format_args!(
+                "task {task} was changed in the file; the job goes on with what it was submitted with"
+            ));
+        }
+        let again = if status == JobStatusName::Running {
+            0
+        } else {
+            let call = Call::post(format!("/v1/jobs/{job_id}/resume"), &api::ResumeRequest::default());
+            match client.json::<api::Resumed>(call).await {
+                Ok(resumed) => resumed.resumed.len(),
+                // A cancelled job whose tasks had not started has nothing that failed.
+                Err(error) if error.code() == Some("NOTHING_TO_RESUME") => 0,
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let done = rows.iter().filter(|row| row.status == Some(api::TaskStateName::Completed)).count();
+        out.note(format_args!(
+            "going on with {job_id}: {} completed before, {} run again",
+            count(done as u64, "task"),
+            again
+        ));
+        Ok(job_id)
+    }
+}
+
+enum End {
+    AtRest,
+    /// The user stopped it, and running tasks have ended or were given back.
+    Stopped,
+}
+
+/// Watches until the job is at rest or the user stops it.
+async fn watched(
+    watch: &mut Watch<'_>,
+    worker: WorkerHandle,
+    signals: &mut StopSignals,
+    grace: Duration,
+    out: &mut Output,
+) -> Result<End, CommandError> {
+    let rested = tokio::select! {
+        rested = watch.until_rest(out) => Some(rested),
+        () = signals.next() => None,
+    };
+    if let Some(rested) = rested {
+        // Tasks of other jobs are given back; they do not hold this one up.
+        worker.shut_down(Duration::ZERO).await;
+        rested?;
+        return Ok(End::AtRest);
+    }
+    let limit = span(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
+    let words = format!("stopping: running tasks may end within {limit}; Ctrl-C again stops them now");
+    watch.note(&words, out);
+    let mut drained = std::pin::pin!(worker.shut_down(grace));
+    let mut at_rest = false;
+    loop {
+        tokio::select! {
+            rested = watch.until_rest(out), if !at_rest => {
+                rested?;
+                at_rest = true;
+            }
+            () = &mut drained => return Ok(if at_rest { End::AtRest } else { End::Stopped }),
+            () = signals.next() => return Err(CommandError::Interrupted),
+        }
+    }
+}
+
+/// Whoever holds the directory is named, and how to reach it.
+fn in_use(error: NodeError, config: &Resolved) -> CommandError {
+    let NodeError::Open(OpenError::Lock(LockError::Held { dir, holder })) = &error else {
+        return error.into();
+    };
+    let server = ServerFile::read(&config.values.data).filter(|server| server.pid.to_string() == *holder);
+    CommandError::Unusable(match server {
+        Some(server) => format!(
+            "the data directory {dir} is in use by the server {} (process {holder}); hand the job to it with `tidemill submit \
+             --watch`, or take another directory with --data",
+            server.url
+        ),
+        None => format!(
+            "the data directory {dir} is in use by process {holder}; wait for it to end, or take another one with --data"
+        ),
+    })
+}
+
+async fn submit(client: &Client, document: &Document, name: &str) -> Result<String, CommandError> {
+    let mut value = document.to_value();
+    value["name"] = name.into();
+    let accepted: Result<JobAccepted, _> = client.json(Call::post("/v1/jobs", &value)).await;
+    let accepted = accepted.map_err(|error| at_places(document, error))?;
+    Ok(accepted.job_id)
+}
+
+/// How many jobs of earlier runs are still open; above a hundred the exact number is no matter.
+async fn unfinished(client: &Client) -> Result<usize, ClientError> {
+    let mut found = 0;
+    for status in ["running", "failing"] {
+        let jobs: Vec<api::JobSummary> =
+            client.list("/v1/jobs", &Query::new().set("status", status), 100).await?;
+        found += jobs.len();
+    }
+    Ok(found)
+}
+
+/// The tasks whose command in the file is not the one they were submitted with.
+async fn changed_commands(node: &Node, file: &JobFile, rows: &[api::TaskRow]) -> Vec<String> {
+    let rows: HashMap<&str, &api::TaskRow> = rows.iter().map(|row| (row.task_id.as_str(), row)).collect();
+    let mut changed = Vec::new();
+    for task in &file.tasks {
+        let TaskWork::Inline(run) = &task.work else { continue };
+        let Some(row) = rows.get(task.task_id.as_str()) else { continue };
+        let key = TaskKey { tenant: node.tenant().clone(), request: RequestId::trusted(&row.request_id) };
+        let Ok(Some(stored)) = node.engine().task(key).await else { continue };
+        let execution =
+            stored.spec.options.execution.as_ref().and_then(|json: &Json| json.read::<Execution>().ok());
+        if execution.and_then(|execution| execution.run).as_ref() != Some(run)
+            || stored.spec.input != task.input
+        {
+            changed.push(row.task_id.clone());
+        }
+    }
+    changed
+}
+
+/// Catches what the tasks of one job write.
+#[derive(Debug)]
+struct JobSink {
+    job: Option<JobId>,
+    said: Arc<Said>,
+}
+
+impl LogSink for JobSink {
+    fn line(&self, line: &LogLine<'_>) {
+        if line.claim.job == self.job {
+            self.said.push(line.claim.task_id.as_str(), line.text);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! How a job ended, for people and for programs.
+
+use std::collections::HashMap;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tidemill_server::api::{JobStatusName, JobView, TaskRow, TaskStateName, TaskView};
+
+use super::Ended;
+use crate::client::{Client, ClientError, Query, encode};
+use crate::display::humanize::{count, span};
+use crate::display::line;
+use crate::output::Output;
+use crate::watch::job_with_tasks;
+
+/// So many failed tasks are named.
+const FAILURES_MAX: usize = 10;
+
+/// A job with all its tasks and their outputs.
+pub(super) struct JobReport {
+    pub(super) job: JobView,
+    pub(super) rows: Vec<TaskRow>,
+    /// Of failed tasks, by id: why the last attempt failed. The first ones only.
+    causes: HashMap<String, String>,
+}
+
+impl JobReport {
+    pub(super) async fn read(client: &Client, job_id: &str) -> Result<Self, ClientError> {
+        let (job, mut rows) = job_with_tasks(client, job_id).await?;
+        for row in rows.iter_mut().filter(|row| row.output_omitted) {
+            let task: TaskView = client.get(format!("/v1/tasks/{}", encode(&row.request_id))).await?;
+            row.output = task.output;
+            row.output_omitted = false;
+        }
+        let mut causes = HashMap::new();
+        for row in rows.iter().filter(|row| has_failed(row)).take(FAILURES_MAX) {
+            causes.extend(cause_of(client, row).await?.map(|cause| (row.task_id.clone(), cause)));
+        }
+        Ok(Self { job, rows, causes })
+    }
+
+    pub(super) fn exit_code(&self) -> ExitCode {
+        match self.job.status {
+            JobStatusName::Completed => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
+        }
+    }
+
+    /// From its creation to the end of its last task.
+    fn took_millis(&self) -> u64 {
+        let last = self.rows.iter().filter_map(|row| row.finished_at).max();
+        last.unwrap_or(self.job.created_at).saturating_sub(self.job.created_at)
+    }
+
+    /// The tasks that no other waits for: what the job was for.
+    fn results(&self) -> impl Iterator<Item = &TaskRow> {
+        let waited: std::collections::HashSet<&str> =
+            self.rows.iter().flat_map(|row| row.depends_on.iter().map(String::as_str)).collect();
+        self.rows.iter().filter(move |row| !waited.contains(row.task_id.as_str()))
+    }
+
+    pub(super) fn to_json(&self, interrupted: bool) -> JobReportJson<'_> {
+        let tasks = self.rows.iter().map(|row| (row.task_id.clone(), task_json(row))).collect();
+        JobReportJson {
+            job_id: &self.job.job_id,
+            name: self.job.name.as_deref(),
+            status: self.job.status.as_str(),
+            interrupted,
+            duration_ms: self.took_millis(),
+            tasks,
+        }
+    }
+}
+
+/// One JSON object, the last thing on standard output.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct JobReportJson<'a> {
+    job_id: &'a str,
+    name: Option<&'a str>,
+    status: &'static str,
+    /// Whether the user stopped it before its end.
+    interrupted: bool,
+    duration_ms: u64,
+    /// By task id.
+    tasks: Map<String, Value>,
+}
+
+fn task_json(row: &TaskRow) -> Value {
+    let mut value = serde_json::to_value(row).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        for name in ["taskId", "blockedBy", "labels"] {
+            fields.remove(name);
+        }
+    }
+    value
+}
+
+/// Says how the job ended. The exit code tells too.
+pub(super) fn tell(report: &JobReport, json: bool, out: &mut Output) -> Ended {
+    if json {
+        out.json(&report.to_json(false))?;
+        return Ok(report.exit_code());
+    }
+    summary(report, out);
+    for row in report.results() {
+        if let Some(output) = &row.output
+            && output.as_str() != "{}"
+        {
+            out.data(format_args!("{}: {}", row.task_id, line::clean(output.as_str())))?;
+        }
+    }
+    Ok(report.exit_code())
+}
+
+fn summary(report: &JobReport, out: &mut Output) {
+    let JobView { status, counts, total_tasks, .. } = &report.job;
+    let took = span(report.took_millis());
+    let total = count(u64::from(*total_tasks), "task");
+    match status {
+        JobStatusName::Completed => out.note(format_args!("completed: {total} in {took}")),
+        status => {
+            let JobStatusName::Failed = status else {
+                out.note(format_args!("{}: {} of {total} completed", status.as_str(), counts.completed));
+                return;
+            };
+            let waiting = match counts.waiting {
+                0 => String::new(),
+                waiting => format!(", {} not started", count(u64::from(waiting), "task")),
+            };
+            out.note(format_args!("failed: {} of {total} failed{waiting}, after {took}", counts.failed));
+            for row in report.rows.iter().filter(|row| has_failed(row)).take(FAILURES_MAX) {
+                let cause = report.causes.get(&row.task_id).or(row.error.as_ref());
+                let attempts =
+                    if row.attempt > 1 { format!(" (attempt {})", row.attempt) } else { String::new() };
+                let cause = line::clean(cause.map_or("it took too long", String::as_str));
+                out.note(format_args!("  {}{attempts}: {cause}", row.task_id));
+            }
+        }
+    }
+}
+
+fn has_failed(row: &TaskRow) -> bool {
+    row.status == Some(TaskStateName::Failed)
+}
+
+/// Why the last attempt failed. The end of a run only says that there are no attempts left.
+async fn cause_of(client: &Client, row: &TaskRow) -> Result<Option<String>, ClientError> {
+    let path = format!("/v1/tasks/{}/events", encode(&row.request_id));
+    // The end comes last, the attempt before it; heartbeats are of no interest.
+    let events: Vec<Value> = client.list(&path, &Query::new().set("order", "desc"), 20).await?;
+    let failed = events.iter().find(|event| event["eventType"] == "Task Processing Failed");
+    let same_run =
+        failed.filter(|event| event["properties"]["run"].as_u64().unwrap_or(1) == u64::from(row.run));
+    Ok(same_run.and_then(|event| event["properties"]["error"].as_str().map(str::to_owned)))
+}

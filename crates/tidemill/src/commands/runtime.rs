@@ -1,0 +1,34 @@
+//! The async runtimes of commands.
+
+use std::future::Future;
+
+use tokio::runtime::{Builder, Runtime};
+
+use super::CommandError;
+
+/// For commands that ask and wait: one thread.
+pub(super) fn block_on<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| failed(&error))?;
+    runtime.block_on(work)
+}
+
+/// For servers and workers: a few threads.
+pub(super) fn block_on_threads<T>(
+    work: impl Future<Output = Result<T, CommandError>>,
+) -> Result<T, CommandError> {
+    /// One core decides at a time; a second thread answers meanwhile.
+    const THREADS: usize = 2;
+    let runtime: Runtime = Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()
+        .map_err(|error| failed(&error))?;
+    let done = runtime.block_on(work);
+    // What still runs in the background has nothing to say any more.
+    runtime.shutdown_background();
+    done
+}
+
+fn failed(error: &std::io::Error) -> CommandError {
+    CommandError::Failed(format!("no thread can be started: {error}"))
+}

@@ -1,0 +1,31 @@
+//! `tidemill schema`: the JSON Schema of what users write.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+
+use super::Ended;
+use crate::output::Output;
+
+/// Print a JSON Schema, for editors and other programs
+#[derive(Args)]
+pub(crate) struct Schema {
+    /// Of what
+    of: Subject,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Subject {
+    /// Job files
+    Job,
+}
+
+impl Schema {
+    pub(crate) fn execute(self, out: &mut Output) -> Ended {
+        let schema = match self.of {
+            Subject::Job => tidemill_model::job_file::schema(),
+        };
+        out.json_pretty(&schema)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,161 @@
+//! `tidemill serve`: engine, worker, API and timers in one process.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tidemill_server::{App, check_listen};
+use tidemill_worker::WorkerHandle;
+use tidemill_worker::log_sink::StderrSink;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use super::runtime::block_on_threads;
+use super::signals::StopSignals;
+use super::{CommandError, Ended, Flags};
+use crate::client::add;
+use crate::client::server_file::ServerFile;
+use crate::config::Resolved;
+use crate::display::humanize::span;
+use crate::file_limit::raise_file_limit;
+use crate::node::Node;
+use crate::output::Output;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    stopped by SIGTERM or SIGINT, in order
+  1    the server failed
+  2    the arguments or settings are wrong, the address or the data directory cannot be used
+  130  stopped by a second signal, without waiting for running tasks";
+
+/// Serve the HTTP API and run tasks
+///
+/// Prints `listening on http://HOST:PORT` on standard error once it takes requests. Without API keys it listens on this
+/// machine only; see `tidemill keys`.
+#[derive(Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Serve {
+    /// The data directory [default: .tidemill]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where to listen; port 0 picks one [default: 127.0.0.1:7070]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Run no tasks in this process; workers attach with `tidemill worker`
+    #[arg(long)]
+    no_worker: bool,
+    /// How many tasks run at a time [default: 3]
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u32>,
+    /// Run tasks as this user, NAME or UID:GID; only root can choose one
+    #[arg(long, value_name = "USER")]
+    run_as: Option<String>,
+}
+
+impl Serve {
+    pub(crate) fn flags(&self) -> Flags {
+        let mut flags = Flags::new();
+        add(&mut flags, "TIDEMILL_DATA", "--data", self.data.as_ref().map(|dir| dir.display()));
+        add(&mut flags, "TIDEMILL_LISTEN", "--listen", self.listen.as_ref());
+        add(&mut flags, "MAX_CONCURRENT_CLAUDE", "--concurrency", self.concurrency);
+        add(&mut flags, "TIDEMILL_RUN_AS", "--run-as", self.run_as.as_ref());
+        flags
+    }
+
+    pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
+        raise_file_limit();
+        block_on_threads(serve(config, !self.no_worker, out))
+    }
+}
+
+async fn serve(config: &Resolved, with_worker: bool, out: &mut Output) -> Ended {
+    let values = &config.values;
+    let mut signals = StopSignals::listen()?;
+    let node = Node::open(config).await?;
+    let unusable = |error: &dyn std::fmt::Display| CommandError::Unusable(error.to_string());
+    check_listen(node.engine(), values.listen).await.map_err(|error| unusable(&error))?;
+    let listener = TcpListener::bind(values.listen).await;
+    let listener =
+        listener.map_err(|error| unusable(&format_args!("cannot listen on {}: {error}", values.listen)))?;
+    let address = listener.local_addr().map_err(|error| unusable(&error))?;
+    let url = url_of(address);
+    let file = ServerFile { url: url.clone(), pid: std::process::id() };
+    let file = file
+        .write(node.dir())
+        .map_err(|error| unusable(&format_args!("cannot write server.json: {error}")))?;
+
+    let app = App::new(node.engine().clone(), config.server_config());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async move {
+        let _ = stopped.await;
+    };
+    let mut server = tokio::spawn(tidemill_server::serve(listener, app, stopped));
+    out.note(format_args!("listening on {url}"));
+    let sweeper = node.start_sweeper(values);
+    let worker = if with_worker { Some(node.start_worker(config, stderr_sink()?)?) } else { None };
+
+    tokio::select! {
+        () = signals.next() => {}
+        ended = &mut server => return Err(CommandError::Failed(broken(ended))),
+    }
+    // Workers elsewhere still report while the tasks of this process end.
+    let drained = drain(worker, values.grace, &mut signals, out).await;
+    drop((sweeper, file));
+    let _ = stop.send(());
+    drained?;
+    tokio::select! {
+        ended = &mut server => match ended {
+            Ok(Ok(())) => {}
+            ended => return Err(CommandError::Failed(broken(ended))),
+        },
+        () = signals.next() => return Err(CommandError::Interrupted),
+    }
+    out.note("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows what tasks write, with their ids in front.
+pub(super) fn stderr_sink() -> Result<Arc<StderrSink>, CommandError> {
+    let sink = StderrSink::start()
+        .map_err(|error| CommandError::Failed(format!("no thread can be started: {error}")))?;
+    Ok(Arc::new(sink))
+}
+
+/// Lets running tasks end. A second signal does not.
+pub(super) async fn drain(
+    worker: Option<WorkerHandle>,
+    grace: Duration,
+    signals: &mut StopSignals,
+    out: &mut Output,
+) -> Result<(), CommandError> {
+    let Some(worker) = worker else { return Ok(()) };
+    let limit = span(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
+    out.note(format_args!("stopping: running tasks may end within {limit}; a second signal stops them now"));
+    tokio::select! {
+        () = worker.shut_down(grace) => Ok(()),
+        () = signals.next() => Err(CommandError::Interrupted),
+    }
+}
+
+fn broken<E: std::fmt::Display>(ended: Result<Result<(), E>, tokio::task::JoinError>) -> String {
+    match ended {
+        Ok(Ok(())) => "the server ended by itself".to_owned(),
+        Ok(Err(error)) => format!("the server failed: {error}"),
+        Err(error) => format!("the server broke: {error}"),
+    }
+}
+
+/// An address that listens everywhere is reached on this machine.
+fn url_of(address: SocketAddr) -> String {
+    let shown = match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], v4.port())),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
+            SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, v6.port()))
+        }
+        address => address,
+    };
+    format!("http://{shown}")
+}

@@ -1,0 +1,237 @@
+//! `tidemill tasks`: look at tasks closely.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tidemill_server::api;
+
+use super::runtime::block_on;
+use super::{CommandError, Ended, Flags};
+use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
+use crate::config::Resolved;
+use crate::display::Table;
+use crate::display::humanize::{moment, span};
+use crate::output::Output;
+
+/// List and look at tasks, read their history and logs, run them again
+///
+/// A task is named by its request id, which for a task of a job is the job's id, an underscore and the task's own id.
+#[derive(Args)]
+#[command(after_help = crate::EXIT_CODES)]
+pub(crate) struct Tasks {
+    #[command(flatten)]
+    reach: ReachArguments,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// List tasks
+    List {
+        #[arg(long)]
+        state: Option<State>,
+        /// Only the tasks of this job
+        #[arg(long)]
+        job: Option<String>,
+        /// How many at most
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+    },
+    /// Show a task
+    Get { task: String },
+    /// Show the events of a task, oldest first
+    History {
+        task: String,
+        /// How many at most
+        #[arg(long, default_value_t = 200)]
+        limit: usize,
+    },
+    /// Print what a task wrote
+    Logs {
+        task: String,
+        /// Go on until the task is at rest
+        #[arg(short, long)]
+        follow: bool,
+        /// Of this run instead of the last one
+        #[arg(long)]
+        run: Option<u32>,
+        /// Of this attempt instead of the last one
+        #[arg(long)]
+        attempt: Option<u32>,
+    },
+    /// Run a failed task again
+    Retry { task: String },
+    /// Cancel a task that belongs to no job
+    Cancel {
+        task: String,
+        /// Why; kept with the task
+        #[arg(long)]
+        reason: Option<String>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum State {
+    Waiting,
+    Pending,
+    Processing,
+    Completed,
+    Failed,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Pending => "pending",
+            Self::Processing => "processing",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Tasks {
+    pub(crate) fn flags(&self) -> Flags {
+        self.reach.flags()
+    }
+
+    pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
+        let json = self.json;
+        block_on(async {
+            let client = Reach::Existing.client(config).await?;
+            match self.what {
+                What::List { state, job, limit } => {
+                    list(&client, state, job.as_deref(), limit, json, out).await
+                }
+                What::Get { task } => get(&client, &task, json, out).await,
+                What::History { task, limit } => history(&client, &task, limit, json, out).await,
+                What::Logs { task, follow, run, attempt } => {
+                    let query = Query::new()
+                        .maybe("follow", follow.then_some(true))
+                        .maybe("run", run)
+                        .maybe("attempt", attempt);
+                    logs(&client, &task, &query, out).await
+                }
+                What::Retry { task } => retry(&client, &task, json, out).await,
+                What::Cancel { task, reason } => cancel(&client, &task, reason, json, out).await,
+            }
+        })
+    }
+}
+
+async fn list(
+    client: &Client,
+    state: Option<State>,
+    job: Option<&str>,
+    limit: usize,
+    json: bool,
+    out: &mut Output,
+) -> Ended {
+    // Those of a job and those of a tenant come from different lists with much in common.
+    let items: Vec<Value> = if let Some(job) = job {
+        let query = Query::new().maybe("status", state.map(State::name));
+        client.list(&format!("/v1/jobs/{}/tasks", encode(job)), &query, limit).await?
+    } else {
+        let query = Query::new().maybe("state", state.map(State::name));
+        client.list("/v1/tasks", &query, limit).await?
+    };
+    if json {
+        out.json(&json!({ "items": items }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new(&["TASK", "STATUS", "ATTEMPT", "NAME", "ERROR"]);
+    for item in items {
+        let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
+        let status = item["status"].as_str().unwrap_or("waiting").to_owned();
+        let error = if item["error"].is_string() { text("error") } else { text("errorCategory") };
+        table.row(vec![text("requestId"), status, item["attempt"].to_string(), text("name"), error]);
+    }
+    out.table(&table)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn get(client: &Client, task: &str, json: bool, out: &mut Output) -> Ended {
+    let view: api::TaskView = client.get(format!("/v1/tasks/{}", encode(task))).await?;
+    if json {
+        out.json(&view)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut facts: Vec<(&str, String)> = vec![
+        ("task", view.request_id),
+        ("name", view.name),
+        ("status", view.status.map_or("waiting", |status| status.as_str()).to_owned()),
+        ("run, attempt", format!("{}, {}", view.run, view.attempt)),
+    ];
+    if let Some(lease) = view.lease {
+        facts.push(("held by", format!("{} until {}", lease.worker_id, moment(lease.until))));
+    }
+    for (name, at) in [("started", view.started_at), ("finished", view.finished_at)] {
+        facts.extend(at.map(|at| (name, moment(at))));
+    }
+    facts.extend(view.duration_ms.map(|millis| ("took", span(millis))));
+    facts.extend(
+        view.definition.map(|pinned| ("definition", format!("{} version {}", pinned.name, pinned.version))),
+    );
+    if !view.depends_on.is_empty() {
+        facts.push(("depends on", view.depends_on.join(", ")));
+    }
+    facts.push(("input", view.input.as_str().to_owned()));
+    facts.extend(view.output.map(|output| ("output", output.as_str().to_owned())));
+    facts.extend(view.error_category.map(|category| {
+        ("error category", tidemill_model::ErrorCategory::from(category).as_str().to_owned())
+    }));
+    facts.extend(view.error.map(|error| ("error", error)));
+    for (name, value) in facts {
+        out.data(format_args!("{name:14}  {value}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn history(client: &Client, task: &str, limit: usize, json: bool, out: &mut Output) -> Ended {
+    let path = format!("/v1/tasks/{}/events", encode(task));
+    let events: Vec<Value> = client.list(&path, &Query::new(), limit).await?;
+    super::events::show(&events, json, out)
+}
+
+async fn logs(client: &Client, task: &str, query: &Query, out: &mut Output) -> Ended {
+    let call = Call::get(query.on(&format!("/v1/tasks/{}/logs", encode(task)))).endless();
+    let mut body = client.send(call).await?.into_body();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| CommandError::Failed(format!("the log broke off: {error}")))?;
+        if let Ok(bytes) = frame.into_data() {
+            out.raw(&bytes)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn retry(client: &Client, task: &str, json: bool, out: &mut Output) -> Ended {
+    let call = Call::post(format!("/v1/tasks/{}/retry", encode(task)), &json!({}));
+    let retried: api::RetriedTask = client.json(call).await?;
+    if json {
+        out.json(&retried)?;
+    } else {
+        out.note(format_args!("{} runs again", retried.request_id));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn cancel(client: &Client, task: &str, reason: Option<String>, json: bool, out: &mut Output) -> Ended {
+    let call = Call::post(format!("/v1/tasks/{}/cancel", encode(task)), &api::CancelRequest { reason });
+    let cancelled: api::CancelledTask = client.json(call).await?;
+    if json {
+        out.json(&cancelled)?;
+    } else if cancelled.cancelled {
+        out.note(format_args!("cancelled {}", cancelled.request_id));
+    } else {
+        out.note(format_args!("{} had ended before", cancelled.request_id));
+    }
+    Ok(ExitCode::SUCCESS)
+}

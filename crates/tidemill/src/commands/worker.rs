@@ -1,0 +1,147 @@
+//! `tidemill worker`: runs tasks of a server elsewhere.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use tidemill_worker::{CommandWorker, kill_leftovers};
+
+use super::moment::now;
+use super::runtime::block_on_threads;
+use super::signals::StopSignals;
+use super::{CommandError, Ended, Flags, serve};
+use crate::client::{Call, Client, ClientError, HttpWay, add};
+use crate::config::Resolved;
+use crate::file_limit::raise_file_limit;
+use crate::node::{command_config, id_of, random_seed, start_spawner};
+use crate::output::Output;
+use crate::remote_source::RemoteSource;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    stopped by SIGTERM or SIGINT, in order
+  1    the worker failed
+  2    the arguments or settings are wrong, or the server refuses the key
+  130  stopped by a second signal, without waiting for running tasks";
+
+/// Run tasks of a server, from this or another machine
+///
+/// It claims tasks over HTTP, runs them here and reports back. It needs the server's address and a key of role worker, nothing
+/// else. A worker that is cut off loses its leases: its tasks are killed and run elsewhere.
+#[derive(Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Worker {
+    /// The server
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    /// A key of role worker; better given as `TIDEMILL_API_KEY`, which no list of processes shows
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// How many tasks run at a time [default: 3]
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u32>,
+    /// Run tasks as this user, NAME or UID:GID; only root can choose one
+    #[arg(long, value_name = "USER")]
+    run_as: Option<String>,
+}
+
+impl Worker {
+    pub(crate) fn flags(&self) -> Flags {
+        let mut flags = Flags::new();
+        add(&mut flags, "TIDEMILL_SERVER", "--server", self.server.as_ref());
+        add(&mut flags, "TIDEMILL_API_KEY", "--key", self.key.as_ref());
+        add(&mut flags, "MAX_CONCURRENT_CLAUDE", "--concurrency", self.concurrency);
+        add(&mut flags, "TIDEMILL_RUN_AS", "--run-as", self.run_as.as_ref());
+        flags
+    }
+
+    #[expect(clippy::unused_self, reason = "all that was given stands for settings")]
+    pub(crate) fn execute(&self, config: &Resolved, out: &mut Output) -> Ended {
+        let Some(url) = &config.values.server else {
+            return Err(CommandError::Unusable(
+                "name the server with --server or TIDEMILL_SERVER".to_owned(),
+            ));
+        };
+        raise_file_limit();
+        block_on_threads(work(url, config, out))
+    }
+}
+
+async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
+    let values = &config.values;
+    let mut signals = StopSignals::listen()?;
+    let client = Client::Http(HttpWay::new(url, values.api_key.clone())?);
+    greet(&client, out).await?;
+    let failed = |what: &str, error: &std::io::Error| CommandError::Failed(format!("{what}: {error}"));
+    std::fs::create_dir_all(&values.output_dir)
+        .map_err(|error| failed(&format!("cannot make {}", values.output_dir.display()), &error))?;
+    let place = Place::take(&values.output_dir, url);
+    // The clock of a machine goes on over restarts, and so do generations.
+    let generation = now();
+    if place.alone {
+        let data_id = place.data_id.clone();
+        let _ = tokio::task::spawn_blocking(move || kill_leftovers(&data_id, generation)).await;
+    }
+    let spawner = start_spawner(place.data_id.clone(), generation, values);
+    let spawner =
+        spawner.map_err(|error| failed("the process that starts tasks cannot be started", &error))?;
+    let worker_id = worker_id();
+    let source = RemoteSource::new(client.clone(), worker_id.clone());
+    let worker = CommandWorker::new(source, spawner, command_config(config, serve::stderr_sink()?));
+    let worker = worker.map_err(|error| failed("the output directory cannot be used", &error))?.start();
+    out.note(format_args!("working for {} as {worker_id}, {} tasks at a time", client.place(), values.slots));
+    signals.next().await;
+    serve::drain(Some(worker), values.grace, &mut signals, out).await?;
+    out.note("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A look at the server before work begins. One that is away may come; one that refuses the key will not change its mind.
+async fn greet(client: &Client, out: &mut Output) -> Result<(), CommandError> {
+    // A heartbeat for a task that cannot be: only the right to send one is looked at.
+    let request = serde_json::json!({ "requestId": "none", "fence": 0 });
+    match client.bytes(Call::post("/v1/worker/heartbeat", &request)).await {
+        Err(ClientError::Problem(problem)) if matches!(problem.status, 401 | 403) => {
+            Err(CommandError::Unusable(format!("{} refuses this worker: {}", client.place(), problem.detail)))
+        }
+        Err(error @ (ClientError::Unreachable { .. } | ClientError::Strange(_))) => {
+            out.note(format_args!("{error}; trying until it is there"));
+            Ok(())
+        }
+        Ok(_) | Err(ClientError::Problem(_)) => Ok(()),
+    }
+}
+
+/// What marks the processes of this worker on this machine.
+struct Place {
+    data_id: String,
+    /// Whether no other worker of this server uses the same directory, so that what carries the mark is left over.
+    alone: bool,
+    _lock: Option<File>,
+}
+
+impl Place {
+    fn take(output_dir: &Path, url: &str) -> Self {
+        let path = std::fs::canonicalize(output_dir).unwrap_or_else(|_| output_dir.to_owned());
+        let id = id_of(&format!("{url} {}", path.display()));
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(output_dir.join(format!(".worker-{id}.lock")));
+        match file {
+            Ok(file) if file.try_lock().is_ok() => Self { data_id: id, alone: true, _lock: Some(file) },
+            _ => Self { data_id: format!("{id}-{}", std::process::id()), alone: false, _lock: None },
+        }
+    }
+}
+
+/// A name that no other worker has, and that tells where it is.
+fn worker_id() -> String {
+    let name = rustix::system::uname();
+    let host = name.nodename().to_string_lossy();
+    let host: String =
+        host.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).take(60).collect();
+    format!("{host}-{}-{:08x}", std::process::id(), random_seed() >> 32)
+}

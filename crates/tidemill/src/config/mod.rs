@@ -1,0 +1,17 @@
+//! Configuration: flags, environment, `.env`, files and defaults become one checked set of values.
+//!
+//! Everything that can be set stands in one table (`table`). Nothing below the binary reads the environment.
+
+mod check;
+mod env_file;
+mod origin;
+mod resolve;
+mod setting;
+mod table;
+mod user;
+mod values;
+
+pub(crate) use origin::Origin;
+pub(crate) use resolve::{ConfigError, Resolved, Source, Sources};
+pub(crate) use setting::{Setting, Use};
+pub(crate) use values::Values;

@@ -1,0 +1,25 @@
+//! Where a value came from that somebody gave.
+
+use std::fmt;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A file and the line in it.
+    File {
+        name: String,
+        line: u32,
+    },
+    Environment,
+    /// The flag's name with its dashes.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { name, line } => write!(f, "{name}:{line}"),
+            Self::Environment => f.write_str("environment"),
+            Self::Flag(name) => f.write_str(name),
+        }
+    }
+}

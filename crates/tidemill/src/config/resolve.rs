@@ -1,0 +1,284 @@
+//! Which value counts: a flag before the environment, before `.env`, before the file of the stage, before the file, before
+//! the default.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use tidemill::document::{Document, Form, Kind as NodeKind, Node};
+use tidemill_model::ErrorSanitizer;
+use tidemill_model::sanitize::SECRET_CHARS_MIN;
+use tidemill_server::ServerConfig;
+
+use super::origin::Origin;
+use super::setting::{Setting, Use};
+use super::table::SETTINGS;
+use super::values::Values;
+use super::{check, env_file};
+
+/// The file that is read when none is named.
+const FILE_NAME: &str = "tidemill";
+
+/// Everything that is wrong, one line each: exit code 2.
+#[derive(Debug)]
+pub(crate) struct ConfigError(pub(crate) Vec<String>);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+/// A value that somebody gave, by name.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    pub(crate) value: String,
+    pub(crate) origin: Origin,
+}
+
+/// Everything that was given, before it is known what counts.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    pub(crate) flags: BTreeMap<&'static str, Source>,
+    /// The real environment over `.env`.
+    environment: BTreeMap<String, Source>,
+    /// By canonical or other name.
+    file: HashMap<String, Source>,
+}
+
+/// The checked values and where each came from.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    pub(crate) values: Values,
+    /// In the order of the table.
+    pub(crate) shown: Vec<(&'static Setting, Option<Source>)>,
+    pub(crate) warnings: Vec<String>,
+    /// Environment and `.env` together, for workers.
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+impl Resolved {
+    /// Takes secrets out of error texts: the values of variables that sound like one, and the home directory.
+    pub(crate) fn sanitizer(&self) -> ErrorSanitizer {
+        let sounds_secret = |name: &str| {
+            ["TOKEN", "SECRET", "KEY", "PASSWORD"].iter().any(|word| name.to_uppercase().contains(word))
+        };
+        let mut secrets: Vec<_> = self
+            .environment
+            .iter()
+            .filter(|(name, value)| sounds_secret(name) && value.chars().count() >= SECRET_CHARS_MIN)
+            .map(|(_, value)| value.clone())
+            .collect();
+        secrets.extend(self.shown.iter().filter(|(setting, _)| setting.secret).filter_map(|(_, source)| {
+            source
+                .as_ref()
+                .map(|source| source.value.clone())
+                .filter(|value| value.chars().count() >= SECRET_CHARS_MIN)
+        }));
+        secrets.sort_unstable();
+        secrets.dedup();
+        ErrorSanitizer::new(secrets, self.environment.get("HOME").cloned())
+    }
+
+    /// The server's part.
+    pub(crate) fn server_config(&self) -> ServerConfig {
+        let mut config = ServerConfig {
+            tenant: self.values.tenant.clone(),
+            app: self.values.app.clone(),
+            ..ServerConfig::default()
+        };
+        if let Some(limit) = self.values.rate_limit {
+            config.rate_per_second = limit;
+        }
+        if let Some(limit) = self.values.connections_max {
+            config.connections_max = limit;
+        }
+        config
+    }
+}
+
+impl Sources {
+    /// Reads `.env` in `dir`, and `file` or the files beside it. The environment is given.
+    pub(crate) fn read(
+        dir: &Path,
+        environment: impl IntoIterator<Item = (String, String)>,
+        file: Option<&Path>,
+        flags: BTreeMap<&'static str, Source>,
+    ) -> Result<Self, ConfigError> {
+        let mut sources = Self { flags, ..Self::default() };
+        sources.read_env_file(&dir.join(".env"))?;
+        for (name, value) in environment {
+            sources.environment.insert(name, Source { value, origin: Origin::Environment });
+        }
+        if let Some(path) = file {
+            sources.read_file(path, path)?;
+        } else {
+            if let Some(name) = beside(dir, FILE_NAME)? {
+                sources.read_file(&dir.join(&name), &name)?;
+            }
+            // What one stage has of its own goes over what all have.
+            let stage = sources.given("NODE_ENV").map_or("dev", |source| &source.value);
+            if let Some(name) = beside(dir, &format!("{FILE_NAME}.{stage}"))? {
+                sources.read_file(&dir.join(&name), &name)?;
+            }
+        }
+        Ok(sources)
+    }
+
+    fn read_env_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(one(format!("cannot read .env: {error}"))),
+        };
+        let lines =
+            env_file::read(&text).map_err(|(line, problem)| one(format!(".env:{line}: {problem}")))?;
+        for env_file::Line { name, value, number } in lines {
+            let origin = Origin::File { name: ".env".to_owned(), line: number };
+            self.environment.insert(name, Source { value, origin });
+        }
+        Ok(())
+    }
+
+    fn read_file(&mut self, path: &Path, shown: &Path) -> Result<(), ConfigError> {
+        let shown = shown.display().to_string();
+        let bytes = std::fs::read(path).map_err(|error| one(format!("cannot read {shown}: {error}")))?;
+        let document = Document::read(&shown, Form::of(path, &bytes), &bytes);
+        let document = document.map_err(|problems| ConfigError(lines(&problems)))?;
+        let NodeKind::Map(entries) = &document.root.kind else {
+            return Err(one(format!("{}", document.problem("", "must be a map of names and values"))));
+        };
+        let mut problems = Vec::new();
+        for entry in entries {
+            let (file, place) = (&shown, entry.place);
+            if !names().any(|name| name == entry.key) {
+                problems.push(format!("{file}:{place}: {}: there is no setting of this name", entry.key));
+                continue;
+            }
+            match scalar(&entry.value) {
+                Ok(Some(value)) => {
+                    let origin = Origin::File { name: shown.clone(), line: place.line };
+                    self.file.insert(entry.key.clone(), Source { value, origin });
+                }
+                Ok(None) => {}
+                Err(NotSingle) => {
+                    problems.push(format!("{file}:{place}: {}: must be a single value", entry.key));
+                }
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
+    }
+
+    /// What was given under one name, from wherever it counts most. An empty value is none.
+    fn given(&self, name: &str) -> Option<&Source> {
+        let flag = self.flags.get(name);
+        let given = flag.or_else(|| self.environment.get(name).filter(|source| !source.value.is_empty()));
+        given.or_else(|| self.file.get(name)).filter(|source| !source.value.is_empty())
+    }
+
+    /// Decides, checks, and tells all that is wrong at once.
+    pub(crate) fn resolve(&self) -> Result<Resolved, ConfigError> {
+        let mut problems = Vec::new();
+        let mut warnings = Vec::new();
+        let mut shown = Vec::new();
+        let mut texts = HashMap::new();
+        for setting in SETTINGS {
+            let source = self.settle(setting, &mut problems);
+            if let Some(source) = &source {
+                if let Err(expected) = setting.kind.check(&source.value) {
+                    problems.push(wrong(setting, source, &expected));
+                }
+                if setting.used == Use::Never {
+                    warnings.push(format!("{} ({}) has no effect", setting.name, source.origin));
+                }
+            }
+            let text = source.as_ref().map(|source| source.value.clone());
+            texts.insert(setting.name, text.or_else(|| setting.default.map(str::to_owned)));
+            shown.push((setting, source));
+        }
+        if !problems.is_empty() {
+            return Err(ConfigError(problems));
+        }
+        let values = Values::of(&texts);
+        check::relations(&values, &|name| origin_of(&shown, name), &mut problems);
+        if !problems.is_empty() {
+            return Err(ConfigError(problems));
+        }
+        let environment = self.environment.iter().map(|(name, source)| (name.clone(), source.value.clone()));
+        Ok(Resolved { values, warnings, environment: environment.collect(), shown })
+    }
+
+    /// The value of a setting under any of its names. Two names with different values are a contradiction.
+    fn settle(&self, setting: &Setting, problems: &mut Vec<String>) -> Option<Source> {
+        let mut found: Option<(&str, &Source)> = None;
+        for name in std::iter::once(&setting.name).chain(setting.aliases) {
+            let Some(source) = self.given(name) else { continue };
+            match found {
+                None => found = Some((name, source)),
+                Some((first, before)) if before.value != source.value => problems.push(format!(
+                    "{first} ({}) and {name} ({}) mean the same and differ; give one of them",
+                    before.origin, source.origin
+                )),
+                Some(_) => {}
+            }
+        }
+        found.map(|(_, source)| source.clone())
+    }
+}
+
+fn origin_of(shown: &[(&'static Setting, Option<Source>)], name: &str) -> String {
+    let found = shown.iter().find(|(setting, _)| setting.name == name);
+    let source = found.and_then(|(_, source)| source.as_ref());
+    source.map_or_else(|| "default".to_owned(), |source| source.origin.to_string())
+}
+
+fn wrong(setting: &Setting, source: &Source, expected: &str) -> String {
+    let Setting { name, secret, .. } = setting;
+    let Source { value, origin } = source;
+    let given = if *secret { String::new() } else { format!(", not {value:?}") };
+    format!("{name} ({origin}) must be {expected}{given}")
+}
+
+fn one(problem: String) -> ConfigError {
+    ConfigError(vec![problem])
+}
+
+fn lines(problems: &tidemill::document::FileProblems) -> Vec<String> {
+    problems.0.iter().map(ToString::to_string).collect()
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().flat_map(|setting| std::iter::once(setting.name).chain(setting.aliases.iter().copied()))
+}
+
+/// The file of a name in a directory, with either ending. Both at once would leave it open which counts.
+fn beside(dir: &Path, stem: &str) -> Result<Option<PathBuf>, ConfigError> {
+    let found: Vec<_> = ["yaml", "yml"]
+        .map(|ending| PathBuf::from(format!("{stem}.{ending}")))
+        .into_iter()
+        .filter(|name| dir.join(name).is_file())
+        .collect();
+    match found.as_slice() {
+        [] => Ok(None),
+        [name] => Ok(Some(name.clone())),
+        _ => Err(one(format!("{stem}.yaml and {stem}.yml are both there; keep one of them"))),
+    }
+}
+
+/// A list or a map where one value is meant.
+struct NotSingle;
+
+/// A value as text; `None` when nothing was given.
+fn scalar(node: &Node) -> Result<Option<String>, NotSingle> {
+    match &node.kind {
+        NodeKind::Null => Ok(None),
+        NodeKind::Bool(flag) => Ok(Some(flag.to_string())),
+        NodeKind::Number(number) => Ok(Some(number.to_string())),
+        NodeKind::Text(text) => Ok(Some(text.clone())),
+        NodeKind::List(_) | NodeKind::Map(_) => Err(NotSingle),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

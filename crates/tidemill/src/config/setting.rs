@@ -1,0 +1,160 @@
+//! One thing that can be set.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use super::user::user;
+
+/// A name, what it may be, and what it is when nobody says.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    pub(crate) name: &'static str,
+    /// Other names that mean the same.
+    pub(crate) aliases: &'static [&'static str],
+    pub(crate) kind: Kind,
+    pub(crate) default: Option<&'static str>,
+    /// Whether its value is shown to nobody.
+    pub(crate) secret: bool,
+    pub(crate) used: Use,
+    pub(crate) about: &'static str,
+}
+
+/// Who goes by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// This release.
+    Now,
+    /// Nobody yet: it is read, checked and shown.
+    Later,
+    /// Nobody ever: it is accepted for the sake of old configurations, with a warning.
+    Never,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    /// Letters, digits, `_` and `-`.
+    Id,
+    Flag,
+    Number {
+        min: u64,
+        max: u64,
+    },
+    /// A number is milliseconds; `30s`, `5m`, `2h` mean what they say.
+    Millis {
+        min: u64,
+        max: u64,
+    },
+    /// `http://` or `https://`.
+    Url,
+    /// An address and a port.
+    Address,
+    /// A user of this machine.
+    User,
+}
+
+impl Kind {
+    /// What is wrong with a value.
+    pub(crate) fn check(self, text: &str) -> Result<(), String> {
+        let fits = match self {
+            Self::Text => true,
+            Self::Id => is_id(text),
+            Self::Flag => flag(text).is_some(),
+            Self::Number { min, max } => text.parse().is_ok_and(|number| (min..=max).contains(&number)),
+            Self::Millis { min, max } => millis(text).is_some_and(|number| (min..=max).contains(&number)),
+            Self::Url => is_url(text),
+            Self::Address => address(text).is_some(),
+            Self::User => user(text).is_some(),
+        };
+        if fits { Ok(()) } else { Err(self.to_string()) }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text => f.write_str("text"),
+            Self::Id => f.write_str("1 to 256 letters, digits, _ and -"),
+            Self::Flag => f.write_str("true or false"),
+            Self::Number { min, max } => write!(f, "a whole number from {min} to {max}"),
+            Self::Millis { min, max } => {
+                write!(f, "milliseconds from {min} to {max}, or a time such as 30s, 5m or 2h")
+            }
+            Self::Url => f.write_str("a URL that begins with http:// or https://"),
+            Self::Address => f.write_str("an address with a port, such as 127.0.0.1:7070"),
+            Self::User => f.write_str("a user of this machine, or UID:GID"),
+        }
+    }
+}
+
+fn is_id(text: &str) -> bool {
+    (1..=256).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+fn is_url(text: &str) -> bool {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        && text.parse::<axum::http::Uri>().is_ok()
+}
+
+/// An address; `localhost` is the one of this machine.
+pub(super) fn address(text: &str) -> Option<SocketAddr> {
+    match text.strip_prefix("localhost:") {
+        Some(port) => Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?))),
+        None => text.parse().ok(),
+    }
+}
+
+pub(super) fn flag(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" => Some(true),
+        "false" | "0" | "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// Milliseconds, from a number or a number with a unit.
+pub(super) fn millis(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit = match &text[digits..] {
+        "" | "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_take_what_they_say() {
+        let number = Kind::Number { min: 1, max: 10 };
+        let millis = Kind::Millis { min: 1_000, max: 60_000 };
+        for (kind, good, bad) in [
+            (number, &["1", "10"][..], &["0", "11", "-1", "1.5", "", "a"][..]),
+            (millis, &["1000", "1s", "1m", "1500ms"], &["999", "2m", "s", "1 s", "99999999999999999999d"]),
+            (Kind::Flag, &["true", "FALSE", "1", "no"], &["maybe", "2"]),
+            (Kind::Id, &["a", "task-workflow", "A_9"], &["a b", "a#b", ""]),
+            (Kind::Url, &["http://a", "https://a.b:1/c"], &["a", "ftp://a", "http://", "http:///x"]),
+            (
+                Kind::Address,
+                &["127.0.0.1:0", "[::1]:7070", "localhost:80"],
+                &["localhost", "1.2.3.4", ":80", "localhost:x"],
+            ),
+        ] {
+            for text in good {
+                assert_eq!(kind.check(text), Ok(()), "{text}");
+            }
+            for text in bad {
+                assert!(kind.check(text).is_err(), "{kind}: {text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Everything that can be set.
+
+use super::setting::{Kind, Setting, Use};
+
+const DAY: u64 = 86_400_000;
+
+const fn setting(
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    about: &'static str,
+) -> Setting {
+    Setting { name, aliases: &[], kind, default, secret: false, used: Use::Now, about }
+}
+
+impl Setting {
+    const fn also(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    const fn secret(self) -> Self {
+        Self { secret: true, ..self }
+    }
+
+    const fn used(self, used: Use) -> Self {
+        Self { used, ..self }
+    }
+}
+
+pub(crate) static SETTINGS: &[Setting] = &[
+    // Where things are.
+    setting("TIDEMILL_DATA", Kind::Text, Some(".tidemill"), "the data directory"),
+    setting(
+        "TIDEMILL_LISTEN",
+        Kind::Address,
+        Some("127.0.0.1:7070"),
+        "where the server listens; port 0 picks one",
+    ),
+    setting("TIDEMILL_SERVER", Kind::Url, None, "the server that commands and workers speak to"),
+    setting("TIDEMILL_API_KEY", Kind::Text, None, "the key for it").secret(),
+    setting("OUTPUT_DIR", Kind::Text, Some(".output"), "where tasks leave their files"),
+    // Who we are.
+    setting("TENANT_ID", Kind::Id, Some("default"), "the tenant of commands and of a server without keys"),
+    setting("APP_NAME", Kind::Id, Some("task-workflow"), "the application that events name"),
+    setting("NODE_ENV", Kind::Text, Some("dev"), "the stage; events name it as context.environment"),
+    // Tasks.
+    setting(
+        "MAX_CONCURRENT_CLAUDE",
+        Kind::Number { min: 1, max: 1_024 },
+        Some("3"),
+        "tasks that run at a time",
+    ),
+    setting(
+        "CLAUDE_TIMEOUT",
+        Kind::Millis { min: 1_000, max: 7 * DAY },
+        Some("200000"),
+        "how long a task may run when it does not say, in ms",
+    ),
+    setting(
+        "IDLE_TIMEOUT_MS",
+        Kind::Millis { min: 1_000, max: 7 * DAY },
+        None,
+        "how long a task may be silent when it does not say; none: for ever",
+    ),
+    setting(
+        "MAX_MESSAGE_RETRIES",
+        Kind::Number { min: 1, max: 100 },
+        Some("3"),
+        "attempts in all, for tasks that do not say",
+    ),
+    setting(
+        "DELETE_FILES_AFTER_UPLOAD",
+        Kind::Flag,
+        Some("false"),
+        "remove a task's files once they are stored",
+    ),
+    // Leases.
+    setting(
+        "MAX_MESSAGES",
+        Kind::Number { min: 1, max: 10 },
+        Some("1"),
+        "tasks that one claim of a worker takes",
+    ),
+    setting(
+        "WAIT_TIME_SECONDS",
+        Kind::Number { min: 0, max: 20 },
+        Some("20"),
+        "how long a claim waits for work, in s",
+    ),
+    setting(
+        "VISIBILITY_TIMEOUT",
+        Kind::Number { min: 1, max: 43_200 },
+        Some("30"),
+        "how long a raw receive hides a message, in s",
+    ),
+    setting(
+        "VISIBILITY_EXTENSION_INTERVAL",
+        Kind::Millis { min: 100, max: 3_600_000 },
+        Some("20000"),
+        "how often a worker sends a heartbeat, in ms",
+    ),
+    setting(
+        "VISIBILITY_EXTENSION_AMOUNT",
+        Kind::Number { min: 1, max: 43_200 },
+        Some("30"),
+        "what a heartbeat adds, in s; a lease lasts half as long again",
+    ),
+    setting("TIDEMILL_RUN_AS", Kind::User, None, "the user whom tasks run as; only root can choose one"),
+    setting(
+        "SWEEP_INTERVAL_MS",
+        Kind::Millis { min: 100, max: DAY },
+        Some("60000"),
+        "how often the engine looks for what stands still, in ms",
+    ),
+    setting(
+        "SHUTDOWN_GRACE_MS",
+        Kind::Millis { min: 0, max: DAY },
+        Some("30000"),
+        "how long running tasks may go on at a shutdown, in ms",
+    ),
+    // The server.
+    setting(
+        "API_RATE_LIMIT",
+        Kind::Number { min: 0, max: 1_000_000 },
+        None,
+        "requests a second from one caller; none: the server's own limit, 0: without limit",
+    ),
+    setting("CONNECTIONS_MAX", Kind::Number { min: 1, max: 1_000_000 }, None, "connections at a time"),
+    setting("ALLOW_UNDEFINED_TASKS", Kind::Flag, Some("false"), "not available; must stay false"),
+    setting("CALLBACK_ALLOWED_HOSTS", Kind::Text, None, "hosts that callbacks may call").used(Use::Later),
+    // Agents.
+    setting("CLAUDE_CODE_OAUTH_TOKEN", Kind::Text, None, "what the agent logs in with")
+        .secret()
+        .used(Use::Later),
+    setting("CLAUDE_MODEL", Kind::Text, Some("claude-opus-4-5"), "the model of agents").used(Use::Later),
+    setting(
+        "DEFAULT_TIMEOUT",
+        Kind::Millis { min: 1_000, max: 900_000 },
+        Some("120000"),
+        "how long a step of an agent may take, in ms",
+    )
+    .used(Use::Later),
+    // Scripts.
+    setting(
+        "SCRIPT_POOL_SIZE",
+        Kind::Number { min: 1, max: 1_024 },
+        Some("10"),
+        "scripts that run at a time",
+    )
+    .used(Use::Later),
+    setting(
+        "SCRIPT_BUFFER_SIZE",
+        Kind::Number { min: 1, max: 1_000_000 },
+        Some("1000"),
+        "executions fetched ahead",
+    )
+    .used(Use::Later),
+    setting(
+        "SCRIPT_MAX_RETRIES",
+        Kind::Number { min: 0, max: 100 },
+        Some("3"),
+        "how often a script is tried again",
+    )
+    .used(Use::Later),
+    // Alerts.
+    setting("SLACK_BOT_TOKEN", Kind::Text, None, "who alerts come from").secret().used(Use::Later),
+    setting("SLACK_WEBHOOK_URL", Kind::Url, None, "where alerts go").secret().used(Use::Later),
+    setting("ALERT_CHANNEL", Kind::Text, None, "the channel of alerts").used(Use::Later),
+    setting("HEALTH_CHECK_ENABLED", Kind::Flag, Some("false"), "whether tasks are looked after by a timer")
+        .used(Use::Later),
+    setting(
+        "HEALTH_CHECK_INTERVAL_MS",
+        Kind::Millis { min: 1_000, max: 366 * DAY },
+        Some("300000"),
+        "how often, in ms",
+    )
+    .used(Use::Later),
+    // AWS.
+    setting("AWS_REGION", Kind::Text, Some("eu-west-1"), "the region of the AWS backend").used(Use::Later),
+    setting("AWS_ACCESS_KEY_ID", Kind::Text, None, "its key").secret().used(Use::Later),
+    setting("AWS_SECRET_ACCESS_KEY", Kind::Text, None, "its secret").secret().used(Use::Later),
+    setting("SQS_QUEUE_URL", Kind::Url, None, "its queue").also(&["TASK_QUEUE_URL"]).used(Use::Later),
+    setting("DYNAMODB_EVENTS_TABLE_NAME", Kind::Text, Some("dev-unifiedEvents"), "its table")
+        .also(&["EVENTS_TABLE", "TABLE_NAME"])
+        .used(Use::Later),
+    setting("EVENTBRIDGE_BUS_NAME", Kind::Text, Some("default"), "its bus")
+        .also(&["EVENT_BUS_NAME"])
+        .used(Use::Later),
+    setting("S3_BUCKET", Kind::Text, None, "its bucket").used(Use::Later),
+    setting(
+        "PROCESSING_TIMEOUT_MS",
+        Kind::Millis { min: 0, max: 366 * DAY },
+        Some("20000"),
+        "accepted, without effect",
+    )
+    .used(Use::Never),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_defaults_fit() {
+        let mut names: Vec<_> =
+            SETTINGS.iter().flat_map(|s| std::iter::once(&s.name).chain(s.aliases)).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for setting in SETTINGS {
+            if let Some(default) = setting.default {
+                assert_eq!(setting.kind.check(default), Ok(()), "{}", setting.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::*;
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn with(files: &[(&str, &str)]) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name =
+            format!("tidemill-config-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        for (name, text) in files {
+            std::fs::write(path.join(name), text).unwrap();
+        }
+        Self(path)
+    }
+
+    fn resolve(
+        &self,
+        environment: &[(&str, &str)],
+        flags: &[(&'static str, &str)],
+    ) -> Result<Resolved, String> {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let flags = flags.iter().map(|(name, value)| {
+            (*name, Source { value: (*value).to_owned(), origin: Origin::Flag("--flag") })
+        });
+        let sources = Sources::read(&self.0, environment, None, flags.collect());
+        sources.and_then(|sources| sources.resolve()).map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn origin(resolved: &Resolved, name: &str) -> String {
+    origin_of(&resolved.shown, name)
+}
+
+#[test]
+fn defaults_work() {
+    let resolved = Dir::with(&[]).resolve(&[], &[]).unwrap();
+    let values = &resolved.values;
+    assert_eq!((values.tenant.as_str(), values.app.as_str()), ("default", "task-workflow"));
+    assert_eq!((values.slots, values.attempts_max, values.claim_max), (3, 3, 1));
+    assert_eq!(values.timeout, Duration::from_secs(200));
+    assert_eq!(values.idle_timeout, None);
+    assert_eq!((values.lease_millis(), values.policy().visibility_millis), (45_000, 30_000));
+    assert_eq!(resolved.warnings, Vec::<String>::new());
+}
+
+/// CF-13: the file of the environment is honoured, and the real environment wins.
+#[test]
+fn flags_go_before_environment_before_env_file_before_files() {
+    let dir = Dir::with(&[
+        (".env", "MAX_CONCURRENT_CLAUDE=5\nAPP_NAME=dotenv\nTENANT_ID=t-env\nOTHER=x\n"),
+        (
+            "tidemill.yaml",
+            "# all\nMAX_CONCURRENT_CLAUDE: 4\nSWEEP_INTERVAL_MS: 5s\nCLAUDE_TIMEOUT: 1m\nALERT_CHANNEL: all\n",
+        ),
+        ("tidemill.prod.yaml", "CLAUDE_TIMEOUT: 2m\nHEALTH_CHECK_ENABLED: true\n"),
+    ]);
+    let resolved = dir
+        .resolve(
+            &[("TENANT_ID", "t-real"), ("NODE_ENV", "prod"), ("S3_BUCKET", "")],
+            &[("APP_NAME", "flagged")],
+        )
+        .unwrap();
+    let values = &resolved.values;
+    assert_eq!((values.slots, values.app.as_str(), values.tenant.as_str()), (5, "flagged", "t-real"));
+    assert_eq!((values.sweep_every, values.timeout), (Duration::from_secs(5), Duration::from_secs(120)));
+    for (name, expected) in [
+        ("MAX_CONCURRENT_CLAUDE", ".env:1"),
+        ("APP_NAME", "--flag"),
+        ("TENANT_ID", "environment"),
+        ("SWEEP_INTERVAL_MS", "tidemill.yaml:3"),
+        ("CLAUDE_TIMEOUT", "tidemill.prod.yaml:1"),
+        ("HEALTH_CHECK_ENABLED", "tidemill.prod.yaml:2"),
+        ("ALERT_CHANNEL", "tidemill.yaml:5"),
+        ("S3_BUCKET", "default"),
+    ] {
+        assert_eq!(origin(&resolved, name), expected, "{name}");
+    }
+    assert_eq!(resolved.environment["OTHER"], "x");
+    assert_eq!(resolved.environment["TENANT_ID"], "t-real");
+}
+
+/// CF-15, H-098, H-179: what is wrong stops the start and is named.
+#[test]
+fn wrong_and_contradictory_values_are_named() {
+    let dir = Dir::with(&[]);
+    for (environment, expected) in [
+        (
+            &[("MAX_MESSAGES", "0"), ("TENANT_ID", "a b")][..],
+            "TENANT_ID (environment) must be 1 to 256 letters, digits, _ and -, not \"a b\"\n\
+             MAX_MESSAGES (environment) must be a whole number from 1 to 10, not \"0\"",
+        ),
+        (
+            &[("MAX_MESSAGES", "11")],
+            "MAX_MESSAGES (environment) must be a whole number from 1 to 10, not \"11\"",
+        ),
+        (
+            &[("VISIBILITY_EXTENSION_INTERVAL", "40000")],
+            "VISIBILITY_EXTENSION_INTERVAL (40000 ms, environment) must be shorter than VISIBILITY_EXTENSION_AMOUNT \
+             (30 s, default): a heartbeat must come before what it extends has ended",
+        ),
+        (
+            &[("VISIBILITY_EXTENSION_INTERVAL", "23s")],
+            "VISIBILITY_EXTENSION_INTERVAL (23000 ms, environment) is too long for VISIBILITY_EXTENSION_AMOUNT (30 s, \
+             default): a lease lasts 45000 ms and must outlive two intervals",
+        ),
+        (
+            &[("EVENTS_TABLE", "a"), ("TABLE_NAME", "b")],
+            "EVENTS_TABLE (environment) and TABLE_NAME (environment) mean the same and differ; give one of them",
+        ),
+        (
+            &[("EVENTBRIDGE_BUS_NAME", "a"), ("EVENT_BUS_NAME", "b")],
+            "EVENTBRIDGE_BUS_NAME (environment) and EVENT_BUS_NAME (environment) mean the same and differ; give one of them",
+        ),
+        (
+            &[("SLACK_WEBHOOK_URL", "hush")],
+            "SLACK_WEBHOOK_URL (environment) must be a URL that begins with http:// or https://",
+        ),
+        (
+            &[("ALLOW_UNDEFINED_TASKS", "true")],
+            "ALLOW_UNDEFINED_TASKS (environment) must be false: it is not available",
+        ),
+    ] {
+        assert_eq!(dir.resolve(environment, &[]).unwrap_err(), expected);
+    }
+    let same =
+        dir.resolve(&[("SQS_QUEUE_URL", "http://q/1"), ("TASK_QUEUE_URL", "http://q/1")], &[]).unwrap();
+    assert_eq!(origin(&same, "SQS_QUEUE_URL"), "environment");
+    let warned = dir.resolve(&[("PROCESSING_TIMEOUT_MS", "1000")], &[]).unwrap();
+    assert_eq!(warned.warnings, ["PROCESSING_TIMEOUT_MS (environment) has no effect"]);
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named_with_the_line() {
+    for (files, expected) in [
+        (&[(".env", "A=1\nB\n")][..], ".env:2: NAME=value is expected"),
+        (
+            &[("tidemill.yaml", "MAX_SLOTS: 3\n")],
+            "tidemill.yaml:1:1: MAX_SLOTS: there is no setting of this name",
+        ),
+        (&[("tidemill.yml", "APP_NAME: [a]\n")], "tidemill.yml:1:1: APP_NAME: must be a single value"),
+        (&[("tidemill.yaml", "- a\n")], "tidemill.yaml:1:1: must be a map of names and values"),
+        (
+            &[("tidemill.yaml", "A: 1"), ("tidemill.yml", "")],
+            "tidemill.yaml and tidemill.yml are both there; keep one of them",
+        ),
+    ] {
+        assert_eq!(Dir::with(files).resolve(&[], &[]).unwrap_err(), expected);
+    }
+}

@@ -1,0 +1,122 @@
+//! The values, checked and typed.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidemill_engine::policy::Policy;
+use tidemill_model::{AppName, RetryPolicy, TenantId};
+use tidemill_worker::spawner::RunAs;
+
+use super::setting;
+use super::user::user;
+
+/// What this release goes by.
+#[derive(Debug, Clone)]
+pub(crate) struct Values {
+    pub(crate) data: PathBuf,
+    pub(crate) listen: SocketAddr,
+    pub(crate) server: Option<String>,
+    pub(crate) api_key: Option<String>,
+    pub(crate) output_dir: PathBuf,
+    pub(crate) tenant: TenantId,
+    pub(crate) app: AppName,
+    pub(crate) environment: String,
+    pub(crate) slots: usize,
+    pub(crate) timeout: Duration,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) attempts_max: u32,
+    pub(crate) delete_files: bool,
+    pub(crate) claim_max: usize,
+    pub(crate) claim_wait: Duration,
+    pub(crate) visibility_secs: u64,
+    pub(crate) heartbeat_every: Duration,
+    pub(crate) extension_secs: u64,
+    pub(crate) run_as: Option<RunAs>,
+    pub(crate) sweep_every: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) rate_limit: Option<u32>,
+    pub(crate) connections_max: Option<usize>,
+    pub(crate) allow_undefined_tasks: bool,
+}
+
+impl Values {
+    /// Texts were checked by the kind of their setting, so that what is read here is there.
+    pub(super) fn of(texts: &HashMap<&'static str, Option<String>>) -> Self {
+        let given = Given(texts);
+        Self {
+            data: given.text("TIDEMILL_DATA").into(),
+            listen: setting::address(given.text("TIDEMILL_LISTEN")).expect("an address was checked"),
+            server: given.maybe("TIDEMILL_SERVER").map(str::to_owned),
+            api_key: given.maybe("TIDEMILL_API_KEY").map(str::to_owned),
+            output_dir: given.text("OUTPUT_DIR").into(),
+            tenant: TenantId::trusted(given.text("TENANT_ID")),
+            app: AppName::trusted(given.text("APP_NAME")),
+            environment: given.text("NODE_ENV").to_owned(),
+            slots: given.count("MAX_CONCURRENT_CLAUDE"),
+            timeout: given.millis("CLAUDE_TIMEOUT"),
+            idle_timeout: given.maybe("IDLE_TIMEOUT_MS").map(|_| given.millis("IDLE_TIMEOUT_MS")),
+            attempts_max: given.number("MAX_MESSAGE_RETRIES").try_into().expect("at most 100 was checked"),
+            delete_files: given.flag("DELETE_FILES_AFTER_UPLOAD"),
+            claim_max: given.count("MAX_MESSAGES"),
+            claim_wait: Duration::from_secs(given.number("WAIT_TIME_SECONDS")),
+            visibility_secs: given.number("VISIBILITY_TIMEOUT"),
+            heartbeat_every: given.millis("VISIBILITY_EXTENSION_INTERVAL"),
+            extension_secs: given.number("VISIBILITY_EXTENSION_AMOUNT"),
+            run_as: given.maybe("TIDEMILL_RUN_AS").map(|text| user(text).expect("a user was checked")),
+            sweep_every: given.millis("SWEEP_INTERVAL_MS"),
+            grace: given.millis("SHUTDOWN_GRACE_MS"),
+            rate_limit: given.maybe("API_RATE_LIMIT").map(|text| text.parse().expect("a number was checked")),
+            connections_max: given
+                .maybe("CONNECTIONS_MAX")
+                .map(|text| text.parse().expect("a number was checked")),
+            allow_undefined_tasks: given.flag("ALLOW_UNDEFINED_TASKS"),
+        }
+    }
+
+    /// How long a claim or a heartbeat protects a task.
+    pub(crate) fn lease_millis(&self) -> u64 {
+        self.extension_secs * 1_500
+    }
+
+    /// The engine's own numbers, by what was set.
+    pub(crate) fn policy(&self) -> Policy {
+        let retry = RetryPolicy { max_attempts: self.attempts_max, ..RetryPolicy::default() };
+        Policy {
+            lease_millis: self.lease_millis(),
+            visibility_millis: self.visibility_secs * 1_000,
+            receives_max: self.attempts_max,
+            retry,
+            ..Policy::default()
+        }
+    }
+}
+
+struct Given<'a>(&'a HashMap<&'static str, Option<String>>);
+
+impl Given<'_> {
+    fn maybe(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(|text| text.as_deref())
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.maybe(name).expect("the setting has a default")
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.text(name).parse().expect("a number was checked")
+    }
+
+    fn count(&self, name: &str) -> usize {
+        self.text(name).parse().expect("a number was checked")
+    }
+
+    fn millis(&self, name: &str) -> Duration {
+        Duration::from_millis(setting::millis(self.text(name)).expect("milliseconds were checked"))
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        setting::flag(self.text(name)).expect("a flag was checked")
+    }
+}

@@ -1,0 +1,173 @@
+//! A node: a data directory that this process holds, its engine, and what keeps it going.
+
+use std::ffi::OsString;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill::{Embedded, Engine, OpenError, StoreOptions};
+use tidemill_engine::clock::SystemClock;
+use tidemill_engine::engine::{EngineConfig, EngineError};
+use tidemill_engine::site::Site;
+use tidemill_model::{TenantId, WorkerId};
+use tidemill_worker::log_sink::LogSink;
+use tidemill_worker::spawner::{Spawner, SpawnerConfig};
+use tidemill_worker::{
+    CommandConfig, CommandWorker, EngineSource, EngineSourceConfig, WorkerHandle, kill_leftovers,
+};
+use tokio::task::JoinHandle;
+
+use crate::config::{Resolved, Values};
+use crate::file_limit::limit_of_children;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NodeError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error("the process that starts tasks cannot be started: {0}")]
+    Spawner(std::io::Error),
+    #[error("the output directory cannot be used: {0}")]
+    Output(std::io::Error),
+}
+
+/// An open data directory with its engine.
+pub(crate) struct Node {
+    dir: PathBuf,
+    tenant: TenantId,
+    engine: Engine,
+    generation: u64,
+}
+
+impl Node {
+    /// Opens the data directory and takes back what a former life held. Needs a tokio runtime.
+    pub(crate) async fn open(config: &Resolved) -> Result<Self, NodeError> {
+        let values = &config.values;
+        let clock = Arc::new(SystemClock::start());
+        let options = StoreOptions {
+            policy: values.policy(),
+            site: Site::new(&values.environment),
+            seed: random_seed(),
+            ..StoreOptions::default()
+        };
+        let engine_config = EngineConfig {
+            environment: values.environment.clone(),
+            policy: values.policy(),
+            sanitizer: Arc::new(config.sanitizer()),
+            ..EngineConfig::default()
+        };
+        let backend = Embedded::open(&values.data, options, Arc::clone(&clock) as _)?;
+        let generation = backend.generation();
+        let engine = Engine::new(backend, clock, random_seed(), engine_config);
+        let node = Self { dir: values.data.clone(), tenant: values.tenant.clone(), engine, generation };
+        // Before its leases go to others, nothing of a former life may run any more.
+        if generation > 1 {
+            let (data_id, generation) = (node.data_id(), node.generation);
+            let _ = tokio::task::spawn_blocking(move || kill_leftovers(&data_id, generation)).await;
+        }
+        node.engine.recover(generation).await?;
+        Ok(node)
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Whose jobs commands of this process work on.
+    pub(crate) fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Starts to run tasks.
+    pub(crate) fn start_worker(
+        &self,
+        config: &Resolved,
+        sink: Arc<dyn LogSink>,
+    ) -> Result<WorkerHandle, NodeError> {
+        let spawner = start_spawner(self.data_id(), self.generation, &config.values);
+        let spawner = spawner.map_err(NodeError::Spawner)?;
+        let worker = WorkerId::trusted(&format!("command-{}", std::process::id()));
+        let source = EngineSourceConfig { worker, generation: Some(self.generation), tenants: None };
+        let source = EngineSource::new(self.engine.clone(), source);
+        let worker = CommandWorker::new(source, spawner, command_config(config, sink));
+        Ok(worker.map_err(NodeError::Output)?.start())
+    }
+
+    /// Looks for what stands still, at once and then every so often.
+    pub(crate) fn start_sweeper(&self, values: &Values) -> Sweeper {
+        Sweeper(tokio::spawn(sweep(self.engine.clone(), values.sweep_every)))
+    }
+
+    /// Names the directory on this machine, whatever path it is reached by.
+    fn data_id(&self) -> String {
+        let path = std::fs::canonicalize(&self.dir).unwrap_or_else(|_| self.dir.clone());
+        id_of(&path.to_string_lossy())
+    }
+}
+
+/// Ends with its handle.
+pub(crate) struct Sweeper(JoinHandle<()>);
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn sweep(engine: Engine, every: Duration) {
+    loop {
+        // A store that cannot answer now is asked again the next time.
+        let _ = engine.sweep().await;
+        tokio::time::sleep(every).await;
+    }
+}
+
+/// Starts this program again as the one that starts tasks.
+pub(crate) fn start_spawner(data_id: String, generation: u64, values: &Values) -> std::io::Result<Spawner> {
+    let mut config = SpawnerConfig::new(data_id, generation)?;
+    config.arguments.extend(limit_of_children());
+    config.run_as = values.run_as;
+    Spawner::start(config)
+}
+
+/// How tasks are run, by what was set.
+pub(crate) fn command_config(config: &Resolved, sink: Arc<dyn LogSink>) -> CommandConfig {
+    let values = &config.values;
+    let environment =
+        config.environment.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let mut command = CommandConfig::new(values.output_dir.clone(), environment.collect());
+    command.slots = values.slots;
+    command.claim_max = values.claim_max;
+    command.wait = values.claim_wait;
+    command.heartbeat = values.heartbeat_every;
+    command.lease = Duration::from_millis(values.lease_millis());
+    command.timeout = values.timeout;
+    command.idle_timeout = values.idle_timeout;
+    command.tenant = Some(values.tenant.clone());
+    command.keep_files = !values.delete_files;
+    command.sink = sink;
+    command
+}
+
+/// Sixteen hex digits that depend on the text alone.
+pub(crate) fn id_of(text: &str) -> String {
+    // FNV-1a: stable for ever, which the standard hasher does not promise.
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+/// Bits that differ from process to process.
+pub(crate) fn random_seed() -> u64 {
+    // The standard library seeds its hash maps from the system's randomness.
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}

@@ -1,0 +1,285 @@
+//! Where a worker on another machine gets its tasks: a server over HTTP.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::http::Method;
+use serde::Serialize;
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::engine::WorkReport;
+use tidemill_model::{
+    AppName, ErrorCategory, Fence, JobId, RequestId, TaskId, TaskName, TenantId, Timestamp,
+};
+use tidemill_server::api;
+use tidemill_worker::source::{AttemptEnd, Beat, Claim, Pulse, SourceError, TaskSource};
+
+use crate::client::{Call, Client, ClientError, Query, encode};
+
+/// What one call may ask for at most.
+const SLOTS_MAX: usize = 64;
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// How much of a task's output waits for the next heartbeat. The newest counts.
+const LOG_BYTES_MAX: usize = 128 * 1024;
+
+/// A server, spoken to as one worker.
+#[derive(Clone)]
+pub(crate) struct RemoteSource {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    worker_id: String,
+    /// Names claims; a worker's id is never used by another process.
+    claims: AtomicU64,
+    /// The name of a claim whose answer was lost. Asking again under it gives what it took.
+    lost_claim: Mutex<Option<String>>,
+    /// Output that no heartbeat has carried yet.
+    logs: Mutex<HashMap<(TaskKey, Fence), Vec<u8>>>,
+}
+
+impl RemoteSource {
+    pub(crate) fn new(client: Client, worker_id: String) -> Self {
+        let inner = Inner {
+            client,
+            worker_id,
+            claims: AtomicU64::new(0),
+            lost_claim: Mutex::default(),
+            logs: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    async fn call<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, SourceError> {
+        self.inner.client.json(Call::post(path, body)).await.map_err(refusal)
+    }
+
+    fn logs(&self) -> std::sync::MutexGuard<'_, HashMap<(TaskKey, Fence), Vec<u8>>> {
+        self.inner.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lost_claim(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.inner.lost_claim.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn worker_id(&self) -> String {
+        self.inner.worker_id.clone()
+    }
+}
+
+fn key_of(claim: &Claim) -> (TaskKey, Fence) {
+    (claim.task.clone(), claim.fence)
+}
+
+fn tenant_of(claim: &Claim) -> String {
+    claim.task.tenant.to_string()
+}
+
+/// What an error means for whoever holds a task.
+fn refusal(error: ClientError) -> SourceError {
+    match error {
+        ClientError::Problem(problem) => match (problem.status, problem.code.as_ref()) {
+            (_, "LEASE_LOST") | (404, _) => SourceError::Lost,
+            (408 | 425 | 429 | 500.., _) => SourceError::Unavailable(problem.detail),
+            (_, code) => SourceError::Refused(format!("{} ({code})", problem.detail)),
+        },
+        error @ (ClientError::Unreachable { .. } | ClientError::Strange(_)) => {
+            SourceError::Unavailable(error.to_string())
+        }
+    }
+}
+
+impl TaskSource for RemoteSource {
+    async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<Claim>, SourceError> {
+        let lost = self.lost_claim().take();
+        let claim_id = lost.unwrap_or_else(|| {
+            let number = self.inner.claims.fetch_add(1, Ordering::Relaxed);
+            format!("{}-{number}", self.inner.worker_id)
+        });
+        let request = api::ClaimRequest {
+            worker_id: self.inner.worker_id.clone(),
+            claim_id: Some(claim_id.clone()),
+            slots: Some(u32::try_from(slots.clamp(1, SLOTS_MAX)).expect("it was bounded")),
+            wait_ms: Some(u64::try_from(wait.min(WAIT_MAX).as_millis()).expect("it was bounded")),
+        };
+        let answer: Result<api::ClaimedTasks, _> = self.call("/v1/worker/claim", &request).await;
+        match answer {
+            Ok(claimed) => claimed.tasks.into_iter().map(claim_of).collect(),
+            Err(error) => {
+                if matches!(error, SourceError::Unavailable(_)) {
+                    *self.lost_claim() = Some(claim_id);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn begin(&self, claim: &Claim, pid: u32) -> Result<(), SourceError> {
+        let request = api::BeginRequest {
+            tenant_id: Some(tenant_of(claim)),
+            request_id: claim.task.request.to_string(),
+            fence: claim.fence.0,
+            worker_id: Some(self.worker_id()),
+            pid,
+        };
+        self.call::<api::Done>("/v1/worker/begin", &request).await.map(drop)
+    }
+
+    async fn heartbeat(&self, claim: &Claim, pulse: Pulse) -> Result<Beat, SourceError> {
+        let log =
+            self.logs().remove(&key_of(claim)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let request = api::HeartbeatRequest {
+            tenant_id: Some(tenant_of(claim)),
+            request_id: claim.task.request.to_string(),
+            fence: claim.fence.0,
+            worker_id: Some(self.worker_id()),
+            pid: Some(pulse.pid),
+            rss: Some(pulse.rss),
+            last_activity: pulse.last_activity,
+            log,
+        };
+        let answer: api::HeartbeatAnswer = self.call("/v1/worker/heartbeat", &request).await?;
+        let lease_until = answer.lease_until.map_or(claim.lease_until, Timestamp::clamped);
+        Ok(Beat { lease_until, cancel: answer.cancel })
+    }
+
+    async fn finish(&self, claim: &Claim, end: AttemptEnd) -> Result<(), SourceError> {
+        self.logs().remove(&key_of(claim));
+        if let Some(pid) = end.began {
+            // The outcome counts; when the child began is for those who read the history.
+            let _ = self.begin(claim, pid).await;
+        }
+        let request = api::FinishRequest {
+            tenant_id: Some(tenant_of(claim)),
+            request_id: claim.task.request.to_string(),
+            fence: claim.fence.0,
+            worker_id: Some(self.worker_id()),
+            outcome: outcome_of(end.report),
+        };
+        self.call::<api::Finished>("/v1/worker/finish", &request).await.map(drop)
+    }
+
+    async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Option<Claim>, SourceError> {
+        self.finish(claim, end).await?;
+        // An error is about the finish only: what cannot be claimed now is claimed by the next call.
+        Ok(self.claim(1, Duration::ZERO).await.ok().and_then(|mut claims| claims.pop()))
+    }
+
+    async fn release(&self, claim: &Claim, reason: String) -> Result<(), SourceError> {
+        self.logs().remove(&key_of(claim));
+        let request = api::ReleaseRequest {
+            tenant_id: Some(tenant_of(claim)),
+            request_id: claim.task.request.to_string(),
+            fence: claim.fence.0,
+            worker_id: Some(self.worker_id()),
+            reason: Some(reason),
+        };
+        self.call::<api::Done>("/v1/worker/release", &request).await.map(drop)
+    }
+
+    async fn put_blob(&self, claim: &Claim, path: &str, bytes: Vec<u8>) -> Result<(), SourceError> {
+        // The server knows run and attempt by the fence.
+        let own = format!("r{}-a{}/", claim.run, claim.attempt);
+        let path = path.strip_prefix(&own).unwrap_or(path);
+        let path = path.split('/').map(encode).collect::<Vec<_>>().join("/");
+        let path = format!("/v1/worker/blobs/{}/{}/{path}", claim.task.request, claim.fence.0);
+        let mut call = Call::new(Method::PUT, Query::new().set("tenantId", &claim.task.tenant).on(&path));
+        call.body = Some(bytes.into());
+        call.content_type = "application/octet-stream";
+        self.inner.client.json::<api::BlobStored>(call).await.map(drop).map_err(refusal)
+    }
+
+    fn log(&self, claim: &Claim, bytes: &[u8]) {
+        let mut logs = self.logs();
+        let waiting = logs.entry(key_of(claim)).or_default();
+        waiting.extend_from_slice(bytes);
+        if waiting.len() > LOG_BYTES_MAX {
+            waiting.drain(..waiting.len() - LOG_BYTES_MAX);
+        }
+    }
+
+    fn log_end(&self, claim: &Claim) {
+        self.logs().remove(&key_of(claim));
+    }
+
+    async fn revoked(&self, _claim: &Claim) {
+        // Only heartbeats tell.
+        std::future::pending::<()>().await;
+    }
+}
+
+fn claim_of(task: api::ClaimedTask) -> Result<Claim, SourceError> {
+    let strange =
+        |what: &dyn std::fmt::Display| SourceError::Unavailable(format!("a claimed task is strange: {what}"));
+    let execution = serde_json::to_value(&task.execution).and_then(serde_json::from_value);
+    let execution = execution.map_err(|error| strange(&error))?;
+    let job = task.job_id.map(JobId::new).transpose().map_err(|error| strange(&error))?;
+    Ok(Claim {
+        task: TaskKey {
+            tenant: TenantId::new(&task.tenant_id).map_err(|error| strange(&error))?,
+            request: RequestId::new(&task.request_id).map_err(|error| strange(&error))?,
+        },
+        app: AppName::new(&task.app).map_err(|error| strange(&error))?,
+        job,
+        task_id: TaskId::new(&task.task_id).map_err(|error| strange(&error))?,
+        name: TaskName::new(&task.name).map_err(|error| strange(&error))?,
+        run: task.run,
+        attempt: task.attempt,
+        fence: Fence(task.fence),
+        lease_until: Timestamp::clamped(task.lease_until),
+        timeout_ms: task.timeout_ms,
+        input: task.input,
+        execution,
+    })
+}
+
+fn outcome_of(report: WorkReport) -> api::OutcomeReport {
+    let mut outcome = api::OutcomeReport {
+        status: api::OutcomeStatus::Completed,
+        output: None,
+        duration_ms: None,
+        exit_code: None,
+        usage: None,
+        error: None,
+        error_category: None,
+        retry_after_ms: None,
+        timeout_ms: None,
+        elapsed_ms: None,
+        signal: None,
+    };
+    match report {
+        WorkReport::Completed { output, duration_millis, exit_code, usage } => {
+            outcome.output = output;
+            outcome.duration_ms = Some(duration_millis);
+            outcome.exit_code = Some(exit_code);
+            outcome.usage = usage.map(|usage| api::UsageView {
+                input_tokens: usage.input_tokens,
+                output_tokens: usage.output_tokens,
+                cache_read_tokens: usage.cache_read_tokens,
+            });
+        }
+        WorkReport::Failed { error, category, retry_after_millis } => {
+            outcome.status = api::OutcomeStatus::Failed;
+            outcome.error = Some(error);
+            outcome.error_category = Some(class_of(category));
+            outcome.retry_after_ms = retry_after_millis;
+        }
+        WorkReport::TimedOut { timeout_millis, elapsed_millis, signal } => {
+            outcome.status = api::OutcomeStatus::Timeout;
+            outcome.timeout_ms = Some(timeout_millis);
+            outcome.elapsed_ms = Some(elapsed_millis);
+            outcome.signal = Some(signal.as_str().to_owned());
+        }
+    }
+    outcome
+}
+
+fn class_of(category: ErrorCategory) -> api::ErrorClass {
+    category.into()
+}

@@ -1,0 +1,300 @@
+//! Watching a job until it is at rest: the live stream moves what is shown.
+
+use std::io::IsTerminal as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidemill_engine::clock::{Clock as _, SystemClock};
+use tidemill_server::api::{JobStatusName, JobView, TaskRow};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::client::{Call, Client, ClientError, Query, SseReader};
+use crate::display::{Change, JobState, LiveTree, PlainLines, SeenEvent};
+use crate::output::Output;
+
+/// The tree is drawn this often at most.
+const DRAW_EVERY: Duration = Duration::from_millis(100);
+/// How long to wait before a lost stream is opened again, at first and at most.
+const AGAIN_FIRST: Duration = Duration::from_millis(200);
+const AGAIN_MAX: Duration = Duration::from_secs(5);
+/// Beside the stream the job is looked at this often: a stream may have nothing more to say.
+const LOOK_EVERY: Duration = Duration::from_secs(15);
+
+/// The last line of each task, and lines that are still to be written where there is no tree.
+#[derive(Debug)]
+pub(crate) struct Said {
+    lines: Mutex<SaidLines>,
+    clock: SystemClock,
+}
+
+#[derive(Debug, Default)]
+struct SaidLines {
+    waiting: Vec<SaidLine>,
+    /// Lines that did not fit because nobody fetched them.
+    dropped: u64,
+}
+
+#[derive(Debug)]
+struct SaidLine {
+    task_id: String,
+    text: String,
+    at: u64,
+}
+
+/// As many lines wait to be shown; a task that shouts loses some here, never in its log.
+const SAID_MAX: usize = 10_000;
+
+impl Said {
+    pub(crate) fn new() -> Self {
+        Self { lines: Mutex::default(), clock: SystemClock::start() }
+    }
+
+    pub(crate) fn push(&self, task_id: &str, text: &str) {
+        let at = self.clock.now().millis();
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.waiting.len() >= SAID_MAX {
+            lines.dropped += 1;
+        } else {
+            lines.waiting.push(SaidLine { task_id: task_id.to_owned(), text: text.to_owned(), at });
+        }
+    }
+
+    fn take(&self) -> SaidLines {
+        std::mem::take(&mut self.lines.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What shows a job.
+enum Face {
+    Tree(LiveTree),
+    Plain,
+    /// Nothing until the end.
+    Silent,
+}
+
+/// How a job is to be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Show {
+    /// A tree on a terminal, lines elsewhere.
+    Progress {
+        colours: bool,
+    },
+    Nothing,
+}
+
+/// A watch over one job.
+pub(crate) struct Watch<'a> {
+    client: &'a Client,
+    job_id: String,
+    face: Face,
+    said: Arc<Said>,
+    /// Lines of tasks whose start is still to be told.
+    held: Vec<SaidLine>,
+    clock: SystemClock,
+    state: Option<JobState>,
+}
+
+impl<'a> Watch<'a> {
+    pub(crate) fn new(client: &'a Client, job_id: &str, show: Show, said: Arc<Said>) -> Self {
+        let face = match show {
+            Show::Nothing => Face::Silent,
+            Show::Progress { colours } if std::io::stderr().is_terminal() => {
+                LiveTree::new(colours).map_or(Face::Plain, Face::Tree)
+            }
+            Show::Progress { .. } => Face::Plain,
+        };
+        Self {
+            client,
+            job_id: job_id.to_owned(),
+            face,
+            said,
+            held: Vec::new(),
+            clock: SystemClock::start(),
+            state: None,
+        }
+    }
+
+    /// A line for people that stays.
+    pub(crate) fn note(&mut self, text: &str, out: &mut Output) {
+        match &mut self.face {
+            Face::Tree(tree) => {
+                tree.footer = Some(text.to_owned());
+                let _ = tree.note(text);
+            }
+            Face::Plain | Face::Silent => out.note(text),
+        }
+    }
+
+    /// Returns the job when nothing more happens in it by itself. Dropping the future stops the watch.
+    pub(crate) async fn until_rest(&mut self, out: &mut Output) -> Result<JobView, ClientError> {
+        let mut again = AGAIN_FIRST;
+        let mut away = false;
+        loop {
+            match self.follow(out).await {
+                Ok(job) => return Ok(job),
+                // A server that was restarted goes on where it was, and one that finds its reader too slow lets it go.
+                Err(ClientError::Unreachable { url, cause }) => {
+                    if !away && !self.client.is_local() {
+                        self.note(&format!("lost {url} ({cause}); trying again"), out);
+                        away = true;
+                    }
+                    tokio::time::sleep(again).await;
+                    again = (again * 2).min(AGAIN_MAX);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// One life of the stream.
+    async fn follow(&mut self, out: &mut Output) -> Result<JobView, ClientError> {
+        // The stream is opened before the job is read, so that nothing falls between the two.
+        let stream = Call::get(Query::new().set("job", &self.job_id).on("/v1/stream")).endless();
+        let mut stream = SseReader::new(self.client.send(stream).await?.into_body());
+        let mut job = self.load(out).await?;
+        let mut ticks = tokio::time::interval(DRAW_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looked = Instant::now();
+        loop {
+            if is_at_rest(job.status) {
+                self.show_said(out);
+                return Ok(job);
+            }
+            tokio::select! {
+                message = stream.next() => {
+                    let Some(message) = message? else {
+                        return Err(ClientError::Unreachable { url: self.client.place(), cause: "the stream ended".to_owned() });
+                    };
+                    match self.take(&message.data, out) {
+                        Change::Grown => job = self.load(out).await?,
+                        Change::Job => job = self.look().await?,
+                        Change::Task(_) if self.state.as_ref().is_some_and(|state| !state.is_active()) => {
+                            job = self.look().await?;
+                        }
+                        Change::Task(_) | Change::Nothing => {}
+                    }
+                }
+                _ = ticks.tick() => {
+                    self.show_said(out);
+                    self.draw();
+                    if looked.elapsed() >= LOOK_EVERY {
+                        looked = Instant::now();
+                        job = self.look().await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn look(&self) -> Result<JobView, ClientError> {
+        self.client.get(format!("/v1/jobs/{}", self.job_id)).await
+    }
+
+    /// Reads the job with all its tasks. What moved while nobody looked is told.
+    async fn load(&mut self, out: &mut Output) -> Result<JobView, ClientError> {
+        let (job, rows) = job_with_tasks(self.client, &self.job_id).await?;
+        let mut state = JobState::new(&job, &rows);
+        let now = self.now();
+        let mut missed = Vec::new();
+        match &self.state {
+            Some(before) => {
+                state.keep_from(before);
+                missed.extend(state.moved_since(before).filter_map(|task| {
+                    PlainLines::moved(task, task.finished_at.or(task.started_at).unwrap_or(now))
+                }));
+            }
+            None => missed.push(PlainLines::started(&state, now)),
+        }
+        self.state = Some(state);
+        if matches!(self.face, Face::Plain) {
+            for line in missed {
+                out.note(line);
+            }
+        }
+        self.draw();
+        Ok(job)
+    }
+
+    fn take(&mut self, data: &str, out: &mut Output) -> Change {
+        let Ok(event) = serde_json::from_str::<SeenEvent>(data) else { return Change::Nothing };
+        // What a task wrote comes after its start and before its end.
+        if event.event_type != "Task Processing Started" {
+            self.show_said(out);
+        }
+        let Some(state) = &mut self.state else { return Change::Nothing };
+        let change = state.apply(&event);
+        if let (Change::Task(index), Face::Plain) = (&change, &self.face)
+            && let Some(line) = PlainLines::moved(&state.tasks[*index], event.timestamp)
+        {
+            out.note(line);
+        }
+        change
+    }
+
+    /// What tasks wrote since the last look. A child writes before the event of its start is there; such lines wait for it.
+    fn show_said(&mut self, out: &mut Output) {
+        let SaidLines { waiting, dropped } = self.said.take();
+        for line in std::mem::take(&mut self.held).into_iter().chain(waiting) {
+            let Some(task) = self.state.as_mut().and_then(|state| state.task_mut(&line.task_id)) else {
+                continue;
+            };
+            match self.face {
+                Face::Plain if !task.phase.has_begun() => self.held.push(line),
+                Face::Plain => out.note(PlainLines::said(&line.task_id, &line.text, line.at)),
+                Face::Tree(_) if !line.text.trim().is_empty() => task.said = Some(line.text),
+                Face::Tree(_) | Face::Silent => {}
+            }
+        }
+        if dropped > 0 && matches!(self.face, Face::Plain) {
+            out.note(format_args!("{dropped} more lines are in the logs of the tasks"));
+        }
+    }
+
+    fn draw(&mut self) {
+        let now = self.now();
+        if let (Face::Tree(tree), Some(state)) = (&mut self.face, &self.state) {
+            // Who cannot be shown anything is no reason to stop.
+            let _ = tree.draw(state, now);
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.now().millis()
+    }
+
+    /// The last picture, of how things are now.
+    pub(crate) async fn end(mut self, out: &mut Output) {
+        self.show_said(out);
+        if self.state.is_some() {
+            // If nobody answers any more, the last one that is known must do.
+            let _ = self.load(out).await;
+        }
+        self.show_said(out);
+        let now = self.now();
+        if let (Face::Tree(tree), Some(state)) = (self.face, &self.state) {
+            let _ = tree.end(state, now);
+        }
+    }
+}
+
+pub(crate) fn is_at_rest(status: JobStatusName) -> bool {
+    matches!(status, JobStatusName::Completed | JobStatusName::Failed | JobStatusName::Cancelled)
+}
+
+/// A job and all its tasks, however many.
+pub(crate) async fn job_with_tasks(
+    client: &Client,
+    job_id: &str,
+) -> Result<(JobView, Vec<TaskRow>), ClientError> {
+    let mut job: JobView = client.get(format!("/v1/jobs/{job_id}")).await?;
+    let mut rows = std::mem::take(&mut job.tasks);
+    let mut cursor = job.next_cursor.clone();
+    while let Some(after) = cursor {
+        let query = Query::new().set("limit", 200).set("cursor", after);
+        let page: tidemill_server::api::Page<TaskRow> =
+            client.get(query.on(&format!("/v1/jobs/{job_id}/tasks"))).await?;
+        rows.extend(page.items);
+        cursor = page.next_cursor;
+    }
+    Ok((job, rows))
+}

@@ -1,0 +1,80 @@
+//! What needs no server: completions, schemas, the doctor, help.
+
+use serde_json::Value;
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn completions_know_all_commands() {
+    let sandbox = Sandbox::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = sandbox.run(&["completions", shell]).ok();
+        for name in ["dead-letters", "add-tasks", "--concurrency"] {
+            let name = if shell == "fish" { name.trim_start_matches('-') } else { name };
+            assert!(ran.out.contains(name), "{shell} does not know {name}");
+        }
+        assert!(!ran.out.contains("spawner"), "what is hidden stays hidden");
+    }
+    assert_eq!(sandbox.run(&["completions", "none"]).code, 2);
+}
+
+/// The committed schema is what editors use: it must be the one of this build.
+/// `tidemill schema job > docs/job.schema.json` writes it.
+#[test]
+fn the_committed_schema_is_the_one_of_this_build() {
+    let sandbox = Sandbox::new();
+    let printed = sandbox.run(&["schema", "job"]).ok();
+    let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/job.schema.json");
+    assert_eq!(printed.out, std::fs::read_to_string(committed).unwrap());
+    let schema: Value = printed.json();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+}
+
+#[test]
+fn the_doctor_looks_and_says_what_to_do() {
+    let sandbox = Sandbox::new();
+    let healthy = sandbox.run(&["doctor", "--json"]).ok().json();
+    let verdict = |report: &Value, name: &str| -> String {
+        let checks = report["checks"].as_array().unwrap();
+        let found = checks.iter().find(|check| check["check"] == name);
+        found.unwrap_or_else(|| panic!("{name} was not checked"))["verdict"].as_str().unwrap().to_owned()
+    };
+    for name in
+        ["settings", "data directory", "lock", "fsync", "open files", "clock", "kernel", "output directory"]
+    {
+        assert_ne!(verdict(&healthy, name), "FAIL", "{name}");
+    }
+    assert_eq!(verdict(&healthy, "claude"), "WARN", "there is none in the sandbox");
+    assert!(!sandbox.dir.join(".tidemill").exists(), "looking makes nothing");
+
+    let server = sandbox.serve(&[], &[]);
+    let held = sandbox.run(&["doctor"]).ok();
+    assert!(
+        held.out.contains(&format!("held by process {}, the server {}", server.process.pid(), server.url)),
+        "{held:#?}"
+    );
+    server.stop().ok();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(sandbox.dir.join(".tidemill"), open).unwrap();
+    let warned = sandbox.run(&["doctor"]).ok();
+    assert!(warned.words.contains("data directory: chmod 700 .tidemill"), "{warned:#?}");
+    sandbox.write("file", "");
+    let failed = sandbox.run(&["doctor", "--data", "file"]);
+    assert_eq!(failed.code, 1, "{failed:#?}");
+}
+
+#[test]
+fn help_names_exit_codes_and_commands() {
+    let sandbox = Sandbox::new();
+    let help = sandbox.run(&["--help"]).ok().out;
+    for text in ["run", "serve", "worker", "dead-letters", "130  interrupted"] {
+        assert!(help.contains(text), "{help}");
+    }
+    for command in
+        ["run", "serve", "worker", "submit", "jobs", "tasks", "events", "definitions", "dead-letters", "keys"]
+    {
+        let help = sandbox.run(&[command, "--help"]).ok().out;
+        assert!(help.contains("Exit codes:"), "{command}: {help}");
+    }
+    assert_eq!(sandbox.run(&["nonsense"]).code, 2);
+}

@@ -1,0 +1,176 @@
+//! Settings: every name, where it comes from, and what stops a start.
+
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+
+fn value<'a>(config: &'a Value, name: &str) -> &'a Value {
+    &config[name]["value"]
+}
+
+/// CF-01 … CF-14: every name has its documented default.
+#[test]
+fn cf_every_name_is_there_with_its_default() {
+    let sandbox = Sandbox::new();
+    let config = sandbox.run(&["config", "--json"]).ok().json();
+    for (name, default) in [
+        ("AWS_REGION", json!("eu-west-1")),
+        ("AWS_ACCESS_KEY_ID", json!(null)),
+        ("AWS_SECRET_ACCESS_KEY", json!(null)),
+        ("SQS_QUEUE_URL", json!(null)),
+        ("MAX_MESSAGES", json!("1")),
+        ("VISIBILITY_TIMEOUT", json!("30")),
+        ("WAIT_TIME_SECONDS", json!("20")),
+        ("VISIBILITY_EXTENSION_INTERVAL", json!("20000")),
+        ("VISIBILITY_EXTENSION_AMOUNT", json!("30")),
+        ("CLAUDE_CODE_OAUTH_TOKEN", json!(null)),
+        ("CLAUDE_MODEL", json!("claude-opus-4-5")),
+        ("CLAUDE_TIMEOUT", json!("200000")),
+        ("MAX_CONCURRENT_CLAUDE", json!("3")),
+        ("DEFAULT_TIMEOUT", json!("120000")),
+        ("DYNAMODB_EVENTS_TABLE_NAME", json!("dev-unifiedEvents")),
+        ("EVENTBRIDGE_BUS_NAME", json!("default")),
+        ("TENANT_ID", json!("default")),
+        ("APP_NAME", json!("task-workflow")),
+        ("MAX_MESSAGE_RETRIES", json!("3")),
+        ("PROCESSING_TIMEOUT_MS", json!("20000")),
+        ("S3_BUCKET", json!(null)),
+        ("DELETE_FILES_AFTER_UPLOAD", json!("false")),
+        ("NODE_ENV", json!("dev")),
+        ("SCRIPT_POOL_SIZE", json!("10")),
+        ("SCRIPT_BUFFER_SIZE", json!("1000")),
+        ("SCRIPT_MAX_RETRIES", json!("3")),
+        ("SLACK_BOT_TOKEN", json!(null)),
+        ("ALERT_CHANNEL", json!(null)),
+        ("HEALTH_CHECK_ENABLED", json!("false")),
+        ("OUTPUT_DIR", json!(".output")),
+        ("SHUTDOWN_GRACE_MS", json!("30000")),
+        ("SWEEP_INTERVAL_MS", json!("60000")),
+        ("TIDEMILL_DATA", json!(".tidemill")),
+        ("TIDEMILL_SERVER", json!(null)),
+    ] {
+        assert_eq!(value(&config, name), &default, "{name}");
+        assert_eq!(config[name]["origin"], "default", "{name}");
+    }
+}
+
+/// CF-13, CF-14: where each value comes from; CF-04: secrets are not shown.
+#[test]
+fn cf_origins_are_told_and_secrets_are_not() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        ".env",
+        "TENANT_ID=from-env-file\nAPP_NAME=from-env-file\nCLAUDE_CODE_OAUTH_TOKEN=very-secret-token\n",
+    );
+    sandbox.write("tidemill.yaml", "ALERT_CHANNEL: '#all'\nHEALTH_CHECK_ENABLED: false\n");
+    sandbox.write("tidemill.prod.yaml", "HEALTH_CHECK_ENABLED: true\n");
+    sandbox.write("other.yaml", "ALERT_CHANNEL: other\n");
+    let environment = [
+        ("APP_NAME", "real"),
+        ("NODE_ENV", "prod"),
+        ("EVENTS_TABLE", "mine"),
+        ("TIDEMILL_API_KEY", "tm_secret"),
+    ];
+    let ran = sandbox.run_with(&["config", "--json", "--data", "d"], &environment).ok();
+    let config = ran.json();
+    for (name, shown, origin) in [
+        ("TENANT_ID", "from-env-file", ".env:1"),
+        ("APP_NAME", "real", "environment"),
+        ("ALERT_CHANNEL", "#all", "tidemill.yaml:1"),
+        ("HEALTH_CHECK_ENABLED", "true", "tidemill.prod.yaml:1"),
+        ("TIDEMILL_DATA", "d", "--data"),
+        ("DYNAMODB_EVENTS_TABLE_NAME", "mine", "environment"),
+        ("CLAUDE_CODE_OAUTH_TOKEN", "[REDACTED]", ".env:3"),
+        ("TIDEMILL_API_KEY", "[REDACTED]", "environment"),
+    ] {
+        assert_eq!(
+            (value(&config, name), &config[name]["origin"]),
+            (&json!(shown), &json!(origin)),
+            "{name}"
+        );
+    }
+    let table = sandbox.run_with(&["config"], &environment).ok();
+    for secret in ["very-secret-token", "tm_secret"] {
+        assert!(!ran.out.contains(secret) && !table.out.contains(secret));
+    }
+    let named = sandbox.run(&["--config", "other.yaml", "config", "--json"]).ok().json();
+    assert_eq!(named["ALERT_CHANNEL"]["origin"], "other.yaml:1");
+}
+
+/// CF-15, CF-09, CF-03: what is wrong or contradictory stops every start with exit code 2 and names the variable.
+#[test]
+fn cf_15_wrong_values_stop_the_start() {
+    let sandbox = Sandbox::new();
+    sandbox.write("job.yaml", "tasks:\n- {taskId: a, run: 'true'}\n");
+    for (environment, expected) in [
+        (
+            ("VISIBILITY_EXTENSION_INTERVAL", "40000"),
+            "VISIBILITY_EXTENSION_INTERVAL (40000 ms, environment) must be shorter",
+        ),
+        (
+            ("MAX_MESSAGES", "11"),
+            "MAX_MESSAGES (environment) must be a whole number from 1 to 10, not \"11\"",
+        ),
+        (("TENANT_ID", "no spaces"), "TENANT_ID (environment) must be"),
+        (("ALLOW_UNDEFINED_TASKS", "true"), "ALLOW_UNDEFINED_TASKS (environment) must be false"),
+    ] {
+        for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["run", "job.yaml"], &["config"]] {
+            let ran = sandbox.run_with(arguments, &[environment]);
+            assert_eq!(ran.code, 2, "{arguments:?}: {ran:#?}");
+            assert!(ran.words.starts_with(&format!("tidemill: {expected}")), "{ran:#?}");
+        }
+    }
+    let both = [("SQS_QUEUE_URL", "http://a/q"), ("TASK_QUEUE_URL", "http://b/q")];
+    let ran = sandbox.run_with(&["config"], &both);
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.words.contains(
+            "SQS_QUEUE_URL (environment) and TASK_QUEUE_URL (environment) mean the same and differ"
+        ),
+        "{ran:#?}"
+    );
+    assert!(!sandbox.dir.join(".tidemill").exists(), "nothing was started");
+    let warned = sandbox.run_with(&["config"], &[("PROCESSING_TIMEOUT_MS", "5000")]).ok();
+    assert_eq!(warned.words, "tidemill: PROCESSING_TIMEOUT_MS (environment) has no effect\n");
+    let flag = sandbox.run(&["run", "job.yaml", "--concurrency", "0"]);
+    assert_eq!(flag.code, 2);
+    assert!(
+        flag.words.contains("MAX_CONCURRENT_CLAUDE (--concurrency) must be a whole number from 1 to 1024"),
+        "{flag:#?}"
+    );
+}
+
+/// CF-08: one attempt, then a dead letter. CF-07, CF-11: tenant, application and stage are in the events.
+#[test]
+fn cf_08_settings_reach_the_engine() {
+    let sandbox = Sandbox::new();
+    sandbox.write("job.yaml", "tasks:\n- {taskId: a, run: exit 1}\n");
+    let environment =
+        [("MAX_MESSAGE_RETRIES", "1"), ("NODE_ENV", "stage-1"), ("APP_NAME", "shop"), ("TENANT_ID", "acme")];
+    let ran = sandbox.run_with(&["run", "job.yaml", "--json"], &environment);
+    assert_eq!((ran.code, &ran.json()["tasks"]["a"]["attempt"]), (1, &json!(1)), "{ran:#?}");
+    let letters = sandbox.run_with(&["dead-letters", "list", "--json"], &environment).ok().json();
+    assert_eq!(letters["items"].as_array().unwrap().len(), 1);
+    let events =
+        sandbox.run_with(&["events", "query", "--type", "Task Failed", "--json"], &environment).ok().json();
+    let event = &events["items"][0];
+    assert_eq!((&event["context"]["environment"], &event["tenantId"]), (&json!("stage-1"), &json!("acme")));
+    assert!(event["GSI2PK"].as_str().unwrap().contains("APP#shop"), "{event}");
+    let id = letters["items"][0]["id"].as_str().unwrap();
+    let shown = sandbox.run_with(&["dead-letters", "show", id], &environment).ok();
+    assert_eq!(shown.json()["state"], "open");
+    sandbox.run_with(&["dead-letters", "discard", id], &environment).ok();
+    let open =
+        sandbox.run_with(&["dead-letters", "list", "--state", "open", "--json"], &environment).ok().json();
+    assert_eq!(open["items"], json!([]));
+}
+
+/// CF-05: a task's time is over.
+#[test]
+fn cf_05_the_default_timeout_is_the_configured_one() {
+    let sandbox = Sandbox::new();
+    sandbox.write("job.yaml", "tasks:\n- {taskId: a, run: sleep 100}\n");
+    let ran = sandbox.run_with(&["run", "job.yaml"], &[("CLAUDE_TIMEOUT", "1s")]);
+    assert_eq!(ran.code, 1, "{ran:#?}");
+    assert!(ran.words.contains("a timed out after"), "{ran:#?}");
+}

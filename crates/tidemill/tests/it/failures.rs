@@ -1,0 +1,92 @@
+//! Jobs in which something fails, by the commands of users: JO-10, JO-11, JO-13, JO-14, JO-15, JO-20.
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{Sandbox, eventually};
+
+fn events(sandbox: &Sandbox, kind: &str) -> Vec<Value> {
+    let ran = sandbox.run(&["events", "query", "--type", kind, "--json"]).ok();
+    ran.json()["items"].as_array().unwrap().clone()
+}
+
+#[test]
+fn jo_failures_stop_only_what_depends_on_them() {
+    let sandbox = Sandbox::new();
+    let job = "\
+name: partly
+tasks:
+- {taskId: a, run: 'test -e fixed', retry: {maxAttempts: 1}}
+- {taskId: a2, run: touch a2, dependsOn: [a]}
+- {taskId: slow, run: 'test -e fixed || sleep 100', timeout: 1s}
+- {taskId: slow2, run: touch slow2, dependsOn: [slow]}
+- {taskId: b, run: 'while [ ! -e seen ]; do sleep 0.05; done'}
+- {taskId: g, run: touch g, dependsOn: [b]}
+";
+    sandbox.write("job.yaml", job);
+    let server = sandbox.serve(&[], &[]);
+    let id = sandbox.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+    let view = || sandbox.run(&["jobs", "get", &id, "--json"]).ok().json();
+    // Two have failed while another one runs.
+    eventually("both failures", || view()["counts"]["failed"] == 2);
+    assert_eq!(view()["status"], "failing");
+    sandbox.write("seen", "");
+    assert_eq!(sandbox.run(&["jobs", "watch", &id, "--json"]).code, 1);
+    let rested = view();
+    assert_eq!(rested["status"], "failed");
+    assert!(sandbox.dir.join("g").exists(), "what does not depend on a failure goes on");
+    for task in rested["tasks"].as_array().unwrap() {
+        let expected = match task["taskId"].as_str().unwrap() {
+            "a" | "slow" => json!("failed"),
+            "b" | "g" => json!("completed"),
+            _ => json!(null),
+        };
+        assert_eq!(task["status"], expected, "{task}");
+    }
+    let detected = events(&sandbox, "Job Failure Detected");
+    assert_eq!(detected.len(), 2, "one for each failure, a timeout is one: {detected:#?}");
+    assert_eq!(events(&sandbox, "Task Timeout").len(), 1);
+    assert_eq!(events(&sandbox, "Job Completed").len(), 0);
+
+    sandbox.write("fixed", "");
+    sandbox.run(&["jobs", "resume", &id]).ok();
+    assert_eq!(sandbox.run(&["jobs", "watch", &id, "--json"]).ok().json()["status"], "completed");
+    assert!(sandbox.dir.join("a2").exists() && sandbox.dir.join("slow2").exists());
+    assert_eq!(events(&sandbox, "Job Completed").len(), 1);
+    assert_eq!(events(&sandbox, "Task Completed").len(), 6, "one outcome for each run");
+    server.stop().ok();
+}
+
+/// JO-05: a task without a job causes no event of a job.
+#[test]
+fn jo_05_a_task_alone_belongs_to_no_job() {
+    let sandbox = Sandbox::new();
+    sandbox.write("touch.yaml", "name: touch\nrunner: command\ncommand: [touch, done]\n");
+    sandbox.run(&["definitions", "create", "touch.yaml"]).ok();
+    let server = sandbox.serve(&[], &[]);
+    let body = r#"{"name":"touch","requestId":"alone"}"#;
+    post(&server.url, "/v1/tasks", body);
+    eventually("the task", || {
+        let ran = sandbox.run(&["tasks", "get", "alone", "--json"]);
+        ran.code == 0 && ran.json()["status"] == "completed"
+    });
+    for kind in ["Job Created", "Job Completed", "Job Failure Detected"] {
+        assert_eq!(events(&sandbox, kind).len(), 0);
+    }
+    server.stop().ok();
+}
+
+/// One request, as a program without a library would send it.
+fn post(url: &str, path: &str, body: &str) {
+    use std::io::{Read as _, Write as _};
+    let address = url.trim_start_matches("http://");
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+}

@@ -1,0 +1,220 @@
+//! Workers that have only the server's URL.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::sandbox::{Sandbox, eventually, is_alive};
+
+/// A lease of 1.5 s instead of 45.
+const SHORT: [(&str, &str); 2] =
+    [("VISIBILITY_EXTENSION_INTERVAL", "300"), ("VISIBILITY_EXTENSION_AMOUNT", "1")];
+
+/// A task that tells its process and fence, and ends when it is let go.
+const HELD: &str = "\
+name: held
+tasks:
+- taskId: a
+  run: 'echo $$ > pid-$TIDEMILL_FENCE; while [ ! -e go ]; do sleep 0.05; done; echo \"{\\\"fence\\\":$TIDEMILL_FENCE}\"'
+";
+
+fn completed(sandbox: &Sandbox) -> Vec<Value> {
+    let ran = sandbox.run(&["events", "query", "--type", "Task Completed", "--json"]).ok();
+    ran.json()["items"].as_array().unwrap().clone()
+}
+
+fn child(sandbox: &Sandbox, fence: u32) -> u32 {
+    let name = format!("pid-{fence}");
+    eventually("the start of the task", || sandbox.read(&name).ends_with('\n'));
+    sandbox.read(&name).trim().parse().unwrap()
+}
+
+#[test]
+fn a_worker_with_only_the_url_completes_a_job() {
+    let (sandbox, elsewhere) = (Sandbox::new(), Sandbox::new());
+    sandbox.write("job.yaml", "\
+tasks:
+- {taskId: a, run: 'echo working; mkdir -p \"$TIDEMILL_OUTPUT_DIR/artifacts\"; echo x > \"$TIDEMILL_OUTPUT_DIR/artifacts/x.txt\"; echo \"{\\\"n\\\":1}\"'}
+- {taskId: b, run: 'cat \"$INPUT_FILE\"', dependsOn: [a]}
+- {taskId: flaky, run: 'test $TIDEMILL_ATTEMPT = 2 || { echo ECONNRESET >&2; exit 1; }', retry: {firstDelay: 1ms}}
+");
+    let token = sandbox.run(&["keys", "create", "--role", "admin"]).ok().out.trim().to_owned();
+    let key = sandbox.run(&["keys", "create", "--role", "worker"]).ok().out.trim().to_owned();
+    let server = sandbox.serve(&["--no-worker"], &[]);
+    let mut worker = elsewhere.start(&["worker", "--server", &server.url], &[("TIDEMILL_API_KEY", &key)]);
+    worker.wait_for("working for http://");
+    let admin = [("TIDEMILL_API_KEY", token.as_str())];
+    let report = sandbox.run_with(&["submit", "job.yaml", "--watch", "--json"], &admin).ok().json();
+    assert_eq!(report["status"], "completed");
+    assert_eq!(report["tasks"]["a"]["output"], json!({ "n": 1 }));
+    assert_eq!(report["tasks"]["b"]["output"], json!({ "dependencyOutputs": { "a": { "n": 1 } } }));
+    assert_eq!(report["tasks"]["flaky"]["attempt"], 2);
+    let task = format!("{}_a", report["jobId"].as_str().unwrap());
+    let logs = sandbox.run_with(&["tasks", "logs", &task], &admin).ok();
+    assert!(logs.out.contains("working"), "the log is on the server: {logs:#?}");
+    assert!(elsewhere.dir.join(".output").join(&task).join("artifacts/x.txt").exists());
+    worker.signal(Signal::TERM);
+    let ended = worker.end();
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    server.stop().ok();
+}
+
+/// A worker that stood still while another took over writes nothing when it wakes.
+#[test]
+fn a_stopped_worker_that_wakes_after_a_takeover_writes_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.write("job.yaml", HELD);
+    let server = sandbox.serve(&["--no-worker"], &SHORT);
+    let mut first = sandbox.start(&["worker", "--server", &server.url, "--concurrency", "1"], &SHORT);
+    first.wait_for("working for ");
+    let id = sandbox.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+    let old = child(&sandbox, 1);
+    first.signal(Signal::STOP);
+    let mut second = sandbox.start(&["worker", "--server", &server.url, "--concurrency", "1"], &SHORT);
+    second.wait_for("working for ");
+    child(&sandbox, 2);
+    sandbox.write("go", "");
+    let report = sandbox.run(&["jobs", "watch", &id, "--json"]).ok().json();
+    assert_eq!(report["tasks"]["a"]["output"], json!({ "fence": 2 }));
+    // Its child has ended meanwhile and was let go too; what it would report is not taken.
+    first.signal(Signal::CONT);
+    eventually("the end of the first child", || !is_alive(old));
+    first.signal(Signal::TERM);
+    assert_eq!(first.end().code, 0);
+    let events = completed(&sandbox);
+    assert_eq!(events.len(), 1, "{events:#?}");
+    assert_eq!(events[0]["properties"]["fence"], 2);
+    second.signal(Signal::TERM);
+    assert_eq!(second.end().code, 0);
+    server.stop().ok();
+}
+
+/// A worker that is cut off kills its task by itself, and another one completes it.
+#[test]
+fn a_worker_that_is_cut_off_loses_its_lease() {
+    let sandbox = Sandbox::new();
+    sandbox.write("job.yaml", HELD);
+    // Through another port only a server with keys answers.
+    let token = sandbox.run(&["keys", "create", "--role", "admin"]).ok().out.trim().to_owned();
+    let key = sandbox.run(&["keys", "create", "--role", "worker"]).ok().out.trim().to_owned();
+    let admin = [("TIDEMILL_API_KEY", token.as_str())];
+    let settings: Vec<_> = SHORT.into_iter().chain([("TIDEMILL_API_KEY", key.as_str())]).collect();
+    let server = sandbox.serve(&["--no-worker"], &SHORT);
+    let line = Line::to(server.url.trim_start_matches("http://"));
+    let mut far = sandbox.start(&["worker", "--server", &line.url, "--concurrency", "1"], &settings);
+    far.wait_for("working for ");
+    let id = sandbox.run_with(&["submit", "job.yaml"], &admin).ok().out.trim().to_owned();
+    let old = child(&sandbox, 1);
+    line.cut();
+    eventually("the end of the task that was cut off", || !is_alive(old));
+    let mut near = sandbox.start(&["worker", "--server", &server.url, "--concurrency", "1"], &settings);
+    near.wait_for("working for ");
+    child(&sandbox, 2);
+    sandbox.write("go", "");
+    let report = sandbox.run_with(&["jobs", "watch", &id, "--json"], &admin).ok().json();
+    assert_eq!(report["tasks"]["a"]["output"], json!({ "fence": 2 }));
+    for worker in [far, near] {
+        worker.signal(Signal::TERM);
+        assert_eq!(worker.end().code, 0);
+    }
+    server.stop().ok();
+    assert_eq!(completed(&sandbox).len(), 1);
+}
+
+/// The example in Python speaks the same calls.
+#[test]
+fn the_python_worker_completes_a_job() {
+    let python =
+        Command::new("python3").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !python.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no python3");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "job.yaml",
+        "\
+tasks:
+- {taskId: a, run: 'echo \"{\\\"n\\\":1}\"'}
+- {taskId: b, run: [sh, -c, 'cat \"$INPUT_FILE\"'], dependsOn: [a]}
+- {taskId: bad, run: exit 7, retry: {maxAttempts: 1}}
+- {taskId: slow, run: sleep 100, timeout: 1s}
+",
+    );
+    let server = sandbox.serve(&["--no-worker"], &[]);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/worker.py");
+    let mut worker = Command::new("python3")
+        .arg(script)
+        .arg(&server.url)
+        .current_dir(&sandbox.dir)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let ran = sandbox.run(&["submit", "job.yaml", "--watch", "--json"]);
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    assert_eq!(ran.code, 1, "{ran:#?}");
+    let tasks = &ran.json()["tasks"];
+    assert_eq!(tasks["b"]["output"], json!({ "dependencyOutputs": { "a": { "n": 1 } } }));
+    assert_eq!((&tasks["bad"]["status"], &tasks["slow"]["status"]), (&json!("failed"), &json!("failed")));
+    server.stop().ok();
+}
+
+/// A line between a worker and its server that can be cut.
+struct Line {
+    url: String,
+    ends: Arc<Mutex<Ends>>,
+}
+
+#[derive(Default)]
+struct Ends {
+    is_cut: bool,
+    open: Vec<TcpStream>,
+}
+
+impl Line {
+    fn to(address: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let ends = Arc::new(Mutex::new(Ends::default()));
+        let (shared, address) = (Arc::clone(&ends), address.to_owned());
+        std::thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                let far = TcpStream::connect(&address).unwrap();
+                let mut ends = shared.lock().unwrap();
+                if ends.is_cut {
+                    continue;
+                }
+                ends.open.extend([near.try_clone().unwrap(), far.try_clone().unwrap()]);
+                let (near_again, far_again) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                std::thread::spawn(move || carry(near, far));
+                std::thread::spawn(move || carry(far_again, near_again));
+            }
+        });
+        Self { url, ends }
+    }
+
+    fn cut(&self) {
+        let mut ends = self.ends.lock().unwrap();
+        ends.is_cut = true;
+        for stream in ends.open.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream) {
+    let mut buffer = [0; 16 * 1024];
+    let _: io::Result<()> = (|| {
+        loop {
+            match from.read(&mut buffer)? {
+                0 => return to.shutdown(Shutdown::Write),
+                count => to.write_all(&buffer[..count])?,
+            }
+        }
+    })();
+}

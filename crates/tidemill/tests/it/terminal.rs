@@ -1,0 +1,108 @@
+//! `tidemill run` on a terminal.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::process::Stdio;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::sandbox::Sandbox;
+
+/// What a run writes to a terminal of this size.
+fn shown(sandbox: &Sandbox, rows: u16, columns: u16) -> String {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    tcsetwinsize(&master, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let mut command = sandbox.command(&["run", "job.yaml"]);
+    command.env("NO_COLOR", "1").stdout(Stdio::null()).stderr(slave);
+    let mut child = command.spawn().unwrap();
+    // Our own end must not keep the terminal open.
+    drop(command);
+    let mut text = Vec::new();
+    let mut buffer = [0; 4_096];
+    let mut master = File::from(master);
+    // A terminal whose last writer has gone answers with an error.
+    while let Ok(count @ 1..) = master.read(&mut buffer) {
+        text.extend_from_slice(&buffer[..count]);
+    }
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(text).unwrap()
+}
+
+/// The screen after all that was written: lines, moved over by the few sequences that are used.
+fn screen(text: &str) -> Vec<String> {
+    let mut lines: Vec<Vec<char>> = vec![Vec::new()];
+    let (mut row, mut column) = (0, 0);
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\u{1b}' => {
+                assert_eq!(characters.next(), Some('['));
+                let mut number = String::new();
+                let kind = loop {
+                    match characters.next().unwrap() {
+                        digit @ ('0'..='9' | '?') => number.push(digit),
+                        kind => break kind,
+                    }
+                };
+                match kind {
+                    'A' => row -= number.parse::<usize>().unwrap(),
+                    'K' => lines[row].truncate(column),
+                    'J' => {
+                        lines[row].truncate(column);
+                        lines.truncate(row + 1);
+                    }
+                    'l' | 'h' => assert_eq!(number, "?25"),
+                    other => panic!("{other}"),
+                }
+            }
+            '\r' => column = 0,
+            '\n' => {
+                row += 1;
+                if lines.len() == row {
+                    lines.push(Vec::new());
+                }
+            }
+            character => {
+                let line = &mut lines[row];
+                line.resize(line.len().max(column + 1), ' ');
+                line[column] = character;
+                column += 1;
+            }
+        }
+    }
+    lines.into_iter().map(|line| line.into_iter().collect()).collect()
+}
+
+#[test]
+fn a_tree_is_drawn_over_itself_and_fits() {
+    let sandbox = Sandbox::new();
+    sandbox.write("job.yaml", "name: tree\ntasks:\n- {taskId: a, run: 'echo one; sleep 0.3; echo two'}\n- {taskId: b, run: 'echo three', dependsOn: [a]}\n");
+    let text = shown(&sandbox, 24, 60);
+    assert!(
+        text.contains("\u{1b}[?25l") && text.rfind("\u{1b}[?25h") > text.rfind("\u{1b}[?25l"),
+        "the cursor comes back"
+    );
+    let screen = screen(&text);
+    assert!(screen[0].starts_with("tree · 2 of 2 done · "), "{screen:#?}");
+    assert!(screen[1].starts_with("✔ a    completed ") && screen[1].ends_with("two"), "{screen:#?}");
+    assert!(screen[2].starts_with("✔   b  completed ") && screen[2].ends_with("three"), "{screen:#?}");
+    assert!(screen[3].starts_with("completed: 2 tasks in "), "{screen:#?}");
+}
+
+#[test]
+fn a_job_larger_than_the_screen_is_shown_in_part() {
+    let sandbox = Sandbox::new();
+    let task = |n| format!("- {{taskId: task-number-{n}, run: echo some words of task {n}}}\n");
+    let job = format!("name: large\ntasks:\n{}", (0..30).map(task).collect::<String>());
+    sandbox.write("job.yaml", &job);
+    let text = shown(&sandbox, 12, 40);
+    let screen = screen(&text);
+    assert!(screen.len() < 13, "{screen:#?}");
+    assert!(screen.iter().all(|line| line.chars().count() < 40), "{screen:#?}");
+    assert!(screen.iter().any(|line| line.contains("… and 22 completed")), "{screen:#?}");
+}
