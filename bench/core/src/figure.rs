@@ -86,6 +86,12 @@ impl Figure {
         self
     }
 
+    /// Judges only where the control can be trusted.
+    #[must_use]
+    pub fn goal_if(self, trusted: bool, goal: Goal) -> Self {
+        if trusted { self.goal(goal) } else { self }
+    }
+
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();

@@ -8,6 +8,7 @@ mod figure;
 mod latency;
 mod loader;
 mod machine;
+mod peers;
 mod rows;
 mod sqlite;
 mod store;
@@ -22,6 +23,9 @@ use machine::Machine;
 use rows::{Setting, commit, cycles, events, hot, jobs, memory, reads, reopen};
 
 const USAGE: &str = "usage: tidemill-bench [all|events|commit|reads|cycles|jobs|reopen|memory]... [--dir D] [--quick] [--json FILE]";
+
+/// Not a row: `bench/peers/run` starts it and asks for one shape at a time.
+const PEERS_SHAPES: &str = "peers-shapes";
 
 type Row = (&'static str, fn(Setting<'_>, &mut Report));
 
@@ -42,6 +46,8 @@ struct Arguments {
     json: Option<PathBuf>,
     /// For children only.
     events: u64,
+    /// For the shapes that peers are compared by: how many tasks run at a time.
+    slots: usize,
 }
 
 fn arguments() -> Result<Arguments, String> {
@@ -51,6 +57,7 @@ fn arguments() -> Result<Arguments, String> {
         quick: false,
         json: None,
         events: 0,
+        slots: 64,
     };
     let mut given = std::env::args().skip(1);
     while let Some(argument) = given.next() {
@@ -59,8 +66,13 @@ fn arguments() -> Result<Arguments, String> {
             "--dir" => parsed.dir = value()?.into(),
             "--json" => parsed.json = Some(value()?.into()),
             "--events" => parsed.events = value()?.parse().map_err(|_| "--events needs a number")?,
+            "--slots" => parsed.slots = value()?.parse().map_err(|_| "--slots needs a number")?,
             "--quick" => parsed.quick = true,
-            row if row == "all" || row.starts_with("child-") || ROWS.iter().any(|(name, _)| *name == row) => {
+            row if row == "all"
+                || row == PEERS_SHAPES
+                || row.starts_with("child-")
+                || ROWS.iter().any(|(name, _)| *name == row) =>
+            {
                 parsed.rows.push(argument);
             }
             other => return Err(format!("unknown argument {other}")),
@@ -77,8 +89,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let Arguments { rows, dir, quick, json, events } = arguments;
+    let Arguments { rows, dir, quick, json, events, slots } = arguments;
     match rows.first().map(String::as_str) {
+        Some(PEERS_SHAPES) => peers::serve(&dir, slots),
         Some("child-load") => reopen::child_load(&dir, events),
         Some("child-open") => reopen::child_open(&dir),
         Some("child-memory") => memory::child_memory(&dir, events),

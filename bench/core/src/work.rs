@@ -50,7 +50,7 @@ pub fn submission(tenant: &TenantId, app: &AppName, tasks: &[Arc<TaskSpec>]) -> 
             tasks: tasks.to_vec(),
         },
         created: Prepared { id: None, properties: Json::of(&created) },
-        once: None,
+        once: Vec::new(),
     })
 }
 

@@ -1,0 +1,201 @@
+//! What a task that runs `/bin/true` costs, beside a bare posix_spawn and wait in turns.
+//!
+//! Times are per task and slot: wall time times the number of slots, divided by the number of tasks. One commit lies
+//! between the end of a task and the start of the next one in its slot, so one bare commit is allowed for.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::Setting;
+use crate::bare_log::{preallocated, write_padded};
+use crate::figure::{Figure, Goal, Report};
+use crate::latency::{Latencies, median};
+use crate::process::{own_cpu, spawn_and_wait};
+use crate::server::Server;
+
+const PROGRAM: &str = "/bin/true";
+const SLOTS: [usize; 2] = [2, 3];
+const RESIDENT_BYTES: u64 = 2 << 30;
+/// A part of the memory that is loaded: inputs of tasks that wait.
+const INPUT_BYTES: usize = 100_000;
+const INPUTS_PER_REQUEST: usize = 120;
+const POLL: Duration = Duration::from_millis(200);
+
+pub fn measure(setting: Setting<'_>, report: &mut Report) {
+    for slots in SLOTS {
+        let data = setting.dir.join("command");
+        let _ = std::fs::remove_dir_all(&data);
+        let server = Server::start(setting.binary, &data, slots);
+        beside_bare(setting, &server, slots, Load::default(), report);
+        drop(server);
+        let _ = std::fs::remove_dir_all(&data);
+    }
+    let data = setting.dir.join("resident");
+    let _ = std::fs::remove_dir_all(&data);
+    let wanted = if setting.quick { RESIDENT_BYTES / 8 } else { RESIDENT_BYTES };
+    load(setting.binary, &data, wanted);
+    for slots in SLOTS {
+        // The directory is opened again, with one slot more for the task that holds the load.
+        let server = Server::start(setting.binary, &data, slots + 1);
+        wait_until_calm(&server);
+        let load = Load { wanted, resident: server.usage().resident_bytes };
+        beside_bare(setting, &server, slots, load, report);
+    }
+    let _ = std::fs::remove_dir_all(&data);
+}
+
+/// What was to be resident in the server, and what is.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    wanted: u64,
+    resident: u64,
+}
+
+impl Load {
+    fn is_there(self) -> bool {
+        self.resident >= self.wanted
+    }
+
+    fn kind(self) -> String {
+        if self.wanted == 0 {
+            return String::new();
+        }
+        format!(", {:.2} GiB resident", self.resident as f64 / f64::from(1 << 30))
+    }
+}
+
+struct Spent {
+    /// Per task and slot.
+    millis: f64,
+    /// Per task.
+    cpu_micros: f64,
+}
+
+fn beside_bare(setting: Setting<'_>, server: &Server, slots: usize, load: Load, report: &mut Report) {
+    let kind = load.kind();
+    let (rounds, tasks) = if setting.quick { (2, 200) } else { (5, 1_000) };
+    let path = setting.dir.join("bare.log");
+    let file = preallocated(&path, 16 << 20);
+    let mut offset = 0;
+    let (mut ours, mut bares, mut commits) = (Vec::new(), Vec::new(), Latencies::default());
+    run_job(server, slots, tasks / 4);
+    for _ in 0..rounds {
+        bares.push(bare(slots, tasks));
+        time_commits(&file, &mut offset, &mut commits);
+        ours.push(run_job(server, slots, tasks));
+    }
+    let _ = std::fs::remove_file(path);
+    let millis = |spent: &[Spent]| median(&spent.iter().map(|one| one.millis).collect::<Vec<_>>());
+    let cpu = |spent: &[Spent]| median(&spent.iter().map(|one| one.cpu_micros).collect::<Vec<_>>());
+    let commit = commits.p50() / 1e3;
+    let doubt = if !commits.is_steady() {
+        "; not judged: bare commits were not steady"
+    } else if !load.is_there() {
+        "; not judged: the load is not resident"
+    } else {
+        ""
+    };
+    let pairs: Vec<f64> =
+        ours.iter().zip(&bares).map(|(one, bare)| (one.millis - commit) / bare.millis).collect();
+    report.push(
+        Figure::new(
+            "command",
+            format!("{PROGRAM}, {slots} at a time{kind}, less one commit"),
+            millis(&ours) - commit,
+            "ms",
+        )
+        .with_ratio("bare posix_spawn and wait", millis(&bares), median(&pairs))
+        .goal_if(doubt.is_empty(), Goal::AtMost(1.5))
+        .note(format!(
+            "commit {commit:.2} ms; CPU per task {:.0} µs, bare {:.0} µs; {:.0} tasks/s, bare {:.0}/s{doubt}",
+            cpu(&ours),
+            cpu(&bares),
+            slots as f64 * 1e3 / millis(&ours),
+            slots as f64 * 1e3 / millis(&bares),
+        )),
+    );
+}
+
+fn bare(slots: usize, tasks: usize) -> Spent {
+    let (start, cpu) = (Instant::now(), own_cpu());
+    std::thread::scope(|scope| {
+        for slot in 0..slots {
+            scope.spawn(move || (slot..tasks).step_by(slots).for_each(|_| spawn_and_wait(PROGRAM)));
+        }
+    });
+    spent(start.elapsed().as_secs_f64() * 1e3, (own_cpu() - cpu).as_secs_f64(), slots, tasks)
+}
+
+fn time_commits(file: &File, offset: &mut u64, commits: &mut Latencies) {
+    *offset = 0;
+    for _ in 0..100 {
+        let mut bytes = vec![b'x'; 1_500];
+        commits.time(|| {
+            write_padded(file, &mut bytes, offset);
+            file.sync_data().expect("the disk syncs");
+        });
+    }
+}
+
+fn run_job(server: &Server, slots: usize, tasks: usize) -> Spent {
+    let list: Vec<Value> =
+        (0..tasks).map(|index| json!({ "taskId": format!("t{index}"), "run": [PROGRAM] })).collect();
+    let mut connection = server.connect();
+    let (start, cpu) = (Instant::now(), server.usage().cpu);
+    let accepted = connection.post("/v1/jobs", &json!({ "tasks": list })).expect("the server answers").good();
+    let job = accepted["jobId"].as_str().expect("a job has an id").to_owned();
+    loop {
+        std::thread::sleep(POLL);
+        let found = connection.get(&format!("/v1/jobs/{job}")).expect("the server answers").good();
+        match found["status"].as_str() {
+            Some("completed") => {
+                // The server's own moments are exact; asking more often would cost it time.
+                let exact = found["completedAt"].as_f64().zip(found["createdAt"].as_f64());
+                let wall = exact.map_or(start.elapsed().as_secs_f64() * 1e3, |(end, begin)| end - begin);
+                let used = server.usage().cpu.saturating_sub(cpu).as_secs_f64();
+                return spent(wall, used, slots, tasks);
+            }
+            Some("running") => {}
+            other => panic!("the job is {other:?}"),
+        }
+    }
+}
+
+fn spent(wall_millis: f64, cpu_secs: f64, slots: usize, tasks: usize) -> Spent {
+    Spent { millis: wall_millis * slots as f64 / tasks as f64, cpu_micros: cpu_secs * 1e6 / tasks as f64 }
+}
+
+/// Fills a server's memory with live work: large inputs of tasks that wait for one that does not end.
+fn load(binary: &Path, data: &Path, wanted: u64) {
+    let server = Server::start(binary, data, 1);
+    let mut connection = server.connect();
+    let hold = json!({ "tasks": [{ "taskId": "hold", "run": ["/bin/sleep", "36000"], "timeout": "1d" }] });
+    let job = connection.post("/v1/jobs", &hold).expect("the server answers").good();
+    let path = format!("/v1/jobs/{}/tasks", job["jobId"].as_str().expect("a job has an id"));
+    let text = "x".repeat(INPUT_BYTES);
+    let requests = wanted.div_ceil((INPUT_BYTES * INPUTS_PER_REQUEST) as u64);
+    for request in 0..requests {
+        let task = |index: usize| {
+            json!({
+                "taskId": format!("l{request}-{index}"), "run": [PROGRAM], "dependsOn": ["hold"],
+                "input": { "text": text },
+            })
+        };
+        let tasks: Vec<Value> = (0..INPUTS_PER_REQUEST).map(task).collect();
+        connection.post(&path, &json!({ "tasks": tasks })).expect("the server answers").good();
+    }
+}
+
+/// Waits until the server has ended what it does in the background after a large load.
+fn wait_until_calm(server: &Server) {
+    for _ in 0..120 {
+        let before = server.usage().cpu;
+        std::thread::sleep(Duration::from_secs(1));
+        if server.usage().cpu - before < Duration::from_millis(50) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The rows of the table, one file each.
+
+pub mod command;
+pub mod idle;
+pub mod requests;
+pub mod start;
+
+use std::path::Path;
+
+/// What every row is told.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    pub binary: &'a Path,
+    pub dir: &'a Path,
+    pub quick: bool,
+}
