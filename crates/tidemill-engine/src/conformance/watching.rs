@@ -310,6 +310,13 @@ pub async fn many_jobs_are_steered_at_once<W: World>(lab: Lab<W>) {
         assert_eq!(lab.status(*job).await, JobStatus::Cancelled);
         assert_eq!(types(&lab.job_history(*job).await).last(), Some(&"Job Cancelled"));
     }
+    let (nothing, long) =
+        (JobFilter { name: Some("none".to_owned()), ..JobFilter::default() }, "x".repeat(2_001));
+    let answer = lab.engine.cancel_many(acme(), nothing, "ann", Some(&long), 1).await;
+    assert!(
+        matches!(answer, Err(EngineError::Invalid { .. })),
+        "bad input is refused though nothing matches"
+    );
     for limit in [0, 1_001] {
         let answer = lab.engine.retry_many(acme(), JobFilter::default(), limit).await;
         assert!(matches!(answer, Err(EngineError::Invalid { .. })), "{limit}");

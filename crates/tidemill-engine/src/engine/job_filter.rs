@@ -120,6 +120,9 @@ impl<B: Backend> Engine<B> {
         reason: Option<&str>,
         limit: usize,
     ) -> Result<ManyJobs, EngineError> {
+        if let Some(reason) = reason {
+            check::text("reason", reason)?;
+        }
         let statuses = match filter.status {
             Some(status) => vec![status],
             None => vec![JobStatus::Running, JobStatus::Failing],
