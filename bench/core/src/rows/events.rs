@@ -280,7 +280,13 @@ impl EventSize {
             let plain: serde_json::Map<_, _> = parsed.into_iter().filter(|(name, _)| !is_key(name)).collect();
             json += serde_json::to_string(&plain).unwrap().len();
             out.clear();
-            let links = Links { prev: Some(Seq(4_000)), aside: None, jump: Some(Seq(3_000)), ordinal: 3 };
+            let links = Links {
+                prev: Some(Seq(4_000)),
+                aside: None,
+                jump: Some(Seq(3_000)),
+                ordinal: 3,
+                is_aside: false,
+            };
             codec::encode_event(&mut out, Seq(5_000), event, &links);
             stored += out.len() + TAG_BYTES;
         }
