@@ -23,6 +23,8 @@ struct Inner<B> {
     streams: StreamLimits,
     claims: Claims,
     closing: watch::Sender<bool>,
+    /// Counts the changes of keys.
+    keys: watch::Sender<u64>,
     document: OnceLock<Bytes>,
     page: OnceLock<Bytes>,
 }
@@ -34,6 +36,7 @@ impl<B> App<B> {
             streams: StreamLimits::new(config.streams_per_key_max),
             claims: Claims::default(),
             closing: watch::Sender::new(false),
+            keys: watch::Sender::new(0),
             document: OnceLock::new(),
             page: OnceLock::new(),
             engine,
@@ -58,6 +61,15 @@ impl<B> App<B> {
     /// Tells whether and when the server shuts down.
     pub(crate) fn closing(&self) -> Closing {
         Closing(self.inner.closing.subscribe())
+    }
+
+    /// A key was made or revoked: those who wait are looked at again.
+    pub(crate) fn keys_changed(&self) {
+        self.inner.keys.send_modify(|changes| *changes += 1);
+    }
+
+    pub(crate) fn key_changes(&self) -> watch::Receiver<u64> {
+        self.inner.keys.subscribe()
     }
 
     pub(crate) fn rates(&self) -> &RateLimits {

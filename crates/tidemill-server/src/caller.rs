@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use tidemill_engine::backend::Backend;
 use tidemill_model::TenantId;
+use tidemill_model::api_key::KeyId;
+use tokio::sync::watch;
 
 use crate::api::Role;
+use crate::app::App;
 
 /// Who sent a request. Put into the extensions of a request that is handled in process, it stands for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,8 +19,10 @@ pub struct Caller {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Identity {
-    /// Whoever may open the data directory, or reach a server that has no keys.
+    /// Whoever may open the data directory.
     Operator,
+    /// Whoever may reach a server that has no keys, as long as it has none.
+    Keyless,
     Key {
         id: Arc<str>,
         role: Role,
@@ -27,6 +33,11 @@ impl Caller {
     /// The person at the machine: may do everything within `tenant`, and make keys for any.
     pub fn local(tenant: TenantId) -> Self {
         Self { tenants: Arc::from([tenant]), identity: Identity::Operator }
+    }
+
+    /// The person at the machine, as long as there are no keys.
+    pub(crate) fn keyless(tenant: TenantId) -> Self {
+        Self { tenants: Arc::from([tenant]), identity: Identity::Keyless }
     }
 
     pub(crate) fn key(id: &str, role: Role, tenants: &[TenantId]) -> Self {
@@ -45,13 +56,13 @@ impl Caller {
     /// Whether one of `roles` is the caller's. An operator has all of them.
     pub(crate) fn has_any(&self, roles: &[Role]) -> bool {
         match &self.identity {
-            Identity::Operator => true,
+            Identity::Operator | Identity::Keyless => true,
             Identity::Key { role, .. } => roles.contains(role),
         }
     }
 
     pub(crate) fn is_operator(&self) -> bool {
-        self.identity == Identity::Operator
+        matches!(self.identity, Identity::Operator | Identity::Keyless)
     }
 
     /// Whether the caller may bring commands of its own.
@@ -62,8 +73,46 @@ impl Caller {
     /// The name under which limits are counted and deeds are recorded.
     pub(crate) fn name(&self) -> &str {
         match &self.identity {
-            Identity::Operator => "local",
+            Identity::Operator | Identity::Keyless => "local",
             Identity::Key { id, .. } => id,
+        }
+    }
+}
+
+/// Watches over a caller who waits: a key may be revoked meanwhile, or the first one made.
+pub(crate) struct Welcome<B> {
+    app: App<B>,
+    caller: Caller,
+    keys: watch::Receiver<u64>,
+}
+
+impl<B: Backend> Welcome<B> {
+    pub(crate) fn of(app: &App<B>, caller: &Caller) -> Self {
+        Self { app: app.clone(), caller: caller.clone(), keys: app.key_changes() }
+    }
+
+    /// Whether the caller could come in now. A store that cannot tell lets nobody go on.
+    pub(crate) async fn holds(&self) -> bool {
+        match &self.caller.identity {
+            Identity::Operator => true,
+            Identity::Keyless => matches!(self.app.engine().has_keys().await, Ok(false)),
+            Identity::Key { id, .. } => match KeyId::new(id.as_ref()) {
+                Ok(id) => matches!(self.app.engine().is_in_force(&id).await, Ok(true)),
+                Err(_) => false,
+            },
+        }
+    }
+
+    /// Waits until the caller is no longer welcome.
+    pub(crate) async fn ended(&mut self) {
+        loop {
+            if self.keys.changed().await.is_err() {
+                // Without a server nobody makes keys.
+                return std::future::pending().await;
+            }
+            if !self.holds().await {
+                return;
+            }
         }
     }
 }

@@ -80,10 +80,16 @@ fn explain(text: &str, error: &serde_json::Error) -> Problem {
     let quoted = message.split('`').nth(1).unwrap_or_default().to_owned();
     let place = offset(text, error.line(), error.column());
     // A value of the wrong kind is noticed before its first byte is taken.
-    let holder = fields
-        .iter()
-        .rfind(|(_, value)| value.as_ptr() as usize - text.as_ptr() as usize <= place + 1)
-        .map(|(name, _)| name.as_str());
+    let start_of = |value: &str| value.as_ptr() as usize - text.as_ptr() as usize;
+    let holder =
+        fields.iter().rfind(|(_, value)| start_of(value) <= place + 1).map(|(name, value)| match element_at(
+            value,
+            (place + 1).saturating_sub(start_of(value)),
+        ) {
+            Some(index) => format!("{name}[{index}]"),
+            None => name.clone(),
+        });
+    let holder = holder.as_deref();
     // Errors inside a field name that field; errors of the object itself name the field they speak of.
     let nested = |name: &str| match holder {
         Some(holder) if holder != name && !fields.iter().any(|(own, _)| own == name) => {
@@ -100,6 +106,27 @@ fn explain(text: &str, error: &serde_json::Error) -> Problem {
         return Problem::field("MISSING_FIELD", name, "is missing");
     }
     Problem::invalid_field(holder.unwrap_or("body"), message)
+}
+
+/// Which element of a list a byte lies in; `None` when the text is no list.
+fn element_at(value: &str, place: usize) -> Option<usize> {
+    // What is wrong at its first byte is wrong with the list itself.
+    if place < 2 || !value.starts_with('[') {
+        return None;
+    }
+    let (mut depth, mut in_string, mut escaped, mut index) = (0usize, false, false, 0);
+    for byte in value.bytes().take(place) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => depth += 1,
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            b',' if !in_string && depth == 1 => index += 1,
+            _ => {}
+        }
+    }
+    Some(index)
 }
 
 /// `serde_json` ends its messages with the place.
@@ -143,7 +170,7 @@ impl<'de> serde::Deserialize<'de> for Fields<'de> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ClaimRequest, FinishRequest};
+    use crate::api::{ClaimRequest, FinishRequest, PublishRequest};
 
     fn verdict<T: DeserializeOwned>(text: &str) -> String {
         match read::<T>(&Bytes::from(text.to_owned())) {
@@ -189,6 +216,23 @@ mod tests {
         ] {
             let text = format!(r#"{{"requestId":"r","outcome":{outcome},"fence":1}}"#);
             assert_eq!(verdict::<FinishRequest>(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_element_of_a_list() {
+        for (events, expected) in [
+            (r#"{"eventType":"a.b"}"#, "ok"),
+            (r#"{"eventType":"a.b"},{}"#, "MISSING_FIELD events[1].eventType"),
+            (
+                r#"{"eventType":"a,b"},{"eventType":"a.b","timestamp":-1},{"foo":1}"#,
+                "INVALID_FIELD events[1]",
+            ),
+            (r#"{"eventType":"a.b","properties":{"x":[1,2]}},{"foo":1}"#, "UNKNOWN_FIELD events[1].foo"),
+            (r#"7"#, "INVALID_FIELD events[0]"),
+        ] {
+            let text = format!(r#"{{"events":[{events}]}}"#);
+            assert_eq!(verdict::<PublishRequest>(&text), expected, "{text}");
         }
     }
 

@@ -210,7 +210,7 @@ pub async fn executions_are_resolved<W: World>(lab: Lab<W>) {
     assert!(is_not_found(&lab.engine.execution_of(&task).await));
 }
 
-/// Unknown names are all told; a command needs the right, and so does a variable that loads code.
+/// Unknown names are all told; a command needs the right, and so does a variable that the definition does not have.
 pub async fn files_are_checked_before_anything_is_stored<W: World>(lab: Lab<W>) {
     define(&lab, "scrape", "one").await;
     let tasks = json!([
@@ -225,7 +225,10 @@ pub async fn files_are_checked_before_anything_is_stored<W: World>(lab: Lab<W>) 
 
     let inline = json!([{ "taskId": "a", "name": "scrape" }, { "taskId": "b", "run": "true" }]);
     let loading = json!([{ "taskId": "a", "name": "scrape", "env": { "BASH_ENV": "x" } }]);
-    for (tasks, place) in [(inline, "tasks[1].run"), (loading, "tasks[0].env.BASH_ENV")] {
+    let other = json!([{ "taskId": "a", "name": "scrape", "env": { "TAR_OPTIONS": "x" } }]);
+    for (tasks, place) in
+        [(inline, "tasks[1].run"), (loading, "tasks[0].env.BASH_ENV"), (other, "tasks[0].env.TAR_OPTIONS")]
+    {
         let answer = submit(&lab, job_file(&tasks), PRODUCER).await;
         assert!(
             matches!(&answer, Err(EngineError::InlineNotAllowed { field }) if field == place),
@@ -237,7 +240,7 @@ pub async fn files_are_checked_before_anything_is_stored<W: World>(lab: Lab<W>) 
     let answer = lab.engine.submit_task_file(acme(), app("orders"), file.clone(), PRODUCER, None).await;
     assert!(matches!(answer, Err(EngineError::InlineNotAllowed { .. })), "{answer:?}");
     lab.engine.submit_task_file(acme(), app("orders"), file, ADMIN, None).await.expect("an admin may");
-    assert_eq!(lab.count(KnownType::JobCreated).await, 2);
+    assert_eq!(lab.count(KnownType::JobCreated).await, 3);
 
     let job = submit(&lab, job_file(&json!([{ "taskId": "a", "name": "scrape" }])), PRODUCER).await;
     let job = job.expect("the job is accepted").job;

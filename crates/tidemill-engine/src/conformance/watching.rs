@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use serde_json::json;
 use tidemill_model::overflow::DETAIL_BYTES_MAX;
-use tidemill_model::properties::Usage;
+use tidemill_model::properties::{Activity, ActivityKind, Usage};
 use tidemill_model::{ErrorCategory, JobStatus, KnownType, Outcome, PublicState, TaskState};
 
 use super::lab::{is_lease_lost, is_not_found, value};
@@ -15,7 +15,7 @@ use super::shape::{
 };
 use super::{Lab, World, poll_once};
 use crate::engine::limits::LISTED_OUTPUT_BYTES_MAX;
-use crate::engine::{EngineError, JobFilter, JobRequest, Signal, TaskDetail, WorkReport};
+use crate::engine::{EngineError, HeartbeatRequest, JobFilter, JobRequest, Signal, TaskDetail, WorkReport};
 use crate::reply::{Ending, Refusal};
 
 /// A cancel tells the worker at once; other tasks' workers hear nothing.
@@ -133,6 +133,17 @@ pub async fn texts_are_cleaned_before_they_are_stored<W: World>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-3")).await.expect("the task is accepted");
     let task = lab.claim_one().await;
     let worker = super::shape::worker("worker-1");
+    let activity =
+        Activity { kind: ActivityKind::StepRunning, step_name: text.clone(), timestamp: lab.now() };
+    let beat = HeartbeatRequest {
+        task: task.task.clone(),
+        fence: task.fence,
+        worker: worker.clone(),
+        process_id: 1,
+        rss: 0,
+        last_activity: Some(activity),
+    };
+    lab.engine.heartbeat(beat).await.expect("it is held");
     lab.engine.release(task.task, task.fence, worker, Some(text.clone())).await.expect("it is held");
     lab.engine
         .cancel_task(acme(), request("t-3"), "ann".to_owned(), Some(text.clone()))
@@ -145,8 +156,14 @@ pub async fn texts_are_cleaned_before_they_are_stored<W: World>(lab: Lab<W>) {
         events.iter().filter(|event| event.properties.as_str().contains("[REDACTED]")).collect();
     let mut told: Vec<_> = told.iter().map(|event| event.event_type.as_str()).collect();
     told.sort_unstable();
-    let expected =
-        ["Job Cancelled", "Task Failed", "Task Failed", "Task Processing Failed", "Task Processing Failed"];
+    let expected = [
+        "Job Cancelled",
+        "Task Failed",
+        "Task Failed",
+        "Task Heartbeat",
+        "Task Processing Failed",
+        "Task Processing Failed",
+    ];
     assert_eq!(told, expected);
     assert!(events.iter().all(|event| !event.properties.as_str().contains(secret)));
 }

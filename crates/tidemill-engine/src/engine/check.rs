@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use tidemill_model::dag_violation::{VIOLATIONS_MAX, Violation, Violations};
 use tidemill_model::task_input::input_problem;
-use tidemill_model::{TaskOptions, TaskSpec};
+use tidemill_model::{Json, TaskOptions, TaskSpec};
 
 use super::EngineError;
 use super::limits::{
@@ -24,6 +24,14 @@ pub(super) fn size(
         return Ok(());
     }
     Err(EngineError::TooLarge { field: field.into(), size_bytes, limit_bytes })
+}
+
+pub(super) fn depth(field: impl Into<Field>, value: &Json, limit: usize) -> Result<(), EngineError> {
+    let depth = value.depth();
+    if depth <= limit {
+        return Ok(());
+    }
+    Err(EngineError::invalid(field, format!("is nested {depth} levels deep; the limit is {limit}")))
 }
 
 pub(super) fn between(

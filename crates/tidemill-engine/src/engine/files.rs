@@ -24,7 +24,7 @@ use crate::record::{Idempotency, RecordValue};
 /// What a client may do with the files it hands in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// Bring commands along, and set variables that load code.
+    /// Bring commands along, and set any variable: those who may not set only variables that the definition has.
     pub inline: bool,
 }
 
@@ -45,13 +45,7 @@ impl<B: Backend> Engine<B> {
         rights: Rights,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<SubmittedJob, EngineError> {
-        check_rights(
-            file.tasks
-                .iter()
-                .enumerate()
-                .map(|(at, task)| (format!("tasks[{at}]."), &task.work, &task.settings)),
-            rights,
-        )?;
+        check_rights(listed(&file.tasks), rights)?;
         let mut promises = Vec::new();
         if let Some(key) = &idempotency {
             promises.push(once(&tenant, key)?);
@@ -61,6 +55,7 @@ impl<B: Backend> Engine<B> {
         }
         let names = file.tasks.iter().enumerate().map(|(at, task)| (format!("tasks[{at}].name"), &task.work));
         let definitions = self.definitions_of(&tenant, names, &promises).await?;
+        check_variables(listed(&file.tasks), &definitions, rights)?;
         let default = self.policy().retry;
         let tasks = file.tasks.into_iter().map(|task| spec_of(task, &definitions, default)).collect();
         let request =
@@ -76,15 +71,10 @@ impl<B: Backend> Engine<B> {
         file: AddTasksFile,
         rights: Rights,
     ) -> Result<AddedTasks, EngineError> {
-        check_rights(
-            file.tasks
-                .iter()
-                .enumerate()
-                .map(|(at, task)| (format!("tasks[{at}]."), &task.work, &task.settings)),
-            rights,
-        )?;
+        check_rights(listed(&file.tasks), rights)?;
         let names = file.tasks.iter().enumerate().map(|(at, task)| (format!("tasks[{at}].name"), &task.work));
         let definitions = self.definitions_of(&tenant, names, &[]).await?;
+        check_variables(listed(&file.tasks), &definitions, rights)?;
         let default = self.policy().retry;
         let tasks = file.tasks.into_iter().map(|task| spec_of(task, &definitions, default)).collect();
         self.add_tasks_within(tenant, job, tasks, FILE_TASKS_BYTES_MAX).await
@@ -109,6 +99,7 @@ impl<B: Backend> Engine<B> {
         }
         let names = std::iter::once(("name".to_owned(), &file.work));
         let definitions = self.definitions_of(&tenant, names, &promises).await?;
+        check_variables(std::iter::once((String::new(), &file.work, &file.settings)), &definitions, rights)?;
         let entry = TaskEntry {
             task_id: TaskId::trusted(ALONE),
             work: file.work,
@@ -193,6 +184,31 @@ fn check_rights<'f>(
             return Err(EngineError::InlineNotAllowed { field: format!("{path}run") });
         }
         if let Some(name) = settings.env.keys().find(|name| is_loading_variable(name)) {
+            return Err(EngineError::InlineNotAllowed { field: format!("{path}env.{name}") });
+        }
+    }
+    Ok(())
+}
+
+/// The tasks of a file with the path of each.
+fn listed(tasks: &[TaskEntry]) -> impl Iterator<Item = (String, &TaskWork, &TaskSettings)> {
+    tasks.iter().enumerate().map(|(at, task)| (format!("tasks[{at}]."), &task.work, &task.settings))
+}
+
+/// Who may not bring commands may not change what a command does by a variable that its definition does not have:
+/// there are too many programs that take orders from their environment.
+fn check_variables<'f>(
+    tasks: impl Iterator<Item = (String, &'f TaskWork, &'f TaskSettings)>,
+    definitions: &Definitions,
+    rights: Rights,
+) -> Result<(), EngineError> {
+    if rights.inline {
+        return Ok(());
+    }
+    for (path, work, settings) in tasks {
+        let TaskWork::Named(name) = work else { continue };
+        let Some(definition) = definitions.get(name) else { continue };
+        if let Some(name) = settings.env.keys().find(|name| !definition.draft.env.contains_key(*name)) {
             return Err(EngineError::InlineNotAllowed { field: format!("{path}env.{name}") });
         }
     }

@@ -131,6 +131,17 @@ impl<B: Backend> Engine<B> {
         Ok(Some(known).filter(|known| known.admits(&token)))
     }
 
+    /// Whether a key that was seen before is still in force.
+    pub async fn is_in_force(&self, id: &KeyId) -> Result<bool, EngineError> {
+        if let Some(known) = self.inner.keys.seen().get(id) {
+            return Ok(known.revoked_at.is_none());
+        }
+        let key = key_of(id);
+        let Some(record) = self.inner.backend.record(key.clone()).await? else { return Ok(false) };
+        let known: ApiKeyRecord = read(&key, &record)?;
+        Ok(known.revoked_at.is_none())
+    }
+
     /// Whether a key was ever made. Revoked ones count: taking the last key away must not open the door.
     pub async fn has_keys(&self) -> Result<bool, EngineError> {
         if self.inner.keys.any.load(Ordering::Acquire) {

@@ -4,7 +4,7 @@ use tidemill_model::overflow::DETAIL_BYTES_MAX;
 use tidemill_model::properties::{Activity, OverflowRef, TaskCompleted, TaskIdentity, Usage};
 use tidemill_model::{Entity, ErrorCategory, Event, EventId, Fence, Json, KnownType, Timestamp, WorkerId};
 
-use super::limits::{OUTPUT_BYTES_MAX, RETRY_DELAY_MILLIS_MAX};
+use super::limits::{OUTPUT_BYTES_MAX, OUTPUT_DEPTH_MAX, RETRY_DELAY_MILLIS_MAX};
 use super::{ClaimRequest, Claimed, Engine, EngineError, check, take_reply};
 use crate::backend::{Answer, Backend};
 use crate::command::{Begin, Command, Finish, Heartbeat, Report};
@@ -94,9 +94,10 @@ pub struct HeartbeatRequest {
 impl<B: Backend> Engine<B> {
     /// Extends the lease of a task and tells until when.
     pub async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Timestamp, EngineError> {
-        let HeartbeatRequest { task, fence, worker, process_id, rss, last_activity } = request;
-        if let Some(activity) = &last_activity {
+        let HeartbeatRequest { task, fence, worker, process_id, rss, mut last_activity } = request;
+        if let Some(activity) = &mut last_activity {
             check::name("lastActivity.stepName", &activity.step_name)?;
+            activity.step_name = self.clean(&activity.step_name);
         }
         let command = Command::Heartbeat(Heartbeat { task, fence, worker, process_id, rss, last_activity });
         let reply = self.execute(command).await?;
@@ -188,6 +189,7 @@ impl<B: Backend> Engine<B> {
             WorkReport::Completed { output, duration_millis, exit_code, usage } => {
                 let output = output.unwrap_or_else(Json::empty_object);
                 check::size("output", output.len(), OUTPUT_BYTES_MAX)?;
+                check::depth("output", &output, OUTPUT_DEPTH_MAX)?;
                 let completion = Completion { fence, worker: &worker, duration_millis, exit_code, usage };
                 let moved = self.move_output(&task, &output, &completion).await?;
                 let output = moved.is_none().then_some(output);

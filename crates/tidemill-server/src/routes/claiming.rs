@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::queue::wait_of;
 use crate::api::{ClaimRequest, ClaimedTask, ClaimedTasks};
 use crate::app::App;
+use crate::caller::Welcome;
 use crate::claims::{ClaimName, Given};
 use crate::json_body;
 use crate::problem::Problem;
@@ -67,6 +68,7 @@ async fn take<B: Backend>(
 ) -> Result<Vec<Assignment>, Problem> {
     let (engine, tenants) = (call.app.engine(), call.caller.tenants());
     let mut closing = call.app.closing();
+    let mut welcome = Welcome::of(&call.app, &call.caller);
     // Somebody may be at the same claim: the request whose answer was lost, or who will not come back.
     let mut place = tokio::select! {
         place = given.lock_owned() => place,
@@ -80,6 +82,9 @@ async fn take<B: Backend>(
     loop {
         if call.peer.is_gone() {
             return Ok(Vec::new());
+        }
+        if !welcome.holds().await {
+            return Err(Problem::unauthenticated("the API key is unknown or was revoked"));
         }
         let request = Claim {
             worker: worker.clone(),
@@ -103,6 +108,7 @@ async fn take<B: Backend>(
         place = returned;
         tokio::select! {
             () = engine.work_arrived(Some(Arc::clone(tenants))) => {}
+            () = welcome.ended() => {}
             () = tokio::time::sleep_until(deadline) => {}
             () = closing.begun() => {}
             () = call.peer.gone() => {}

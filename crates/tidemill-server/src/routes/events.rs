@@ -10,6 +10,7 @@ use tidemill_model::{AppName, Entity, EntityId, EntityType, EventType, JobId, Js
 use super::jobs::ORDERS;
 use super::views::{event_page, event_query};
 use crate::api::{EventAccepted, EventDraft, EventJson, EventsAccepted, Page, PublishRequest};
+use crate::caller::Welcome;
 use crate::json_body;
 use crate::param::Kind;
 use crate::problem::Problem;
@@ -162,7 +163,8 @@ async fn stream<B: Backend>(call: Call<B>) -> Reply {
         return Err(Problem::too_many("TOO_MANY_STREAMS", "this key has too many streams open", 5));
     };
     let (outlet, body) = channel(call.app.config().write_timeout);
-    tokio::spawn(follow_events(call.app.clone(), filter, after, outlet, call.peer, permit));
+    let welcome = Welcome::of(&call.app, &call.caller);
+    tokio::spawn(follow_events(call.app.clone(), filter, after, outlet, (call.peer, welcome), permit));
     let mut response = raw(StatusCode::OK, "text/event-stream", body);
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
     Ok(response)

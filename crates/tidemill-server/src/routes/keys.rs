@@ -73,6 +73,7 @@ async fn create<B: Backend>(call: Call<B>) -> Reply {
         tenants.push(call.tenant()?);
     }
     let (key, token) = call.app.engine().create_key(tenants, request.role, request.label).await?;
+    call.app.keys_changed();
     json(StatusCode::CREATED, &KeyCreated { key: view(&key), token: token.reveal() })
 }
 
@@ -121,5 +122,7 @@ async fn revoke<B: Backend>(call: Call<B>) -> Reply {
             return Err(absent());
         }
     }
-    json(StatusCode::OK, &view(&call.app.engine().revoke_key(&id).await?))
+    let revoked = call.app.engine().revoke_key(&id).await?;
+    call.app.keys_changed();
+    json(StatusCode::OK, &view(&revoked))
 }

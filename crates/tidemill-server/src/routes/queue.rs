@@ -16,6 +16,7 @@ use crate::api::{
     QueueView, ReceiveRequest, ReceivedMessage, ReceivedMessages, SendAttributes, SendRequest, Sent,
     VisibilityRequest,
 };
+use crate::caller::Welcome;
 use crate::json_body;
 use crate::param::Kind;
 use crate::problem::Problem;
@@ -153,10 +154,14 @@ async fn receive<B: Backend>(call: Call<B>) -> Reply {
     let tenants: Arc<[_]> = Arc::from([call.tenant()?]);
     let deadline = Instant::now() + wait;
     let mut closing = call.app.closing();
+    let mut welcome = Welcome::of(&call.app, &call.caller);
     let max = usize::try_from(max).unwrap_or(1);
     loop {
         if call.peer.is_gone() {
             return json(StatusCode::OK, &ReceivedMessages { messages: Vec::new() });
+        }
+        if !welcome.holds().await {
+            return Err(Problem::unauthenticated("the API key is unknown or was revoked"));
         }
         let received = engine.receive(Some(Arc::clone(&tenants)), max, request.visibility_ms).await?;
         if !received.messages.is_empty() || Instant::now() >= deadline || closing.has_begun() {
@@ -168,6 +173,7 @@ async fn receive<B: Backend>(call: Call<B>) -> Reply {
         }
         tokio::select! {
             () = engine.work_arrived(Some(Arc::clone(&tenants))) => {}
+            () = welcome.ended() => {}
             () = tokio::time::sleep_until(deadline) => {}
             () = closing.begun() => {}
             () = call.peer.gone() => {}

@@ -6,6 +6,7 @@ use tidemill_engine::backend::Backend;
 
 use super::tasks::{GROUP, key_of};
 use crate::api::{Artifact, Page};
+use crate::caller::Welcome;
 use crate::list_cursor;
 use crate::param::Kind;
 use crate::problem::Problem;
@@ -57,7 +58,8 @@ async fn logs<B: Backend>(call: Call<B>) -> Reply {
             return Err(Problem::too_many("TOO_MANY_STREAMS", "this key has too many streams open", 5));
         };
         let (outlet, body) = channel(call.app.config().write_timeout);
-        tokio::spawn(follow_log(call.app.clone(), key, outlet, call.peer, permit));
+        let welcome = Welcome::of(&call.app, &call.caller);
+        tokio::spawn(follow_log(call.app.clone(), key, outlet, (call.peer, welcome), permit));
         return Ok(raw(StatusCode::OK, TEXT, body));
     }
     let number = |name: &str| call.inputs.number(name).and_then(|number| u32::try_from(number).ok());

@@ -9,6 +9,7 @@ use tidemill_model::{Entity, Event, EventType, JobId, RequestId, TenantId};
 
 use super::{Outlet, StreamPermit};
 use crate::app::App;
+use crate::caller::Welcome;
 use crate::connection::Peer;
 
 /// Events that are read at a time.
@@ -49,7 +50,7 @@ pub(crate) async fn follow_events<B: Backend>(
     filter: EventFilter,
     mut after: u64,
     outlet: Outlet,
-    peer: Peer,
+    (peer, mut welcome): (Peer, Welcome<B>),
     _permit: StreamPermit,
 ) {
     let backend = app.engine().backend();
@@ -61,6 +62,9 @@ pub(crate) async fn follow_events<B: Backend>(
     loop {
         if closing.has_begun() {
             return outlet.end(": the server closes\n\n");
+        }
+        if !welcome.holds().await {
+            return outlet.end(": the key was revoked\n\n");
         }
         let newest = backend.newest();
         let Ok(found) = backend.follow(after, EVENTS_MAX).await else {
@@ -93,6 +97,7 @@ pub(crate) async fn follow_events<B: Backend>(
                 }
             }
             () = closing.begun() => {}
+            () = welcome.ended() => {}
             () = outlet.closed() => return,
             () = peer.gone() => return,
         }

@@ -7,6 +7,7 @@ use tidemill_engine::commit::TaskKey;
 
 use super::{Outlet, StreamPermit};
 use crate::app::App;
+use crate::caller::Welcome;
 use crate::connection::Peer;
 
 /// How long the last lines of a task may follow its end.
@@ -17,7 +18,7 @@ pub(crate) async fn follow_log<B: Backend>(
     app: App<B>,
     task: TaskKey,
     outlet: Outlet,
-    peer: Peer,
+    (peer, mut welcome): (Peer, Welcome<B>),
     _permit: StreamPermit,
 ) {
     let (engine, logs) = (app.engine(), app.engine().live_logs());
@@ -25,6 +26,9 @@ pub(crate) async fn follow_log<B: Backend>(
     let mut closing = app.closing();
     let mut from = 0;
     loop {
+        if !welcome.holds().await {
+            return outlet.end("\n[ended: the key was revoked]\n");
+        }
         let seen = backend.newest();
         // The state first: what is printed before the end is then read after it.
         let is_over = match engine.task(task.clone()).await {
@@ -47,6 +51,7 @@ pub(crate) async fn follow_log<B: Backend>(
             () = backend.committed(seen), if !is_over => {}
             () = tokio::time::sleep(LAST_LINES), if is_over => return,
             () = closing.begun() => return,
+            () = welcome.ended() => {}
             () = outlet.closed() => return,
             () = peer.gone() => return,
         }

@@ -196,3 +196,24 @@ async fn a_reader_who_does_not_read_is_dropped() {
     assert!(ended.is_err() || heard.len() < 200 * 150_000, "it was not kept for ever");
     client.get("/v1/jobs").await.expect(200);
 }
+
+#[tokio::test]
+async fn a_stream_ends_with_its_key() {
+    let lab = Lab::start().await;
+    let (admin, reader) = (lab.key("acme", Role::Admin).await, lab.key("acme", Role::Reader).await);
+    let mut stream = Reader::open(&reader, "", &[]).await;
+    admin.post("/v1/events", &json!({"eventType": "a.b"})).await.expect(202);
+    stream.until("a.b").await;
+    let id = reader.token.as_ref().unwrap()[3..15].to_owned();
+    admin.delete(&format!("/v1/keys/{id}")).await.expect(200);
+    assert!(stream.rest().await.ends_with(": the key was revoked\n\n"));
+}
+
+#[tokio::test]
+async fn a_stream_without_a_key_ends_with_the_first_key() {
+    let lab = Lab::start().await;
+    let local = lab.local();
+    let stream = Reader::open(&local, "", &[]).await;
+    local.post("/v1/keys", &json!({"role": "admin"})).await.expect(201);
+    assert!(stream.rest().await.ends_with(": the key was revoked\n\n"));
+}

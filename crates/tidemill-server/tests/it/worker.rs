@@ -251,3 +251,20 @@ async fn bad_calls_name_their_field() {
     assert_eq!(client.post("/v1/worker/finish", &unknown).await.status, 404);
     client.post("/v1/worker/finish", &finish(json!({"status": "completed"}))).await.expect(200);
 }
+
+#[tokio::test]
+async fn a_claim_that_waits_ends_with_its_key() {
+    let lab = Lab::start().await;
+    let (admin, worker) = (lab.key("acme", Role::Admin).await, lab.worker_key(&["acme"], Role::Worker).await);
+    let claim = json!({"workerId": "w1", "waitMs": 30_000});
+    let waiting = begin_request(&worker, "/v1/worker/claim", &claim).await;
+    let receive = json!({"waitMs": 30_000});
+    let receiver = lab.key("acme", Role::Admin).await;
+    let receiving = begin_request(&receiver, "/v1/queues/tasks/messages/receive", &receive).await;
+    for key in [&worker, &receiver] {
+        let id = key.token.as_ref().unwrap()[3..15].to_owned();
+        admin.delete(&format!("/v1/keys/{id}")).await.expect(200);
+    }
+    assert_eq!(answer_of(waiting).await.status, 401);
+    assert_eq!(answer_of(receiving).await.status, 401);
+}

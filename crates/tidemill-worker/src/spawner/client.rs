@@ -307,6 +307,8 @@ impl Link {
         // Without code between fork and exec the library spawns without copying this process.
         let process = Command::new(&config.program)
             .args(&config.arguments)
+            // Children can read the environment of their parent.
+            .env_clear()
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
             .process_group(0)

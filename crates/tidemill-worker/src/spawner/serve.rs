@@ -13,7 +13,7 @@ use rustix::process::{Signal, getpid, getppid, set_child_subreaper, set_parent_p
 
 use super::frame::{Inbox, Outbox, Received};
 use super::message::{Answer, CommandLine, Request, RunAs};
-use super::signals::{Reaped, reap, unblock_all, watch_children};
+use super::signals::{Reaped, ignore_nothing, reap, unblock_all, watch_children};
 use super::trees::{Trees, kill_all};
 use crate::process_table::MARK_NAME;
 
@@ -29,6 +29,7 @@ pub fn serve() -> io::Result<()> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     rustix::stdio::dup2_stdin(fs::File::open("/dev/null")?)?;
     hide_descriptors()?;
+    ignore_nothing();
     let children = watch_children()?;
     set_child_subreaper(Some(getpid()))?;
     let mut server =

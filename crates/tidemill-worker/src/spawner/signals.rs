@@ -26,6 +26,16 @@ pub(super) fn watch_children() -> io::Result<OwnedFd> {
     }
 }
 
+/// Gives every signal its default meaning. What is ignored, as `nohup` does with one, would stay so in every child.
+#[expect(unsafe_code, reason = "plain system calls before there is a second thread")]
+pub(super) fn ignore_nothing() {
+    // A closed pipe is an error here; the library gives this one back to children by itself.
+    for signal in (1..32).filter(|signal| *signal != libc::SIGPIPE) {
+        // Two of them cannot be changed, and need not.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
 /// Takes back what `watch_children` blocked. It may be called between fork and exec.
 #[expect(unsafe_code, reason = "a plain system call on a value that lives here")]
 pub(super) fn unblock_all() -> io::Result<()> {
