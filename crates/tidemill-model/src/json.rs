@@ -66,6 +66,33 @@ impl Json {
         self.as_str().starts_with('{')
     }
 
+    /// How many lists and objects stand within each other at most; 0 for a plain value.
+    pub fn depth(&self) -> usize {
+        let (mut depth, mut deepest) = (0_usize, 0);
+        let mut bytes = self.as_str().bytes();
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'[' | b'{' => {
+                    depth += 1;
+                    deepest = deepest.max(depth);
+                }
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                b'"' => {
+                    // To the end of the string. What follows a backslash ends nothing.
+                    while let Some(byte) = bytes.next() {
+                        match byte {
+                            b'"' => break,
+                            b'\\' => drop(bytes.next()),
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        deepest
+    }
+
     /// The value as typed data.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.as_str())
@@ -160,5 +187,27 @@ impl JsonSchema for Json {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Box::<RawValue>::deserialize(deserializer).map(Self::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depth_counts_lists_and_objects_and_no_text() {
+        for (text, depth) in [
+            ("1", 0),
+            (r#""[[[""#, 0),
+            ("{}", 1),
+            ("[[],[]]", 2),
+            (r#"{"a":[{"b":1}],"c":[]}"#, 3),
+            (r#"["\\","[{","\"[[["]"#, 1),
+            (r#"{"[[\\\"[[":[1]}"#, 2),
+        ] {
+            assert_eq!(Json::parse(text.to_owned()).unwrap().depth(), depth, "{text}");
+        }
+        let deep = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
+        assert_eq!(Json::parse(deep).unwrap().depth(), 50_000);
     }
 }

@@ -45,6 +45,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 
 /// How an attempt ended.
 pub(crate) enum End {
+    /// With its directory, if all that it holds is stored elsewhere too.
     Report(AttemptEnd, Option<Arc<AttemptDirectory>>),
     /// The task belongs to somebody else, or to nobody: nothing may be written.
     Lost(Stop),
@@ -70,7 +71,8 @@ struct Ended {
     cause: Option<Cause>,
 }
 
-type Heart<'a> = Pin<&'a mut (dyn Future<Output = Stop> + Send)>;
+/// Keeps the lease while it is polled.
+pub(crate) type Heart<'a> = Pin<&'a mut (dyn Future<Output = Stop> + Send)>;
 
 pub(crate) struct Attempt<'a, S> {
     shared: &'a Shared<S>,
@@ -93,18 +95,17 @@ pub(crate) struct Attempt<'a, S> {
     buffer: Vec<u8>,
 }
 
-/// Runs an attempt to its end.
+/// Runs an attempt to its end. `heart` is that of `vitals`; unless the end is `Lost` it beats on.
 pub(crate) async fn run<S: TaskSource>(
     shared: &Shared<S>,
     claim: &Claim,
     pace: &watch::Receiver<Pace>,
+    vitals: &Vitals,
+    heart: Heart<'_>,
 ) -> End {
-    let vitals = Vitals::default();
-    let config = &shared.config;
     let (step_name, timestamp) = (claim.name.to_string(), shared.clock.now());
     vitals.active(Activity { kind: ActivityKind::Waiting, step_name, timestamp });
-    let mut heart = pin!(vitals.keep_lease(&shared.source, claim, config.heartbeat, config.lease));
-    let end = run_with(shared, claim, pace, &vitals, heart.as_mut()).await;
+    let end = run_with(shared, claim, pace, vitals, heart).await;
     // Whoever took the task over shows a log of its own under the same name.
     if !matches!(end, End::Lost(Stop::Lost)) {
         shared.source.log_end(claim);
@@ -214,6 +215,8 @@ impl<S: TaskSource> Attempt<'_, S> {
         let mut revoked = pin!(self.shared.source.revoked(self.claim));
         while gone_at.is_none() || stdout.is_open || stderr.is_open {
             let is_running = ended.cause.is_none() && gone_at.is_none();
+            // What is killed for its time still has an outcome, so its lease is kept.
+            let is_held = !matches!(ended.cause, Some(Cause::Stop(_)));
             let idle_at = self.idle_timeout.map(|idle| heard_at + idle);
             // A child that prints without end must not keep the others from their turn, so its output comes last.
             let cause = tokio::select! {
@@ -223,7 +226,7 @@ impl<S: TaskSource> Attempt<'_, S> {
                     handle.kill_spawner();
                     continue;
                 }
-                stop = &mut heart, if is_running => Cause::Stop(stop),
+                stop = &mut heart, if is_held => Cause::Stop(stop),
                 () = &mut revoked, if is_running => Cause::Stop(Stop::Cancelled),
                 () = must_give_back(&mut pace), if is_running => Cause::Shutdown,
                 () = tokio::time::sleep_until(timeout_at), if is_running && ended.exit.is_none() => Cause::Timeout,
@@ -258,6 +261,9 @@ impl<S: TaskSource> Attempt<'_, S> {
                 }
             };
             ended.cause = Some(cause);
+            if gone_at.is_some() {
+                continue;
+            }
             // Whoever runs the task now must not meet our processes.
             let grace = if cause == Cause::Stop(Stop::Lost) { Duration::ZERO } else { grace };
             handle.end(grace);
@@ -425,8 +431,10 @@ impl<S: TaskSource> Attempt<'_, S> {
             handed = hand_over(&self.shared.source, self.claim, &self.directory) => handed,
             stop = &mut heart => return lost(&self.directory, stop).await,
         };
+        let mut is_stored = true;
         match handed {
             Ok(notes) => {
+                is_stored &= notes.is_empty();
                 for text in notes {
                     self.note(&text);
                 }
@@ -435,9 +443,11 @@ impl<S: TaskSource> Attempt<'_, S> {
             Err(_) => return lost(&self.directory, Stop::Lost).await,
         }
         if let Err(error) = self.directory.settle().await {
+            is_stored = false;
             self.note(&format!("the output directory could not be put into its place: {error}"));
         }
-        End::Report(AttemptEnd { began: unsaid, report }, Some(Arc::clone(&self.directory)))
+        let directory = is_stored.then(|| Arc::clone(&self.directory));
+        End::Report(AttemptEnd { began: unsaid, report }, directory)
     }
 }
 

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,13 +17,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::attempt::{self, End};
+use crate::attempt::{self, End, Heart};
 use crate::child::directory::OutputTree;
 use crate::child::memory_pressure::MemoryPressure;
 use crate::log_sink::{LogSink, NoSink};
 use crate::pace::{Pace, WorkerHandle};
 use crate::source::{AttemptEnd, Claim, SourceError, TaskSource};
 use crate::spawner::Spawner;
+use crate::vitals::Vitals;
 
 /// A source that does not answer is asked again after this long, and after twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -178,9 +180,12 @@ async fn work_off<S: TaskSource>(
 ) {
     let mut next = Some(first);
     while let Some(claim) = next.take() {
-        match attempt::run(&shared, &claim, &pace).await {
+        let (vitals, config) = (Vitals::default(), &shared.config);
+        let mut heart = pin!(vitals.keep_lease(&shared.source, &claim, config.heartbeat, config.lease));
+        match attempt::run(&shared, &claim, &pace, &vitals, heart.as_mut()).await {
             End::Report(end, directory) => {
-                let Some(following) = report(&shared, &claim, end, &pace).await else { break };
+                let reported = beside(heart.as_mut(), report(&shared, &claim, end, &pace, &vitals)).await;
+                let Some(following) = reported else { break };
                 if let Some(directory) = directory.filter(|_| !shared.config.keep_files) {
                     directory.remove_settled().await;
                 }
@@ -196,17 +201,32 @@ async fn work_off<S: TaskSource>(
     drop(permit);
 }
 
+/// Keeps a lease until something is done.
+///
+/// A lost lease does not end the work: the answer that is awaited may tell of the next task.
+async fn beside<T>(heart: Heart<'_>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        _ = heart => {}
+    }
+    work.await
+}
+
 /// Records an outcome and takes the next task, unless the worker stops. `None` when the outcome was not recorded.
 async fn report<S: TaskSource>(
     shared: &Shared<S>,
     claim: &Claim,
     mut end: AttemptEnd,
     pace: &watch::Receiver<Pace>,
+    vitals: &Vitals,
 ) -> Option<Option<Claim>> {
     let give_up = Instant::now() + shared.config.persistence;
     let mut pause = FIRST_PAUSE;
     let mut was_refused = false;
     loop {
+        end.began = end.began.filter(|pid| !vitals.has_told_of(*pid));
         let reported = if *pace.borrow() == Pace::Work {
             shared.source.finish_and_claim(claim, end.clone()).await
         } else {

@@ -14,6 +14,10 @@ use crate::spawner::ChildHandle;
 const BEGIN_DELAY: Duration = Duration::from_millis(20);
 /// After so many failed extensions in a row no more are tried.
 const FAILURES_MAX: u32 = 3;
+/// A call is given at least this long, if the interval is no shorter.
+const PATIENCE_MIN: Duration = Duration::from_secs(1);
+/// The least time before the end of a lease that is left for killing the child.
+const MARGIN_MIN: Duration = Duration::from_secs(1);
 
 /// Why an attempt must stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +40,10 @@ struct State {
     child: Option<(u32, ChildHandle, Instant)>,
     begin: Begin,
     activity: Option<Activity>,
+    /// Until when nobody else can hold the task, by the clock of this process and with a margin.
+    held_until: Option<Instant>,
+    /// The process that the last answered heartbeat told of.
+    told: Option<u32>,
 }
 
 /// Whether the beginning of the child is recorded.
@@ -76,6 +84,11 @@ impl Vitals {
         }
     }
 
+    /// Whether a heartbeat told of this process. It says then that the process began, too.
+    pub(crate) fn has_told_of(&self, pid: u32) -> bool {
+        self.lock().told == Some(pid)
+    }
+
     /// When the beginning is to be said, if it is.
     fn begin_at(&self) -> Option<(Instant, u32)> {
         let state = self.lock();
@@ -101,6 +114,8 @@ impl Vitals {
     }
 
     /// Says that the child began, and extends the lease at every interval, until the attempt must stop.
+    ///
+    /// The end of the lease is watched beside the calls: a source that does not answer extends nothing.
     pub(crate) async fn keep_lease<S: TaskSource>(
         &self,
         source: &S,
@@ -108,38 +123,80 @@ impl Vitals {
         interval: Duration,
         lease: Duration,
     ) -> Stop {
+        let held = held_part(lease);
+        self.lock().held_until = Some(Instant::now() + held);
+        tokio::select! {
+            biased;
+            stop = self.extend(source, claim, interval, held) => stop,
+            () = self.say_begin(source, claim) => Stop::Lost,
+            () = self.run_out() => Stop::Lost,
+        }
+    }
+
+    /// Returns when the lease was not extended in time.
+    async fn run_out(&self) {
+        loop {
+            let held_until = self.lock().held_until;
+            let Some(at) = held_until else { return };
+            if at <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(at).await;
+        }
+    }
+
+    /// Says that the child began, beside the heartbeats: neither waits for the other. Returns when the lease is lost.
+    async fn say_begin<S: TaskSource>(&self, source: &S, claim: &Claim) {
+        loop {
+            let Some((at, pid)) = self.begin_at() else {
+                self.changed.notified().await;
+                continue;
+            };
+            tokio::time::sleep_until(at).await;
+            if self.begin(source, claim, pid).await == Err(SourceError::Lost) {
+                return;
+            }
+        }
+    }
+
+    /// Extends the lease at every interval.
+    async fn extend<S: TaskSource>(
+        &self,
+        source: &S,
+        claim: &Claim,
+        interval: Duration,
+        held: Duration,
+    ) -> Stop {
+        // A call that fails or hangs must leave time for the next one.
+        let patience = (interval / 2).max(PATIENCE_MIN).min(interval);
         let mut beat_at = Instant::now() + interval;
-        let mut lease_until = Instant::now() + lease;
         let mut failures = 0;
         loop {
-            let begin_at = self.begin_at();
-            let begin_due = begin_at.map_or(beat_at, |(at, _)| at);
-            tokio::select! {
-                () = tokio::time::sleep_until(begin_due), if begin_at.is_some() => {
-                    let Some((_, pid)) = begin_at else { continue };
-                    if self.begin(source, claim, pid).await == Err(SourceError::Lost) {
-                        return Stop::Lost;
-                    }
-                }
-                () = self.changed.notified() => {}
-                () = tokio::time::sleep_until(beat_at) => {
-                    let asked_at = Instant::now();
+            tokio::time::sleep_until(beat_at).await;
+            let asked_at = Instant::now();
+            let beat = async {
+                let pulse = self.pulse().await;
+                let pid = pulse.pid;
+                source.heartbeat(claim, pulse).await.map(|beat| (beat, pid))
+            };
+            match in_time(patience, beat).await {
+                Ok((beat, _)) if beat.cancel => return Stop::Cancelled,
+                Ok((_, pid)) => {
+                    failures = 0;
                     beat_at = asked_at + interval;
-                    match source.heartbeat(claim, self.pulse().await).await {
-                        Ok(beat) if beat.cancel => return Stop::Cancelled,
-                        Ok(_) => {
-                            failures = 0;
-                            lease_until = asked_at + lease;
-                        }
-                        Err(SourceError::Lost) => return Stop::Lost,
-                        Err(SourceError::Unavailable(_) | SourceError::Refused(_)) => failures += 1,
-                    }
-                    if failures == FAILURES_MAX {
-                        // While the lease lasts, nobody else runs the task and it may still end by itself.
-                        tokio::time::sleep_until(lease_until).await;
-                        return Stop::Lost;
-                    }
+                    // The source counts from when it got the call, which was later.
+                    let mut state = self.lock();
+                    (state.held_until, state.told) = (Some(asked_at + held), Some(pid));
                 }
+                Err(SourceError::Lost) => return Stop::Lost,
+                Err(SourceError::Unavailable(_) | SourceError::Refused(_)) => {
+                    failures += 1;
+                    beat_at = asked_at + patience;
+                }
+            }
+            if failures == FAILURES_MAX {
+                // While the lease lasts, nobody else runs the task and it may still end by itself.
+                return std::future::pending().await;
             }
         }
     }
@@ -157,5 +214,32 @@ impl Vitals {
         self.lock().begin = if begun.is_ok() { Begin::Said } else { Begin::Left };
         self.changed.notify_one();
         begun
+    }
+}
+
+/// How long after it was asked for a lease is relied on. The rest is for killing the child before somebody else begins.
+fn held_part(lease: Duration) -> Duration {
+    lease.saturating_sub((lease / 10).max(MARGIN_MIN).min(lease / 3))
+}
+
+/// What a source answers, or that it did not.
+async fn in_time<T>(
+    patience: Duration,
+    asked: impl Future<Output = Result<T, SourceError>>,
+) -> Result<T, SourceError> {
+    tokio::time::timeout(patience, asked)
+        .await
+        .unwrap_or_else(|_| Err(SourceError::Unavailable("no answer came in time".to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_relied_on_with_a_margin() {
+        for (lease, held) in [(45_000, 40_500), (10_000, 9_000), (6_000, 5_000), (1_500, 1_000), (0, 0)] {
+            assert_eq!(held_part(Duration::from_millis(lease)), Duration::from_millis(held), "{lease}");
+        }
     }
 }

@@ -20,6 +20,10 @@ use crate::client::{Call, Client, ClientError, Query, encode};
 /// What one call may ask for at most.
 const SLOTS_MAX: usize = 64;
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long an answer may take, beyond what the server was asked to wait.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(10);
+const CALL_PATIENCE: Duration = Duration::from_secs(30);
+const BLOB_PATIENCE: Duration = Duration::from_secs(60);
 /// How much of a task's output waits for the next heartbeat. The newest counts.
 const LOG_BYTES_MAX: usize = 128 * 1024;
 
@@ -56,8 +60,21 @@ impl RemoteSource {
         &self,
         path: &str,
         body: &impl Serialize,
+        patience: Duration,
     ) -> Result<T, SourceError> {
-        self.inner.client.json(Call::post(path, body)).await.map_err(refusal)
+        self.answer(Call::post(path, body), patience).await
+    }
+
+    /// The whole answer to a call, if it comes in time. A server that stands still holds up nobody for ever.
+    async fn answer<T: serde::de::DeserializeOwned>(
+        &self,
+        call: Call,
+        patience: Duration,
+    ) -> Result<T, SourceError> {
+        match tokio::time::timeout(patience, self.inner.client.json(call)).await {
+            Ok(answer) => answer.map_err(refusal),
+            Err(_) => Err(SourceError::Unavailable(format!("no answer came in {} s", patience.as_secs()))),
+        }
     }
 
     fn logs(&self) -> std::sync::MutexGuard<'_, HashMap<(TaskKey, Fence), Vec<u8>>> {
@@ -97,6 +114,7 @@ fn refusal(error: ClientError) -> SourceError {
 
 impl TaskSource for RemoteSource {
     async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<Claim>, SourceError> {
+        let wait = wait.min(WAIT_MAX);
         let lost = self.lost_claim().take();
         let claim_id = lost.unwrap_or_else(|| {
             let number = self.inner.claims.fetch_add(1, Ordering::Relaxed);
@@ -106,9 +124,10 @@ impl TaskSource for RemoteSource {
             worker_id: self.inner.worker_id.clone(),
             claim_id: Some(claim_id.clone()),
             slots: Some(u32::try_from(slots.clamp(1, SLOTS_MAX)).expect("it was bounded")),
-            wait_ms: Some(u64::try_from(wait.min(WAIT_MAX).as_millis()).expect("it was bounded")),
+            wait_ms: Some(u64::try_from(wait.as_millis()).expect("it was bounded")),
         };
-        let answer: Result<api::ClaimedTasks, _> = self.call("/v1/worker/claim", &request).await;
+        let patience = wait + CLAIM_PATIENCE;
+        let answer: Result<api::ClaimedTasks, _> = self.call("/v1/worker/claim", &request, patience).await;
         match answer {
             Ok(claimed) => claimed.tasks.into_iter().map(claim_of).collect(),
             Err(error) => {
@@ -128,7 +147,7 @@ impl TaskSource for RemoteSource {
             worker_id: Some(self.worker_id()),
             pid,
         };
-        self.call::<api::Done>("/v1/worker/begin", &request).await.map(drop)
+        self.call::<api::Done>("/v1/worker/begin", &request, CALL_PATIENCE).await.map(drop)
     }
 
     async fn heartbeat(&self, claim: &Claim, pulse: Pulse) -> Result<Beat, SourceError> {
@@ -144,7 +163,7 @@ impl TaskSource for RemoteSource {
             last_activity: pulse.last_activity,
             log,
         };
-        let answer: api::HeartbeatAnswer = self.call("/v1/worker/heartbeat", &request).await?;
+        let answer: api::HeartbeatAnswer = self.call("/v1/worker/heartbeat", &request, CALL_PATIENCE).await?;
         let lease_until = answer.lease_until.map_or(claim.lease_until, Timestamp::clamped);
         Ok(Beat { lease_until, cancel: answer.cancel })
     }
@@ -162,7 +181,7 @@ impl TaskSource for RemoteSource {
             worker_id: Some(self.worker_id()),
             outcome: outcome_of(end.report),
         };
-        self.call::<api::Finished>("/v1/worker/finish", &request).await.map(drop)
+        self.call::<api::Finished>("/v1/worker/finish", &request, CALL_PATIENCE).await.map(drop)
     }
 
     async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Option<Claim>, SourceError> {
@@ -180,7 +199,7 @@ impl TaskSource for RemoteSource {
             worker_id: Some(self.worker_id()),
             reason: Some(reason),
         };
-        self.call::<api::Done>("/v1/worker/release", &request).await.map(drop)
+        self.call::<api::Done>("/v1/worker/release", &request, CALL_PATIENCE).await.map(drop)
     }
 
     async fn put_blob(&self, claim: &Claim, path: &str, bytes: Vec<u8>) -> Result<(), SourceError> {
@@ -192,7 +211,7 @@ impl TaskSource for RemoteSource {
         let mut call = Call::new(Method::PUT, Query::new().set("tenantId", &claim.task.tenant).on(&path));
         call.body = Some(bytes.into());
         call.content_type = "application/octet-stream";
-        self.inner.client.json::<api::BlobStored>(call).await.map(drop).map_err(refusal)
+        self.answer::<api::BlobStored>(call, BLOB_PATIENCE).await.map(drop)
     }
 
     fn log(&self, claim: &Claim, bytes: &[u8]) {

@@ -80,11 +80,12 @@ impl InnerDir {
     }
 
     /// The relative paths of all plain files below a directory, in order, as far as `limit` goes. True: there are more.
+    /// Nothing where there is no such directory; an error where something else has its name.
     pub(crate) fn list(&self, name: &str, limit: usize) -> io::Result<(Vec<String>, bool)> {
         let mut found = Vec::new();
         let top = match openat(&self.0, name, DIR_FLAGS, Mode::empty()) {
             Ok(top) => top,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok((found, false)),
+            Err(Errno::NOENT) => return Ok((found, false)),
             Err(errno) => return Err(errno.into()),
         };
         let mut visits_left = VISITS_MAX;
@@ -196,7 +197,9 @@ mod tests {
         );
         assert_eq!((list(2).0.len(), list(2).1), (2, true));
         assert_eq!(list(3), (list(9).0, false));
-        assert_eq!(dir.list("other", 9).unwrap(), (Vec::new(), false), "a link is no folder");
+        // What stands in the place of a folder is not kept, and that is to be said.
+        assert!(dir.list("other", 9).is_err(), "a link is no folder");
+        assert!(dir.list("top", 9).is_err(), "nor is a file");
         assert_eq!(dir.list("none", 9).unwrap(), (Vec::new(), false));
         for (path, expected) in [
             ("top", Some("t")),

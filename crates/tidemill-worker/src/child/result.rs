@@ -3,9 +3,10 @@
 //! It is taken from the first of these that there is: the result line of the protocol, `artifacts/task-result.json`, a
 //! last line of stdout that is a JSON object. Without any of them it is `{}`.
 
+use std::io;
 use std::path::Path;
 
-use tidemill_engine::engine::limits::OUTPUT_BYTES_MAX;
+use tidemill_engine::engine::limits::{OUTPUT_BYTES_MAX, OUTPUT_DEPTH_MAX};
 use tidemill_model::{ErrorCategory, Json};
 
 use super::directory::AttemptDirectory;
@@ -26,21 +27,40 @@ pub(crate) fn output_of(
     last_line: Option<&[u8]>,
     directory: &AttemptDirectory,
 ) -> Result<Json, BadResult> {
+    let output = find(record, last_line, directory)?;
+    let depth = output.depth();
+    if depth > OUTPUT_DEPTH_MAX {
+        let message = format!("the result is nested {depth} levels deep; the limit is {OUTPUT_DEPTH_MAX}");
+        return Err(BadResult { message, category: ErrorCategory::Validation });
+    }
+    Ok(output)
+}
+
+fn find(
+    record: Option<&ResultRecord>,
+    last_line: Option<&[u8]>,
+    directory: &AttemptDirectory,
+) -> Result<Json, BadResult> {
     match record.map(|record| &record.output) {
         Some(ResultOutput::Inline(output)) => return Ok(output.clone()),
         Some(ResultOutput::File(file)) => {
             let path = Path::new(file);
             // Both forms are natural to a program that knows its output directory.
             let path = path.strip_prefix(&directory.path).unwrap_or(path);
-            return read(directory, path)?.ok_or_else(|| {
+            return read(directory, path)?.map_err(|_| {
                 let message = format!("outputFile {file} is no plain file inside the output directory");
                 BadResult { message, category: ErrorCategory::NotFound }
             });
         }
         Some(ResultOutput::Absent) | None => {}
     }
-    if let Some(output) = read(directory, Path::new(RESULT_FILE))? {
-        return Ok(output);
+    match read(directory, Path::new(RESULT_FILE))? {
+        Ok(output) => return Ok(output),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            let message = format!("the result in {RESULT_FILE} cannot be used: {error}");
+            return Err(BadResult { message, category: ErrorCategory::Validation });
+        }
     }
     Ok(last_line.and_then(json_object).unwrap_or_else(Json::empty_object))
 }
@@ -50,11 +70,11 @@ fn json_object(line: &[u8]) -> Option<Json> {
     Json::parse(text.to_owned()).ok().filter(Json::is_object)
 }
 
-/// The JSON value in a file; `None` when there is no such file.
-fn read(directory: &AttemptDirectory, path: &Path) -> Result<Option<Json>, BadResult> {
+/// The JSON value in a file; within, why there is no such file.
+fn read(directory: &AttemptDirectory, path: &Path) -> Result<io::Result<Json>, BadResult> {
     let bytes = match directory.inner.read(path, OUTPUT_BYTES_MAX as u64) {
         Ok(bytes) => bytes,
-        Err(Oversize::Io(_)) => return Ok(None),
+        Err(Oversize::Io(error)) => return Ok(Err(error)),
         Err(Oversize::TooLarge(size)) => {
             let message =
                 format!("the result in {} is {size} bytes; the limit is {OUTPUT_BYTES_MAX}", path.display());
@@ -66,5 +86,5 @@ fn read(directory: &AttemptDirectory, path: &Path) -> Result<Option<Json>, BadRe
         category: ErrorCategory::Parse,
     };
     let text = String::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;
-    Json::parse(text.trim().to_owned()).map(Some).map_err(|error| unreadable(error.to_string()))
+    Json::parse(text.trim().to_owned()).map(Ok).map_err(|error| unreadable(error.to_string()))
 }

@@ -256,7 +256,7 @@ impl Ended {
         self.types().iter().filter(|found| **found == event_type).count()
     }
 
-    fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.types().iter().any(|found| matches!(*found, "Task Completed" | "Task Failed" | "Task Timeout"))
     }
 

@@ -11,6 +11,8 @@ use tidemill_embedded::Embedded;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::SendRequest;
 use tidemill_engine::policy::Policy;
+use tidemill_model::execution::Execution;
+use tidemill_model::{RetryPolicy, TaskOptions};
 use tidemill_worker::source::{AttemptEnd, Beat, Claim, Pulse, SourceError, TaskSource};
 use tidemill_worker::{CommandWorker, EngineSource, kill_leftovers};
 use tokio::sync::watch;
@@ -27,6 +29,7 @@ struct Faulty {
     inner: EngineSource<Embedded>,
     heartbeats: Arc<AtomicU32>,
     heartbeats_fail: Arc<AtomicBool>,
+    finishes_fail: Arc<AtomicBool>,
     blobs_fail: Arc<AtomicBool>,
     blob_tries: Arc<AtomicU32>,
     frozen: watch::Sender<bool>,
@@ -39,6 +42,7 @@ impl Faulty {
             inner,
             heartbeats: Arc::default(),
             heartbeats_fail: Arc::default(),
+            finishes_fail: Arc::default(),
             blobs_fail: Arc::default(),
             blob_tries: Arc::default(),
             frozen: watch::Sender::new(false),
@@ -85,6 +89,9 @@ impl TaskSource for Faulty {
 
     async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Option<Claim>, SourceError> {
         self.thaw().await;
+        if self.finishes_fail.load(Ordering::Relaxed) {
+            return Err(SourceError::Unavailable("on purpose".to_owned()));
+        }
         self.inner.finish_and_claim(claim, end).await
     }
 
@@ -129,7 +136,7 @@ fn start(lab: &Lab, source: Faulty) -> tidemill_worker::WorkerHandle {
 async fn wk_22_heartbeats_tell_memory_and_activity_and_keep_the_lease() {
     let policy = Policy { lease_millis: 2_000, ..Policy::default() };
     let mut lab = Lab::with_policy(policy);
-    (lab.config.heartbeat, lab.config.lease) = (Duration::from_millis(100), Duration::from_secs(2));
+    (lab.config.heartbeat, lab.config.lease) = (Duration::from_millis(300), Duration::from_secs(2));
     lab.work("worker-1");
     // Another worker finds nothing to take.
     lab.work("worker-2");
@@ -163,9 +170,9 @@ async fn wk_22_heartbeats_tell_memory_and_activity_and_keep_the_lease() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wk_09_after_three_failed_extensions_the_child_is_killed_and_nothing_written() {
-    let policy = Policy { lease_millis: 1_000, ..Policy::default() };
+    let policy = Policy { lease_millis: 6_000, ..Policy::default() };
     let mut lab = Lab::with_policy(policy);
-    (lab.config.heartbeat, lab.config.lease) = (Duration::from_millis(300), Duration::from_secs(1));
+    (lab.config.heartbeat, lab.config.lease) = (Duration::from_millis(500), Duration::from_secs(6));
     let source = Faulty::new(lab.source("worker-1"));
     source.heartbeats_fail.store(true, Ordering::Relaxed);
     let worker = start(&lab, source.clone());
@@ -219,6 +226,95 @@ async fn id_14_a_worker_that_wakes_after_a_takeover_writes_nothing() {
     assert_eq!(after.count("Task Completed"), 1);
     let shown = std::fs::read_to_string(lab.output("req-1/logs/output.log")).unwrap();
     assert_eq!(shown, "{\"fence\":2}\n", "the directory is that of the attempt that counts");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_heartbeat_that_hangs_does_not_keep_a_child_alive_beyond_its_lease() {
+    let policy = Policy { lease_millis: 4_000, ..Policy::default() };
+    let mut lab = Lab::with_policy(policy);
+    (lab.config.heartbeat, lab.config.lease) = (Duration::from_secs(1), Duration::from_secs(4));
+    let cut_off = Faulty::new(lab.source("cut-off"));
+    let first = start(&lab, cut_off.clone());
+    let pids = lab.directory.0.join("pids");
+    // Who comes second looks for the first. SIGTERM would not be enough.
+    let text = format!(
+        "trap '' TERM; echo $$ >> {0}
+         if [ $TIDEMILL_FENCE = 1 ]; then while :; do sleep 0.05; done; fi
+         if kill -0 $(head -n 1 {0}); then echo '{{\"alone\":false}}'; else echo '{{\"alone\":true}}'; fi",
+        pids.display()
+    );
+    let key = lab.submit("req-1", "{}", options(&shell(&text))).await;
+    pids_in(&pids, 1).await;
+    cut_off.frozen.send_replace(true);
+    lab.work("worker-2");
+    let ended = lab.ended(&key).await;
+    assert_eq!(ended.output(), serde_json::json!({"alone": true}));
+    assert_eq!(ended.count("Task Completed"), 1);
+    cut_off.frozen.send_replace(false);
+    first.shut_down(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_kept_while_a_child_is_killed_for_its_time() {
+    let policy = Policy { lease_millis: 2_000, ..Policy::default() };
+    let mut lab = Lab::with_policy(policy);
+    (lab.config.heartbeat, lab.config.lease) = (Duration::from_millis(200), Duration::from_secs(2));
+    // Longer than the lease.
+    lab.config.kill_grace = Duration::from_secs(4);
+    lab.work("worker-1");
+    lab.work("worker-2");
+    let stubborn = "trap '' TERM; while :; do sleep 0.05; done";
+    let timed = TaskOptions { timeout_ms: Some(1_000), ..options(&shell(stubborn)) };
+    let timed = lab.submit("timed", "{}", timed).await;
+    let idle = Execution { idle_timeout_ms: Some(1_000), ..shell(stubborn) };
+    let retry = RetryPolicy { max_attempts: 1, ..RetryPolicy::default() };
+    let idle = TaskOptions { retry: Some(retry), ..options(&idle) };
+    let idle = lab.submit("idle", "{}", idle).await;
+    let timed = lab.ended(&timed).await;
+    assert_eq!(timed.types().last(), Some(&"Task Timeout"));
+    assert_eq!(timed.last()["signal"], "SIGKILL");
+    assert_eq!(timed.count("Task Processing Started"), 1, "{:?}", timed.types());
+    let idle = lab.ended(&idle).await;
+    assert_eq!(idle.failure().0, "timeout");
+    assert_eq!(idle.count("Task Processing Started"), 1, "{:?}", idle.types());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_kept_until_the_outcome_is_taken() {
+    let policy = Policy { lease_millis: 2_000, ..Policy::default() };
+    let mut lab = Lab::with_policy(policy);
+    (lab.config.heartbeat, lab.config.lease) = (Duration::from_millis(200), Duration::from_secs(2));
+    let source = Faulty::new(lab.source("worker-1"));
+    source.finishes_fail.store(true, Ordering::Relaxed);
+    let worker = start(&lab, source.clone());
+    let pids = lab.directory.0.join("pids");
+    let text = format!("echo $$ >> {}; [ $TIDEMILL_FENCE = 1 ]", pids.display());
+    let key = lab.submit("req-1", "{}", options(&shell(&text))).await;
+    pids_in(&pids, 1).await;
+    lab.work("worker-2");
+    // Well beyond what the claim alone would last.
+    lab.until(&key, |history| history.count("Task Heartbeat") >= 20 || history.is_done()).await;
+    source.finishes_fail.store(false, Ordering::Relaxed);
+    let ended = lab.ended(&key).await;
+    ended.output();
+    assert_eq!(ended.count("Task Processing Started"), 1, "{:?}", ended.types());
+    worker.shut_down(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_could_not_be_stored_are_not_deleted() {
+    let mut lab = Lab::idle();
+    lab.config.keep_files = false;
+    let source = Faulty::new(lab.source("worker-1"));
+    source.blobs_fail.store(true, Ordering::Relaxed);
+    let worker = start(&lab, source.clone());
+    let text = "echo kept > $TIDEMILL_OUTPUT_DIR/artifacts/a.txt";
+    lab.run("failed", &shell(text)).await.output();
+    source.blobs_fail.store(false, Ordering::Relaxed);
+    lab.run("stored", &shell(text)).await.output();
+    worker.shut_down(Duration::from_secs(10)).await;
+    assert_eq!(std::fs::read_to_string(lab.output("failed/artifacts/a.txt")).unwrap(), "kept\n");
+    assert!(!lab.output("stored").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -58,11 +58,17 @@ async fn a_cancel_ends_a_handler_at_once_and_its_slot_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outcome_that_is_refused_fails_the_task_with_the_reason() {
-    for (task, named) in [("too-large", "output"), ("cancelled", "cancelled"), ("far-away", "retryAfter")] {
+    for (task, named) in [
+        ("too-large", "output"),
+        ("too-deep", "101 levels"),
+        ("cancelled", "cancelled"),
+        ("far-away", "retryAfter"),
+    ] {
         let lab = Lab::idle();
         let handlers = Handlers::new().on("step", |task| async move {
             match task.task.as_str() {
                 "too-large" => Ok(Json::of(&"x".repeat(17 << 20))),
+                "too-deep" => Ok(Json::parse("[".repeat(101) + &"]".repeat(101)).expect("it is JSON")),
                 "cancelled" => Err(TaskError::new(ErrorCategory::Cancelled, "no")),
                 _ => Err(TaskError { retry_after_millis: Some(u64::MAX), ..TaskError::retryable("later") }),
             }

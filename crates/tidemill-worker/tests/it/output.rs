@@ -82,11 +82,54 @@ print('@@tidemill ' + json.dumps({"kind": "result", "outputFile": path}))"#,
         let (found, error) = lab.run(id, &shell(&text)).await.failure();
         assert_eq!(found, category, "{id}: {error}");
     }
-    // A link at the usual place is not followed, and is no result.
-    let text = format!("ln -s {dir}/secret.json $TIDEMILL_OUTPUT_DIR/artifacts/task-result.json");
-    let key = lab.submit("usual", "{}", options(&shell(&text))).await;
-    assert_eq!(lab.ended(&key).await.output(), serde_json::json!({}));
-    assert_eq!(lab.blob(&key, "r1-a1/artifacts/task-result.json").await, None, "nor is it kept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_file_that_cannot_be_used_fails_the_task() {
+    let lab = Lab::working();
+    let secret = lab.directory.0.join("secret.json");
+    std::fs::write(&secret, r#"{"secret":true}"#).unwrap();
+    for (id, make, category) in [
+        ("link", format!("ln -s {} task-result.json", secret.display()), "validation"),
+        ("dangling", "ln -s nowhere task-result.json".to_owned(), "validation"),
+        ("pipe", "mkfifo task-result.json".to_owned(), "validation"),
+        ("directory", "mkdir task-result.json".to_owned(), "validation"),
+        ("no-json", "echo x > task-result.json".to_owned(), "parse"),
+        ("empty", "true > task-result.json".to_owned(), "parse"),
+    ] {
+        // Another result further down the list does not make up for it.
+        let text = format!("cd $TIDEMILL_OUTPUT_DIR/artifacts && {make} && echo '{{\"a\":1}}'");
+        let key = lab.submit(id, "{}", options(&shell(&text))).await;
+        let (found, error) = lab.ended(&key).await.failure();
+        assert_eq!(found, category, "{id}: {error}");
+        assert!(error.contains("artifacts/task-result.json"), "{id}: {error}");
+        if category == "validation" {
+            let kept = lab.blob(&key, "r1-a1/artifacts/task-result.json").await;
+            assert_eq!(kept, None, "{id} is not kept");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_is_nested_too_deep_fails_the_task() {
+    let lab = Lab::working();
+    let nested = |depth: usize| {
+        let many = |sign: char| format!("$(head -c {} /dev/zero | tr '\\0' '{sign}')", depth - 1);
+        format!("value=\"{{\\\"a\\\":{}{}}}\"", many('['), many(']'))
+    };
+    let line = r#"echo "@@tidemill {\"kind\":\"result\",\"output\":$value}""#;
+    let file = r#"echo "$value" > $TIDEMILL_OUTPUT_DIR/artifacts/task-result.json"#;
+    let last = r#"echo "$value""#;
+    for (id, give) in [("line", line), ("file", file), ("last", last)] {
+        let deep = lab.run(&format!("{id}-deep"), &shell(&format!("{}; {give}", nested(50_000)))).await;
+        let (category, error) = deep.failure();
+        assert_eq!(category, "validation", "{id}: {error}");
+        assert_eq!(error, "the result is nested 50000 levels deep; the limit is 100", "{id}");
+        let over = lab.run(&format!("{id}-over"), &shell(&format!("{}; {give}", nested(101)))).await;
+        assert_eq!(over.failure().0, "validation", "{id}");
+        let fits = lab.run(&format!("{id}-fits"), &shell(&format!("{}; {give}", nested(100)))).await;
+        assert!(fits.output()["a"].is_array(), "{id}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,10 +209,15 @@ async fn a_flood_of_output_does_not_fill_memory_and_its_log_has_an_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_much_to_keep_is_left_out_and_said() {
-    let lab = Lab::working();
+    let mut lab = Lab::idle();
+    // Even so it stays where it is.
+    lab.config.keep_files = false;
+    lab.work("worker-1");
     let text = "cd $TIDEMILL_OUTPUT_DIR/artifacts; head -c 70000000 /dev/zero > big; echo small > small";
     let key = lab.submit("req-1", "{}", options(&shell(text))).await;
     lab.ended(&key).await.output();
+    lab.shut_down(std::time::Duration::from_secs(10)).await;
+    assert_eq!(std::fs::metadata(lab.output("req-1/artifacts/big")).unwrap().len(), 70_000_000);
     let log = std::fs::read_to_string(lab.output("req-1/logs/output.log")).unwrap();
     assert!(log.contains("artifacts/big is 70000000 bytes and is not kept"), "{log}");
     assert_eq!(lab.blob(&key, "r1-a1/artifacts/big").await, None);
