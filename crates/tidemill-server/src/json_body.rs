@@ -229,7 +229,7 @@ mod tests {
                 "INVALID_FIELD events[1]",
             ),
             (r#"{"eventType":"a.b","properties":{"x":[1,2]}},{"foo":1}"#, "UNKNOWN_FIELD events[1].foo"),
-            (r#"7"#, "INVALID_FIELD events[0]"),
+            ("7", "INVALID_FIELD events[0]"),
         ] {
             let text = format!(r#"{{"events":[{events}]}}"#);
             assert_eq!(verdict::<PublishRequest>(&text), expected, "{text}");
