@@ -38,8 +38,8 @@ pub fn measure(setting: Setting<'_>, report: &mut Report) {
     let wanted = if setting.quick { RESIDENT_BYTES / 8 } else { RESIDENT_BYTES };
     load(setting.binary, &data, wanted);
     for slots in SLOTS {
-        // The directory is opened again, with one slot more for the task that holds the load.
-        let server = Server::start(setting.binary, &data, slots + 1);
+        // The directory is opened again: what is resident then is the live work.
+        let server = Server::start(setting.binary, &data, slots);
         wait_until_calm(&server);
         let load = Load { wanted, resident: server.usage().resident_bytes };
         beside_bare(setting, &server, slots, load, report);
@@ -172,20 +172,21 @@ fn spent(wall_millis: f64, cpu_secs: f64, slots: usize, tasks: usize) -> Spent {
 fn load(binary: &Path, data: &Path, wanted: u64) {
     let server = Server::start(binary, data, 1);
     let mut connection = server.connect();
-    let hold = json!({ "tasks": [{ "taskId": "hold", "run": ["/bin/sleep", "36000"], "timeout": "1d" }] });
-    let job = connection.post("/v1/jobs", &hold).expect("the server answers").good();
-    let path = format!("/v1/jobs/{}/tasks", job["jobId"].as_str().expect("a job has an id"));
     let text = "x".repeat(INPUT_BYTES);
     let requests = wanted.div_ceil((INPUT_BYTES * INPUTS_PER_REQUEST) as u64);
-    for request in 0..requests {
-        let task = |index: usize| {
+    // It fails once and is tried again in a week: the job is open meanwhile and takes no slot.
+    let retry = json!({ "maxAttempts": 2, "firstDelay": "7d", "maxDelay": "7d" });
+    let hold = json!({ "taskId": "hold", "run": "exit 1", "retry": retry });
+    // A job for each request: the tasks of one job have a limit together.
+    for _ in 0..requests {
+        let mut tasks = vec![hold.clone()];
+        tasks.extend((0..INPUTS_PER_REQUEST).map(|index| {
             json!({
-                "taskId": format!("l{request}-{index}"), "run": [PROGRAM], "dependsOn": ["hold"],
+                "taskId": format!("l{index}"), "run": [PROGRAM], "dependsOn": ["hold"],
                 "input": { "text": text },
             })
-        };
-        let tasks: Vec<Value> = (0..INPUTS_PER_REQUEST).map(task).collect();
-        connection.post(&path, &json!({ "tasks": tasks })).expect("the server answers").good();
+        }));
+        connection.post("/v1/jobs", &json!({ "tasks": tasks })).expect("the server answers").good();
     }
 }
 
