@@ -5,7 +5,6 @@ use std::io::Write;
 use std::net::{Shutdown, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -147,8 +146,8 @@ impl Guest {
         let _ = stream.set_nodelay(true);
         let Ok(local) = stream.local_addr() else { return };
         let (stream, ticket, busy) = (Arc::new(stream), Arc::new(ticket), Busy::default());
-        let timed = TimedStream::new(Arc::clone(&stream), Arc::clone(&busy), self.patience);
-        let in_service = (self.router, Arc::clone(&ticket), Arc::clone(&busy));
+        let timed = TimedStream::new(Arc::clone(&stream), busy.clone(), self.patience);
+        let in_service = (self.router, Arc::clone(&ticket), busy.clone());
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             let (router, ticket, busy) = in_service.clone();
             request.extensions_mut().insert(Connection { local });
@@ -175,7 +174,7 @@ impl Guest {
         }
         connection.as_mut().graceful_shutdown();
         let leaving = async {
-            if !busy.load(Ordering::Acquire) {
+            if !busy.is_busy() {
                 tokio::time::sleep(FAREWELL).await;
                 return;
             }
@@ -192,12 +191,12 @@ impl Guest {
 /// A request in flight, from its head to the last byte of the answer.
 struct Visit {
     ticket: Arc<Ticket>,
-    busy: Arc<AtomicBool>,
+    busy: Busy,
 }
 
 impl Visit {
-    fn begin(ticket: Arc<Ticket>, busy: Arc<AtomicBool>) -> Self {
-        busy.store(true, Ordering::Release);
+    fn begin(ticket: Arc<Ticket>, busy: Busy) -> Self {
+        busy.turn();
         ticket.busy();
         Self { ticket, busy }
     }
@@ -205,7 +204,7 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.busy.store(false, Ordering::Release);
+        self.busy.turn();
         self.ticket.idle();
     }
 }

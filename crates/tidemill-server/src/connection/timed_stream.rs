@@ -6,7 +6,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -22,12 +22,28 @@ pub(super) struct Patience {
     pub(super) write: Duration,
 }
 
-/// Whether a request is being handled; shared with whoever handles it.
-pub(super) type Busy = Arc<AtomicBool>;
+/// Counts the beginnings and ends of requests; shared with whoever handles them.
+///
+/// A count and not a flag: a request may begin and end between two looks, and its head is over then.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Busy(Arc<AtomicU64>);
+
+impl Busy {
+    /// A request begins or ends.
+    pub(super) fn turn(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.0.load(Ordering::Acquire) % 2 == 1
+    }
+}
 
 pub(super) struct TimedStream {
     stream: Arc<TcpStream>,
     busy: Busy,
+    /// The count at the last look.
+    seen: u64,
     patience: Patience,
     reading: Reading,
     read_timer: Pin<Box<Sleep>>,
@@ -51,6 +67,7 @@ impl TimedStream {
         Self {
             stream,
             busy,
+            seen: 0,
             patience,
             reading: Reading::Nothing,
             read_timer: Box::pin(tokio::time::sleep(patience.idle)),
@@ -70,11 +87,10 @@ impl TimedStream {
 
     /// Looks whether a request began or ended since the last time.
     fn notice(&mut self) {
-        let busy = self.busy.load(Ordering::Acquire);
-        match (busy, self.reading) {
-            (true, Reading::Nothing | Reading::Head) => self.turn_to(Reading::Busy),
-            (false, Reading::Busy) => self.turn_to(Reading::Nothing),
-            _ => {}
+        let turns = self.busy.0.load(Ordering::Acquire);
+        if turns != self.seen {
+            self.seen = turns;
+            self.turn_to(if turns % 2 == 1 { Reading::Busy } else { Reading::Nothing });
         }
     }
 

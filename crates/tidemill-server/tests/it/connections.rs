@@ -216,3 +216,23 @@ async fn a_server_that_stops_finishes_what_it_began() {
     lab.shut_down().await;
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
 }
+
+#[tokio::test]
+async fn a_connection_in_use_outlives_the_time_of_a_head() {
+    let config = ServerConfig { idle_timeout: LONG, ..quick() };
+    let lab = Lab::with(config, Policy::default()).await;
+    let client = lab.local();
+    let mut stream = connect(&client).await;
+    let request = client.head("GET", "/healthz", &[], "HTTP/1.1") + "\r\n";
+    // More requests than fit into the time of one head, each answered before the next: none is cut off.
+    let until = tokio::time::Instant::now() + 4 * Duration::from_millis(200);
+    while tokio::time::Instant::now() < until {
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut heard = Vec::new();
+        while Answer::parse(&heard).is_none_or(|answer| answer.body.is_empty()) {
+            let count = tokio::time::timeout(LONG, stream.read_buf(&mut heard)).await.unwrap().unwrap();
+            assert_ne!(count, 0, "the server closed a connection that is in use");
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
