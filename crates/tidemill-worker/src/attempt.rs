@@ -488,6 +488,6 @@ async fn must_give_back(pace: &mut watch::Receiver<Pace>) {
     }
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -13,6 +13,7 @@ use tidemill_model::{ErrorCategory, Fence};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::attempt::millis;
 use crate::handler::{Outcome, TaskContext, TaskError};
 use crate::native::NativeWorker;
 use crate::pace::Pace;
@@ -222,8 +223,4 @@ fn report_of(outcome: Outcome, started: Instant) -> WorkReport {
             WorkReport::Failed { error: message, category, retry_after_millis }
         }
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

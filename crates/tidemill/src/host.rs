@@ -153,7 +153,7 @@ pub fn task(id: &str, name: &str, depends_on: &[&str]) -> Result<TaskSpec, BadId
 }
 
 /// Bits that differ from process to process.
-fn random_seed() -> u64 {
+pub fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The standard library seeds its hash maps from the system's randomness.
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();

@@ -1,11 +1,11 @@
 //! A node: a data directory that this process holds, its engine, and what keeps it going.
 
 use std::ffi::OsString;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidemill::host::random_seed;
 use tidemill::{Embedded, Engine, OpenError, StoreOptions};
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::{EngineConfig, EngineError};
@@ -162,12 +162,4 @@ pub(crate) fn id_of(text: &str) -> String {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     format!("{hash:016x}")
-}
-
-/// Bits that differ from process to process.
-pub(crate) fn random_seed() -> u64 {
-    // The standard library seeds its hash maps from the system's randomness.
-    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u32(std::process::id());
-    hasher.finish()
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
+use tidemill::host::random_seed;
 use tidemill_worker::{CommandWorker, kill_leftovers};
 
 use super::moment::now;
@@ -14,7 +15,7 @@ use super::{CommandError, Ended, Flags, serve};
 use crate::client::{Call, Client, ClientError, HttpWay, add};
 use crate::config::Resolved;
 use crate::file_limit::raise_file_limit;
-use crate::node::{command_config, id_of, random_seed, start_spawner};
+use crate::node::{command_config, id_of, start_spawner};
 use crate::output::Output;
 use crate::remote_source::RemoteSource;
 

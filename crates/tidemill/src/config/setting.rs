@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use tidemill_model::span;
+
 use super::user::user;
 
 /// A name, what it may be, and what it is when nobody says.
@@ -116,17 +118,7 @@ pub(super) fn flag(text: &str) -> Option<bool> {
 
 /// Milliseconds, from a number or a number with a unit.
 pub(super) fn millis(text: &str) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let number: u64 = text[..digits].parse().ok()?;
-    let unit = match &text[digits..] {
-        "" | "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    number.checked_mul(unit)
+    text.parse().ok().or_else(|| span::parse_text(text).ok())
 }
 
 #[cfg(test)]
