@@ -113,6 +113,8 @@ pub enum TaskChangeKind {
     Begin { fence: Fence },
     /// The worker still holds it.
     Renew { fence: Fence, until: Timestamp },
+    /// The clock was set back, and the lease would last as much longer: it ends at `until`, and its holder keeps it.
+    Shorten { fence: Fence, until: Timestamp },
     /// The worker gives it back. `failed` holds the category when an attempt ended; otherwise nothing is counted.
     Release { fence: Fence, failed: Option<ErrorCategory> },
     /// A lease is taken back without a new owner, as when a former life of the process held it.

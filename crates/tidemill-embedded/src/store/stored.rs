@@ -396,6 +396,7 @@ stored_enum!(TaskChangeKind {
     6 => Revoke { fence },
     7 => Finish { fence, outcome, attempts, error },
     8 => Reopen { run },
+    9 => Shorten { fence, until },
 });
 stored_enum!(RecordWrite {
     1 => Job(job),

@@ -46,17 +46,21 @@ pub(super) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) 
             && let Some(at) = moved_back(&task, head, queued, draft)
         {
             if let TaskState::Leased(_) = head.state {
-                draft.change(key, TaskChangeKind::Revoke { fence: head.fence });
+                draft.change(key, TaskChangeKind::Shorten { fence: head.fence, until: at });
+                // The lease still holds in its last millisecond.
+                draft.show_at(queued.message.id, at.plus(1), Delivered::No);
+            } else {
+                draft.show_at(queued.message.id, at, Delivered::No);
             }
-            draft.show_at(queued.message.id, at, Delivered::No);
             repaired += 1;
         }
     }
     Reply::Swept { repaired, after: last.filter(|_| seen == max).cloned() }
 }
 
-/// When a hidden message may be seen if the clock was set back since it was hidden: as long from now as it had to wait
-/// from the task's last event. Else it would wait for a time that is as far away as the clock was set back.
+/// When a hidden message may be seen, or a lease ends, if the clock was set back since: as long from now as the message
+/// had to wait from the task's last event, or one lease from now. Else it would wait for a time that is as far away as
+/// the clock was set back.
 fn moved_back(
     task: &TaskView<'_>,
     head: &TaskHead,
@@ -68,8 +72,10 @@ fn moved_back(
     let is_ahead = last.since(now) > AHEAD_MILLIS_MAX && queued.visible_at > last;
     match &head.state {
         TaskState::Queued if is_ahead => Some(now.plus(queued.visible_at.since(last))),
-        // Its worker may be gone, and would be missed only when the clock is there again. If it lives it hears of it.
-        TaskState::Leased(lease) if is_ahead && lease.claimed_at.since(now) > AHEAD_MILLIS_MAX => Some(now),
+        // Its worker may be gone, and would be missed only when the clock is there again. If it lives it is heard.
+        TaskState::Leased(lease) if is_ahead && lease.claimed_at.since(now) > AHEAD_MILLIS_MAX => {
+            Some(now.plus(draft.policy().lease_millis)).filter(|until| *until < lease.until)
+        }
         _ => None,
     }
 }
@@ -78,7 +84,7 @@ fn moved_back(
 mod tests {
     use tidemill_model::ErrorCategory;
 
-    use super::super::fixture::{Fixture, failed, key};
+    use super::super::fixture::{Fixture, completed, failed, key};
     use crate::command::{Command, Sweep};
     use crate::reply::Reply;
 
@@ -108,5 +114,15 @@ mod tests {
             fixture.now = fixture.now.plus(10 * 60_000);
             assert_eq!(fixture.claim(1).len(), 1, "{state}");
         }
+    }
+
+    #[test]
+    fn a_live_worker_is_heard_after_the_clock_was_set_back() {
+        let mut fixture = Fixture::new();
+        fixture.submit_task("t-1");
+        let task = fixture.claim(1).remove(0);
+        fixture.now = fixture.now.minus(DAY);
+        assert_eq!(sweep(&mut fixture), 1);
+        fixture.finish(&key("t-1"), task.fence, completed()).unwrap();
     }
 }

@@ -241,6 +241,11 @@ fn change_head(slot: &mut Option<TaskHead>, change: &TaskChangeKind) {
                 lease.heartbeats += 1;
             }
         }
+        TaskChangeKind::Shorten { until, .. } => {
+            if let TaskState::Leased(lease) = &mut head.state {
+                lease.until = lease.until.min(*until);
+            }
+        }
         TaskChangeKind::Release { failed, .. } => {
             head.state = TaskState::Queued;
             if let Some(category) = failed {

@@ -10,6 +10,7 @@ use tidemill_model::fold::{fold_job, fold_task};
 use tidemill_model::{Event, JobId, JobStatus, KnownType, TaskState, TenantId, Timestamp};
 
 use super::doubt::{Doubt, Witness};
+use super::leases::LeaseFacts;
 use super::{Oracle, blob_of, unreadable};
 use crate::ledger::Ledger;
 use crate::violation::{Violation, demand};
@@ -305,7 +306,8 @@ impl Oracle {
         for (key, task) in self.history.tasks.iter().filter(|(_, task)| task.is_live()) {
             let has_message = messages.get(key).is_some_and(|runs| runs.contains(&task.run()));
             let held = self.leases.of(key).and_then(|facts| facts.holder.as_ref());
-            let is_held = held.is_some_and(|holder| holder.until >= now);
+            let is_held =
+                self.leases.of(key).and_then(LeaseFacts::held_until).is_some_and(|until| until >= now);
             demand(has_message || is_held, "nothing stands still after a sweep", || {
                 let runs = messages.get(key);
                 format!(

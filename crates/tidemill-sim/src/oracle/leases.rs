@@ -15,6 +15,9 @@ use tidemill_model::{Fence, KnownType, Outcome, TaskHead, TaskState, Timestamp};
 
 use crate::violation::{Violation, demand};
 
+/// How far ahead of the clock a claim must lie for the sweep to think that the clock was set back, in milliseconds.
+const AHEAD_MILLIS: u64 = 60_000;
+
 /// What is known of every task's lease.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
@@ -34,6 +37,23 @@ pub(super) struct LeaseFacts {
     /// The fence of the last failure that was answered with another attempt.
     pub(super) retried: Option<u64>,
     pub(super) holder: Option<Holder>,
+    /// Where sweeps may have moved the end of the lease, after the clock was set back under it.
+    shortened: Vec<Timestamp>,
+}
+
+impl LeaseFacts {
+    /// The earliest moment at which the lease may have ended, if it is held.
+    pub(super) fn held_until(&self) -> Option<Timestamp> {
+        let holder = self.holder.as_ref()?;
+        Some(self.shortened.iter().copied().fold(holder.until, Timestamp::min))
+    }
+
+    /// True when a head may show this holder.
+    fn agrees(&self, shown: Option<&Holder>) -> bool {
+        let (Some(known), Some(shown)) = (&self.holder, shown) else { return self.holder.as_ref() == shown };
+        let ends_as_known = shown.until == known.until || self.shortened.contains(&shown.until);
+        ends_as_known && Holder { until: known.until, ..shown.clone() } == *known
+    }
 }
 
 /// The worker that may write.
@@ -43,6 +63,7 @@ pub(super) struct Holder {
     pub(super) worker: Arc<str>,
     pub(super) generation: Option<u64>,
     pub(super) until: Timestamp,
+    pub(super) claimed_at: Timestamp,
 }
 
 /// What the events of the same group must show.
@@ -90,9 +111,10 @@ impl Leases {
                 self.holder_speaks(&beat.task, beat.fence, answer, due)?;
                 if let Ok(Reply::Renewed { until }) = answer {
                     let facts = self.tasks.entry(beat.task.clone()).or_default();
-                    let before = facts.holder.as_ref().map_or(*until, |holder| holder.until);
+                    let before = facts.held_until().unwrap_or(*until);
                     demand(*until >= before, "a lease is never shortened", || beat.task.request.to_string())?;
                     facts.holder.iter_mut().for_each(|holder| holder.until = *until);
+                    facts.shortened.clear();
                     due.push(written(&beat.task, KnownType::TaskHeartbeat, beat.fence));
                 }
                 Ok(())
@@ -118,6 +140,10 @@ impl Leases {
                 for request in tasks {
                     self.free(&TaskKey { tenant: cancel.tenant.clone(), request: request.clone() });
                 }
+                Ok(())
+            }
+            (Command::Sweep(_), Ok(Reply::Swept { .. })) => {
+                self.swept(now, policy);
                 Ok(())
             }
             (Command::Recover { generation }, Ok(Reply::Recovered { released })) => {
@@ -149,9 +175,9 @@ impl Leases {
         demand(task.fence.0 > facts.fence, "fences strictly grow", || {
             format!("{} got {} after {}", key.request, task.fence.0, facts.fence)
         })?;
-        if let Some(holder) = &facts.holder {
-            demand(holder.until < now, "one task has one worker", || {
-                format!("{} given to {:?} while {holder:?} holds it", key.request, claim.owner)
+        if let Some(until) = facts.held_until() {
+            demand(until < now, "one task has one worker", || {
+                format!("{} given to {:?} while {:?} holds it", key.request, claim.owner, facts.holder)
             })?;
         }
         if task.run > facts.run {
@@ -172,7 +198,9 @@ impl Leases {
             worker: Arc::clone(&claim.owner.worker),
             generation: claim.owner.generation,
             until: task.lease_until,
+            claimed_at: now,
         });
+        facts.shortened.clear();
         due.push(Due::Runs { task: key.clone(), run: task.run });
         if claim.begin.is_some() {
             due.push(written(key, KnownType::TaskProcessingStarted, task.fence));
@@ -292,6 +320,15 @@ impl Leases {
         demand(!self.deleted.contains(&message), "what is deleted stays deleted", || format!("{message:?}"))
     }
 
+    /// A sweep may end a lease earlier whose claim lies ahead of the clock, but leaves its holder a whole lease.
+    fn swept(&mut self, now: Timestamp, policy: &Policy) {
+        for facts in self.tasks.values_mut() {
+            if facts.holder.as_ref().is_some_and(|holder| holder.claimed_at.since(now) > AHEAD_MILLIS) {
+                facts.shortened.push(now.plus(policy.lease_millis));
+            }
+        }
+    }
+
     fn free(&mut self, key: &TaskKey) {
         if let Some(facts) = self.tasks.get_mut(key) {
             facts.holder = None;
@@ -324,7 +361,7 @@ impl Leases {
             facts.fence == head.fence.0
                 && facts.run == head.run
                 && facts.attempts == attempts
-                && facts.holder == shown,
+                && facts.agrees(shown.as_ref()),
             "heads say what was answered",
             || format!("{} is {head:?}; known: {facts:?}", key.request),
         )
@@ -347,6 +384,7 @@ impl Leases {
         facts.attempts = head.attempts;
         facts.fence = head.fence.0;
         facts.holder = holder_of(head);
+        facts.shortened.clear();
         facts.retried = head.failed_fence.map(|fence| fence.0).or(facts.retried);
         Ok(())
     }
@@ -359,6 +397,7 @@ fn holder_of(head: &TaskHead) -> Option<Holder> {
             worker: Arc::clone(&lease.owner.worker),
             generation: lease.owner.generation,
             until: lease.until,
+            claimed_at: lease.claimed_at,
         }),
         _ => None,
     }
