@@ -14,5 +14,5 @@ pub mod log;
 pub mod real_disk;
 pub mod store;
 
-pub use backend::{Embedded, OpenError};
+pub use backend::{Embedded, JobRest, OpenError};
 pub use store::{Store, StoreOptions};

@@ -16,7 +16,8 @@ pub mod engine_source;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod handler;
-pub mod leftovers;
+pub mod lease_keeper;
+mod leftovers;
 pub mod log_sink;
 pub mod native;
 mod pace;

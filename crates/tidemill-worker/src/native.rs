@@ -9,6 +9,7 @@ use tidemill_model::{TenantId, WorkerId};
 use tokio::sync::watch;
 
 use crate::handler::Handlers;
+use crate::lease_keeper::LeaseKeeper;
 use crate::pace::{Pace, WorkerHandle};
 use crate::slot::Slot;
 
@@ -61,8 +62,13 @@ impl<B: Backend> NativeWorker<B> {
     pub fn start(self) -> WorkerHandle {
         let (stop, stopping) = watch::channel(Pace::Work);
         let shared = Arc::new(self);
-        let slots = (0..shared.config.slots)
-            .map(|_| tokio::spawn(Slot::new(Arc::clone(&shared), stopping.clone()).run()))
+        let config = &shared.config;
+        // It ends with the last slot.
+        let leases =
+            Arc::new(LeaseKeeper::start(shared.engine.clone(), config.worker.clone(), config.heartbeat));
+        let slots = (0..config.slots)
+            .map(|_| Slot::new(Arc::clone(&shared), Arc::clone(&leases), stopping.clone()))
+            .map(|slot| tokio::spawn(slot.run()))
             .collect();
         WorkerHandle::new(stop, slots, GIVE_BACK)
     }

@@ -4,17 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidemill_engine::backend::Backend;
-use tidemill_engine::commit::TaskKey;
-use tidemill_engine::engine::{
-    ClaimRequest, Claimed, EngineError, FinishRequest, HeartbeatRequest, Signal, WorkReport,
-};
-use tidemill_engine::reply::{Assignment, Refusal};
-use tidemill_model::{ErrorCategory, Fence};
+use tidemill_engine::engine::{ClaimRequest, Claimed, EngineError, FinishRequest, Signal, WorkReport};
+use tidemill_engine::reply::Assignment;
+use tidemill_model::ErrorCategory;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use crate::attempt::millis;
 use crate::handler::{Outcome, TaskContext, TaskError};
+use crate::lease_keeper::LeaseKeeper;
 use crate::native::NativeWorker;
 use crate::pace::Pace;
 
@@ -24,6 +21,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) struct Slot<B> {
     worker: Arc<NativeWorker<B>>,
+    leases: Arc<LeaseKeeper>,
     stopping: watch::Receiver<Pace>,
 }
 
@@ -37,8 +35,12 @@ enum End {
 }
 
 impl<B: Backend> Slot<B> {
-    pub(crate) fn new(worker: Arc<NativeWorker<B>>, stopping: watch::Receiver<Pace>) -> Self {
-        Self { worker, stopping }
+    pub(crate) fn new(
+        worker: Arc<NativeWorker<B>>,
+        leases: Arc<LeaseKeeper>,
+        stopping: watch::Receiver<Pace>,
+    ) -> Self {
+        Self { worker, leases, stopping }
     }
 
     pub(crate) async fn run(mut self) {
@@ -132,11 +134,7 @@ impl<B: Backend> Slot<B> {
 
     async fn run_task(&self, task: &Assignment) -> End {
         let started = Instant::now();
-        // On its own, so that a handler that blocks its thread does not lose its lease. The pause lets it set its timer:
-        // what was just spawned waits on this very thread.
-        let keeping = keep_lease(Arc::clone(&self.worker), task.task.clone(), task.fence);
-        let mut lease = LeaseKeeper(tokio::spawn(keeping));
-        tokio::task::yield_now().await;
+        let lease = self.leases.hold(task.task.clone(), task.fence);
         let work = match self.worker.engine().work_of(task).await {
             Ok(work) => work,
             Err(error) => {
@@ -152,7 +150,7 @@ impl<B: Backend> Slot<B> {
             biased;
             outcome = running => outcome,
             () = self.worker.engine().revoked(&task.task, task.fence) => return End::Lost,
-            _ = &mut lease.0 => return End::Lost,
+            () = lease.lost() => return End::Lost,
             () = self.must_give_back() => return End::GivenBack,
             () = tokio::time::sleep(timeout) => {
                 let elapsed_millis = millis(started.elapsed());
@@ -180,35 +178,6 @@ impl<B: Backend> Slot<B> {
         let worker = self.worker.config().worker.clone();
         // If it cannot be noted, the lease runs out.
         let _ = self.worker.engine().release(task.task, task.fence, worker, reason).await;
-    }
-}
-
-/// Renews a lease until it is dropped.
-struct LeaseKeeper(JoinHandle<()>);
-
-impl Drop for LeaseKeeper {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Renews the lease until it is lost.
-async fn keep_lease<B: Backend>(worker: Arc<NativeWorker<B>>, task: TaskKey, fence: Fence) {
-    let config = worker.config();
-    loop {
-        tokio::time::sleep(config.heartbeat).await;
-        let beat = HeartbeatRequest {
-            task: task.clone(),
-            fence,
-            worker: config.worker.clone(),
-            process_id: std::process::id(),
-            rss: 0,
-            last_activity: None,
-        };
-        let renewed = worker.engine().heartbeat(beat).await;
-        if let Err(EngineError::Refused(Refusal::LeaseLost { .. } | Refusal::NotFound { .. })) = renewed {
-            return;
-        }
     }
 }
 

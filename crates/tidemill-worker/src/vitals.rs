@@ -218,7 +218,7 @@ impl Vitals {
 }
 
 /// How long after it was asked for a lease is relied on. The rest is for killing the child before somebody else begins.
-fn held_part(lease: Duration) -> Duration {
+pub(crate) fn held_part(lease: Duration) -> Duration {
     lease.saturating_sub((lease / 10).max(MARGIN_MIN).min(lease / 3))
 }
 

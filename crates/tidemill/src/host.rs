@@ -108,13 +108,13 @@ impl Host {
     pub async fn wait(&self, job: JobId) -> Result<JobStatus, HostError> {
         let backend = self.engine.backend();
         loop {
-            let change = backend.change();
+            let rest = backend.watch_rest(job);
             let found = backend.job(self.options.tenant.clone(), job).await.map_err(EngineError::from)?;
             let Some(snapshot) = found else { return Err(HostError::NoSuchJob(job)) };
             if snapshot.head.is_at_rest() {
                 return Ok(snapshot.status);
             }
-            backend.changed(change).await.map_err(EngineError::from)?;
+            rest.await.map_err(EngineError::from)?;
         }
     }
 

@@ -14,9 +14,11 @@ use tidemill_engine::command::{Command, PutRecord};
 use tidemill_engine::notice::Notice;
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::row::{Row, RowKey};
+use tidemill_model::JobId;
 
 use super::bell::{Bell, Heard};
 use super::progress::{GroupNumber, Progress};
+use super::rest_board::JobRest;
 use super::work_queue::WorkQueue;
 use crate::blob::Blobs;
 use crate::data_lock::{DataLock, LockError};
@@ -234,6 +236,12 @@ impl Embedded {
         self.shared.progress.wait(since + 1).await
     }
 
+    /// Begins to watch a job: the answer resolves when it comes to rest, or when it must be looked at again. Whoever
+    /// watches first and looks then misses nothing.
+    pub fn watch_rest(&self, job: JobId) -> JobRest<'_> {
+        JobRest::watch(&self.shared.progress, job)
+    }
+
     /// Writes the rows that changed, so that the next open has little to replay.
     pub fn checkpoint(&self) -> Result<(), Fault> {
         self.shared.flush_rows().map(|_| ())
@@ -391,8 +399,10 @@ impl Shared {
             if deciding.closed.is_empty() {
                 deciding.close();
             }
-            let Some(closed) = deciding.closed.pop_front() else { return Ok(false) };
+            let Some(mut closed) = deciding.closed.pop_front() else { return Ok(false) };
             let state = &deciding.decider.state;
+            // What was claimed meanwhile, mostly by whoever finished the task before it, needs nobody else.
+            closed.stir.messages = closed.stir.messages.min(state.queue().ready());
             (closed, state.dirty_len(), state.queue().next_visible())
         };
         let Closed { mut group, number, stir } = closed;
@@ -407,6 +417,7 @@ impl Shared {
                 return Err(fault);
             }
         }
+        self.progress.rest.rested(&stir.rested);
         if stir.messages > 0 {
             self.work.arrived(stir.messages);
         }
@@ -456,6 +467,8 @@ impl Shared {
             Ok(decider) => {
                 deciding.decider = decider;
                 self.progress.lose(lost, fault.clone());
+                // Messages are there again that were taken in the groups that are lost.
+                self.work.arrived(usize::MAX);
             }
             Err(worse) => self.progress.stop(worse),
         }

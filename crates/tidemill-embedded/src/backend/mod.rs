@@ -15,8 +15,10 @@ mod embedded;
 mod keeping;
 mod progress;
 mod reads;
+mod rest_board;
 mod stored_task;
 mod timer;
 mod work_queue;
 
 pub use embedded::{Embedded, OpenError};
+pub use rest_board::JobRest;

@@ -9,16 +9,19 @@ use std::task::{Context, Poll, Waker};
 use tidemill_engine::backend::Fault;
 
 use super::embedded::block_on;
+use super::rest_board::RestBoard;
 
 /// Groups are numbered from 1 in the order they are filled; they reach the disk in that order.
 pub(super) type GroupNumber = u64;
 
+#[derive(Debug)]
 pub(super) struct Progress {
     /// The newest group on disk. Read without the lock first.
     synced: AtomicU64,
     /// Whether anything went wrong; then only the lock tells the truth.
     troubled: AtomicBool,
     inner: Mutex<Inner>,
+    pub(super) rest: RestBoard,
     /// Where threads wait for a group, by its number: one call wakes them all, and nobody who waits for another.
     rooms: [Room; ROOMS],
 }
@@ -40,6 +43,7 @@ impl Room {
     }
 }
 
+#[derive(Debug)]
 struct Inner {
     stopped: Option<Fault>,
     /// Groups that will never be on disk, first and last, with the reason.
@@ -54,6 +58,7 @@ impl Progress {
             synced: AtomicU64::new(0),
             troubled: AtomicBool::new(false),
             inner: Mutex::new(inner),
+            rest: RestBoard::default(),
             rooms: Default::default(),
         }
     }
@@ -92,6 +97,7 @@ impl Progress {
         let waiting = std::mem::take(&mut inner.waiting);
         drop(inner);
         self.rooms.iter().for_each(Room::wake);
+        self.rest.ring_all();
         for (_, waker) in waiting {
             waker.wake();
         }
@@ -117,6 +123,7 @@ impl Progress {
         let waiting = std::mem::take(&mut inner.waiting);
         drop(inner);
         self.rooms.iter().for_each(Room::wake);
+        self.rest.ring_all();
         for (_, waker) in waiting {
             waker.wake();
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::command::Command;
-use tidemill_engine::commit::TaskKey;
+use tidemill_engine::commit::{Commit, RecordWrite, TaskChangeKind, TaskKey};
 use tidemill_engine::decide::{Circumstances, decide};
 use tidemill_engine::id_source::IdSource;
 use tidemill_engine::policy::Policy;
@@ -38,11 +38,32 @@ pub(crate) struct Decider {
     pub(super) group_bytes_max: usize,
 }
 
-/// What a decision did to the queue, so that those who wait for work can be woken.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What decisions did, so that those who wait for work or for an end can be woken.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stir {
     /// Messages that may be deliverable now.
     pub(crate) messages: usize,
+    /// Jobs that came to rest, maybe several times.
+    pub(crate) rested: Vec<JobId>,
+}
+
+impl Stir {
+    /// Notes jobs of a commit in which nothing more happens by itself. The commit is applied.
+    fn note_rested(&mut self, state: &State, commit: &Commit) {
+        let ended = commit.tasks.iter().filter(|change| matches!(change.kind, TaskChangeKind::Finish { .. }));
+        let of_tasks =
+            ended.filter_map(|change| change.task.request.job_part().map(|job| (&change.task.tenant, job)));
+        let cancelled = commit.records.iter().filter_map(|record| match record {
+            RecordWrite::JobCancelled { tenant, job, .. } => Some((tenant, *job)),
+            _ => None,
+        });
+        for (tenant, job) in of_tasks.chain(cancelled) {
+            let is_noted = self.rested.last() == Some(&job);
+            if !is_noted && state.job(tenant, job).is_some_and(|job| job.head.is_at_rest()) {
+                self.rested.push(job);
+            }
+        }
+    }
 }
 
 impl Decider {
@@ -97,6 +118,7 @@ impl Decider {
         stir.messages += commit.enqueue.iter().filter(|message| message.not_before <= now).count();
         stir.messages += commit.visibility.iter().filter(|change| change.visible_at <= now).count();
         let links = self.state.apply(&commit, self.next_seq);
+        stir.note_rested(&self.state, &commit);
         push_controls(group, &commit, &mut self.scratch);
         for (event, links) in commit.events.iter().zip(&links) {
             group.push_event(self.next_seq, event, links);

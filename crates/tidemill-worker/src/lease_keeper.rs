@@ -1,0 +1,265 @@
+//! The leases of a worker's slots, renewed by one task beside them.
+//!
+//! A handler that blocks its thread does not lose its lease that way, and a short task costs an entry in a map instead of
+//! a task of its own on the runtime.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidemill_engine::backend::Backend;
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::engine::{Engine, EngineError, HeartbeatRequest};
+use tidemill_engine::reply::Refusal;
+use tidemill_model::{Fence, WorkerId};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::vitals::held_part;
+
+/// Renews what is held, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct LeaseKeeper {
+    leases: Arc<Leases>,
+    keeping: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Leases {
+    table: Mutex<Table>,
+    /// Rings when a lease must be looked at sooner than the keeper thinks.
+    sooner: Notify,
+    interval: Duration,
+    /// How long after it was asked for a lease is relied on.
+    held: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    leases: HashMap<u64, Lease>,
+    /// When each lease is to be looked at.
+    looks: BTreeSet<(Instant, u64)>,
+}
+
+#[derive(Debug)]
+struct Lease {
+    task: TaskKey,
+    fence: Fence,
+    held_until: Instant,
+    look_at: Instant,
+    lost: Arc<Notify>,
+}
+
+impl LeaseKeeper {
+    /// Starts to keep leases on the current runtime.
+    pub(crate) fn start<B: Backend>(engine: Engine<B>, worker: WorkerId, interval: Duration) -> Self {
+        let lease = Duration::from_millis(engine.policy().lease_millis);
+        let leases = Arc::new(Leases {
+            table: Mutex::default(),
+            sooner: Notify::new(),
+            interval,
+            held: held_part(lease),
+        });
+        let keeping = tokio::spawn(keep(Arc::clone(&leases), engine, worker)).abort_handle();
+        Self { leases, keeping }
+    }
+
+    /// Keeps the lease of a task that was just claimed, until the answer is dropped.
+    pub(crate) fn hold(&self, task: TaskKey, fence: Fence) -> Holding<'_> {
+        let (now, lost) = (Instant::now(), Arc::new(Notify::new()));
+        let held_until = now + self.leases.held;
+        let look_at = held_until.min(now + self.leases.interval);
+        let mut table = self.leases.lock();
+        let number = table.next;
+        table.next += 1;
+        table.looks.insert((look_at, number));
+        table.leases.insert(number, Lease { task, fence, held_until, look_at, lost: Arc::clone(&lost) });
+        Holding { leases: &self.leases, number, lost }
+    }
+}
+
+impl Drop for LeaseKeeper {
+    fn drop(&mut self) {
+        self.keeping.abort();
+    }
+}
+
+/// A lease that is being kept.
+pub(crate) struct Holding<'a> {
+    leases: &'a Leases,
+    number: u64,
+    lost: Arc<Notify>,
+}
+
+impl Holding<'_> {
+    /// Returns when somebody else may hold the task.
+    pub(crate) async fn lost(&self) {
+        self.lost.notified().await;
+    }
+}
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        self.leases.lock().remove(self.number);
+    }
+}
+
+impl Table {
+    fn remove(&mut self, number: u64) -> Option<Lease> {
+        let lease = self.leases.remove(&number)?;
+        self.looks.remove(&(lease.look_at, number));
+        Some(lease)
+    }
+
+    /// Plans the next look at a lease, if it is still held.
+    fn look_again(&mut self, number: u64, at: Instant, held_until: Option<Instant>) {
+        let Some(lease) = self.leases.get_mut(&number) else { return };
+        self.looks.remove(&(lease.look_at, number));
+        lease.held_until = held_until.unwrap_or(lease.held_until);
+        lease.look_at = at.min(lease.held_until);
+        self.looks.insert((lease.look_at, number));
+    }
+}
+
+impl Leases {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be renewed now. What ran out is told so.
+    fn due(&self, now: Instant) -> Vec<(u64, TaskKey, Fence)> {
+        let mut due = Vec::new();
+        let mut table = self.lock();
+        while let Some(&(at, number)) = table.looks.first() {
+            if at > now {
+                break;
+            }
+            let Some(lease) = table.leases.get(&number) else { break };
+            if lease.held_until <= now {
+                lease.lost.notify_one();
+                table.remove(number);
+                continue;
+            }
+            due.push((number, lease.task.clone(), lease.fence));
+            // The call may hang: the lease's end is watched meanwhile.
+            let held_until = lease.held_until;
+            table.look_again(number, held_until, None);
+        }
+        due
+    }
+
+    fn next_look(&self, now: Instant) -> Instant {
+        // Whatever is held later is to be looked at later than this.
+        let latest = now + self.interval.min(self.held);
+        self.lock().looks.first().map_or(latest, |(at, _)| latest.min(*at))
+    }
+
+    fn renewed(&self, number: u64, asked_at: Instant, answer: &Result<(), EngineError>) {
+        let mut table = self.lock();
+        match answer {
+            // The store counts from when it got the call, which was later.
+            Ok(()) => table.look_again(number, asked_at + self.interval, Some(asked_at + self.held)),
+            Err(EngineError::Refused(Refusal::LeaseLost { .. } | Refusal::NotFound { .. })) => {
+                if let Some(lease) = table.remove(number) {
+                    lease.lost.notify_one();
+                }
+            }
+            Err(_) => table.look_again(number, Instant::now() + self.interval / 4, None),
+        }
+        drop(table);
+        self.sooner.notify_one();
+    }
+}
+
+async fn keep<B: Backend>(leases: Arc<Leases>, engine: Engine<B>, worker: WorkerId) {
+    loop {
+        let now = Instant::now();
+        for (number, task, fence) in leases.due(now) {
+            let beat = HeartbeatRequest {
+                task,
+                fence,
+                worker: worker.clone(),
+                process_id: std::process::id(),
+                rss: 0,
+                last_activity: None,
+            };
+            // Each on its own: one that hangs must not delay the others.
+            let (leases, engine) = (Arc::clone(&leases), engine.clone());
+            tokio::spawn(async move {
+                let asked_at = Instant::now();
+                let answer = engine.heartbeat(beat).await.map(drop);
+                leases.renewed(number, asked_at, &answer);
+            });
+        }
+        tokio::select! {
+            () = tokio::time::sleep_until(leases.next_look(now)) => {}
+            () = leases.sooner.notified() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leases() -> Leases {
+        Leases {
+            table: Mutex::default(),
+            sooner: Notify::new(),
+            interval: Duration::from_secs(20),
+            held: Duration::from_secs(40),
+        }
+    }
+
+    fn held(leases: &Leases, now: Instant) -> Arc<Notify> {
+        let lost = Arc::new(Notify::new());
+        let task = TaskKey {
+            tenant: tidemill_model::TenantId::trusted("t"),
+            request: tidemill_model::RequestId::standalone("a").unwrap(),
+        };
+        let (held_until, look_at) = (now + leases.held, now + leases.interval);
+        let mut table = leases.lock();
+        table.looks.insert((look_at, 7));
+        table.leases.insert(7, Lease { task, fence: Fence(1), held_until, look_at, lost: Arc::clone(&lost) });
+        lost
+    }
+
+    fn is_told(lost: &Notify) -> bool {
+        use std::task::{Context, Waker};
+        std::pin::pin!(lost.notified()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn a_lease_is_renewed_at_every_interval_and_lost_when_no_answer_comes() {
+        let (leases, start) = (leases(), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let lost = held(&leases, start);
+        assert!(leases.due(after(19)).is_empty());
+        assert_eq!(leases.due(after(20)).len(), 1);
+        assert!(leases.due(after(21)).is_empty(), "the call is under way");
+        leases.renewed(7, after(20), &Ok(()));
+        assert_eq!(leases.next_look(after(22)), after(40));
+        assert_eq!(leases.due(after(40)).len(), 1);
+        assert!(leases.due(after(59)).is_empty(), "still held by the renewal of second 20");
+        assert!(!is_told(&lost));
+        assert!(leases.due(after(60)).is_empty(), "the call of second 40 never came back");
+        assert!(is_told(&lost));
+        assert!(leases.lock().leases.is_empty() && leases.lock().looks.is_empty());
+    }
+
+    #[test]
+    fn a_refusal_ends_a_lease_at_once_and_a_fault_tries_again_sooner() {
+        let (leases, start) = (leases(), Instant::now());
+        let lost = held(&leases, start);
+        let fault = tidemill_engine::backend::Fault::Full("full".into());
+        leases.renewed(7, start, &Err(EngineError::Fault(fault)));
+        assert!(leases.next_look(start) < start + Duration::from_secs(20));
+        assert!(!is_told(&lost));
+        let refusal = Refusal::NotFound { what: "task", id: "a".to_owned() };
+        leases.renewed(7, start, &Err(EngineError::Refused(refusal)));
+        assert!(is_told(&lost));
+        assert!(leases.lock().looks.is_empty());
+    }
+}
