@@ -9,7 +9,7 @@ use std::thread::Thread;
 
 use tidemill_embedded::Embedded;
 use tidemill_engine::backend::Backend;
-use tidemill_engine::command::{Claim, Command, Finish, Prepared, Report, SubmitJob};
+use tidemill_engine::command::{Claim, Command, Finish, Prepared, Report, Spent, SubmitJob};
 use tidemill_engine::commit::NewJob;
 use tidemill_engine::reply::{Assignment, Reply};
 use tidemill_model::{
@@ -51,6 +51,7 @@ pub fn submission(tenant: &TenantId, app: &AppName, tasks: &[Arc<TaskSpec>]) -> 
         },
         created: Prepared { id: None, properties: Json::of(&created) },
         once: Vec::new(),
+        budget: None,
     })
 }
 
@@ -91,8 +92,8 @@ impl Hand {
                 overflow: None,
                 duration_millis: 1,
                 exit_code: 0,
-                usage: None,
             },
+            spent: Spent::default(),
         })
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tidemill_model::properties::{Activity, OverflowRef, Usage};
 use tidemill_model::{
-    AppName, Context, Entity, ErrorCategory, EventId, EventType, Fence, JobId, Json, Owner, RequestId,
-    TaskId, TaskName, TaskSpec, TenantId, Timestamp, WorkerId,
+    AppName, Budget, Context, Entity, ErrorCategory, EventId, EventType, Fence, JobId, Json, Owner, Period,
+    RequestId, SessionId, TaskId, TaskName, TaskSpec, TenantId, Timestamp, WorkerId,
 };
 
 use crate::commit::{MessageId, NewJob, NewTask, Receipt, TaskKey};
@@ -59,6 +59,7 @@ pub enum Command {
     },
     PutRecord(PutRecord),
     PutRecords(PutRecords),
+    SetBudget(SetBudget),
     /// Removes those of the records whose time is over.
     Forget {
         keys: Vec<RecordKey>,
@@ -89,6 +90,8 @@ pub struct SubmitJob {
     pub created: Prepared,
     /// Each of them is good for one request, whichever is met again.
     pub once: Vec<Once>,
+    /// What the job's agents may use in all.
+    pub budget: Option<Budget>,
 }
 
 #[derive(Debug, Clone)]
@@ -150,6 +153,15 @@ pub struct Finish {
     pub fence: Fence,
     pub worker: WorkerId,
     pub report: Report,
+    pub spent: Spent,
+}
+
+/// What an agent tells of its attempt, however it ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spent {
+    pub usage: Option<Usage>,
+    /// Where the next attempt of the run can go on.
+    pub session_id: Option<SessionId>,
 }
 
 /// How an attempt ended, as its worker tells it.
@@ -161,7 +173,6 @@ pub enum Report {
         overflow: Option<(EventId, OverflowRef)>,
         duration_millis: u64,
         exit_code: i32,
-        usage: Option<Usage>,
     },
     /// Whether it is tried again depends on the category and the attempts left.
     Failed {
@@ -184,6 +195,8 @@ pub struct Release {
     pub worker: WorkerId,
     /// Recorded as `Task Processing Failed`; no attempt is counted.
     pub reason: Option<String>,
+    /// Recorded with the reason.
+    pub spent: Spent,
 }
 
 #[derive(Debug, Clone)]
@@ -267,6 +280,20 @@ pub struct PutRecord {
     pub expires_at: Option<Timestamp>,
     /// The version it must have; 0 means absent, `None` any.
     pub expected: Option<u64>,
+}
+
+/// Sets what the agents of a job or of a tenant may use; `None` lets them use what they like.
+#[derive(Debug, Clone)]
+pub struct SetBudget {
+    pub tenant: TenantId,
+    pub target: BudgetTarget,
+    pub budget: Option<Budget>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BudgetTarget {
+    Job(JobId),
+    Tenant(Period),
 }
 
 /// Writes records, all of them or none.

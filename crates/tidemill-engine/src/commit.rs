@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use tidemill_model::{
-    AppName, ErrorCategory, Event, Fence, JobId, Outcome, Owner, RequestId, TaskSpec, TenantId, Timestamp,
+    Allowance, AppName, ErrorCategory, Event, Fence, JobId, Outcome, Owner, RequestId, SessionId, TaskSpec,
+    TenantId, Timestamp,
 };
 
 use crate::record::{Record, RecordKey};
@@ -69,6 +70,8 @@ pub enum RecordWrite {
     JobCancelled { tenant: TenantId, job: JobId, cancelled: bool },
     /// A task on its own begins.
     Task(Arc<NewTask>),
+    /// What the agents of a job may use, and what they used of it. `None`: as much as they like.
+    JobAllowance { tenant: TenantId, job: JobId, allowance: Option<Allowance> },
     /// Any other record; `None` removes it.
     Put { key: RecordKey, record: Option<Record> },
 }
@@ -123,6 +126,8 @@ pub enum TaskChangeKind {
     Finish { fence: Fence, outcome: Outcome, attempts: u32, error: Option<ErrorCategory> },
     /// A new run opens.
     Reopen { run: u32 },
+    /// The agent's session in the attempt that ended, for the next one of the run.
+    Session { fence: Fence, session: SessionId },
 }
 
 /// A message's id.

@@ -23,6 +23,7 @@ mod report;
 mod revocation;
 mod submit;
 mod task_files;
+mod usage;
 mod work;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,6 +51,7 @@ pub use read::{DeadLetterPage, PageRequest};
 pub use report::{FinishRequest, Finished, HeartbeatRequest, Signal, WorkReport};
 pub use submit::{AddedTasks, IdempotencyKey, JobRequest, SubmittedJob, SubmittedTask, TaskRequest};
 pub use task_files::{KeptFile, TASK_FILES_MAX};
+pub use usage::{UsageBy, UsagePage, UsageQuery, UsageRow};
 pub use work::{ClaimRequest, Claimed, Work};
 
 /// The application service on top of a backend. Clones share everything.

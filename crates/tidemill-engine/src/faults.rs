@@ -2,6 +2,7 @@
 
 /// Which rule is broken on purpose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a rule on its own")]
 pub struct Faults {
     /// A finish is taken from any worker, whatever its fence.
     pub skip_fence_check: bool,
@@ -9,4 +10,8 @@ pub struct Faults {
     pub allow_second_outcome: bool,
     /// A completion forgets to count down one of its children.
     pub skip_counter: bool,
+    /// What an attempt used is not added to the sum of its job.
+    pub skip_sum: bool,
+    /// Agents start whatever the budgets say.
+    pub ignore_budgets: bool,
 }

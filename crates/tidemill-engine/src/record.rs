@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_model::{JobId, RequestId, TenantId, Timestamp};
+use tidemill_model::{Day, JobId, Month, RequestId, TaskName, TenantBudget, TenantId, Timestamp, UsageSum};
 
 use crate::commit::MessageId;
 
@@ -21,10 +21,14 @@ pub enum RecordKind {
     Schedule,
     /// The life of the data directory, the last import and the like.
     System,
+    /// What agents used, summed.
+    Usage,
+    /// What the agents of a tenant may use. Always in memory: claims look at it.
+    Budget,
 }
 
 impl RecordKind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Idempotency,
         Self::DeadLetter,
         Self::Definition,
@@ -36,7 +40,14 @@ impl RecordKind {
         Self::Triage,
         Self::Schedule,
         Self::System,
+        Self::Usage,
+        Self::Budget,
     ];
+
+    /// Whether records of this kind stay in memory, so that any decision can look at them.
+    pub fn stays_in_memory(self) -> bool {
+        self == Self::Budget
+    }
 }
 
 /// Which record. Records without a tenant belong to the installation.
@@ -63,6 +74,20 @@ pub enum RecordValue {
     Bytes(Arc<[u8]>),
     Idempotency(Idempotency),
     DeadLetter(DeadLetter),
+    Usage(UsageSum),
+    Budget(TenantBudget),
+}
+
+/// Which attempts a sum is about, within a tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsageOf<'a> {
+    /// All of them.
+    Tenant,
+    Definition(&'a TaskName),
+    Day(Day),
+    Month(Month),
+    DayAndDefinition(Day, &'a TaskName),
+    Job(JobId),
 }
 
 /// A request that was carried out once.
@@ -101,6 +126,12 @@ pub enum DeadLetterState {
 /// Stands between a route and a key. Neither can hold it, so keys of different routes never meet.
 const ROUTE_END: char = '\u{1f}';
 
+/// What the ids of sums begin with.
+pub(crate) const DEFINITION_USAGE: &str = "definition/";
+pub(crate) const DAY_USAGE: &str = "day/";
+pub(crate) const DAY_AND_DEFINITION_USAGE: &str = "day-definition/";
+pub(crate) const JOB_USAGE: &str = "job/";
+
 impl RecordKey {
     pub fn idempotency(tenant: &TenantId, route: &str, key: &str) -> Self {
         Self {
@@ -116,5 +147,22 @@ impl RecordKey {
             tenant: Some(tenant.clone()),
             id: Arc::from(format!("{:032x}", message.0)),
         }
+    }
+
+    pub fn usage(tenant: &TenantId, of: UsageOf<'_>) -> Self {
+        let id = match of {
+            UsageOf::Tenant => "tenant".to_owned(),
+            UsageOf::Definition(name) => format!("{DEFINITION_USAGE}{name}"),
+            UsageOf::Day(day) => format!("{DAY_USAGE}{day}"),
+            UsageOf::Month(month) => format!("month/{month}"),
+            UsageOf::DayAndDefinition(day, name) => format!("{DAY_AND_DEFINITION_USAGE}{day}/{name}"),
+            // The newest job comes first.
+            UsageOf::Job(job) => format!("{JOB_USAGE}{:032x}", !job.as_u128()),
+        };
+        Self { kind: RecordKind::Usage, tenant: Some(tenant.clone()), id: Arc::from(id) }
+    }
+
+    pub fn budget(tenant: &TenantId) -> Self {
+        Self { kind: RecordKind::Budget, tenant: Some(tenant.clone()), id: Arc::from("tenant") }
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tidemill_model::dag_violation::Violations;
 use tidemill_model::{
-    AppName, EventId, Fence, JobId, Json, Outcome, RequestId, TaskId, TaskName, TaskSpec, Timestamp,
+    AppName, EventId, Fence, JobId, Json, Outcome, RequestId, SessionId, TaskId, TaskName, TaskSpec,
+    Timestamp,
 };
 
 use crate::commit::{Message, MessageId, Receipt, TaskKey};
@@ -83,6 +84,7 @@ pub enum Reply {
         version: u64,
     },
     RecordsPut,
+    BudgetSet,
     Forgotten {
         records: u32,
     },
@@ -110,6 +112,10 @@ pub struct Assignment {
     pub fence: Fence,
     pub lease_until: Timestamp,
     pub message: MessageId,
+    /// The agent's session in the last attempt of this run that reported one.
+    pub session_id: Option<SessionId>,
+    /// What is left of the tightest budget of an agent task, in millionths of a dollar.
+    pub budget_left: Option<u64>,
 }
 
 impl Assignment {

@@ -1,12 +1,15 @@
 //! Task definitions: what a task of a certain name does. Stored, versioned, and pinned by the jobs that use them.
 
+mod agent_fields;
+mod output_schema;
 mod read;
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::agent::{AgentSpec, AgentStep, MicroUsd, PermissionMode};
 use crate::execution::Run;
 use crate::id::TaskName;
 use crate::job_file::RetryEntry;
@@ -14,20 +17,12 @@ use crate::json::Json;
 use crate::span::Millis;
 use crate::time::Timestamp;
 
+pub(crate) use agent_fields::AgentFields;
+
 /// The bytes of a definition's description.
 pub const DESCRIPTION_BYTES_MAX: usize = 10_000;
-/// The bytes of an agent's prompt.
-pub const PROMPT_BYTES_MAX: usize = 100 * 1024;
-/// The bytes of an output schema, as JSON.
-pub const OUTPUT_SCHEMA_BYTES_MAX: usize = 100 * 1024;
 /// The bytes of a script.
 pub const SCRIPT_BYTES_MAX: usize = 100 * 1024;
-/// The tools that an agent may be given.
-pub const TOOLS_MAX: usize = 64;
-/// The turns of an agent.
-pub const TURNS_MAX: u64 = 200;
-/// The longest time limit of an agent's step, in milliseconds: 15 minutes.
-pub const AGENT_TIMEOUT_MILLIS_MAX: u64 = 900_000;
 /// The names of variables that a definition hands over.
 pub const SECRETS_MAX: usize = 64;
 
@@ -57,7 +52,7 @@ impl Runner {
 }
 
 /// A definition at one version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Definition {
     #[serde(flatten)]
@@ -66,6 +61,25 @@ pub struct Definition {
     pub version: u64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+}
+
+impl<'de> Deserialize<'de> for Definition {
+    /// The draft holds JSON as it is written, which cannot be read out of a flattened field: both parts are read from the
+    /// whole text.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Rest {
+            version: u64,
+            created_at: Timestamp,
+            updated_at: Timestamp,
+        }
+
+        let whole = Json::deserialize(deserializer)?;
+        let draft = whole.read().map_err(serde::de::Error::custom)?;
+        let Rest { version, created_at, updated_at } = whole.read().map_err(serde::de::Error::custom)?;
+        Ok(Self { draft, version, created_at, updated_at })
+    }
 }
 
 impl Definition {
@@ -93,9 +107,13 @@ pub struct DefinitionDraft {
     /// Names of variables of the worker's own environment that are handed over to the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
-    /// How long one attempt may take: 1s to 7d, for an agent up to 15m.
+    /// How long one attempt may take: 1s to 7d. For the runner `agent`: how long one try of a step may take that does not
+    /// say its own, held between 1s and 15m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Millis>,
+    /// For the runner `agent`: how long one attempt may take with all its steps and tries, 1s to 7d.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_timeout: Option<Millis>,
     /// How long an attempt may print nothing: 1s to 7d.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Millis>,
@@ -106,7 +124,7 @@ pub struct DefinitionDraft {
     pub retry: RetryEntry,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// For the runner `agent`.
+    /// For the runner `agent`: a template; `{{path}}` stands for a value of the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// For the runner `agent`: a JSON Schema of type object.
@@ -115,15 +133,33 @@ pub struct DefinitionDraft {
     /// For the runner `agent`: a bare file name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_file: Option<String>,
-    /// For the runner `agent`.
+    /// For the runner `agent`: 1 to 200.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
-    /// For the runner `agent`.
+    /// For the runner `agent`: the tools that it may use. None means no tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// For the runner `agent`.
+    /// For the runner `agent`, instead of a prompt and what belongs to it: several prompts, one after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<AgentStep>,
+    /// For the runner `agent`: for steps that name none; `inherit` leaves the choice to the CLI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// For the runner `agent`: `acceptEdits` when it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_mode: Option<PermissionMode>,
+    /// For the runner `agent`: tries within one attempt, 1 to 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_attempts: Option<u32>,
+    /// For the runner `agent`: whether a further try or attempt goes on with the session of the failed one.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub resume_session: bool,
+    /// For the runner `agent`: settings of the CLI, such as `hooks`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Json>,
+    /// For the runner `agent`: what one attempt may cost, in dollars.
+    #[serde(default, rename = "maxCostUsd", skip_serializing_if = "Option::is_none")]
+    pub max_cost: Option<MicroUsd>,
     /// For the runner `script`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
@@ -144,6 +180,7 @@ impl DefinitionDraft {
             env: BTreeMap::new(),
             secrets: Vec::new(),
             timeout: None,
+            task_timeout: None,
             idle_timeout: None,
             max_attempts: None,
             retry: RetryEntry::default(),
@@ -153,8 +190,47 @@ impl DefinitionDraft {
             output_file: None,
             max_turns: None,
             tools: Vec::new(),
+            steps: Vec::new(),
             model: None,
+            permission_mode: None,
+            agent_attempts: None,
+            resume_session: false,
+            settings: None,
+            max_cost: None,
             script: None,
         }
     }
+
+    /// What the runner `agent` does; `None` for other runners.
+    pub fn agent(&self) -> Option<AgentSpec> {
+        if self.runner != Runner::Agent {
+            return None;
+        }
+        let fields = AgentFields {
+            prompt: self.prompt.clone(),
+            output_schema: self.output_schema.clone(),
+            output_file: self.output_file.clone(),
+            max_turns: self.max_turns,
+            tools: self.tools.clone(),
+            steps: self.steps.clone(),
+            timeout: self.timeout,
+            model: self.model.clone(),
+            permission_mode: self.permission_mode,
+            attempts: self.agent_attempts,
+            resume_session: self.resume_session,
+            settings: self.settings.clone(),
+            max_cost: self.max_cost,
+        };
+        Some(fields.spec())
+    }
+
+    /// How long one attempt of a task may take that does not say so itself.
+    pub fn attempt_timeout(&self) -> Option<Millis> {
+        if self.runner == Runner::Agent { self.task_timeout } else { self.timeout }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }

@@ -55,6 +55,10 @@ impl<'p> Document<'p> {
         self.fields.get(field).is_some_and(|value| !value.is_null())
     }
 
+    pub(crate) fn get(&self, field: &str) -> Option<&Value> {
+        self.fields.get(field)
+    }
+
     /// Whether a field is there, be it null.
     pub(crate) fn mentions(&self, field: &str) -> bool {
         self.fields.contains_key(field)
@@ -155,15 +159,34 @@ impl<'p> Document<'p> {
         None
     }
 
-    /// A list of texts.
-    pub(crate) fn texts(&mut self, field: &str) -> Option<Vec<String>> {
+    pub(crate) fn flag(&mut self, field: &str) -> Option<bool> {
         match self.take(field)? {
-            Value::Array(items) => Some(self.texts_of(field, items)),
+            Value::Bool(flag) => Some(flag),
+            other => {
+                self.problem(
+                    field,
+                    code::INVALID_TYPE,
+                    format!("must be true or false, not {}", kind(&other)),
+                );
+                None
+            }
+        }
+    }
+
+    pub(crate) fn list(&mut self, field: &str) -> Option<Vec<Value>> {
+        match self.take(field)? {
+            Value::Array(items) => Some(items),
             other => {
                 self.problem(field, code::INVALID_TYPE, format!("must be a list, not {}", kind(&other)));
                 None
             }
         }
+    }
+
+    /// A list of texts.
+    pub(crate) fn texts(&mut self, field: &str) -> Option<Vec<String>> {
+        let items = self.list(field)?;
+        Some(self.texts_of(field, items))
     }
 
     fn texts_of(&mut self, field: &str, items: Vec<Value>) -> Vec<String> {

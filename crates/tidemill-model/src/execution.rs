@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::AgentSpec;
 use crate::definition::Runner;
 use crate::field_problem::{FieldProblems, code};
 use crate::id::TaskName;
@@ -58,6 +59,9 @@ pub struct Execution {
     /// A command that the job brought along.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Run>,
+    /// What an agent does that the job brought along.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentSpec>,
     /// Variables with their literal values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
@@ -81,6 +85,9 @@ pub struct ResolvedExecution {
     pub runner: Runner,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Run>,
+    /// What the runner `agent` does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentSpec>,
     /// Variables with their literal values, the task's over the definition's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
@@ -101,6 +108,7 @@ impl ResolvedExecution {
         Self {
             runner: Runner::Native,
             command: None,
+            agent: None,
             env: BTreeMap::new(),
             secrets: Vec::new(),
             idle_timeout_ms: None,
@@ -163,7 +171,7 @@ pub fn is_reserved_variable(name: &str) -> bool {
 }
 
 /// Variables by which a shell, an interpreter or a common tool can be made to run other code than it was started for.
-const LOADING_NAMES: [&str; 26] = [
+const LOADING_NAMES: [&str; 27] = [
     "BASH_ENV",
     "ENV",
     "SHELLOPTS",
@@ -190,6 +198,7 @@ const LOADING_NAMES: [&str; 26] = [
     "MAKEFILES",
     "GLOBIGNORE",
     "OPENSSL_CONF",
+    "CLAUDE_BIN",
 ];
 const LOADING_BEGINNINGS: [&str; 14] = [
     "BASH_FUNC_",

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error_class::ErrorCategory;
+use crate::id::SessionId;
 use crate::time::Timestamp;
 
 /// A right to run a task. It grows with every claim and never starts again, not by a resume either.
@@ -44,6 +45,8 @@ pub struct TaskHead {
     pub state: TaskState,
     /// The right under which the last failed attempt was reported that another follows.
     pub failed_fence: Option<Fence>,
+    /// The agent's session in the last attempt of this run that reported one.
+    pub session: Option<SessionId>,
 }
 
 /// What is true of a dispatched task.
@@ -128,6 +131,7 @@ impl TaskHead {
             last_error: None,
             state: TaskState::Queued,
             failed_fence: None,
+            session: None,
         }
     }
 

@@ -195,6 +195,10 @@ text_id!(
     /// Who runs tasks.
     WorkerId, "workerId", 128, TEXT, is_text
 );
+text_id!(
+    /// An agent's session, by which a later attempt can go on where an earlier one ended.
+    SessionId, "sessionId", 128, WORD, is_word
+);
 
 /// What sort of thing an event is about: `TASK`, `JOB`, `STORE` and so on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::AgentSpec;
+use crate::budget::Budget;
 use crate::execution::Run;
 use crate::id::{RequestId, TaskId, TaskName};
 use crate::json::Json;
@@ -36,6 +38,8 @@ pub const RETRY_DELAY_MILLIS_MAX: u64 = 7 * 24 * 3_600_000;
 pub struct JobFile {
     pub name: Option<String>,
     pub request_id: Option<RequestId>,
+    /// What its agents may use in all.
+    pub budget: Option<Budget>,
     pub tasks: Vec<TaskEntry>,
 }
 
@@ -71,6 +75,19 @@ pub enum TaskWork {
     Named(TaskName),
     /// A command that the file brings along.
     Inline(Run),
+    /// What an agent does, brought along too.
+    Agent(Box<AgentSpec>),
+}
+
+impl TaskWork {
+    /// The field that brings the work along, if it is no stored definition.
+    pub fn inline_field(&self) -> Option<&'static str> {
+        match self {
+            Self::Named(_) => None,
+            Self::Inline(_) => Some("run"),
+            Self::Agent(_) => Some("agent"),
+        }
+    }
 }
 
 /// What may be set per task. What is left out comes from the definition, or from the defaults.

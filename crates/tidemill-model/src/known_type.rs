@@ -37,6 +37,7 @@ known_types! {
     JobFailureDetected = "Job Failure Detected",
     JobCancelled = "Job Cancelled",
     TaskHealthCheck = "Task Health Check",
+    BudgetExceeded = "Budget Exceeded",
 }
 
 impl KnownType {
@@ -47,5 +48,7 @@ impl KnownType {
 
 /// Whether only the engine may write events of this type.
 pub fn is_reserved(event_type: &str) -> bool {
-    event_type.starts_with("Task ") || event_type.starts_with("Job ")
+    event_type.starts_with("Task ")
+        || event_type.starts_with("Job ")
+        || event_type == KnownType::BudgetExceeded.as_str()
 }

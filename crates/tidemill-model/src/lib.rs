@@ -4,10 +4,13 @@
 //! arguments.
 
 pub mod access_path;
+pub mod agent;
 pub mod api_key;
+pub mod budget;
 pub mod cursor;
 pub mod dag;
 pub mod dag_violation;
+pub mod day;
 pub mod definition;
 mod document;
 pub mod error_class;
@@ -18,6 +21,7 @@ pub mod event_json;
 pub mod event_query;
 pub mod execution;
 pub mod field_problem;
+pub mod filter;
 pub mod fold;
 pub mod head;
 pub mod id;
@@ -25,6 +29,7 @@ pub mod job_file;
 pub mod json;
 pub mod key;
 pub mod known_type;
+pub mod matcher;
 pub mod overflow;
 pub mod properties;
 pub mod readiness;
@@ -37,12 +42,16 @@ pub mod span;
 pub mod task_input;
 pub mod task_spec;
 pub mod time;
+pub mod usage;
 
 pub use access_path::AccessPath;
+pub use agent::{AgentSpec, AgentStep, MicroUsd, PermissionMode};
 pub use api_key::{ApiKeyRecord, ApiToken, BadToken, KeyId, Role};
+pub use budget::{Allowance, Budget, BudgetScope, Period, Spending, TenantBudget};
 pub use cursor::{BadCursor, Cursor, Fingerprint};
 pub use dag::{Dag, JOB_TASKS_MAX};
 pub use dag_violation::{VIOLATIONS_MAX, Violation, Violations};
+pub use day::{Day, Month};
 pub use definition::{Definition, DefinitionDraft, Runner};
 pub use error_class::{ErrorCategory, Exit, Failure};
 pub use event::{Context, Entity, Event, Position};
@@ -50,16 +59,18 @@ pub use event_fields::BadEvent;
 pub use event_query::{BadQuery, EventQuery, Order, PAGE_MAX, Page};
 pub use execution::{Execution, Pinned, ResolvedExecution, Run};
 pub use field_problem::{FieldProblem, FieldProblems, PROBLEMS_MAX};
+pub use filter::{ConditionResult, FilterRules};
 pub use fold::{BadHistory, fold_job, fold_task};
 pub use head::{Fence, JobCounts, JobStatus, Lease, Outcome, Owner, PublicState, TaskHead, TaskState};
 pub use id::{
-    AppName, BadId, EntityId, EntityType, EventId, EventType, IdProblem, JobId, RequestId, TaskId, TaskName,
-    TenantId, WorkerId,
+    AppName, BadId, EntityId, EntityType, EventId, EventType, IdProblem, JobId, RequestId, SessionId, TaskId,
+    TaskName, TenantId, WorkerId,
 };
 pub use job_file::{AddTasksFile, JobFile, RetryEntry, TaskEntry, TaskFile, TaskSettings, TaskWork};
 pub use json::Json;
 pub use key::{BadSortKey, Index, KeyPair, KeyPrefix, Keys};
 pub use known_type::KnownType;
+pub use matcher::{MatchCounts, Matcher};
 pub use overflow::{BadOverflow, BadPayload, DETAIL_BYTES_MAX, Overflow};
 pub use readiness::Readiness;
 pub use retry::RetryPolicy;
@@ -68,3 +79,4 @@ pub use span::Millis;
 pub use task_input::{DEPENDENCY_OUTPUTS, InputProblem};
 pub use task_spec::{TaskOptions, TaskSpec};
 pub use time::{BadTimestamp, Timestamp};
+pub use usage::{Usage, UsageSum};

@@ -8,12 +8,15 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::budget::{Budget, BudgetScope, Period, Spending};
 use crate::error_class::ErrorCategory;
 use crate::head::{Fence, JobCounts, PublicState};
-use crate::id::{JobId, RequestId, TaskId, TaskName, WorkerId};
+use crate::id::{JobId, RequestId, SessionId, TaskId, TaskName, WorkerId};
 use crate::json::Json;
 use crate::task_spec::TaskSpec;
 use crate::time::Timestamp;
+
+pub use crate::usage::Usage;
 
 /// Which task an event is about; part of every task event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +99,13 @@ pub struct TaskProcessingFailed {
     pub counted: bool,
     pub error: String,
     pub error_category: ErrorCategory,
+    /// How long the attempt took; only with `usage`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
     pub fence: Fence,
 }
 
@@ -120,18 +130,11 @@ pub struct TaskCompleted {
     pub exit_code: i32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
     pub fence: Fence,
     #[serde(default, rename = "_s3Overflow", skip_serializing_if = "Option::is_none")]
     pub overflow: Option<OverflowRef>,
-}
-
-/// What an agent used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Usage {
-    pub input_tokens: u64,
-    pub output_tokens: u64,
-    pub cache_read_tokens: u64,
 }
 
 /// Where the large fields of an event were put.
@@ -151,6 +154,16 @@ pub struct TaskFailed {
     /// Attempts made in this run, the failing one included.
     pub retry_count: u32,
     pub source: FailureSource,
+    /// Why the engine ended it, for programs: `BUDGET_EXCEEDED`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// How long the attempt took; only with `usage`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
 }
@@ -165,6 +178,24 @@ pub enum FailureSource {
     Dlq,
     /// A person, by cancel.
     Api,
+    /// The engine, because a budget is used up.
+    Budget,
+}
+
+/// A budget was used up by an attempt that ended. No further agent task starts under it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetExceeded {
+    pub scope: BudgetScope,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+    /// The task whose attempt it was.
+    pub request_id: RequestId,
+    pub limit: Budget,
+    /// Left out for a budget that holds for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<Period>,
+    pub spent: Spending,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,6 +207,10 @@ pub struct TaskTimeout {
     pub elapsed_ms: u64,
     /// `SIGTERM` or `SIGKILL`.
     pub signal: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
     pub fence: Fence,
 }
 
@@ -225,6 +260,9 @@ pub struct JobCreated {
     pub request_id: RequestId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// What its agents may use in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// Left out when it was moved to the blob store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<Vec<TaskSpec>>,

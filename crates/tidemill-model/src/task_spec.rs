@@ -33,6 +33,9 @@ pub struct TaskOptions {
     /// What the executor needs and the engine does not read: command, environment, labels, definition version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Json>,
+    /// Whether an agent carries it out, so that budgets stop it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub agent: bool,
 }
 
 impl TaskOptions {

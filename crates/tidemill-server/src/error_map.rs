@@ -37,7 +37,7 @@ impl From<EngineError> for Problem {
                 ..Self::field(
                     "INLINE_NOT_ALLOWED",
                     field,
-                    "brings a command or a variable along that the definition does not have, which needs the role admin",
+                    "brings a command, an agent or a variable along that no definition has, which needs the role admin",
                 )
             },
         }

@@ -16,7 +16,7 @@ const ABOUT: &str = "Submit graphs of tasks, watch them run, read every fact abo
     Times are epoch milliseconds.";
 
 /// What the groups of routes are about.
-const GROUPS: [(&str, &str); 9] = [
+const GROUPS: [(&str, &str); 10] = [
     ("Jobs", "Graphs of tasks."),
     ("Tasks", "Single tasks, in a job or on their own."),
     (
@@ -25,6 +25,7 @@ const GROUPS: [(&str, &str); 9] = [
     ),
     ("Events", "Everything that happened, and what you add to it."),
     ("Dead letters", "Work that was given up. It is kept until somebody decides."),
+    ("Usage", "What agents used, and what they may use."),
     ("Keys", "Who may call."),
     ("Queue", "The raw queue, for those who bring their own workers."),
     ("Worker", "The calls of a worker on another machine."),

@@ -47,6 +47,8 @@ pub(crate) enum Kind {
     },
     /// Epoch milliseconds.
     Moment,
+    /// A day by UTC.
+    Day,
     Choice(&'static [&'static str]),
     Flag,
     /// A definition's version between quotes, or bare.
@@ -77,6 +79,7 @@ impl Kind {
             Self::Moment => {
                 digits(text).is_some_and(|value| tidemill_model::Timestamp::new("moment", value).is_ok())
             }
+            Self::Day => tidemill_model::Day::parse(text).is_some(),
             Self::Choice(choices) => choices.contains(&text),
             Self::Flag => matches!(text, "true" | "false"),
             Self::Version => digits(text.trim_matches('"')).is_some(),
@@ -94,6 +97,7 @@ impl Kind {
             Self::Entity => "an entity type, a slash and an entity id, such as `STORE/store-1`".to_owned(),
             Self::Integer { least, most } => format!("a number from {least} to {most}"),
             Self::Moment => "a time in epoch milliseconds (13 digits)".to_owned(),
+            Self::Day => "a day, such as 2026-11-15".to_owned(),
             Self::Choice(choices) => format!("one of {}", choices.join(", ")),
             Self::Flag => "true or false".to_owned(),
             Self::Version => "a version number".to_owned(),
@@ -119,6 +123,7 @@ impl Kind {
             Self::Moment => {
                 json!({"type": "integer", "minimum": 1_000_000_000_000_u64, "maximum": 9_999_999_999_999_u64})
             }
+            Self::Day => json!({"type": "string", "format": "date"}),
             Self::Choice(choices) => json!({"type": "string", "enum": choices}),
             Self::Flag => json!({"type": "boolean"}),
             Self::Version => json!({"type": "string", "pattern": "^(\"[0-9]{1,18}\"|[0-9]{1,18})$"}),

@@ -23,7 +23,8 @@ pub struct Options {
 impl Options {
     pub const USAGE: &'static str = "\
 usage: tidemill-sim [--seeds N] [--start S] [--backend memory|embedded|both] [--steps K] [--threads T]
-                    [--trace LINES] [--fault skip-fence-check|allow-second-outcome|skip-counter]
+                    [--trace LINES]
+                    [--fault skip-fence-check|allow-second-outcome|skip-counter|skip-sum|ignore-budgets]
                     [--remove-sync PREFIX] [--remove-dir-sync PREFIX]
 
 Runs N seeds from S on (default: 1000 from 1), on both backends unless told otherwise, and stops at the first one that
@@ -60,6 +61,8 @@ it fail.";
                 "skip-fence-check" => self.faults.skip_fence_check = true,
                 "allow-second-outcome" => self.faults.allow_second_outcome = true,
                 "skip-counter" => self.faults.skip_counter = true,
+                "skip-sum" => self.faults.skip_sum = true,
+                "ignore-budgets" => self.faults.ignore_budgets = true,
                 _ => return Err(format!("there is no fault {value}")),
             },
             "--remove-sync" => self.removed_syncs.push((Operation::Sync, value.to_owned())),

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use tidemill_engine::backend::Answer;
 use tidemill_engine::command::{
-    AddTasks, Cancel, CancelTask, Command, Listed, Once, Prepared, Publish, PublishedEvent, PutRecord,
-    Resume, ResumeTarget, Send, SubmitJob, SubmitTask,
+    AddTasks, BudgetTarget, Cancel, CancelTask, Command, Listed, Once, Prepared, Publish, PublishedEvent,
+    PutRecord, Resume, ResumeTarget, Send, SetBudget, SubmitJob, SubmitTask,
 };
 use tidemill_engine::commit::{NewJob, NewTask};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::Reply;
 use tidemill_model::properties::JobCreated;
 use tidemill_model::{
-    AppName, Context, Entity, EntityId, EntityType, EventType, JobId, Json, RequestId, TaskId, TenantId,
-    Timestamp,
+    AppName, Budget, Context, Entity, EntityId, EntityType, EventType, JobId, Json, MicroUsd, Period,
+    RequestId, TaskId, TenantId, Timestamp,
 };
 
 use crate::rng::Rng;
@@ -66,8 +66,9 @@ impl Producer {
             job,
             tasks: tasks.iter().map(|task| task.task_id.clone()).collect(),
         });
+        let budget = self.rng.chance(400).then(|| self.budget());
         let job = NewJob { tenant, app, job, request, name, created_at: now, tasks };
-        let submit = SubmitJob { created: created(&job), job, once };
+        let submit = SubmitJob { created: created(&job), job, once, budget };
         if !submit.once.is_empty() {
             self.keyed_jobs.push(submit.clone());
         }
@@ -160,6 +161,32 @@ impl Producer {
         Some(Command::Resume(Resume { tenant: known.tenant, target }))
     }
 
+    /// Somebody sets a budget or takes it away, for a job or for a tenant.
+    pub(crate) fn set_budget(&mut self) -> Option<Command> {
+        let budget = self.rng.chance(800).then(|| self.budget());
+        if self.rng.chance(300) {
+            // A tenant spends more than a job.
+            let budget = budget.map(|budget| Budget {
+                usd: budget.usd.map(|usd| MicroUsd(50 * usd.0)),
+                tokens: budget.tokens.map(|tokens| 50 * tokens),
+            });
+            let (tenant, target) = (self.tenant(), BudgetTarget::Tenant(Period::Total));
+            return Some(Command::SetBudget(SetBudget { tenant, target, budget }));
+        }
+        let known = self.rng.pick(&self.jobs)?.clone();
+        let target = BudgetTarget::Job(known.job);
+        Some(Command::SetBudget(SetBudget { tenant: known.tenant, target, budget }))
+    }
+
+    fn budget(&mut self) -> Budget {
+        let usd = MicroUsd(self.rng.below(4_000));
+        match self.rng.below(3) {
+            0 => Budget { usd: None, tokens: Some(self.rng.below(2_000)) },
+            1 => Budget { usd: Some(usd), tokens: Some(self.rng.below(2_000)) },
+            _ => Budget { usd: Some(usd), tokens: None },
+        }
+    }
+
     pub(crate) fn advance(&mut self) -> Option<Command> {
         let known = self.rng.pick(&self.jobs)?;
         Some(Command::Advance { tenant: known.tenant.clone(), job: known.job })
@@ -168,9 +195,10 @@ impl Producer {
     /// Somebody tries another tenant's job.
     pub(crate) fn trespass(&mut self) -> Option<Command> {
         let tenant = self.tenant();
-        let mut command = match self.rng.below(3) {
+        let mut command = match self.rng.below(4) {
             0 => self.cancel(),
             1 => self.resume(),
+            2 => self.set_budget(),
             _ => self.add_tasks(),
         }?;
         match &mut command {
@@ -178,6 +206,7 @@ impl Producer {
             Command::CancelTask(cancel) => cancel.tenant = tenant,
             Command::Resume(resume) => resume.tenant = tenant,
             Command::AddTasks(add) => add.tenant = tenant,
+            Command::SetBudget(set) => set.tenant = tenant,
             _ => {}
         }
         Some(command)
@@ -288,6 +317,7 @@ fn created(job: &NewJob) -> Prepared {
         job_id: job.job,
         request_id: job.request.clone(),
         name: job.name.as_deref().map(str::to_owned),
+        budget: None,
         tasks: Some(job.tasks.iter().map(|task| (**task).clone()).collect()),
         total_tasks: u32::try_from(job.tasks.len()).unwrap_or(u32::MAX),
         overflow: None,

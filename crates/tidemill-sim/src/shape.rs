@@ -73,7 +73,7 @@ pub(crate) fn spec(rng: &mut Rng, task_id: TaskId, depends_on: Vec<TaskId>) -> T
         name: TaskName::trusted(name),
         depends_on,
         input,
-        options: TaskOptions { retry, timeout_ms: None, execution: None },
+        options: TaskOptions { retry, agent: rng.chance(300), ..TaskOptions::default() },
     }
 }
 

@@ -112,6 +112,7 @@ fn describe(text: &mut String, command: &Command) {
         Command::Discard { message, .. } => write!(text, "discard {:x}", message.0),
         Command::Forget { keys } => write!(text, "forget {} records", keys.len()),
         Command::PutRecords(put) => write!(text, "put {} records", put.records.len()),
+        Command::SetBudget(set) => write!(text, "set budget {:?} of {:?}", set.budget, set.target),
         Command::PutRecord(put) => write!(text, "put {} expecting {:?}", put.key.id, put.expected),
     };
     written.expect("text can be written");

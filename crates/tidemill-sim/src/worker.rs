@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use tidemill_engine::backend::Answer;
-use tidemill_engine::command::{Begin, Claim, Command, Finish, Heartbeat, Release, Report};
+use tidemill_engine::command::{Begin, Claim, Command, Finish, Heartbeat, Release, Report, Spent};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::reply::Reply;
 use tidemill_model::properties::OverflowRef;
-use tidemill_model::{ErrorCategory, EventId, Fence, Json, Owner, TenantId, Timestamp, WorkerId};
+use tidemill_model::{
+    ErrorCategory, EventId, Fence, Json, Owner, SessionId, TenantId, Timestamp, Usage, WorkerId,
+};
 
 use crate::rng::Rng;
 
@@ -40,7 +42,7 @@ struct Held {
     fence: Fence,
     begun: bool,
     /// What it reported and heard no answer to.
-    reported: Option<Report>,
+    reported: Option<(Report, Spent)>,
 }
 
 impl Worker {
@@ -140,20 +142,36 @@ impl Worker {
         let held = &self.held[self.rng.index(self.held.len())];
         let reason = self.rng.chance(500).then(|| "worker is shutting down".to_owned());
         let (task, fence) = (held.task.clone(), held.fence);
-        Some(Command::Release(Release { task, fence, worker: self.id.clone(), reason }))
+        let spent = self.spent();
+        Some(Command::Release(Release { task, fence, worker: self.id.clone(), reason, spent }))
     }
 
     /// Reports on one of the tasks it holds; out of a thousand reports so many are `failures`.
     fn finish(&mut self, at: usize, failures: u32, now: Timestamp) -> Command {
-        let report = match &self.held[at].reported {
+        let (report, spent) = match &self.held[at].reported {
             // It did not hear, so it says the same again.
-            Some(report) => report.clone(),
-            None => self.report(failures, now),
+            Some(reported) => reported.clone(),
+            None => (self.report(failures, now), self.spent()),
         };
         let held = &mut self.held[at];
-        held.reported = Some(report.clone());
+        held.reported = Some((report.clone(), spent.clone()));
         let (task, fence) = (held.task.clone(), held.fence);
-        Command::Finish(Finish { task, fence, worker: self.id.clone(), report })
+        Command::Finish(Finish { task, fence, worker: self.id.clone(), report, spent })
+    }
+
+    /// What an agent would say of its attempt.
+    fn spent(&mut self) -> Spent {
+        let usage = self.rng.chance(350).then(|| Usage {
+            input_tokens: self.rng.below(100),
+            output_tokens: self.rng.below(100),
+            cache_read_tokens: self.rng.below(100),
+            cache_write_tokens: self.rng.below(100),
+            turns: u32::try_from(self.rng.below(9)).unwrap_or(0),
+            cost_micros: self.rng.below(1_000),
+        });
+        let session = self.rng.below(1_000);
+        let session_id = self.rng.chance(300).then(|| SessionId::trusted(&format!("session-{session}")));
+        Spent { usage, session_id }
     }
 
     fn report(&mut self, failures: u32, now: Timestamp) -> Report {
@@ -178,7 +196,6 @@ impl Worker {
             overflow,
             duration_millis: self.rng.below(5_000),
             exit_code: 0,
-            usage: None,
         }
     }
 
@@ -199,13 +216,13 @@ impl Worker {
             1 => {
                 Command::Heartbeat(Heartbeat { task, fence, worker, process_id, rss: 1, last_activity: None })
             }
-            2 => Command::Release(Release { task, fence, worker, reason: None }),
+            2 => Command::Release(Release { task, fence, worker, reason: None, spent: Spent::default() }),
             _ => {
-                let report = match held.reported {
-                    Some(report) if self.rng.chance(500) => report,
-                    _ => self.report(400, now),
+                let (report, spent) = match held.reported {
+                    Some(reported) if self.rng.chance(500) => reported,
+                    _ => (self.report(400, now), self.spent()),
                 };
-                Command::Finish(Finish { task, fence, worker, report })
+                Command::Finish(Finish { task, fence, worker, report, spent })
             }
         })
     }

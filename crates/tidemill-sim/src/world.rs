@@ -200,6 +200,7 @@ impl World {
             Act::Cancel => self.producer.cancel(),
             Act::Resume => self.producer.resume(),
             Act::Advance => self.producer.advance(),
+            Act::SetBudget => self.producer.set_budget(),
             Act::Trespass => self.producer.trespass(),
             Act::Publish => Some(self.producer.publish(now)),
             Act::PutRecord => Some(self.producer.put_record()),

@@ -6,34 +6,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_engine::clock::Clock;
+use tidemill_engine::command::Spent;
 use tidemill_engine::engine::{Signal, WorkReport};
 use tidemill_model::error_table::ERROR_TEXT_MAX;
 use tidemill_model::properties::{Activity, ActivityKind};
-use tidemill_model::{ErrorCategory, Exit, Json};
-use tokio::net::unix::pipe;
+use tidemill_model::{ErrorCategory, Exit, Json, SessionId};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::attempt_files::hand_over;
+use crate::child::agent_home::AgentHome;
 use crate::child::directory::AttemptDirectory;
-use crate::child::environment;
+use crate::child::environment::{self, AgentTells};
 use crate::child::error_record::ErrorRecord;
 use crate::child::lines::{LINE_BYTES_MAX, Line, LineSplitter};
 use crate::child::output_log::OutputLog;
-use crate::child::protocol::{self, Record, ResultRecord};
+use crate::child::protocol::{self, Record, ResultRecord, Told};
+use crate::child::redaction::Redaction;
 use crate::child::result::{BadResult, output_of};
 use crate::child::tail::Tail;
-use crate::child::verdict::{Failed, not_started};
+use crate::child::verdict::{Failed, no_agent_result, not_started};
 use crate::command_line::arguments_of;
 use crate::command_worker::Shared;
 use crate::log_sink::{LogLine, Stream};
 use crate::pace::Pace;
 use crate::source::{AttemptEnd, Claim, TaskSource};
-use crate::spawner::{Child, ChildEvent, ChildExit, CommandLine};
+use crate::spawner::{Child, ChildEvent, ChildExit, ChildPipe, CommandLine};
 use crate::vitals::{Stop, Vitals};
 
 /// How much of a pipe is read at a time.
 const READ_BYTES: usize = 64 * 1024;
+/// And at first: most children say little.
+const FIRST_READ_BYTES: usize = 4 * 1024;
 /// How often in a row.
 const READS_MAX: usize = 8;
 /// What of stdout is kept for an error text.
@@ -49,8 +53,8 @@ pub(crate) enum End {
     Report(AttemptEnd, Option<Arc<AttemptDirectory>>),
     /// The task belongs to somebody else, or to nobody: nothing may be written.
     Lost(Stop),
-    /// The worker shuts down before it ended.
-    GivenBack,
+    /// The worker shuts down before it ended. What it had used counts.
+    GivenBack(Spent),
 }
 
 /// Why the worker ends a child.
@@ -88,10 +92,17 @@ pub(crate) struct Attempt<'a, S> {
     /// A result line that was too long to be taken.
     result_was_cut: bool,
     error: Option<ErrorRecord>,
+    /// What it used and the session it ran in, as far as it was told.
+    spent: Spent,
+    agent_home: Option<&'a AgentHome>,
+    redaction: Redaction,
     /// The last line of stdout that says something, if it may be a JSON object.
     last_line: Option<Vec<u8>>,
+    /// Whether there is anything in its directory that it was not given. Known once it ended.
+    left_files: bool,
     stderr: Tail,
     stdout: Tail,
+    /// Where output arrives, once there is much of it.
     buffer: Vec<u8>,
 }
 
@@ -102,10 +113,11 @@ pub(crate) async fn run<S: TaskSource>(
     pace: &watch::Receiver<Pace>,
     vitals: &Vitals,
     heart: Heart<'_>,
+    agent_home: Option<&AgentHome>,
 ) -> End {
     let (step_name, timestamp) = (claim.name.to_string(), shared.clock.now());
     vitals.active(Activity { kind: ActivityKind::Waiting, step_name, timestamp });
-    let end = run_with(shared, claim, pace, vitals, heart).await;
+    let end = run_with(shared, claim, pace, vitals, heart, agent_home).await;
     // Whoever took the task over shows a log of its own under the same name.
     if !matches!(end, End::Lost(Stop::Lost)) {
         shared.source.log_end(claim);
@@ -119,9 +131,10 @@ async fn run_with<S: TaskSource>(
     pace: &watch::Receiver<Pace>,
     vitals: &Vitals,
     mut heart: Heart<'_>,
+    agent_home: Option<&AgentHome>,
 ) -> End {
     let failed = |report| End::Report(AttemptEnd { began: None, report }, None);
-    let Some(argv) = arguments_of(claim) else {
+    let Some(argv) = arguments_of(claim, &shared.config.agent_program) else {
         let message = format!("task {} has no command and no handler here", claim.name);
         return failed(WorkReport::failed(message, ErrorCategory::NotFound));
     };
@@ -133,8 +146,25 @@ async fn run_with<S: TaskSource>(
         }
     };
     let program = argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
-    let env =
-        environment::of_command(&shared.config.environment, claim, &directory.path, &directory.input_file);
+    let timeout = claim.timeout_ms.map_or(shared.config.timeout, Duration::from_millis);
+    let session = agent_home.and_then(|home| session_of(claim, home));
+    let tells = match agent_home.map(|home| directory.write_agent(claim).map(|file| (home, file))).transpose()
+    {
+        Ok(written) => written.map(|(home, file)| AgentTells {
+            file,
+            home: &home.path,
+            session: session.as_ref(),
+            deadline_millis: shared.clock.now().plus(millis(timeout)).millis(),
+        }),
+        Err(error) => {
+            directory.discard().await;
+            let message = format!("the agent's file cannot be written: {error}");
+            return failed(WorkReport::failed(message, ErrorCategory::ServerError));
+        }
+    };
+    let (worker, input_file) = (&shared.config.environment, &directory.input_file);
+    let env = environment::of_child(worker, claim, &directory.path, input_file, tells.as_ref());
+    let redaction = Redaction::of(claim, &env);
     let kills_before = shared.memory.before();
     let spawned = tokio::select! {
         biased;
@@ -148,13 +178,13 @@ async fn run_with<S: TaskSource>(
             return failed(not_started(&program, &error));
         }
     };
-    vitals.started(child.pid, child.watch.handle());
+    vitals.started(child.pid, child.watch.handle(), child.watch.has_news());
     let config = &shared.config;
     let mut attempt = Attempt {
         shared,
         claim,
         vitals,
-        timeout: claim.timeout_ms.map_or(config.timeout, Duration::from_millis),
+        timeout,
         idle_timeout: claim.execution.idle_timeout_ms.map(Duration::from_millis).or(config.idle_timeout),
         directory,
         log: OutputLog::new(),
@@ -162,10 +192,14 @@ async fn run_with<S: TaskSource>(
         result: None,
         result_was_cut: false,
         error: None,
+        spent: Spent::default(),
+        agent_home,
+        redaction,
         last_line: None,
+        left_files: true,
         stderr: Tail::new(ERROR_TEXT_MAX),
         stdout: Tail::new(STDOUT_TAIL_BYTES),
-        buffer: vec![0; READ_BYTES],
+        buffer: Vec::new(),
     };
     let started = Instant::now();
     let ended = attempt.watch(child, pace.clone(), heart.as_mut()).await;
@@ -177,12 +211,25 @@ async fn run_with<S: TaskSource>(
     }
     if ended.cause == Some(Cause::Shutdown) {
         attempt.directory.discard().await;
-        return End::GivenBack;
+        return End::GivenBack(attempt.spent);
     }
     let elapsed = started.elapsed();
+    // Its log is one of them.
+    attempt.flush();
+    attempt.left_files = attempt.directory.was_used();
     let memory_ran_out = ended.exit.is_some_and(may_lack_memory) && shared.memory.has_grown(&kills_before);
-    let report = attempt.report(&ended, elapsed, memory_ran_out);
+    let report = attempt.report(&ended, elapsed, memory_ran_out).with_spent(attempt.spent.clone());
     attempt.conclude(report, heart).await
+}
+
+/// The session that an agent goes on with, if it does: the one that was noted here, because an attempt that was killed could not
+/// report it, else the one that was reported.
+fn session_of(claim: &Claim, home: &AgentHome) -> Option<SessionId> {
+    let resumes = claim.execution.agent.as_ref().is_some_and(|agent| agent.resume_session);
+    if !resumes {
+        return None;
+    }
+    home.noted_session().or_else(|| claim.session_id.clone())
 }
 
 /// Only SIGKILL can be the kernel's answer to a lack of memory.
@@ -245,6 +292,9 @@ impl<S: TaskSource> Attempt<'_, S> {
                     }
                     gone_at = Some(Instant::now());
                     stuck_at = None;
+                    // Most often all is there by now, and nothing has to be waited for.
+                    self.read(&mut stdout);
+                    self.read(&mut stderr);
                     continue;
                 }
                 () = stdout.readable() => {
@@ -280,20 +330,28 @@ impl<S: TaskSource> Attempt<'_, S> {
     /// Takes what there is to read. True when there was something.
     fn read(&mut self, output: &mut Output) -> bool {
         let mut has_read = false;
+        let mut little = [0; FIRST_READ_BYTES];
         // Not without end: others want their turn.
         for _ in 0..READS_MAX {
             if !output.is_open {
                 break;
             }
-            match output.pipe.try_read(&mut self.buffer) {
-                Ok(0) => output.is_open = false,
-                Ok(count) => {
-                    has_read = true;
-                    let (stream, buffer) = (output.stream, std::mem::take(&mut self.buffer));
-                    output.lines.feed(&buffer[..count], |line| self.take(line, stream));
-                    self.buffer = buffer;
-                    self.flush();
+            let mut large = std::mem::take(&mut self.buffer);
+            let buffer = if large.is_empty() { &mut little[..] } else { &mut large };
+            let (stream, read) = (output.stream, output.pipe.try_read(buffer));
+            if let Ok(count @ 1..) = read {
+                has_read = true;
+                output.lines.feed(&buffer[..count], |line| self.take(line, stream));
+                self.flush();
+                if count == FIRST_READ_BYTES {
+                    // A child that says this much may say more.
+                    large.resize(READ_BYTES, 0);
                 }
+            }
+            self.buffer = large;
+            match read {
+                Ok(0) => output.is_open = false,
+                Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => output.is_open = false,
@@ -304,6 +362,13 @@ impl<S: TaskSource> Attempt<'_, S> {
 
     /// Takes one line: a word of the protocol, or a line of the log.
     fn take(&mut self, line: Line<'_>, stream: Stream) {
+        let redaction = std::mem::take(&mut self.redaction);
+        let bytes = redaction.clean(line.bytes);
+        self.take_clean(Line { bytes: &bytes, ..line }, stream);
+        self.redaction = redaction;
+    }
+
+    fn take_clean(&mut self, line: Line<'_>, stream: Stream) {
         if stream == Stream::Stdout && line.bytes.starts_with(protocol::MARK) {
             if line.is_cut {
                 self.result_was_cut = true;
@@ -312,7 +377,7 @@ impl<S: TaskSource> Attempt<'_, S> {
                 );
             }
             match protocol::parse(line.bytes) {
-                Some(record) => return self.heed(record),
+                Some(told) => return self.heed(told),
                 None => self.note("the next line looks like the protocol and is not understood"),
             }
         }
@@ -331,15 +396,32 @@ impl<S: TaskSource> Attempt<'_, S> {
         self.shared.config.sink.line(&LogLine { claim: self.claim, stream, text: &text });
     }
 
-    fn heed(&mut self, record: Record) {
-        match record {
+    fn heed(&mut self, told: Told) {
+        if let Some(session) = told.session_id
+            && self.spent.session_id.as_ref() != Some(&session)
+        {
+            if let Some(home) = self.agent_home {
+                home.note_session(&session);
+            }
+            self.spent.session_id = Some(session);
+        }
+        match told.record {
             Record::Activity { kind, step_name } => {
                 let timestamp = self.shared.clock.now();
                 let step_name = if step_name.is_empty() { self.claim.name.to_string() } else { step_name };
                 self.vitals.active(Activity { kind, step_name, timestamp });
             }
-            Record::Result(result) => self.result = Some(result),
-            Record::Error(error) => self.error = Some(error),
+            Record::Result(result) => {
+                self.spent.usage = result.usage.or(self.spent.usage);
+                self.result = Some(result);
+            }
+            Record::Error(error) => {
+                self.spent.usage = error.usage.or(self.spent.usage);
+                self.error = Some(error);
+            }
+            Record::Usage(usage) => self.spent.usage = Some(usage),
+            // It was told above, and that is all there is to it.
+            Record::Other(kind) if kind == protocol::SESSION => {}
             Record::Other(kind) => {
                 self.note(&format!("a line of the protocol of kind {kind:?} is passed over"));
             }
@@ -379,7 +461,7 @@ impl<S: TaskSource> Attempt<'_, S> {
         match ended.cause {
             Some(Cause::Timeout) => {
                 let timeout_millis = millis(self.timeout);
-                return WorkReport::TimedOut { timeout_millis, elapsed_millis, signal };
+                return WorkReport::timed_out(timeout_millis, elapsed_millis, signal);
             }
             Some(Cause::Idle) => {
                 let seconds = self.idle_timeout.unwrap_or_default().as_secs_f64();
@@ -393,12 +475,16 @@ impl<S: TaskSource> Attempt<'_, S> {
             return WorkReport::failed(message, ErrorCategory::ServerError);
         };
         if exit.end == Exit::Code(0) {
+            if self.agent_home.is_some() && self.result.is_none() && !self.result_was_cut {
+                return no_agent_result();
+            }
             return match self.output() {
                 Ok(output) => WorkReport::Completed {
                     output: Some(output),
                     duration_millis: elapsed_millis,
                     exit_code: 0,
-                    usage: self.result.as_ref().and_then(|result| result.usage),
+                    usage: None,
+                    session_id: None,
                 },
                 Err(BadResult { message, category }) => WorkReport::failed(message, category),
             };
@@ -415,7 +501,11 @@ impl<S: TaskSource> Attempt<'_, S> {
             );
             return Err(BadResult { message, category: ErrorCategory::Validation });
         }
-        output_of(self.result.as_ref(), self.last_line.as_deref(), &self.directory)
+        let output = output_of(self.result.as_ref(), self.last_line.as_deref(), &self.directory, self.left_files)?;
+        self.redaction.clean_json(output).ok_or_else(|| BadResult {
+            message: "the result is no JSON without the secrets in it".to_owned(),
+            category: ErrorCategory::Validation,
+        })
     }
 
     /// Hands over what the attempt left, puts its directory into place, and keeps the lease meanwhile.
@@ -426,10 +516,14 @@ impl<S: TaskSource> Attempt<'_, S> {
             unsaid = self.vitals.unsaid() => unsaid,
             stop = &mut heart => return lost(&self.directory, stop).await,
         };
-        let handed = tokio::select! {
-            biased;
-            handed = hand_over(&self.shared.source, self.claim, &self.directory) => handed,
-            stop = &mut heart => return lost(&self.directory, stop).await,
+        let handed = if self.left_files {
+            tokio::select! {
+                biased;
+                handed = hand_over(&self.shared.source, self.claim, &self.directory, &self.redaction) => handed,
+                stop = &mut heart => return lost(&self.directory, stop).await,
+            }
+        } else {
+            Ok(Vec::new())
         };
         let mut is_stored = true;
         match handed {
@@ -453,19 +547,19 @@ impl<S: TaskSource> Attempt<'_, S> {
 
 /// One stream of a child's output.
 struct Output {
-    pipe: pipe::Receiver,
+    pipe: ChildPipe,
     stream: Stream,
     lines: LineSplitter,
     is_open: bool,
 }
 
 impl Output {
-    fn new(pipe: pipe::Receiver, stream: Stream) -> Self {
+    fn new(pipe: ChildPipe, stream: Stream) -> Self {
         Self { pipe, stream, lines: LineSplitter::default(), is_open: true }
     }
 
     /// Returns when there is something to read, and never once the stream is closed.
-    async fn readable(&self) {
+    async fn readable(&mut self) {
         if !self.is_open {
             std::future::pending::<()>().await;
         }

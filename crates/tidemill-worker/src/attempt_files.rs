@@ -2,6 +2,7 @@
 //!
 //! A finished task is not failed for it. What cannot be handed over is tried again twice and then noted.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::child::directory::AttemptDirectory;
 use crate::child::inner_file::Oversize;
+use crate::child::redaction::Redaction;
 use crate::source::{Claim, SourceError, TaskSource};
 
 /// The folders of an attempt that are kept.
@@ -30,6 +32,7 @@ pub(crate) async fn hand_over<S: TaskSource>(
     source: &S,
     claim: &Claim,
     directory: &Arc<AttemptDirectory>,
+    redaction: &Redaction,
 ) -> Result<Vec<String>, SourceError> {
     let mut notes = Vec::new();
     let mut names = Vec::new();
@@ -60,6 +63,10 @@ pub(crate) async fn hand_over<S: TaskSource>(
             }
         };
         bytes_left -= bytes.len() as u64;
+        let bytes = match redaction.clean(&bytes) {
+            Cow::Borrowed(_) => bytes,
+            Cow::Owned(clean) => clean,
+        };
         if under_way.len() == AT_ONCE {
             note_put(under_way.join_next().await, &mut notes)?;
         }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use tidemill_model::Runner;
 use tidemill_model::execution::Run;
 
 use crate::source::Claim;
@@ -11,9 +12,14 @@ pub(crate) const ARGUMENT_BYTES_MAX: usize = 64 * 1024;
 
 /// The program of a task with its arguments; `None` when the task has no command.
 ///
-/// The program of a stored definition gets the request id and the input as its last arguments. A command that came with
-/// the job says all its arguments itself.
-pub(crate) fn arguments_of(claim: &Claim) -> Option<Vec<OsString>> {
+/// The program of a stored definition gets the request id and the input as its last arguments, and so does the one that
+/// drives agents. A command that came with the job says all its arguments itself.
+pub(crate) fn arguments_of(claim: &Claim, agent_program: &[OsString]) -> Option<Vec<OsString>> {
+    if claim.execution.runner == Runner::Agent {
+        let mut argv = (!agent_program.is_empty()).then(|| agent_program.to_vec())?;
+        push_request_and_input(&mut argv, claim);
+        return Some(argv);
+    }
     let command = claim.execution.command.as_ref()?;
     let is_stored = claim.execution.definition.is_some();
     let mut argv: Vec<OsString> = match command {
@@ -25,15 +31,19 @@ pub(crate) fn arguments_of(claim: &Claim) -> Option<Vec<OsString>> {
             // What the shell calls itself; the arguments are `$1` and `$2`.
             argv.push("sh".into());
         }
-        let request = claim.task.request.as_str();
-        if request.starts_with('-') {
-            // So that no program takes the id for an option.
-            argv.push("--".into());
-        }
-        argv.push(request.into());
-        if claim.input.len() <= ARGUMENT_BYTES_MAX {
-            argv.push(claim.input.as_str().into());
-        }
+        push_request_and_input(&mut argv, claim);
     }
     Some(argv)
+}
+
+fn push_request_and_input(argv: &mut Vec<OsString>, claim: &Claim) {
+    let request = claim.task.request.as_str();
+    if request.starts_with('-') {
+        // So that no program takes the id for an option.
+        argv.push("--".into());
+    }
+    argv.push(request.into());
+    if claim.input.len() <= ARGUMENT_BYTES_MAX {
+        argv.push(claim.input.as_str().into());
+    }
 }

@@ -12,19 +12,20 @@ use std::time::Duration;
 
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::WorkReport;
-use tidemill_model::{ErrorCategory, TenantId};
+use tidemill_model::{ErrorCategory, Runner, TenantId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::attempt::{self, End, Heart};
+use crate::child::agent_home::{AgentHome, AgentHomes};
 use crate::child::directory::OutputTree;
 use crate::child::memory_pressure::MemoryPressure;
 use crate::log_sink::{LogSink, NoSink};
 use crate::pace::{Pace, WorkerHandle};
-use crate::source::{AttemptEnd, Claim, SourceError, TaskSource};
+use crate::source::{AttemptEnd, Claim, Followed, SourceError, TaskSource};
 use crate::spawner::Spawner;
-use crate::vitals::Vitals;
+use crate::vitals::{Stop, Vitals};
 
 /// A source that does not answer is asked again after this long, and after twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -41,6 +42,8 @@ pub struct CommandConfig {
     pub tenant: Option<TenantId>,
     /// The environment of this process. Children see a short list of it only.
     pub environment: Vec<(OsString, OsString)>,
+    /// What drives an agent, with its first arguments; empty: this worker runs none.
+    pub agent_program: Vec<OsString>,
     /// How many tasks run at a time.
     pub slots: usize,
     /// How many tasks are claimed at a time.
@@ -71,6 +74,7 @@ impl CommandConfig {
             output_dir: output_dir.into(),
             tenant: None,
             environment,
+            agent_program: Vec::new(),
             slots: 3,
             claim_max: 10,
             wait: Duration::from_secs(20),
@@ -99,6 +103,7 @@ pub(crate) struct Shared<S> {
     pub(crate) spawner: Spawner,
     pub(crate) config: CommandConfig,
     pub(crate) tree: OutputTree,
+    homes: AgentHomes,
     pub(crate) memory: MemoryPressure,
     pub(crate) clock: SystemClock,
 }
@@ -107,8 +112,9 @@ impl<S: TaskSource> CommandWorker<S> {
     /// Opens the output directory.
     pub fn new(source: S, spawner: Spawner, config: CommandConfig) -> io::Result<Self> {
         let tree = OutputTree::open(&config.output_dir, config.tenant.clone(), spawner.run_as())?;
+        let homes = AgentHomes::open(&tree, spawner.run_as());
         let (memory, clock) = (MemoryPressure::watch(), SystemClock::start());
-        Ok(Self { shared: Shared { source, spawner, config, tree, memory, clock } })
+        Ok(Self { shared: Shared { source, spawner, config, tree, homes, memory, clock } })
     }
 
     /// Starts to work on the current runtime.
@@ -182,23 +188,52 @@ async fn work_off<S: TaskSource>(
     while let Some(claim) = next.take() {
         let (vitals, config) = (Vitals::default(), &shared.config);
         let mut heart = pin!(vitals.keep_lease(&shared.source, &claim, config.heartbeat, config.lease));
-        match attempt::run(&shared, &claim, &pace, &vitals, heart.as_mut()).await {
+        let (home, end) = match agent_home(&shared, &claim) {
+            Ok(home) => {
+                let end = attempt::run(&shared, &claim, &pace, &vitals, heart.as_mut(), home.as_ref()).await;
+                (home, end)
+            }
+            Err(error) => (None, homeless(&error)),
+        };
+        match end {
             End::Report(end, directory) => {
                 let reported = beside(heart.as_mut(), report(&shared, &claim, end, &pace, &vitals)).await;
-                let Some(following) = reported else { break };
+                let Some(Followed { is_over, next: following }) = reported else { break };
+                if let Some(home) = home.filter(|_| is_over) {
+                    home.remove().await;
+                }
                 if let Some(directory) = directory.filter(|_| !shared.config.keep_files) {
                     directory.remove_settled().await;
                 }
                 next = following;
             }
-            End::Lost(_) => break,
-            End::GivenBack => {
+            End::Lost(stop) => {
+                // Whoever took the task over may share it.
+                if let Some(home) = home.filter(|_| stop == Stop::Cancelled) {
+                    home.remove().await;
+                }
+                break;
+            }
+            End::GivenBack(spent) => {
                 // If it cannot be noted, the lease runs out.
-                let _ = shared.source.release(&claim, "worker shutdown".to_owned()).await;
+                let _ = shared.source.release(&claim, "worker shutdown".to_owned(), spent).await;
             }
         }
     }
     drop(permit);
+}
+
+/// The home of an agent; `None` for other tasks.
+fn agent_home<S>(shared: &Shared<S>, claim: &Claim) -> io::Result<Option<AgentHome>> {
+    let is_agent = claim.execution.runner == Runner::Agent;
+    is_agent.then(|| shared.homes.begin(claim)).transpose()
+}
+
+/// An attempt that had no place.
+fn homeless(error: &io::Error) -> End {
+    let message = format!("the agent's home cannot be made: {error}");
+    let report = WorkReport::failed(message, ErrorCategory::ServerError);
+    End::Report(AttemptEnd { began: None, report }, None)
 }
 
 /// Keeps a lease until something is done.
@@ -221,7 +256,7 @@ async fn report<S: TaskSource>(
     mut end: AttemptEnd,
     pace: &watch::Receiver<Pace>,
     vitals: &Vitals,
-) -> Option<Option<Claim>> {
+) -> Option<Followed> {
     let give_up = Instant::now() + shared.config.persistence;
     let mut pause = FIRST_PAUSE;
     let mut was_refused = false;
@@ -230,15 +265,16 @@ async fn report<S: TaskSource>(
         let reported = if *pace.borrow() == Pace::Work {
             shared.source.finish_and_claim(claim, end.clone()).await
         } else {
-            shared.source.finish(claim, end.clone()).await.map(|()| None)
+            shared.source.finish(claim, end.clone()).await
         };
         match reported {
-            Ok(next) => return Some(next),
+            Ok(followed) => return Some(followed),
             Err(SourceError::Refused(problem)) if !was_refused => {
                 // The outcome as it is will never be taken, so the task fails with the reason.
                 was_refused = true;
                 let message = format!("the outcome was refused: {problem}");
-                end.report = WorkReport::failed(message, ErrorCategory::Validation);
+                end.report =
+                    WorkReport::failed(message, ErrorCategory::Validation).with_spent(end.report.spent());
             }
             Err(SourceError::Unavailable(_)) if Instant::now() < give_up => {
                 tokio::time::sleep(pause).await;

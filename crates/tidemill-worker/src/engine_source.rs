@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_engine::backend::Backend;
+use tidemill_engine::command::Spent;
 use tidemill_engine::engine::{
     ClaimRequest, Engine, EngineError, FinishRequest, HeartbeatRequest, WorkReport,
 };
-use tidemill_engine::reply::{Assignment, Refusal};
+use tidemill_engine::reply::{Assignment, Ending, Refusal};
 use tidemill_model::{ErrorCategory, TenantId, WorkerId};
 
-use crate::source::{AttemptEnd, Beat, Claim, Pulse, SourceError, TaskSource};
+use crate::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
 
 /// Who claims, and whose tasks.
 #[derive(Debug, Clone)]
@@ -97,6 +98,8 @@ impl<B: Backend> EngineSource<B> {
             fence: task.fence,
             lease_until: task.lease_until,
             timeout_ms: task.spec.options.timeout_ms,
+            session_id: task.session_id.clone(),
+            budget_left: task.budget_left,
             input: work.input,
             execution,
         })
@@ -119,7 +122,7 @@ impl<B: Backend> EngineSource<B> {
         claim: &Claim,
         end: AttemptEnd,
         next: Option<ClaimRequest>,
-    ) -> Result<Option<Claim>, SourceError> {
+    ) -> Result<Followed, SourceError> {
         let finish = FinishRequest {
             task: claim.task.clone(),
             fence: claim.fence,
@@ -133,17 +136,21 @@ impl<B: Backend> EngineSource<B> {
             (Err(error), None) => Err(source_error(&error)),
             // What is wrong with an outcome is for its slot to mend first.
             (Err(error), Some(next)) if !matches!(error, EngineError::Refused(_)) => {
-                let _ = self.release(&next, None).await;
+                let _ = self.release(&next, None, Spent::default()).await;
                 Err(source_error(&error))
             }
             // A lost lease keeps nobody from the next task.
-            (_, next) => Ok(next),
+            (Err(_), next) => Ok(Followed { is_over: false, next }),
+            (Ok(finished), next) => {
+                Ok(Followed { is_over: !matches!(finished.ending, Ending::Retrying { .. }), next })
+            }
         }
     }
 
-    async fn release(&self, claim: &Claim, reason: Option<String>) -> Result<(), SourceError> {
+    async fn release(&self, claim: &Claim, reason: Option<String>, spent: Spent) -> Result<(), SourceError> {
         let worker = self.config.worker.clone();
-        let released = self.engine.release(claim.task.clone(), claim.fence, worker, reason).await;
+        let released =
+            self.engine.release_spent(claim.task.clone(), claim.fence, worker, reason, spent).await;
         released.map_err(|error| source_error(&error))
     }
 }
@@ -187,16 +194,16 @@ impl<B: Backend> TaskSource for EngineSource<B> {
         renewed.map(|lease_until| Beat { lease_until, cancel: false }).map_err(|error| source_error(&error))
     }
 
-    async fn finish(&self, claim: &Claim, end: AttemptEnd) -> Result<(), SourceError> {
-        self.end(claim, end, None).await.map(|_| ())
+    async fn finish(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
+        self.end(claim, end, None).await
     }
 
-    async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Option<Claim>, SourceError> {
+    async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
         self.end(claim, end, Some(self.request(1))).await
     }
 
-    async fn release(&self, claim: &Claim, reason: String) -> Result<(), SourceError> {
-        Self::release(self, claim, Some(reason)).await
+    async fn release(&self, claim: &Claim, reason: String, spent: Spent) -> Result<(), SourceError> {
+        Self::release(self, claim, Some(reason), spent).await
     }
 
     async fn put_blob(&self, claim: &Claim, path: &str, bytes: Vec<u8>) -> Result<(), SourceError> {

@@ -113,6 +113,8 @@ mod tests {
             fence: Fence(1),
             lease_until: Timestamp::MIN,
             timeout_ms: None,
+            session_id: None,
+            budget_left: None,
             input: Json::empty_object(),
             execution: ResolvedExecution::native(),
         }

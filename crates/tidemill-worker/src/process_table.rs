@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -132,9 +134,22 @@ pub(crate) fn page_bytes() -> u64 {
     u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
-/// The id that the kernel gave out last, here or elsewhere in this process namespace.
-pub(crate) fn newest_pid() -> Option<u32> {
-    std::fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().last()?.parse().ok()
+/// Tells the id that the kernel gave out last, here or elsewhere in this process namespace.
+#[derive(Debug)]
+pub(crate) struct NewestPid(Option<File>);
+
+impl NewestPid {
+    pub(crate) fn open() -> Self {
+        Self(File::open("/proc/loadavg").ok())
+    }
+
+    pub(crate) fn read(&self) -> Option<u32> {
+        let mut text = [0; 128];
+        // The file is written anew for whoever reads it from its beginning.
+        let length = self.0.as_ref()?.read_at(&mut text, 0).ok()?;
+        let last = text[..length].trim_ascii_end().rsplit(|byte| *byte == b' ').next()?;
+        std::str::from_utf8(last).ok()?.parse().ok()
+    }
 }
 
 #[cfg(test)]
@@ -167,7 +182,11 @@ mod tests {
         assert!(own.is_alive() && own.rss_pages > 0);
         assert_eq!(Some(own.started), Process::read(own.pid).map(|process| process.started));
         assert_eq!(table.branch_of(&own, own.parent).map(|branch| branch.pid), Some(own.pid));
-        assert!(newest_pid().is_some());
+        let newest = NewestPid::open();
+        let before = newest.read();
+        assert!(before.is_some());
+        std::process::Command::new("true").status().unwrap();
+        assert_ne!(newest.read(), before);
     }
 
     #[test]

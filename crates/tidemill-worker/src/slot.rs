@@ -127,7 +127,8 @@ impl<B: Backend> Slot<B> {
             } else {
                 was_refused = true;
                 let message = format!("the outcome was refused: {error}");
-                finish.report = WorkReport::failed(message, ErrorCategory::Validation);
+                finish.report =
+                    WorkReport::failed(message, ErrorCategory::Validation).with_spent(finish.report.spent());
             }
         }
     }
@@ -155,7 +156,7 @@ impl<B: Backend> Slot<B> {
             () = tokio::time::sleep(timeout) => {
                 let elapsed_millis = millis(started.elapsed());
                 let timeout_millis = millis(timeout);
-                return End::Report(WorkReport::TimedOut { timeout_millis, elapsed_millis, signal: Signal::Kill });
+                return End::Report(WorkReport::timed_out(timeout_millis, elapsed_millis, Signal::Kill));
             }
         };
         End::Report(report_of(ended, started))
@@ -189,7 +190,7 @@ fn report_of(outcome: Outcome, started: Instant) -> WorkReport {
     match outcome {
         Ok(output) => WorkReport::completed(output, millis(started.elapsed())),
         Err(TaskError { message, category, retry_after_millis }) => {
-            WorkReport::Failed { error: message, category, retry_after_millis }
+            WorkReport::Failed { error: message, category, retry_after_millis, usage: None, session_id: None }
         }
     }
 }

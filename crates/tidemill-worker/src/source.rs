@@ -3,11 +3,12 @@
 use std::future::Future;
 use std::time::Duration;
 
+use tidemill_engine::command::Spent;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::WorkReport;
 use tidemill_model::execution::ResolvedExecution;
 use tidemill_model::properties::Activity;
-use tidemill_model::{AppName, Fence, JobId, Json, TaskId, TaskName, Timestamp};
+use tidemill_model::{AppName, Fence, JobId, Json, SessionId, TaskId, TaskName, Timestamp};
 
 /// A task that a worker holds and is to run.
 #[derive(Debug, Clone)]
@@ -24,6 +25,10 @@ pub struct Claim {
     pub lease_until: Timestamp,
     /// Wall time for this attempt, in milliseconds; the worker's own limit when absent.
     pub timeout_ms: Option<u64>,
+    /// The agent's session in the last attempt of this run that reported one.
+    pub session_id: Option<SessionId>,
+    /// What is left of the tightest budget of an agent task, in millionths of a dollar.
+    pub budget_left: Option<u64>,
     /// The static input and, for a task with dependencies, `dependencyOutputs`.
     pub input: Json,
     pub execution: ResolvedExecution,
@@ -52,6 +57,14 @@ pub struct AttemptEnd {
     /// The process id of a child that ended before its beginning was reported. It is recorded first.
     pub began: Option<u32>,
     pub report: WorkReport,
+}
+
+/// What follows an outcome that was recorded.
+#[derive(Debug, Clone, Default)]
+pub struct Followed {
+    /// Whether the run of the task is over. Otherwise another attempt comes, or somebody else has the task.
+    pub is_over: bool,
+    pub next: Option<Claim>,
 }
 
 /// Why a source did not do what it was asked.
@@ -87,8 +100,12 @@ pub trait TaskSource: Clone + Send + Sync + 'static {
         pulse: Pulse,
     ) -> impl Future<Output = Result<Beat, SourceError>> + Send;
 
-    /// Records how an attempt ended.
-    fn finish(&self, claim: &Claim, end: AttemptEnd) -> impl Future<Output = Result<(), SourceError>> + Send;
+    /// Records how an attempt ended, and takes nothing.
+    fn finish(
+        &self,
+        claim: &Claim,
+        end: AttemptEnd,
+    ) -> impl Future<Output = Result<Followed, SourceError>> + Send;
 
     /// Records how an attempt ended and takes the next task if there is one, in one step where that can be.
     ///
@@ -97,10 +114,16 @@ pub trait TaskSource: Clone + Send + Sync + 'static {
         &self,
         claim: &Claim,
         end: AttemptEnd,
-    ) -> impl Future<Output = Result<Option<Claim>, SourceError>> + Send;
+    ) -> impl Future<Output = Result<Followed, SourceError>> + Send;
 
     /// Gives a task back without an outcome. Another worker may take it at once and no attempt is counted.
-    fn release(&self, claim: &Claim, reason: String) -> impl Future<Output = Result<(), SourceError>> + Send;
+    /// What it had used is recorded with the reason.
+    fn release(
+        &self,
+        claim: &Claim,
+        reason: String,
+        spent: Spent,
+    ) -> impl Future<Output = Result<(), SourceError>> + Send;
 
     /// Keeps a log, an artifact or a trace of an attempt under `task/logs/{requestId}/{path}`.
     fn put_blob(

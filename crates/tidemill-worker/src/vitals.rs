@@ -59,9 +59,13 @@ enum Begin {
 }
 
 impl Vitals {
-    pub(crate) fn started(&self, pid: u32, handle: ChildHandle) {
+    /// Notes the child. The beginning of one that `has_ended` already is recorded with its end, so nobody has to wake for
+    /// it.
+    pub(crate) fn started(&self, pid: u32, handle: ChildHandle, has_ended: bool) {
         self.lock().child = Some((pid, handle, Instant::now()));
-        self.changed.notify_one();
+        if !has_ended {
+            self.changed.notify_one();
+        }
     }
 
     pub(crate) fn active(&self, activity: Activity) {

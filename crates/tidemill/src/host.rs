@@ -98,6 +98,7 @@ impl Host {
             app: self.options.app.clone(),
             request: None,
             name: Some(name.to_owned()),
+            budget: None,
             tasks,
             idempotency: None,
         };

@@ -40,7 +40,7 @@ fn check_graph(document: &Document, tasks: &[TaskEntry]) -> Result<(), FileProbl
         task_id: task.task_id.clone(),
         name: match &task.work {
             TaskWork::Named(name) => name.clone(),
-            TaskWork::Inline(_) => TaskName::trusted(task.task_id.as_str()),
+            TaskWork::Inline(_) | TaskWork::Agent(_) => TaskName::trusted(task.task_id.as_str()),
         },
         depends_on: task.depends_on.clone(),
         input: task.input.clone(),
@@ -79,7 +79,7 @@ tasks:
     run: echo
     retries: 3
   - taskId: d
-    agent: {prompt: x}
+    agent: {prompt: x, turns: 3}
 callback: http://x
 ";
         let told = problems(text);
@@ -89,7 +89,7 @@ callback: http://x
             "job.yaml:5:14: tasks[0].timeout: ",
             "job.yaml:7:10: tasks[1].run: is one of name, run, agent and script",
             "job.yaml:12:14: tasks[2].retries: is not a field here",
-            "job.yaml:14:12: tasks[3].agent: ",
+            "job.yaml:14:31: tasks[3].agent.turns: is not a field here",
             "job.yaml:15:11: callback: is not a field here",
         ]) {
             assert!(line.starts_with(begin), "{line}\nshould begin with\n{begin}");

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use self::commands::{
-    CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended, Events, Export, Flags,
-    Import, Jobs, Keys, Rebuild, Run, Schema, Serve, Submit, Tasks, Verify, Worker,
+    AgentTask, CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended, Events, Export,
+    Flags, Import, Jobs, Keys, Rebuild, Run, Schema, Serve, Submit, Tasks, Usage, Verify, Worker,
 };
 use self::config::{Resolved, Sources};
 use self::file_limit::lower_file_limit;
@@ -57,6 +57,7 @@ enum Command {
     Events(Events),
     Definitions(Definitions),
     DeadLetters(DeadLetters),
+    Usage(Usage),
     Keys(Keys),
     Config(Config),
     Doctor(Doctor),
@@ -66,6 +67,7 @@ enum Command {
     Import(Import),
     Completions(Completions),
     Schema(Schema),
+    AgentTask(AgentTask),
 }
 
 fn main() -> ExitCode {
@@ -107,6 +109,7 @@ fn execute(arguments: Arguments, out: &mut Output) -> Ended {
         Command::Events(command) => configured!(command),
         Command::Definitions(command) => configured!(command),
         Command::DeadLetters(command) => configured!(command),
+        Command::Usage(command) => configured!(command),
         Command::Keys(command) => configured!(command),
         Command::Config(command) => configured!(command),
         Command::Doctor(command) => configured!(command),
@@ -116,6 +119,7 @@ fn execute(arguments: Arguments, out: &mut Output) -> Ended {
         Command::Import(command) => configured!(command),
         Command::Completions(command) => command.execute(out),
         Command::Schema(command) => command.execute(out),
+        Command::AgentTask(command) => command.execute(),
     }
 }
 

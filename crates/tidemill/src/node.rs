@@ -1,6 +1,5 @@
 //! A node: a data directory that this process holds, its engine, and what keeps it going.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +19,9 @@ use tokio::task::JoinHandle;
 
 use crate::config::{Resolved, Values};
 use crate::file_limit::limit_of_children;
+
+/// The hidden command that carries out the task of an agent.
+const AGENT_TASK: &str = "agent-task";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NodeError {
@@ -139,9 +141,14 @@ pub(crate) fn start_spawner(data_id: String, generation: u64, values: &Values) -
 /// How tasks are run, by what was set.
 pub(crate) fn command_config(config: &Resolved, sink: Arc<dyn LogSink>) -> CommandConfig {
     let values = &config.values;
-    let environment =
-        config.environment.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let mut environment = config.environment.clone();
+    environment.extend(values.of_agents.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into()));
     let mut command = CommandConfig::new(values.output_dir.clone(), environment.collect());
+    // Without its own path there are no agents here; other tasks need none.
+    if let Ok(program) = std::env::current_exe() {
+        command.agent_program = vec![program.into(), AGENT_TASK.into()];
+    }
     command.slots = values.slots;
     command.claim_max = values.claim_max;
     command.wait = values.claim_wait;

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use axum::http::Method;
 use serde::Serialize;
+use tidemill_engine::command::Spent;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::WorkReport;
 use tidemill_model::{
     AppName, ErrorCategory, Fence, JobId, RequestId, TaskId, TaskName, TenantId, Timestamp,
 };
 use tidemill_server::api;
-use tidemill_worker::source::{AttemptEnd, Beat, Claim, Pulse, SourceError, TaskSource};
+use tidemill_worker::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
 
 use crate::client::{Call, Client, ClientError, Query, encode};
 
@@ -168,7 +169,7 @@ impl TaskSource for RemoteSource {
         Ok(Beat { lease_until, cancel: answer.cancel })
     }
 
-    async fn finish(&self, claim: &Claim, end: AttemptEnd) -> Result<(), SourceError> {
+    async fn finish(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
         self.logs().remove(&key_of(claim));
         if let Some(pid) = end.began {
             // The outcome counts; when the child began is for those who read the history.
@@ -181,16 +182,18 @@ impl TaskSource for RemoteSource {
             worker_id: Some(self.worker_id()),
             outcome: outcome_of(end.report),
         };
-        self.call::<api::Finished>("/v1/worker/finish", &request, CALL_PATIENCE).await.map(drop)
+        let finished: api::Finished = self.call("/v1/worker/finish", &request, CALL_PATIENCE).await?;
+        Ok(Followed { is_over: finished.state != api::FinishedState::Retrying, next: None })
     }
 
-    async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Option<Claim>, SourceError> {
-        self.finish(claim, end).await?;
+    async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
+        let finished = self.finish(claim, end).await?;
         // An error is about the finish only: what cannot be claimed now is claimed by the next call.
-        Ok(self.claim(1, Duration::ZERO).await.ok().and_then(|mut claims| claims.pop()))
+        let next = self.claim(1, Duration::ZERO).await.ok().and_then(|mut claims| claims.pop());
+        Ok(Followed { next, ..finished })
     }
 
-    async fn release(&self, claim: &Claim, reason: String) -> Result<(), SourceError> {
+    async fn release(&self, claim: &Claim, reason: String, spent: Spent) -> Result<(), SourceError> {
         self.logs().remove(&key_of(claim));
         let request = api::ReleaseRequest {
             tenant_id: Some(tenant_of(claim)),
@@ -198,6 +201,8 @@ impl TaskSource for RemoteSource {
             fence: claim.fence.0,
             worker_id: Some(self.worker_id()),
             reason: Some(reason),
+            usage: spent.usage.map(Into::into),
+            session_id: spent.session_id,
         };
         self.call::<api::Done>("/v1/worker/release", &request, CALL_PATIENCE).await.map(drop)
     }
@@ -253,18 +258,22 @@ fn claim_of(task: api::ClaimedTask) -> Result<Claim, SourceError> {
         fence: Fence(task.fence),
         lease_until: Timestamp::clamped(task.lease_until),
         timeout_ms: task.timeout_ms,
+        session_id: task.session_id,
+        budget_left: task.budget_left_usd.map(|left| left.0),
         input: task.input,
         execution,
     })
 }
 
 fn outcome_of(report: WorkReport) -> api::OutcomeReport {
+    let Spent { usage, session_id } = report.spent();
     let mut outcome = api::OutcomeReport {
         status: api::OutcomeStatus::Completed,
         output: None,
         duration_ms: None,
         exit_code: None,
-        usage: None,
+        usage: usage.map(Into::into),
+        session_id,
         error: None,
         error_category: None,
         retry_after_ms: None,
@@ -273,23 +282,18 @@ fn outcome_of(report: WorkReport) -> api::OutcomeReport {
         signal: None,
     };
     match report {
-        WorkReport::Completed { output, duration_millis, exit_code, usage } => {
+        WorkReport::Completed { output, duration_millis, exit_code, .. } => {
             outcome.output = output;
             outcome.duration_ms = Some(duration_millis);
             outcome.exit_code = Some(exit_code);
-            outcome.usage = usage.map(|usage| api::UsageView {
-                input_tokens: usage.input_tokens,
-                output_tokens: usage.output_tokens,
-                cache_read_tokens: usage.cache_read_tokens,
-            });
         }
-        WorkReport::Failed { error, category, retry_after_millis } => {
+        WorkReport::Failed { error, category, retry_after_millis, .. } => {
             outcome.status = api::OutcomeStatus::Failed;
             outcome.error = Some(error);
             outcome.error_category = Some(class_of(category));
             outcome.retry_after_ms = retry_after_millis;
         }
-        WorkReport::TimedOut { timeout_millis, elapsed_millis, signal } => {
+        WorkReport::TimedOut { timeout_millis, elapsed_millis, signal, .. } => {
             outcome.status = api::OutcomeStatus::Timeout;
             outcome.timeout_ms = Some(timeout_millis);
             outcome.elapsed_ms = Some(elapsed_millis);

@@ -331,7 +331,7 @@ impl Shared {
             return Ok(Turn::Crowded(deciding.newest()));
         }
         // What cannot be loaded is known before anything is changed.
-        deciding.decider.load_all(commands)?;
+        deciding.decider.load_all(commands, now)?;
         let before = deciding.open.byte_count();
         let mut answers = Vec::with_capacity(commands.len());
         for command in commands {

@@ -42,6 +42,7 @@ words!(
         11 = "Job Failure Detected",
         12 = "Job Cancelled",
         13 = "Task Health Check",
+        14 = "Budget Exceeded",
     }
 );
 

@@ -75,7 +75,9 @@ fn record_bytes(write: &RecordWrite) -> usize {
             names + job.name.as_ref().map_or(0, |name| name.len()) + specs_bytes(&job.tasks)
         }
         RecordWrite::JobTasks { tenant, tasks, .. } => tenant.as_str().len() + specs_bytes(tasks.iter()),
-        RecordWrite::JobCancelled { tenant, .. } => tenant.as_str().len(),
+        RecordWrite::JobCancelled { tenant, .. } | RecordWrite::JobAllowance { tenant, .. } => {
+            tenant.as_str().len()
+        }
         RecordWrite::Task(task) => {
             let names = task.tenant.as_str().len() + task.app.as_str().len() + task.request.as_str().len();
             names + spec_bytes(&task.spec)
@@ -84,6 +86,7 @@ fn record_bytes(write: &RecordWrite) -> usize {
             let value = record.as_ref().map_or(0, |record| match &record.value {
                 RecordValue::Bytes(bytes) => bytes.len(),
                 RecordValue::Idempotency(_) => 400,
+                RecordValue::Usage(_) | RecordValue::Budget(_) => 100,
                 RecordValue::DeadLetter(letter) => letter.reason.len() + letter.request.as_str().len(),
             });
             key.id.len() + key.tenant.as_ref().map_or(0, |tenant| tenant.as_str().len()) + value
@@ -162,6 +165,7 @@ mod tests {
             },
             created: Prepared { id: None, properties: Json::empty_object() },
             once: Vec::new(),
+            budget: None,
         })
     }
 

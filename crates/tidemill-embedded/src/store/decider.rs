@@ -99,7 +99,7 @@ impl Decider {
         if let Some(answer) = self.answer_by_head(command)? {
             return Ok(answer);
         }
-        self.load_for(command)?;
+        self.load_for(command, now)?;
         let mut circumstances =
             Circumstances { now, ids: &mut self.ids, policy: &self.policy, site: &self.site };
         let (commit, reply) = match decide(&self.state, command, &mut circumstances) {
@@ -149,18 +149,18 @@ impl Decider {
     }
 
     /// Loads the rows that commands need, as far as they are known before the first is decided.
-    pub(crate) fn load_all(&mut self, commands: &[Command]) -> Result<(), Fault> {
+    pub(crate) fn load_all(&mut self, commands: &[Command], now: Timestamp) -> Result<(), Fault> {
         self.state.part_with_visitors();
-        commands.iter().try_for_each(|command| self.load_for(command))
+        commands.iter().try_for_each(|command| self.load_for(command, now))
     }
 
     /// Loads the rows a command needs. A dead letter's task is known only once the letter is here, hence twice.
-    fn load_for(&mut self, command: &Command) -> Result<(), Fault> {
+    fn load_for(&mut self, command: &Command, now: Timestamp) -> Result<(), Fault> {
         if self.answer_by_head(command)?.is_some() {
             return Ok(());
         }
         for _ in 0..2 {
-            let keys = command.touches(&self.state);
+            let keys = command.touches(&self.state, now);
             let mut found = false;
             for key in &keys {
                 found |= self.load(key)?;
@@ -192,7 +192,7 @@ impl Decider {
         Ok(true)
     }
 
-    /// Loads everything that is open: jobs, live tasks, messages.
+    /// Loads everything that is open: jobs, live tasks, messages, and records that stay in memory.
     pub(crate) fn load_open(&mut self) -> Result<(), Fault> {
         for key in self.rows.open_keys()? {
             self.load(&key)?;
@@ -236,7 +236,8 @@ impl Decider {
         match control {
             Control::Record(write) => {
                 if let RecordWrite::JobTasks { tenant, job, .. }
-                | RecordWrite::JobCancelled { tenant, job, .. } = &write
+                | RecordWrite::JobCancelled { tenant, job, .. }
+                | RecordWrite::JobAllowance { tenant, job, .. } = &write
                 {
                     self.load(&RowKey::Job(tenant.clone(), *job))?;
                 }

@@ -110,7 +110,9 @@ pub(super) fn is_exported(kind: RecordKind) -> bool {
         | RecordKind::Subscription
         | RecordKind::Execution
         | RecordKind::Triage
-        | RecordKind::Schedule => true,
+        | RecordKind::Schedule
+        | RecordKind::Usage
+        | RecordKind::Budget => true,
         // Key hashes are secrets; places in this log mean nothing in another; and the store's life is its own.
         RecordKind::ApiKey | RecordKind::Cursor | RecordKind::System => false,
     }

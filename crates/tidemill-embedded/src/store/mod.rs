@@ -108,7 +108,7 @@ impl Store {
         self.check_stopped()?;
         self.log.reserve(wanted(&self.options.log, commands))?;
         self.group.clear();
-        self.decider.load_all(commands)?;
+        self.decider.load_all(commands, now)?;
         let mut stir = Stir::default();
         let mut answers = Vec::with_capacity(commands.len());
         for command in commands {

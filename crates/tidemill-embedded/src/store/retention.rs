@@ -417,7 +417,9 @@ fn rows_of(control: &Control) -> Vec<RowKey> {
     match control {
         Control::Record(write) => match write {
             RecordWrite::Job(job) => vec![RowKey::Job(job.tenant.clone(), job.job)],
-            RecordWrite::JobTasks { tenant, job, .. } | RecordWrite::JobCancelled { tenant, job, .. } => {
+            RecordWrite::JobTasks { tenant, job, .. }
+            | RecordWrite::JobCancelled { tenant, job, .. }
+            | RecordWrite::JobAllowance { tenant, job, .. } => {
                 vec![RowKey::Job(tenant.clone(), *job)]
             }
             RecordWrite::Task(task) => {

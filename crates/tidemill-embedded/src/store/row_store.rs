@@ -29,7 +29,7 @@ const CACHE_BYTES: usize = 16 << 20;
 const VERSION: u8 = 2;
 
 const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
-/// The keys of rows that must be in memory from the start: open jobs and live tasks.
+/// The keys of rows that must be in memory from the start: open jobs, live tasks, budgets.
 const OPEN: TableDefinition<&[u8], ()> = TableDefinition::new("open");
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 const CHECKPOINT: &str = "checkpoint";
@@ -209,6 +209,9 @@ impl RowStore {
                 for (bytes, key, row) in &sorted {
                     let Some(row) = row else {
                         table.remove(bytes.as_slice())?;
+                        if matches!(key, RowKey::Record(key) if key.kind.stays_in_memory()) {
+                            open.remove(bytes.as_slice())?;
+                        }
                         continue;
                     };
                     value.clear();
@@ -378,6 +381,7 @@ pub(super) fn is_open(key: &RowKey, row: &Row) -> Option<bool> {
     match (key, row) {
         (RowKey::Job(..), Row::Job(head)) => Some(!head.is_at_rest()),
         (RowKey::Task(_), Row::Task(TaskRow { alone: Some(_), entry, .. })) => Some(entry.is_live()),
+        (RowKey::Record(key), _) if key.kind.stays_in_memory() => Some(true),
         _ => None,
     }
 }

@@ -18,9 +18,10 @@ use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_engine::state::stream::{Late, Stream};
 use tidemill_engine::state::trail::{History, Seq, Trail};
 use tidemill_model::{
-    AppName, Entity, EntityId, EntityType, ErrorCategory, EventId, Fence, JobCounts, JobId, Json, Lease,
-    Outcome, Owner, Position, RequestId, RetryPolicy, TaskHead, TaskId, TaskName, TaskOptions, TaskSpec,
-    TaskState, TenantId, Timestamp,
+    Allowance, AppName, Budget, Entity, EntityId, EntityType, ErrorCategory, EventId, Fence, JobCounts,
+    JobId, Json, Lease, MicroUsd, Outcome, Owner, Period, Position, RequestId, RetryPolicy, SessionId,
+    Spending, TaskHead, TaskId, TaskName, TaskOptions, TaskSpec, TaskState, TenantBudget, TenantId,
+    Timestamp, UsageSum,
 };
 
 use crate::codec::{BadBytes, Reader, put_varint, unzigzag, zigzag};
@@ -97,7 +98,7 @@ fn put_str(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-stored_text!(TenantId, AppName, RequestId, TaskId, TaskName, EntityId, EntityType);
+stored_text!(TenantId, AppName, RequestId, TaskId, TaskName, EntityId, EntityType, SessionId);
 
 impl Stored for u64 {
     fn put(&self, out: &mut Vec<u8>) {
@@ -185,6 +186,15 @@ impl Stored for MessageId {
 }
 
 impl Stored for Fence {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        u64::take(from).map(Self)
+    }
+}
+
+impl Stored for MicroUsd {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
     }
@@ -316,11 +326,17 @@ impl Stored for TaskRow {
         self.alone.put(out);
         self.entry.put(out);
         self.index.put(out);
+        if let Some(session) = self.entry.head.as_ref().and_then(|head| head.session.as_ref()) {
+            session.put(out);
+        }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
-        let (alone, entry) = (Stored::take(from)?, Stored::take(from)?);
+        let (alone, mut entry): (_, Entry) = (Stored::take(from)?, Stored::take(from)?);
         // It stands at the end of its row, which once ended before the place in the list.
         let index = if from.is_at_end() { None } else { Stored::take(from)? };
+        if let Some(head) = entry.head.as_mut().filter(|_| !from.is_at_end()) {
+            head.session = Some(Stored::take(from)?);
+        }
         Ok(Self { alone, entry, index })
     }
 }
@@ -348,7 +364,32 @@ stored_struct!(Position { timestamp, id });
 stored_struct!(Late { last, lag_millis });
 stored_struct!(Stream { history, last, late });
 stored_struct!(RetryPolicy { max_attempts, first_delay, max_delay });
-stored_struct!(TaskOptions { retry, timeout_ms, execution });
+
+/// Whether an agent carries a task out stands in the byte that says whether an execution follows.
+const HAS_EXECUTION: u8 = 1;
+const IS_AGENT: u8 = 2;
+
+impl Stored for TaskOptions {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.retry.put(out);
+        self.timeout_ms.put(out);
+        let has_execution = if self.execution.is_some() { HAS_EXECUTION } else { 0 };
+        out.push(has_execution | if self.agent { IS_AGENT } else { 0 });
+        if let Some(execution) = &self.execution {
+            execution.put(out);
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        let (retry, timeout_ms) = (Stored::take(from)?, Stored::take(from)?);
+        let what = from.byte()?;
+        if what & !(HAS_EXECUTION | IS_AGENT) != 0 {
+            return Err(BadBytes("holds options that are none"));
+        }
+        let execution = if what & HAS_EXECUTION != 0 { Some(Stored::take(from)?) } else { None };
+        Ok(Self { retry, timeout_ms, execution, agent: what & IS_AGENT != 0 })
+    }
+}
+
 stored_struct!(TaskSpec { task_id, name, depends_on, input, options });
 stored_struct!(TaskKey { tenant, request });
 stored_struct!(NewJob { tenant, app, job, request, name, created_at, tasks });
@@ -358,27 +399,93 @@ stored_struct!(Visibility { message, visible_at, delivered });
 stored_struct!(TaskChange { task, kind });
 stored_struct!(Owner { worker, generation });
 stored_struct!(Lease { owner, until, claimed_at, heartbeats });
-stored_struct!(TaskHead { run, attempts, takeovers, fence, begun, last_error, state, failed_fence });
+
+/// The session stands at the end of the task's row, where it does not change the shape of what was there before.
+impl Stored for TaskHead {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.run.put(out);
+        self.attempts.put(out);
+        self.takeovers.put(out);
+        self.fence.put(out);
+        self.begun.put(out);
+        self.last_error.put(out);
+        self.state.put(out);
+        self.failed_fence.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        Ok(Self {
+            run: Stored::take(from)?,
+            attempts: Stored::take(from)?,
+            takeovers: Stored::take(from)?,
+            fence: Stored::take(from)?,
+            begun: Stored::take(from)?,
+            last_error: Stored::take(from)?,
+            state: Stored::take(from)?,
+            failed_fence: Stored::take(from)?,
+            session: None,
+        })
+    }
+}
+
 stored_struct!(Entry { head, stream, message });
 stored_struct!(JobCounts { waiting, pending, processing, completed, failed });
-stored_struct!(JobHead {
-    tenant,
-    app,
-    job,
-    request,
-    name,
-    created_at,
-    completed_at,
-    cancelled,
-    counts,
-    stream,
-    version,
-});
+
+impl Stored for JobHead {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.tenant.put(out);
+        self.app.put(out);
+        self.job.put(out);
+        self.request.put(out);
+        self.name.put(out);
+        self.created_at.put(out);
+        self.completed_at.put(out);
+        self.cancelled.put(out);
+        self.counts.put(out);
+        self.stream.put(out);
+        self.version.put(out);
+        if let Some(allowance) = &self.allowance {
+            allowance.put(out);
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        Ok(Self {
+            tenant: Stored::take(from)?,
+            app: Stored::take(from)?,
+            job: Stored::take(from)?,
+            request: Stored::take(from)?,
+            name: Stored::take(from)?,
+            created_at: Stored::take(from)?,
+            completed_at: Stored::take(from)?,
+            cancelled: Stored::take(from)?,
+            counts: Stored::take(from)?,
+            stream: Stored::take(from)?,
+            version: Stored::take(from)?,
+            // It stands at the end of its row, which ends before it when there is none.
+            allowance: if from.is_at_end() { None } else { Some(Stored::take(from)?) },
+        })
+    }
+}
+
 stored_struct!(RecordKey { kind, tenant, id });
 stored_struct!(Record { version, expires_at, value });
 stored_struct!(Idempotency { body_hash, effect });
 stored_struct!(DeadLetter { message, request, run, reason, since, state });
 stored_struct!(Entity { kind, id });
+stored_struct!(UsageSum {
+    attempts,
+    tasks,
+    input_tokens,
+    output_tokens,
+    cache_read_tokens,
+    cache_write_tokens,
+    turns,
+    duration_ms,
+    cost_micros,
+});
+stored_struct!(Budget { usd, tokens });
+stored_struct!(Spending { cost_micros, tokens });
+stored_struct!(Allowance { budget, spent });
+stored_struct!(TenantBudget { period, current, allowance });
 
 stored_enum!(ErrorCategory {
     1 => Timeout, 2 => Network, 3 => RateLimit, 4 => ServerError, 5 => Auth, 6 => Validation, 7 => Parse,
@@ -397,6 +504,7 @@ stored_enum!(TaskChangeKind {
     7 => Finish { fence, outcome, attempts, error },
     8 => Reopen { run },
     9 => Shorten { fence, until },
+    10 => Session { fence, session },
 });
 stored_enum!(RecordWrite {
     1 => Job(job),
@@ -404,12 +512,21 @@ stored_enum!(RecordWrite {
     3 => JobCancelled { tenant, job, cancelled },
     4 => Task(task),
     5 => Put { key, record },
+    6 => JobAllowance { tenant, job, allowance },
 });
 stored_enum!(RecordKind {
     1 => Idempotency, 2 => DeadLetter, 3 => Definition, 4 => Cursor, 5 => Script, 6 => Subscription,
     7 => Execution, 8 => ApiKey, 9 => Triage, 10 => Schedule, 11 => System,
+    12 => Usage, 13 => Budget,
 });
-stored_enum!(RecordValue { 1 => Bytes(bytes), 2 => Idempotency(idempotency), 3 => DeadLetter(letter) });
+stored_enum!(RecordValue {
+    1 => Bytes(bytes),
+    2 => Idempotency(idempotency),
+    3 => DeadLetter(letter),
+    4 => Usage(sum),
+    5 => Budget(budget),
+});
+stored_enum!(Period { 1 => Total, 2 => Day, 3 => Month });
 stored_enum!(Effect { 1 => Job(job), 2 => Task(request) });
 stored_enum!(DeadLetterState { 1 => Open, 2 => Replayed, 3 => Discarded });
 stored_enum!(RowKey {
@@ -446,5 +563,75 @@ mod tests {
         assert_eq!(read_all::<Queued>(&bytes), Ok(Queued { receives: 0, ..queued }));
         bytes.pop();
         assert!(read_all::<Queued>(&bytes).is_err(), "any less is damage");
+    }
+
+    #[test]
+    fn options_without_an_agent_are_written_as_before() {
+        let before = |execution: &Option<Json>| {
+            let mut bytes = Vec::new();
+            None::<RetryPolicy>.put(&mut bytes);
+            Some(7_u64).put(&mut bytes);
+            execution.put(&mut bytes);
+            bytes
+        };
+        for execution in [None, Some(Json::empty_object())] {
+            let plain =
+                TaskOptions { timeout_ms: Some(7), execution: execution.clone(), ..TaskOptions::default() };
+            let mut bytes = Vec::new();
+            plain.put(&mut bytes);
+            assert_eq!(bytes, before(&execution));
+            assert_eq!(read_all::<TaskOptions>(&bytes), Ok(plain.clone()));
+            let agent = TaskOptions { agent: true, ..plain };
+            let mut bytes = Vec::new();
+            agent.put(&mut bytes);
+            assert_eq!(read_all::<TaskOptions>(&bytes), Ok(agent));
+        }
+        assert!(read_all::<TaskOptions>(&[0, 0, 4]).is_err());
+    }
+
+    #[test]
+    fn rows_without_a_session_or_an_allowance_end_where_they_ended() {
+        let mut head = TaskHead { run: 2, ..TaskHead::dispatched() };
+        let row = |head: &TaskHead| TaskRow {
+            alone: None,
+            entry: Entry { head: Some(head.clone()), ..Entry::default() },
+            index: Some(3),
+        };
+        let bytes_of = |row: &TaskRow| {
+            let mut bytes = Vec::new();
+            row.put(&mut bytes);
+            bytes
+        };
+        let plain = bytes_of(&row(&head));
+        assert_eq!(read_all::<TaskRow>(&plain), Ok(row(&head)));
+        head.session = Some(SessionId::trusted("s-1"));
+        let longer = bytes_of(&row(&head));
+        assert_eq!(&longer[..plain.len()], plain);
+        assert_eq!(read_all::<TaskRow>(&longer), Ok(row(&head)));
+
+        let mut job = JobHead {
+            tenant: TenantId::trusted("acme"),
+            app: AppName::trusted("shop"),
+            job: JobId::from_u128(7),
+            request: RequestId::trusted("r"),
+            name: None,
+            created_at: Timestamp::MIN,
+            completed_at: None,
+            cancelled: false,
+            counts: JobCounts::default(),
+            stream: Stream::default(),
+            version: 300,
+            allowance: None,
+        };
+        let mut plain = Vec::new();
+        job.put(&mut plain);
+        assert_eq!(read_all::<JobHead>(&plain), Ok(job.clone()));
+        let budget = Budget { usd: Some(MicroUsd(300)), tokens: None };
+        let spent = Spending { cost_micros: 400, tokens: 5 };
+        job.allowance = Some(Box::new(Allowance { budget, spent }));
+        let mut longer = Vec::new();
+        job.put(&mut longer);
+        assert_eq!(&longer[..plain.len()], plain);
+        assert_eq!(read_all::<JobHead>(&longer), Ok(job));
     }
 }

@@ -38,6 +38,7 @@ impl Drop for Directory {
 
 impl World for DirectoryWorld {
     type Backend = Embedded;
+    const REOPENS: bool = true;
 
     fn backend(&self) -> Arc<Embedded> {
         Arc::clone(&self.backend)

@@ -10,7 +10,8 @@ use tidemill_embedded::store::watch::Progress;
 use tidemill_embedded::{Store, StoreOptions};
 use tidemill_engine::backend::Fault;
 use tidemill_engine::command::{
-    Claim, Command, Finish, Heartbeat, Once, Prepared, Publish, PublishedEvent, Report, SubmitJob, SubmitTask,
+    Claim, Command, Finish, Heartbeat, Once, Prepared, Publish, PublishedEvent, Report, Spent, SubmitJob,
+    SubmitTask,
 };
 use tidemill_engine::commit::{NewJob, NewTask};
 use tidemill_engine::record::RecordKey;
@@ -123,6 +124,7 @@ pub(crate) fn submit_job(job: JobId, tasks: Vec<TaskSpec>, once: Option<&str>) -
             body_hash: [7; 32],
             lasting: false,
         })),
+        budget: None,
     })
 }
 
@@ -132,6 +134,7 @@ pub(crate) fn submit_task(request: &str, input: &str) -> Command {
         retry: Some(retry),
         timeout_ms: Some(9_000),
         execution: Some(json(r#"{"x": [1, null]}"#)),
+        agent: false,
     };
     Command::SubmitTask(SubmitTask {
         task: NewTask {
@@ -184,13 +187,7 @@ pub(crate) fn claim(max: usize, generation: u64) -> Command {
 pub(crate) fn complete(task: &Assignment, output: &str) -> Command {
     finish(
         task,
-        Report::Completed {
-            output: Some(json(output)),
-            overflow: None,
-            duration_millis: 1,
-            exit_code: 0,
-            usage: None,
-        },
+        Report::Completed { output: Some(json(output)), overflow: None, duration_millis: 1, exit_code: 0 },
     )
 }
 
@@ -199,7 +196,13 @@ pub(crate) fn fail(task: &Assignment, category: ErrorCategory) -> Command {
 }
 
 pub(crate) fn finish(task: &Assignment, report: Report) -> Command {
-    Command::Finish(Finish { task: task.task.clone(), fence: task.fence, worker: worker(), report })
+    Command::Finish(Finish {
+        task: task.task.clone(),
+        fence: task.fence,
+        worker: worker(),
+        report,
+        spent: Spent::default(),
+    })
 }
 
 pub(crate) fn beat(task: &Assignment) -> Command {

@@ -18,4 +18,5 @@ mod retention;
 mod tmpfs;
 mod torn_write;
 mod unusable_dir;
+mod usage;
 mod verify;

@@ -193,6 +193,23 @@ pub async fn executions_are_resolved<W: World>(lab: Lab<W>) {
     let written = &value(&created.properties)["tasks"][0]["options"]["execution"];
     assert_eq!(written["run"], json!(["echo", "x"]));
 
+    let tasks = json!([{ "taskId": "b", "agent": { "prompt": "do it", "maxTurns": 3 }, "timeout": "5m" }]);
+    submit(&lab, job_file(&tasks), ADMIN).await.expect("the job is accepted");
+    let inline = lab.claim_one().await;
+    let resolved = lab.engine.execution_of(&inline).await.expect("it is whole");
+    assert_eq!((resolved.runner, inline.spec.options.timeout_ms), (Runner::Agent, Some(300_000)));
+    assert_eq!(resolved.agent.expect("the agent is there").steps[0].max_turns, Some(3));
+    // The time of a stored agent's step is not that of its task.
+    let stored = json!({ "name": "tag", "prompt": "tag it", "timeout": "5s", "taskTimeout": "10m" });
+    let draft = DefinitionDraft::read(stored).expect("the definition is sound");
+    lab.engine.define(acme(), draft, Define::Create).await.expect("it is stored");
+    let tasks = json!([{ "taskId": "c", "name": "tag" }]);
+    submit(&lab, job_file(&tasks), PRODUCER).await.expect("a producer may name it");
+    let stored = lab.claim_one().await;
+    let resolved = lab.engine.execution_of(&stored).await.expect("it is whole");
+    assert_eq!((resolved.runner, stored.spec.options.timeout_ms), (Runner::Agent, Some(600_000)));
+    assert_eq!(resolved.agent.expect("the agent is there").steps[0].timeout_millis(None), 5_000);
+
     let raw = |text: &str| SendRequest { name: name(text), ..message_for(acme(), &request(text)) };
     lab.engine.send(raw("unknown")).await.expect("the message is accepted");
     let native = lab.claim_one().await;
@@ -224,11 +241,15 @@ pub async fn files_are_checked_before_anything_is_stored<W: World>(lab: Lab<W>) 
     assert_eq!(found, [("tasks[1].name", unknown), ("tasks[2].name", unknown)]);
 
     let inline = json!([{ "taskId": "a", "name": "scrape" }, { "taskId": "b", "run": "true" }]);
+    let agent = json!([{ "taskId": "a", "agent": "do it" }]);
     let loading = json!([{ "taskId": "a", "name": "scrape", "env": { "BASH_ENV": "x" } }]);
     let other = json!([{ "taskId": "a", "name": "scrape", "env": { "TAR_OPTIONS": "x" } }]);
-    for (tasks, place) in
-        [(inline, "tasks[1].run"), (loading, "tasks[0].env.BASH_ENV"), (other, "tasks[0].env.TAR_OPTIONS")]
-    {
+    for (tasks, place) in [
+        (inline, "tasks[1].run"),
+        (agent, "tasks[0].agent"),
+        (loading, "tasks[0].env.BASH_ENV"),
+        (other, "tasks[0].env.TAR_OPTIONS"),
+    ] {
         let answer = submit(&lab, job_file(&tasks), PRODUCER).await;
         assert!(
             matches!(&answer, Err(EngineError::InlineNotAllowed { field }) if field == place),
@@ -240,7 +261,7 @@ pub async fn files_are_checked_before_anything_is_stored<W: World>(lab: Lab<W>) 
     let answer = lab.engine.submit_task_file(acme(), app("orders"), file.clone(), PRODUCER, None).await;
     assert!(matches!(answer, Err(EngineError::InlineNotAllowed { .. })), "{answer:?}");
     lab.engine.submit_task_file(acme(), app("orders"), file, ADMIN, None).await.expect("an admin may");
-    assert_eq!(lab.count(KnownType::JobCreated).await, 3);
+    assert_eq!(lab.count(KnownType::JobCreated).await, 4);
 
     let job = submit(&lab, job_file(&json!([{ "taskId": "a", "name": "scrape" }])), PRODUCER).await;
     let job = job.expect("the job is accepted").job;

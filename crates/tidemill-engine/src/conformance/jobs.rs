@@ -11,7 +11,7 @@ use super::shape::{
     acme, alone, app, graph, job_of, long_text, property, request, spec, task_id, tenant, types, worker,
 };
 use super::{Lab, World};
-use crate::command::{Command, Finish, Report};
+use crate::command::{Command, Finish, Report, Spent};
 use crate::engine::{EngineError, WorkReport};
 
 /// The events of a job and of its tasks carry the documented properties and no more.
@@ -137,16 +137,23 @@ pub async fn outputs_reach_the_children<W: World>(lab: Lab<W>) {
     let work = lab.engine.work_of(&roots[0]).await.expect("there is an input");
     assert_eq!(work.input.as_str(), r#"{"storeId":"store-123"}"#);
     lab.complete(&roots[0], "[1,null]").await;
-    let silent = WorkReport::Completed { output: None, duration_millis: 1, exit_code: 0, usage: None };
+    let silent = WorkReport::Completed {
+        output: None,
+        duration_millis: 1,
+        exit_code: 0,
+        usage: None,
+        session_id: None,
+    };
     lab.report(&roots[1], silent).await.expect("the outcome is taken");
     let completed = lab.history(&roots[1].task.request).await.pop().expect("there is a history");
     assert_eq!(property(&completed, "output"), json!({}), "no result is an empty one");
     lab.complete(&roots[2], "null").await;
     // As in events that others wrote.
-    let report =
-        Report::Completed { output: None, overflow: None, duration_millis: 1, exit_code: 0, usage: None };
+    let report = Report::Completed { output: None, overflow: None, duration_millis: 1, exit_code: 0 };
     let (task, fence, worker) = (roots[3].task.clone(), roots[3].fence, worker("worker-1"));
-    lab.execute(Command::Finish(Finish { task, fence, worker, report })).await.expect("it is held");
+    lab.execute(Command::Finish(Finish { task, fence, worker, report, spent: Spent::default() }))
+        .await
+        .expect("it is held");
     let child = lab.claim_one().await;
     let work = lab.engine.work_of(&child).await.expect("the outputs are there");
     let outputs = json!({"a": [1, null], "b": {}, "c": null, "d": {}});

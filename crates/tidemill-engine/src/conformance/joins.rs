@@ -8,7 +8,7 @@ use super::lab::{claim_request, completed, finish_request};
 use super::shape::{acme, graph, job_of, names, property, spec, task_id};
 use super::{Lab, World, side_by_side};
 use crate::backend::Backend;
-use crate::command::{Command, Finish, Report};
+use crate::command::{Command, Finish, Report, Spent};
 use crate::reply::Assignment;
 
 fn finish(task: &Assignment) -> Command {
@@ -17,10 +17,15 @@ fn finish(task: &Assignment) -> Command {
         overflow: None,
         duration_millis: 1,
         exit_code: 0,
-        usage: None,
     };
     let worker = super::shape::worker("worker-1");
-    Command::Finish(Finish { task: task.task.clone(), fence: task.fence, worker, report })
+    Command::Finish(Finish {
+        task: task.task.clone(),
+        fence: task.fence,
+        worker,
+        report,
+        spent: Spent::default(),
+    })
 }
 
 /// Roots at once and side by side; the others one by one as their last parent completes.

@@ -42,6 +42,14 @@ impl<W: World> Lab<W> {
         Some(Self::new(world, clock))
     }
 
+    /// The lab after the process died and came back, or as it is if the backend cannot.
+    pub async fn reopen_if_it_can(self) -> Self {
+        if !W::REOPENS {
+            return self;
+        }
+        self.reopen().await.expect("the world says that it can")
+    }
+
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }

@@ -68,7 +68,7 @@ pub async fn one_outcome_per_run<W: World>(lab: Lab<W>) {
     for report in [
         WorkReport::failed("x", ErrorCategory::Auth),
         WorkReport::failed("x", ErrorCategory::Network),
-        WorkReport::TimedOut { timeout_millis: 1, elapsed_millis: 2, signal: Signal::Kill },
+        WorkReport::timed_out(1, 2, Signal::Kill),
     ] {
         let answer = lab.report(&task, report).await;
         assert!(is_lease_lost(&answer), "{answer:?}");
@@ -79,7 +79,7 @@ pub async fn one_outcome_per_run<W: World>(lab: Lab<W>) {
 
 /// A worker that did not hear the answer may ask again and hears the same, and nothing is written twice.
 pub async fn a_repeated_finish_is_answered_alike<W: World>(lab: Lab<W>) {
-    let timeout = WorkReport::TimedOut { timeout_millis: 1, elapsed_millis: 2, signal: Signal::Term };
+    let timeout = WorkReport::timed_out(1, 2, Signal::Term);
     let reports = [
         ("t-1", completed(r#"{"n":1}"#)),
         ("t-2", WorkReport::failed("x", ErrorCategory::Validation)),
@@ -372,6 +372,8 @@ pub async fn a_malformed_report_is_refused<W: World>(lab: Lab<W>) {
         error: "x".to_owned(),
         category: ErrorCategory::Network,
         retry_after_millis: Some(u64::MAX),
+        usage: None,
+        session_id: None,
     };
     for (report, expected) in [
         (large, "output is 16777218 bytes; the limit is 16777216"),

@@ -31,6 +31,7 @@ pub mod scenarios;
 pub mod state_sets;
 pub mod steering;
 pub mod submitting;
+pub mod usage;
 pub mod watching;
 
 pub use block_on::{block_on, poll_once, side_by_side};

@@ -6,7 +6,7 @@ use super::lab::GENERATION;
 use super::shape::{LEASE, SECOND, acme, alone, json, key, request, worker};
 use super::{Lab, World, side_by_side};
 use crate::backend::Backend;
-use crate::command::{Claim, Command, Finish, Report, SubmitTask};
+use crate::command::{Claim, Command, Finish, Report, Spent, SubmitTask};
 use crate::commit::NewTask;
 use crate::reply::{Ending, Refusal, Reply};
 
@@ -25,15 +25,16 @@ fn claim(max: usize) -> Command {
 }
 
 fn finish(id: &str, fence: u64) -> Command {
-    let report = Report::Completed {
-        output: Some(json("{}")),
-        overflow: None,
-        duration_millis: 1,
-        exit_code: 0,
-        usage: None,
-    };
+    let report =
+        Report::Completed { output: Some(json("{}")), overflow: None, duration_millis: 1, exit_code: 0 };
     let fence = tidemill_model::Fence(fence);
-    Command::Finish(Finish { task: key(id), fence, worker: worker("worker-1"), report })
+    Command::Finish(Finish {
+        task: key(id),
+        fence,
+        worker: worker("worker-1"),
+        report,
+        spent: Spent::default(),
+    })
 }
 
 /// A whole life in one group: each command decides on what those before it did.

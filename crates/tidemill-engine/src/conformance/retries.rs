@@ -101,8 +101,7 @@ pub async fn the_category_decides_whether_it_is_tried_again<W: World>(lab: Lab<W
 pub async fn a_timeout_is_terminal<W: World>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     let task = lab.claim_one().await;
-    let report =
-        WorkReport::TimedOut { timeout_millis: 200_000, elapsed_millis: 205_003, signal: Signal::Kill };
+    let report = WorkReport::timed_out(200_000, 205_003, Signal::Kill);
     let ending = lab.report(&task, report).await.expect("the outcome is taken").ending;
     assert_eq!(ending, Ending::Done(Outcome::TimedOut));
     let event = lab.history(&task.task.request).await.pop().expect("there is a history");
@@ -151,6 +150,8 @@ pub async fn a_longer_delay_that_was_asked_for_wins<W: World>(lab: Lab<W>) {
             error: "slow down".to_owned(),
             category: ErrorCategory::RateLimit,
             retry_after_millis: Some(asked),
+            usage: None,
+            session_id: None,
         };
         let ending = lab.report(&task, report).await.expect("the outcome is taken").ending;
         assert!(retrying_after(&lab, ending) >= least, "{id}: {ending:?}");

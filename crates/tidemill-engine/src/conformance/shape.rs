@@ -83,7 +83,15 @@ pub(super) fn graph(text: &str) -> Vec<TaskSpec> {
 }
 
 pub(super) fn job_of(tasks: Vec<TaskSpec>) -> JobRequest {
-    JobRequest { tenant: acme(), app: app("orders"), request: None, name: None, tasks, idempotency: None }
+    JobRequest {
+        tenant: acme(),
+        app: app("orders"),
+        request: None,
+        name: None,
+        budget: None,
+        tasks,
+        idempotency: None,
+    }
 }
 
 pub(super) fn alone(id: &str) -> TaskRequest {

@@ -30,7 +30,7 @@ pub async fn the_four_sets_are_disjoint_and_complete<W: World>(lab: Lab<W>) {
     let waiting = (1..=6)
         .map(|n| format!("t-{n}"))
         .find(|id| tasks.iter().all(|task| task.task.request.as_str() != id));
-    let timeout = WorkReport::TimedOut { timeout_millis: 1, elapsed_millis: 1, signal: Signal::Term };
+    let timeout = WorkReport::timed_out(1, 1, Signal::Term);
     lab.complete(&tasks[0], "{}").await;
     lab.fail(&tasks[1], ErrorCategory::Auth).await;
     lab.report(&tasks[2], timeout).await.expect("the outcome is taken");

@@ -179,6 +179,12 @@ macro_rules! conformance_cases {
                 the_tasks_of_a_job_are_told_in_detail,
                 jobs_are_found_by_what_they_are,
                 many_jobs_are_steered_at_once;
+            usage:
+                sums_are_those_of_the_events,
+                sums_are_listed,
+                a_jobs_budget_stops_its_agents,
+                a_tenants_budget_stops_its_agents,
+                a_session_goes_to_the_next_attempt;
             records:
                 records_have_versions,
                 records_are_listed_in_order,

@@ -100,7 +100,7 @@ pub async fn a_task_on_its_own_can_be_cancelled<W: World>(lab: Lab<W>) {
 
 /// What an agent used is in the event of its completion, beside an output of any size.
 pub async fn usage_is_recorded_with_the_completion<W: World>(lab: Lab<W>) {
-    let usage = Usage { input_tokens: 1_200, output_tokens: 340, cache_read_tokens: 56 };
+    let usage = Usage { input_tokens: 1_200, output_tokens: 340, cache_read_tokens: 56, ..Usage::default() };
     for (id, output) in [("small", long_text(10)), ("large", long_text(DETAIL_BYTES_MAX + 1_000))] {
         lab.engine.submit_task(alone(id)).await.expect("the task is accepted");
         let task = lab.claim_one().await;
@@ -109,6 +109,7 @@ pub async fn usage_is_recorded_with_the_completion<W: World>(lab: Lab<W>) {
             duration_millis: 7,
             exit_code: 0,
             usage: Some(usage),
+            session_id: None,
         };
         lab.report(&task, report).await.expect("the outcome is taken");
         let event = lab.history(&request(id)).await.pop().expect("there is a history");
@@ -210,7 +211,7 @@ pub async fn a_task_is_told_in_detail<W: World>(lab: Lab<W>) {
 
     lab.engine.submit_task(alone("t-2")).await.expect("the task is accepted");
     let task = lab.claim_one().await;
-    let report = WorkReport::TimedOut { timeout_millis: 1_000, elapsed_millis: 6_000, signal: Signal::Kill };
+    let report = WorkReport::timed_out(1_000, 6_000, Signal::Kill);
     lab.report(&task, report).await.expect("the outcome is taken");
     let timed_out = detail(&lab, "t-2").await;
     assert_eq!(timed_out.error.as_deref(), Some("took longer than 1000 ms"));

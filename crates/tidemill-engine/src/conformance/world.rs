@@ -9,6 +9,9 @@ use crate::backend::Backend;
 pub trait World: Sized + Send + Sync + 'static {
     type Backend: Backend;
 
+    /// Whether `reopen` gives a world.
+    const REOPENS: bool = false;
+
     fn backend(&self) -> Arc<Self::Backend>;
 
     /// The clock has moved. A backend that sleeps until a moment of its own must look at the clock again.

@@ -53,6 +53,10 @@ pub(super) fn decide(state: &State, command: &Cancel, draft: &mut Draft<'_, '_>)
             error_category: ErrorCategory::Cancelled,
             retry_count: head.attempts,
             source: FailureSource::Api,
+            code: None,
+            duration_ms: None,
+            usage: None,
+            session_id: None,
             fence: Some(fence),
         };
         let mut subject = draft.task_subject(&key, &task);

@@ -50,6 +50,10 @@ pub(super) fn decide(
         error_category: ErrorCategory::Cancelled,
         retry_count: head.attempts,
         source: FailureSource::Api,
+        code: None,
+        duration_ms: None,
+        usage: None,
+        session_id: None,
         fence: Some(fence),
     };
     let mut subject = draft.task_subject(&key, &task);

@@ -6,7 +6,8 @@ use tidemill_model::properties::TaskProcessingStarted;
 use tidemill_model::{Json, KnownType, TaskHead, TaskState, Timestamp};
 
 use super::draft::{By, Draft, identity, spec_of};
-use super::finish;
+use super::finish::{self, Exhausted};
+use super::usage::{self, Verdict};
 use crate::command::Claim;
 use crate::commit::{Delivered, Message, TaskChangeKind, TaskKey};
 use crate::reply::{Assignment, Reply};
@@ -44,19 +45,28 @@ pub(super) fn decide(state: &State, command: &Claim, draft: &mut Draft<'_, '_>) 
             }
             Delivery::Busy { until } => hide(message, until, &mut next, draft),
             Delivery::Run { task, head, takeover } => {
-                if head.takeovers.saturating_add(u32::from(takeover)) > draft.policy().takeovers_max {
-                    more = true;
-                    let job = message.task.request.job_part();
-                    // Each failure lists the states of its job, so a job gets one in a commit; the others come next.
-                    if job.is_none_or(|job| failed_in.insert(job)) {
-                        finish::give_up(&message.task, &task, head, finish::Exhausted::Takeovers, draft);
-                    }
-                } else {
+                let is_silent =
+                    head.takeovers.saturating_add(u32::from(takeover)) > draft.policy().takeovers_max;
+                let verdict = judge_budgets(state, &message.task, &task, draft);
+                if let (false, Verdict::Start { left }) = (is_silent, &verdict) {
                     if command.begin.is_some() {
-                        // Nor may it list a task as pending that this commit begins.
+                        // A failure lists the states of its job, so none may be listed that this commit changes.
                         failed_in.extend(message.task.request.job_part());
                     }
-                    tasks.push(acquire(command, message, &task, head, takeover, until, draft));
+                    let assignment = acquire(command, message, &task, head, takeover, until, draft);
+                    tasks.push(Assignment { budget_left: *left, ..assignment });
+                } else {
+                    more = true;
+                    let job = message.task.request.job_part();
+                    // For the same reason a job gets one failure in a commit; the others come next.
+                    if job.is_none_or(|job| failed_in.insert(job)) {
+                        match verdict {
+                            Verdict::Refuse(error) if !is_silent => {
+                                usage::refuse(&message.task, &task, head, &error, draft);
+                            }
+                            _ => finish::give_up(&message.task, &task, head, Exhausted::Takeovers, draft),
+                        }
+                    }
                 }
                 if tasks.len() < max {
                     taken.insert(message.task.clone());
@@ -66,6 +76,19 @@ pub(super) fn decide(state: &State, command: &Claim, draft: &mut Draft<'_, '_>) 
     }
     let next = if more { Some(draft.now()) } else { next };
     Reply::Claimed { next: next.filter(|_| tasks.is_empty()), tasks }
+}
+
+#[cfg(not(feature = "faults"))]
+fn judge_budgets(state: &State, key: &TaskKey, task: &TaskView<'_>, draft: &Draft<'_, '_>) -> Verdict {
+    usage::judge(state, key, task, draft.now())
+}
+
+#[cfg(feature = "faults")]
+fn judge_budgets(state: &State, key: &TaskKey, task: &TaskView<'_>, draft: &Draft<'_, '_>) -> Verdict {
+    match usage::judge(state, key, task, draft.now()) {
+        Verdict::Refuse(_) if draft.policy().faults.ignore_budgets => Verdict::Start { left: None },
+        verdict => verdict,
+    }
 }
 
 /// Puts a message off until the lease in its way is over.
@@ -157,6 +180,8 @@ fn acquire(
         fence,
         lease_until: until,
         message: message.id,
+        session_id: head.session.clone(),
+        budget_left: None,
     }
 }
 

@@ -22,6 +22,8 @@ use crate::state::{Place, TaskView};
 pub(super) struct Draft<'a, 'c> {
     circumstances: &'a mut Circumstances<'c>,
     commit: Commit,
+    /// When the last event of a job was stamped that another one of it may follow in this commit.
+    told_job: Option<(Entity, Timestamp)>,
 }
 
 /// Whose event it is: the same for all events of one task or job.
@@ -36,7 +38,7 @@ pub(super) struct Subject {
 
 impl<'a, 'c> Draft<'a, 'c> {
     pub(super) fn new(circumstances: &'a mut Circumstances<'c>) -> Self {
-        Self { circumstances, commit: Commit::default() }
+        Self { circumstances, commit: Commit::default(), told_job: None }
     }
 
     pub(super) fn into_commit(self) -> Commit {
@@ -118,12 +120,15 @@ impl<'a, 'c> Draft<'a, 'c> {
     }
 
     pub(super) fn job_subject(&self, job: &Job) -> Subject {
-        Subject {
-            tenant: job.head.tenant.clone(),
-            app: job.head.app.clone(),
-            entity: self.site().job(job.head.job),
-            last: job.head.stream.last_timestamp(),
-        }
+        let entity = self.site().job(job.head.job);
+        let told = self.told_job.as_ref().filter(|(told, _)| *told == entity).map(|(_, at)| *at);
+        let last = job.head.stream.last_timestamp().max(told);
+        Subject { tenant: job.head.tenant.clone(), app: job.head.app.clone(), entity, last }
+    }
+
+    /// Another event of the job may follow in this commit, and is stamped after the last one.
+    pub(super) fn told_job(&mut self, subject: &Subject) {
+        self.told_job = subject.last.map(|last| (subject.entity.clone(), last));
     }
 
     /// Appends an event of a task or a job. Its time is now, or just after the entity's last event.

@@ -6,9 +6,10 @@ use tidemill_model::properties::{
 };
 use tidemill_model::{ErrorCategory, Fence, Json, KnownType, Outcome, PublicState, TaskHead, TaskState};
 
-use super::draft::{By, Draft, JobFacts, identity, spec_of};
+use super::draft::{By, Draft, JobFacts, Subject, identity, spec_of};
 use super::statuses;
-use crate::command::{Finish, Report};
+use super::usage::{self, Charge};
+use crate::command::{Finish, Report, Spent};
 use crate::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
 use crate::reply::{Ending, Refusal, Reply};
 use crate::site::Origin;
@@ -30,11 +31,11 @@ pub(super) fn decide(state: &State, command: &Finish, draft: &mut Draft<'_, '_>)
     }
     draft.expect(Expect::Held { task: key.clone(), fence: command.fence });
     let ending = match &command.report {
-        Report::Completed { .. } => complete(command, &task, head, draft),
-        Report::TimedOut { .. } => time_out(command, &task, head, draft),
+        Report::Completed { .. } => complete(state, command, &task, head, draft),
+        Report::TimedOut { .. } => time_out(state, command, &task, head, draft),
         Report::Failed { error, category, retry_after_millis } => {
             let failure = Failure { error, category: *category, retry_after_millis: *retry_after_millis };
-            fail(command, &task, head, &failure, draft)
+            fail(state, command, &task, head, &failure, draft)
         }
     };
     Ok(Reply::Finished { ending, repeated: false })
@@ -76,8 +77,14 @@ fn repeat(state: &State, task: &TaskView<'_>, head: &TaskHead, command: &Finish)
     same.map(|outcome| Reply::Finished { ending: Ending::Done(outcome), repeated: true })
 }
 
-fn complete(command: &Finish, task: &TaskView<'_>, head: &TaskHead, draft: &mut Draft<'_, '_>) -> Ending {
-    let Report::Completed { output, overflow, duration_millis, exit_code, usage } = &command.report else {
+fn complete(
+    state: &State,
+    command: &Finish,
+    task: &TaskView<'_>,
+    head: &TaskHead,
+    draft: &mut Draft<'_, '_>,
+) -> Ending {
+    let Report::Completed { output, overflow, duration_millis, exit_code } = &command.report else {
         unreachable!("only called with a completion")
     };
     let key = &command.task;
@@ -95,12 +102,14 @@ fn complete(command: &Finish, task: &TaskView<'_>, head: &TaskHead, draft: &mut 
         output: output.clone(),
         duration_ms: *duration_millis,
         exit_code: *exit_code,
-        usage: *usage,
+        usage: command.spent.usage,
+        session_id: command.spent.session_id.clone(),
         fence: command.fence,
         overflow: overflow.as_ref().map(|(_, at)| at.clone()),
     };
     let by = By { id: overflow.as_ref().map(|(id, _)| *id), ..By::worker(&command.worker) };
     draft.event(&mut subject, KnownType::TaskCompleted, by, Json::of(&completed));
+    charge_for(state, command, task, *duration_millis, true, &subject, draft);
     if let Place::InJob { job, index } = task.place {
         advance_after(job, index, draft);
     }
@@ -126,7 +135,13 @@ fn advance_after(job: &Job, index: u32, draft: &mut Draft<'_, '_>) {
     }
 }
 
-fn time_out(command: &Finish, task: &TaskView<'_>, head: &TaskHead, draft: &mut Draft<'_, '_>) -> Ending {
+fn time_out(
+    state: &State,
+    command: &Finish,
+    task: &TaskView<'_>,
+    head: &TaskHead,
+    draft: &mut Draft<'_, '_>,
+) -> Ending {
     let Report::TimedOut { timeout_millis, elapsed_millis, signal } = &command.report else {
         unreachable!("only called with a timeout")
     };
@@ -145,9 +160,12 @@ fn time_out(command: &Finish, task: &TaskView<'_>, head: &TaskHead, draft: &mut 
         timeout_ms: *timeout_millis,
         elapsed_ms: *elapsed_millis,
         signal: (*signal).to_owned(),
+        usage: command.spent.usage,
+        session_id: command.spent.session_id.clone(),
         fence: command.fence,
     };
     draft.event(&mut subject, KnownType::TaskTimeout, By::worker(&command.worker), Json::of(&timeout));
+    charge_for(state, command, task, *elapsed_millis, true, &subject, draft);
     report_failure(task, draft);
     Ending::Done(Outcome::TimedOut)
 }
@@ -159,6 +177,7 @@ struct Failure<'a> {
 }
 
 fn fail(
+    state: &State,
     command: &Finish,
     task: &TaskView<'_>,
     head: &TaskHead,
@@ -168,6 +187,8 @@ fn fail(
     let key = &command.task;
     let attempts = head.attempts.saturating_add(1);
     let error = cut(failure.error, draft.policy().error_chars_max);
+    let held_millis = held_for(head, draft);
+    let duration_ms = command.spent.usage.map(|_| held_millis);
     let mut subject = draft.task_subject(key, task);
     if !failure.category.is_retryable() {
         let finish = TaskChangeKind::Finish {
@@ -184,9 +205,14 @@ fn fail(
             error_category: failure.category,
             retry_count: attempts,
             source: FailureSource::Worker,
+            code: None,
+            duration_ms,
+            usage: command.spent.usage,
+            session_id: command.spent.session_id.clone(),
             fence: Some(command.fence),
         };
         draft.event(&mut subject, KnownType::TaskFailed, By::worker(&command.worker), Json::of(&failed));
+        charge_for(state, command, task, held_millis, true, &subject, draft);
         report_failure(task, draft);
         return Ending::Done(Outcome::Failed);
     }
@@ -196,19 +222,25 @@ fn fail(
         counted: true,
         error,
         error_category: failure.category,
+        duration_ms,
+        usage: command.spent.usage,
+        session_id: command.spent.session_id.clone(),
         fence: command.fence,
     };
     let by = By::worker(&command.worker);
     draft.event(&mut subject, KnownType::TaskProcessingFailed, by, Json::of(&attempt));
     let policy = spec_of(task).options.retry.unwrap_or(draft.policy().retry);
     let jitter = draft.random();
-    let Some(delay) = policy.delay_after(attempts, jitter, failure.retry_after_millis) else {
+    let delay = policy.delay_after(attempts, jitter, failure.retry_after_millis);
+    charge_for(state, command, task, held_millis, delay.is_none(), &subject, draft);
+    let Some(delay) = delay else {
         let ended = TaskHead { attempts, last_error: Some(failure.category), ..head.clone() };
         end_exhausted(key, task, &ended, head.fence, Exhausted::Attempts, subject, draft);
         return Ending::Done(Outcome::Failed);
     };
     let at = draft.now().plus(delay);
     draft.change(key, TaskChangeKind::Release { fence: head.fence, failed: Some(failure.category) });
+    keep_session(key, head.fence, &command.spent, draft);
     match task.entry.message {
         Some(message) => draft.show_at(message, at, Delivered::No),
         None => {
@@ -216,6 +248,34 @@ fn fail(
         }
     }
     Ending::Retrying { at }
+}
+
+/// Adds what an attempt used to the sums, if it says so. The event that tells it is the subject's last.
+fn charge_for(
+    state: &State,
+    command: &Finish,
+    task: &TaskView<'_>,
+    duration_millis: u64,
+    is_end: bool,
+    subject: &Subject,
+    draft: &mut Draft<'_, '_>,
+) {
+    if let (Some(usage), Some(at)) = (&command.spent.usage, subject.last) {
+        let charge = Charge { usage, duration_millis, is_end, at };
+        usage::charge(state, &command.task, task, &charge, draft);
+    }
+}
+
+/// Keeps the session of an attempt that another follows.
+pub(super) fn keep_session(key: &TaskKey, fence: Fence, spent: &Spent, draft: &mut Draft<'_, '_>) {
+    if let Some(session) = &spent.session_id {
+        draft.change(key, TaskChangeKind::Session { fence, session: session.clone() });
+    }
+}
+
+/// How long the worker has had the task, in milliseconds.
+pub(super) fn held_for(head: &TaskHead, draft: &Draft<'_, '_>) -> u64 {
+    head.lease().map_or(0, |lease| draft.now().since(lease.claimed_at))
 }
 
 /// Why a task is given up.
@@ -253,7 +313,7 @@ fn end_exhausted(
     head: &TaskHead,
     fence: Fence,
     why: Exhausted,
-    mut subject: super::draft::Subject,
+    mut subject: Subject,
     draft: &mut Draft<'_, '_>,
 ) {
     let category = head.last_error.unwrap_or(ErrorCategory::Unknown);
@@ -275,6 +335,11 @@ fn end_exhausted(
         error_category: category,
         retry_count: head.attempts,
         source: FailureSource::Dlq,
+        code: None,
+        // The events of the attempts say what they used.
+        duration_ms: None,
+        usage: None,
+        session_id: None,
         fence: Some(fence),
     };
     let by = By::component(Origin::DlqProcessor);
@@ -283,7 +348,7 @@ fn end_exhausted(
 }
 
 /// Tells the job that a task of it failed, once per task and run.
-fn report_failure(task: &TaskView<'_>, draft: &mut Draft<'_, '_>) {
+pub(super) fn report_failure(task: &TaskView<'_>, draft: &mut Draft<'_, '_>) {
     let Place::InJob { job, index } = task.place else { return };
     let mut subject = draft.job_subject(job);
     let detected = JobFailureDetected {
@@ -388,6 +453,7 @@ mod tests {
             fence: second.fence,
             worker: super::super::fixture::worker(),
             reason: None,
+            spent: crate::command::Spent::default(),
         };
         fixture.run(&crate::command::Command::Release(release)).unwrap();
         // It never reported this failure, though the one before it was of the same kind.

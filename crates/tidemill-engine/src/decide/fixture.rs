@@ -8,7 +8,7 @@ use tidemill_model::{
 };
 
 use super::{Circumstances, decide};
-use crate::command::{Claim, Command, Finish, Prepared, Report, SubmitJob, SubmitTask};
+use crate::command::{Claim, Command, Finish, Prepared, Report, Spent, SubmitJob, SubmitTask};
 use crate::commit::{Commit, NewJob, NewTask, TaskKey};
 use crate::id_source::IdSource;
 use crate::policy::Policy;
@@ -68,7 +68,7 @@ impl Fixture {
     }
 
     pub(super) fn finish(&mut self, task: &TaskKey, fence: Fence, report: Report) -> Result<Reply, Refusal> {
-        let finish = Finish { task: task.clone(), fence, worker: worker(), report };
+        let finish = Finish { task: task.clone(), fence, worker: worker(), report, spent: Spent::default() };
         self.run(&Command::Finish(finish)).map(|(_, reply)| reply)
     }
 }
@@ -114,7 +114,8 @@ pub(super) fn submit_job(job: JobId, tasks: Vec<TaskSpec>) -> SubmitJob {
         created_at: Timestamp::MIN,
         tasks: tasks.into_iter().map(Arc::new).collect(),
     };
-    SubmitJob { job, created: Prepared { id: None, properties: Json::empty_object() }, once: Vec::new() }
+    let created = Prepared { id: None, properties: Json::empty_object() };
+    SubmitJob { job, created, once: Vec::new(), budget: None }
 }
 
 pub(super) fn claim(max: usize) -> Command {
@@ -123,13 +124,7 @@ pub(super) fn claim(max: usize) -> Command {
 }
 
 pub(super) fn completed() -> Report {
-    Report::Completed {
-        output: Some(Json::empty_object()),
-        overflow: None,
-        duration_millis: 1,
-        exit_code: 0,
-        usage: None,
-    }
+    Report::Completed { output: Some(Json::empty_object()), overflow: None, duration_millis: 1, exit_code: 0 }
 }
 
 pub(super) fn failed(category: ErrorCategory) -> Report {

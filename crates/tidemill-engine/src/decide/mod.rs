@@ -26,6 +26,7 @@ mod submit_job;
 mod submit_task;
 mod sweep;
 mod touches;
+mod usage;
 
 use tidemill_model::Timestamp;
 
@@ -82,6 +83,7 @@ pub fn decide(
         Command::Forget { keys } => forget::decide(state, keys, &mut draft),
         Command::PutRecord(command) => put_record::decide(state, command, &mut draft)?,
         Command::PutRecords(command) => put_record::decide_all(state, command, &mut draft)?,
+        Command::SetBudget(command) => usage::set(state, command, &mut draft)?,
     };
     Ok((draft.into_commit(), reply))
 }

@@ -4,8 +4,9 @@ use tidemill_model::properties::TaskProcessingFailed;
 use tidemill_model::{ErrorCategory, Json, KnownType};
 
 use super::draft::{By, Draft, identity};
-use super::finish::cut;
+use super::finish::{cut, held_for, keep_session};
 use super::heartbeat::held;
+use super::usage::{self, Charge};
 use crate::command::Release;
 use crate::commit::{Delivered, Expect, TaskChangeKind};
 use crate::reply::{Refusal, Reply};
@@ -26,12 +27,22 @@ pub(super) fn decide(state: &State, command: &Release, draft: &mut Draft<'_, '_>
             counted: false,
             error: cut(reason, draft.policy().error_chars_max),
             error_category: ErrorCategory::ServerError,
+            duration_ms: command.spent.usage.map(|_| held_for(head, draft)),
+            usage: command.spent.usage,
+            session_id: command.spent.session_id.clone(),
             fence: command.fence,
         };
         let by = By::worker(&command.worker);
         draft.event(&mut subject, KnownType::TaskProcessingFailed, by, Json::of(&failed));
+        if let (Some(usage), Some(at)) = (&command.spent.usage, subject.last) {
+            let charge = Charge { usage, duration_millis: held_for(head, draft), is_end: false, at };
+            usage::charge(state, &command.task, &task, &charge, draft);
+        }
     }
     draft.change(&command.task, TaskChangeKind::Release { fence: command.fence, failed: None });
+    if command.reason.is_some() {
+        keep_session(&command.task, command.fence, &command.spent, draft);
+    }
     match task.entry.message {
         Some(message) => draft.show_at(message, draft.now(), Delivered::No),
         None => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_model::KnownType;
+use tidemill_model::{Allowance, KnownType, Spending};
 
 use super::draft::{By, Draft, JobFacts, Subject};
 use crate::command::{Once, SubmitJob};
@@ -30,6 +30,10 @@ pub(super) fn decide(
     let created_at = draft.now();
     let total = u32::try_from(job.tasks.len()).unwrap_or(u32::MAX);
     draft.record(RecordWrite::Job(Arc::new(NewJob { created_at, ..job.clone() })));
+    if let Some(budget) = command.budget {
+        let allowance = Some(Allowance { budget, spent: Spending::default() });
+        draft.record(RecordWrite::JobAllowance { tenant: job.tenant.clone(), job: job.job, allowance });
+    }
     let mut subject = Subject {
         tenant: job.tenant.clone(),
         app: job.app.clone(),

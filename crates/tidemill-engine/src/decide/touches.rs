@@ -1,14 +1,17 @@
 //! Which rows a command needs in memory before it can be decided.
 
-use crate::command::{Command, Once, ResumeTarget};
+use tidemill_model::{Entity, Timestamp};
+
+use super::usage;
+use crate::command::{BudgetTarget, Command, Once, ResumeTarget};
 use crate::commit::TaskKey;
-use crate::record::{Effect, RecordKey, RecordValue};
+use crate::record::{Effect, RecordKey, RecordValue, UsageOf};
 use crate::state::State;
 use crate::state::row::RowKey;
 
 impl Command {
     /// The rows to load first, as far as they are not in memory. Live work always is.
-    pub fn touches(&self, state: &State) -> Vec<RowKey> {
+    pub fn touches(&self, state: &State, now: Timestamp) -> Vec<RowKey> {
         let mut keys = Vec::new();
         match self {
             Self::SubmitJob(command) => {
@@ -31,8 +34,18 @@ impl Command {
             Self::AddTasks(command) => keys.push(RowKey::Job(command.tenant.clone(), command.job)),
             Self::Begin(command) => keys.push(task_row(&command.task)),
             Self::Heartbeat(command) => keys.push(task_row(&command.task)),
-            Self::Finish(command) => keys.push(task_row(&command.task)),
-            Self::Release(command) => keys.push(task_row(&command.task)),
+            Self::Finish(command) => {
+                keys.push(task_row(&command.task));
+                if command.spent.usage.is_some() {
+                    keys.extend(sums(state, &command.task, now));
+                }
+            }
+            Self::Release(command) => {
+                keys.push(task_row(&command.task));
+                if command.spent.usage.is_some() {
+                    keys.extend(sums(state, &command.task, now));
+                }
+            }
             Self::Resume(command) => keys.push(match &command.target {
                 ResumeTarget::Job { job, .. } => RowKey::Job(command.tenant.clone(), *job),
                 ResumeTarget::Task(request) => {
@@ -71,6 +84,16 @@ impl Command {
             Self::PutRecords(command) => {
                 keys.extend(command.records.iter().map(|put| RowKey::Record(put.key.clone())));
             }
+            Self::SetBudget(command) => keys.extend(match command.target {
+                BudgetTarget::Job(job) => [
+                    RowKey::Job(command.tenant.clone(), job),
+                    RowKey::Record(RecordKey::usage(&command.tenant, UsageOf::Job(job))),
+                ],
+                BudgetTarget::Tenant(period) => [
+                    RowKey::Record(RecordKey::budget(&command.tenant)),
+                    RowKey::Record(usage::spent_in(&command.tenant, period, now)),
+                ],
+            }),
             Self::Claim(_)
             | Self::Receive(_)
             | Self::Sweep(_)
@@ -89,6 +112,16 @@ pub(super) fn task_row(task: &TaskKey) -> RowKey {
         Some(job) => RowKey::Job(task.tenant.clone(), job),
         None => RowKey::Task(task.clone()),
     }
+}
+
+/// What an attempt is added to. The name of the task is known once the task is here.
+fn sums(state: &State, key: &TaskKey, now: Timestamp) -> Vec<RowKey> {
+    let Some(task) = state.task(key) else { return Vec::new() };
+    // The event that tells it is stamped now, or just after the task's last one.
+    let at = task.entry.stream.last_timestamp().filter(|last| *last >= now).map_or(now, |last| last.plus(1));
+    let mut rows: Vec<_> = usage::sums_of(key, &task, at).into_iter().map(RowKey::Record).collect();
+    rows.push(RowKey::Entity(key.tenant.clone(), Entity::system(usage::BUDGET_ENTITY)));
+    rows
 }
 
 fn once(once: &[Once]) -> impl Iterator<Item = RowKey> {
@@ -111,14 +144,14 @@ mod tests {
             command.once = vec![Once { key: record.clone(), body_hash: [1; 32], lasting: false }];
             Command::SubmitJob(command)
         };
-        assert_eq!(submit(1).touches(&fixture.state), [RowKey::Record(record.clone())]);
+        assert_eq!(submit(1).touches(&fixture.state, fixture.now), [RowKey::Record(record.clone())]);
         fixture.run(&submit(1)).unwrap();
-        assert_eq!(submit(2).touches(&fixture.state), [], "all of it is in memory");
+        assert_eq!(submit(2).touches(&fixture.state, fixture.now), [], "all of it is in memory");
         // A state that knows the key and has let the job go.
         let mut rest = State::default();
         let kept = fixture.state.record(&record).cloned().unwrap();
         rest.load(RowKey::Record(record.clone()), crate::state::row::Row::Record(kept));
-        assert_eq!(submit(2).touches(&rest), [RowKey::Job(tenant(), JobId::from_u128(1))]);
+        assert_eq!(submit(2).touches(&rest, fixture.now), [RowKey::Job(tenant(), JobId::from_u128(1))]);
     }
 
     #[test]

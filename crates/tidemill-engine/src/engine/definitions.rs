@@ -162,7 +162,12 @@ impl<B: Backend> Engine<B> {
         let tenant = &assignment.task.tenant;
         let Some(json) = &assignment.spec.options.execution else {
             let found = self.definition(tenant.clone(), &assignment.spec.name, None).await?;
-            return Ok(found.map_or_else(ResolvedExecution::native, |definition| resolved(&definition)));
+            let execution = found.map_or_else(ResolvedExecution::native, |definition| resolved(&definition));
+            if execution.runner == Runner::Agent {
+                // Nobody could know this when it was claimed.
+                self.check_budget(tenant).await?;
+            }
+            return Ok(execution);
         };
         let own: Execution = json.read().map_err(|error| {
             let request = &assignment.task.request;
@@ -176,9 +181,13 @@ impl<B: Backend> Engine<B> {
             None if own.run.is_some() => {
                 ResolvedExecution { runner: Runner::Command, ..ResolvedExecution::native() }
             }
+            None if own.agent.is_some() => {
+                ResolvedExecution { runner: Runner::Agent, ..ResolvedExecution::native() }
+            }
             None => ResolvedExecution::native(),
         };
         execution.command = own.run.or(execution.command);
+        execution.agent = own.agent.or(execution.agent);
         execution.env.extend(own.env);
         execution.labels.extend(own.labels);
         execution.idle_timeout_ms = own.idle_timeout_ms.or(execution.idle_timeout_ms);
@@ -235,6 +244,7 @@ fn resolved(definition: &Definition) -> ResolvedExecution {
     ResolvedExecution {
         runner: draft.runner,
         command: draft.command.clone(),
+        agent: draft.agent(),
         env: draft.env.clone(),
         secrets: draft.secrets.clone(),
         idle_timeout_ms: draft.idle_timeout.map(|span| span.0),

@@ -26,7 +26,7 @@ pub enum EngineError {
     #[error(transparent)]
     Fields(#[from] FieldProblems),
     /// Only those who may write definitions may do this. Nothing was changed.
-    #[error("{field} needs the right to bring commands along")]
+    #[error("{field} needs the right to bring commands and agents along")]
     InlineNotAllowed { field: String },
     /// The input is too large. Nothing was changed.
     #[error("{field} is {size_bytes} bytes; the limit is {limit_bytes}")]

@@ -1,15 +1,15 @@
 //! Submitting what clients write: job files, further tasks, tasks on their own.
 //!
-//! Names become pinned definitions, settings become options, and a command that the file brings along needs the right
-//! to do so.
+//! Names become pinned definitions, settings become options, and a command or an agent that the file brings along needs
+//! the right to do so.
 
 use std::collections::{HashMap, HashSet};
 
 use tidemill_model::execution::is_loading_variable;
 use tidemill_model::field_problem::{FieldProblems, code};
 use tidemill_model::{
-    AddTasksFile, AppName, Definition, Execution, JobFile, JobId, Json, Pinned, TaskEntry, TaskFile, TaskId,
-    TaskName, TaskOptions, TaskSettings, TaskSpec, TaskWork, TenantId,
+    AddTasksFile, AppName, Definition, Execution, JobFile, JobId, Json, Pinned, Runner, TaskEntry, TaskFile,
+    TaskId, TaskName, TaskOptions, TaskSettings, TaskSpec, TaskWork, TenantId,
 };
 
 use super::limits::FILE_TASKS_BYTES_MAX;
@@ -24,7 +24,7 @@ use crate::record::{Idempotency, RecordValue};
 /// What a client may do with the files it hands in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// Bring commands along, and set any variable: those who may not set only variables that the definition has.
+    /// Bring commands and agents along, and set any variable: those who may not set only variables that the definition has.
     pub inline: bool,
 }
 
@@ -58,8 +58,15 @@ impl<B: Backend> Engine<B> {
         check_variables(listed(&file.tasks), &definitions, rights)?;
         let default = self.policy().retry;
         let tasks = file.tasks.into_iter().map(|task| spec_of(task, &definitions, default)).collect();
-        let request =
-            JobRequest { tenant, app, request: file.request_id, name: file.name, tasks, idempotency: None };
+        let request = JobRequest {
+            tenant,
+            app,
+            request: file.request_id,
+            name: file.name,
+            budget: file.budget,
+            tasks,
+            idempotency: None,
+        };
         self.submit_job_once(request, promises, FILE_TASKS_BYTES_MAX).await
     }
 
@@ -180,8 +187,8 @@ fn check_rights<'f>(
         return Ok(());
     }
     for (path, work, settings) in tasks {
-        if matches!(work, TaskWork::Inline(_)) {
-            return Err(EngineError::InlineNotAllowed { field: format!("{path}run") });
+        if let Some(field) = work.inline_field() {
+            return Err(EngineError::InlineNotAllowed { field: format!("{path}{field}") });
         }
         if let Some(name) = settings.env.keys().find(|name| is_loading_variable(name)) {
             return Err(EngineError::InlineNotAllowed { field: format!("{path}env.{name}") });
@@ -225,16 +232,23 @@ fn spec_of(task: TaskEntry, definitions: &Definitions, default: tidemill_model::
         ..Execution::default()
     };
     let (mut timeout, mut retry) = (settings.timeout, settings.retry);
+    let mut agent = false;
     let name = match work {
         TaskWork::Inline(run) => {
             execution.run = Some(run);
             TaskName::trusted(task_id.as_str())
         }
+        TaskWork::Agent(spec) => {
+            execution.agent = Some(*spec);
+            agent = true;
+            TaskName::trusted(task_id.as_str())
+        }
         TaskWork::Named(name) => {
             if let Some(definition) = definitions.get(&name) {
                 let draft = &definition.draft;
+                agent = draft.runner == Runner::Agent;
                 execution.definition = Some(Pinned { name: name.clone(), version: definition.version });
-                timeout = timeout.or(draft.timeout);
+                timeout = timeout.or(draft.attempt_timeout());
                 retry = retry.over(draft.retry);
                 retry.max_attempts = retry.max_attempts.or(draft.max_attempts);
             }
@@ -245,6 +259,7 @@ fn spec_of(task: TaskEntry, definitions: &Definitions, default: tidemill_model::
         retry: retry.policy(default),
         timeout_ms: timeout.map(|span| span.0),
         execution: Some(Json::of(&execution)),
+        agent,
     };
     TaskSpec { task_id, name, depends_on, input, options }
 }
@@ -252,6 +267,9 @@ fn spec_of(task: TaskEntry, definitions: &Definitions, default: tidemill_model::
 /// What makes the job, apart from what its definitions were at the time.
 fn digest_of_job(file: &JobFile) -> String {
     let mut text = format!("{:?}", file.name);
+    if let Some(budget) = file.budget {
+        text.push_str(Json::of(&budget).as_str());
+    }
     for task in &file.tasks {
         push_task(&mut text, task.task_id.as_str(), &task.work, &task.input, &task.settings);
         for parent in &task.depends_on {
@@ -277,6 +295,7 @@ fn push_task(text: &mut String, id: &str, work: &TaskWork, input: &Json, setting
     let work = match work {
         TaskWork::Named(name) => Json::of(&[name.as_str()]),
         TaskWork::Inline(run) => Json::of(&(None::<u8>, run)),
+        TaskWork::Agent(agent) => Json::of(&(None::<u8>, None::<u8>, agent)),
     };
     let parts = Json::of(&(id, work, times, tries, env, labels));
     write!(text, "\n{}\n{}\n", parts.as_str(), input.as_str()).expect("writing to a string does not fail");

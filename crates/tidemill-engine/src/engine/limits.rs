@@ -35,6 +35,8 @@ pub const LIST_MAX: usize = 1_000;
 pub const TASK_STATES_EVENTS_MAX: usize = 2_000_000;
 /// The bytes of an output that a list of tasks shows; larger ones are shown with their task alone.
 pub const LISTED_OUTPUT_BYTES_MAX: usize = 2 * 1024;
+/// The sums by day and name that a question for names within some days adds up.
+pub const USAGE_ROWS_MAX: usize = 100_000;
 /// The jobs that one call resumes or cancels by a filter.
 pub const MANY_JOBS_MAX: usize = 1_000;
 /// The tenants of one worker's key.

@@ -150,7 +150,7 @@ impl<B: Backend> Engine<B> {
         let records = self.inner.backend.records(kind, tenant, after, LIST_MAX).await?;
         let letters = records.into_iter().map(|(key, record)| match record.value {
             RecordValue::DeadLetter(letter) => (key.id, Some(letter)),
-            RecordValue::Bytes(_) | RecordValue::Idempotency(_) => (key.id, None),
+            _ => (key.id, None),
         });
         Ok(letters.collect())
     }

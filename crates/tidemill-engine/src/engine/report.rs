@@ -2,12 +2,14 @@
 
 use tidemill_model::overflow::DETAIL_BYTES_MAX;
 use tidemill_model::properties::{Activity, OverflowRef, TaskCompleted, TaskIdentity, Usage};
-use tidemill_model::{Entity, ErrorCategory, Event, EventId, Fence, Json, KnownType, Timestamp, WorkerId};
+use tidemill_model::{
+    Entity, ErrorCategory, Event, EventId, Fence, Json, KnownType, SessionId, Timestamp, WorkerId,
+};
 
 use super::limits::{OUTPUT_BYTES_MAX, OUTPUT_DEPTH_MAX, RETRY_DELAY_MILLIS_MAX};
 use super::{ClaimRequest, Claimed, Engine, EngineError, check, take_reply};
 use crate::backend::{Answer, Backend};
-use crate::command::{Begin, Command, Finish, Heartbeat, Report};
+use crate::command::{Begin, Command, Finish, Heartbeat, Report, Spent};
 use crate::commit::TaskKey;
 use crate::reply::{Assignment, Ending, Reply};
 use crate::site::Origin;
@@ -39,21 +41,58 @@ pub enum WorkReport {
         duration_millis: u64,
         exit_code: i32,
         usage: Option<Usage>,
+        session_id: Option<SessionId>,
     },
     /// Whether it is tried again depends on the category and the attempts left.
-    Failed { error: String, category: ErrorCategory, retry_after_millis: Option<u64> },
+    Failed {
+        error: String,
+        category: ErrorCategory,
+        retry_after_millis: Option<u64>,
+        usage: Option<Usage>,
+        session_id: Option<SessionId>,
+    },
     /// The worker killed it.
-    TimedOut { timeout_millis: u64, elapsed_millis: u64, signal: Signal },
+    TimedOut {
+        timeout_millis: u64,
+        elapsed_millis: u64,
+        signal: Signal,
+        usage: Option<Usage>,
+        session_id: Option<SessionId>,
+    },
 }
 
 impl WorkReport {
     /// A success of work that is no process.
     pub fn completed(output: Json, duration_millis: u64) -> Self {
-        Self::Completed { output: Some(output), duration_millis, exit_code: 0, usage: None }
+        let output = Some(output);
+        Self::Completed { output, duration_millis, exit_code: 0, usage: None, session_id: None }
     }
 
     pub fn failed(error: impl Into<String>, category: ErrorCategory) -> Self {
-        Self::Failed { error: error.into(), category, retry_after_millis: None }
+        let error = error.into();
+        Self::Failed { error, category, retry_after_millis: None, usage: None, session_id: None }
+    }
+
+    pub fn timed_out(timeout_millis: u64, elapsed_millis: u64, signal: Signal) -> Self {
+        Self::TimedOut { timeout_millis, elapsed_millis, signal, usage: None, session_id: None }
+    }
+
+    /// What the attempt used and the session it ran in.
+    pub fn spent(&self) -> Spent {
+        let (Self::Completed { usage, session_id, .. }
+        | Self::Failed { usage, session_id, .. }
+        | Self::TimedOut { usage, session_id, .. }) = self;
+        Spent { usage: *usage, session_id: session_id.clone() }
+    }
+
+    /// The same with what the attempt used.
+    #[must_use]
+    pub fn with_spent(mut self, spent: Spent) -> Self {
+        let (Self::Completed { usage, session_id, .. }
+        | Self::Failed { usage, session_id, .. }
+        | Self::TimedOut { usage, session_id, .. }) = &mut self;
+        (*usage, *session_id) = (spent.usage, spent.session_id);
+        self
     }
 }
 
@@ -185,17 +224,20 @@ impl<B: Backend> Engine<B> {
 
     async fn finish_command(&self, request: FinishRequest) -> Result<Command, EngineError> {
         let FinishRequest { task, fence, worker, report } = request;
+        let spent = report.spent();
+        let spent = Spent { usage: spent.usage.map(Usage::bounded), ..spent };
         let report = match report {
-            WorkReport::Completed { output, duration_millis, exit_code, usage } => {
+            WorkReport::Completed { output, duration_millis, exit_code, .. } => {
                 let output = output.unwrap_or_else(Json::empty_object);
                 check::size("output", output.len(), OUTPUT_BYTES_MAX)?;
                 check::depth("output", &output, OUTPUT_DEPTH_MAX)?;
-                let completion = Completion { fence, worker: &worker, duration_millis, exit_code, usage };
+                let completion =
+                    Completion { fence, worker: &worker, duration_millis, exit_code, spent: &spent };
                 let moved = self.move_output(&task, &output, &completion).await?;
                 let output = moved.is_none().then_some(output);
-                Report::Completed { output, overflow: moved, duration_millis, exit_code, usage }
+                Report::Completed { output, overflow: moved, duration_millis, exit_code }
             }
-            WorkReport::Failed { error, category, retry_after_millis } => {
+            WorkReport::Failed { error, category, retry_after_millis, .. } => {
                 if category == ErrorCategory::Cancelled {
                     return Err(EngineError::invalid(
                         "errorCategory",
@@ -207,11 +249,11 @@ impl<B: Backend> Engine<B> {
                 }
                 Report::Failed { error: self.clean(&error), category, retry_after_millis }
             }
-            WorkReport::TimedOut { timeout_millis, elapsed_millis, signal } => {
+            WorkReport::TimedOut { timeout_millis, elapsed_millis, signal, .. } => {
                 Report::TimedOut { timeout_millis, elapsed_millis, signal: signal.as_str() }
             }
         };
-        Ok(Command::Finish(Finish { task, fence, worker, report }))
+        Ok(Command::Finish(Finish { task, fence, worker, report, spent }))
     }
 
     /// Stores an output that is too large for its event and tells where, or leaves it where it is.
@@ -237,7 +279,8 @@ impl<B: Backend> Engine<B> {
             output: Some(output.clone()),
             duration_ms: completion.duration_millis,
             exit_code: completion.exit_code,
-            usage: completion.usage,
+            usage: completion.spent.usage,
+            session_id: completion.spent.session_id.clone(),
             fence: completion.fence,
             overflow: None,
         };
@@ -266,7 +309,7 @@ struct Completion<'a> {
     worker: &'a WorkerId,
     duration_millis: u64,
     exit_code: i32,
-    usage: Option<Usage>,
+    spent: &'a Spent,
 }
 
 fn finished(answer: Answer) -> Result<Finished, EngineError> {

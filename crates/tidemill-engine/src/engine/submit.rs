@@ -7,8 +7,8 @@ use tidemill_model::dag::{self, Dag};
 use tidemill_model::dag_violation::{Violation, Violations};
 use tidemill_model::task_input::input_problem;
 use tidemill_model::{
-    AppName, Entity, Event, EventId, JobId, Json, KnownType, RequestId, TaskId, TaskName, TaskOptions,
-    TaskSpec, TenantId, Timestamp,
+    AppName, Budget, Entity, Event, EventId, JobId, Json, KnownType, RequestId, TaskId, TaskName,
+    TaskOptions, TaskSpec, TenantId, Timestamp,
 };
 
 use super::limits::TASKS_BYTES_MAX;
@@ -29,6 +29,8 @@ pub struct JobRequest {
     /// with whatever key.
     pub request: Option<RequestId>,
     pub name: Option<String>,
+    /// What its agents may use in all.
+    pub budget: Option<Budget>,
     pub tasks: Vec<TaskSpec>,
     pub idempotency: Option<IdempotencyKey>,
 }
@@ -90,6 +92,8 @@ struct JobCreated<'a> {
     request_id: &'a RequestId,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<Budget>,
     tasks: &'a Json,
     total_tasks: u32,
 }
@@ -139,7 +143,9 @@ impl<B: Backend> Engine<B> {
         let request_id = request.request.unwrap_or_else(|| self.mint_request_id());
         let total_tasks = u32::try_from(request.tasks.len()).unwrap_or(u32::MAX);
         let name = request.name.as_deref();
-        let created = JobCreated { job_id: job, request_id: &request_id, name, tasks: &tasks, total_tasks };
+        let budget = request.budget;
+        let created =
+            JobCreated { job_id: job, request_id: &request_id, name, budget, tasks: &tasks, total_tasks };
         let created = Json::of(&created);
         let packed = self.pack(self.job_event(
             &request.tenant,
@@ -159,7 +165,7 @@ impl<B: Backend> Engine<B> {
             created_at: Timestamp::MIN,
             tasks: request.tasks.into_iter().map(Arc::new).collect(),
         };
-        let reply = self.execute(Command::SubmitJob(SubmitJob { job, created, once })).await?;
+        let reply = self.execute(Command::SubmitJob(SubmitJob { job, created, once, budget })).await?;
         take_reply!(reply, Reply::JobSubmitted { job, request, total, roots, created_at, repeated } => SubmittedJob {
             job, request, total_tasks: total, root_tasks: roots, created_at, repeated
         })
@@ -312,8 +318,10 @@ pub(super) fn once(tenant: &TenantId, key: &IdempotencyKey) -> Result<Once, Engi
 fn once_by_request(request: &JobRequest, id: &RequestId) -> Once {
     let name = request.name.as_deref().unwrap_or_default();
     let tasks = Json::of(&request.tasks);
-    let body_hash =
-        digest::of(&[request.app.as_str().as_bytes(), name.as_bytes(), tasks.as_str().as_bytes()]);
+    let mut parts = vec![request.app.as_str().as_bytes(), name.as_bytes(), tasks.as_str().as_bytes()];
+    let budget = request.budget.map(|budget| Json::of(&budget));
+    parts.extend(budget.iter().map(|budget| budget.as_str().as_bytes()));
+    let body_hash = digest::of(&parts);
     Once {
         key: RecordKey::idempotency(&request.tenant, "job requestId", id.as_str()),
         body_hash,

@@ -7,13 +7,13 @@ use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
 use tidemill_model::task_input::DEPENDENCY_OUTPUTS;
 use tidemill_model::{
-    Entity, Event, Fence, Json, KnownType, Owner, RequestId, TaskId, TenantId, Timestamp, WorkerId,
+    Entity, Event, Fence, Json, KnownType, Owner, RequestId, TaskId, TenantId, Timestamp, Usage, WorkerId,
 };
 
 use super::limits::WORK_BYTES_MAX;
 use super::{Engine, EngineError, check, take_reply};
 use crate::backend::{Backend, Fault};
-use crate::command::{Begin, Claim, Command, Release};
+use crate::command::{Begin, Claim, Command, Release, Spent};
 use crate::commit::TaskKey;
 use crate::reply::{Assignment, Reply};
 
@@ -112,8 +112,21 @@ impl<B: Backend> Engine<B> {
         worker: WorkerId,
         reason: Option<String>,
     ) -> Result<(), EngineError> {
+        self.release_spent(task, fence, worker, reason, Spent::default()).await
+    }
+
+    /// Like `release`, for an attempt that had used something. It is recorded with the reason.
+    pub async fn release_spent(
+        &self,
+        task: TaskKey,
+        fence: Fence,
+        worker: WorkerId,
+        reason: Option<String>,
+        spent: Spent,
+    ) -> Result<(), EngineError> {
         let reason = reason.map(|reason| self.clean(&reason));
-        let reply = self.execute(Command::Release(Release { task, fence, worker, reason })).await?;
+        let spent = Spent { usage: spent.usage.map(Usage::bounded), ..spent };
+        let reply = self.execute(Command::Release(Release { task, fence, worker, reason, spent })).await?;
         take_reply!(reply, Reply::Released => ())
     }
 

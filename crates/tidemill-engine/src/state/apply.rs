@@ -50,6 +50,7 @@ impl State {
                     counts: tidemill_model::JobCounts::default(),
                     stream: Stream::default(),
                     version: 1,
+                    allowance: None,
                 });
                 job.grow(&new.tasks);
                 self.rows.touch(|| RowKey::Job(new.tenant.clone(), new.job));
@@ -68,6 +69,13 @@ impl State {
             RecordWrite::JobCancelled { job, cancelled, .. } => {
                 let Some(found) = self.jobs.get_mut(job) else { return };
                 found.head.cancelled = *cancelled;
+                found.head.version += 1;
+                let tenant = found.head.tenant.clone();
+                self.rows.touch(|| RowKey::Job(tenant, *job));
+            }
+            RecordWrite::JobAllowance { job, allowance, .. } => {
+                let Some(found) = self.jobs.get_mut(job) else { return };
+                found.head.allowance = allowance.map(Box::new);
                 found.head.version += 1;
                 let tenant = found.head.tenant.clone();
                 self.rows.touch(|| RowKey::Job(tenant, *job));
@@ -269,5 +277,6 @@ fn change_head(slot: &mut Option<TaskHead>, change: &TaskChangeKind) {
             let fence = head.fence;
             *head = TaskHead { run: *run, fence, ..TaskHead::dispatched() };
         }
+        TaskChangeKind::Session { session, .. } => head.session = Some(session.clone()),
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tidemill_model::{
-    AppName, JobCounts, JobId, JobStatus, PublicState, RequestId, TaskHead, TaskId, TaskSpec, TenantId,
-    Timestamp,
+    Allowance, AppName, JobCounts, JobId, JobStatus, PublicState, RequestId, TaskHead, TaskId, TaskSpec,
+    TenantId, Timestamp,
 };
 
 use super::stream::Stream;
@@ -26,6 +26,8 @@ pub struct JobHead {
     pub stream: Stream,
     /// Grows with every change of the job or of one of its tasks.
     pub version: u64,
+    /// What its agents may use, and what they used of it.
+    pub allowance: Option<Box<Allowance>>,
 }
 
 impl JobHead {

@@ -316,7 +316,9 @@ impl State {
                 }
             }
             RowKey::Record(record) => {
-                self.records.remove(record);
+                if !record.kind.stays_in_memory() {
+                    self.records.remove(record);
+                }
             }
             RowKey::Entity(tenant, entity) => {
                 self.entities.remove(&(tenant.clone(), entity.clone()));
@@ -466,6 +468,7 @@ mod tests {
                 counts: tidemill_model::JobCounts::default(),
                 stream: crate::state::stream::Stream::default(),
                 version: 1,
+                allowance: None,
             });
             job.head.counts = tidemill_model::JobCounts::default();
             job.head

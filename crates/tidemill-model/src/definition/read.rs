@@ -2,19 +2,17 @@
 
 use serde_json::Value;
 
-use super::{
-    AGENT_TIMEOUT_MILLIS_MAX, DESCRIPTION_BYTES_MAX, DefinitionDraft, OUTPUT_SCHEMA_BYTES_MAX,
-    PROMPT_BYTES_MAX, Runner, SCRIPT_BYTES_MAX, SECRETS_MAX, TOOLS_MAX, TURNS_MAX,
-};
+use super::agent_fields::{AgentFields, step_timeout};
+use super::{DESCRIPTION_BYTES_MAX, DefinitionDraft, Runner, SCRIPT_BYTES_MAX, SECRETS_MAX};
 use crate::document::Document;
 use crate::execution::{is_passed, is_variable_name};
 use crate::field_problem::{FieldProblems, code};
 use crate::id::TaskName;
 use crate::job_file::{ATTEMPTS_MAX, TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, retry};
-use crate::json::Json;
 
-const FIELDS: &str = "name, description, runner, command, env, secrets, timeout, idleTimeout, maxAttempts, retry, \
-                      labels, prompt, outputSchema, outputFile, maxTurns, tools, model, script";
+const FIELDS: &str = "name, description, runner, command, env, secrets, timeout, taskTimeout, idleTimeout, \
+                      maxAttempts, retry, labels, prompt, outputSchema, outputFile, maxTurns, tools, steps, model, \
+                      permissionMode, agentAttempts, resumeSession, settings, maxCostUsd, script";
 /// What an answer holds beside the draft. It may be sent back and is not read.
 const ANSWERED: [&str; 3] = ["version", "createdAt", "updatedAt"];
 
@@ -38,8 +36,7 @@ fn draft(document: &mut Document<'_>) -> Option<DefinitionDraft> {
     }
     let name = name(document);
     let runner = runner(document);
-    let max_timeout =
-        if runner == Some(Runner::Agent) { AGENT_TIMEOUT_MILLIS_MAX } else { TIMEOUT_MILLIS_MAX };
+    let asks = AgentFields::asks(document);
     let brings_command = document.has("command");
     let command = document.run("command");
     let mut retry = retry(document);
@@ -57,41 +54,49 @@ fn draft(document: &mut Document<'_>) -> Option<DefinitionDraft> {
     if !retry.is_empty() {
         retry.max_attempts = retry.max_attempts.or(max_attempts);
     }
-    let max_turns = document.number("maxTurns", 1..=TURNS_MAX).and_then(|turns| u32::try_from(turns).ok());
+    let timeout = match runner {
+        Some(Runner::Agent) => step_timeout(document),
+        _ => document.span("timeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
+    };
+    let agent = AgentFields::read(document);
     let rest = DefinitionDraft {
         description: document.long_text("description", DESCRIPTION_BYTES_MAX),
         command,
         env: document.env("env"),
         secrets: secrets(document),
-        timeout: document.span("timeout", TIMEOUT_MILLIS_MIN..=max_timeout),
+        timeout,
+        task_timeout: document.span("taskTimeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
         idle_timeout: document.span("idleTimeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
         max_attempts: max_attempts.or(retry.max_attempts),
         retry,
         labels: document.labels("labels"),
-        prompt: prompt(document),
-        output_schema: output_schema(document),
-        output_file: output_file(document),
-        max_turns,
-        tools: tools(document),
-        model: document.short_text("model", 200),
+        prompt: agent.prompt,
+        output_schema: agent.output_schema,
+        output_file: agent.output_file,
+        max_turns: agent.max_turns,
+        tools: agent.tools,
+        steps: agent.steps,
+        model: agent.model,
+        permission_mode: agent.permission_mode,
+        agent_attempts: agent.attempts,
+        resume_session: agent.resume_session,
+        settings: agent.settings,
+        max_cost: agent.max_cost,
         script: document.long_text("script", SCRIPT_BYTES_MAX),
         ..DefinitionDraft::of(TaskName::trusted("-"), Runner::Command)
     };
     let (name, runner) = (name?, runner?);
     match runner {
         Runner::Command if !brings_command => document.missing("command"),
-        Runner::Native if brings_command => {
-            document.problem(
-                "command",
-                code::INVALID_VALUE,
-                "is for the runner command, and this one is native",
-            );
+        Runner::Native | Runner::Agent if brings_command => {
+            let message = format!("is for the runner command, and this one is {}", runner.as_str());
+            document.problem("command", code::INVALID_VALUE, message);
         }
-        Runner::Agent | Runner::Script => {
-            let message = format!("{} is not available yet; use command", runner.as_str());
-            document.problem("runner", code::NOT_AVAILABLE, message);
+        Runner::Agent if !asks => document.missing("prompt"),
+        Runner::Script => {
+            document.problem("runner", code::NOT_AVAILABLE, "script is not available yet; use command");
         }
-        Runner::Command | Runner::Native => {}
+        Runner::Command | Runner::Native | Runner::Agent => {}
     }
     Some(DefinitionDraft { name, runner, ..rest })
 }
@@ -114,7 +119,12 @@ fn name(document: &mut Document<'_>) -> Option<TaskName> {
 /// The runner that is named, or the one that the other fields are for.
 fn runner(document: &mut Document<'_>) -> Option<Runner> {
     if !document.has("runner") {
-        let told = [("command", Runner::Command), ("prompt", Runner::Agent), ("script", Runner::Script)];
+        let told = [
+            ("command", Runner::Command),
+            ("prompt", Runner::Agent),
+            ("steps", Runner::Agent),
+            ("script", Runner::Script),
+        ];
         let told = told.into_iter().find(|(field, _)| document.has(field)).map(|(_, runner)| runner);
         if told.is_none() {
             document.missing("runner");
@@ -140,7 +150,7 @@ fn secrets(document: &mut Document<'_>) -> Vec<String> {
         let field = format!("secrets[{at}]");
         if !is_variable_name(name) {
             document.problem(&field, code::INVALID_VALUE, "is no name of a variable");
-        } else if name.starts_with("TIDEMILL_") || is_passed(name) {
+        } else if name.starts_with("TIDEMILL_") || (is_passed(name) && !name.starts_with("AWS_")) {
             let message = "is passed or set by the worker itself and cannot be handed over";
             document.problem(&field, code::RESERVED_VARIABLE, message);
         }
@@ -148,134 +158,14 @@ fn secrets(document: &mut Document<'_>) -> Vec<String> {
     names
 }
 
-fn prompt(document: &mut Document<'_>) -> Option<String> {
-    let prompt = document.long_text("prompt", PROMPT_BYTES_MAX)?;
-    if prompt.trim().is_empty() {
-        document.problem("prompt", code::INVALID_VALUE, "is empty");
-        return None;
-    }
-    Some(prompt)
-}
-
-/// A schema of an object. Nothing is fetched for it: a reference may only point into the schema itself.
-fn output_schema(document: &mut Document<'_>) -> Option<Json> {
-    let value = document.take("outputSchema")?;
-    let Value::Object(schema) = &value else {
-        document.problem("outputSchema", code::INVALID_TYPE, "must be an object: a JSON Schema");
-        return None;
-    };
-    if schema.is_empty() {
-        return None;
-    }
-    if schema.get("type").and_then(Value::as_str) != Some("object") {
-        document.problem("outputSchema.type", code::INVALID_VALUE, "must be object");
-    }
-    let json = Json::of(&value);
-    if json.len() > OUTPUT_SCHEMA_BYTES_MAX {
-        let message = format!("is {} bytes; the limit is {OUTPUT_SCHEMA_BYTES_MAX}", json.len());
-        document.problem("outputSchema", code::TOO_LONG, message);
-    }
-    check_schema("outputSchema", &value, document.problems);
-    Some(json)
-}
-
-const SCHEMA_TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];
-
-/// Checks the keywords that hold schemas, and references.
-fn check_schema(path: &str, schema: &Value, problems: &mut FieldProblems) {
-    let fields = match schema {
-        Value::Object(fields) => fields,
-        Value::Bool(_) => return,
-        _ => return problems.add(path, code::INVALID_VALUE, "is no JSON Schema: an object or a boolean"),
-    };
-    for (name, value) in fields {
-        let at = || format!("{path}.{name}");
-        match name.as_str() {
-            "$ref" | "$dynamicRef" if value.as_str().is_none_or(|target| !target.starts_with('#')) => {
-                problems.add(
-                    at(),
-                    code::INVALID_VALUE,
-                    "points elsewhere; only # and what follows it is allowed",
-                );
-            }
-            "type" => {
-                let is_type = |value: &Value| value.as_str().is_some_and(|text| SCHEMA_TYPES.contains(&text));
-                let fits = match value {
-                    Value::Array(types) => !types.is_empty() && types.iter().all(is_type),
-                    value => is_type(value),
-                };
-                if !fits {
-                    problems.add(at(), code::INVALID_VALUE, "is no type of JSON Schema");
-                }
-            }
-            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
-                match value {
-                    Value::Object(schemas) => {
-                        for (name, schema) in schemas {
-                            check_schema(&format!("{}.{name}", at()), schema, problems);
-                        }
-                    }
-                    _ => problems.add(at(), code::INVALID_TYPE, "must be an object of schemas"),
-                }
-            }
-            "allOf" | "anyOf" | "oneOf" | "prefixItems" => match value {
-                Value::Array(schemas) => {
-                    for (index, schema) in schemas.iter().enumerate() {
-                        check_schema(&format!("{}[{index}]", at()), schema, problems);
-                    }
-                }
-                _ => problems.add(at(), code::INVALID_TYPE, "must be a list of schemas"),
-            },
-            "items"
-            | "additionalProperties"
-            | "not"
-            | "contains"
-            | "if"
-            | "then"
-            | "else"
-            | "propertyNames" => {
-                check_schema(&at(), value, problems);
-            }
-            "required" => {
-                let fits = value.as_array().is_some_and(|names| names.iter().all(Value::is_string));
-                if !fits {
-                    problems.add(at(), code::INVALID_TYPE, "must be a list of texts");
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-fn output_file(document: &mut Document<'_>) -> Option<String> {
-    let name = document.short_text("outputFile", 200)?;
-    if name == "." || name == ".." || name.contains(['/', '\\']) {
-        document.problem("outputFile", code::INVALID_VALUE, "must be a bare file name");
-        return None;
-    }
-    Some(name)
-}
-
-fn tools(document: &mut Document<'_>) -> Vec<String> {
-    let tools = document.texts("tools").unwrap_or_default();
-    if tools.len() > TOOLS_MAX {
-        document.problem(
-            "tools",
-            code::TOO_LONG,
-            format!("has {} names; the limit is {TOOLS_MAX}", tools.len()),
-        );
-    }
-    if tools.iter().any(|tool| tool.is_empty() || tool.len() > 200) {
-        document.problem("tools", code::INVALID_VALUE, "has a name that is empty or longer than 200 bytes");
-    }
-    tools
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::agent::{
+        AgentStep, MicroUsd, PROMPT_BYTES_MAX, PermissionMode, SETTINGS_BYTES_MAX, STEPS_MAX, TOOLS_MAX,
+    };
     use crate::definition::Definition;
     use crate::execution::Run;
     use crate::span::Millis;
@@ -287,9 +177,13 @@ mod tests {
         draft
     }
 
+    fn problems_of(fields: &Value) -> Vec<(String, &'static str)> {
+        let problems = DefinitionDraft::read(with(fields)).expect_err("it is refused");
+        problems.listed.into_iter().map(|problem| (problem.path, problem.code)).collect()
+    }
+
     #[test]
     fn every_rule_has_its_place_and_code() {
-        let long = "x".repeat(PROMPT_BYTES_MAX + 1);
         for (fields, path, expected) in [
             (json!({ "name": null }), "name", code::MISSING_FIELD),
             (json!({ "name": "a b" }), "name", code::INVALID_VALUE),
@@ -299,9 +193,30 @@ mod tests {
             (json!({ "command": null }), "command", code::MISSING_FIELD),
             (json!({ "command": [] }), "command", code::INVALID_VALUE),
             (json!({ "runner": "shell" }), "runner", code::INVALID_VALUE),
-            (json!({ "runner": "agent", "prompt": "do it" }), "runner", code::NOT_AVAILABLE),
+            (json!({ "runner": "agent", "prompt": "do it" }), "command", code::INVALID_VALUE),
+            (json!({ "runner": "agent", "command": null }), "prompt", code::MISSING_FIELD),
+            (json!({ "runner": "agent", "command": null, "steps": [] }), "prompt", code::MISSING_FIELD),
             (json!({ "runner": "script", "script": "1" }), "runner", code::NOT_AVAILABLE),
             (json!({ "runner": "native" }), "command", code::INVALID_VALUE),
+            (json!({ "timeout": 999 }), "timeout", code::OUT_OF_RANGE),
+            (json!({ "timeout": "8d" }), "timeout", code::OUT_OF_RANGE),
+            (json!({ "env": { "LD_PRELOAD": "x" } }), "env.LD_PRELOAD", code::RESERVED_VARIABLE),
+            (json!({ "env": ["A"] }), "env", code::INVALID_TYPE),
+            (json!({ "secrets": ["A B"] }), "secrets[0]", code::INVALID_VALUE),
+            (json!({ "secrets": ["TIDEMILL_API_KEY"] }), "secrets[0]", code::RESERVED_VARIABLE),
+            (json!({ "secrets": ["AWS_REGION", "PATH"] }), "secrets[1]", code::RESERVED_VARIABLE),
+            (json!({ "maxAttempts": 0 }), "maxAttempts", code::OUT_OF_RANGE),
+            (json!({ "maxAttempts": 2, "retry": { "maxAttempts": 3 } }), "maxAttempts", code::INVALID_VALUE),
+            (json!({ "priority": 1 }), "priority", code::UNKNOWN_FIELD),
+        ] {
+            assert_eq!(problems_of(&fields), [(path.to_owned(), expected)], "{fields}");
+        }
+    }
+
+    #[test]
+    fn every_rule_of_an_agent_has_its_place_and_code() {
+        let long = "x".repeat(PROMPT_BYTES_MAX + 1);
+        for (fields, path, expected) in [
             (json!({ "prompt": " " }), "prompt", code::INVALID_VALUE),
             (json!({ "prompt": long }), "prompt", code::TOO_LONG),
             (json!({ "outputSchema": { "type": "array" } }), "outputSchema.type", code::INVALID_VALUE),
@@ -325,31 +240,103 @@ mod tests {
             (json!({ "outputFile": ".." }), "outputFile", code::INVALID_VALUE),
             (json!({ "maxTurns": 0 }), "maxTurns", code::OUT_OF_RANGE),
             (json!({ "maxTurns": 201 }), "maxTurns", code::OUT_OF_RANGE),
-            (json!({ "timeout": 999 }), "timeout", code::OUT_OF_RANGE),
-            (json!({ "timeout": "8d" }), "timeout", code::OUT_OF_RANGE),
-            (json!({ "tools": vec!["t"; 65] }), "tools", code::TOO_LONG),
+            (json!({ "tools": vec!["t"; TOOLS_MAX + 1] }), "tools", code::TOO_LONG),
+            (json!({ "tools": ["Read", "rm -rf"] }), "tools[1]", code::INVALID_VALUE),
+            (json!({ "prompt": "{{a" }), "prompt", code::INVALID_VALUE),
+            (json!({ "prompt": "x", "steps": [{ "prompt": "y" }] }), "prompt", code::ONE_OF),
+            (json!({ "tools": ["Read"], "steps": [{ "prompt": "y" }] }), "tools", code::ONE_OF),
+            (json!({ "steps": {} }), "steps", code::INVALID_TYPE),
+            (json!({ "steps": [7] }), "steps[0]", code::INVALID_TYPE),
+            (json!({ "steps": vec![json!({ "prompt": "y" }); STEPS_MAX + 1] }), "steps", code::TOO_LONG),
+            (json!({ "steps": [{ "name": "a" }] }), "steps[0].prompt", code::MISSING_FIELD),
+            (json!({ "steps": [{ "name": "a b", "prompt": "y" }] }), "steps[0].name", code::INVALID_VALUE),
+            (
+                json!({ "steps": [{ "name": "a", "prompt": "y" }, { "name": "a", "prompt": "z" }] }),
+                "steps[1].name",
+                code::INVALID_VALUE,
+            ),
+            (
+                json!({ "steps": [{ "prompt": "{{steps.later.x}}" }, { "name": "later", "prompt": "z" }] }),
+                "steps[0].prompt",
+                code::INVALID_VALUE,
+            ),
+            (
+                json!({ "steps": [{ "prompt": "y", "outputSchema": { "type": "object", "not": { "$ref": "x" } } }] }),
+                "steps[0].outputSchema.not.$ref",
+                code::INVALID_VALUE,
+            ),
+            (
+                json!({ "steps": [{ "prompt": "y", "maxTurns": 201 }] }),
+                "steps[0].maxTurns",
+                code::OUT_OF_RANGE,
+            ),
+            (json!({ "steps": [{ "prompt": "y", "turns": 1 }] }), "steps[0].turns", code::UNKNOWN_FIELD),
+            (
+                json!({ "steps": [{ "name": "a", "prompt": "x" }, { "prompt": "y", "outputFile": "a.json" }] }),
+                "steps[1].outputFile",
+                code::INVALID_VALUE,
+            ),
+            (
+                json!({ "steps": [{ "prompt": "x", "outputFile": "task-result.json" }, { "prompt": "y" }] }),
+                "steps[0].outputFile",
+                code::INVALID_VALUE,
+            ),
+            (json!({ "permissionMode": "bypassPermissions" }), "permissionMode", code::INVALID_VALUE),
+            (json!({ "agentAttempts": 11 }), "agentAttempts", code::OUT_OF_RANGE),
+            (json!({ "resumeSession": "yes" }), "resumeSession", code::INVALID_TYPE),
+            (json!({ "settings": [] }), "settings", code::INVALID_TYPE),
+            (json!({ "settings": { "x": "y".repeat(SETTINGS_BYTES_MAX) } }), "settings", code::TOO_LONG),
+            (json!({ "maxCostUsd": 0 }), "maxCostUsd", code::OUT_OF_RANGE),
+            (json!({ "maxCostUsd": "1" }), "maxCostUsd", code::INVALID_TYPE),
+            (json!({ "taskTimeout": "8d" }), "taskTimeout", code::OUT_OF_RANGE),
             (json!({ "tools": [1] }), "tools[0]", code::INVALID_TYPE),
-            (json!({ "env": { "LD_PRELOAD": "x" } }), "env.LD_PRELOAD", code::RESERVED_VARIABLE),
-            (json!({ "env": ["A"] }), "env", code::INVALID_TYPE),
-            (json!({ "secrets": ["A B"] }), "secrets[0]", code::INVALID_VALUE),
-            (json!({ "secrets": ["TIDEMILL_API_KEY"] }), "secrets[0]", code::RESERVED_VARIABLE),
-            (json!({ "maxAttempts": 0 }), "maxAttempts", code::OUT_OF_RANGE),
-            (json!({ "maxAttempts": 2, "retry": { "maxAttempts": 3 } }), "maxAttempts", code::INVALID_VALUE),
-            (json!({ "priority": 1 }), "priority", code::UNKNOWN_FIELD),
         ] {
-            let problems = DefinitionDraft::read(with(&fields)).expect_err("it is refused");
-            let found: Vec<_> =
-                problems.listed.iter().map(|problem| (problem.path.as_str(), problem.code)).collect();
-            assert_eq!(found, [(path, expected)], "{fields}");
+            assert_eq!(problems_of(&fields), [(path.to_owned(), expected)], "{fields}");
         }
     }
 
     #[test]
-    fn an_agents_time_limit_is_shorter() {
-        for (timeout, refused) in [(900_000, 1), (900_001, 2)] {
-            let agent = json!({ "name": "a", "prompt": "x", "timeout": timeout });
-            assert_eq!(DefinitionDraft::read(agent).unwrap_err().total, refused, "{timeout}");
-        }
+    fn an_agent_has_its_only_step_at_the_top_or_several_in_a_list() {
+        let schema = json!({ "type": "object", "properties": { "tags": { "type": "array" } } });
+        let draft = DefinitionDraft::read(json!({
+            "name": "tag", "prompt": "Tag {{store}}", "outputSchema": schema, "outputFile": "tags.json", "maxTurns": 5,
+            "tools": ["Read"], "timeout": "10ms", "taskTimeout": "1h", "model": "inherit", "agentAttempts": 1,
+            "maxAttempts": 4, "resumeSession": true, "settings": { "hooks": {} }, "maxCostUsd": 0.5,
+            "permissionMode": "plan"
+        }))
+        .unwrap();
+        assert_eq!((draft.runner, draft.max_attempts), (Runner::Agent, Some(4)));
+        assert_eq!(draft.attempt_timeout(), Some(Millis(3_600_000)), "not the time of a step");
+        let spec = draft.agent().unwrap();
+        let [step] = &spec.steps[..] else { panic!("{spec:?}") };
+        let expected = AgentStep {
+            output_schema: draft.output_schema.clone(),
+            output_file: Some("tags.json".to_owned()),
+            max_turns: Some(5),
+            tools: vec!["Read".to_owned()],
+            timeout: Some(Millis(10)),
+            ..AgentStep::of("task-step", "Tag {{store}}")
+        };
+        assert_eq!(*step, expected);
+        assert_eq!((spec.model.as_deref(), spec.max_attempts), (Some("inherit"), Some(1)));
+        assert_eq!((spec.resume_session, spec.max_cost), (true, Some(MicroUsd(500_000))));
+        assert_eq!(spec.permission_mode, Some(PermissionMode::Plan));
+        let json = serde_json::to_value(&draft).unwrap();
+        assert_eq!(DefinitionDraft::read(json).unwrap(), draft, "what was answered can be sent back");
+        let (created_at, updated_at) = (Timestamp::MIN, Timestamp::MAX);
+        let stored = Definition { draft, version: 3, created_at, updated_at };
+        let text = serde_json::to_string(&stored).unwrap();
+        assert_eq!(serde_json::from_str::<Definition>(&text).unwrap(), stored, "{text}");
+
+        let steps =
+            json!([{ "name": "find", "prompt": "find" }, { "prompt": "{{steps.find.x}}", "timeout": "2m" }]);
+        let draft = DefinitionDraft::read(json!({ "name": "two", "steps": steps, "timeout": "1h" })).unwrap();
+        let spec = draft.agent().unwrap();
+        let told: Vec<_> = spec.steps.iter().map(|step| (step.name.as_str(), step.timeout)).collect();
+        assert_eq!(told, [("find", Some(Millis(3_600_000))), ("step-2", Some(Millis(120_000)))]);
+        assert_eq!(draft.attempt_timeout(), None);
+        let command = DefinitionDraft::read(with(&json!({ "timeout": "2m" }))).unwrap();
+        assert_eq!((command.agent(), command.attempt_timeout()), (None, Some(Millis(120_000))));
     }
 
     #[test]
@@ -377,6 +364,8 @@ mod tests {
         let named = |fields: Value| DefinitionDraft::read(fields).map(|draft| draft.runner);
         assert_eq!(named(json!({ "name": "a", "command": "true" })), Ok(Runner::Command));
         assert_eq!(named(json!({ "name": "a", "runner": "native" })), Ok(Runner::Native));
+        assert_eq!(named(json!({ "name": "a", "prompt": "do it" })), Ok(Runner::Agent));
+        assert_eq!(named(json!({ "name": "a", "steps": [{ "prompt": "do it" }] })), Ok(Runner::Agent));
         let nothing = named(json!({ "name": "a" })).unwrap_err();
         assert_eq!(nothing.listed[0].path, "runner");
     }

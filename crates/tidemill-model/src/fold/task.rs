@@ -104,7 +104,8 @@ impl Fact {
             | KnownType::JobCompleted
             | KnownType::JobFailureDetected
             | KnownType::JobCancelled
-            | KnownType::TaskHealthCheck => return Ok(None),
+            | KnownType::TaskHealthCheck
+            | KnownType::BudgetExceeded => return Ok(None),
         };
         let properties: Properties<'_> = read(event, known)?;
         Ok(Some(Self {

@@ -6,14 +6,16 @@ use super::{
     ATTEMPTS_MAX, AddTasksFile, JOB_NAME_BYTES_MAX, JobFile, RETRY_DELAY_MILLIS_MAX, RetryEntry,
     TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, TaskEntry, TaskFile, TaskSettings, TaskWork,
 };
+use crate::budget::Budget;
 use crate::dag::JOB_TASKS_MAX;
+use crate::definition::AgentFields;
 use crate::document::{Document, kind};
 use crate::field_problem::{FieldProblems, code};
 use crate::id::{RequestId, TaskId, TaskName};
 use crate::json::Json;
 use crate::task_input::input_problem;
 
-const JOB_FIELDS: &str = "name, requestId, tasks, callbackUrl";
+const JOB_FIELDS: &str = "name, requestId, budget, tasks, callbackUrl";
 const TASK_FIELDS: &str =
     "taskId, name, run, agent, script, dependsOn, input, timeout, idleTimeout, retry, env, labels, onFailure";
 const ALONE_FIELDS: &str =
@@ -23,10 +25,12 @@ impl JobFile {
     /// Reads a job, or tells everything that is wrong.
     pub fn read(value: Value) -> Result<Self, FieldProblems> {
         let mut problems = FieldProblems::default();
-        let mut file = Self { name: None, request_id: None, tasks: Vec::new() };
+        let mut file = Self { name: None, request_id: None, budget: None, tasks: Vec::new() };
         if let Some(mut document) = Document::open("", value, &mut problems) {
             file.name = document.short_text("name", JOB_NAME_BYTES_MAX);
             file.request_id = request_id(&mut document);
+            let budget = document.take("budget");
+            file.budget = budget.and_then(|budget| Budget::read("budget", budget, document.problems));
             refuse_callback(&mut document);
             file.tasks = tasks(&mut document);
             document.close(JOB_FIELDS);
@@ -150,16 +154,14 @@ fn work(task: &mut Document<'_>) -> Option<TaskWork> {
         let at = given.get(1).copied().unwrap_or("name");
         task.problem(at, code::ONE_OF, message);
     }
-    for field in ["name", "run"] {
+    for field in ["name", "run", "agent"] {
         if task.mentions(field) && !task.has(field) {
             task.problem(field, code::INVALID_TYPE, "is null");
         }
     }
-    for later in ["agent", "script"] {
-        if task.mentions(later) {
-            task.take(later);
-            task.problem(later, code::NOT_AVAILABLE, "is not available yet; use run or a stored definition");
-        }
+    if task.mentions("script") {
+        task.take("script");
+        task.problem("script", code::NOT_AVAILABLE, "is not available yet; use run or a stored definition");
     }
     let name = task.text("name");
     let name = name.and_then(|text| {
@@ -167,10 +169,13 @@ fn work(task: &mut Document<'_>) -> Option<TaskWork> {
         name.map_err(|bad| task.problem("name", code::INVALID_VALUE, bad.problem.to_string())).ok()
     });
     let run = task.run("run");
+    let agent =
+        task.take("agent").and_then(|value| AgentFields::read_inline(task.path("agent"), value, task));
     if given.len() != 1 {
         return None;
     }
-    run.map(TaskWork::Inline).or_else(|| name.map(TaskWork::Named))
+    let agent = agent.map(|agent| TaskWork::Agent(Box::new(agent)));
+    run.map(TaskWork::Inline).or(agent).or_else(|| name.map(TaskWork::Named))
 }
 
 fn input(task: &mut Document<'_>) -> Json {
@@ -217,6 +222,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::agent::{AgentSpec, MicroUsd};
     use crate::execution::Run;
     use crate::span::Millis;
 
@@ -238,6 +244,7 @@ mod tests {
             "name": "nightly",
             "requestId": "req-1",
             "callbackUrl": null,
+            "budget": { "usd": 2.5, "tokens": 1000 },
             "tasks": [
                 { "taskId": "a", "run": ["echo", "x"], "input": { "n": 1 }, "timeout": "30s", "idleTimeout": 5000,
                   "retry": { "maxAttempts": 5, "firstDelay": "1s", "maxDelay": 60000 },
@@ -251,6 +258,7 @@ mod tests {
             (file.name.as_deref(), file.request_id.as_ref().unwrap().as_str()),
             (Some("nightly"), "req-1")
         );
+        assert_eq!(file.budget, Some(Budget { usd: Some(MicroUsd(2_500_000)), tokens: Some(1_000) }));
         let [a, b, c] = &file.tasks[..] else { panic!("{file:?}") };
         assert_eq!(a.work, TaskWork::Inline(Run::Argv(vec!["echo".to_owned(), "x".to_owned()])));
         assert_eq!(a.input.as_str(), r#"{"n":1}"#);
@@ -285,10 +293,19 @@ mod tests {
             (json!({ "tasks": [{ "run": "x" }] }), "tasks[0].taskId", code::MISSING_FIELD),
             (json!({ "tasks": [{ "taskId": "a/b", "run": "x" }] }), "tasks[0].taskId", code::INVALID_TASK_ID),
             (json!({ "tasks": [{ "taskId": 7, "run": "x" }] }), "tasks[0].taskId", code::INVALID_TYPE),
+            (
+                json!({ "budget": {}, "tasks": [{ "taskId": "a", "run": "x" }] }),
+                "budget",
+                code::MISSING_FIELD,
+            ),
+            (
+                json!({ "budget": { "usd": -1 }, "tasks": [{ "taskId": "a", "run": "x" }] }),
+                "budget.usd",
+                code::INVALID_VALUE,
+            ),
             (with(&json!({})), "tasks[0].name", code::ONE_OF),
             (with(&json!({ "name": "n", "run": "x" })), "tasks[0].run", code::ONE_OF),
             (with(&json!({ "name": null })), "tasks[0].name", code::INVALID_TYPE),
-            (with(&json!({ "agent": "x" })), "tasks[0].agent", code::NOT_AVAILABLE),
             (with(&json!({ "script": null })), "tasks[0].script", code::NOT_AVAILABLE),
             (with(&json!({ "name": "a#b" })), "tasks[0].name", code::INVALID_VALUE),
             (with(&json!({ "run": [] })), "tasks[0].run", code::INVALID_VALUE),
@@ -363,6 +380,48 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_is_a_prompt_or_an_object() {
+        let work = |agent: Value| {
+            let mut tasks = JobFile::read(with(&json!({ "agent": agent }))).unwrap().tasks;
+            let TaskWork::Agent(spec) = tasks.remove(0).work else { panic!("it is an agent") };
+            *spec
+        };
+        assert_eq!(work(json!("do it")), AgentSpec::of_prompt("do it"));
+        assert_eq!(work(json!({ "prompt": "do it" })), AgentSpec::of_prompt("do it"));
+        let spec = work(json!({
+            "steps": [{ "name": "a", "prompt": "x" }, { "prompt": "{{steps.a.y}}" }], "timeout": "1m", "agentAttempts": 2
+        }));
+        assert_eq!((spec.steps.len(), spec.max_attempts), (2, Some(2)));
+        assert_eq!(spec.steps[1].timeout, Some(Millis(60_000)));
+        for (value, path, expected) in [
+            (with(&json!({ "agent": null })), "tasks[0].agent", code::INVALID_TYPE),
+            (with(&json!({ "agent": ["x"] })), "tasks[0].agent", code::INVALID_TYPE),
+            (with(&json!({ "agent": " " })), "tasks[0].agent.prompt", code::INVALID_VALUE),
+            (with(&json!({ "agent": {} })), "tasks[0].agent.prompt", code::MISSING_FIELD),
+            (with(&json!({ "agent": "x", "run": "y" })), "tasks[0].agent", code::ONE_OF),
+            (
+                with(&json!({ "agent": { "prompt": "x", "maxAttempts": 1 } })),
+                "tasks[0].agent.maxAttempts",
+                code::UNKNOWN_FIELD,
+            ),
+            (
+                with(&json!({ "agent": { "steps": [{ "prompt": "x", "tools": ["a b"] }] } })),
+                "tasks[0].agent.steps[0].tools[0]",
+                code::INVALID_VALUE,
+            ),
+            (
+                with(&json!({ "agent": { "prompt": "x", "outputSchema": { "type": "array" } } })),
+                "tasks[0].agent.outputSchema.type",
+                code::INVALID_VALUE,
+            ),
+        ] {
+            assert_eq!(problems_of(value.clone()), [(path.to_owned(), expected)], "{value}");
+        }
+        let task = TaskFile::read(json!({ "agent": "do it" })).unwrap();
+        assert_eq!(task.work.inline_field(), Some("agent"));
+    }
+
+    #[test]
     fn all_problems_are_told_and_many_are_counted() {
         let found = problems_of(
             json!({ "x": 1, "tasks": [{ "timeout": 1 }, { "taskId": "b", "run": "x", "y": 1 }] }),
@@ -416,7 +475,8 @@ mod tests {
         let key = prop_oneof![
             prop::sample::select(
                 "tasks taskId name run agent script dependsOn input timeout idleTimeout retry env labels onFailure \
-                 maxAttempts firstDelay maxDelay requestId callbackUrl"
+                 maxAttempts firstDelay maxDelay requestId callbackUrl prompt steps tools outputSchema settings \
+                 maxCostUsd budget usd tokens"
                     .split_whitespace()
                     .map(str::to_owned)
                     .collect::<Vec<_>>()

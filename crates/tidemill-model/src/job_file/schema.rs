@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{AddTasksFile, JobFile, RetryEntry, TaskFile};
+use crate::agent::{MicroUsd, PermissionMode};
 use crate::execution::Run;
 use crate::span::Millis;
 
@@ -28,11 +29,25 @@ struct JobFileShape {
     /// The client's own id for this request: repeating it gives the same job again. Minted when left out.
     #[schemars(regex(pattern = "^[A-Za-z0-9_-]{1,256}$"))]
     request_id: Option<String>,
+    /// What the agents of the job may use in all. Once it is used up no further agent task starts.
+    budget: Option<BudgetShape>,
     /// The tasks. Each starts once all tasks that it depends on are completed.
     #[schemars(length(min = 1, max = 100_000))]
     tasks: Vec<TaskShape>,
     /// Not available yet: must be left out or null.
     callback_url: Option<NotYet>,
+}
+
+/// In dollars, in tokens, or in both: the first limit that is reached counts.
+#[derive(JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline, extend("minProperties" = 1))]
+struct BudgetShape {
+    /// Dollars.
+    usd: Option<MicroUsd>,
+    /// Tokens of all kinds together: input, output, cache reads and cache writes.
+    #[schemars(range(max = 1_000_000_000_000_u64))]
+    tokens: Option<u64>,
 }
 
 /// Further tasks of a job.
@@ -57,9 +72,9 @@ struct TaskShape {
     /// A command: a list of arguments, or one text for the shell.
     #[serde(default = "no_run")]
     run: Run,
-    /// Not available yet.
-    #[serde(default)]
-    agent: NotYet,
+    /// An agent: its prompt, or an object that says more.
+    #[serde(default = "no_agent")]
+    agent: AgentShape,
     /// Not available yet.
     #[serde(default)]
     script: NotYet,
@@ -95,9 +110,9 @@ struct AloneShape {
     /// A command: a list of arguments, or one text for the shell.
     #[serde(default = "no_run")]
     run: Run,
-    /// Not available yet.
-    #[serde(default)]
-    agent: NotYet,
+    /// An agent: its prompt, or an object that says more.
+    #[serde(default = "no_agent")]
+    agent: AgentShape,
     /// Not available yet.
     #[serde(default)]
     script: NotYet,
@@ -132,6 +147,86 @@ struct TaskIdShape(#[schemars(regex(pattern = "^[A-Za-z0-9_-]{1,200}$"))] String
 #[schemars(inline, extend("properties" = serde_json::json!({ "dependencyOutputs": false })))]
 struct InputShape(Map<String, Value>);
 
+/// What an agent does.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "only its shape is used")]
+enum AgentShape {
+    /// The prompt of the only step; `{{path}}` stands for a value of the input.
+    Prompt(String),
+    Object(Box<AgentObjectShape>),
+}
+
+/// What an agent does. A single prompt has its fields here; several have theirs in `steps`.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Agent", extend("oneOf" = [{ "required": ["prompt"] }, { "required": ["steps"] }]))]
+struct AgentObjectShape {
+    /// A template: `{{path}}` stands for a value of the input.
+    #[serde(default)]
+    prompt: String,
+    /// A JSON Schema of type object that the output must satisfy. Nothing is fetched for it.
+    output_schema: Option<Map<String, Value>>,
+    /// A bare file name for the output.
+    #[schemars(length(min = 1, max = 200))]
+    output_file: Option<String>,
+    /// 30 when it is left out.
+    #[schemars(range(min = 1, max = 200))]
+    max_turns: Option<u32>,
+    /// The tools that the agent may use, such as `Read` or `Bash(git status:*)`. None means no tools.
+    #[schemars(length(max = 100))]
+    tools: Option<Vec<String>>,
+    /// Several prompts, one after the other. Each may use the outputs before it as `{{steps.NAME.path}}`.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 20))]
+    steps: Vec<AgentStepShape>,
+    /// How long one try of a step may take that does not say its own; held between 1s and 15m.
+    timeout: Option<Millis>,
+    /// For steps that name none; `inherit` leaves the choice to the CLI.
+    #[schemars(length(min = 1, max = 200))]
+    model: Option<String>,
+    /// `acceptEdits` when it is left out.
+    permission_mode: Option<PermissionMode>,
+    /// Tries within one attempt of the task, for failures that pass.
+    #[schemars(range(min = 1, max = 10))]
+    agent_attempts: Option<u32>,
+    /// Whether a further try or attempt goes on with the session of the failed one.
+    resume_session: Option<bool>,
+    /// Settings of the CLI, such as `hooks`.
+    settings: Option<Map<String, Value>>,
+    /// What one attempt may cost, in dollars.
+    max_cost_usd: Option<MicroUsd>,
+}
+
+/// One prompt and what must come of it.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "AgentStep")]
+struct AgentStepShape {
+    /// Unique among the steps; `step-1`, `step-2` and so on when it is left out.
+    #[schemars(regex(pattern = "^[A-Za-z0-9_-]{1,100}$"))]
+    name: Option<String>,
+    /// A template: `{{path}}` stands for a value of the input, `{{steps.NAME.path}}` for one of an earlier output.
+    prompt: String,
+    /// A JSON Schema of type object that the output must satisfy. Nothing is fetched for it.
+    output_schema: Option<Map<String, Value>>,
+    /// A bare file name for the output.
+    #[schemars(length(min = 1, max = 200))]
+    output_file: Option<String>,
+    /// 30 when it is left out.
+    #[schemars(range(min = 1, max = 200))]
+    max_turns: Option<u32>,
+    /// The tools that the agent may use in this step.
+    #[schemars(length(max = 100))]
+    tools: Option<Vec<String>>,
+    /// How long one try may take; held between 1s and 15m.
+    timeout: Option<Millis>,
+    /// The model of this step.
+    #[schemars(length(min = 1, max = 200))]
+    model: Option<String>,
+}
+
 /// What a later release brings.
 #[derive(Serialize, Default)]
 struct NotYet;
@@ -151,6 +246,11 @@ impl JsonSchema for NotYet {
     }
 }
 
+/// Makes `agent` a field that may be left out but is not null.
+fn no_agent() -> AgentShape {
+    AgentShape::Prompt(String::new())
+}
+
 /// Makes `run` a field that may be left out but is not null.
 fn no_run() -> Run {
     Run::Argv(Vec::new())
@@ -168,7 +268,7 @@ enum OnFailureShape {
 
 fn one_of() -> Value {
     let required = |field: &str| serde_json::json!({ "required": [field] });
-    Value::Array(["name", "run"].map(required).to_vec())
+    Value::Array(["name", "run", "agent"].map(required).to_vec())
 }
 
 macro_rules! shaped_like {
@@ -209,7 +309,8 @@ mod tests {
                 .cloned()
                 .collect::<std::collections::BTreeSet<_>>()
         };
-        assert_eq!(names(&schema), ["callbackUrl", "name", "requestId", "tasks"].map(str::to_owned).into());
+        let expected = ["budget", "callbackUrl", "name", "requestId", "tasks"];
+        assert_eq!(names(&schema), expected.map(str::to_owned).into());
         let task = &schema["$defs"]["TaskShape"];
         let expected = [
             "taskId",
@@ -229,7 +330,7 @@ mod tests {
         assert_eq!(names(task), expected.map(str::to_owned).into());
         assert_eq!(task["required"], serde_json::json!(["taskId"]));
         assert_eq!(task["additionalProperties"], false);
-        assert_eq!(task["oneOf"].as_array().unwrap().len(), 2);
+        assert_eq!(task["oneOf"].as_array().unwrap().len(), 3);
         for (field, shape) in task["properties"].as_object().unwrap() {
             assert!(shape.get("description").is_some(), "{field} is not described: {shape}");
         }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_model::{JobCounts, Json};
+use tidemill_model::{JobCounts, Json, UsageSum};
 
-use super::{ErrorClass, JobStatusName, TaskStateName};
+use super::{BudgetView, ErrorClass, JobStatusName, TaskStateName};
 
 /// A job was created by this request, or by an earlier one with the same content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -53,6 +53,12 @@ pub struct JobView {
     pub status: JobStatusName,
     pub total_tasks: u32,
     pub counts: Counts,
+    /// What its agents used, once one of them said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageSum>,
+    /// What its agents may use, if it is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetView>,
     pub tasks: Vec<TaskRow>,
     /// Continue with it at `/v1/jobs/{jobId}/tasks`; null when all tasks are here.
     pub next_cursor: Option<String>,

@@ -11,6 +11,7 @@ mod queue;
 mod site;
 mod states;
 mod tasks;
+mod usage;
 mod worker;
 
 pub use dead_letters::{DeadLetterView, LetterState, Replayed};
@@ -31,6 +32,7 @@ pub use site::{Health, Readiness};
 pub use states::{ErrorClass, JobStatusName, TaskStateName};
 pub use tasks::{Artifact, LeaseView, PinnedView, RetryView, TaskAccepted, TaskSummary, TaskView, UsageView};
 pub use tidemill_model::{Definition, DefinitionDraft, ResolvedExecution, Role};
+pub use usage::{BudgetRequest, BudgetView, JobBudgetRequest, UsageRowView};
 pub use worker::{
     BeginRequest, BlobStored, ClaimRequest, ClaimedTask, ClaimedTasks, Done, FinishRequest, Finished,
     FinishedState, HeartbeatAnswer, HeartbeatRequest, OutcomeReport, OutcomeStatus, ReleaseRequest,

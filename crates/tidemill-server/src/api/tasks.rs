@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_model::Json;
+use tidemill_model::{Json, MicroUsd, Usage};
 
 use super::{ErrorClass, TaskStateName};
 
@@ -141,6 +141,42 @@ pub struct UsageView {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cache_read_tokens: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub turns: u32,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cost_usd: MicroUsd,
+}
+
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl From<Usage> for UsageView {
+    fn from(usage: Usage) -> Self {
+        Self {
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cache_read_tokens: usage.cache_read_tokens,
+            cache_write_tokens: usage.cache_write_tokens,
+            turns: usage.turns,
+            cost_usd: MicroUsd(usage.cost_micros),
+        }
+    }
+}
+
+impl From<UsageView> for Usage {
+    fn from(usage: UsageView) -> Self {
+        Self {
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cache_read_tokens: usage.cache_read_tokens,
+            cache_write_tokens: usage.cache_write_tokens,
+            turns: usage.turns,
+            cost_micros: usage.cost_usd.0,
+        }
+    }
 }
 
 /// A file that a task left.

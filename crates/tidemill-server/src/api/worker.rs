@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidemill_model::properties::Activity;
-use tidemill_model::{Json, ResolvedExecution};
+use tidemill_model::{Json, MicroUsd, ResolvedExecution, SessionId};
 
 use super::{ErrorClass, UsageView, object};
 
@@ -57,6 +57,12 @@ pub struct ClaimedTask {
     /// Wall time for the attempt; the worker's own limit when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// The agent's session in the last attempt of this run that reported one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// What is left of the tightest budget in dollars, for an agent task under one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_left_usd: Option<MicroUsd>,
     /// The task's input and, if it has dependencies, `dependencyOutputs`.
     #[schemars(with = "serde_json::Value")]
     pub input: Json,
@@ -155,6 +161,9 @@ pub struct OutcomeReport {
     pub exit_code: Option<i32>,
     #[serde(default, deserialize_with = "object::maybe", skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageView>,
+    /// The agent's session. The next attempt of the run gets it with its claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
     /// failed: what went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -225,6 +234,12 @@ pub struct ReleaseRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2_000))]
     pub reason: Option<String>,
+    /// What the attempt had used; counted only with a reason.
+    #[serde(default, deserialize_with = "object::maybe", skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageView>,
+    /// The agent's session; kept only with a reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
 }
 
 /// It is done.

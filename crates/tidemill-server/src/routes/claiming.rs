@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{ClaimRequest as Claim, EngineError, FinishRequest, WorkReport};
 use tidemill_engine::reply::{Assignment, Refusal};
-use tidemill_model::{ErrorCategory, TenantId, WorkerId};
+use tidemill_model::{ErrorCategory, MicroUsd, TenantId, WorkerId};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::Instant;
 
@@ -198,6 +198,8 @@ fn claimed_task(
         fence: task.fence.0,
         lease_until: task.lease_until.millis(),
         timeout_ms: task.spec.options.timeout_ms,
+        session_id: task.session_id.clone(),
+        budget_left_usd: task.budget_left.map(MicroUsd),
         input,
         execution,
     }

@@ -12,8 +12,8 @@ use tidemill_model::{Entity, EventType, JobId, JobStatus, TaskId, TenantId, Time
 use super::submitting::{idempotency, rights};
 use super::views::{event_page, event_query, job_summary, task_ids, task_row, texts};
 use crate::api::{
-    CancelRequest, Cancelled, EventJson, JobAccepted, JobStatusName, JobSummary, JobView, JobsCancelled,
-    JobsFilter, JobsResumed, Page, ResumeRequest, Resumed, TaskRow, TasksAdded,
+    BudgetView, CancelRequest, Cancelled, EventJson, JobAccepted, JobStatusName, JobSummary, JobView,
+    JobsCancelled, JobsFilter, JobsResumed, Page, ResumeRequest, Resumed, TaskRow, TasksAdded,
 };
 use crate::param::Kind;
 use crate::problem::Problem;
@@ -195,6 +195,8 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
     let Some(snapshot) = engine.job(tenant.clone(), job).await? else {
         return Err(Problem::not_found("job", &job.to_string()));
     };
+    let usage = engine.job_usage(&tenant, job).await?;
+    let budget = snapshot.head.allowance.as_deref().map(|allowance| BudgetView::of(allowance, None));
     let details = engine.job_task_details(tenant, job, 0, JOB_TASKS_SHOWN_MAX).await?;
     let shown = u32::try_from(details.len()).unwrap_or(u32::MAX);
     let JobSummary { job_id, request_id, name, app, status, total_tasks, counts, created_at, completed_at } =
@@ -211,6 +213,8 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
             status,
             total_tasks,
             counts,
+            usage,
+            budget,
             tasks,
             next_cursor,
             created_at,

@@ -12,6 +12,7 @@ mod submitting;
 mod task_files;
 mod task_list;
 mod tasks;
+mod usage;
 mod views;
 mod worker;
 
@@ -28,6 +29,7 @@ pub(crate) fn table<B: Backend>() -> Vec<Route<B>> {
     routes.extend(definitions::routes());
     routes.extend(events::routes());
     routes.extend(dead_letters::routes());
+    routes.extend(usage::routes());
     routes.extend(keys::routes());
     routes.extend(queue::routes());
     routes.extend(worker::routes());

@@ -8,7 +8,6 @@ use tidemill_model::{Execution, Outcome, RequestId, TaskHead, Timestamp};
 
 use crate::api::{
     Counts, EventJson, JobSummary, LeaseView, Page, PinnedView, RetryView, TaskRow, TaskSummary, TaskView,
-    UsageView,
 };
 use crate::param::Inputs;
 use crate::problem::Problem;
@@ -97,11 +96,7 @@ pub(super) fn task_view(detail: TaskDetail) -> TaskView {
         finished_at: detail.finished_at.map(Timestamp::millis),
         duration_ms: detail.duration_ms,
         output: detail.output,
-        usage: detail.usage.map(|usage| UsageView {
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
-            cache_read_tokens: usage.cache_read_tokens,
-        }),
+        usage: detail.usage.map(Into::into),
         retrying: detail.retrying,
         blocked_by: texts(&blocked_by),
         error: detail.error,

@@ -2,6 +2,7 @@
 
 use axum::http::{Method, StatusCode};
 use tidemill_engine::backend::{Backend, TaskSnapshot};
+use tidemill_engine::command::Spent;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{
     EngineError, FinishRequest as Finish, HeartbeatRequest as Heartbeat, Signal, WorkReport,
@@ -234,16 +235,14 @@ fn report_of(outcome: OutcomeReport) -> Result<WorkReport, Problem> {
         Some("SIGKILL") => Signal::Kill,
         Some(_) => return Err(Problem::invalid_field("outcome.signal", "must be SIGTERM or SIGKILL")),
     };
+    let (usage, session_id) = (outcome.usage.map(Usage::from), outcome.session_id);
     Ok(match outcome.status {
         OutcomeStatus::Completed => WorkReport::Completed {
             output: outcome.output,
             duration_millis: outcome.duration_ms.unwrap_or(0),
             exit_code: outcome.exit_code.unwrap_or(0),
-            usage: outcome.usage.map(|usage| Usage {
-                input_tokens: usage.input_tokens,
-                output_tokens: usage.output_tokens,
-                cache_read_tokens: usage.cache_read_tokens,
-            }),
+            usage,
+            session_id,
         },
         OutcomeStatus::Failed => {
             let Some(error) = outcome.error else {
@@ -253,12 +252,16 @@ fn report_of(outcome: OutcomeReport) -> Result<WorkReport, Problem> {
                 error,
                 category: outcome.error_category.map_or(ErrorCategory::Unknown, Into::into),
                 retry_after_millis: outcome.retry_after_ms,
+                usage,
+                session_id,
             }
         }
         OutcomeStatus::Timeout => WorkReport::TimedOut {
             timeout_millis: outcome.timeout_ms.unwrap_or(0),
             elapsed_millis: outcome.elapsed_ms.unwrap_or(0),
             signal,
+            usage,
+            session_id,
         },
     })
 }
@@ -268,7 +271,9 @@ async fn release<B: Backend>(call: Call<B>) -> Reply {
     let tenant = request.tenant_id.as_deref();
     let claim =
         spoken_of(&call, tenant, &request.request_id, request.fence, request.worker_id.as_deref()).await?;
-    call.app.engine().release(claim.key, claim.fence, claim.worker, request.reason).await?;
+    let spent = Spent { usage: request.usage.map(Usage::from), session_id: request.session_id };
+    let engine = call.app.engine();
+    engine.release_spent(claim.key, claim.fence, claim.worker, request.reason, spent).await?;
     json(StatusCode::OK, &Done { ok: true })
 }
 

@@ -69,7 +69,7 @@ async fn pa_15_bad_definitions_are_refused_with_all_that_is_wrong() {
             "RESERVED_VARIABLE",
         ),
         (json!({"name": "a", "runner": "command", "command": ["x"], "shape": 1}), "UNKNOWN_FIELD"),
-        (json!({"name": "a", "runner": "agent", "prompt": "x"}), "NOT_AVAILABLE"),
+        (json!({"name": "a", "runner": "agent"}), "MISSING_FIELD"),
         (json!({"name": "a", "runner": "script", "script": "x"}), "NOT_AVAILABLE"),
         (json!([]), ""),
     ] {

@@ -87,7 +87,7 @@ async fn pa_03_to_pa_06_each_violation_has_its_code_and_changes_nothing() {
             "tasks[0].input",
         ),
         (job(&[json!({"taskId": "a", "name": "work", "agent": {}})]), "", ""),
-        (job(&[json!({"taskId": "a", "agent": {"prompt": "x"}})]), "NOT_AVAILABLE", "tasks[0].agent"),
+        (job(&[json!({"taskId": "a", "agent": {"prompt": ""}})]), "INVALID_VALUE", "tasks[0].agent.prompt"),
         (job(&[json!({"taskId": "a", "script": "x"})]), "NOT_AVAILABLE", "tasks[0].script"),
         (
             job(&[json!({"taskId": "a", "name": "work", "onFailure": "park"})]),
@@ -421,7 +421,12 @@ async fn a_producer_cannot_bring_commands_and_an_admin_can() {
     let refused = producer.post("/v1/jobs", &inline).await;
     assert_eq!(refused.problem().0, 403);
     assert_eq!(refused.code(), "INLINE_NOT_ALLOWED");
-    let refused = producer.post("/v1/tasks", &json!({"run": "true"})).await;
+    for task in [json!({"run": "true"}), json!({"agent": "do it"})] {
+        let refused = producer.post("/v1/tasks", &task).await;
+        assert_eq!((refused.status, refused.code().as_str()), (403, "INLINE_NOT_ALLOWED"));
+    }
+    let agent = json!({"tasks": [{"taskId": "a", "agent": {"prompt": "do it"}}]});
+    let refused = producer.post("/v1/jobs", &agent).await;
     assert_eq!((refused.status, refused.code().as_str()), (403, "INLINE_NOT_ALLOWED"));
     let job = producer.submit(&[("a", &[])]).await;
     let added = producer.post(&format!("/v1/jobs/{job}/tasks"), &inline).await;

@@ -16,4 +16,5 @@ mod lab;
 mod queue;
 mod stream;
 mod tasks;
+mod usage;
 mod worker;

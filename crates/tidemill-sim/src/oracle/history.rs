@@ -79,7 +79,7 @@ impl History {
                 (job.cancelled, job.rested) = (true, true);
                 Ok(())
             }
-            KnownType::TaskHealthCheck => Ok(()),
+            KnownType::TaskHealthCheck | KnownType::BudgetExceeded => Ok(()),
             _ => self.task_event(event, known),
         }
     }
@@ -204,7 +204,7 @@ impl History {
                 let failed: TaskFailed = read(event)?;
                 let outcome = match failed.source {
                     FailureSource::Api => Outcome::Cancelled,
-                    FailureSource::Worker | FailureSource::Dlq => Outcome::Failed,
+                    FailureSource::Worker | FailureSource::Dlq | FailureSource::Budget => Outcome::Failed,
                 };
                 let fence =
                     failed.fence.ok_or_else(|| Violation::new("ends name a fence", format!("{event:?}")))?;
@@ -396,7 +396,7 @@ fn key_of(event: &Event, told: &TaskIdentity) -> Result<TaskKey, Violation> {
     Ok(TaskKey { tenant: event.tenant.clone(), request: RequestId::trusted(told.request_id.as_str()) })
 }
 
-fn read<'a, T: serde::Deserialize<'a>>(event: &'a Event) -> Result<T, Violation> {
+pub(super) fn read<'a, T: serde::Deserialize<'a>>(event: &'a Event) -> Result<T, Violation> {
     event.properties.read().map_err(|error| {
         Violation::new(
             "properties can be read",

@@ -134,7 +134,10 @@ impl Oracle {
                 _ => {}
             }
         }
+        self.usages.doubt();
         self.take_new(extra)?;
+        self.usages.settle();
+        self.usages.resync(&doubt.commands, ledger)?;
         for command in &doubt.commands {
             match command {
                 Command::SubmitJob(submit) => {
@@ -243,6 +246,7 @@ impl Oracle {
             self.requests.compare(key, found.as_ref())?;
         }
         self.list_letters(ledger)?;
+        self.usages.check(ledger)?;
         self.check_blobs(ledger)
     }
 

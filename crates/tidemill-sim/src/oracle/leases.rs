@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tidemill_engine::backend::Answer;
-use tidemill_engine::command::{Claim, Command, Finish, Report};
+use tidemill_engine::command::{Claim, Command, Finish, Report, Spent};
 use tidemill_engine::commit::{MessageId, TaskKey};
 use tidemill_engine::policy::Policy;
 use tidemill_engine::reply::{Assignment, Ending, Refusal, Reply};
-use tidemill_model::{Fence, KnownType, Outcome, TaskHead, TaskState, Timestamp};
+use tidemill_model::{Fence, KnownType, Outcome, SessionId, TaskHead, TaskState, Timestamp};
 
 use crate::violation::{Violation, demand};
 
@@ -37,6 +37,8 @@ pub(super) struct LeaseFacts {
     /// The fence of the last failure that was answered with another attempt.
     pub(super) retried: Option<u64>,
     pub(super) holder: Option<Holder>,
+    /// The session that the next attempt of the run gets.
+    session: Option<SessionId>,
     /// Where sweeps may have moved the end of the lease, after the clock was set back under it.
     shortened: Vec<Timestamp>,
 }
@@ -124,6 +126,7 @@ impl Leases {
                 if answer.is_ok() {
                     self.free(&release.task);
                     if release.reason.is_some() {
+                        self.keep_session(&release.task, &release.spent);
                         due.push(written(&release.task, KnownType::TaskProcessingFailed, release.fence));
                     }
                 }
@@ -181,8 +184,11 @@ impl Leases {
             })?;
         }
         if task.run > facts.run {
-            (facts.run, facts.attempts) = (task.run, 0);
+            (facts.run, facts.attempts, facts.session) = (task.run, 0, None);
         }
+        demand(task.session_id == facts.session, "an attempt gets the session of the one before", || {
+            format!("{} got {:?}, not {:?}", key.request, task.session_id, facts.session)
+        })?;
         demand(task.run == facts.run, "only the newest run is given out", || {
             format!("{} run {}, not {}", key.request, task.run, facts.run)
         })?;
@@ -283,6 +289,9 @@ impl Leases {
                     key.request.to_string()
                 })?;
                 facts.retried = Some(finish.fence.0);
+                if finish.spent.session_id.is_some() {
+                    facts.session.clone_from(&finish.spent.session_id);
+                }
                 due.push(written(key, KnownType::TaskProcessingFailed, finish.fence));
             }
             (report, ending) => {
@@ -329,6 +338,12 @@ impl Leases {
         }
     }
 
+    fn keep_session(&mut self, key: &TaskKey, spent: &Spent) {
+        if let (Some(facts), Some(session)) = (self.tasks.get_mut(key), &spent.session_id) {
+            facts.session = Some(session.clone());
+        }
+    }
+
     fn free(&mut self, key: &TaskKey) {
         if let Some(facts) = self.tasks.get_mut(key) {
             facts.holder = None;
@@ -339,7 +354,7 @@ impl Leases {
     pub(super) fn opened(&mut self, key: &TaskKey, run: u32) {
         let facts = self.tasks.entry(key.clone()).or_default();
         if run > facts.run {
-            (facts.run, facts.attempts, facts.holder) = (run, 0, None);
+            (facts.run, facts.attempts, facts.holder, facts.session) = (run, 0, None, None);
         }
     }
 
@@ -382,6 +397,7 @@ impl Leases {
         demand(head.run >= facts.run, "runs never go back", || key.request.to_string())?;
         facts.run = head.run;
         facts.attempts = head.attempts;
+        facts.session.clone_from(&head.session);
         facts.fence = head.fence.0;
         facts.holder = holder_of(head);
         facts.shortened.clear();

@@ -13,12 +13,13 @@ mod letters;
 mod requests;
 mod task_history;
 mod timeline;
+mod usage;
 
 use std::collections::BTreeMap;
 
 use tidemill_embedded::store::retention::Retention;
 use tidemill_engine::backend::{Answer, Fault};
-use tidemill_engine::command::{Command, ResumeTarget};
+use tidemill_engine::command::{BudgetTarget, Command, ResumeTarget};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::policy::Policy;
 use tidemill_engine::reply::{Refusal, Reply};
@@ -33,6 +34,7 @@ use history::History;
 use leases::{Due, Leases};
 use letters::Letters;
 use requests::{Made, Requests};
+use usage::Usages;
 
 /// The model and its checks.
 #[derive(Debug)]
@@ -42,6 +44,7 @@ pub struct Oracle {
     leases: Leases,
     requests: Requests,
     letters: Letters,
+    usages: Usages,
     /// Every event that was ever seen, by its number less one.
     log: Vec<Event>,
     doubt: Option<Doubt>,
@@ -61,6 +64,7 @@ impl Oracle {
             leases: Leases::default(),
             requests: Requests::default(),
             letters: Letters::default(),
+            usages: Usages::default(),
             log: Vec::new(),
             doubt: None,
             blobs: Vec::new(),
@@ -117,6 +121,7 @@ impl Oracle {
                 job.cancelled = cancelled;
             }
         }
+        self.usages.settle();
         self.check_due(&due, before)?;
         for job in self.history.settle()? {
             self.check_job(job, ledger)?;
@@ -145,6 +150,7 @@ impl Oracle {
     ) -> Result<(), Violation> {
         self.leases.hear(command, answer, now, &self.policy, due)?;
         self.letters.hear(command, answer, |key| self.history.tasks.contains_key(key))?;
+        self.usages.hear(command, answer)?;
         self.check_owner(command, answer)?;
         match (command, answer) {
             (Command::SubmitJob(submit), answer) => {
@@ -199,6 +205,10 @@ impl Oracle {
                 None => return Ok(()),
             },
             Command::Advance { tenant, job } => (tenant, *job),
+            Command::SetBudget(set) => match set.target {
+                BudgetTarget::Job(job) => (&set.tenant, job),
+                BudgetTarget::Tenant(_) => return Ok(()),
+            },
             Command::Resume(resume) => match &resume.target {
                 ResumeTarget::Job { job, .. } => (&resume.tenant, *job),
                 ResumeTarget::Task(request) => match request.job_part() {
@@ -224,6 +234,7 @@ impl Oracle {
             })?;
             self.history.take(&event)?;
             self.follow_lease(&event);
+            self.usages.take(&event, &self.requests.alone)?;
             if let Ok(Some(place)) = overflow::reference(&event.properties) {
                 self.blobs.push((self.log.len(), event.tenant.clone(), place.key));
             }

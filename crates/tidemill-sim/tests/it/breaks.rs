@@ -43,6 +43,22 @@ fn a_forgotten_counter_is_found() {
 }
 
 #[test]
+fn a_forgotten_sum_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { skip_sum: true, ..Faults::default() };
+        assert_is_found("an attempt is not added to its job's sum", &with_faults(kind, faults));
+    }
+}
+
+#[test]
+fn an_ignored_budget_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { ignore_budgets: true, ..Faults::default() };
+        assert_is_found("an agent starts under a budget that is used up", &with_faults(kind, faults));
+    }
+}
+
+#[test]
 fn a_removed_sync_is_found() {
     for (operation, prefix) in [
         (Operation::Sync, "log/0"),

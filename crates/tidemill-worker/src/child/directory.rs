@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Mode, RenameFlags, mkdirat, renameat_with};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
-use tidemill_model::TenantId;
+use tidemill_model::{Json, MicroUsd, TenantId};
 
 use super::inner_file::InnerDir;
 use crate::process_table::Process;
@@ -21,6 +21,12 @@ use crate::spawner::RunAs;
 
 /// Where attempts are while they run. No request id begins with a dot.
 const ATTEMPTS: &str = ".attempts";
+/// What an agent is to do, in the directory of its attempt.
+const AGENT_FILE: &str = "agent.json";
+/// Where a child leaves its files.
+const ARTIFACTS: &str = "artifacts";
+/// What it is given.
+const INPUT_FILE: &str = "input.json";
 /// A request id up to this length is the name of its directory.
 const NAME_BYTES_MAX: usize = 200;
 /// Of a longer one so much is kept, and the rest told by a digest.
@@ -45,6 +51,8 @@ pub(crate) struct AttemptDirectory {
     pub(crate) inner: InnerDir,
     /// Where it goes in the end.
     place: PathBuf,
+    agent_file: PathBuf,
+    run_as: Option<RunAs>,
 }
 
 impl OutputTree {
@@ -68,6 +76,10 @@ impl OutputTree {
         Ok(Self { root, attempts, tenant, run_as })
     }
 
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Makes the directory of an attempt, with its input in it.
     pub(crate) fn begin(&self, claim: &Claim) -> io::Result<AttemptDirectory> {
         let name = directory_name(claim.task.request.as_str());
@@ -89,16 +101,17 @@ impl OutputTree {
             made => made?,
         }
         let inner = InnerDir::open(&path)?;
-        mkdirat(&inner.0, "artifacts", Mode::from_raw_mode(0o755))?;
-        let mut input = inner.create("input.json", Mode::from_raw_mode(0o600))?;
+        mkdirat(&inner.0, ARTIFACTS, Mode::from_raw_mode(0o755))?;
+        let mut input = inner.create(INPUT_FILE, Mode::from_raw_mode(0o600))?;
         input.write_all(claim.input.as_str().as_bytes())?;
-        let input_file = path.join("input.json");
+        let input_file = path.join(INPUT_FILE);
         if let Some(RunAs { uid, gid }) = self.run_as {
-            for path in [&path, &path.join("artifacts"), &input_file] {
+            for path in [&path, &path.join(ARTIFACTS), &input_file] {
                 chown(path, Some(uid), Some(gid))?;
             }
         }
-        Ok(AttemptDirectory { path, input_file, inner, place })
+        let agent_file = path.join(AGENT_FILE);
+        Ok(AttemptDirectory { path, input_file, inner, place, agent_file, run_as: self.run_as })
     }
 
     fn make(&self, path: &Path) -> io::Result<()> {
@@ -115,6 +128,25 @@ impl Drop for OutputTree {
 }
 
 impl AttemptDirectory {
+    /// Writes what an agent is to do, for the process that drives it. A budget that has less left than the agent may
+    /// spend holds it back.
+    pub(crate) fn write_agent(&self, claim: &Claim) -> io::Result<&Path> {
+        let mut spec = claim.execution.agent.clone().ok_or(io::ErrorKind::InvalidInput)?;
+        let left = claim.budget_left.map(MicroUsd);
+        spec.max_cost = spec.max_cost.into_iter().chain(left).min();
+        let mut file = self.inner.create(AGENT_FILE, Mode::from_raw_mode(0o600))?;
+        file.write_all(Json::of(&spec).as_str().as_bytes())?;
+        if let Some(RunAs { uid, gid }) = self.run_as {
+            chown(&self.agent_file, Some(uid), Some(gid))?;
+        }
+        Ok(&self.agent_file)
+    }
+
+    /// Whether there is anything in it but what the child was given.
+    pub(crate) fn was_used(&self) -> bool {
+        !self.inner.holds_only(&[INPUT_FILE], &[ARTIFACTS])
+    }
+
     /// Puts the directory into its place. What was there before is removed, beside the runtime.
     pub(crate) async fn settle(self: &Arc<Self>) -> io::Result<()> {
         let taken = |error: &io::Error| {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use tidemill_model::SessionId;
+
 use crate::source::Claim;
 
 /// Variables of the worker that every command gets.
@@ -26,19 +28,53 @@ const PASSED: [&str; 14] = [
 /// And all that begin so.
 const PASSED_BEGINNING: &str = "LC_";
 
-/// The whole environment of a command: what is passed on, what its definition asks for by name, the literal values of
+/// Variables of the worker that agents get too: what their CLI logs in with, is set by and reaches the network through.
+const PASSED_TO_AGENTS: [&str; 14] = [
+    "API_TIMEOUT_MS",
+    "DEFAULT_TIMEOUT",
+    "IS_SANDBOX",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "NODE_EXTRA_CA_CERTS",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+];
+/// And all that begin so.
+const AGENT_BEGINNINGS: [&str; 3] = ["ANTHROPIC_", "CLAUDE_", "AGENT_"];
+
+/// What an agent is told beside what every child is.
+#[derive(Debug)]
+pub(crate) struct AgentTells<'a> {
+    /// What it is to do, as a file.
+    pub(crate) file: &'a Path,
+    pub(crate) home: &'a Path,
+    /// The session to go on with.
+    pub(crate) session: Option<&'a SessionId>,
+    /// When the attempt is killed, in epoch milliseconds.
+    pub(crate) deadline_millis: u64,
+}
+
+/// The whole environment of a child: what is passed on, what its definition asks for by name, the literal values of
 /// definition and task, and at last what the worker itself says, which nothing overrides.
-pub(crate) fn of_command(
+pub(crate) fn of_child(
     worker: &[(OsString, OsString)],
     claim: &Claim,
     output_dir: &Path,
     input_file: &Path,
+    agent: Option<&AgentTells<'_>>,
 ) -> Vec<(OsString, OsString)> {
     let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
     for (name, value) in worker {
         let is_passed = name.to_str().is_some_and(|name| {
             PASSED.contains(&name)
                 || name.starts_with(PASSED_BEGINNING)
+                || (agent.is_some() && is_for_agents(name))
                 || claim.execution.secrets.iter().any(|secret| secret == name)
         });
         if is_passed {
@@ -59,5 +95,17 @@ pub(crate) fn of_command(
     set("TIDEMILL_RUN", claim.run.to_string().as_ref());
     set("TIDEMILL_ATTEMPT", claim.attempt.to_string().as_ref());
     set("TIDEMILL_FENCE", claim.fence.0.to_string().as_ref());
+    if let Some(agent) = agent {
+        set("TIDEMILL_AGENT_FILE", agent.file.as_os_str());
+        set("TIDEMILL_AGENT_HOME", agent.home.as_os_str());
+        set("TIDEMILL_DEADLINE_MS", agent.deadline_millis.to_string().as_ref());
+        if let Some(session) = agent.session {
+            set("TIDEMILL_AGENT_SESSION", session.as_str().as_ref());
+        }
+    }
     env.into_iter().collect()
+}
+
+fn is_for_agents(name: &str) -> bool {
+    PASSED_TO_AGENTS.contains(&name) || AGENT_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
 }

@@ -1,6 +1,6 @@
 //! What a child says of its own failure.
 
-use tidemill_model::{Exit, Failure};
+use tidemill_model::{Exit, Failure, Usage};
 
 /// An error line of the child protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -10,6 +10,7 @@ pub(crate) struct ErrorRecord {
     pub(crate) status: Option<u16>,
     pub(crate) message: Option<String>,
     pub(crate) retry_after_millis: Option<u64>,
+    pub(crate) usage: Option<Usage>,
 }
 
 impl ErrorRecord {

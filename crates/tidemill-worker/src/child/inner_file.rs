@@ -6,11 +6,12 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, mkdirat, openat};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, RawDir, SeekFrom, mkdirat, openat, seek};
 use rustix::io::Errno;
 
 /// How deep below the directory files are looked for.
@@ -79,6 +80,15 @@ impl InnerDir {
         }
     }
 
+    /// Whether there is nothing in it but what is named, and nothing in the directories among that.
+    pub(crate) fn holds_only(&self, files: &[&str], dirs: &[&str]) -> bool {
+        let is_named = |name: &[u8]| files.iter().chain(dirs).any(|known| known.as_bytes() == name);
+        let is_empty = |dir: &&str| {
+            openat(&self.0, *dir, DIR_FLAGS, Mode::empty()).is_ok_and(|dir| all_names(dir, |_| false))
+        };
+        seek(&self.0, SeekFrom::Start(0)).is_ok() && all_names(&self.0, is_named) && dirs.iter().all(is_empty)
+    }
+
     /// The relative paths of all plain files below a directory, in order, as far as `limit` goes. True: there are more.
     /// Nothing where there is no such directory; an error where something else has its name.
     pub(crate) fn list(&self, name: &str, limit: usize) -> io::Result<(Vec<String>, bool)> {
@@ -93,6 +103,20 @@ impl InnerDir {
         found.sort();
         Ok((found, is_cut))
     }
+}
+
+/// Whether all entries of a directory that can be read are as they should be.
+fn all_names(dir: impl AsFd, is_right: impl Fn(&[u8]) -> bool) -> bool {
+    let mut space = [MaybeUninit::uninit(); 1024];
+    let mut entries = RawDir::new(dir, &mut space);
+    while let Some(entry) = entries.next() {
+        match entry {
+            Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
+            Ok(entry) if is_right(entry.file_name().to_bytes()) => {}
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Why a file was not read.
@@ -218,6 +242,27 @@ mod tests {
             assert_eq!(read.as_deref(), expected, "{path}");
         }
         assert!(matches!(dir.read(Path::new("artifacts/c"), 2), Err(Oversize::TooLarge(3))));
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn whatever_is_more_than_was_given_is_seen() {
+        let root = std::env::temp_dir().join(format!("tidemill-given-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("artifacts")).unwrap();
+        std::fs::write(root.join("input.json"), "{}").unwrap();
+        let dir = InnerDir::open(&root).unwrap();
+        let is_bare = || dir.holds_only(&["input.json"], &["artifacts"]);
+        assert!(is_bare() && is_bare());
+        for name in ["artifacts/a", "artifacts/.hidden", "logs", "input.json2"] {
+            std::fs::write(root.join(name), "").unwrap();
+            assert!(!is_bare(), "{name}");
+            std::fs::remove_file(root.join(name)).unwrap();
+            assert!(is_bare(), "{name}");
+        }
+        std::fs::remove_dir(root.join("artifacts")).unwrap();
+        assert!(!is_bare(), "what was given and is not there any more is looked at closely too");
+        std::os::unix::fs::symlink("/", root.join("artifacts")).unwrap();
+        assert!(!is_bare(), "and so is a link in its place");
         std::fs::remove_dir_all(root).unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! One child process of a task: what it is given, what it says, what it leaves behind, and how its end is understood.
 
+pub(crate) mod agent_home;
 pub(crate) mod directory;
 pub(crate) mod environment;
 pub(crate) mod error_record;
@@ -8,6 +9,7 @@ pub(crate) mod lines;
 pub(crate) mod memory_pressure;
 pub(crate) mod output_log;
 pub(crate) mod protocol;
+pub(crate) mod redaction;
 pub(crate) mod result;
 pub(crate) mod tail;
 pub(crate) mod verdict;

@@ -6,15 +6,26 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tidemill_engine::engine::limits::NAME_BYTES_MAX;
-use tidemill_model::Json;
-use tidemill_model::properties::{ActivityKind, Usage};
+use tidemill_model::properties::ActivityKind;
+use tidemill_model::{Json, SessionId, Usage};
 
 use super::error_record::ErrorRecord;
 
 /// What the lines of the protocol begin with.
 pub(crate) const MARK: &[u8] = b"@@tidemill ";
 
+/// The kind of a line that tells nothing but the session.
+pub(crate) const SESSION: &str = "session";
+
 /// One line of the protocol.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) record: Record,
+    /// The agent's session. Any line may tell it, so that it is known however the attempt ends.
+    pub(crate) session_id: Option<SessionId>,
+}
+
+/// What a line says by its kind.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Record {
     Activity {
@@ -23,6 +34,8 @@ pub(crate) enum Record {
     },
     Result(ResultRecord),
     Error(ErrorRecord),
+    /// What the attempt has used so far.
+    Usage(Usage),
     /// An event of the child's own, or something of a later release.
     Other(String),
 }
@@ -67,6 +80,8 @@ struct Fields {
     message: Value,
     #[serde(default)]
     retry_after_ms: Value,
+    #[serde(default)]
+    session_id: Value,
 }
 
 /// An output that is null is an output all the same.
@@ -75,9 +90,11 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::
 }
 
 /// Reads a line; `None` when it is no line of the protocol, or not a sound one.
-pub(crate) fn parse(line: &[u8]) -> Option<Record> {
+pub(crate) fn parse(line: &[u8]) -> Option<Told> {
     let fields: Fields = serde_json::from_slice(line.strip_prefix(MARK)?).ok()?;
-    Some(match fields.kind.as_str() {
+    let session_id = text(&fields.session_id).and_then(|id| SessionId::new(id).ok());
+    let usage = usage(fields.usage);
+    let record = match fields.kind.as_str() {
         "activity" => Record::Activity {
             kind: serde_json::from_value(fields.activity).unwrap_or(ActivityKind::StepRunning),
             step_name: step_name(&text(&fields.step_name).unwrap_or_default()),
@@ -88,7 +105,6 @@ pub(crate) fn parse(line: &[u8]) -> Option<Record> {
                 (None, Some(file)) => ResultOutput::File(file),
                 (None, None) => ResultOutput::Absent,
             };
-            let usage = fields.usage.is_object().then(|| serde_json::from_value(fields.usage).ok()).flatten();
             Record::Result(ResultRecord { output, usage })
         }
         "error" => Record::Error(ErrorRecord {
@@ -97,9 +113,16 @@ pub(crate) fn parse(line: &[u8]) -> Option<Record> {
             status: text(&fields.status).and_then(|status| status.parse().ok()),
             message: text(&fields.message),
             retry_after_millis: text(&fields.retry_after_ms).and_then(|millis| millis.parse().ok()),
+            usage,
         }),
+        "usage" => Record::Usage(usage.unwrap_or_default()),
         _ => Record::Other(fields.kind),
-    })
+    };
+    Some(Told { record, session_id })
+}
+
+fn usage(value: Value) -> Option<Usage> {
+    value.is_object().then(|| serde_json::from_value(value).ok()).flatten()
 }
 
 /// As much of a step's name as a heartbeat takes.
@@ -130,7 +153,7 @@ mod tests {
     use super::*;
 
     fn record(json: &str) -> Option<Record> {
-        parse(format!("@@tidemill {json}").as_bytes())
+        parse(format!("@@tidemill {json}").as_bytes()).map(|told| told.record)
     }
 
     fn result(output: ResultOutput) -> Record {
@@ -181,6 +204,7 @@ mod tests {
             status: Some(429),
             message: Some("slow".into()),
             retry_after_millis: Some(1_500),
+            usage: None,
         };
         assert_eq!(record(error), Some(Record::Error(expected)));
         assert_eq!(
@@ -191,6 +215,27 @@ mod tests {
             record(r#"{"kind":"activity","type":"sdk_query"}"#),
             Some(Record::Activity { kind: ActivityKind::SdkQuery, step_name: String::new() })
         );
+    }
+
+    #[test]
+    fn any_line_may_tell_the_session_and_failures_tell_what_they_used() {
+        let told = |json: &str| parse(format!("@@tidemill {json}").as_bytes()).unwrap();
+        for (line, expected) in [
+            (r#"{"kind":"activity","sessionId":"s-1"}"#, Some("s-1")),
+            (r#"{"kind":"session","sessionId":"s-1"}"#, Some("s-1")),
+            (r#"{"kind":"result","sessionId":"a b"}"#, None),
+            (r#"{"kind":"result","sessionId":null}"#, None),
+            (r#"{"kind":"usage"}"#, None),
+        ] {
+            let session = told(line).session_id;
+            assert_eq!(session.as_ref().map(SessionId::as_str), expected, "{line}");
+        }
+        let used = Usage { input_tokens: 7, cost_micros: 250, ..Usage::default() };
+        let line = r#"{"kind":"usage","usage":{"input_tokens":7,"costUsd":0.00025}}"#;
+        assert_eq!(told(line).record, Record::Usage(used));
+        let line = r#"{"kind":"error","message":"x","usage":{"inputTokens":7,"costUsd":0.00025}}"#;
+        let Record::Error(error) = told(line).record else { panic!() };
+        assert_eq!(error.usage, Some(used));
     }
 
     #[test]

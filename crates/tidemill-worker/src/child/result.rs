@@ -26,8 +26,9 @@ pub(crate) fn output_of(
     record: Option<&ResultRecord>,
     last_line: Option<&[u8]>,
     directory: &AttemptDirectory,
+    left_files: bool,
 ) -> Result<Json, BadResult> {
-    let output = find(record, last_line, directory)?;
+    let output = find(record, last_line, directory, left_files)?;
     let depth = output.depth();
     if depth > OUTPUT_DEPTH_MAX {
         let message = format!("the result is nested {depth} levels deep; the limit is {OUTPUT_DEPTH_MAX}");
@@ -40,6 +41,7 @@ fn find(
     record: Option<&ResultRecord>,
     last_line: Option<&[u8]>,
     directory: &AttemptDirectory,
+    left_files: bool,
 ) -> Result<Json, BadResult> {
     match record.map(|record| &record.output) {
         Some(ResultOutput::Inline(output)) => return Ok(output.clone()),
@@ -54,12 +56,14 @@ fn find(
         }
         Some(ResultOutput::Absent) | None => {}
     }
-    match read(directory, Path::new(RESULT_FILE))? {
-        Ok(output) => return Ok(output),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => {
-            let message = format!("the result in {RESULT_FILE} cannot be used: {error}");
-            return Err(BadResult { message, category: ErrorCategory::Validation });
+    if left_files {
+        match read(directory, Path::new(RESULT_FILE))? {
+            Ok(output) => return Ok(output),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let message = format!("the result in {RESULT_FILE} cannot be used: {error}");
+                return Err(BadResult { message, category: ErrorCategory::Validation });
+            }
         }
     }
     Ok(last_line.and_then(json_object).unwrap_or_else(Json::empty_object))

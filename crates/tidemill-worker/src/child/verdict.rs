@@ -33,13 +33,18 @@ impl Failed<'_> {
             error: self.text(record),
             category: record.failure(Some(self.exit.end), self.stderr).category(),
             retry_after_millis: record.retry_after_millis.map(|millis| millis.min(RETRY_DELAY_MILLIS_MAX)),
+            usage: None,
+            session_id: None,
         }
     }
 
     fn text(&self, record: &ErrorRecord) -> String {
         let end = self.end_text();
         if let Some(said) = record.text() {
-            return format!("{said} ({end})");
+            return match record.code.as_deref().filter(|code| !code.is_empty() && !said.contains(code)) {
+                Some(code) => format!("{said} ({code}, {end})"),
+                None => format!("{said} ({end})"),
+            };
         }
         let printed = if self.stderr.trim().is_empty() { self.stdout } else { self.stderr };
         match last_lines(printed) {
@@ -58,6 +63,11 @@ impl Failed<'_> {
             Exit::Code(code) => format!("exit code {code}"),
         }
     }
+}
+
+/// An agent that ends well and says nothing has done nothing that anybody can rely on.
+pub(crate) fn no_agent_result() -> WorkReport {
+    WorkReport::failed("the agent ended without a result", ErrorCategory::Unknown)
 }
 
 /// What it means that a child could not be started.
@@ -144,6 +154,7 @@ mod tests {
     fn a_childs_own_words_come_first() {
         let record = ErrorRecord {
             name: Some("RateLimitError".into()),
+            code: Some("TOO_FAST".into()),
             message: Some("slow down".into()),
             retry_after_millis: Some(u64::MAX),
             ..ErrorRecord::default()
@@ -151,8 +162,10 @@ mod tests {
         let exit = ChildExit { end: Exit::Code(1), peak_rss: 0, cpu_micros: 0 };
         let failed =
             Failed { exit, record: Some(&record), stderr: "noise", stdout: "", memory_ran_out: false };
-        let WorkReport::Failed { error, category, retry_after_millis } = failed.report() else { panic!() };
-        assert_eq!(error, "RateLimitError: slow down (exit code 1)");
+        let WorkReport::Failed { error, category, retry_after_millis, .. } = failed.report() else {
+            panic!()
+        };
+        assert_eq!(error, "RateLimitError: slow down (TOO_FAST, exit code 1)");
         assert_eq!(category, ErrorCategory::RateLimit);
         assert_eq!(retry_after_millis, Some(RETRY_DELAY_MILLIS_MAX));
     }

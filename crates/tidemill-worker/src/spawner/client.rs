@@ -4,18 +4,20 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::Interest;
-use tokio::net::UnixStream;
-use tokio::net::unix::pipe;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::sync::{Notify, mpsc};
 
+use super::child_pipe::ChildPipe;
 use super::frame::{Inbox, Outbox, Received};
 use super::message::{Answer, ChildExit, CommandLine, Request, RunAs, SpawnError};
 use crate::leftovers::kill_orphans;
@@ -84,8 +86,8 @@ pub enum ChildEvent {
 #[derive(Debug)]
 pub struct Child {
     pub pid: u32,
-    pub stdout: pipe::Receiver,
-    pub stderr: pipe::Receiver,
+    pub stdout: ChildPipe,
+    pub stderr: ChildPipe,
     pub watch: ChildWatch,
 }
 
@@ -129,8 +131,8 @@ impl Spawner {
         let id = (self.inner.next.fetch_add(1, Ordering::Relaxed) + 1) * LINKS_MAX + link.index;
         let SpawnerConfig { data_id, generation, run_as, .. } = &self.inner.config;
         let mark = OsString::from(format!("{data_id}.{generation}.{id}"));
-        let (stdout, stdout_end) = output_pipe()?;
-        let (stderr, stderr_end) = output_pipe()?;
+        let (stdout, stdout_end) = ChildPipe::new()?;
+        let (stderr, stderr_end) = ChildPipe::new()?;
         let request = Request::Spawn { id, line: command, mark, run_as: *run_as }.encode();
         if request.len() > super::message::FRAME_BYTES_MAX {
             return Err(SpawnError::Refused { errno: rustix::io::Errno::TOOBIG.raw_os_error() });
@@ -217,12 +219,6 @@ impl From<io::Error> for SpawnError {
     }
 }
 
-/// A pipe whose reading end belongs to the runtime.
-fn output_pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
-    let (reader, writer) = io::pipe()?;
-    Ok((pipe::Receiver::from_owned_fd(reader.into())?, writer.into()))
-}
-
 impl ChildWatch {
     /// What happens next. After `Gone` or `Lost` nothing more does.
     pub async fn event(&mut self) -> ChildEvent {
@@ -245,6 +241,11 @@ impl ChildWatch {
 
     pub fn handle(&self) -> ChildHandle {
         self.handle.clone()
+    }
+
+    /// Whether there is an event that was not asked for yet.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.answers.is_empty()
     }
 }
 
@@ -284,7 +285,8 @@ struct Link {
     pid: u32,
     /// Children that were asked for and not answered yet.
     starting: AtomicUsize,
-    stream: UnixStream,
+    /// Watched for what it says only: whoever watches for room as well is woken each time the spawner reads.
+    stream: AsyncFd<UnixStream>,
     out: Mutex<Outbox>,
     /// Rings when the outbox could not be emptied at once.
     blocked: Notify,
@@ -302,7 +304,7 @@ struct State {
 
 impl Link {
     fn start(config: &SpawnerConfig, index: u64) -> io::Result<Arc<Self>> {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         // Without code between fork and exec the library spawns without copying this process.
         let process = Command::new(&config.program)
@@ -317,7 +319,7 @@ impl Link {
             index,
             pid: process.id(),
             starting: AtomicUsize::new(0),
-            stream: UnixStream::from_std(ours)?,
+            stream: watched(ours)?,
             out: Mutex::default(),
             blocked: Notify::new(),
             state: Mutex::default(),
@@ -394,26 +396,23 @@ impl Link {
     }
 }
 
+/// A socket that the runtime watches for what it says only.
+#[expect(
+    unsafe_code,
+    reason = "its number stays the same until it is dropped, and it is dropped with the registration"
+)]
+fn watched(socket: UnixStream) -> io::Result<AsyncFd<UnixStream>> {
+    Ok(unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?)
+}
+
 /// Reads a spawner's answers until it ends, and cleans up after it.
 async fn attend(link: Arc<Link>, mut process: std::process::Child, config: SpawnerConfig) {
     let mut inbox = Inbox::default();
+    let mut sending = pin!(send_rests(&link));
     loop {
-        let interest = tokio::select! {
-            ready = link.stream.ready(Interest::READABLE) => ready.map(|_| Interest::READABLE),
-            () = link.blocked.notified() => {
-                link.stream.ready(Interest::WRITABLE).await.map(|_| Interest::WRITABLE)
-            }
-        };
-        let is_alive = match interest {
-            Ok(Interest::READABLE) => receive(&link, &mut inbox),
-            Ok(_) => match link.stream.try_io(Interest::WRITABLE, || flush(&link)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    link.blocked.notify_one();
-                    true
-                }
-                flushed => flushed.is_ok(),
-            },
-            Err(_) => false,
+        let is_alive = tokio::select! {
+            ready = link.stream.readable() => ready.is_ok_and(|ready| receive(&link, &mut inbox, ready)),
+            _ = &mut sending => false,
         };
         if !is_alive {
             break;
@@ -424,6 +423,28 @@ async fn attend(link: Arc<Link>, mut process: std::process::Child, config: Spawn
     tokio::task::spawn_blocking(move || process.wait());
 }
 
+/// Sends what the socket did not take at once, each time that happens. Returns when the spawner is gone.
+async fn send_rests(link: &Link) -> io::Error {
+    loop {
+        link.blocked.notified().await;
+        if let Err(error) = send_rest(link).await {
+            return error;
+        }
+    }
+}
+
+async fn send_rest(link: &Link) -> io::Result<()> {
+    // Under a number of its own, and for as long as it is needed.
+    let room = tokio::net::UnixStream::from_std(link.stream.get_ref().try_clone()?)?;
+    loop {
+        room.writable().await?;
+        match room.try_io(Interest::WRITABLE, || flush(link)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            flushed => return flushed,
+        }
+    }
+}
+
 fn flush(link: &Link) -> io::Result<()> {
     let mut out = lock(&link.out);
     out.flush(&link.stream)?;
@@ -431,15 +452,14 @@ fn flush(link: &Link) -> io::Result<()> {
 }
 
 /// Takes what there is. False when the spawner is gone.
-fn receive(link: &Link, inbox: &mut Inbox) -> bool {
-    let received = link.stream.try_io(Interest::READABLE, || match inbox.receive(&link.stream)? {
-        Received::Nothing => Err(io::ErrorKind::WouldBlock.into()),
-        received => Ok(received),
-    });
-    match received {
-        Ok(Received::End) => return false,
-        Ok(_) => {}
-        Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+fn receive(link: &Link, inbox: &mut Inbox, mut ready: AsyncFdReadyGuard<'_, UnixStream>) -> bool {
+    let received = inbox.receive(&link.stream);
+    if !matches!(received, Ok(Received::Full)) {
+        // All was taken: what comes next rings again.
+        ready.clear_ready();
+    }
+    if matches!(received, Ok(Received::End) | Err(_)) {
+        return false;
     }
     loop {
         match inbox.frame() {

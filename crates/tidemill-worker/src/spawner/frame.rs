@@ -15,6 +15,8 @@ use super::message::{BadMessage, FRAME_BYTES_MAX};
 
 /// Descriptors that come with one frame at most.
 const FDS_MAX: usize = 2;
+/// What is taken from the socket at a time.
+const CHUNK_BYTES: usize = 16 * 1024;
 
 /// What is to be sent: frames, and the descriptors that go with the first byte of some of them.
 #[derive(Debug, Default)]
@@ -66,12 +68,16 @@ pub(super) struct Inbox {
     /// Where the next frame begins.
     start: usize,
     fds: VecDeque<OwnedFd>,
+    /// Where the socket's bytes arrive.
+    chunk: Vec<u8>,
 }
 
 /// How a receive went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Received {
     Something,
+    /// As much as is taken at a time: there may be more.
+    Full,
     Nothing,
     /// The other side closed.
     End,
@@ -79,11 +85,11 @@ pub(super) enum Received {
 
 impl Inbox {
     pub(super) fn receive(&mut self, socket: impl AsFd) -> Result<Received, Errno> {
-        let mut chunk = [0; 16 * 1024];
+        self.chunk.resize(CHUNK_BYTES, 0);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let count = match recvmsg(socket, &mut [IoSliceMut::new(&mut chunk)], &mut ancillary, flags) {
+        let count = match recvmsg(socket, &mut [IoSliceMut::new(&mut self.chunk)], &mut ancillary, flags) {
             Ok(received) => received.bytes,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(Received::Nothing),
             Err(errno) => return Err(errno),
@@ -98,8 +104,8 @@ impl Inbox {
         }
         self.bytes.drain(..self.start);
         self.start = 0;
-        self.bytes.extend_from_slice(&chunk[..count]);
-        Ok(Received::Something)
+        self.bytes.extend_from_slice(&self.chunk[..count]);
+        Ok(if count == CHUNK_BYTES { Received::Full } else { Received::Something })
     }
 
     /// The next whole frame's body.
@@ -147,7 +153,7 @@ mod tests {
         let mut bodies = Vec::new();
         while bodies.len() < 3 {
             out.flush(&here).unwrap();
-            while inbox.receive(&there).unwrap() == Received::Something {
+            while matches!(inbox.receive(&there).unwrap(), Received::Something | Received::Full) {
                 while let Some(body) = inbox.frame().unwrap() {
                     bodies.push(body.to_vec());
                 }

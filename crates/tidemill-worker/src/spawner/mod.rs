@@ -12,13 +12,16 @@
 //!
 //! `serve` is the process, `client` is the server's side, `message` what they say to each other.
 
+mod child_pipe;
 mod client;
 mod frame;
 mod message;
 mod serve;
 mod signals;
+mod start;
 mod trees;
 
+pub use child_pipe::ChildPipe;
 pub use client::{Child, ChildEvent, ChildHandle, ChildWatch, Spawner, SpawnerConfig};
 pub use message::{ChildExit, CommandLine, RunAs, SpawnError};
 pub use serve::serve;

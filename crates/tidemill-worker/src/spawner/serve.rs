@@ -2,24 +2,25 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal};
+use rustix::process::{getpid, set_child_subreaper};
 
 use super::frame::{Inbox, Outbox, Received};
-use super::message::{Answer, CommandLine, Request, RunAs};
-use super::signals::{Reaped, ignore_nothing, reap, unblock_all, watch_children};
+use super::message::{Answer, Request};
+use super::signals::{Reaped, ignore_nothing, reap, watch_children};
+use super::start::start;
 use super::trees::{Trees, kill_all};
-use crate::process_table::MARK_NAME;
 
 /// How long processes that were killed may take to go before this one ends all the same.
 const LAST_KILLS: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How long the news that a child started may wait for that of its end. Most small children end sooner, and the server
+/// then wakes once.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Runs the spawner in this process until its socket, which it has as standard input, closes.
 ///
@@ -32,8 +33,15 @@ pub fn serve() -> io::Result<()> {
     ignore_nothing();
     let children = watch_children()?;
     set_child_subreaper(Some(getpid()))?;
-    let mut server =
-        Server { socket, children, inbox: Inbox::default(), out: Outbox::default(), trees: Trees::default() };
+    let mut server = Server {
+        socket,
+        children,
+        inbox: Inbox::default(),
+        out: Outbox::default(),
+        trees: Trees::new(),
+        held: Vec::new(),
+        say_at: None,
+    };
     let ended = server.run();
     kill_everything();
     match ended {
@@ -69,31 +77,37 @@ struct Server {
     inbox: Inbox,
     out: Outbox,
     trees: Trees,
+    /// Answers that are not sent yet, and when they must be.
+    held: Vec<u8>,
+    say_at: Option<Instant>,
+}
+
+/// What woke this process.
+#[derive(Debug, Clone, Copy)]
+struct Woken {
+    by_socket: bool,
+    by_child: bool,
 }
 
 impl Server {
     /// Serves until the other side closes.
     fn run(&mut self) -> io::Result<()> {
         loop {
+            let woken = self.wait()?;
             let mut answers = Vec::new();
-            let alone = self.reap_all(&mut answers)?;
+            let alone =
+                (woken.by_child || self.trees.need_look()) && self.reap_all(woken.by_child, &mut answers)?;
+            if woken.by_socket && !self.receive(&mut answers)? {
+                return Ok(());
+            }
             self.trees.tend(alone, &mut answers);
             self.say(&answers)?;
-            self.wait()?;
-            match self.inbox.receive(&self.socket)? {
-                Received::End => return Ok(()),
-                Received::Nothing => continue,
-                Received::Something => {}
-            }
-            while let Some(body) = self.inbox.frame().map_err(io::Error::other)? {
-                let request = Request::decode(body).map_err(io::Error::other)?;
-                self.answer(request)?;
-            }
         }
     }
 
-    fn wait(&mut self) -> io::Result<()> {
-        let timeout = self.trees.next_look().map(|at| {
+    fn wait(&mut self) -> io::Result<Woken> {
+        let wake_at = self.trees.next_look().into_iter().chain(self.say_at).min();
+        let timeout = wake_at.map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
@@ -106,19 +120,21 @@ impl Server {
         }
         let mut fds = [PollFd::new(&self.socket, interest), PollFd::new(&self.children, PollFlags::IN)];
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Ok(_) => {
+                let came = |fd: &PollFd<'_>| !fd.revents().difference(PollFlags::OUT).is_empty();
+                Ok(Woken { by_socket: came(&fds[0]), by_child: came(&fds[1]) })
+            }
+            Err(Errno::INTR) => Ok(Woken { by_socket: false, by_child: false }),
             Err(errno) => Err(errno.into()),
         }
     }
 
     /// Takes all children that ended. True when no child is left at all.
-    fn reap_all(&mut self, answers: &mut Vec<Answer>) -> io::Result<bool> {
-        // The signal is taken first: one that comes while we look is seen in the next round.
-        let mut info = [0; 1024];
-        loop {
-            match rustix::io::read(&self.children, &mut info) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
+    fn reap_all(&mut self, is_told: bool, answers: &mut Vec<Answer>) -> io::Result<bool> {
+        if is_told {
+            // The signal is taken first: one that comes while we look is seen in the next round.
+            match rustix::io::read(&self.children, &mut [0; 128]) {
+                Ok(_) | Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
@@ -131,17 +147,37 @@ impl Server {
         }
     }
 
+    /// Does what is asked. False when the other side closed.
+    fn receive(&mut self, answers: &mut Vec<Answer>) -> io::Result<bool> {
+        match self.inbox.receive(&self.socket)? {
+            Received::End => return Ok(false),
+            Received::Nothing => return Ok(true),
+            Received::Something | Received::Full => {}
+        }
+        while let Some(body) = self.inbox.frame().map_err(io::Error::other)? {
+            let request = Request::decode(body).map_err(io::Error::other)?;
+            answers.extend(self.answer(request)?);
+        }
+        Ok(true)
+    }
+
+    /// Sends answers. What came together leaves together: the other side wakes once.
     fn say(&mut self, answers: &[Answer]) -> io::Result<()> {
-        // What came together leaves together: the other side wakes once.
-        let frames: Vec<u8> = answers.iter().flat_map(Answer::encode).collect();
-        if !frames.is_empty() {
-            self.out.push(frames, Vec::new());
+        for answer in answers {
+            self.held.extend(answer.encode());
+            let is_patient = matches!(answer, Answer::Started { .. });
+            let at = Instant::now() + if is_patient { PATIENCE } else { Duration::ZERO };
+            self.say_at = Some(self.say_at.map_or(at, |before| before.min(at)));
+        }
+        if self.say_at.is_some_and(|at| at <= Instant::now()) {
+            self.say_at = None;
+            self.out.push(std::mem::take(&mut self.held), Vec::new());
         }
         Ok(self.out.flush(&self.socket)?)
     }
 
-    fn answer(&mut self, request: Request) -> io::Result<()> {
-        let answer = match request {
+    fn answer(&mut self, request: Request) -> io::Result<Option<Answer>> {
+        Ok(match request {
             Request::Spawn { id, line, mark, run_as } => {
                 let (Some(stdout), Some(stderr)) = (self.inbox.fd(), self.inbox.fd()) else {
                     return Err(io::Error::other("a spawn came without its pipes"));
@@ -150,58 +186,21 @@ impl Server {
                 match start(line, mark, run_as, stdout, stderr) {
                     Ok(pid) => {
                         self.trees.add(id, pid, mark_bytes);
-                        Answer::Started { id, pid }
+                        Some(Answer::Started { id, pid })
                     }
                     Err(error) => {
                         let errno = error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
-                        Answer::Failed { id, errno }
+                        Some(Answer::Failed { id, errno })
                     }
                 }
             }
             Request::End { id, grace_millis } => {
                 self.trees.end(id, Duration::from_millis(grace_millis));
-                return Ok(());
+                None
             }
-            Request::Measure { id } => Answer::Measured { id, rss: self.trees.rss(id) },
-        };
-        self.say(&[answer])
+            Request::Measure { id } => Some(Answer::Measured { id, rss: self.trees.rss(id) }),
+        })
     }
-}
-
-/// Starts a child in a process group of its own, with nothing on its standard input.
-#[expect(
-    unsafe_code,
-    reason = "code between fork and exec; this process has one thread, and only system calls are made"
-)]
-fn start(
-    line: CommandLine,
-    mark: std::ffi::OsString,
-    run_as: Option<RunAs>,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-) -> io::Result<u32> {
-    let mut argv = line.argv.into_iter();
-    let program = argv.next().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut command = Command::new(program);
-    command.args(argv).env_clear().envs(line.env).env(MARK_NAME, mark);
-    command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).process_group(0);
-    if let Some(RunAs { uid, gid }) = run_as {
-        command.uid(uid).gid(gid);
-    }
-    let spawner = getpid();
-    let prepare = move || {
-        // It runs after the change of user, which would clear the signal.
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        if getppid() != Some(spawner) {
-            // The spawner died before the signal was set.
-            return Err(Errno::SRCH.into());
-        }
-        unblock_all()
-    };
-    unsafe {
-        command.pre_exec(prepare);
-    }
-    Ok(command.spawn()?.id())
 }
 
 /// Kills and reaps until nothing is left below this process.

@@ -44,6 +44,13 @@ pub(super) fn unblock_all() -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Gives SIGPIPE, which the library ignores, its meaning back. It may be called between fork and exec.
+#[expect(unsafe_code, reason = "a plain system call")]
+pub(super) fn default_pipe() {
+    // It cannot fail for this signal.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 #[expect(unsafe_code, reason = "a set of bits, for which all zeroes is a value")]
 fn signal_set(signals: &[libc::c_int]) -> libc::sigset_t {
     unsafe {
@@ -94,4 +101,16 @@ pub(super) fn reap() -> Reaped {
         cpu_micros: micros(usage.ru_utime) + micros(usage.ru_stime),
     };
     Reaped::Child(pid, exit)
+}
+
+/// Whether there is a child of this process with such an id that has not ended. It stays as it is.
+#[expect(unsafe_code, reason = "a plain system call that fills a value that lives here")]
+pub(super) fn is_living_child(pid: u32) -> bool {
+    let (found, info) = unsafe {
+        let mut info: libc::siginfo_t = mem::zeroed();
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+        (libc::waitid(libc::P_PID, pid, &raw mut info, options), info)
+    };
+    // Of one that ended the id is told, of one that lives none is.
+    found == 0 && unsafe { info.si_pid() } == 0
 }

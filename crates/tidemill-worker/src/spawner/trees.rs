@@ -7,11 +7,11 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, test_kill_process};
+use rustix::process::Signal;
 
 use super::message::{Answer, ChildExit};
-use crate::process_table::{Process, ProcessTable, newest_pid, page_bytes};
+use super::signals::is_living_child;
+use crate::process_table::{NewestPid, Process, ProcessTable, page_bytes};
 
 /// How long what a child started may live on after the child ended by itself, to write out its last words.
 const LINGER: Duration = Duration::from_millis(500);
@@ -37,6 +37,12 @@ struct Tree {
     ending: Option<Ending>,
 }
 
+impl Tree {
+    fn needs_look(&self) -> bool {
+        self.exited.is_some() || self.ending.is_some()
+    }
+}
+
 /// A tree that is being ended.
 #[derive(Debug, Clone, Copy)]
 struct Ending {
@@ -44,15 +50,20 @@ struct Ending {
     forced: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Trees {
     by_id: HashMap<u64, Tree>,
     ids: HashMap<u32, u64>,
     /// Orphans that hide where they come from, with the trees they may belong to.
     strays: HashMap<(u32, u64), HashSet<u64>>,
+    newest: NewestPid,
 }
 
 impl Trees {
+    pub(super) fn new() -> Self {
+        Self { by_id: HashMap::new(), ids: HashMap::new(), strays: HashMap::new(), newest: NewestPid::open() }
+    }
+
     pub(super) fn add(&mut self, id: u64, pid: u32, mark: Vec<u8>) {
         self.by_id.insert(id, Tree { pid, started: Instant::now(), mark, exited: None, ending: None });
         self.ids.insert(pid, id);
@@ -96,12 +107,16 @@ impl Trees {
         members.iter().map(|process| process.rss_pages).sum::<u64>() * page_bytes()
     }
 
+    /// Whether there is a tree that may have gone since it was looked at.
+    pub(super) fn need_look(&self) -> bool {
+        self.by_id.values().any(Tree::needs_look)
+    }
+
     /// Moves every tree on that has to: tells of those that are gone, kills those whose time is over.
     ///
     /// `alone` says that no process is left below the spawner at all.
     pub(super) fn tend(&mut self, alone: bool, answers: &mut Vec<Answer>) {
-        let needs_look = |tree: &Tree| tree.exited.is_some() || tree.ending.is_some();
-        if !self.by_id.values().any(needs_look) {
+        if !self.need_look() {
             return;
         }
         if alone || !self.has_more() {
@@ -110,13 +125,14 @@ impl Trees {
             for id in gone {
                 self.gone(id, Vec::new(), answers);
             }
-            if !self.by_id.values().any(needs_look) {
+            if !self.need_look() {
                 return;
             }
         }
         let members = self.members();
         let now = Instant::now();
-        let ids: Vec<_> = self.by_id.iter().filter(|(_, tree)| needs_look(tree)).map(|(id, _)| *id).collect();
+        let ids: Vec<_> =
+            self.by_id.iter().filter(|(_, tree)| tree.needs_look()).map(|(id, _)| *id).collect();
         for id in ids {
             let left = members.get(&id).map_or(&[][..], Vec::as_slice);
             self.tend_one(id, left, now, answers);
@@ -184,18 +200,11 @@ impl Trees {
             return true;
         }
         let oldest = ended.map(|tree| tree.pid).min();
-        let (Some(oldest), Some(newest)) = (oldest, newest_pid()) else { return true };
+        let (Some(oldest), Some(newest)) = (oldest, self.newest.read()) else { return true };
         let Some(count) = newest.checked_sub(oldest).filter(|count| *count <= PROBES_MAX) else {
             return true;
         };
-        let own = std::process::id();
-        (0..=count).map(|step| oldest + step).any(|pid| {
-            let exists = !self.ids.contains_key(&pid)
-                && Pid::from_raw(pid.cast_signed())
-                    .is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
-            let is_ours = |process: Process| process.parent == own && process.is_alive();
-            exists && Process::read(pid).is_some_and(is_ours) && !is_thread(pid)
-        })
+        (0..=count).map(|step| oldest + step).any(|pid| !self.ids.contains_key(&pid) && is_living_child(pid))
     }
 
     /// The living processes of each tree.
@@ -246,13 +255,6 @@ impl Trees {
             by_mark().or_else(|| by_number(process.group)).or_else(|| by_number(process.session))
         })
     }
-}
-
-/// Whether an id is that of a thread other than the first of its process.
-fn is_thread(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse::<u32>().ok());
-    process.is_some_and(|process| process != pid)
 }
 
 /// Kills whatever is below this process. True when nothing is left.

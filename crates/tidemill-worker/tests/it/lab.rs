@@ -99,7 +99,7 @@ pub(crate) fn argv(arguments: &[&str]) -> Execution {
 /// Tries again at once.
 pub(crate) fn options(execution: &Execution) -> TaskOptions {
     let retry = RetryPolicy { first_delay: 1, max_delay: 1, ..RetryPolicy::default() };
-    TaskOptions { retry: Some(retry), timeout_ms: None, execution: Some(Json::of(execution)) }
+    TaskOptions { retry: Some(retry), execution: Some(Json::of(execution)), ..TaskOptions::default() }
 }
 
 pub(crate) fn environment() -> Vec<(OsString, OsString)> {
@@ -180,6 +180,7 @@ impl Lab {
             app: AppName::new("app").unwrap(),
             request: None,
             name: None,
+            budget: None,
             tasks: vec![spec],
             idempotency: None,
         };

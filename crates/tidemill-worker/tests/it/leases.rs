@@ -9,11 +9,12 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tidemill_embedded::Embedded;
 use tidemill_engine::backend::Backend;
+use tidemill_engine::command::Spent;
 use tidemill_engine::engine::SendRequest;
 use tidemill_engine::policy::Policy;
 use tidemill_model::execution::Execution;
 use tidemill_model::{RetryPolicy, TaskOptions};
-use tidemill_worker::source::{AttemptEnd, Beat, Claim, Pulse, SourceError, TaskSource};
+use tidemill_worker::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
 use tidemill_worker::{CommandWorker, EngineSource, kill_leftovers};
 use tokio::sync::watch;
 
@@ -82,12 +83,12 @@ impl TaskSource for Faulty {
         self.inner.heartbeat(claim, pulse).await
     }
 
-    async fn finish(&self, claim: &Claim, end: AttemptEnd) -> Result<(), SourceError> {
+    async fn finish(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
         self.thaw().await;
         self.inner.finish(claim, end).await
     }
 
-    async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Option<Claim>, SourceError> {
+    async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
         self.thaw().await;
         if self.finishes_fail.load(Ordering::Relaxed) {
             return Err(SourceError::Unavailable("on purpose".to_owned()));
@@ -95,8 +96,8 @@ impl TaskSource for Faulty {
         self.inner.finish_and_claim(claim, end).await
     }
 
-    async fn release(&self, claim: &Claim, reason: String) -> Result<(), SourceError> {
-        TaskSource::release(&self.inner, claim, reason).await
+    async fn release(&self, claim: &Claim, reason: String, spent: Spent) -> Result<(), SourceError> {
+        TaskSource::release(&self.inner, claim, reason, spent).await
     }
 
     async fn put_blob(&self, claim: &Claim, path: &str, bytes: Vec<u8>) -> Result<(), SourceError> {

@@ -4,6 +4,7 @@
 
 mod lab;
 
+mod agent;
 mod command;
 mod endings;
 mod leases;

@@ -56,6 +56,89 @@ async fn what_cannot_be_started_is_refused_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_program_is_found_by_the_path_of_the_child() {
+    let spawner = spawner();
+    let directory = Directory::fresh();
+    let (first, second) = (directory.0.join("first"), directory.0.join("second"));
+    for (dir, name, text, mode) in [
+        // Not to be run: the search goes on.
+        (&first, "say", "exit 3", 0o644),
+        (&second, "say", "#!/bin/sh\nexit 4", 0o755),
+        // A script that does not name its shell is for `sh`, arguments and all.
+        (&second, "plain", "exit $(($1 + $2))", 0o755),
+        (&first, "only", "exit 6", 0o644),
+    ] {
+        std::fs::create_dir_all(dir).unwrap();
+        std::fs::write(dir.join(name), text).unwrap();
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(dir.join(name), permissions).unwrap();
+    }
+    let path = format!("/nowhere:{}:{}:/bin:/usr/bin", first.display(), second.display());
+    let started = async |argv: &[&str], env: &[(&str, &str)]| {
+        let env = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let command = CommandLine { argv: argv.iter().map(OsString::from).collect(), env };
+        let mut child = spawner.spawn(command).await?;
+        let ChildEvent::Exited(exit) = child.watch.event().await else { panic!("it exits first") };
+        Ok(exit.end)
+    };
+    let refused = |errno| Err(SpawnError::Refused { errno });
+    let with_path = [("PATH", path.as_str())];
+    assert_eq!(started(&["say"], &with_path).await, Ok(Exit::Code(4)));
+    assert_eq!(started(&["plain", "2", "5"], &with_path).await, Ok(Exit::Code(7)));
+    assert_eq!(started(&["only"], &with_path).await, refused(13));
+    assert_eq!(started(&["none"], &with_path).await, refused(2));
+    assert_eq!(started(&["say"], &[("PATH", "/nowhere")]).await, refused(2));
+    assert_eq!(started(&["true"], &[]).await, Ok(Exit::Code(0)), "without a PATH there is a usual one");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn starts_that_fail_leave_nothing_behind() {
+    let spawner = spawner();
+    let [pid] = spawner.pids()[..] else { panic!("one is enough for this") };
+    let open = || std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    assert_eq!(ended(&spawner, &["/bin/true"]).await.0, Exit::Code(0));
+    let before = open();
+    for _ in 0..50 {
+        let refused = spawner.spawn(line(&["/nowhere/x"])).await.err();
+        assert_eq!(refused, Some(SpawnError::Refused { errno: 2 }));
+    }
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    assert_eq!(children.trim(), "", "not even a zombie");
+    assert_eq!(open(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_environment_hides_the_mark() {
+    let spawner = spawner();
+    let mut command = line(&["sh", "-c", "test \"${TIDEMILL_SPAWN#spawner-}\" != \"$TIDEMILL_SPAWN\""]);
+    command.env.push(("TIDEMILL_SPAWN".into(), "mine".into()));
+    let mut child = spawner.spawn(command).await.unwrap();
+    let ChildEvent::Exited(exit) = child.watch.event().await else { panic!() };
+    assert_eq!(exit.end, Exit::Code(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_short_child_said_is_there_when_its_end_is_told() {
+    let spawner = spawner();
+    for _ in 0..20 {
+        let mut child = spawner.spawn(line(&["sh", "-c", "echo out; echo err >&2"])).await.unwrap();
+        while !matches!(child.watch.event().await, ChildEvent::Gone { .. }) {}
+        for (pipe, expected) in [(&child.stdout, "out\n"), (&child.stderr, "err\n")] {
+            let mut said = [0; 64];
+            let count = pipe.try_read(&mut said).unwrap();
+            assert_eq!(std::str::from_utf8(&said[..count]), Ok(expected));
+            assert_eq!(pipe.try_read(&mut said).unwrap(), 0, "and nothing comes after it");
+        }
+    }
+    // Of one that goes on, the start is told without waiting for its end, and the pipes can be waited for.
+    let mut child = spawner.spawn(line(&["sh", "-c", "sleep 0.2; echo late; sleep 300"])).await.unwrap();
+    let mut said = [0; 64];
+    assert_eq!(child.stdout.try_read(&mut said).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    child.stdout.readable().await.unwrap();
+    assert_eq!(child.stdout.try_read(&mut said).unwrap(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn children_have_clean_signals_descriptors_and_a_group_of_their_own() {
     if !crate::lab::has_python() {
         return;

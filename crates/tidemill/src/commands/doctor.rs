@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -26,6 +26,8 @@ const SYNC_WARN: Duration = Duration::from_millis(20);
 const SYNCS: usize = 20;
 /// Open files for a server with many tasks and connections.
 const FILES_WARN: u64 = 4_096;
+/// How long a program may take to say its version.
+const VERSION_PATIENCE: Duration = Duration::from_secs(20);
 /// 2024-01-01: no clock that is right shows less.
 const CLOCK_MIN: u64 = 1_704_067_200_000;
 
@@ -315,19 +317,77 @@ fn kernel() -> Finding {
     }
 }
 
-/// Agents come with a later release; whoever has them wants to know.
+/// Only agents need it, so nothing fails for want of it.
 fn claude(config: &Resolved) -> Finding {
     let check = "claude";
+    let wanted = &config.values.claude;
     let path = config.environment.get("PATH").map(String::as_str).unwrap_or_default();
-    let found = std::env::split_paths(path).map(|dir| dir.join("claude")).find(|file| {
-        file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    });
-    match found {
-        Some(file) => Finding::ok(check, file.display().to_string()),
-        None => Finding::warn(
+    let Some(program) = find_program(wanted, path) else {
+        return Finding::warn(
             check,
-            "not on PATH",
-            "only tasks that are agents need it, and this release runs none; install Claude Code to be ready",
+            format!("{wanted} is not there"),
+            "only agents need it: npm install -g @anthropic-ai/claude-code, or set CLAUDE_BIN to its path",
+        );
+    };
+    let shown = program.display();
+    match version_of(&program, path) {
+        Err(problem) => Finding::warn(
+            check,
+            format!("{shown} --version: {problem}"),
+            "agents cannot run with it: install Claude Code again, or set CLAUDE_BIN to another one",
         ),
+        Ok(version) if !can_log_in(config) => Finding::warn(
+            check,
+            format!("{shown}, {version}; nothing to log in with"),
+            "set ANTHROPIC_API_KEY, or CLAUDE_CODE_OAUTH_TOKEN (claude setup-token makes one)",
+        ),
+        Ok(version) => Finding::ok(check, format!("{shown}, {version}")),
     }
+}
+
+/// A program by its path, or by its name as a shell finds it.
+fn find_program(wanted: &str, path: &str) -> Option<PathBuf> {
+    let is_program = |file: &Path| {
+        file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if wanted.contains('/') {
+        return Some(PathBuf::from(wanted)).filter(|file| is_program(file));
+    }
+    std::env::split_paths(path).map(|dir| dir.join(wanted)).find(|file| is_program(file))
+}
+
+/// What a program says of its version, if it says it in time.
+fn version_of(program: &Path, path: &str) -> Result<String, String> {
+    let mut command = std::process::Command::new(program);
+    command.arg("--version").env_clear().env("PATH", path).env("HOME", "/nonexistent");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| error.to_string())?;
+    let pid = rustix::process::Pid::from_child(&child);
+    let (sender, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    match answer.recv_timeout(VERSION_PATIENCE) {
+        Ok(Ok(said)) if said.status.success() => {
+            let text = String::from_utf8_lossy(&said.stdout);
+            Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+        }
+        Ok(Ok(said)) => {
+            let text = String::from_utf8_lossy(&said.stderr);
+            Err(format!("{}: {}", said.status, text.lines().next().unwrap_or_default().trim()))
+        }
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            Err(format!("no answer in {} s", VERSION_PATIENCE.as_secs()))
+        }
+    }
+}
+
+/// Whether anything is set by which the CLI can log in. What is behind it is for the CLI to find out.
+fn can_log_in(config: &Resolved) -> bool {
+    let is_set = |name: &str| config.environment.get(name).is_some_and(|value| !value.is_empty());
+    let of_agents = config.values.of_agents.iter();
+    of_agents.map(|(name, _)| *name).any(|name| name.ends_with("_TOKEN") || name.ends_with("_KEY"))
+        || ["ANTHROPIC_AUTH_TOKEN", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"]
+            .into_iter()
+            .any(is_set)
 }

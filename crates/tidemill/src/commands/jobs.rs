@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use axum::http::Method;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use tidemill::job_file::read_added_tasks;
+use tidemill_model::MicroUsd;
 use tidemill_server::api;
 
 use super::input_file::{InputFile, at_places};
@@ -14,6 +16,7 @@ use super::moment::{Moment, now};
 use super::run_report::{self, JobReport};
 use super::runtime::block_on;
 use super::signals::StopSignals;
+use super::usage::{budget_line, dollars, usage_line};
 use super::{CommandError, Ended, Flags};
 use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
@@ -69,6 +72,12 @@ enum What {
         /// `tasks:` as in a job file; `-` for standard input
         file: PathBuf,
     },
+    /// Set what the agents of a job may use in all; resume it to let those go on that were stopped
+    Budget {
+        job: String,
+        #[command(flatten)]
+        limits: JobLimits,
+    },
     /// Resume all jobs that fit
     Retry {
         #[command(flatten)]
@@ -77,6 +86,21 @@ enum What {
         #[arg(long, default_value_t = 100)]
         limit: u32,
     },
+}
+
+/// How much may be used, or no limit.
+#[derive(Args, Clone, Copy)]
+#[group(required = true, multiple = true)]
+struct JobLimits {
+    /// Dollars
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    usd: Option<MicroUsd>,
+    /// Tokens of all kinds together
+    #[arg(long, value_name = "N")]
+    tokens: Option<u64>,
+    /// Remove the budget
+    #[arg(long, conflicts_with_all = ["usd", "tokens"])]
+    none: bool,
 }
 
 /// Which jobs are meant. All conditions must hold.
@@ -134,6 +158,7 @@ impl Jobs {
                 What::Cancel { job, reason } => cancel(&client, &job, reason, json, out).await,
                 What::Resume { job, tasks } => resume(&client, &job, tasks, json, out).await,
                 What::AddTasks { job, file } => add_tasks(&client, &job, &file, json, out).await,
+                What::Budget { job, limits } => set_budget(&client, &job, limits, json, out).await,
                 What::Retry { which, limit } => retry(&client, &which, limit, json, out).await,
             }
         })
@@ -183,6 +208,12 @@ async fn get(client: &Client, job: &str, json: bool, out: &mut Output) -> Ended 
     if let Some(completed) = view.completed_at {
         let took = span(completed.saturating_sub(view.created_at));
         out.data(format_args!("completed {} after {took}", moment(completed)))?;
+    }
+    if let Some(usage) = &view.usage {
+        out.data(format_args!("used {}", usage_line(usage)))?;
+    }
+    if let Some(budget) = &view.budget {
+        out.data(format_args!("budget {}", budget_line(budget)))?;
     }
     let mut table = Table::new(&["TASK", "STATUS", "ATTEMPT", "TOOK", "WAITS FOR", "ERROR"]);
     for row in rows {
@@ -292,6 +323,23 @@ async fn add_tasks(
             added.new_tasks.join(", "),
             added.total_tasks_now
         ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn set_budget(client: &Client, job: &str, limits: JobLimits, json: bool, out: &mut Output) -> Ended {
+    let path = format!("/v1/jobs/{}/budget", encode(job));
+    if limits.none {
+        client.bytes(Call::new(Method::DELETE, path)).await?;
+        out.note(format_args!("{job} has no budget any more"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let request = api::JobBudgetRequest { usd: limits.usd, tokens: limits.tokens };
+    let budget: api::BudgetView = client.json(Call::new(Method::PUT, path).with_json(&request)).await?;
+    if json {
+        out.json(&budget)?;
+    } else {
+        out.data(budget_line(&budget))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! The commands, one file for each or for each group.
 
+mod agent_task;
 mod completions;
 mod config;
 mod dead_letters;
@@ -23,9 +24,11 @@ mod serve;
 mod signals;
 mod submit;
 mod tasks;
+mod usage;
 mod verify;
 mod worker;
 
+pub(crate) use agent_task::AgentTask;
 pub(crate) use completions::Completions;
 pub(crate) use config::Config;
 pub(crate) use dead_letters::DeadLetters;
@@ -43,6 +46,7 @@ pub(crate) use schema::Schema;
 pub(crate) use serve::Serve;
 pub(crate) use submit::Submit;
 pub(crate) use tasks::Tasks;
+pub(crate) use usage::Usage;
 pub(crate) use verify::Verify;
 pub(crate) use worker::Worker;
 

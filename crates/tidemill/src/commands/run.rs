@@ -258,13 +258,19 @@ async fn changed_commands(node: &Node, file: &JobFile, rows: &[api::TaskRow]) ->
     let rows: HashMap<&str, &api::TaskRow> = rows.iter().map(|row| (row.task_id.as_str(), row)).collect();
     let mut changed = Vec::new();
     for task in &file.tasks {
-        let TaskWork::Inline(run) = &task.work else { continue };
+        let (run, agent) = match &task.work {
+            TaskWork::Named(_) => continue,
+            TaskWork::Inline(run) => (Some(run), None),
+            TaskWork::Agent(agent) => (None, Some(&**agent)),
+        };
         let Some(row) = rows.get(task.task_id.as_str()) else { continue };
         let key = TaskKey { tenant: node.tenant().clone(), request: RequestId::trusted(&row.request_id) };
         let Ok(Some(stored)) = node.engine().task(key).await else { continue };
         let execution =
             stored.spec.options.execution.as_ref().and_then(|json: &Json| json.read::<Execution>().ok());
-        if execution.and_then(|execution| execution.run).as_ref() != Some(run)
+        let execution = execution.unwrap_or_default();
+        if execution.run.as_ref() != run
+            || execution.agent.as_ref() != agent
             || stored.spec.input != task.input
         {
             changed.push(row.task_id.clone());

@@ -5,9 +5,11 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tidemill_model::UsageSum;
 use tidemill_server::api::{JobStatusName, JobView, TaskRow, TaskStateName, TaskView};
 
 use super::Ended;
+use super::usage::usage_line;
 use crate::client::{Client, ClientError, Query, encode};
 use crate::display::humanize::{count, span};
 use crate::display::line;
@@ -68,6 +70,7 @@ impl JobReport {
             status: self.job.status.as_str(),
             interrupted,
             duration_ms: self.took_millis(),
+            usage: self.job.usage,
             tasks,
         }
     }
@@ -83,6 +86,9 @@ pub(super) struct JobReportJson<'a> {
     /// Whether the user stopped it before its end.
     interrupted: bool,
     duration_ms: u64,
+    /// What its agents used, if any said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<UsageSum>,
     /// By task id.
     tasks: Map<String, Value>,
 }
@@ -104,6 +110,9 @@ pub(super) fn tell(report: &JobReport, json: bool, out: &mut Output) -> Ended {
         return Ok(report.exit_code());
     }
     summary(report, out);
+    if let Some(usage) = &report.job.usage {
+        out.note(format_args!("used {}", usage_line(usage)));
+    }
     for row in report.results() {
         if let Some(output) = &row.output
             && output.as_str() != "{}"

@@ -12,8 +12,11 @@ use super::{CommandError, Ended, Flags};
 use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
 use crate::display::Table;
-use crate::display::humanize::{moment, span};
+use crate::display::humanize::{bytes, moment, span};
 use crate::output::Output;
+
+/// The files of a task that are listed.
+const FILES_MAX: usize = 10_000;
 
 /// List and look at tasks, read their history and logs, run them again
 ///
@@ -64,6 +67,12 @@ enum What {
         /// Of this attempt instead of the last one
         #[arg(long)]
         attempt: Option<u32>,
+    },
+    /// List the files that a task left, or print one of them
+    Files {
+        task: String,
+        /// As the list gives it, such as r1-a1/traces/session_trace.json
+        path: Option<String>,
     },
     /// Run a failed task again
     Retry { task: String },
@@ -119,6 +128,8 @@ impl Tasks {
                         .maybe("attempt", attempt);
                     logs(&client, &task, &query, out).await
                 }
+                What::Files { task, path: None } => files(&client, &task, json, out).await,
+                What::Files { task, path: Some(path) } => file(&client, &task, &path, out).await,
                 What::Retry { task } => retry(&client, &task, json, out).await,
                 What::Cancel { task, reason } => cancel(&client, &task, reason, json, out).await,
             }
@@ -209,6 +220,28 @@ async fn logs(client: &Client, task: &str, query: &Query, out: &mut Output) -> E
             out.raw(&bytes)?;
         }
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn files(client: &Client, task: &str, json: bool, out: &mut Output) -> Ended {
+    let path = format!("/v1/tasks/{}/artifacts", encode(task));
+    let files: Vec<api::Artifact> = client.list(&path, &Query::new(), FILES_MAX).await?;
+    if json {
+        out.json(&json!({ "items": files }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new(&["FILE", "SIZE"]);
+    for file in files {
+        table.row(vec![file.path, bytes(file.size_bytes)]);
+    }
+    out.table(&table)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn file(client: &Client, task: &str, path: &str, out: &mut Output) -> Ended {
+    let path = path.split('/').map(encode).collect::<Vec<_>>().join("/");
+    let call = Call::get(format!("/v1/tasks/{}/artifacts/{path}", encode(task)));
+    out.raw(&client.bytes(call).await?)?;
     Ok(ExitCode::SUCCESS)
 }
 

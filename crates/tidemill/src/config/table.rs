@@ -48,7 +48,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "MAX_CONCURRENT_CLAUDE",
         Kind::Number { min: 1, max: 1_024 },
         Some("3"),
-        "tasks that run at a time",
+        "tasks that run at a time, agents among them",
     ),
     setting(
         "CLAUDE_TIMEOUT",
@@ -129,17 +129,41 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting("ALLOW_UNDEFINED_TASKS", Kind::Flag, Some("false"), "not available; must stay false"),
     setting("CALLBACK_ALLOWED_HOSTS", Kind::Text, None, "hosts that callbacks may call").used(Use::Later),
     // Agents.
-    setting("CLAUDE_CODE_OAUTH_TOKEN", Kind::Text, None, "what the agent logs in with")
-        .secret()
-        .used(Use::Later),
-    setting("CLAUDE_MODEL", Kind::Text, Some("claude-opus-4-5"), "the model of agents").used(Use::Later),
+    setting("CLAUDE_BIN", Kind::Text, Some("claude"), "the program that agents are driven by; found by PATH")
+        .also(&["CLAUDE_CODE_PATH"]),
+    setting("CLAUDE_CODE_OAUTH_TOKEN", Kind::Text, None, "what agents log in with").secret(),
+    setting("ANTHROPIC_API_KEY", Kind::Text, None, "the same, as a key of the API").secret(),
+    setting("CLAUDE_MODEL", Kind::Text, Some("claude-opus-4-5"), "the model of agents that name none"),
     setting(
         "DEFAULT_TIMEOUT",
         Kind::Millis { min: 1_000, max: 900_000 },
         Some("120000"),
-        "how long a step of an agent may take, in ms",
-    )
-    .used(Use::Later),
+        "how long a try of an agent's step may take when it does not say, in ms",
+    ),
+    setting(
+        "AGENT_IDLE_TIMEOUT",
+        Kind::Millis { min: 1_000, max: 900_000 },
+        Some("120000"),
+        "how long an agent may be silent before its try is given up, in ms",
+    ),
+    setting(
+        "AGENT_MAX_ATTEMPTS",
+        Kind::Number { min: 1, max: 10 },
+        Some("3"),
+        "tries within one attempt of an agent that does not say",
+    ),
+    setting(
+        "AGENT_RETRY_DELAY",
+        Kind::Millis { min: 1, max: 60_000 },
+        Some("2000"),
+        "before the second try, in ms; twice as long before each further one",
+    ),
+    setting(
+        "CLAUDE_SKIP_PERMISSIONS",
+        Kind::Flag,
+        Some("false"),
+        "let agents do everything without asking; only for machines that hold nothing else",
+    ),
     // Scripts.
     setting(
         "SCRIPT_POOL_SIZE",

@@ -9,7 +9,8 @@ use tidemill_engine::policy::Policy;
 use tidemill_model::{AppName, RetryPolicy, TenantId};
 use tidemill_worker::spawner::RunAs;
 
-use super::setting;
+use super::setting::{self, Kind};
+use super::table::SETTINGS;
 use super::user::user;
 
 /// What this release goes by.
@@ -39,7 +40,24 @@ pub(crate) struct Values {
     pub(crate) rate_limit: Option<u32>,
     pub(crate) connections_max: Option<usize>,
     pub(crate) allow_undefined_tasks: bool,
+    /// The program that agents are driven by.
+    pub(crate) claude: String,
+    /// What the processes that drive agents go by, wherever it was set.
+    pub(crate) of_agents: Vec<(&'static str, String)>,
 }
+
+/// Settings that agents are told as variables.
+const OF_AGENTS: [&str; 9] = [
+    "CLAUDE_BIN",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "ANTHROPIC_API_KEY",
+    "CLAUDE_MODEL",
+    "DEFAULT_TIMEOUT",
+    "AGENT_IDLE_TIMEOUT",
+    "AGENT_MAX_ATTEMPTS",
+    "AGENT_RETRY_DELAY",
+    "CLAUDE_SKIP_PERMISSIONS",
+];
 
 impl Values {
     /// Texts were checked by the kind of their setting, so that what is read here is there.
@@ -72,6 +90,8 @@ impl Values {
                 .maybe("CONNECTIONS_MAX")
                 .map(|text| text.parse().expect("a number was checked")),
             allow_undefined_tasks: given.flag("ALLOW_UNDEFINED_TASKS"),
+            claude: given.plain("CLAUDE_BIN").expect("the setting has a default"),
+            of_agents: OF_AGENTS.into_iter().filter_map(|name| Some((name, given.plain(name)?))).collect(),
         }
     }
 
@@ -114,6 +134,20 @@ impl Given<'_> {
 
     fn millis(&self, name: &str) -> Duration {
         Duration::from_millis(setting::millis(self.text(name)).expect("milliseconds were checked"))
+    }
+
+    /// A value in the one form that other programs understand: no units, no `yes`.
+    fn plain(&self, name: &str) -> Option<String> {
+        let text = self.maybe(name)?;
+        Some(match SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.kind) {
+            Some(Kind::Millis { .. }) => self.millis(name).as_millis().to_string(),
+            Some(Kind::Flag) => self.flag(name).to_string(),
+            // It is started in another directory.
+            _ if name == "CLAUDE_BIN" && text.contains('/') => {
+                std::path::absolute(text).map_or_else(|_| text.to_owned(), |path| path.display().to_string())
+            }
+            _ => text.to_owned(),
+        })
     }
 
     fn flag(&self, name: &str) -> bool {

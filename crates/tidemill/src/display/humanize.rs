@@ -2,32 +2,19 @@
 
 use std::fmt::Write as _;
 
+use tidemill_model::Day;
+
 /// A moment: `2026-11-15 14:12:07Z`.
 pub(crate) fn moment(millis: u64) -> String {
     let seconds = millis / 1_000;
-    let (year, month, day) = date(seconds / 86_400);
-    let clock = seconds % 86_400;
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}Z", clock / 3_600, clock / 60 % 60, clock % 60)
+    let (day, clock) = (Day::of_millis(millis), seconds % 86_400);
+    format!("{day} {:02}:{:02}:{:02}Z", clock / 3_600, clock / 60 % 60, clock % 60)
 }
 
 /// The time of a moment's day: `14:12:07.123`.
 pub(crate) fn clock_time(millis: u64) -> String {
     let seconds = millis / 1_000 % 86_400;
     format!("{:02}:{:02}:{:02}.{:03}", seconds / 3_600, seconds / 60 % 60, seconds % 60, millis % 1_000)
-}
-
-/// Year, month and day of a day after 1970-01-01, by the civil calendar.
-fn date(days: u64) -> (u64, u64, u64) {
-    // Counted from 0000-03-01, so that a leap day is the last of its year.
-    let days = days + 719_468;
-    let era = days / 146_097;
-    let of_era = days % 146_097;
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, day)
 }
 
 /// How long ago: `12s ago`.

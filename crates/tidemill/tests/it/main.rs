@@ -2,10 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails, fails its test")]
 
+mod agent;
+mod agent_cli;
+mod agent_secrets;
 mod command_line;
 mod config;
 mod diamonds;
 mod failures;
+mod fake_claude;
 mod host;
 mod keys;
 mod offline;
@@ -15,3 +19,4 @@ mod run_signals;
 mod sandbox;
 mod serve;
 mod terminal;
+mod usage;

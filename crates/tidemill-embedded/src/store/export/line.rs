@@ -12,8 +12,8 @@ use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::row::TaskRow;
 use tidemill_engine::state::stream;
 use tidemill_model::{
-    AppName, EntityId, EntityType, ErrorCategory, Fence, JobId, Json, Outcome, RequestId, TaskHead, TaskSpec,
-    TaskState, TenantId, Timestamp,
+    AppName, Budget, EntityId, EntityType, ErrorCategory, Fence, JobId, Json, Outcome, Period, RequestId,
+    SessionId, Spending, TaskHead, TaskSpec, TaskState, TenantId, Timestamp, UsageSum,
 };
 
 use super::Tally;
@@ -54,7 +54,25 @@ pub(super) struct Job<'a> {
     cancelled: bool,
     /// How often the job or one of its tasks changed.
     changes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allowance: Option<Allowance>,
     stream: Stream,
+}
+
+/// A budget and what was used of it.
+#[derive(Serialize)]
+struct Allowance {
+    budget: Budget,
+    spent: Spending,
+}
+
+#[derive(Serialize)]
+struct TenantBudget {
+    period: Period,
+    /// The day or month that `spent` is about.
+    current: u32,
+    #[serde(flatten)]
+    allowance: Allowance,
 }
 
 #[derive(Serialize)]
@@ -98,6 +116,8 @@ struct Head {
     begun: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<ErrorCategory>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<SessionId>,
 }
 
 /// What is known of a history beside its events, some of which may have expired.
@@ -146,6 +166,10 @@ pub(super) struct Record<'a> {
     idempotency: Option<Idempotency<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dead_letter: Option<DeadLetter<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<UsageSum>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<TenantBudget>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<String>,
 }
@@ -201,8 +225,15 @@ impl<'a> Job<'a> {
             completed_at: head.completed_at,
             cancelled: head.cancelled,
             changes: head.version,
+            allowance: head.allowance.as_deref().map(Allowance::of),
             stream: Stream::of(&head.stream),
         }
+    }
+}
+
+impl Allowance {
+    fn of(allowance: &tidemill_model::Allowance) -> Self {
+        Self { budget: allowance.budget, spent: allowance.spent }
     }
 }
 
@@ -231,6 +262,7 @@ impl Head {
             fence: head.fence,
             begun: head.begun,
             last_error: head.last_error,
+            session_id: head.session.clone(),
         }
     }
 }
@@ -287,6 +319,8 @@ impl<'a> Record<'a> {
             expires_at: record.expires_at,
             idempotency: None,
             dead_letter: None,
+            usage: None,
+            budget: None,
             bytes: None,
         };
         match &record.value {
@@ -309,6 +343,12 @@ impl<'a> Record<'a> {
                     state: letter_state_name(letter.state),
                 });
             }
+            RecordValue::Usage(sum) => line.usage = Some(*sum),
+            RecordValue::Budget(budget) => {
+                let (period, current) = (budget.period, budget.current);
+                let allowance = Allowance::of(&budget.allowance);
+                line.budget = Some(TenantBudget { period, current, allowance });
+            }
         }
         line
     }
@@ -328,6 +368,8 @@ pub(in crate::store) fn kind_name(kind: RecordKind) -> &'static str {
         RecordKind::Triage => "triage",
         RecordKind::Schedule => "schedule",
         RecordKind::System => "system",
+        RecordKind::Usage => "usage",
+        RecordKind::Budget => "budget",
     }
 }
 

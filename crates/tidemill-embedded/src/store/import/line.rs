@@ -13,7 +13,8 @@ use tidemill_engine::state::job::JobHead;
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::stream::Stream;
 use tidemill_model::{
-    Entity, Event, Fence, JobCounts, JobId, Outcome, TaskHead, TaskSpec, TaskState, TenantId, Timestamp,
+    Allowance, Entity, Event, Fence, JobCounts, JobId, Outcome, TaskHead, TaskSpec, TaskState, TenantBudget,
+    TenantId, Timestamp, UsageSum,
 };
 
 use super::super::export::{Tally, is_exported, kind_name, letter_state_name};
@@ -133,6 +134,7 @@ impl Line {
             counts: JobCounts::default(),
             stream: Stream::default(),
             version: fields.number("changes")?,
+            allowance: fields.object("allowance")?.map(allowance).transpose()?.map(Box::new),
         };
         Ok(Self::Job { head: Box::new(head), told: told(fields)? })
     }
@@ -193,6 +195,10 @@ impl Line {
             RecordValue::Idempotency(idempotency(once)?)
         } else if let Some(letter) = fields.object("deadLetter")? {
             RecordValue::DeadLetter(dead_letter(letter)?)
+        } else if let Some(sum) = fields.optional::<UsageSum>("usage")? {
+            RecordValue::Usage(sum)
+        } else if let Some(budget) = fields.object("budget")? {
+            RecordValue::Budget(tenant_budget(budget)?)
         } else {
             RecordValue::Bytes(fields.text("bytes", |text| BASE64.decode(text).ok())?.into())
         };
@@ -240,6 +246,7 @@ fn head(mut fields: Fields<'_>) -> Result<TaskHead, BadField> {
         last_error: fields.optional("lastError")?,
         // Whoever reported it has to do with another store.
         failed_fence: None,
+        session: fields.optional("sessionId")?,
     };
     fields.finish().map(|()| head)
 }
@@ -278,6 +285,16 @@ fn dead_letter(mut fields: Fields<'_>) -> Result<DeadLetter, BadField> {
         })?,
     };
     fields.finish().map(|()| letter)
+}
+
+fn tenant_budget(mut fields: Fields<'_>) -> Result<TenantBudget, BadField> {
+    let (period, current) = (fields.required("period")?, fields.count("current")?);
+    Ok(TenantBudget { period, current, allowance: allowance(fields)? })
+}
+
+fn allowance(mut fields: Fields<'_>) -> Result<Allowance, BadField> {
+    let allowance = Allowance { budget: fields.required("budget")?, spent: fields.required("spent")? };
+    fields.finish().map(|()| allowance)
 }
 
 fn message_id(text: &str) -> Option<MessageId> {

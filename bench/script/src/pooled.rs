@@ -1,0 +1,126 @@
+//! The same through the pool: each execution goes to a host process and comes back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidemill_model::{EventId, EventType, Json, TenantId, Timestamp};
+use tidemill_script::{Grants, Limits, Pool, PoolConfig, Request, Script, Subject};
+use tokio::runtime::Runtime;
+
+use crate::{EVENT, HANDLER, Round, own_cpu};
+
+pub struct Bench {
+    pool: Pool,
+    request: Request,
+}
+
+fn config(size: usize) -> PoolConfig {
+    PoolConfig { size, ..PoolConfig::new().expect("this program") }
+}
+
+impl Bench {
+    pub fn start(runtime: &Runtime, size: usize) -> Self {
+        let request = Request {
+            script: Arc::new(Script::new("handler", HANDLER).expect("a script")),
+            tenant: TenantId::new("bench").expect("a tenant"),
+            execution: EventId::from_u128(0x0193_2c07_5a5a_7abc_9def_0123_4567_89ab),
+            now: Timestamp::clamped(1_700_000_000_000),
+            subject: Subject::Event {
+                id: EventId::from_u128(0x0193_2c07_5a5a_7abc_9def_0123_4567_89ab),
+                event_type: EventType::new("order.placed").expect("a type"),
+                timestamp: Timestamp::clamped(1_700_000_000_000),
+                data: Json::parse(EVENT.to_owned()).expect("JSON"),
+            },
+            grants: Grants::NONE,
+            limits: Limits::default(),
+        };
+        let pool = runtime.block_on(async { Pool::start(config(size)) }).expect("a pool");
+        if let Some(note) = pool.status().note {
+            eprintln!("note: {note}");
+        }
+        Self { pool, request }
+    }
+
+    pub fn once(&self, runtime: &Runtime) -> String {
+        let done = runtime.block_on(self.pool.execute(&self.request)).expect("it succeeds");
+        done.result.as_str().to_owned()
+    }
+
+    /// As many executions as fit into the span, so many at a time.
+    pub fn round(&mut self, runtime: &Runtime, concurrency: usize, span: Duration) -> Round {
+        // Hosts are started before the clock is.
+        runtime.block_on(async {
+            let all = (0..concurrency).map(|_| self.one(Duration::from_millis(20)));
+            for handle in all.collect::<Vec<_>>() {
+                handle.await.expect("no panic");
+            }
+        });
+        let (cpu, hosts) = (own_cpu(), self.hosts_cpu());
+        let started = Instant::now();
+        let count = runtime.block_on(async {
+            let all = (0..concurrency).map(|_| self.one(span));
+            let mut count = 0;
+            for handle in all.collect::<Vec<_>>() {
+                count += handle.await.expect("no panic");
+            }
+            count
+        });
+        let wall = started.elapsed();
+        Round::of(count, wall, (own_cpu() - cpu) + self.hosts_cpu().saturating_sub(hosts))
+    }
+
+    fn one(&self, span: Duration) -> tokio::task::JoinHandle<u64> {
+        let (pool, request) = (self.pool.clone(), self.request.clone());
+        tokio::spawn(async move {
+            let started = Instant::now();
+            let mut count = 0;
+            while started.elapsed() < span {
+                pool.execute(&request).await.expect("it succeeds");
+                count += 1;
+            }
+            count
+        })
+    }
+
+    /// One at a time: the median in microseconds.
+    pub fn latency(&self, runtime: &Runtime, span: Duration) -> f64 {
+        runtime.block_on(async {
+            let started = Instant::now();
+            let mut times = Vec::new();
+            while started.elapsed() < span {
+                let before = Instant::now();
+                self.pool.execute(&self.request).await.expect("it succeeds");
+                times.push(before.elapsed().as_secs_f64() * 1e6);
+            }
+            times.sort_by(f64::total_cmp);
+            times[times.len() / 2]
+        })
+    }
+
+    /// From a new pool to its first result, in milliseconds.
+    pub fn starts(&self, runtime: &Runtime, count: usize) -> Vec<f64> {
+        runtime.block_on(async {
+            let mut times = Vec::new();
+            for _ in 0..count {
+                let before = Instant::now();
+                let pool = Pool::start(config(1)).expect("a pool");
+                pool.execute(&self.request).await.expect("it succeeds");
+                times.push(before.elapsed().as_secs_f64() * 1e3);
+                pool.end().await;
+            }
+            times
+        })
+    }
+
+    fn hosts_cpu(&self) -> Duration {
+        let nanos = |pid: &u32| -> u64 {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
+            text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
+        };
+        Duration::from_nanos(self.pool.status().hosts.iter().map(nanos).sum())
+    }
+
+    pub fn end(self, runtime: &Runtime) {
+        runtime.block_on(self.pool.end());
+    }
+}

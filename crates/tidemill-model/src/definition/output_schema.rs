@@ -1,0 +1,105 @@
+//! The JSON Schema of an agent's output, as far as it can be checked without using it.
+
+use serde_json::Value;
+
+use crate::agent::OUTPUT_SCHEMA_BYTES_MAX;
+use crate::document::Document;
+use crate::field_problem::{FieldProblems, code};
+use crate::json::Json;
+
+/// A schema of an object. Nothing is fetched for it: a reference may only point into the schema itself.
+pub(super) fn output_schema(document: &mut Document<'_>) -> Option<Json> {
+    let value = document.take("outputSchema")?;
+    let Value::Object(schema) = &value else {
+        document.problem("outputSchema", code::INVALID_TYPE, "must be an object: a JSON Schema");
+        return None;
+    };
+    if schema.is_empty() {
+        return None;
+    }
+    if schema.get("type").and_then(Value::as_str) != Some("object") {
+        document.problem("outputSchema.type", code::INVALID_VALUE, "must be object");
+    }
+    let json = Json::of(&value);
+    if json.len() > OUTPUT_SCHEMA_BYTES_MAX {
+        let message = format!("is {} bytes; the limit is {OUTPUT_SCHEMA_BYTES_MAX}", json.len());
+        document.problem("outputSchema", code::TOO_LONG, message);
+    }
+    let path = document.path("outputSchema");
+    check_schema(&path, &value, document.problems);
+    Some(json)
+}
+
+const SCHEMA_TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];
+
+/// Checks the keywords that hold schemas, and references.
+fn check_schema(path: &str, schema: &Value, problems: &mut FieldProblems) {
+    let fields = match schema {
+        Value::Object(fields) => fields,
+        Value::Bool(_) => return,
+        _ => return problems.add(path, code::INVALID_VALUE, "is no JSON Schema: an object or a boolean"),
+    };
+    for (name, value) in fields {
+        let at = || format!("{path}.{name}");
+        match name.as_str() {
+            "$ref" | "$dynamicRef" | "$recursiveRef"
+                if value.as_str().is_none_or(|target| !target.starts_with('#')) =>
+            {
+                problems.add(
+                    at(),
+                    code::INVALID_VALUE,
+                    "points elsewhere; only # and what follows it is allowed",
+                );
+            }
+            "type" => {
+                let is_type = |value: &Value| value.as_str().is_some_and(|text| SCHEMA_TYPES.contains(&text));
+                let fits = match value {
+                    Value::Array(types) => !types.is_empty() && types.iter().all(is_type),
+                    value => is_type(value),
+                };
+                if !fits {
+                    problems.add(at(), code::INVALID_VALUE, "is no type of JSON Schema");
+                }
+            }
+            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
+                match value {
+                    Value::Object(schemas) => {
+                        for (name, schema) in schemas {
+                            check_schema(&format!("{}.{name}", at()), schema, problems);
+                        }
+                    }
+                    _ => problems.add(at(), code::INVALID_TYPE, "must be an object of schemas"),
+                }
+            }
+            "allOf" | "anyOf" | "oneOf" | "prefixItems" => match value {
+                Value::Array(schemas) => {
+                    for (index, schema) in schemas.iter().enumerate() {
+                        check_schema(&format!("{}[{index}]", at()), schema, problems);
+                    }
+                }
+                _ => problems.add(at(), code::INVALID_TYPE, "must be a list of schemas"),
+            },
+            "items"
+            | "additionalItems"
+            | "unevaluatedItems"
+            | "additionalProperties"
+            | "unevaluatedProperties"
+            | "contentSchema"
+            | "not"
+            | "contains"
+            | "if"
+            | "then"
+            | "else"
+            | "propertyNames" => {
+                check_schema(&at(), value, problems);
+            }
+            "required" => {
+                let fits = value.as_array().is_some_and(|names| names.iter().all(Value::is_string));
+                if !fits {
+                    problems.add(at(), code::INVALID_TYPE, "must be a list of texts");
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The asking side: a pool of hosts that are started on demand and replaced when they do not answer.
+//!
+//! `shares` decides who is served next, `keeper` is the thread that starts and reaps processes, `host` is one of them
+//! as seen from here, `status` what the pool tells of itself. An execution holds a permit and a host, and nothing else
+//! of the pool: giving up an execution at any point drops both, which kills the host and touches nobody else.
+
+mod config;
+mod handle;
+mod host;
+mod keeper;
+mod shares;
+
+pub use config::PoolConfig;
+pub use handle::{Pool, PoolStatus};

@@ -1,0 +1,2 @@
+let power = 3n;
+for (;;) power **= 3n;

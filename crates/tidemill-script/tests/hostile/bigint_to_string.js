@@ -1,0 +1,1 @@
+return (2n ** 20000000n).toString().length;

@@ -1,0 +1,1 @@
+ctx.publish({ toString: () => 'user.created' }, {});

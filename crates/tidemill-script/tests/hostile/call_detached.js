@@ -1,0 +1,2 @@
+const { resolveError } = ctx;
+Reflect.apply(resolveError, undefined, [{ errorCode: '01256' }]);

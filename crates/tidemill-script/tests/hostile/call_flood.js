@@ -1,0 +1,1 @@
+for (;;) ctx.publish('again', { n: 1 });

@@ -1,0 +1,1 @@
+ctx.publish('x'.repeat(5e7), {});

@@ -1,0 +1,1 @@
+ctx.publish('large', { text: 'x'.repeat(3e5) });

@@ -1,0 +1,1 @@
+Object.defineProperty(ctx, 'tenant', { get: () => ({ id: 'other' }) });

@@ -1,0 +1,1 @@
+Object.setPrototypeOf(ctx.event, { owned: true });

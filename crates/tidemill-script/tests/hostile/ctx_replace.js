@@ -1,0 +1,1 @@
+globalThis.ctx = new Proxy(ctx, { get: () => 'other' });

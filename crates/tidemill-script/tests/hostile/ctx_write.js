@@ -1,0 +1,1 @@
+ctx.event.data.user.name = 'Eve';

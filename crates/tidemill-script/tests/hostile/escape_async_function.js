@@ -1,0 +1,1 @@
+return await (async () => {}).constructor('return globalThis')();

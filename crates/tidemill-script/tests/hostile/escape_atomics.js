@@ -1,0 +1,1 @@
+return Atomics.wait(new Int32Array(8), 0, 0);

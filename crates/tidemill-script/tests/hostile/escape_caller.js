@@ -1,0 +1,1 @@
+return (function outer() { return outer.caller; })();

@@ -1,0 +1,1 @@
+return await fetch('http://127.0.0.1/');

@@ -1,0 +1,1 @@
+return ({}).constructor.constructor('return globalThis')();

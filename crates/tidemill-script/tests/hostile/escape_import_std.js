@@ -1,0 +1,1 @@
+return (await import('std')).open('/etc/passwd', 'r').readAsString();

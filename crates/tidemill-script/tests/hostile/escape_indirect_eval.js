@@ -1,0 +1,1 @@
+return (0, globalThis.eval)('1 + 1');

@@ -1,0 +1,1 @@
+return Reflect.construct(Object.getPrototypeOf(() => {}).constructor, ['return 1'])();

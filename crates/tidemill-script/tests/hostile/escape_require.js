@@ -1,0 +1,1 @@
+return require('child_process').execSync('id');

@@ -1,0 +1,1 @@
+return [...(function* () { for (;;) yield 1; })()].length;

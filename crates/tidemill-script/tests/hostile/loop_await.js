@@ -1,0 +1,2 @@
+// Never leaves the queue of jobs.
+for (;;) await null;

@@ -1,0 +1,3 @@
+// Waits for a clock that stands still.
+const end = Date.now() + 50;
+while (Date.now() < end) {}

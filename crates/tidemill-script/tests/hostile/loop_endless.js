@@ -1,0 +1,2 @@
+// The plainest of all.
+for (;;) {}

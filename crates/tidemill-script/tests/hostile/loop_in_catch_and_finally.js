@@ -1,0 +1,8 @@
+// Tries to survive the interrupt.
+try {
+    for (;;) {}
+} catch {
+    for (;;) {}
+} finally {
+    for (;;) {}
+}

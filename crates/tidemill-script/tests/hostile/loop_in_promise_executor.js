@@ -1,0 +1,6 @@
+// An executor's exception becomes a rejection; an interrupt must not.
+for (;;) {
+    new Promise(() => {
+        for (;;) {}
+    }).catch(() => {});
+}

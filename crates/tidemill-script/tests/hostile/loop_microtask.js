@@ -1,0 +1,3 @@
+// Each job makes the next one.
+const again = () => queueMicrotask(again);
+again();

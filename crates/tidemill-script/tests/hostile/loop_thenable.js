@@ -1,0 +1,3 @@
+// A thenable that resolves to itself.
+const thenable = { then(resolve) { resolve(thenable); } };
+await thenable;

@@ -1,0 +1,1 @@
+return Array.from({ length: 4294967295 }, () => ({})).length;

@@ -1,0 +1,1 @@
+return new ArrayBuffer(1e12).byteLength;

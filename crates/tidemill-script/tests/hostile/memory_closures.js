@@ -1,0 +1,5 @@
+let last = () => 0;
+for (;;) {
+    const before = last;
+    last = () => before;
+}

@@ -1,0 +1,2 @@
+const held = {};
+for (let i = 0; ; i++) held[`p${i}`] = i;

@@ -1,0 +1,2 @@
+const held = [];
+for (;;) held.push(Symbol(`s${held.length}`));

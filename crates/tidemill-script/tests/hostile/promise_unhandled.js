@@ -1,0 +1,3 @@
+// Nobody looks at it.
+Promise.reject(new Error('lost'));
+return 'survived';

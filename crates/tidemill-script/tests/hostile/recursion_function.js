@@ -1,0 +1,2 @@
+const deeper = () => deeper() + 1;
+deeper();

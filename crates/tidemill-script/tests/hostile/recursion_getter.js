@@ -1,0 +1,2 @@
+const self = { get deeper() { return self.deeper; } };
+return self.deeper;

@@ -1,0 +1,2 @@
+const self = new Proxy({}, { get(target, name, receiver) { return receiver[name]; } });
+return self.deeper;

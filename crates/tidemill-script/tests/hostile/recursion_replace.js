@@ -1,0 +1,2 @@
+const deeper = () => 'a'.replace(/a/, deeper);
+return deeper();

@@ -1,0 +1,4 @@
+class Deeper {
+    toJSON() { return { deeper: new Deeper() }; }
+}
+return new Deeper();

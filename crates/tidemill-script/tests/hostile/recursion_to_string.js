@@ -1,0 +1,2 @@
+const self = { toString() { return `${self}`; } };
+return `${self}`;

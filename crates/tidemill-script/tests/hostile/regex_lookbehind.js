@@ -1,0 +1,1 @@
+return /(?<=c(?:a|aa)+)b/.test('a'.repeat(80) + 'b');

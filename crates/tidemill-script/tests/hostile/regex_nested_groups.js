@@ -1,0 +1,1 @@
+return /^(([a-z])+.)+[A-Z]([a-z])+$/.test('a'.repeat(80));

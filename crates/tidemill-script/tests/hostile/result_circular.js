@@ -1,0 +1,3 @@
+const self = {};
+self.self = self;
+return self;

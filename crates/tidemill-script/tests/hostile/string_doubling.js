@@ -1,0 +1,2 @@
+let text = 'xy';
+for (;;) text += text;

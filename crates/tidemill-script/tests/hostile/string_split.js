@@ -1,0 +1,1 @@
+return 'x'.repeat(5e7).split('').length;

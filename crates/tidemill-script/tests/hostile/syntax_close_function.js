@@ -1,0 +1,1 @@
+}); globalThis.owned = 1; (async function () {

@@ -1,0 +1,1 @@
+with (ctx) { return tenant; }

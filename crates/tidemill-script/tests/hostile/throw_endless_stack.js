@@ -1,0 +1,3 @@
+const error = new Error('look at me');
+Object.defineProperty(error, 'stack', { get() { for (;;) {} } });
+throw error;

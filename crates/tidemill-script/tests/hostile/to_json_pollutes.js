@@ -1,0 +1,9 @@
+// Patches everything while the result is written.
+return {
+    toJSON() {
+        JSON.stringify = String = Object = null;
+        globalThis.undefined2 = 1;
+        delete globalThis.JSON;
+        return { a: 1 };
+    },
+};
