@@ -1,8 +1,12 @@
 //! JSON bodies: from bytes to typed requests, with errors that name the place.
 
+mod twice;
+
 use axum::body::Bytes;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
+
+use self::twice::key_given_twice;
 
 use crate::api::Object;
 use crate::problem::Problem;
@@ -10,7 +14,8 @@ use crate::problem::Problem;
 /// Reads a body as `T`. Types of requests deny unknown fields.
 pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Problem> {
     let text = text(body)?;
-    serde_json::from_str(text).map(|Object(request)| request).map_err(|error| explain(text, &error))
+    let Object(request) = serde_json::from_str(text).map_err(|error| explain(text, &error))?;
+    all_once(text).map(|()| request)
 }
 
 /// Like `read`, but nothing at all is the default.
@@ -21,7 +26,16 @@ pub(crate) fn read_or_default<T: DeserializeOwned + Default>(body: &Bytes) -> Re
 /// Reads a body as any JSON value.
 pub(crate) fn value(body: &Bytes) -> Result<serde_json::Value, Problem> {
     let text = text(body)?;
-    serde_json::from_str(text).map_err(|error| not_json(&error))
+    let value = serde_json::from_str(text).map_err(|error| not_json(&error))?;
+    all_once(text).map(|()| value)
+}
+
+/// Refuses a key that is given twice, at any depth: which of the two counts would depend on who reads it.
+fn all_once(text: &str) -> Result<(), Problem> {
+    match key_given_twice(text) {
+        Some(place) => Err(Problem::invalid_field(place, "is given twice")),
+        None => Ok(()),
+    }
 }
 
 /// How deep objects and lists may lie in each other. Values that pass through unread are held to it too, because
@@ -71,6 +85,9 @@ fn explain(text: &str, error: &serde_json::Error) -> Problem {
     // Typed reading stops at the first wrong field; whether the rest is JSON is asked first.
     if let Err(syntax) = serde_json::from_str::<IgnoredAny>(text) {
         return not_json(&syntax);
+    }
+    if let Err(problem) = all_once(text) {
+        return problem;
     }
     let fields = match serde_json::from_str::<Fields<'_>>(text) {
         Ok(fields) => fields.0,
@@ -202,6 +219,37 @@ mod tests {
         ] {
             assert_eq!(verdict::<ClaimRequest>(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_key_given_twice_is_named_wherever_it_is() {
+        for (text, expected) in [
+            (r#"{"workerId":"w","workerId":"w"}"#, "INVALID_FIELD workerId"),
+            (r#"{"workerId":"w","slots":1,"\u0073lots":2}"#, "INVALID_FIELD slots"),
+            // What is wrong besides comes second.
+            (r#"{"workerId":"w","slots":1,"slots":"x","other":1}"#, "INVALID_FIELD slots"),
+        ] {
+            assert_eq!(verdict::<ClaimRequest>(text), expected, "{text}");
+        }
+        for (output, expected) in [
+            (r#"{"a":1,"b":{"a":1}}"#, "ok"),
+            (r#"[{"a":1},{"a":1}]"#, "ok"),
+            (r#"{"a":1,"b":{"c":[1,{"d":1,"e":2,"d":3}]}}"#, "INVALID_FIELD outcome.output.b.c[1].d"),
+            (r#"{"":1,"":2}"#, "INVALID_FIELD outcome.output."),
+        ] {
+            let outcome = format!(r#"{{"status":"completed","output":{output}}}"#);
+            let text = format!(r#"{{"requestId":"r","outcome":{outcome},"fence":1}}"#);
+            assert_eq!(verdict::<FinishRequest>(&text), expected, "{text}");
+            let read = value(&Bytes::from(text.clone()));
+            assert_eq!(read.is_ok(), expected == "ok", "{text}");
+        }
+        // Many keys are told apart as well as few.
+        let keys =
+            |count: usize| (0..count).map(|key| format!(r#""k{key}":1"#)).collect::<Vec<_>>().join(",");
+        let object = |more: &str| Bytes::from(format!("{{{}{more}}}", keys(5_000)));
+        assert!(value(&object("")).is_ok());
+        let problem = value(&object(r#","k17":2"#)).unwrap_err();
+        assert_eq!((problem.status.as_u16(), problem.details[0].field.as_str()), (400, "k17"));
     }
 
     #[test]

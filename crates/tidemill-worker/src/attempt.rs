@@ -501,7 +501,8 @@ impl<S: TaskSource> Attempt<'_, S> {
             );
             return Err(BadResult { message, category: ErrorCategory::Validation });
         }
-        let output = output_of(self.result.as_ref(), self.last_line.as_deref(), &self.directory, self.left_files)?;
+        let output =
+            output_of(self.result.as_ref(), self.last_line.as_deref(), &self.directory, self.left_files)?;
         self.redaction.clean_json(output).ok_or_else(|| BadResult {
             message: "the result is no JSON without the secrets in it".to_owned(),
             category: ErrorCategory::Validation,

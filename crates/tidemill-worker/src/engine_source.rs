@@ -11,6 +11,7 @@ use tidemill_engine::engine::{
 };
 use tidemill_engine::reply::{Assignment, Ending, Refusal};
 use tidemill_model::{ErrorCategory, TenantId, WorkerId};
+use tokio::time::Instant;
 
 use crate::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
 
@@ -73,10 +74,10 @@ impl<B: Backend> EngineSource<B> {
     }
 
     /// What a claimed task needs to run. One that cannot be made ready is failed at once.
-    async fn prepared(&self, tasks: Vec<Assignment>) -> Vec<Claim> {
+    async fn prepared(&self, tasks: Vec<Assignment>, asked_at: Instant) -> Vec<Claim> {
         let mut claims = Vec::with_capacity(tasks.len());
         for task in tasks {
-            match self.prepare(&task).await {
+            match self.prepare(&task, asked_at).await {
                 Ok(claim) => claims.push(claim),
                 Err(error) => self.refuse(&task, &error).await,
             }
@@ -84,7 +85,7 @@ impl<B: Backend> EngineSource<B> {
         claims
     }
 
-    async fn prepare(&self, task: &Assignment) -> Result<Claim, EngineError> {
+    async fn prepare(&self, task: &Assignment, asked_at: Instant) -> Result<Claim, EngineError> {
         let execution = self.engine.execution_of(task).await?;
         let work = self.engine.work_of(task).await?;
         Ok(Claim {
@@ -97,6 +98,7 @@ impl<B: Backend> EngineSource<B> {
             attempt: task.attempt,
             fence: task.fence,
             lease_until: task.lease_until,
+            asked_at,
             timeout_ms: task.spec.options.timeout_ms,
             session_id: task.session_id.clone(),
             budget_left: task.budget_left,
@@ -129,9 +131,10 @@ impl<B: Backend> EngineSource<B> {
             worker: self.config.worker.clone(),
             report: end.report,
         };
+        let asked_at = Instant::now();
         let ended = self.engine.end_and_claim(end.began, finish, next).await;
         let (finished, claimed) = ended.map_err(|error| source_error(&error))?;
-        let next = self.prepared(claimed.tasks).await.into_iter().next();
+        let next = self.prepared(claimed.tasks, asked_at).await.into_iter().next();
         match (finished, next) {
             (Err(error), None) => Err(source_error(&error)),
             // What is wrong with an outcome is for its slot to mend first.
@@ -157,11 +160,12 @@ impl<B: Backend> EngineSource<B> {
 
 impl<B: Backend> TaskSource for EngineSource<B> {
     async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<Claim>, SourceError> {
-        let until = tokio::time::Instant::now() + wait;
+        let until = Instant::now() + wait;
         loop {
+            let asked_at = Instant::now();
             let tasks = self.claim_now(slots).await?;
             if !tasks.is_empty() {
-                let claims = self.prepared(tasks).await;
+                let claims = self.prepared(tasks, asked_at).await;
                 if !claims.is_empty() {
                     return Ok(claims);
                 }

@@ -41,6 +41,8 @@ struct Table {
     leases: HashMap<u64, Lease>,
     /// When each lease is to be looked at.
     looks: BTreeSet<(Instant, u64)>,
+    /// When the keeper looks next, by itself.
+    planned: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -66,16 +68,22 @@ impl LeaseKeeper {
         Self { leases, keeping }
     }
 
-    /// Keeps the lease of a task that was just claimed, until the answer is dropped.
-    pub(crate) fn hold(&self, task: TaskKey, fence: Fence) -> Holding<'_> {
-        let (now, lost) = (Instant::now(), Arc::new(Notify::new()));
-        let held_until = now + self.leases.held;
-        let look_at = held_until.min(now + self.leases.interval);
+    /// Keeps the lease of a task that was asked for then, until the answer is dropped.
+    pub(crate) fn hold(&self, task: TaskKey, fence: Fence, asked_at: Instant) -> Holding<'_> {
+        let lost = Arc::new(Notify::new());
+        let held_until = asked_at + self.leases.held;
+        let look_at = held_until.min(asked_at + self.leases.interval);
         let mut table = self.leases.lock();
         let number = table.next;
         table.next += 1;
         table.looks.insert((look_at, number));
         table.leases.insert(number, Lease { task, fence, held_until, look_at, lost: Arc::clone(&lost) });
+        let is_late = table.planned.is_some_and(|planned| look_at < planned);
+        drop(table);
+        if is_late {
+            // The answer was long under way.
+            self.leases.sooner.notify_one();
+        }
         Holding { leases: &self.leases, number, lost }
     }
 }
@@ -151,9 +159,12 @@ impl Leases {
     }
 
     fn next_look(&self, now: Instant) -> Instant {
-        // Whatever is held later is to be looked at later than this.
+        // Whatever is asked for later is to be looked at later than this.
         let latest = now + self.interval.min(self.held);
-        self.lock().looks.first().map_or(latest, |(at, _)| latest.min(*at))
+        let mut table = self.lock();
+        let next = table.looks.first().map_or(latest, |(at, _)| latest.min(*at));
+        table.planned = Some(next);
+        next
     }
 
     fn renewed(&self, number: u64, asked_at: Instant, answer: &Result<(), EngineError>) {
@@ -261,5 +272,23 @@ mod tests {
         leases.renewed(7, start, &Err(EngineError::Refused(refusal)));
         assert!(is_told(&lost));
         assert!(leases.lock().looks.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_was_long_under_way_wakes_the_keeper() {
+        let keeping = tokio::spawn(std::future::pending::<()>()).abort_handle();
+        let keeper = LeaseKeeper { leases: Arc::new(leases()), keeping };
+        let task = TaskKey {
+            tenant: tidemill_model::TenantId::trusted("t"),
+            request: tidemill_model::RequestId::standalone("a").unwrap(),
+        };
+        let now = Instant::now();
+        keeper.leases.next_look(now);
+        let is_woken = || tokio::time::timeout(Duration::ZERO, keeper.leases.sooner.notified());
+        let _soon = keeper.hold(task.clone(), Fence(1), now);
+        assert!(is_woken().await.is_err(), "it looks early enough by itself");
+        let _late = keeper.hold(task, Fence(2), now - Duration::from_secs(3));
+        assert!(is_woken().await.is_ok());
+        assert_eq!(keeper.leases.next_look(now), now + Duration::from_secs(17));
     }
 }

@@ -1,13 +1,14 @@
 //! One slot of a worker: claim, run, report and claim the next in the same commit.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{ClaimRequest, Claimed, EngineError, FinishRequest, Signal, WorkReport};
 use tidemill_engine::reply::Assignment;
 use tidemill_model::ErrorCategory;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::attempt::millis;
 use crate::handler::{Outcome, TaskContext, TaskError};
@@ -46,6 +47,7 @@ impl<B: Backend> Slot<B> {
     pub(crate) async fn run(mut self) {
         let mut pause = FIRST_PAUSE;
         while *self.stopping.borrow() == Pace::Work {
+            let asked_at = Instant::now();
             let Ok(claimed) = self.worker.engine().claim(self.claim()).await else {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
@@ -53,25 +55,25 @@ impl<B: Backend> Slot<B> {
             };
             pause = FIRST_PAUSE;
             match claimed.tasks.into_iter().next() {
-                Some(task) => self.work_off(task).await,
+                Some(task) => self.work_off(task, asked_at).await,
                 None => self.wait_for_work().await,
             }
         }
     }
 
     /// Runs a task and those that follow it without a pause.
-    async fn work_off(&mut self, first: Assignment) {
-        let mut next = Some(first);
-        while let Some(task) = next.take() {
-            let report = match self.run_task(&task).await {
+    async fn work_off(&mut self, first: Assignment, asked_at: Instant) {
+        let mut next = Some((first, asked_at));
+        while let Some((task, asked_at)) = next.take() {
+            let report = match self.run_task(&task, asked_at).await {
                 End::Report(report) => report,
                 End::Lost => return,
                 End::GivenBack => return self.give_back(task).await,
             };
             let finish = FinishRequest::of(&task, self.worker.config().worker.clone(), report);
             // Without an answer the lease runs out and another worker takes the task.
-            let Some(claimed) = self.report(finish).await else { return };
-            next = claimed.tasks.into_iter().next();
+            let Some((claimed, asked_at)) = self.report(finish).await else { return };
+            next = claimed.tasks.into_iter().next().map(|task| (task, asked_at));
         }
     }
 
@@ -96,12 +98,14 @@ impl<B: Backend> Slot<B> {
 
     /// Records an outcome and takes the next task, unless the worker stops. Tries again while the store cannot.
     ///
-    /// An outcome that will never be taken as it is, such as one that is too large, fails the task with the reason.
-    async fn report(&self, mut finish: FinishRequest) -> Option<Claimed> {
+    /// An outcome that will never be taken as it is, such as one that is too large, fails the task with the reason. With
+    /// what was taken it tells when it was asked for.
+    async fn report(&self, mut finish: FinishRequest) -> Option<(Claimed, Instant)> {
         let give_up = Instant::now() + self.worker.config().persistence;
         let mut pause = FIRST_PAUSE;
         let mut was_refused = false;
         loop {
+            let asked_at = Instant::now();
             let (finished, claimed) = if *self.stopping.borrow() == Pace::Work {
                 match self.worker.engine().finish_and_claim(finish.clone(), self.claim()).await {
                     Ok((finished, claimed)) => (finished.map(drop), claimed),
@@ -112,7 +116,7 @@ impl<B: Backend> Slot<B> {
             };
             let error = match finished {
                 // Whoever lost a task may have the next one all the same.
-                Ok(()) | Err(EngineError::Refused(_)) => return Some(claimed),
+                Ok(()) | Err(EngineError::Refused(_)) => return Some((claimed, asked_at)),
                 Err(error) => error,
             };
             // The slot has an outcome to mend first.
@@ -133,9 +137,9 @@ impl<B: Backend> Slot<B> {
         }
     }
 
-    async fn run_task(&self, task: &Assignment) -> End {
+    async fn run_task(&self, task: &Assignment, asked_at: Instant) -> End {
         let started = Instant::now();
-        let lease = self.leases.hold(task.task.clone(), task.fence);
+        let lease = self.leases.hold(task.task.clone(), task.fence, asked_at);
         let work = match self.worker.engine().work_of(task).await {
             Ok(work) => work,
             Err(error) => {

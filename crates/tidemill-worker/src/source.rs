@@ -9,6 +9,7 @@ use tidemill_engine::engine::WorkReport;
 use tidemill_model::execution::ResolvedExecution;
 use tidemill_model::properties::Activity;
 use tidemill_model::{AppName, Fence, JobId, Json, SessionId, TaskId, TaskName, Timestamp};
+use tokio::time::Instant;
 
 /// A task that a worker holds and is to run.
 #[derive(Debug, Clone)]
@@ -23,6 +24,9 @@ pub struct Claim {
     pub attempt: u32,
     pub fence: Fence,
     pub lease_until: Timestamp,
+    /// When it was asked for, by the clock of this process: the lease began no earlier. Whoever counts from the answer
+    /// counts what the answer's way took as its own.
+    pub asked_at: Instant,
     /// Wall time for this attempt, in milliseconds; the worker's own limit when absent.
     pub timeout_ms: Option<u64>,
     /// The agent's session in the last attempt of this run that reported one.

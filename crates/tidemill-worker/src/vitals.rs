@@ -128,7 +128,7 @@ impl Vitals {
         lease: Duration,
     ) -> Stop {
         let held = held_part(lease);
-        self.lock().held_until = Some(Instant::now() + held);
+        self.lock().held_until = Some(claim.asked_at + held);
         tokio::select! {
             biased;
             stop = self.extend(source, claim, interval, held) => stop,
@@ -173,7 +173,7 @@ impl Vitals {
     ) -> Stop {
         // A call that fails or hangs must leave time for the next one.
         let patience = (interval / 2).max(PATIENCE_MIN).min(interval);
-        let mut beat_at = Instant::now() + interval;
+        let mut beat_at = first_beat(claim.asked_at, Instant::now(), interval, held);
         let mut failures = 0;
         loop {
             tokio::time::sleep_until(beat_at).await;
@@ -226,6 +226,15 @@ pub(crate) fn held_part(lease: Duration) -> Duration {
     lease.saturating_sub((lease / 10).max(MARGIN_MIN).min(lease / 3))
 }
 
+/// When a lease that was asked for then is extended for the first time.
+///
+/// An answer may have been long under way, and counts for little then. Still the child is given a moment to begin: a
+/// heartbeat tells of it.
+fn first_beat(asked_at: Instant, now: Instant, interval: Duration, held: Duration) -> Instant {
+    let left = (asked_at + held).saturating_duration_since(now);
+    (asked_at + interval).max(now + (interval / 4).min(left / 2))
+}
+
 /// What a source answers, or that it did not.
 async fn in_time<T>(
     patience: Duration,
@@ -239,6 +248,24 @@ async fn in_time<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lease_that_was_long_under_way_is_extended_soon() {
+        let (asked_at, interval) = (Instant::now(), Duration::from_secs(20));
+        let held = held_part(Duration::from_secs(45));
+        for (taken, expected) in [
+            (0, 20_000),
+            (5_000, 20_000),
+            (20_000, 25_000),
+            (30_000, 35_000),
+            (38_000, 39_250),
+            (50_000, 50_000),
+        ] {
+            let now = asked_at + Duration::from_millis(taken);
+            let beat = first_beat(asked_at, now, interval, held);
+            assert_eq!(beat - asked_at, Duration::from_millis(expected), "{taken}");
+        }
+    }
 
     #[test]
     fn a_lease_is_relied_on_with_a_margin() {

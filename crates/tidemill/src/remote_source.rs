@@ -15,6 +15,7 @@ use tidemill_model::{
 };
 use tidemill_server::api;
 use tidemill_worker::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
+use tokio::time::Instant;
 
 use crate::client::{Call, Client, ClientError, Query, encode};
 
@@ -39,8 +40,8 @@ struct Inner {
     worker_id: String,
     /// Names claims; a worker's id is never used by another process.
     claims: AtomicU64,
-    /// The name of a claim whose answer was lost. Asking again under it gives what it took.
-    lost_claim: Mutex<Option<String>>,
+    /// The name of a claim whose answer was lost, and when it was first asked for. Asking again under it gives what it took.
+    lost_claim: Mutex<Option<(String, Instant)>>,
     /// Output that no heartbeat has carried yet.
     logs: Mutex<HashMap<(TaskKey, Fence), Vec<u8>>>,
 }
@@ -82,7 +83,7 @@ impl RemoteSource {
         self.inner.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lost_claim(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+    fn lost_claim(&self) -> std::sync::MutexGuard<'_, Option<(String, Instant)>> {
         self.inner.lost_claim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -117,9 +118,9 @@ impl TaskSource for RemoteSource {
     async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<Claim>, SourceError> {
         let wait = wait.min(WAIT_MAX);
         let lost = self.lost_claim().take();
-        let claim_id = lost.unwrap_or_else(|| {
+        let (claim_id, asked_at) = lost.unwrap_or_else(|| {
             let number = self.inner.claims.fetch_add(1, Ordering::Relaxed);
-            format!("{}-{number}", self.inner.worker_id)
+            (format!("{}-{number}", self.inner.worker_id), Instant::now())
         });
         let request = api::ClaimRequest {
             worker_id: self.inner.worker_id.clone(),
@@ -130,10 +131,10 @@ impl TaskSource for RemoteSource {
         let patience = wait + CLAIM_PATIENCE;
         let answer: Result<api::ClaimedTasks, _> = self.call("/v1/worker/claim", &request, patience).await;
         match answer {
-            Ok(claimed) => claimed.tasks.into_iter().map(claim_of).collect(),
+            Ok(claimed) => claimed.tasks.into_iter().map(|task| claim_of(task, asked_at)).collect(),
             Err(error) => {
                 if matches!(error, SourceError::Unavailable(_)) {
-                    *self.lost_claim() = Some(claim_id);
+                    *self.lost_claim() = Some((claim_id, asked_at));
                 }
                 Err(error)
             }
@@ -171,15 +172,13 @@ impl TaskSource for RemoteSource {
 
     async fn finish(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
         self.logs().remove(&key_of(claim));
-        if let Some(pid) = end.began {
-            // The outcome counts; when the child began is for those who read the history.
-            let _ = self.begin(claim, pid).await;
-        }
         let request = api::FinishRequest {
             tenant_id: Some(tenant_of(claim)),
             request_id: claim.task.request.to_string(),
             fence: claim.fence.0,
             worker_id: Some(self.worker_id()),
+            // In the same step, so that a report that is repeated says it once.
+            pid: end.began,
             outcome: outcome_of(end.report),
         };
         let finished: api::Finished = self.call("/v1/worker/finish", &request, CALL_PATIENCE).await?;
@@ -238,7 +237,7 @@ impl TaskSource for RemoteSource {
     }
 }
 
-fn claim_of(task: api::ClaimedTask) -> Result<Claim, SourceError> {
+fn claim_of(task: api::ClaimedTask, asked_at: Instant) -> Result<Claim, SourceError> {
     let strange =
         |what: &dyn std::fmt::Display| SourceError::Unavailable(format!("a claimed task is strange: {what}"));
     let execution = serde_json::to_value(&task.execution).and_then(serde_json::from_value);
@@ -257,6 +256,7 @@ fn claim_of(task: api::ClaimedTask) -> Result<Claim, SourceError> {
         attempt: task.attempt,
         fence: Fence(task.fence),
         lease_until: Timestamp::clamped(task.lease_until),
+        asked_at,
         timeout_ms: task.timeout_ms,
         session_id: task.session_id,
         budget_left: task.budget_left_usd.map(|left| left.0),

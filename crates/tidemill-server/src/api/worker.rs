@@ -139,6 +139,9 @@ pub struct FinishRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub worker_id: Option<String>,
+    /// The process of an attempt whose beginning was not said yet. It is recorded first, in the same step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
     #[serde(deserialize_with = "object::one")]
     pub outcome: OutcomeReport,
 }

@@ -207,7 +207,9 @@ async fn finish<B: Backend>(call: Call<B>) -> Reply {
     let report = report_of(request.outcome)?;
     let engine = call.app.engine();
     let finish = Finish { task: claim.key.clone(), fence: claim.fence, worker: claim.worker, report };
-    let finished = engine.finish(finish).await.map_err(|error| within_outcome(error.into()))?;
+    let ended = engine.end_and_claim(request.pid, finish, None).await;
+    let finished = ended.and_then(|(finished, _)| finished);
+    let finished = finished.map_err(|error| within_outcome(error.into()))?;
     engine.live_logs().end(&claim.key);
     let (state, retry_at) = match finished.ending {
         Ending::Done(Outcome::Completed) => (FinishedState::Completed, None),

@@ -18,7 +18,7 @@ use crate::spawner::RunAs;
 /// Below the output directory. No request id begins with a dot.
 const HOMES: &str = ".agents";
 /// A home that nobody came back to for this long is cleared away.
-const FORGOTTEN: Duration = Duration::from_secs(7 * 24 * 3_600);
+const FORGOTTEN: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// Beside the home, so that no agent can write it: the session of an attempt that may never report it.
 const SESSION_ENDING: &str = ".session";
 

@@ -35,6 +35,8 @@ struct Faulty {
     blob_tries: Arc<AtomicU32>,
     frozen: watch::Sender<bool>,
     hears_revocation: bool,
+    /// How long the answer to a claim is under way.
+    claims_take: Duration,
 }
 
 impl Faulty {
@@ -48,6 +50,7 @@ impl Faulty {
             blob_tries: Arc::default(),
             frozen: watch::Sender::new(false),
             hears_revocation: false,
+            claims_take: Duration::ZERO,
         }
     }
 
@@ -64,7 +67,10 @@ impl TaskSource for Faulty {
     async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<Claim>, SourceError> {
         self.thaw().await;
         tokio::select! {
-            claimed = self.inner.claim(slots, wait) => claimed,
+            claimed = self.inner.claim(slots, wait) => {
+                tokio::time::sleep(self.claims_take).await;
+                claimed
+            }
             () = self.freeze() => Ok(Vec::new()),
         }
     }
@@ -252,6 +258,34 @@ async fn a_heartbeat_that_hangs_does_not_keep_a_child_alive_beyond_its_lease() {
     assert_eq!(ended.output(), serde_json::json!({"alone": true}));
     assert_eq!(ended.count("Task Completed"), 1);
     cut_off.frozen.send_replace(false);
+    first.shut_down(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_counted_from_when_it_was_asked_for() {
+    let policy = Policy { lease_millis: 6_000, ..Policy::default() };
+    let mut lab = Lab::with_policy(policy);
+    (lab.config.heartbeat, lab.config.lease) = (Duration::from_secs(2), Duration::from_secs(6));
+    lab.config.slots = 1;
+    // The answer comes when half of the lease is over, and no heartbeat ever does.
+    let mut far_away = Faulty::new(lab.source("far-away"));
+    far_away.claims_take = Duration::from_secs(3);
+    far_away.heartbeats_fail.store(true, Ordering::Relaxed);
+    let first = start(&lab, far_away.clone());
+    let pids = lab.directory.0.join("pids");
+    // Who comes second looks for the first.
+    let text = format!(
+        "trap '' TERM; echo $$ >> {0}
+         if [ $TIDEMILL_FENCE = 1 ]; then while :; do sleep 0.05; done; fi
+         if kill -0 $(head -n 1 {0}); then echo '{{\"alone\":false}}'; else echo '{{\"alone\":true}}'; fi",
+        pids.display()
+    );
+    let key = lab.submit("req-1", "{}", options(&shell(&text))).await;
+    pids_in(&pids, 1).await;
+    lab.work("worker-2");
+    let ended = lab.ended(&key).await;
+    assert_eq!(ended.output(), serde_json::json!({"alone": true}));
+    assert_eq!(ended.last()["fence"], 2);
     first.shut_down(Duration::from_secs(10)).await;
 }
 

@@ -1,7 +1,7 @@
 //! Handlers inside the program.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tidemill_engine::policy::Policy;
@@ -17,6 +17,15 @@ struct Bell(Arc<Notify>);
 impl Drop for Bell {
     fn drop(&mut self) {
         self.0.notify_one();
+    }
+}
+
+/// Notes that it was dropped.
+struct Gone(Arc<AtomicBool>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 
@@ -109,4 +118,41 @@ async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
     lab.ended(&key).await.output();
     assert_eq!(runs.load(Ordering::Relaxed), 1);
     worker.shut_down(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_without_heartbeats_ends_before_another_begins() {
+    let lab = Lab::with_policy(Policy { lease_millis: 4_000, ..Policy::default() });
+    let is_over = Arc::new(AtomicBool::new(false));
+    let handlers = || {
+        let is_over = Arc::clone(&is_over);
+        let handlers = Handlers::new().on("step", move |task| {
+            let is_over = Arc::clone(&is_over);
+            async move {
+                if task.fence.0 == 1 {
+                    let _gone = Gone(is_over);
+                    return std::future::pending().await;
+                }
+                Ok(Json::of(&is_over.load(Ordering::SeqCst)))
+            }
+        });
+        handlers.unwrap()
+    };
+    let config = |name: &str, heartbeat| WorkerConfig {
+        slots: 1,
+        heartbeat,
+        ..WorkerConfig::new(WorkerId::new(name).unwrap())
+    };
+    // As if none of its heartbeats came through.
+    let silent = config("silent", Duration::from_secs(3_600));
+    let silent = NativeWorker::new(lab.engine.clone(), handlers(), silent).start();
+    let (_, key) = lab.submit_job("slow", &shell("true")).await;
+    lab.until(&key, |history| history.count("Task Processing Started") == 1).await;
+    let other = config("other", Duration::from_secs(1));
+    let other = NativeWorker::new(lab.engine.clone(), handlers(), other).start();
+    let ended = lab.ended(&key).await;
+    assert_eq!((ended.output(), ended.last()["fence"].as_u64()), (serde_json::json!(true), Some(2)));
+    for worker in [silent, other] {
+        worker.shut_down(Duration::from_secs(10)).await;
+    }
 }
