@@ -52,6 +52,17 @@ pub fn usage(root: u32) -> Usage {
     sum
 }
 
+/// CPU time of the threads of a process that have this name.
+pub fn thread_cpu(pid: u32, name: &str) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let nanos = threads.filter_map(|thread| {
+        let read = |file: &str| std::fs::read_to_string(thread.path().join(file)).ok();
+        let is_meant = read("comm")?.trim_end() == name;
+        read("schedstat")?.split(' ').next()?.parse::<u64>().ok().filter(|_| is_meant)
+    });
+    Duration::from_nanos(nanos.sum())
+}
+
 /// The fields of `/proc/PID/stat` after the name in brackets.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

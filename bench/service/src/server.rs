@@ -78,6 +78,11 @@ impl Server {
         process::usage(self.pid())
     }
 
+    /// What its log's thread used: it writes and syncs, which is what a commit is.
+    pub fn commit_cpu(&self) -> Duration {
+        process::thread_cpu(self.pid(), "tidemill-writer")
+    }
+
     pub fn connect(&self) -> Connection {
         Connection::open(self.address).expect("the server listens")
     }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use tidemill_model::agent::{MODEL_INHERIT, MicroUsd};
 use tidemill_model::{AgentSpec, AgentStep};
+use uuid::Uuid;
 
 use crate::settings::Settings;
 
@@ -21,6 +22,12 @@ pub(crate) enum Session {
 }
 
 impl Session {
+    /// A session that an earlier try began. Ours have UUIDs for ids; whatever else stands where one is noted, such as a
+    /// flag, is none.
+    pub(crate) fn resumed(noted: &str) -> Option<Self> {
+        Some(Self::Resumed(Uuid::try_parse(noted).ok()?.to_string()))
+    }
+
     pub(crate) fn id(&self) -> &str {
         match self {
             Self::New(id) | Self::Resumed(id) => id,
@@ -70,8 +77,10 @@ pub(crate) fn arguments(
     }
     match session {
         Session::New(id) => flag("--session-id", id),
-        Session::Resumed(id) => flag("--resume", id),
+        // In one argument: this flag goes without a value too, so that a value of its own could be another flag.
+        Session::Resumed(id) => arguments.push(format!("--resume={id}")),
     }
+    let mut flag = |name: &str, value: &str| arguments.extend([name.to_owned(), value.to_owned()]);
     // An empty text means none at all; leaving the flag out would mean all.
     flag("--tools", &base_names(&step.tools).join(","));
     if !settings.skips_permissions {
@@ -279,8 +288,19 @@ mod tests {
         let arguments = arguments(&settings, &spec, &spec.steps[0], &session, None);
         assert!(arguments.contains(&"--dangerously-skip-permissions".to_owned()));
         assert_eq!(value_of(&arguments, "--permission-mode"), None);
-        assert_eq!(value_of(&arguments, "--resume"), Some("id-2"));
+        assert!(arguments.contains(&"--resume=id-2".to_owned()), "{arguments:?}");
         assert_eq!(value_of(&arguments, "--session-id"), None);
+    }
+
+    #[test]
+    fn only_ids_of_ours_are_sessions() {
+        let id = "11111111-1111-4111-8111-111111111111";
+        assert_eq!(Session::resumed(id).unwrap().id(), id);
+        for noted in
+            ["", "-", "--dangerously-skip-permissions", "--settings={}", "latest", "a b", "11111111-1111"]
+        {
+            assert_eq!(Session::resumed(noted), None, "{noted}");
+        }
     }
 
     #[test]

@@ -42,7 +42,9 @@ mod command_line;
 pub mod failure;
 mod input;
 mod kept;
+mod launch;
 mod places;
+mod price;
 mod processes;
 mod program;
 mod prompt;
@@ -63,4 +65,5 @@ mod trace;
 mod try_record;
 mod verdict;
 
+pub use launch::{LAUNCHER, become_cli};
 pub use task::{TaskArguments, main_of_task};

@@ -86,8 +86,12 @@ impl Places {
         let path = self.output.join(name);
         let new = self.output.join(format!("{name}.new"));
         let written = || -> io::Result<()> {
-            let mut file =
-                fs::File::options().write(true).create(true).truncate(true).mode(0o644).open(&new)?;
+            // Whatever stands there is the agent's, and may be a link to somewhere else.
+            match fs::remove_file(&new) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = fs::File::options().write(true).create_new(true).mode(0o644).open(&new)?;
             file.write_all(bytes)?;
             drop(file);
             fs::rename(&new, &path)
@@ -101,5 +105,31 @@ impl Places {
     pub(crate) fn clear(&self) {
         // What cannot be removed goes with the attempt's directory.
         let _ = fs::remove_dir_all(&self.private);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_place_of_a_file_is_not_followed() {
+        let root = std::env::temp_dir().join(format!("tidemill-places-{}", std::process::id()));
+        let output = root.join("output");
+        fs::create_dir_all(output.join("logs")).unwrap();
+        fs::write(root.join("other"), "untouched").unwrap();
+        let path = PathBuf::new();
+        let places =
+            Places { output, work: path.clone(), config: path.clone(), temp: path.clone(), private: path };
+        for name in ["logs/a.new", "logs/a"] {
+            std::os::unix::fs::symlink(root.join("other"), places.output.join(name)).unwrap();
+            places.write("logs/a", b"ours").unwrap();
+            assert_eq!(fs::read(root.join("other")).unwrap(), b"untouched", "{name}");
+            let written = fs::symlink_metadata(places.output.join("logs/a")).unwrap();
+            assert!(written.is_file(), "{name}");
+            assert_eq!(fs::read(places.output.join("logs/a")).unwrap(), b"ours", "{name}");
+            fs::remove_file(places.output.join("logs/a")).unwrap();
+        }
+        fs::remove_dir_all(root).unwrap();
     }
 }

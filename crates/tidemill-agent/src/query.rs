@@ -19,9 +19,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::clock::Clock;
 use crate::failure::{Failure, Kind};
+use crate::launch;
 use crate::processes::end_descendants;
 use crate::report::Report;
-use crate::stream::{ApiRetry, LINE_BYTES_MAX, Message, Read, ResultLine, add, next_line, parse};
+use crate::stream::{ApiRetry, LINE_BYTES_MAX, Message, Read, ResultLine, add, at_least, next_line, parse};
 use crate::try_record::TryRecord;
 use crate::verdict::{Cause, ProcessEnd, TryEnd};
 
@@ -75,6 +76,7 @@ pub(crate) async fn run(
     clock: &Clock,
     stop: &mut watch::Receiver<bool>,
 ) -> Result<TryEnd, Failure> {
+    let program = query.program;
     let mut child = start(&query)?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
@@ -106,6 +108,12 @@ pub(crate) async fn run(
         Ok(Ok(text)) => text,
         _ => String::new(),
     };
+    if let ProcessEnd::Code(code) = process
+        && result.is_none()
+        && let Some(error) = launch::failure_of(code, &stderr)
+    {
+        return Err(not_started(program, &error));
+    }
     if left > 0 {
         report.log(&format!("{left} processes were left behind and killed"));
     }
@@ -122,7 +130,7 @@ pub(crate) async fn run(
 }
 
 fn start(query: &Query<'_>) -> Result<Child, Failure> {
-    let mut command = Command::new(query.program);
+    let mut command = Command::from(launch::tied(query.program));
     command
         .args(&query.arguments)
         .env_clear()
@@ -134,18 +142,20 @@ fn start(query: &Query<'_>) -> Result<Child, Failure> {
         // So that a signal for our group, such as that of a terminal, leaves it to us to end it well.
         .process_group(0)
         .kill_on_drop(true);
-    command.spawn().map_err(|error| {
-        let message = format!("{} could not be started: {error}", query.program.display());
-        let kind = match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory => {
-                Kind::NoCli
-            }
-            _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => Kind::NoCli,
-            io::ErrorKind::ArgumentListTooLong => Kind::BadTask,
-            _ => Kind::CliNotStarted,
-        };
-        Failure::new(kind, message)
-    })
+    command.spawn().map_err(|error| not_started(query.program, &error))
+}
+
+fn not_started(program: &Path, error: &io::Error) -> Failure {
+    let message = format!("{} could not be started: {error}", program.display());
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory => {
+            Kind::NoCli
+        }
+        _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => Kind::NoCli,
+        io::ErrorKind::ArgumentListTooLong => Kind::BadTask,
+        _ => Kind::CliNotStarted,
+    };
+    Failure::new(kind, message)
 }
 
 struct Call<'a, 'q> {
@@ -237,21 +247,32 @@ impl Call<'_, '_> {
             self.report.log(&note);
         }
         match message {
-            Message::AnswerBegins(_) | Message::AnswerEnds(_) => {
+            Message::AnswerBegins { .. } | Message::AnswerEnds(_) => {
+                // At once: whoever is killed next says nothing any more, and this is paid for.
                 self.report.usage(&add(self.query.used_before, self.record.usage_so_far()));
             }
             Message::ApiRetry(retry) => self.wait_or_give_up(retry),
-            Message::Result(result) if self.result.is_none() => {
-                self.result = Some(*result);
-                // It reads no more prompts and ends.
-                self.input = None;
-                match self.phase {
-                    Phase::Running => self.enter(Phase::Finishing, FINISH),
-                    Phase::Interrupted => self.enter(Phase::Interrupted, TERMINATE),
-                    Phase::Finishing | Phase::Terminated | Phase::Killed => {}
-                }
-            }
+            Message::Result(result) => self.take_result(*result),
             _ => {}
+        }
+    }
+
+    /// The first result counts, unless a later one says that it all went wrong.
+    fn take_result(&mut self, mut result: ResultLine) {
+        if let Some(before) = &self.result {
+            if before.is_error || !result.is_error {
+                return;
+            }
+            // Versions differ in whether a later result counts all or only what came after the earlier one.
+            result.usage = at_least(result.usage, before.usage);
+        }
+        self.result = Some(result);
+        // It reads no more prompts and ends.
+        self.input = None;
+        match self.phase {
+            Phase::Running => self.enter(Phase::Finishing, FINISH),
+            Phase::Interrupted => self.enter(Phase::Interrupted, TERMINATE),
+            Phase::Finishing | Phase::Terminated | Phase::Killed => {}
         }
     }
 

@@ -3,72 +3,50 @@
 //! The patterns are those of the model's sanitizer, with the values of this process's own secrets beside them.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 use serde_json::{Map, Value};
-use tidemill_model::ErrorSanitizer;
-use tidemill_model::sanitize::{CLEAN_CHARS_MAX, REDACTED, SECRET_CHARS_MIN};
+use tidemill_model::sanitize::CLEAN_CHARS_MAX;
+use tidemill_model::secrets::is_secret_name;
+use tidemill_model::{ErrorSanitizer, Secrets};
 
-/// Parts of the names of variables whose values are secrets.
-const SECRET_NAMES: [&str; 7] = ["TOKEN", "SECRET", "KEY", "PASSWORD", "PASSWD", "CREDENTIAL", "COOKIE"];
+/// The variable by which a worker tells which of the others are secrets, with commas between their names.
+const SECRET_NAMES: &str = "TIDEMILL_SECRET_NAMES";
 
 /// Knows what must not be seen.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Redactor {
     sanitizer: ErrorSanitizer,
-    /// The longest first.
-    secrets: Vec<String>,
-}
-
-impl std::fmt::Debug for Redactor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Redactor").field("secrets", &self.secrets.len()).finish_non_exhaustive()
-    }
+    secrets: Secrets,
 }
 
 impl Redactor {
+    /// The secrets are what the worker says they are; without a worker, what sounds like one.
     pub(crate) fn of_environment(environment: &[(OsString, OsString)]) -> Self {
-        let home = environment.iter().find(|(name, _)| name == "HOME");
-        let home = home.and_then(|(_, value)| value.to_str()).map(str::to_owned);
-        let mut secrets = Vec::new();
-        for (name, value) in environment {
-            let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
-            let name = name.to_ascii_uppercase();
-            if !SECRET_NAMES.iter().any(|part| name.contains(part))
-                || value.chars().count() < SECRET_CHARS_MIN
-            {
-                continue;
-            }
-            secrets.push(value.to_owned());
-            // A secret of several lines is printed line by line.
-            secrets.extend(
-                value.lines().filter(|line| line.chars().count() >= SECRET_CHARS_MIN).map(str::to_owned),
-            );
-        }
-        secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        secrets.dedup();
-        Self { sanitizer: ErrorSanitizer::new(secrets.clone(), home), secrets }
+        let text_of = |wanted: &str| {
+            let found = environment.iter().find(|(name, _)| name == wanted);
+            found.and_then(|(_, value)| value.to_str())
+        };
+        let told = text_of(SECRET_NAMES);
+        let is_secret = |name: &str| match told {
+            Some(names) => names.split(',').any(|secret| secret == name),
+            None => is_secret_name(name),
+        };
+        let variables = environment.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let secrets = Secrets::of_variables(variables, is_secret);
+        let home = text_of("HOME").map(str::to_owned);
+        Self { sanitizer: ErrorSanitizer::with(secrets.clone(), home), secrets }
     }
 
     /// A text for people, at most 2,000 characters of it.
     pub(crate) fn text(&self, text: &str) -> String {
-        // Far behind the cut lies nothing that is kept, and the sanitizer looks no further either.
         self.sanitizer.clean(text)
     }
 
-    /// A text without our own secrets, whole and otherwise as it is: what an agent worked out is not ours to rewrite.
-    pub(crate) fn exact(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        for secret in &self.secrets {
-            if text.contains(secret.as_str()) {
-                text = text.replace(secret.as_str(), REDACTED);
-            }
-        }
-        text
-    }
-
-    /// A result without our own secrets, in names and values.
+    /// A result without our own secrets, in names and values, whole and otherwise as it is: what an agent worked out is
+    /// not ours to rewrite.
     pub(crate) fn output(&self, value: &Value) -> Value {
-        map_texts(value, &|text| self.exact(text))
+        map_texts(value, &|text| self.secrets.clean_text(text).into_owned())
     }
 
     /// A value for the trace: cleaned, and as a cut text when it is large.
@@ -98,7 +76,12 @@ fn map_texts(value: &Value, change: &impl Fn(&str) -> String) -> Value {
             let fields = fields.iter().map(|(name, value)| (change(name), map_texts(value, change)));
             Value::Object(fields.collect::<Map<_, _>>())
         }
-        plain => plain.clone(),
+        Value::Number(number) => {
+            let text = number.to_string();
+            let changed = change(&text);
+            if changed == text { value.clone() } else { Value::String(changed) }
+        }
+        Value::Null | Value::Bool(_) => value.clone(),
     }
 }
 
@@ -139,6 +122,22 @@ mod tests {
             json!({ "a": ["plain-api-value-1", "/home/ann/x"], "plain-api-value-1": "y".repeat(5_000) });
         let clean = redactor().output(&output);
         assert_eq!(clean, json!({ "a": ["[REDACTED]", "/home/ann/x"], "[REDACTED]": "y".repeat(5_000) }));
+    }
+
+    #[test]
+    fn secrets_are_those_that_the_worker_names() {
+        let environment = [
+            ("TIDEMILL_SECRET_NAMES", "DATABASE_URL,CLAUDE_CODE_OAUTH_TOKEN"),
+            ("DATABASE_URL", "plain-database-value\n"),
+            ("CLAUDE_CODE_OAUTH_TOKEN", "12345678"),
+            ("LITERAL_TOKEN", "a literal value"),
+        ];
+        let redactor =
+            Redactor::of_environment(&environment.map(|(name, value)| (name.into(), value.into())));
+        let said = json!({ "a": "plain-database-value", "b": "a literal value", "c": [12_345_678, 1.5] });
+        let clean = json!({ "a": "[REDACTED]", "b": "a literal value", "c": ["[REDACTED]", 1.5] });
+        assert_eq!(redactor.output(&said), clean);
+        assert_eq!(redactor.text("plain-database-value, a literal value"), "[REDACTED], a literal value");
     }
 
     #[test]

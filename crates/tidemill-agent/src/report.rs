@@ -14,7 +14,7 @@ use crate::redact::Redactor;
 
 const MARK: &str = "@@tidemill ";
 const LOG_MARK: &str = "agent: ";
-/// Signs of life and sums of usage are told at most this often.
+/// Signs of life are told at most this often.
 const PACE: Duration = Duration::from_secs(1);
 /// A larger output is told by the name of its file: the worker cuts lines at 1 MiB.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
@@ -24,13 +24,12 @@ pub(crate) struct Report {
     out: Box<dyn Write + Send>,
     redactor: Redactor,
     active_at: Option<Instant>,
-    used_at: Option<Instant>,
     used: Usage,
 }
 
 impl Report {
     pub(crate) fn new(out: Box<dyn Write + Send>, redactor: Redactor) -> Self {
-        Self { out, redactor, active_at: None, used_at: None, used: Usage::default() }
+        Self { out, redactor, active_at: None, used: Usage::default() }
     }
 
     /// A note for people. It is cleaned here.
@@ -66,18 +65,10 @@ impl Report {
 
     /// What the attempt used so far.
     pub(crate) fn usage(&mut self, usage: &Usage) {
-        let now = Instant::now();
-        if self.used_at.is_none_or(|at| now >= at + PACE) {
-            self.usage_now(usage);
-        }
-    }
-
-    pub(crate) fn usage_now(&mut self, usage: &Usage) {
         if *usage == self.used {
             return;
         }
         self.used = *usage;
-        self.used_at = Some(Instant::now());
         self.record(&json!({ "kind": "usage", "usage": usage }));
     }
 
@@ -172,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn signs_of_life_and_usage_keep_their_pace() {
+    async fn signs_of_life_keep_their_pace_and_no_usage_is_held_back() {
         let used = |input_tokens| Usage { input_tokens, ..Usage::default() };
         let shared = Shared::default();
         let mut report = Report::new(Box::new(shared.clone()), Redactor::of_environment(&[]));
@@ -181,11 +172,10 @@ mod tests {
             report.usage(&used(round + 1));
             tokio::time::advance(Duration::from_millis(100)).await;
         }
-        report.usage_now(&used(30));
-        report.usage_now(&used(30));
+        report.usage(&used(30));
         let text = String::from_utf8(shared.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.matches("\"activity\"").count(), 3);
-        assert_eq!(text.matches("\"kind\":\"usage\"").count(), 4);
+        assert_eq!(text.matches("\"kind\":\"usage\"").count(), 30);
     }
 
     #[test]

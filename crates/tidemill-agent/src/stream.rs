@@ -20,8 +20,8 @@ pub(crate) enum Message {
     Assistant { blocks: Vec<Block>, error: Option<String> },
     /// Results of tools.
     ToolResults(Vec<ToolResult>),
-    /// An answer of the API begins: what was read for it.
-    AnswerBegins(Usage),
+    /// An answer of the API begins: what was read for it, by which model.
+    AnswerBegins { usage: Usage, model: Option<String> },
     /// An answer of the API ends: what it used, which replaces what its beginning said.
     AnswerEnds(Usage),
     /// A part of an answer.
@@ -78,7 +78,9 @@ pub(crate) struct ResultLine {
 
 /// Reads a line.
 pub(crate) fn parse(line: &[u8]) -> Result<Message, serde_json::Error> {
-    let value: Value = serde_json::from_slice(line)?;
+    // What a tool printed may be no text, or half of a character. That is no reason to lose what the line says.
+    let value: Value = serde_json::from_slice(line)
+        .or_else(|_| serde_json::from_str(&without_halves(&String::from_utf8_lossy(line))))?;
     let kind = value["type"].as_str().unwrap_or_default();
     Ok(match (kind, value["subtype"].as_str().unwrap_or_default()) {
         ("system", "init") => Message::Init {
@@ -104,6 +106,38 @@ pub(crate) fn parse(line: &[u8]) -> Result<Message, serde_json::Error> {
             Message::Other(if subtype.is_empty() { kind.to_owned() } else { format!("{kind}/{subtype}") })
         }
     })
+}
+
+/// JSON whose escapes of one half of a surrogate pair without the other stand for U+FFFD instead.
+fn without_halves(json: &str) -> String {
+    /// The number of an escape `\uXXXX` at the start.
+    fn escape(text: &str) -> Option<u32> {
+        let digits = text.strip_prefix("\\u")?.get(..4)?;
+        digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())?
+    }
+    const ESCAPE_BYTES: usize = 6;
+    let mut kept = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        kept.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let is_pair = || matches!(rest.get(ESCAPE_BYTES..).and_then(escape), Some(0xdc00..=0xdfff));
+        let length = match escape(rest) {
+            Some(0xd800..=0xdbff) if is_pair() => 2 * ESCAPE_BYTES,
+            Some(0xd800..=0xdfff) => {
+                kept.push_str("\\ufffd");
+                rest = &rest[ESCAPE_BYTES..];
+                continue;
+            }
+            Some(_) => ESCAPE_BYTES,
+            // The backslash and what it stands before, which may be another one.
+            None => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+        };
+        kept.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    kept.push_str(rest);
+    kept
 }
 
 fn block(value: &Value) -> Block {
@@ -134,7 +168,10 @@ fn tool_results(value: &Value) -> Message {
 
 fn stream_event(event: &Value) -> Message {
     match event["type"].as_str() {
-        Some("message_start") => Message::AnswerBegins(usage(&event["message"]["usage"])),
+        Some("message_start") => Message::AnswerBegins {
+            usage: usage(&event["message"]["usage"]),
+            model: text(&event["message"]["model"]),
+        },
         Some("message_delta") => Message::AnswerEnds(usage(&event["usage"])),
         _ => Message::AnswerGoesOn,
     }
@@ -158,8 +195,9 @@ fn result_line(value: &Value) -> ResultLine {
     used.turns = turns;
     ResultLine {
         subtype: text(&value["subtype"]).unwrap_or_default(),
-        // A result that does not say that it is none is an error.
-        is_error: value["is_error"].as_bool().unwrap_or(true),
+        // A result that does not say that it is none is an error, and so is one that is called so.
+        is_error: value["is_error"].as_bool().unwrap_or(true)
+            || value["subtype"].as_str().is_some_and(|subtype| subtype.starts_with("error")),
         api_error_status: status(&value["api_error_status"]),
         text: text(&value["result"]),
         errors: list("errors").iter().filter_map(text).collect(),
@@ -202,6 +240,18 @@ pub(crate) fn add(one: Usage, other: Usage) -> Usage {
         cache_write_tokens: one.cache_write_tokens.saturating_add(other.cache_write_tokens),
         turns: one.turns.saturating_add(other.turns),
         cost_micros: one.cost_micros.saturating_add(other.cost_micros),
+    }
+}
+
+/// The larger of each number of two usages.
+pub(crate) fn at_least(one: Usage, other: Usage) -> Usage {
+    Usage {
+        input_tokens: one.input_tokens.max(other.input_tokens),
+        output_tokens: one.output_tokens.max(other.output_tokens),
+        cache_read_tokens: one.cache_read_tokens.max(other.cache_read_tokens),
+        cache_write_tokens: one.cache_write_tokens.max(other.cache_write_tokens),
+        turns: one.turns.max(other.turns),
+        cost_micros: one.cost_micros.max(other.cost_micros),
     }
 }
 
@@ -287,6 +337,42 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_not_lost_for_a_broken_character() {
+        let line = |text: &[u8]| {
+            [&br#"{"type":"result","subtype":"success","is_error":false,"result":""#[..], text, b"\"}"]
+                .concat()
+        };
+        for (text, expected) in [
+            (&br"a\ud83db"[..], "a\u{fffd}b"),
+            (br"\udc00\ud83d", "\u{fffd}\u{fffd}"),
+            (br"\ud83d\ud83d\ude00", "\u{fffd}\u{1f600}"),
+            (br"\ud83d\n\u00e9\\ud83d", "\u{fffd}\n\u{e9}\\ud83d"),
+            (b"cut \xf0\x9f\x98 off", "cut \u{fffd} off"),
+            (b"\xff\\ud800", "\u{fffd}\u{fffd}"),
+        ] {
+            let Ok(Message::Result(result)) = parse(&line(text)) else { panic!("{expected}") };
+            assert_eq!(result.text.as_deref(), Some(expected));
+        }
+        for text in [&br"\ud83"[..], br"\ud83g", b"\\"] {
+            assert!(parse(&line(text)).is_err(), "{text:?} is no JSON for another reason");
+        }
+    }
+
+    #[test]
+    fn what_is_called_an_error_is_one() {
+        for (line, is_error) in [
+            (json!({"type": "result", "subtype": "success", "is_error": false}), false),
+            (json!({"type": "result", "subtype": "success", "is_error": true}), true),
+            (json!({"type": "result", "subtype": "error_max_turns", "is_error": false}), true),
+            (json!({"type": "result", "subtype": "success"}), true),
+            (json!({"type": "result", "is_error": false}), false),
+        ] {
+            let Message::Result(result) = message(&line) else { panic!() };
+            assert_eq!(result.is_error, is_error, "{line}");
+        }
+    }
+
+    #[test]
     fn what_is_said_and_done_is_read() {
         let line = json!({"type": "assistant", "message": {"content": [
             {"type": "text", "text": "I look"}, {"type": "thinking", "thinking": "x"},
@@ -352,10 +438,10 @@ mod tests {
 
     #[test]
     fn answers_tell_what_they_use_as_they_come() {
-        let begin = json!({"type": "stream_event", "event": {"type": "message_start", "message": {"usage": {"input_tokens": 9, "output_tokens": 1}}}});
+        let begin = json!({"type": "stream_event", "event": {"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 9, "output_tokens": 1}}}});
         let end = json!({"type": "stream_event", "event": {"type": "message_delta", "usage": {"input_tokens": 9, "output_tokens": 30}}});
         let usage = |output_tokens| Usage { input_tokens: 9, output_tokens, ..Usage::default() };
-        assert_eq!(message(&begin), Message::AnswerBegins(usage(1)));
+        assert_eq!(message(&begin), Message::AnswerBegins { usage: usage(1), model: Some("m".to_owned()) });
         assert_eq!(message(&end), Message::AnswerEnds(usage(30)));
         let part = json!({"type": "stream_event", "event": {"type": "content_block_delta"}});
         assert_eq!(message(&part), Message::AnswerGoesOn);
@@ -388,6 +474,7 @@ mod tests {
         #[test]
         fn any_line_is_read_or_refused(text in ".{0,80}", kind in "result|assistant|user|system|stream_event", value in "[\\[\\]{}\",:0-9a-z]{0,40}") {
             let _ = parse(text.as_bytes());
+            let _ = parse(format!("{{\"a\":\"\\ud8{text}").as_bytes());
             let _ = parse(format!("{{\"type\":\"{kind}\",\"message\":{value},\"event\":{value},\"usage\":{value}}}").as_bytes());
         }
     }

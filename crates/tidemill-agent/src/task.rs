@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use rustix::process::{Pid, getppid};
 use serde_json::Value;
 use tidemill_model::{AgentSpec, AgentStep, MicroUsd, Usage};
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,8 +18,9 @@ use crate::clock::{Clock, millis};
 use crate::command_line::{Session, arguments, environment, model_of};
 use crate::failure::{Failure, Kind};
 use crate::kept::Kept;
+use crate::launch::outlive_parent;
 use crate::places::Places;
-use crate::processes::adopt_orphans;
+use crate::processes::{adopt_orphans, end_descendants};
 use crate::prompt::{self, Sources};
 use crate::query::{self, Query};
 use crate::redact::Redactor;
@@ -59,9 +61,11 @@ pub struct TaskArguments {
 /// 143 for one that was told to stop, 1 otherwise.
 pub async fn main_of_task(arguments: TaskArguments) -> ExitCode {
     adopt_orphans();
+    let parent = getppid();
+    outlive_parent();
     let redactor = Redactor::of_environment(&arguments.environment);
     let report = Report::new(Box::new(std::io::stdout()), redactor.clone());
-    let stop = stop_signal();
+    let stop = stop_signal(parent);
     match Task::run(arguments, redactor, report, stop).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { kind: Kind::Stopped, .. }) => ExitCode::from(STOPPED),
@@ -69,20 +73,31 @@ pub async fn main_of_task(arguments: TaskArguments) -> ExitCode {
     }
 }
 
-/// Turns true with SIGTERM, SIGINT or SIGHUP.
-fn stop_signal() -> watch::Receiver<bool> {
+/// Turns true with SIGTERM, SIGINT or SIGHUP. If whoever started us, `parent`, is gone with it, nobody waits for an end in
+/// order, and everything ends at once.
+fn stop_signal(parent: Option<Pid>) -> watch::Receiver<bool> {
     let (sender, receiver) = watch::channel(false);
     for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
         let Ok(mut signals) = signal(kind) else { continue };
         let sender = sender.clone();
         tokio::spawn(async move {
             signals.recv().await;
+            end_if_orphaned(parent).await;
             let _ = sender.send(true);
             // Kept, so that a second signal does not end us before all is written.
-            while signals.recv().await.is_some() {}
+            while signals.recv().await.is_some() {
+                end_if_orphaned(parent).await;
+            }
         });
     }
     receiver
+}
+
+async fn end_if_orphaned(parent: Option<Pid>) {
+    if getppid() != parent {
+        end_descendants().await;
+        std::process::exit(STOPPED.into());
+    }
 }
 
 /// A task under way.
@@ -169,7 +184,7 @@ impl Task {
         };
         task.write_traces(&ready.places, &outcome);
         ready.places.clear();
-        task.report.usage_now(&task.used);
+        task.report.usage(&task.used);
         let session = task.session.as_deref();
         match done {
             Ok(output) => {
@@ -279,7 +294,6 @@ impl Task {
             self.write_traces(&ready.places, &Outcome::running());
             let failure = match judged {
                 Ok(output) => {
-                    let output = self.redactor.output(&output);
                     if let Err(error) = ready.kept.keep_step(&step.name, &output, session.id()) {
                         self.report.log(&format!("the output of step {} cannot be kept: {error}", step.name));
                     }
@@ -318,13 +332,14 @@ impl Task {
     /// The session of the first try.
     fn first_session(&self, ready: &Ready, step: &AgentStep) -> Result<Session, Failure> {
         if ready.spec.resume_session {
-            if let Some(id) = ready.kept.session(&step.name) {
-                return Ok(Session::Resumed(id));
+            if let Some(session) = ready.kept.session(&step.name).and_then(|id| Session::resumed(&id)) {
+                return Ok(session);
             }
             // It is that of the step which an earlier attempt did not finish: the first that is not reused.
             let is_first = self.traces.iter().filter(|trace| trace.status != Status::Reused).count() == 1;
-            if let Some(id) = ready.settings.session.clone().filter(|_| is_first) {
-                return Ok(Session::Resumed(id));
+            let noted = ready.settings.session.as_deref().filter(|_| is_first);
+            if let Some(session) = noted.and_then(Session::resumed) {
+                return Ok(session);
             }
         }
         new_session()
@@ -383,7 +398,7 @@ impl Task {
         let result = end.and_then(|end| end.result.as_ref());
         let used = record.usage(result);
         self.used = add(self.used, used).bounded();
-        self.report.usage_now(&self.used);
+        self.report.usage(&self.used);
         let judged = match &ran {
             Ok(end) => self.judged(end, ready.schemas[index].as_ref()),
             Err(failure) => Err(failure.clone()),
@@ -402,10 +417,11 @@ impl Task {
             now: self.clock.now_millis(),
         });
         self.report.log(&format!(
-            "step {}: {} turns, {} tokens, ${} in {} ms",
+            "step {}: {} turns, {} tokens, {}${} in {} ms",
             step.name,
             used.turns,
             used.tokens(),
+            if trace.cost_is_estimated { "about " } else { "" },
             MicroUsd(used.cost_micros),
             trace.duration_ms
         ));
@@ -417,11 +433,25 @@ impl Task {
         if end.lingered {
             self.report.log("claude had told its result and did not end; it was ended");
         }
-        let judged = judge(end, schema);
+        let judged = judge(end, schema).and_then(|output| self.without_secrets(&output, schema));
         if judged.is_err() && !end.stderr.trim().is_empty() {
             self.report.log(&format!("claude printed: {}", end.stderr.trim()));
         }
         judged
+    }
+
+    /// An output as it is kept, which must satisfy its schema too.
+    fn without_secrets(&self, output: &Value, schema: Option<&OutputSchema>) -> Result<Value, Failure> {
+        let clean = self.redactor.output(output);
+        if let Some(schema) = schema.filter(|_| clean != *output) {
+            schema.check(&clean).map_err(|problems| {
+                let message = format!(
+                    "a secret was cut out of the output, which does not satisfy its schema without it: {problems}"
+                );
+                Failure::new(Kind::BadOutput, message)
+            })?;
+        }
+        Ok(clean)
     }
 
     /// What the next call may cost. The CLI counts each call for itself, also in a session that goes on.

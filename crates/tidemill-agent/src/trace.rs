@@ -83,6 +83,9 @@ pub(crate) struct TryTrace {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) terminal_reason: Option<String>,
     pub(crate) usage: Usage,
+    /// It ended before the CLI told what it cost.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) cost_is_estimated: bool,
     pub(crate) cache: CacheMetrics,
     pub(crate) tool_calls: Vec<ToolCall>,
     #[serde(skip_serializing_if = "is_zero")]
@@ -227,7 +230,11 @@ pub(crate) fn summary(steps: &[StepTrace], outcome: &Outcome, duration_ms: u64, 
         for one in &step.attempts {
             let (number, took, calls) =
                 (one.number, one.duration_ms, one.tool_calls.len() + one.tool_calls_left_out);
-            line(format_args!("  Try {number}: {} ({took} ms, {calls} tool calls)", one.outcome.line()));
+            let cost = if one.cost_is_estimated { ", cost estimated" } else { "" };
+            line(format_args!(
+                "  Try {number}: {} ({took} ms, {calls} tool calls{cost})",
+                one.outcome.line()
+            ));
         }
     }
     text

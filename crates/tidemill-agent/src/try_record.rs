@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 use tidemill_model::Usage;
 
+use crate::price;
 use crate::redact::Redactor;
-use crate::stream::{ApiRetry, Block, Message, ResultLine, ToolResult, add};
+use crate::stream::{ApiRetry, Block, Message, ResultLine, ToolResult, add, at_least};
 use crate::todo::TodoList;
 use crate::trace::{BrokenLines, CacheMetrics, Outcome, ToolCall, TryTrace};
 
@@ -35,9 +36,10 @@ pub(crate) struct TryRecord {
     /// What the CLI says of the last error of the API.
     pub(crate) last_api_error: Option<String>,
     pub(crate) broken: BrokenLines,
-    /// What answers used that are complete, and the one that is under way.
+    /// What answers used that are complete, and the one that is under way, with its model. The money is an estimate.
     answered: Usage,
     answering: Usage,
+    answering_model: Option<String>,
 }
 
 impl TryRecord {
@@ -58,6 +60,7 @@ impl TryRecord {
             broken: BrokenLines::default(),
             answered: Usage::default(),
             answering: Usage::default(),
+            answering_model: None,
         }
     }
 
@@ -81,27 +84,25 @@ impl TryRecord {
             Message::ToolResults(results) => {
                 results.iter().filter_map(|result| self.answered(result, now)).collect()
             }
-            Message::AnswerBegins(usage) => {
+            Message::AnswerBegins { usage, model } => {
                 self.close_answer();
-                self.answering = Usage { turns: 1, ..*usage };
+                self.answering_model = model.clone().or_else(|| self.model.clone());
+                self.answering = self.priced(Usage { turns: 1, ..*usage });
                 Vec::new()
             }
             Message::AnswerEnds(usage) => {
                 // Some servers repeat what was read, some tell only what was written.
-                let begun = self.answering;
-                self.answering = Usage {
-                    input_tokens: usage.input_tokens.max(begun.input_tokens),
-                    output_tokens: usage.output_tokens.max(begun.output_tokens),
-                    cache_read_tokens: usage.cache_read_tokens.max(begun.cache_read_tokens),
-                    cache_write_tokens: usage.cache_write_tokens.max(begun.cache_write_tokens),
-                    turns: 1,
-                    cost_micros: 0,
-                };
+                let whole = at_least(*usage, self.answering);
+                self.answering = self.priced(Usage { turns: 1, ..whole });
                 self.close_answer();
                 Vec::new()
             }
             Message::Result(_) | Message::AnswerGoesOn | Message::Other(_) => Vec::new(),
         }
+    }
+
+    fn priced(&self, usage: Usage) -> Usage {
+        Usage { cost_micros: price::cost_micros(self.answering_model.as_deref(), &usage), ..usage }
     }
 
     fn close_answer(&mut self) {
@@ -182,17 +183,28 @@ impl TryRecord {
 
     /// What the try used: what its result says, or what its answers told.
     pub(crate) fn usage(&self, result: Option<&ResultLine>) -> Usage {
+        let heard = self.usage_so_far();
         match result.map(|result| result.usage) {
+            // The CLI counts a turn also when nobody answered.
+            Some(told) if told.tokens() == 0 && heard.tokens() == 0 => Usage { turns: 0, ..told },
+            Some(told) if told.tokens() >= heard.tokens() => told,
             // A result that was forced may know less than what was heard.
-            Some(told) if told.tokens() >= self.usage_so_far().tokens() => told,
-            Some(told) => Usage { turns: told.turns, cost_micros: told.cost_micros, ..self.usage_so_far() },
-            None => self.usage_so_far(),
+            Some(told) => {
+                Usage { turns: told.turns, cost_micros: told.cost_micros.max(heard.cost_micros), ..heard }
+            }
+            None => heard,
         }
+    }
+
+    /// Whether the money in it is an estimate of ours.
+    fn is_estimated(&self, result: Option<&ResultLine>) -> bool {
+        self.usage(result).cost_micros > result.map_or(0, |result| result.usage.cost_micros)
     }
 
     /// The trace of the try.
     pub(crate) fn into_trace(self, end: TryEndTrace<'_>) -> TryTrace {
         let usage = self.usage(end.result);
+        let cost_is_estimated = self.is_estimated(end.result);
         let result = end.result;
         let denials = result.map(|result| result.permission_denials.as_slice()).unwrap_or_default();
         TryTrace {
@@ -212,6 +224,7 @@ impl TryRecord {
             stop_reason: result.and_then(|result| result.stop_reason.clone()),
             terminal_reason: result.and_then(|result| result.terminal_reason.clone()),
             usage,
+            cost_is_estimated,
             cache: CacheMetrics::of(&usage),
             tool_calls: self.calls,
             tool_calls_left_out: self.calls_left_out,
@@ -299,22 +312,39 @@ mod tests {
             cache_read_tokens: 300,
             ..Usage::default()
         };
-        record.take(&Message::AnswerBegins(usage(100, 1)), 1);
+        let begins = |usage| Message::AnswerBegins { usage, model: Some("claude-haiku-4-5".to_owned()) };
+        record.take(&begins(usage(100, 1)), 1);
         record.take(&Message::AnswerEnds(usage(0, 30)), 2);
-        record.take(&Message::AnswerBegins(usage(50, 1)), 3);
+        record.take(&begins(usage(50, 1)), 3);
         let so_far = record.usage_so_far();
         assert_eq!((so_far.input_tokens, so_far.output_tokens, so_far.turns), (150, 31, 2));
+        // At 1 and 5 dollars for a million, and a tenth of 1 for the 600 of the cache.
+        let estimate = 150 + 31 * 5 + 60;
+        assert_eq!(so_far.cost_micros, estimate);
         let less = ResultLine {
             usage: Usage { cost_micros: 5, turns: 3, ..Usage::default() },
             ..ResultLine::default()
         };
         let merged = record.usage(Some(&less));
-        assert_eq!((merged.input_tokens, merged.turns, merged.cost_micros), (150, 3, 5));
+        assert_eq!((merged.input_tokens, merged.turns, merged.cost_micros), (150, 3, estimate));
+        assert!(record.is_estimated(Some(&less)) && record.is_estimated(None));
+        let more = ResultLine {
+            usage: Usage { input_tokens: 1_000, cost_micros: 5, turns: 3, ..Usage::default() },
+            ..ResultLine::default()
+        };
+        assert_eq!(record.usage(Some(&more)), more.usage, "who knows all is believed");
+        assert!(!record.is_estimated(Some(&more)));
         let trace = ended(record, None);
         assert_eq!(
             trace["cache"],
             json!({"inputTokens": 150, "cacheReadTokens": 600, "cacheWriteTokens": 0, "efficiencyPercent": 80.0})
         );
+    }
+
+    #[test]
+    fn nobody_answered_and_there_was_no_turn() {
+        let told = ResultLine { usage: Usage { turns: 1, ..Usage::default() }, ..ResultLine::default() };
+        assert_eq!(record().usage(Some(&told)), Usage::default());
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub enum IdProblem {
 }
 
 const WORD: &str = "letters, digits, `_` and `-`";
+const NO_FLAG: &str = "letters, digits, `_` and, but not at the start, `-`";
 const TEXT: &str = "all characters but `#` and control characters";
 const CAPITALS: &str = "capital letters and `_`, starting with a letter";
 
@@ -65,8 +66,16 @@ fn check(
     Err(BadId { field, problem })
 }
 
+/// For ids that become arguments of programs, where a leading `-` would make them flags.
+fn check_no_flag(field: &'static str, text: &str) -> Result<(), BadId> {
+    if text.starts_with('-') {
+        return Err(BadId { field, problem: IdProblem::Character { found: '-', allowed: NO_FLAG } });
+    }
+    Ok(())
+}
+
 macro_rules! text_id {
-    ($(#[$doc:meta])* $name:ident, $field:literal, $limit:expr, $allowed:expr, $fits:expr) => {
+    ($(#[$doc:meta])* $name:ident, $field:literal, $limit:expr, $allowed:expr, $fits:expr $(, $more:ident)?) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Arc<str>);
@@ -79,6 +88,7 @@ macro_rules! text_id {
             pub fn new(text: impl AsRef<str>) -> Result<Self, BadId> {
                 let text = text.as_ref();
                 check($field, text, $limit, $allowed, $fits)?;
+                $($more($field, text)?;)?
                 Ok(Self(Arc::from(text)))
             }
 
@@ -197,7 +207,7 @@ text_id!(
 );
 text_id!(
     /// An agent's session, by which a later attempt can go on where an earlier one ended.
-    SessionId, "sessionId", 128, WORD, is_word
+    SessionId, "sessionId", 128, NO_FLAG, is_word, check_no_flag
 );
 
 /// What sort of thing an event is about: `TASK`, `JOB`, `STORE` and so on.
@@ -418,6 +428,15 @@ mod tests {
         for bad in ["", "store", "_A", "A1", "A#"] {
             assert!(EntityType::new(bad).is_err(), "{bad:?}");
         }
+        assert!(SessionId::new("a-b_1").is_ok());
+        for bad in ["", "-a", "--settings", "a b", "a=b"] {
+            assert!(SessionId::new(bad).is_err(), "{bad:?}");
+        }
+        let flag = SessionId::new("--a").unwrap_err().to_string();
+        assert_eq!(
+            flag,
+            "sessionId holds '-'; allowed are letters, digits, `_` and, but not at the start, `-`"
+        );
         assert!(EntityId::new("arn:aws:states:x/y z").is_ok());
         assert!(EntityId::new("a#b").is_err());
     }

@@ -37,6 +37,7 @@ pub mod retry;
 #[cfg(test)]
 mod sample;
 pub mod sanitize;
+pub mod secrets;
 mod sink;
 pub mod span;
 pub mod task_input;
@@ -75,6 +76,7 @@ pub use overflow::{BadOverflow, BadPayload, DETAIL_BYTES_MAX, Overflow};
 pub use readiness::Readiness;
 pub use retry::RetryPolicy;
 pub use sanitize::ErrorSanitizer;
+pub use secrets::Secrets;
 pub use span::Millis;
 pub use task_input::{DEPENDENCY_OUTPUTS, InputProblem};
 pub use task_spec::{TaskOptions, TaskSpec};

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use regex_lite::{Captures, Regex};
 
+use crate::secrets::Secrets;
+
 /// The longest text that is kept, in characters.
 pub const CLEAN_CHARS_MAX: usize = 2_000;
 /// Secrets shorter than this are not looked for: they would be found everywhere.
@@ -20,35 +22,29 @@ const READ_BYTES_MAX: usize = 16 * 1024;
 const ROUNDS_MAX: usize = 8;
 
 /// Takes secrets and home directories out of error texts.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ErrorSanitizer {
-    /// The longest first, so that none hides a part of another.
-    secrets: Vec<String>,
+    secrets: Secrets,
     home: Option<String>,
-}
-
-impl std::fmt::Debug for ErrorSanitizer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ErrorSanitizer").field("secrets", &self.secrets.len()).finish_non_exhaustive()
-    }
 }
 
 impl ErrorSanitizer {
     /// `secrets` are values that must never be seen; `home` is the home directory of the process.
     pub fn new(secrets: Vec<String>, home: Option<String>) -> Self {
-        let is_secret = |secret: &String| {
-            secret.chars().count() >= SECRET_CHARS_MIN && !REDACTED.contains(secret.as_str())
-        };
-        let mut secrets: Vec<String> = secrets.into_iter().filter(is_secret).collect();
-        secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        secrets.dedup();
+        Self::with(Secrets::of(secrets), home)
+    }
+
+    /// The same with secrets that are known already.
+    pub fn with(secrets: Secrets, home: Option<String>) -> Self {
         let home = home.map(|home| home.trim_end_matches('/').to_owned());
         Self { secrets, home: home.filter(|home| home.starts_with('/') && home.len() > 1) }
     }
 
     /// The text without what must not be seen, at most 2,000 characters of it.
     pub fn clean(&self, text: &str) -> String {
-        let mut clean = cut_bytes(text, READ_BYTES_MAX).to_owned();
+        // Before the cut: it must not leave half of one.
+        let whole = self.secrets.clean_text(text);
+        let mut clean = cut_bytes(&whole, READ_BYTES_MAX).to_owned();
         for _ in 0..ROUNDS_MAX {
             let next = cut_chars(&self.pass(&clean), CLEAN_CHARS_MAX).to_owned();
             if next == clean {
@@ -60,12 +56,7 @@ impl ErrorSanitizer {
     }
 
     fn pass(&self, text: &str) -> String {
-        let mut text = Cow::Borrowed(text);
-        for secret in &self.secrets {
-            if text.contains(secret.as_str()) {
-                text = Cow::Owned(text.replace(secret.as_str(), REDACTED));
-            }
-        }
+        let mut text = self.secrets.clean_text(text);
         for rule in RULES.iter() {
             if let Cow::Owned(changed) = rule.apply(&text) {
                 text = Cow::Owned(changed);
@@ -243,6 +234,10 @@ mod tests {
         // A secret at the cut leaves nothing of itself.
         let text = format!("{}AKIAIOSFODNN7EXAMPLE", "x ".repeat(995));
         assert!(!sanitizer().clean(&text).contains("AKIA"));
+        // Nor does one at the cut before, which comes to the front when much before it is taken out.
+        let key = format!("-----BEGIN X-----{}-----END X-----", "k".repeat(READ_BYTES_MAX - 40));
+        let clean = sanitizer().clean(&format!("{key}hunter2hunter2-and-more"));
+        assert!(!clean.contains("hunter2"), "{clean}");
     }
 
     #[test]

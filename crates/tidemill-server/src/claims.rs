@@ -23,7 +23,15 @@ pub(crate) struct ClaimName {
 }
 
 /// What a claim gave, once it gave something. Whoever holds the lock is at it.
-pub(crate) type Given = Arc<tokio::sync::Mutex<Option<Vec<Assignment>>>>;
+pub(crate) type Given = Arc<tokio::sync::Mutex<Option<Taken>>>;
+
+/// Tasks that were claimed.
+#[derive(Debug, Clone)]
+pub(crate) struct Taken {
+    pub(crate) tasks: Vec<Assignment>,
+    /// Their leases began no earlier.
+    pub(crate) at: Instant,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Claims {

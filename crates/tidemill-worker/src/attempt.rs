@@ -164,7 +164,7 @@ async fn run_with<S: TaskSource>(
     };
     let (worker, input_file) = (&shared.config.environment, &directory.input_file);
     let env = environment::of_child(worker, claim, &directory.path, input_file, tells.as_ref());
-    let redaction = Redaction::of(claim, &env);
+    let redaction = Redaction::of(claim, worker);
     let kills_before = shared.memory.before();
     let spawned = tokio::select! {
         biased;
@@ -362,13 +362,6 @@ impl<S: TaskSource> Attempt<'_, S> {
 
     /// Takes one line: a word of the protocol, or a line of the log.
     fn take(&mut self, line: Line<'_>, stream: Stream) {
-        let redaction = std::mem::take(&mut self.redaction);
-        let bytes = redaction.clean(line.bytes);
-        self.take_clean(Line { bytes: &bytes, ..line }, stream);
-        self.redaction = redaction;
-    }
-
-    fn take_clean(&mut self, line: Line<'_>, stream: Stream) {
         if stream == Stream::Stdout && line.bytes.starts_with(protocol::MARK) {
             if line.is_cut {
                 self.result_was_cut = true;
@@ -376,11 +369,14 @@ impl<S: TaskSource> Attempt<'_, S> {
                     "a line of the protocol is too long and is left out; give the result as outputFile",
                 );
             }
+            // Understood first and cleaned then: a secret may look like a part of the protocol.
             match protocol::parse(line.bytes) {
-                Some(told) => return self.heed(told),
+                Some(told) => return self.heed(self.redaction.clean_told(told)),
                 None => self.note("the next line looks like the protocol and is not understood"),
             }
         }
+        let bytes = self.redaction.clean_line(line.bytes, line.is_cut);
+        let line = Line { bytes: &bytes, ..line };
         let tail = if stream == Stream::Stderr { &mut self.stderr } else { &mut self.stdout };
         tail.push_line(line.bytes);
         if stream == Stream::Stdout && !line.bytes.trim_ascii().is_empty() {
@@ -408,6 +404,7 @@ impl<S: TaskSource> Attempt<'_, S> {
         match told.record {
             Record::Activity { kind, step_name } => {
                 let timestamp = self.shared.clock.now();
+                let step_name = protocol::step_name(&step_name);
                 let step_name = if step_name.is_empty() { self.claim.name.to_string() } else { step_name };
                 self.vitals.active(Activity { kind, step_name, timestamp });
             }
@@ -430,7 +427,8 @@ impl<S: TaskSource> Attempt<'_, S> {
 
     /// A word of the worker in the task's log.
     fn note(&mut self, text: &str) {
-        let text = format!("[tidemill] {text}");
+        // Names of files are an agent's own words.
+        let text = format!("[tidemill] {}", self.redaction.clean_text(text));
         self.fresh.extend_from_slice(text.as_bytes());
         self.fresh.push(b'\n');
         self.shared.config.sink.line(&LogLine { claim: self.claim, stream: Stream::Worker, text: &text });
@@ -502,11 +500,26 @@ impl<S: TaskSource> Attempt<'_, S> {
             return Err(BadResult { message, category: ErrorCategory::Validation });
         }
         let output =
-            output_of(self.result.as_ref(), self.last_line.as_deref(), &self.directory, self.left_files)?;
-        self.redaction.clean_json(output).ok_or_else(|| BadResult {
-            message: "the result is no JSON without the secrets in it".to_owned(),
-            category: ErrorCategory::Validation,
-        })
+            output_of(self.result.as_ref(), self.last_line.as_deref(), &self.directory, self.left_files);
+        let output = output.map_err(|bad| BadResult {
+            message: self.redaction.clean_text(&bad.message).into_owned(),
+            ..bad
+        })?;
+        let clean = self.redaction.clean_json(output.clone());
+        if clean != output && self.has_schema() {
+            // The agent's process has checked the other one.
+            return Err(BadResult {
+                message: "a secret was cut out of the result, which was to satisfy a schema".to_owned(),
+                category: ErrorCategory::Validation,
+            });
+        }
+        Ok(clean)
+    }
+
+    /// Whether the output has a form that it must have.
+    fn has_schema(&self) -> bool {
+        let last = self.claim.execution.agent.as_ref().and_then(|agent| agent.steps.last());
+        last.is_some_and(|step| step.output_schema.is_some())
     }
 
     /// Hands over what the attempt left, puts its directory into place, and keeps the lease meanwhile.

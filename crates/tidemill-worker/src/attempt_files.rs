@@ -3,6 +3,7 @@
 //! A finished task is not failed for it. What cannot be handed over is tried again twice and then noted.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +11,16 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::child::directory::AttemptDirectory;
-use crate::child::inner_file::Oversize;
+use crate::child::inner_file::{InnerDir, Oversize};
 use crate::child::redaction::Redaction;
 use crate::source::{Claim, SourceError, TaskSource};
 
-/// The folders of an attempt that are kept.
-const FOLDERS: [&str; 3] = ["artifacts", "logs", "traces"];
+/// The folders of an attempt that are kept, in the order in which they are: what tells how it went comes first, so that
+/// no number of artifacts takes its place.
+const FOLDERS: [&str; 3] = ["logs", "traces", "artifacts"];
+/// And the files that go before all others, which a child can make many of in any folder.
+const FIRST: [&str; 4] =
+    ["logs/output.log", "logs/summary.log", "traces/session_trace.json", "artifacts/task-result.json"];
 /// The files of an attempt that are kept.
 pub(crate) const FILES_MAX: usize = 1_000;
 /// The bytes of one of them; a log has this limit too, and a mark behind it.
@@ -34,25 +39,14 @@ pub(crate) async fn hand_over<S: TaskSource>(
     directory: &Arc<AttemptDirectory>,
     redaction: &Redaction,
 ) -> Result<Vec<String>, SourceError> {
-    let mut notes = Vec::new();
-    let mut names = Vec::new();
-    for folder in FOLDERS {
-        match directory.inner.list(folder, FILES_MAX - names.len()) {
-            Ok((found, is_cut)) => {
-                names.extend(found);
-                if is_cut {
-                    notes.push(format!("{folder} holds more than is kept; the limit is {FILES_MAX} files"));
-                }
-            }
-            Err(error) => notes.push(format!("{folder} cannot be read: {error}")),
-        }
-    }
+    let (names, mut notes) = names_in(&directory.inner);
+    let mut taken = HashSet::new();
     let mut bytes_left = FILES_BYTES_MAX;
     let mut under_way = JoinSet::new();
     for name in names {
         let limit = FILE_BYTES_MAX.min(bytes_left);
-        let bytes = match read(directory, &name, limit).await {
-            Ok(bytes) => bytes,
+        let (size, bytes) = match read(directory, &name, limit, redaction).await {
+            Ok(read) => read,
             Err(Oversize::TooLarge(size)) => {
                 notes.push(format!("{name} is {size} bytes and is not kept; the limit is {limit}"));
                 continue;
@@ -62,24 +56,43 @@ pub(crate) async fn hand_over<S: TaskSource>(
                 continue;
             }
         };
-        bytes_left -= bytes.len() as u64;
-        let bytes = match redaction.clean(&bytes) {
-            Cow::Borrowed(_) => bytes,
-            Cow::Owned(clean) => clean,
-        };
+        bytes_left -= size;
+        let kept_as = clean_name(&name, redaction, &mut taken);
         if under_way.len() == AT_ONCE {
             note_put(under_way.join_next().await, &mut notes)?;
         }
         let (source, claim) = (source.clone(), claim.clone());
         under_way.spawn(async move {
-            let path = format!("r{}-a{}/{name}", claim.run, claim.attempt);
-            put(&source, &claim, &path, bytes).await.map_err(|error| (name, error))
+            let path = format!("r{}-a{}/{kept_as}", claim.run, claim.attempt);
+            put(&source, &claim, &path, bytes).await.map_err(|error| (kept_as, error))
         });
     }
     while !under_way.is_empty() {
         note_put(under_way.join_next().await, &mut notes)?;
     }
     Ok(notes)
+}
+
+/// The files that are kept, in the order in which they are, and what is left out, in words.
+fn names_in(directory: &InnerDir) -> (Vec<String>, Vec<String>) {
+    let is_there = |name: &&str| directory.file(Path::new(name)).is_ok();
+    let mut names: Vec<String> = FIRST.into_iter().filter(|name| is_there(name)).map(str::to_owned).collect();
+    let mut notes = Vec::new();
+    for folder in FOLDERS {
+        match directory.list(folder, FILES_MAX) {
+            Ok((mut found, is_cut)) => {
+                found.retain(|name| !FIRST.contains(&name.as_str()));
+                let room = FILES_MAX - names.len();
+                if is_cut || found.len() > room {
+                    notes.push(format!("{folder} holds more than is kept; the limit is {FILES_MAX} files"));
+                }
+                found.truncate(room);
+                names.extend(found);
+            }
+            Err(error) => notes.push(format!("{folder} cannot be read: {error}")),
+        }
+    }
+    (names, notes)
 }
 
 type Put = Result<Result<(), (String, SourceError)>, JoinError>;
@@ -95,11 +108,37 @@ fn note_put(put: Option<Put>, notes: &mut Vec<String>) -> Result<(), SourceError
     Ok(())
 }
 
-/// Reads beside the runtime: files may be large and disks slow.
-async fn read(directory: &Arc<AttemptDirectory>, name: &str, limit: u64) -> Result<Vec<u8>, Oversize> {
-    let (directory, name) = (Arc::clone(directory), name.to_owned());
-    let read = tokio::task::spawn_blocking(move || directory.inner.read(Path::new(&name), limit)).await;
-    read.unwrap_or_else(|error| Err(Oversize::Io(std::io::Error::other(error))))
+/// The name under which a file is kept: without secrets, and not that of another file.
+fn clean_name(name: &str, redaction: &Redaction, taken: &mut HashSet<String>) -> String {
+    // The folder is ours.
+    let (folder, rest) = name.split_once('/').unwrap_or((name, ""));
+    let clean = format!("{folder}/{}", redaction.clean_text(rest));
+    let mut free = clean.clone();
+    let mut number = 1_u32;
+    while !taken.insert(free.clone()) {
+        number += 1;
+        free = format!("{clean}-{number}");
+    }
+    free
+}
+
+/// Reads and cleans beside the runtime: files may be large and disks slow. With the size that the file has.
+async fn read(
+    directory: &Arc<AttemptDirectory>,
+    name: &str,
+    limit: u64,
+    redaction: &Redaction,
+) -> Result<(u64, Vec<u8>), Oversize> {
+    let (directory, name, redaction) = (Arc::clone(directory), name.to_owned(), redaction.clone());
+    let read = tokio::task::spawn_blocking(move || {
+        let bytes = directory.inner.read(Path::new(&name), limit)?;
+        let clean = match redaction.clean(&bytes) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(clean) => Some(clean),
+        };
+        Ok((bytes.len() as u64, clean.unwrap_or(bytes)))
+    });
+    read.await.unwrap_or_else(|error| Err(Oversize::Io(std::io::Error::other(error))))
 }
 
 async fn put<S: TaskSource>(
@@ -118,4 +157,31 @@ async fn put<S: TaskSource>(
         pause *= 2;
     }
     source.put_blob(claim, path, bytes).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_of_files_takes_the_place_of_logs_and_traces() {
+        let root = std::env::temp_dir().join(format!("tidemill-kept-{}", std::process::id()));
+        let write = |name: &str| std::fs::write(root.join(name), "").unwrap();
+        for folder in FOLDERS {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        ["logs/other.log", "traces/other.json"].iter().chain(&FIRST).for_each(|name| write(name));
+        (0..=FILES_MAX).for_each(|number| write(&format!("artifacts/{number:04}")));
+        let directory = InnerDir::open(&root).unwrap();
+        let (names, notes) = names_in(&directory);
+        assert_eq!(names.len(), FILES_MAX);
+        assert_eq!(names[..4], FIRST);
+        assert_eq!(names[4..7], ["logs/other.log", "traces/other.json", "artifacts/0000"]);
+        assert_eq!(notes, ["artifacts holds more than is kept; the limit is 1000 files"]);
+        (0..=FILES_MAX).for_each(|number| write(&format!("logs/{number:04}")));
+        let (names, notes) = names_in(&directory);
+        assert_eq!((names.len(), notes.len()), (FILES_MAX, 3));
+        assert_eq!(names[..4], FIRST, "a child may make many files in any folder");
+        std::fs::remove_dir_all(root).unwrap();
+    }
 }

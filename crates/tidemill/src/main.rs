@@ -8,6 +8,7 @@ mod display;
 mod file_limit;
 mod node;
 mod output;
+mod privacy;
 mod remote_source;
 mod watch;
 
@@ -23,6 +24,7 @@ use self::commands::{
 use self::config::{Resolved, Sources};
 use self::file_limit::lower_file_limit;
 use self::output::Output;
+use self::privacy::keep_environment_private;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -71,13 +73,18 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    keep_environment_private();
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|argument| argument == SPAWNER) {
-        lower_file_limit(arguments.next().as_deref());
-        return match tidemill_worker::spawner::serve() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        };
+    match arguments.next() {
+        Some(first) if first == SPAWNER => {
+            lower_file_limit(arguments.next().as_deref());
+            return match tidemill_worker::spawner::serve() {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::FAILURE,
+            };
+        }
+        Some(first) if first == tidemill_agent::LAUNCHER => return tidemill_agent::become_cli(arguments),
+        _ => {}
     }
     let arguments = Arguments::parse();
     let mut out = Output::stdio();

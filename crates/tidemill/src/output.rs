@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tidemill_embedded::store::watch::Progress;
 
+use crate::display::visible::{Visible, visible};
 use crate::display::{Table, terminal};
 
 /// On a terminal the line of progress changes this often at most.
@@ -36,8 +37,10 @@ struct Words {
 impl Output {
     pub(crate) fn stdio() -> Self {
         let live = io::stderr().is_terminal();
-        let mixed = live && io::stdout().is_terminal();
-        Self { mixed, ..Self::new(Box::new(io::stdout()), Box::new(io::stderr()), live) }
+        let is_screen = io::stdout().is_terminal();
+        let data: Box<dyn Write> =
+            if is_screen { Box::new(Visible::new(io::stdout())) } else { Box::new(io::stdout()) };
+        Self { mixed: live && is_screen, ..Self::new(data, Box::new(io::stderr()), live) }
     }
 
     fn new(data: Box<dyn Write>, words: Box<dyn Write>, live: bool) -> Self {
@@ -62,7 +65,7 @@ impl Output {
         self.data(text)
     }
 
-    /// Data as it is, at once.
+    /// Data as it is, at once. On a terminal control characters are shown and not obeyed, as in all data.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.words.wipe();
         self.data.write_all(bytes)?;
@@ -89,7 +92,11 @@ impl Output {
     /// A line for people. If nobody can read it, that is no reason to stop.
     pub(crate) fn note(&mut self, line: impl fmt::Display) {
         self.words.wipe();
-        let _ = writeln!(self.words.out, "{line}");
+        let _ = if self.words.live {
+            writeln!(self.words.out, "{}", visible(&line.to_string()))
+        } else {
+            writeln!(self.words.out, "{line}")
+        };
     }
 
     /// How far the work is: a line that changes on a terminal, now and then a new one elsewhere.

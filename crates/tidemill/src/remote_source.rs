@@ -40,8 +40,8 @@ struct Inner {
     worker_id: String,
     /// Names claims; a worker's id is never used by another process.
     claims: AtomicU64,
-    /// The name of a claim whose answer was lost, and when it was first asked for. Asking again under it gives what it took.
-    lost_claim: Mutex<Option<(String, Instant)>>,
+    /// The name of a claim whose answer was lost. Asking again under it gives what it took.
+    lost_claim: Mutex<Option<String>>,
     /// Output that no heartbeat has carried yet.
     logs: Mutex<HashMap<(TaskKey, Fence), Vec<u8>>>,
 }
@@ -83,7 +83,7 @@ impl RemoteSource {
         self.inner.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lost_claim(&self) -> std::sync::MutexGuard<'_, Option<(String, Instant)>> {
+    fn lost_claim(&self) -> std::sync::MutexGuard<'_, Option<String>> {
         self.inner.lost_claim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,9 +118,9 @@ impl TaskSource for RemoteSource {
     async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<Claim>, SourceError> {
         let wait = wait.min(WAIT_MAX);
         let lost = self.lost_claim().take();
-        let (claim_id, asked_at) = lost.unwrap_or_else(|| {
+        let claim_id = lost.unwrap_or_else(|| {
             let number = self.inner.claims.fetch_add(1, Ordering::Relaxed);
-            (format!("{}-{number}", self.inner.worker_id), Instant::now())
+            format!("{}-{number}", self.inner.worker_id)
         });
         let request = api::ClaimRequest {
             worker_id: self.inner.worker_id.clone(),
@@ -128,13 +128,21 @@ impl TaskSource for RemoteSource {
             slots: Some(u32::try_from(slots.clamp(1, SLOTS_MAX)).expect("it was bounded")),
             wait_ms: Some(u64::try_from(wait.as_millis()).expect("it was bounded")),
         };
-        let patience = wait + CLAIM_PATIENCE;
+        let (patience, sent_at) = (wait + CLAIM_PATIENCE, Instant::now());
         let answer: Result<api::ClaimedTasks, _> = self.call("/v1/worker/claim", &request, patience).await;
         match answer {
-            Ok(claimed) => claimed.tasks.into_iter().map(|task| claim_of(task, asked_at)).collect(),
+            Ok(claimed) => {
+                // The server got the request later than it was sent, and the tasks so long after that.
+                let after = Duration::from_millis(claimed.claimed_after_ms.unsigned_abs());
+                let asked_at = match claimed.claimed_after_ms {
+                    0.. => sent_at + after.min(sent_at.elapsed()),
+                    _ => sent_at.checked_sub(after).unwrap_or(sent_at),
+                };
+                claimed.tasks.into_iter().map(|task| claim_of(task, asked_at)).collect()
+            }
             Err(error) => {
                 if matches!(error, SourceError::Unavailable(_)) {
-                    *self.lost_claim() = Some((claim_id, asked_at));
+                    *self.lost_claim() = Some(claim_id);
                 }
                 Err(error)
             }

@@ -1,5 +1,6 @@
 //! Watching a job until it is at rest: the live stream moves what is shown.
 
+use std::collections::HashMap;
 use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tidemill_server::api::{JobStatusName, JobView, TaskRow};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::client::{Call, Client, ClientError, Query, SseReader};
-use crate::display::{Change, JobState, LiveTree, PlainLines, SeenEvent};
+use crate::display::{Change, JobState, LiveTree, PlainLines, SeenEvent, TaskPhase};
 use crate::output::Output;
 
 /// The tree is drawn this often at most.
@@ -17,6 +18,8 @@ const DRAW_EVERY: Duration = Duration::from_millis(100);
 /// How long to wait before a lost stream is opened again, at first and at most.
 const AGAIN_FIRST: Duration = Duration::from_millis(200);
 const AGAIN_MAX: Duration = Duration::from_secs(5);
+/// How long a line waits for older ones where lines are written in the order of time.
+const LAG: Duration = Duration::from_millis(200);
 /// Beside the stream the job is looked at this often: a stream may have nothing more to say.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
 
@@ -39,6 +42,15 @@ struct SaidLine {
     task_id: String,
     text: String,
     at: u64,
+}
+
+/// A line that waits for others that may be older: what tasks write comes at once, what happens to them with the log.
+#[derive(Debug)]
+struct PlainLine {
+    at: u64,
+    /// It is written so long after it came.
+    came: Instant,
+    text: String,
 }
 
 /// As many lines wait to be shown; a task that shouts loses some here, never in its log.
@@ -90,7 +102,12 @@ pub(crate) struct Watch<'a> {
     said: Arc<Said>,
     /// Lines of tasks whose start is still to be told.
     held: Vec<SaidLine>,
+    /// Lines that are still to be written, in the order of time.
+    plain: Vec<PlainLine>,
+    /// When each task was spoken of last.
+    last: HashMap<String, u64>,
     clock: SystemClock,
+    began_at: u64,
     state: Option<JobState>,
 }
 
@@ -103,19 +120,25 @@ impl<'a> Watch<'a> {
             }
             Show::Progress { .. } => Face::Plain,
         };
+        let clock = SystemClock::start();
+        let began_at = clock.now().millis();
         Self {
             client,
             job_id: job_id.to_owned(),
             face,
             said,
             held: Vec::new(),
-            clock: SystemClock::start(),
+            plain: Vec::new(),
+            last: HashMap::new(),
+            clock,
+            began_at,
             state: None,
         }
     }
 
     /// A line for people that stays.
     pub(crate) fn note(&mut self, text: &str, out: &mut Output) {
+        self.write_all(out);
         match &mut self.face {
             Face::Tree(tree) => {
                 tree.footer = Some(text.to_owned());
@@ -151,13 +174,13 @@ impl<'a> Watch<'a> {
         // The stream is opened before the job is read, so that nothing falls between the two.
         let stream = Call::get(Query::new().set("job", &self.job_id).on("/v1/stream")).endless();
         let mut stream = SseReader::new(self.client.send(stream).await?.into_body());
-        let mut job = self.load(out).await?;
+        let mut job = self.load().await?;
         let mut ticks = tokio::time::interval(DRAW_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looked = Instant::now();
         loop {
             if is_at_rest(job.status) {
-                self.show_said(out);
+                self.show_said();
                 return Ok(job);
             }
             tokio::select! {
@@ -165,8 +188,8 @@ impl<'a> Watch<'a> {
                     let Some(message) = message? else {
                         return Err(ClientError::Unreachable { url: self.client.place(), cause: "the stream ended".to_owned() });
                     };
-                    match self.take(&message.data, out) {
-                        Change::Grown => job = self.load(out).await?,
+                    match self.take(&message.data) {
+                        Change::Grown => job = self.load().await?,
                         Change::Job => job = self.look().await?,
                         Change::Task(_) if self.state.as_ref().is_some_and(|state| !state.is_active()) => {
                             job = self.look().await?;
@@ -175,7 +198,8 @@ impl<'a> Watch<'a> {
                     }
                 }
                 _ = ticks.tick() => {
-                    self.show_said(out);
+                    self.show_said();
+                    self.write_due(out);
                     self.draw();
                     if looked.elapsed() >= LOOK_EVERY {
                         looked = Instant::now();
@@ -191,7 +215,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Reads the job with all its tasks. What moved while nobody looked is told.
-    async fn load(&mut self, out: &mut Output) -> Result<JobView, ClientError> {
+    async fn load(&mut self) -> Result<JobView, ClientError> {
         let (job, rows) = job_with_tasks(self.client, &self.job_id).await?;
         let mut state = JobState::new(&job, &rows);
         let now = self.now();
@@ -200,39 +224,80 @@ impl<'a> Watch<'a> {
             Some(before) => {
                 state.keep_from(before);
                 missed.extend(state.moved_since(before).filter_map(|task| {
-                    PlainLines::moved(task, task.finished_at.or(task.started_at).unwrap_or(now))
+                    let at = task.finished_at.or(task.started_at).unwrap_or(now);
+                    Some((Some(task.task_id.clone()), at, PlainLines::moved(task, at)?))
                 }));
             }
-            None => missed.push(PlainLines::started(&state, now)),
+            None => missed.push((None, self.began_at, PlainLines::started(&state, self.began_at))),
         }
         self.state = Some(state);
-        if matches!(self.face, Face::Plain) {
-            for line in missed {
-                out.note(line);
-            }
+        for (task, at, text) in missed {
+            self.tell(task.as_deref(), at, text);
         }
         self.draw();
         Ok(job)
     }
 
-    fn take(&mut self, data: &str, out: &mut Output) -> Change {
+    fn take(&mut self, data: &str) -> Change {
         let Ok(event) = serde_json::from_str::<SeenEvent>(data) else { return Change::Nothing };
         // What a task wrote comes after its start and before its end.
-        if event.event_type != "Task Processing Started" {
-            self.show_said(out);
-        }
+        self.show_said();
         let Some(state) = &mut self.state else { return Change::Nothing };
         let change = state.apply(&event);
-        if let (Change::Task(index), Face::Plain) = (&change, &self.face)
-            && let Some(line) = PlainLines::moved(&state.tasks[*index], event.timestamp)
-        {
-            out.note(line);
+        if let Change::Task(index) = &change {
+            let task = &state.tasks[*index];
+            let mut at = event.timestamp;
+            if task.phase == TaskPhase::Running {
+                // A start is noted a little later than it happens, and the task may have written by then.
+                let first = self.held.iter().find(|line| line.task_id == task.task_id);
+                at = first.map_or(at, |line| at.min(line.at));
+            }
+            if let Some(text) = PlainLines::moved(task, at) {
+                let id = task.task_id.clone();
+                self.tell(Some(&id), at, text);
+            }
         }
         change
     }
 
+    /// A line to be written where there is no tree. Of one task they keep their order.
+    fn tell(&mut self, task: Option<&str>, at: u64, text: String) {
+        if !matches!(self.face, Face::Plain) {
+            return;
+        }
+        let at = match task {
+            Some(task) => {
+                let last = self.last.entry(task.to_owned()).or_default();
+                *last = at.max(*last);
+                *last
+            }
+            None => at,
+        };
+        let place = self.plain.partition_point(|line| line.at <= at);
+        self.plain.insert(place, PlainLine { at, came: Instant::now(), text });
+    }
+
+    /// Writes what has waited for long enough, with all that is older.
+    fn write_due(&mut self, out: &mut Output) {
+        let now = Instant::now();
+        let due = self.plain.iter().rfind(|line| line.came + LAG <= now).map(|line| line.at);
+        // What a task wrote whose start is not noted yet must come first.
+        let before = self.held.iter().map(|line| line.at).min().unwrap_or(u64::MAX);
+        let Some(until) = due.map(|at| at.min(before)) else { return };
+        let count = self.plain.partition_point(|line| line.at <= until);
+        for line in self.plain.drain(..count) {
+            out.note(line.text);
+        }
+    }
+
+    fn write_all(&mut self, out: &mut Output) {
+        for line in self.plain.drain(..) {
+            out.note(line.text);
+        }
+    }
+
     /// What tasks wrote since the last look. A child writes before the event of its start is there; such lines wait for it.
-    fn show_said(&mut self, out: &mut Output) {
+    fn show_said(&mut self) {
         let SaidLines { waiting, dropped } = self.said.take();
         for line in std::mem::take(&mut self.held).into_iter().chain(waiting) {
             let Some(task) = self.state.as_mut().and_then(|state| state.task_mut(&line.task_id)) else {
@@ -240,13 +305,16 @@ impl<'a> Watch<'a> {
             };
             match self.face {
                 Face::Plain if !task.phase.has_begun() => self.held.push(line),
-                Face::Plain => out.note(PlainLines::said(&line.task_id, &line.text, line.at)),
+                Face::Plain => {
+                    let text = PlainLines::said(&line.task_id, &line.text, line.at);
+                    self.tell(Some(&line.task_id), line.at, text);
+                }
                 Face::Tree(_) if !line.text.trim().is_empty() => task.said = Some(line.text),
                 Face::Tree(_) | Face::Silent => {}
             }
         }
-        if dropped > 0 && matches!(self.face, Face::Plain) {
-            out.note(format_args!("{dropped} more lines are in the logs of the tasks"));
+        if dropped > 0 {
+            self.tell(None, self.now(), format!("{dropped} more lines are in the logs of the tasks"));
         }
     }
 
@@ -262,14 +330,26 @@ impl<'a> Watch<'a> {
         self.clock.now().millis()
     }
 
+    /// Stops to look before the end.
+    pub(crate) fn leave(mut self, out: &mut Output) {
+        self.show_said();
+        self.write_all(out);
+    }
+
     /// The last picture, of how things are now.
     pub(crate) async fn end(mut self, out: &mut Output) {
-        self.show_said(out);
+        self.show_said();
         if self.state.is_some() {
             // If nobody answers any more, the last one that is known must do.
-            let _ = self.load(out).await;
+            let _ = self.load().await;
         }
-        self.show_said(out);
+        self.show_said();
+        // The starts of tasks that were killed may never be noted.
+        for line in std::mem::take(&mut self.held) {
+            let text = PlainLines::said(&line.task_id, &line.text, line.at);
+            self.tell(Some(&line.task_id), line.at, text);
+        }
+        self.write_all(out);
         let now = self.now();
         if let (Face::Tree(tree), Some(state)) = (self.face, &self.state) {
             let _ = tree.end(state, now);

@@ -17,7 +17,8 @@ use crate::process::{own_cpu, spawn_and_wait};
 use crate::server::Server;
 
 const PROGRAM: &str = "/bin/true";
-const SLOTS: [usize; 2] = [2, 3];
+/// Few, as by default, and more than two cores can run at a time: there the CPU alone decides.
+const SLOTS: [usize; 3] = [2, 3, 6];
 const RESIDENT_BYTES: u64 = 2 << 30;
 /// A part of the memory that is loaded: inputs of tasks that wait.
 const INPUT_BYTES: usize = 100_000;
@@ -75,8 +76,10 @@ impl Load {
 struct Spent {
     /// Per task and slot.
     millis: f64,
-    /// Per task.
+    /// Per task, commits included.
     cpu_micros: f64,
+    /// Of that, commits.
+    commit_micros: f64,
 }
 
 fn beside_bare(setting: Setting<'_>, server: &Server, slots: usize, load: Load, report: &mut Report) {
@@ -95,6 +98,8 @@ fn beside_bare(setting: Setting<'_>, server: &Server, slots: usize, load: Load, 
     let _ = std::fs::remove_file(path);
     let millis = |spent: &[Spent]| median(&spent.iter().map(|one| one.millis).collect::<Vec<_>>());
     let cpu = |spent: &[Spent]| median(&spent.iter().map(|one| one.cpu_micros).collect::<Vec<_>>());
+    let commit_cpu = median(&ours.iter().map(|one| one.commit_micros).collect::<Vec<_>>());
+    let cpu_ratio = (cpu(&ours) - commit_cpu) / cpu(&bares);
     let commit = commits.p50() / 1e3;
     let doubt = if !commits.is_steady() {
         "; not judged: bare commits were not steady"
@@ -115,7 +120,8 @@ fn beside_bare(setting: Setting<'_>, server: &Server, slots: usize, load: Load, 
         .with_ratio("bare posix_spawn and wait", millis(&bares), median(&pairs))
         .goal_if(doubt.is_empty(), Goal::AtMost(1.5))
         .note(format!(
-            "commit {commit:.2} ms; CPU per task {:.0} µs, bare {:.0} µs; {:.0} tasks/s, bare {:.0}/s{doubt}",
+            "commit {commit:.2} ms; CPU per task {:.0} µs, of it commits {commit_cpu:.0} µs, bare {:.0} µs: {cpu_ratio:.2} × \
+             without commits; {:.0} tasks/s, bare {:.0}/s{doubt}",
             cpu(&ours),
             cpu(&bares),
             slots as f64 * 1e3 / millis(&ours),
@@ -131,7 +137,8 @@ fn bare(slots: usize, tasks: usize) -> Spent {
             scope.spawn(move || (slot..tasks).step_by(slots).for_each(|_| spawn_and_wait(PROGRAM)));
         }
     });
-    spent(start.elapsed().as_secs_f64() * 1e3, (own_cpu() - cpu).as_secs_f64(), slots, tasks)
+    let used = [(own_cpu() - cpu).as_secs_f64(), 0.0];
+    spent(start.elapsed().as_secs_f64() * 1e3, used, slots, tasks)
 }
 
 fn time_commits(file: &File, offset: &mut u64, commits: &mut Latencies) {
@@ -149,7 +156,7 @@ fn run_job(server: &Server, slots: usize, tasks: usize) -> Spent {
     let list: Vec<Value> =
         (0..tasks).map(|index| json!({ "taskId": format!("t{index}"), "run": [PROGRAM] })).collect();
     let mut connection = server.connect();
-    let (start, cpu) = (Instant::now(), server.usage().cpu);
+    let (start, cpu, commits) = (Instant::now(), server.usage().cpu, server.commit_cpu());
     let accepted = connection.post("/v1/jobs", &json!({ "tasks": list })).expect("the server answers").good();
     let job = accepted["jobId"].as_str().expect("a job has an id").to_owned();
     loop {
@@ -164,7 +171,8 @@ fn run_job(server: &Server, slots: usize, tasks: usize) -> Spent {
                 // The server's own moments are exact; asking more often would cost it time.
                 let exact = found["completedAt"].as_f64().zip(found["createdAt"].as_f64());
                 let wall = exact.map_or(start.elapsed().as_secs_f64() * 1e3, |(end, begin)| end - begin);
-                let used = server.usage().cpu.saturating_sub(cpu).as_secs_f64();
+                let cpu = server.usage().cpu.saturating_sub(cpu);
+                let used = [cpu, server.commit_cpu().saturating_sub(commits)].map(|time| time.as_secs_f64());
                 return spent(wall, used, slots, tasks);
             }
             Some("running") => {}
@@ -173,8 +181,9 @@ fn run_job(server: &Server, slots: usize, tasks: usize) -> Spent {
     }
 }
 
-fn spent(wall_millis: f64, cpu_secs: f64, slots: usize, tasks: usize) -> Spent {
-    Spent { millis: wall_millis * slots as f64 / tasks as f64, cpu_micros: cpu_secs * 1e6 / tasks as f64 }
+fn spent(wall_millis: f64, cpu_secs: [f64; 2], slots: usize, tasks: usize) -> Spent {
+    let [cpu_micros, commit_micros] = cpu_secs.map(|secs| secs * 1e6 / tasks as f64);
+    Spent { millis: wall_millis * slots as f64 / tasks as f64, cpu_micros, commit_micros }
 }
 
 /// Fills a server's memory with live work: large inputs of tasks that wait for one that does not end.

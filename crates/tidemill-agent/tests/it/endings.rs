@@ -110,3 +110,58 @@ fn told_to_stop_between_two_tries_it_does_not_begin_another() {
     let ended = attempt.wait();
     assert_eq!((ended.status.code(), lab.calls()), (Some(143), 1));
 }
+
+#[test]
+fn the_cli_dies_with_a_process_that_had_no_time_to_end_it() {
+    let lab = Lab::new("killed");
+    lab.step(&json!({}));
+    let mark = "86.8001";
+    lab.play(&format!("{SAYS}\necho ready > \"$here/ready\"\nexec sleep {mark}"));
+    let attempt = lab.start(Some("{}"));
+    until("the call", || lab.dir.join("fake/ready").exists());
+    signal(attempt.child.id(), "KILL");
+    let _ = attempt.wait();
+    until("the end of the CLI", || processes_with(mark).is_empty());
+}
+
+/// A worker that kills this process charges what the last line said.
+#[test]
+fn every_answer_is_told_at_once_with_what_it_costs_about() {
+    let lab = Lab::new("told");
+    lab.step(&json!({}));
+    let event =
+        |event: serde_json::Value| format!("echo '{}'\n", json!({ "type": "stream_event", "event": event }));
+    let begins = event(
+        json!({ "type": "message_start", "message": { "model": "claude-sonnet-4-5", "usage": { "input_tokens": 1000, "output_tokens": 1 } } }),
+    );
+    let ends = event(json!({ "type": "message_delta", "usage": { "output_tokens": 200 } }));
+    lab.play(&format!("{begins}{ends}{begins}{ends}echo ready > \"$here/ready\"\nexec sleep 86.8101"));
+    let attempt = lab.start(Some("{}"));
+    until("the call", || lab.dir.join("fake/ready").exists());
+    signal(attempt.child.id(), "TERM");
+    let ended = attempt.wait();
+    let told = ended.records_of("usage");
+    let costs: Vec<f64> = told.iter().map(|record| record["usage"]["costUsd"].as_f64().unwrap()).collect();
+    assert_eq!(costs, [0.003_015, 0.006, 0.009_015, 0.012], "{}", ended.stdout);
+    assert_eq!(ended.records.last().unwrap()["usage"]["costUsd"], 0.012, "what was killed is paid for");
+    let tried = &ended.trace(0)["attempts"][0];
+    assert_eq!((&tried["costIsEstimated"], &tried["usage"]["costUsd"]), (&json!(true), &json!(0.012)));
+    assert!(ended.file("logs/summary.log").contains("cost estimated"));
+}
+
+#[test]
+fn an_estimate_counts_for_the_limit_of_the_cost() {
+    let lab = Lab::new("estimate");
+    lab.task(&json!({ "steps": [{ "name": "only", "prompt": "x" }], "maxCostUsd": 0.01 }));
+    // It dies without a word about money, again and again.
+    let event = json!({ "type": "stream_event", "event": { "type": "message_start", "message": { "model": "claude-sonnet-4-5", "usage": { "input_tokens": 2000 } } } });
+    lab.play(&format!("echo '{event}'\nkill -9 $$"));
+    let ended = lab.go();
+    assert_eq!(
+        (ended.error()["code"].as_str(), lab.calls()),
+        (Some("AGENT_MAX_COST"), 2),
+        "{}",
+        ended.stdout
+    );
+    assert_eq!(lab.argument(2, "--max-budget-usd").as_deref(), Some("0.004"));
+}

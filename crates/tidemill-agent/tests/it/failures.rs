@@ -163,3 +163,34 @@ fn a_model_that_gives_no_output_of_the_wanted_form_has_failed() {
     assert_eq!((ended.error()["code"].as_str(), ended.category()), (Some("AGENT_NO_OUTPUT"), "validation"));
     assert!(ended.error()["message"].as_str().unwrap().contains("I would rather talk"));
 }
+
+#[test]
+fn a_later_error_takes_a_success_back() {
+    let lab = Lab::new("taken-back");
+    lab.step(&json!({}));
+    let (first, last) = (
+        success(&json!({})),
+        success(
+            &json!({ "subtype": "error_max_turns", "is_error": false, "result": null, "total_cost_usd": 0.5, "usage": {} }),
+        ),
+    );
+    lab.play(&prints(&[first.clone(), last.clone()], 0));
+    let ended = lab.go();
+    assert_eq!(ended.error()["code"], "AGENT_MAX_TURNS");
+    let used = &ended.error()["usage"];
+    assert_eq!((&used["costUsd"], &used["inputTokens"]), (&json!(0.5), &json!(100)), "both are paid for");
+    // The other way round nothing is made good.
+    lab.play(&prints(&[last, first], 0));
+    assert_eq!(lab.go().error()["code"], "AGENT_MAX_TURNS");
+}
+
+#[test]
+fn half_a_character_does_not_lose_a_result() {
+    let lab = Lab::new("half");
+    lab.step(&json!({}));
+    let line = success(&json!({ "result": "cut HERE" })).replace("HERE", "\\ud83d");
+    lab.play(&prints(&[line], 0));
+    let ended = lab.go();
+    assert_eq!(ended.result()["output"]["result"], "cut \u{fffd}");
+    assert_eq!(ended.trace(0)["attempts"][0]["brokenLines"]["count"], 0);
+}

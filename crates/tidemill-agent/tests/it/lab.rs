@@ -97,12 +97,14 @@ impl Lab {
         line["message"]["content"].as_str().unwrap().to_owned()
     }
 
-    /// The value behind a flag of a call.
+    /// The value of a flag of a call, in the same argument or the next.
     pub(crate) fn argument(&self, call: u32, flag: &str) -> Option<String> {
         let noted = self.noted("arguments", call);
         let mut lines = noted.lines();
-        lines.find(|line| *line == flag)?;
-        lines.next().map(str::to_owned)
+        let found = lines.find_map(|line| {
+            line.strip_prefix(flag).filter(|rest| rest.is_empty() || rest.starts_with('='))
+        })?;
+        found.strip_prefix('=').or_else(|| lines.next()).map(str::to_owned)
     }
 
     /// Starts an attempt in an output directory of its own.

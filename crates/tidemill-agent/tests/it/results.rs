@@ -81,6 +81,23 @@ fn ag_08_an_output_satisfies_its_schema() {
 }
 
 #[test]
+fn an_output_satisfies_its_schema_also_without_the_secrets_in_it() {
+    let schema = json!({ "type": "object", "properties": { "code": { "type": "string", "maxLength": 9 } } });
+    let mut lab = Lab::new("schema-secret");
+    lab.set("TIDEMILL_SECRET_NAMES", "LOGIN");
+    lab.set("LOGIN", "sesame-77");
+    lab.step(&json!({ "outputSchema": schema }));
+    lab.play(&succeeds(&json!({ "structured_output": { "code": "sesame-77" } })));
+    let ended = lab.go();
+    let error = ended.error();
+    assert_eq!((error["code"].as_str(), ended.category()), (Some("AGENT_BAD_OUTPUT"), "validation"));
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("a secret was cut out") && !message.contains("sesame"), "{message}");
+    lab.play(&succeeds(&json!({ "structured_output": { "code": "other", "note": "c2VzYW1lLTc3" } })));
+    assert_eq!(lab.go().result()["output"], json!({ "code": "other", "note": "[REDACTED]" }));
+}
+
+#[test]
 fn steps_run_in_order_and_see_what_came_before() {
     let lab = Lab::new("steps");
     lab.task(&json!({ "steps": [

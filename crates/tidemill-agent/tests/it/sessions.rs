@@ -145,3 +145,22 @@ fn what_a_session_cost_before_is_not_counted_again() {
     assert_eq!(ended.result()["usage"]["costUsd"], 0.5, "the part of each call, not the sum of the session");
     assert_eq!(lab.argument(2, "--max-budget-usd").as_deref(), Some("0.75"));
 }
+
+/// The files of a run are open to the agent itself, which must not become flags of its own.
+#[test]
+fn a_noted_session_that_is_no_id_is_no_session() {
+    let mut lab = with_home("flag");
+    lab.set("TIDEMILL_AGENT_SESSION", "--dangerously-skip-permissions");
+    lab.task(&json!({ "steps": [{ "name": "a", "prompt": "x" }], "resumeSession": true, "maxAttempts": 1 }));
+    lab.play(&api_error(529));
+    lab.go().error();
+    let noted = lab.dir.join("home/session.json");
+    let kept = fs::read_to_string(&noted).unwrap();
+    let id = lab.argument(1, "--session-id").unwrap();
+    fs::write(&noted, kept.replace(&id, "--dangerously-skip-permissions")).unwrap();
+    lab.go().error();
+    for call in [1, 2] {
+        assert!(!lab.noted("arguments", call).contains("--dangerously"), "{}", lab.noted("arguments", call));
+        assert_eq!(lab.argument(call, "--resume"), None);
+    }
+}

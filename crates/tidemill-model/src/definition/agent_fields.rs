@@ -24,6 +24,7 @@ const STEP_FIELDS: &str = "name, prompt, outputSchema, outputFile, maxTurns, too
 const STEP_ONLY: [&str; 5] = ["prompt", "outputSchema", "outputFile", "maxTurns", "tools"];
 /// The output of the task as a file.
 const RESULT_FILE: &str = "task-result.json";
+const TAKEN: &str = "task-result.json, which is the file of the task's own output";
 /// The first part of a placeholder for an output of an earlier step.
 const STEPS: &str = "steps";
 /// The same, for the step right before.
@@ -170,8 +171,7 @@ fn steps(document: &mut Document<'_>) -> Vec<AgentStep> {
         document.problem(STEPS, code::TOO_LONG, message);
         return Vec::new();
     }
-    let count = items.len();
-    let mut steps: Vec<AgentStep> = Vec::with_capacity(count);
+    let mut steps: Vec<AgentStep> = Vec::with_capacity(items.len());
     for (at, item) in items.into_iter().enumerate() {
         let place = document.path(&format!("{STEPS}[{at}]"));
         let Some(mut entry) = Document::open(place, item, document.problems) else { continue };
@@ -185,12 +185,8 @@ fn steps(document: &mut Document<'_>) -> Vec<AgentStep> {
                 format!("is {file}, as that of an earlier step"),
             );
         }
-        if at + 1 < count && file == RESULT_FILE {
-            entry.problem(
-                "outputFile",
-                code::INVALID_VALUE,
-                format!("is {RESULT_FILE}, which is the last step's"),
-            );
+        if step.output_file.is_none() && file == RESULT_FILE {
+            entry.problem("name", code::INVALID_VALUE, format!("makes its output {TAKEN}"));
         }
         entry.close(STEP_FIELDS);
         steps.push(step);
@@ -273,6 +269,10 @@ fn output_file(document: &mut Document<'_>) -> Option<String> {
     let name = document.short_text("outputFile", OUTPUT_FILE_BYTES_MAX)?;
     if !is_output_file_name(&name) {
         document.problem("outputFile", code::INVALID_VALUE, "must be a bare file name that no dot begins");
+        return None;
+    }
+    if name.eq_ignore_ascii_case(RESULT_FILE) {
+        document.problem("outputFile", code::INVALID_VALUE, format!("is {TAKEN}"));
         return None;
     }
     Some(name)

@@ -64,6 +64,9 @@ fn check_schema(path: &str, schema: &Value, problems: &mut FieldProblems) {
             "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
                 match value {
                     Value::Object(schemas) => {
+                        for (pattern, _) in schemas.iter().filter(|_| name == "patternProperties") {
+                            check_pattern(format!("{}.{pattern}", at()), pattern, problems);
+                        }
                         for (name, schema) in schemas {
                             check_schema(&format!("{}.{name}", at()), schema, problems);
                         }
@@ -93,6 +96,10 @@ fn check_schema(path: &str, schema: &Value, problems: &mut FieldProblems) {
             | "propertyNames" => {
                 check_schema(&at(), value, problems);
             }
+            "pattern" => match value {
+                Value::String(pattern) => check_pattern(at(), pattern, problems),
+                _ => problems.add(at(), code::INVALID_TYPE, "must be a text"),
+            },
             "required" => {
                 let fits = value.as_array().is_some_and(|names| names.iter().all(Value::is_string));
                 if !fits {
@@ -100,6 +107,43 @@ fn check_schema(path: &str, schema: &Value, problems: &mut FieldProblems) {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+/// What the small engine here does not know and the one that checks outputs does. Such a pattern is told only by that.
+const UNKNOWN_HERE: [&str; 7] = ["\\p", "\\P", "\\c", "[[", "&&", "--", "~~"];
+
+fn check_pattern(place: String, pattern: &str, problems: &mut FieldProblems) {
+    if UNKNOWN_HERE.iter().any(|part| pattern.contains(part)) {
+        return;
+    }
+    if let Err(error) = regex_lite::Regex::new(pattern) {
+        let message = format!("is no pattern that can be used: {error}; it may not look around or back");
+        problems.add(place, code::INVALID_VALUE, message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_refused_that_the_check_of_outputs_would_refuse() {
+        for (pattern, fits) in [
+            ("^[a-z]+$", true),
+            (r"^\d{4}-\d\d\/\w+\.x\u00e9\x41$", true),
+            (r"^\p{Lu}", true),
+            ("[a-z&&[^b]]", true),
+            ("(?i)a|b", true),
+            ("(", false),
+            ("a{3,1}", false),
+            ("a(?!b)", false),
+            (r"(a)\1", false),
+        ] {
+            let mut problems = FieldProblems::default();
+            check_pattern("p".to_owned(), pattern, &mut problems);
+            assert_eq!(problems.or(()).is_ok(), fits, "{pattern}");
         }
     }
 }

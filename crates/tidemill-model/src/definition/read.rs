@@ -281,6 +281,22 @@ mod tests {
                 "steps[0].outputFile",
                 code::INVALID_VALUE,
             ),
+            (json!({ "prompt": "x", "outputFile": "Task-Result.json" }), "outputFile", code::INVALID_VALUE),
+            (
+                json!({ "steps": [{ "name": "task-result", "prompt": "x" }] }),
+                "steps[0].name",
+                code::INVALID_VALUE,
+            ),
+            (
+                json!({ "outputSchema": { "type": "object", "properties": { "a": { "pattern": "(" } } } }),
+                "outputSchema.properties.a.pattern",
+                code::INVALID_VALUE,
+            ),
+            (
+                json!({ "outputSchema": { "type": "object", "patternProperties": { "a(?=b)": true } } }),
+                "outputSchema.patternProperties.a(?=b)",
+                code::INVALID_VALUE,
+            ),
             (json!({ "permissionMode": "bypassPermissions" }), "permissionMode", code::INVALID_VALUE),
             (json!({ "agentAttempts": 11 }), "agentAttempts", code::OUT_OF_RANGE),
             (json!({ "resumeSession": "yes" }), "resumeSession", code::INVALID_TYPE),

@@ -35,6 +35,9 @@ pub struct ClaimedTasks {
     pub tasks: Vec<ClaimedTask>,
     /// How long a claim or a heartbeat protects a task. Send heartbeats at less than half of it.
     pub lease_ms: u64,
+    /// How long after the request came the tasks were claimed; below zero when an earlier request of the same `claimId` did.
+    /// Count `leaseMs` from so long after you sent the request: what the answer's way took is not yours.
+    pub claimed_after_ms: i64,
 }
 
 /// A task to run.

@@ -14,7 +14,7 @@ use super::queue::wait_of;
 use crate::api::{ClaimRequest, ClaimedTask, ClaimedTasks};
 use crate::app::App;
 use crate::caller::Welcome;
-use crate::claims::{ClaimName, Given};
+use crate::claims::{ClaimName, Given, Taken};
 use crate::json_body;
 use crate::problem::Problem;
 use crate::route::{Call, Reply, json};
@@ -25,9 +25,10 @@ const SLOTS_MAX: u32 = 64;
 const CLAIM_ID_BYTES_MAX: usize = 128;
 
 /// Holds the place of a claim while it is worked on.
-type Place = OwnedMutexGuard<Option<Vec<Assignment>>>;
+type Place = OwnedMutexGuard<Option<Taken>>;
 
 pub(super) async fn claim<B: Backend>(call: Call<B>) -> Reply {
+    let came_at = std::time::Instant::now();
     let request: ClaimRequest = json_body::read(&call.body)?;
     let worker = WorkerId::new(&request.worker_id);
     let worker = worker.map_err(|error| Problem::invalid_field("workerId", error.problem.to_string()))?;
@@ -44,18 +45,29 @@ pub(super) async fn claim<B: Backend>(call: Call<B>) -> Reply {
         }
         Some(claim) => {
             let (caller, worker) = (call.caller.name().to_owned(), worker.to_string());
-            call.app.claims().given(ClaimName { caller, worker, claim }, std::time::Instant::now())
+            call.app.claims().given(ClaimName { caller, worker, claim }, came_at)
         }
         None => Given::default(),
     };
     let max = usize::try_from(slots).unwrap_or(1);
-    let tasks = take(&call, &worker, max, deadline, given).await?;
+    let taken = take(&call, &worker, max, deadline, given).await?;
+    let claimed_after_ms = taken.as_ref().map_or(0, |taken| millis_between(came_at, taken.at));
+    let tasks = taken.map_or_else(Vec::new, |taken| taken.tasks);
     let mut claimed = Vec::with_capacity(tasks.len());
     for task in tasks {
         claimed.extend(ready_to_run(&call.app, task, &worker).await?);
     }
     let lease_ms = call.app.engine().policy().lease_millis;
-    json(StatusCode::OK, &ClaimedTasks { tasks: claimed, lease_ms })
+    json(StatusCode::OK, &ClaimedTasks { tasks: claimed, lease_ms, claimed_after_ms })
+}
+
+/// From one moment to another, whichever comes first, and rather too little than too much.
+fn millis_between(from: std::time::Instant, to: std::time::Instant) -> i64 {
+    let millis = |span: std::time::Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+    match to.checked_duration_since(from) {
+        Some(after) => millis(after),
+        None => -millis(from.duration_since(to)) - 1,
+    }
 }
 
 /// What the claim gave before, or what can be claimed until the deadline.
@@ -65,23 +77,23 @@ async fn take<B: Backend>(
     max: usize,
     deadline: Instant,
     given: Given,
-) -> Result<Vec<Assignment>, Problem> {
+) -> Result<Option<Taken>, Problem> {
     let (engine, tenants) = (call.app.engine(), call.caller.tenants());
     let mut closing = call.app.closing();
     let mut welcome = Welcome::of(&call.app, &call.caller);
     // Somebody may be at the same claim: the request whose answer was lost, or who will not come back.
     let mut place = tokio::select! {
         place = given.lock_owned() => place,
-        () = tokio::time::sleep_until(deadline) => return Ok(Vec::new()),
-        () = closing.begun() => return Ok(Vec::new()),
-        () = call.peer.gone() => return Ok(Vec::new()),
+        () = tokio::time::sleep_until(deadline) => return Ok(None),
+        () = closing.begun() => return Ok(None),
+        () = call.peer.gone() => return Ok(None),
     };
-    if let Some(tasks) = &*place {
-        return Ok(tasks.clone());
+    if let Some(taken) = &*place {
+        return Ok(Some(taken.clone()));
     }
     loop {
         if call.peer.is_gone() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         if !welcome.holds().await {
             return Err(Problem::unauthenticated("the API key is unknown or was revoked"));
@@ -93,17 +105,17 @@ async fn take<B: Backend>(
             tenants: Some(Arc::clone(tenants)),
             begin: None,
         };
-        let (mut returned, tasks) = claim_now(&call.app, request, place).await?;
-        if !tasks.is_empty() {
+        let (mut returned, taken) = claim_now(&call.app, request, place).await?;
+        if !taken.tasks.is_empty() {
             if call.peer.is_gone() {
                 *returned = None;
-                give_back(&call.app, &tasks, worker).await;
-                return Ok(Vec::new());
+                give_back(&call.app, &taken.tasks, worker).await;
+                return Ok(None);
             }
-            return Ok(tasks);
+            return Ok(Some(taken));
         }
         if Instant::now() >= deadline || closing.has_begun() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         place = returned;
         tokio::select! {
@@ -121,20 +133,21 @@ async fn claim_now<B: Backend>(
     app: &App<B>,
     request: Claim,
     mut place: Place,
-) -> Result<(Place, Vec<Assignment>), Problem> {
+) -> Result<(Place, Taken), Problem> {
     let (answer, answered) = oneshot::channel();
     let app = app.clone();
     tokio::spawn(async move {
         let worker = request.worker.clone();
-        let claimed = app.engine().claim(request).await.map(|claimed| claimed.tasks);
-        if let Ok(tasks) = &claimed
-            && !tasks.is_empty()
+        let at = std::time::Instant::now();
+        let claimed = app.engine().claim(request).await.map(|claimed| Taken { tasks: claimed.tasks, at });
+        if let Ok(taken) = &claimed
+            && !taken.tasks.is_empty()
         {
-            *place = Some(tasks.clone());
+            *place = Some(taken.clone());
         }
-        if let Err(Ok((mut place, tasks))) = answer.send(claimed.map(|tasks| (place, tasks))) {
+        if let Err(Ok((mut place, taken))) = answer.send(claimed.map(|taken| (place, taken))) {
             *place = None;
-            give_back(&app, &tasks, &worker).await;
+            give_back(&app, &taken.tasks, &worker).await;
         }
     });
     match answered.await {

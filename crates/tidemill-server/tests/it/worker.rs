@@ -118,7 +118,7 @@ async fn a_claim_can_be_repeated_when_its_answer_was_lost() {
     drop(lost);
     let again = client.post("/v1/worker/claim", &claim("c1")).await.expect(200);
     let third = client.post("/v1/worker/claim", &claim("c1")).await.expect(200);
-    assert_eq!(again, third);
+    assert_eq!(again["tasks"], third["tasks"]);
     assert_eq!(again["tasks"].as_array().unwrap().len(), 1);
     let next = client.post("/v1/worker/claim", &claim("c2")).await.expect(200);
     assert_ne!(next["tasks"][0]["requestId"], again["tasks"][0]["requestId"]);
@@ -149,7 +149,7 @@ async fn a_claim_waits_for_work_and_ends_with_its_time() {
     let second = begin_request(&client, "/v1/worker/claim", &twice).await;
     submit(&client, "s").await;
     let answers = [answer_of(first).await.expect(200), answer_of(second).await.expect(200)];
-    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0]["tasks"], answers[1]["tasks"]);
     assert_eq!(answers[0]["tasks"][0]["requestId"], "s");
 }
 
@@ -250,6 +250,53 @@ async fn bad_calls_name_their_field() {
     unknown["requestId"] = json!("ghost");
     assert_eq!(client.post("/v1/worker/finish", &unknown).await.status, 404);
     client.post("/v1/worker/finish", &finish(json!({"status": "completed"}))).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_report_brings_its_start_along_and_says_it_once() {
+    let (_lab, client) = ready().await;
+    submit(&client, "r").await;
+    let task = client.claim(1).await.remove(0);
+    let request =
+        json!({"requestId": "r", "fence": task["fence"], "pid": 4711, "outcome": {"status": "completed"}});
+    for repeated in [false, true] {
+        let answer = client.post("/v1/worker/finish", &request).await.expect(200);
+        assert_eq!((&answer["state"], &answer["repeated"]), (&json!("completed"), &json!(repeated)));
+    }
+    let history = client.get("/v1/tasks/r/events").await.expect(200);
+    let events = history["items"].as_array().unwrap();
+    let types: Vec<_> = events.iter().map(|event| event["eventType"].as_str().unwrap()).collect();
+    assert_eq!(types, ["Task Pending", "Task Processing Started", "Task Completed"]);
+    assert_eq!(events[1]["properties"]["processId"], 4711);
+}
+
+#[tokio::test]
+async fn a_claim_tells_when_it_was_granted() {
+    let (lab, client) = ready().await;
+    let claim = json!({"workerId": "w1", "claimId": "c1", "waitMs": 30_000});
+    let asking = lab.local();
+    let sent_at = std::time::Instant::now();
+    let asked = claim.clone();
+    let waiting = tokio::spawn(async move { asking.post("/v1/worker/claim", &asked).await.expect(200) });
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let submitted = millis(sent_at.elapsed());
+    submit(&client, "r").await;
+    let answer = waiting.await.unwrap();
+    let first = answer["claimedAfterMs"].as_i64().unwrap();
+    // Not before the task was there, by the clock of whoever asks, and not after the answer.
+    assert!(first + 100 >= submitted && first <= millis(sent_at.elapsed()), "{first} of {submitted}");
+    // Asking again gives the same tasks, and says that they are older than the question.
+    let sent_at = std::time::Instant::now();
+    let again = client.post("/v1/worker/claim", &claim).await.expect(200);
+    assert_eq!(again["tasks"], answer["tasks"]);
+    let second = again["claimedAfterMs"].as_i64().unwrap();
+    assert!(second < 0 && second >= -1_000 - millis(sent_at.elapsed()), "{second}");
+    let nothing = client.post("/v1/worker/claim", &json!({"workerId": "w1"})).await.expect(200);
+    assert_eq!((&nothing["tasks"], &nothing["claimedAfterMs"]), (&json!([]), &json!(0)));
+}
+
+fn millis(span: std::time::Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap()
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use tidemill_model::SessionId;
 
+use super::redaction::is_secret;
 use crate::source::Claim;
 
 /// Variables of the worker that every command gets.
@@ -70,6 +71,7 @@ pub(crate) fn of_child(
     agent: Option<&AgentTells<'_>>,
 ) -> Vec<(OsString, OsString)> {
     let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
+    let mut secret_names = Vec::new();
     for (name, value) in worker {
         let is_passed = name.to_str().is_some_and(|name| {
             PASSED.contains(&name)
@@ -78,9 +80,12 @@ pub(crate) fn of_child(
                 || claim.execution.secrets.iter().any(|secret| secret == name)
         });
         if is_passed {
+            secret_names.extend(name.to_str().filter(|name| is_secret(claim, name)));
             env.insert(name.clone(), value.clone());
         }
     }
+    // A literal value takes the place of a secret, and is none itself.
+    secret_names.retain(|name| !claim.execution.env.contains_key(*name));
     env.extend(claim.execution.env.iter().map(|(name, value)| (name.into(), value.into())));
     let mut set = |name: &str, value: &OsStr| env.insert(name.into(), value.into());
     set("TENANT_ID", claim.task.tenant.as_str().as_ref());
@@ -98,6 +103,7 @@ pub(crate) fn of_child(
     if let Some(agent) = agent {
         set("TIDEMILL_AGENT_FILE", agent.file.as_os_str());
         set("TIDEMILL_AGENT_HOME", agent.home.as_os_str());
+        set("TIDEMILL_SECRET_NAMES", secret_names.join(",").as_ref());
         set("TIDEMILL_DEADLINE_MS", agent.deadline_millis.to_string().as_ref());
         if let Some(session) = agent.session {
             set("TIDEMILL_AGENT_SESSION", session.as_str().as_ref());

@@ -97,7 +97,7 @@ pub(crate) fn parse(line: &[u8]) -> Option<Told> {
     let record = match fields.kind.as_str() {
         "activity" => Record::Activity {
             kind: serde_json::from_value(fields.activity).unwrap_or(ActivityKind::StepRunning),
-            step_name: step_name(&text(&fields.step_name).unwrap_or_default()),
+            step_name: text(&fields.step_name).unwrap_or_default(),
         },
         "result" => {
             let output = match (fields.output, text(&fields.output_file)) {
@@ -126,7 +126,7 @@ fn usage(value: Value) -> Option<Usage> {
 }
 
 /// As much of a step's name as a heartbeat takes.
-fn step_name(text: &str) -> String {
+pub(crate) fn step_name(text: &str) -> String {
     let mut name = String::new();
     for letter in text.chars().filter(|letter| !letter.is_control()) {
         if name.len() + letter.len_utf8() > NAME_BYTES_MAX {

@@ -10,7 +10,11 @@
 //!
 //! Starting a child takes until it has become another program, so there are as many such processes as cores can use.
 //!
-//! `serve` is the process, `client` is the server's side, `message` what they say to each other.
+//! Most small children end a moment after they started. The word of a start waits for that moment, so that the server
+//! wakes once and finds what the child said in its pipes, without ever having waited for them.
+//!
+//! `serve` is the process, `start` how it starts a child, `client` is the server's side, `message` what they say to each
+//! other.
 
 mod child_pipe;
 mod client;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
-use tidemill_model::execution::Execution;
-use tidemill_model::{AgentSpec, MicroUsd};
+use tidemill_engine::engine::Define;
+use tidemill_model::execution::{Execution, Pinned};
+use tidemill_model::{AgentSpec, Json, MicroUsd};
 
-use crate::lab::{Ended, Lab, eventually, options};
+use crate::lab::{Ended, Lab, env, eventually, options, tenant};
 
 /// A worker whose agents are driven by this text of a shell.
 fn driven_by(lab: &mut Lab, text: &str) {
@@ -24,6 +25,14 @@ fn agent(spec: AgentSpec) -> Execution {
 
 fn asked() -> Execution {
     agent(AgentSpec::of_prompt("do it"))
+}
+
+/// A task of a stored definition.
+async fn defined(lab: &Lab, definition: &serde_json::Value) -> Execution {
+    let draft = serde_json::from_value(definition.clone()).unwrap();
+    let definition = lab.engine.define(tenant(), draft, Define::Create).await.unwrap();
+    let pinned = Pinned { name: definition.name().clone(), version: definition.version };
+    Execution { definition: Some(pinned), ..Execution::default() }
 }
 
 fn homes(lab: &Lab) -> usize {
@@ -111,10 +120,12 @@ async fn se_08_an_agent_gets_what_its_cli_needs_and_no_other_secret() {
         "TIDEMILL_OUTPUT_DIR",
         "TIDEMILL_REQUEST_ID",
         "TIDEMILL_RUN",
+        "TIDEMILL_SECRET_NAMES",
         "TIDEMILL_SPAWN",
         "TIDEMILL_TASK_ID",
     ];
     assert_eq!(names, expected);
+    assert_eq!(seen["TIDEMILL_SECRET_NAMES"], "ANTHROPIC_API_KEY,CLAUDE_CODE_OAUTH_TOKEN");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,6 +236,90 @@ async fn se_07_what_an_agent_was_given_is_taken_out_of_all_that_it_says_and_leav
             assert!(!secrets.iter().any(|secret| text.contains(secret)), "{text}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn se_07_a_secret_that_looks_like_the_protocol_breaks_nothing_and_literal_values_are_none() {
+    let mut lab = Lab::idle();
+    for (name, value) in [
+        ("ANTHROPIC_API_KEY", "@@tidemill "),
+        ("CLAUDE_ONE_TOKEN", r#""kind":"result","#),
+        ("CLAUDE_TWO_TOKEN", "inputTokens"),
+        ("CLAUDE_THREE_TOKEN", "10000001"),
+    ] {
+        lab.config.environment.push((name.into(), value.into()));
+    }
+    let text = r#"echo "names $TIDEMILL_SECRET_NAMES"
+        echo "@@tidemill {\"kind\":\"result\",\"output\":{\"mode\":\"$MODE_KEY\",\"two\":\"input\u0054okens\"},\"usage\":{\"inputTokens\":10000001}}""#;
+    driven_by(&mut lab, text);
+    let literal = env(&[("MODE_KEY", "literal-value"), ("CLAUDE_ONE_TOKEN", "another-literal")]);
+    let execution = Execution { env: literal, ..asked() };
+    let key = lab.submit("req-1", "{}", options(&execution)).await;
+    let ended = lab.ended(&key).await;
+    assert_eq!(ended.output(), json!({ "mode": "literal-value", "two": "[REDACTED]" }));
+    assert_eq!(usage_of(&ended, "Task Completed")["inputTokens"], 10_000_001);
+    let log = logged(&lab, &key, "r1-a1/logs/output.log").await;
+    let names = "names ANTHROPIC_API_KEY,CLAUDE_TWO_TOKEN,CLAUDE_THREE_TOKEN\n";
+    assert!(log.contains(names), "what a literal value replaced is no secret: {log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn se_07_secrets_are_found_in_other_forms_and_also_those_that_only_the_worker_has() {
+    let mut lab = Lab::idle();
+    for (name, value) in [
+        ("DATABASE_LOGIN", "name: \"ann\"\npass: open-sesame\n"),
+        ("TIDEMILL_API_KEY", "worker-only-key"),
+        ("HTTPS_PROXY", "http://ann:proxy-password@127.0.0.1:2"),
+    ] {
+        lab.config.environment.push((name.into(), value.into()));
+    }
+    let text = r#"echo "given $TIDEMILL_SECRET_NAMES"
+        echo "line $(printf %s "$DATABASE_LOGIN" | tail -n 1)"; printf '%s\n' 'json name: \"ann\"\npass: open-sesame'
+        echo "encoded $(printf %s "$DATABASE_LOGIN" | base64)"; echo "worker-only-key"; echo "proxy $HTTPS_PROXY"
+        case $2 in
+        free) echo '@@tidemill {"kind":"result","output":{"said":"worker-\u006fnly-key"}}';;
+        held) echo '@@tidemill {"kind":"result","output":{"said":"worker-only-key"}}';;
+        esac"#;
+    driven_by(&mut lab, text);
+    let definition =
+        json!({ "name": "say", "runner": "agent", "prompt": "do it", "secrets": ["DATABASE_LOGIN"] });
+    let given = defined(&lab, &definition).await;
+    let key = lab.submit("free", "{}", options(&given)).await;
+    assert_eq!(lab.ended(&key).await.output(), json!({ "said": "[REDACTED]" }));
+    let log = logged(&lab, &key, "r1-a1/logs/output.log").await;
+    let clean = "given DATABASE_LOGIN\nline [REDACTED]\njson [REDACTED]\nencoded [REDACTED]";
+    assert!(log.starts_with(clean), "{log}");
+    assert!(log.ends_with("\n[REDACTED]\nproxy http://[REDACTED]@127.0.0.1:2\n"), "{log}");
+    // What the agent's process checked is not what is left.
+    let schema = json!({ "type": "object", "properties": { "said": { "pattern": "^worker" } } });
+    let mut spec = AgentSpec::of_prompt("do it");
+    spec.steps[0].output_schema = Some(Json::of(&schema));
+    let key = lab.submit("held", "{}", options(&agent(spec))).await;
+    let (category, error) = lab.ended(&key).await.failure();
+    assert_eq!((category.as_str(), error.contains("a secret was cut out")), ("validation", true), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn se_07_names_of_files_are_cleaned() {
+    let mut lab = Lab::idle();
+    lab.config.environment.push(("ANTHROPIC_API_KEY".into(), "sesame-1\nsesame-2".into()));
+    let text = r#"cd "$TIDEMILL_OUTPUT_DIR"; mkdir -p traces artifacts/deep
+        echo a > artifacts/deep/x-sesame-1; echo b > artifacts/deep/x-sesame-2; echo c > traces/sesame-1.json
+        dd if=/dev/null of=artifacts/sesame-2 bs=1 seek=68M 2>/dev/null
+        echo '@@tidemill {"kind":"result","output":{}}'"#;
+    driven_by(&mut lab, text);
+    let key = lab.submit("req-1", "{}", options(&asked())).await;
+    lab.ended(&key).await.output();
+    for (path, text) in [
+        ("artifacts/deep/x-[REDACTED]", "a\n"),
+        ("artifacts/deep/x-[REDACTED]-2", "b\n"),
+        ("traces/[REDACTED].json", "c\n"),
+    ] {
+        assert_eq!(logged(&lab, &key, &format!("r1-a1/{path}")).await, text);
+    }
+    assert_eq!(lab.blob(&key, "r1-a1/artifacts/deep/x-sesame-1").await, None);
+    let shown = lab.shown().join("\n");
+    assert!(shown.contains("artifacts/[REDACTED] is 71303168 bytes and is not kept"), "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -261,7 +261,7 @@ pub(super) async fn watch(client: &Client, job: &str, show: WatchShow, out: &mut
     if rested.is_some() {
         watch.end(out).await;
     } else {
-        drop(watch);
+        watch.leave(out);
     }
     match rested {
         None => {

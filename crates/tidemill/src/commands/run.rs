@@ -106,10 +106,10 @@ impl Run {
         };
         let said = Arc::new(Said::new());
         let sink = Arc::new(JobSink { job: JobId::new(&job_id).ok(), said: Arc::clone(&said) });
-        let worker = node.start_worker(config, sink)?;
-        let sweeper = node.start_sweeper(&config.values);
         let show = if self.json { Show::Nothing } else { Show::Progress { colours: colours(config) } };
         let mut watch = Watch::new(&client, &job_id, show, said);
+        let worker = node.start_worker(config, sink)?;
+        let sweeper = node.start_sweeper(&config.values);
         let ended = watched(&mut watch, worker, &mut signals, config.values.grace, out).await;
         watch.end(out).await;
         drop(sweeper);
@@ -124,7 +124,7 @@ impl Run {
             }
             End::Stopped => {
                 if self.json {
-                    out.json(&report.to_json(true))?;
+                    out.json(&report.stopped().to_json(true))?;
                 } else {
                     out.note("stopped");
                     self.tell_how_to_go_on(out);
@@ -177,7 +177,7 @@ impl Run {
 
 enum End {
     AtRest,
-    /// The user stopped it, and running tasks have ended or were given back.
+    /// The user stopped it. Running tasks have ended, were given back, or were killed.
     Stopped,
 }
 
@@ -211,7 +211,8 @@ async fn watched(
                 at_rest = true;
             }
             () = &mut drained => return Ok(if at_rest { End::AtRest } else { End::Stopped }),
-            () = signals.next() => return Err(CommandError::Interrupted),
+            // The worker ends with its handle, and its tasks with it.
+            () = signals.next() => return Ok(End::Stopped),
         }
     }
 }

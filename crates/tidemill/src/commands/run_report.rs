@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tidemill_engine::clock::{Clock as _, SystemClock};
 use tidemill_model::UsageSum;
 use tidemill_server::api::{JobStatusName, JobView, TaskRow, TaskStateName, TaskView};
 
@@ -14,7 +15,7 @@ use crate::client::{Client, ClientError, Query, encode};
 use crate::display::humanize::{count, span};
 use crate::display::line;
 use crate::output::Output;
-use crate::watch::job_with_tasks;
+use crate::watch::{is_at_rest, job_with_tasks};
 
 /// So many failed tasks are named.
 const FAILURES_MAX: usize = 10;
@@ -23,6 +24,8 @@ const FAILURES_MAX: usize = 10;
 pub(super) struct JobReport {
     pub(super) job: JobView,
     pub(super) rows: Vec<TaskRow>,
+    /// When it was read, in epoch milliseconds.
+    read_at: u64,
     /// Of failed tasks, by id: why the last attempt failed. The first ones only.
     causes: HashMap<String, String>,
 }
@@ -39,7 +42,8 @@ impl JobReport {
         for row in rows.iter().filter(|row| has_failed(row)).take(FAILURES_MAX) {
             causes.extend(cause_of(client, row).await?.map(|cause| (row.task_id.clone(), cause)));
         }
-        Ok(Self { job, rows, causes })
+        let read_at = SystemClock::start().now().millis();
+        Ok(Self { job, rows, read_at, causes })
     }
 
     pub(super) fn exit_code(&self) -> ExitCode {
@@ -49,10 +53,23 @@ impl JobReport {
         }
     }
 
-    /// From its creation to the end of its last task.
+    /// From its creation to the end of its last task, or to now if it is not at its end.
     fn took_millis(&self) -> u64 {
-        let last = self.rows.iter().filter_map(|row| row.finished_at).max();
-        last.unwrap_or(self.job.created_at).saturating_sub(self.job.created_at)
+        let created = self.job.created_at;
+        let until = match self.rows.iter().filter_map(|row| row.finished_at).max() {
+            ended if is_at_rest(self.job.status) => ended.unwrap_or(created),
+            _ => self.read_at,
+        };
+        until.saturating_sub(created)
+    }
+
+    /// The report of a job whose worker has stopped: what it had begun and not ended waits to be run again.
+    pub(super) fn stopped(mut self) -> Self {
+        for row in self.rows.iter_mut().filter(|row| row.status == Some(TaskStateName::Processing)) {
+            row.status = Some(TaskStateName::Pending);
+            (row.started_at, row.error, row.error_category) = (None, None, None);
+        }
+        self
     }
 
     /// The tasks that no other waits for: what the job was for.
@@ -63,7 +80,11 @@ impl JobReport {
     }
 
     pub(super) fn to_json(&self, interrupted: bool) -> JobReportJson<'_> {
-        let tasks = self.rows.iter().map(|row| (row.task_id.clone(), task_json(row))).collect();
+        let tasks = self.rows.iter().map(|row| {
+            let cause = self.causes.get(&row.task_id);
+            (row.task_id.clone(), task_json(row, cause))
+        });
+        let tasks = tasks.collect();
         JobReportJson {
             job_id: &self.job.job_id,
             name: self.job.name.as_deref(),
@@ -93,11 +114,15 @@ pub(super) struct JobReportJson<'a> {
     tasks: Map<String, Value>,
 }
 
-fn task_json(row: &TaskRow) -> Value {
+/// A task that has no attempts left says only that; `cause` is why the last one failed.
+fn task_json(row: &TaskRow, cause: Option<&String>) -> Value {
     let mut value = serde_json::to_value(row).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
         for name in ["taskId", "blockedBy", "labels"] {
             fields.remove(name);
+        }
+        if let Some(cause) = cause {
+            fields.insert("cause".to_owned(), Value::from(cause.as_str()));
         }
     }
     value

@@ -6,8 +6,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use tidemill::document::{Document, Form, Kind as NodeKind, Node};
-use tidemill_model::ErrorSanitizer;
-use tidemill_model::sanitize::SECRET_CHARS_MIN;
+use tidemill_model::secrets::is_secret_name;
+use tidemill_model::{ErrorSanitizer, Secrets};
 use tidemill_server::ServerConfig;
 
 use super::origin::Origin;
@@ -60,24 +60,17 @@ pub(crate) struct Resolved {
 impl Resolved {
     /// Takes secrets out of error texts: the values of variables that sound like one, and the home directory.
     pub(crate) fn sanitizer(&self) -> ErrorSanitizer {
-        let sounds_secret = |name: &str| {
-            ["TOKEN", "SECRET", "KEY", "PASSWORD"].iter().any(|word| name.to_uppercase().contains(word))
-        };
-        let mut secrets: Vec<_> = self
-            .environment
-            .iter()
-            .filter(|(name, value)| sounds_secret(name) && value.chars().count() >= SECRET_CHARS_MIN)
-            .map(|(_, value)| value.clone())
-            .collect();
-        secrets.extend(self.shown.iter().filter(|(setting, _)| setting.secret).filter_map(|(_, source)| {
-            source
-                .as_ref()
-                .map(|source| source.value.clone())
-                .filter(|value| value.chars().count() >= SECRET_CHARS_MIN)
-        }));
-        secrets.sort_unstable();
-        secrets.dedup();
-        ErrorSanitizer::new(secrets, self.environment.get("HOME").cloned())
+        let variables = self.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let settings = self.shown.iter().filter_map(|(setting, source)| {
+            let source = source.as_ref().filter(|_| setting.secret)?;
+            // Under a name that says so, whatever the setting is called.
+            Some(("SECRET", source.value.as_str()))
+        });
+        let all = variables.chain(settings).map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        ErrorSanitizer::with(
+            Secrets::of_variables(all, is_secret_name),
+            self.environment.get("HOME").cloned(),
+        )
     }
 
     /// The server's part.

@@ -62,6 +62,8 @@ pub(crate) struct TaskLine {
     pub(crate) error: Option<String>,
     /// What it said last.
     pub(crate) said: Option<String>,
+    /// Whether a worker that stopped gave it back. It waits to be taken again.
+    pub(crate) given_back: bool,
     /// The claim under which it runs.
     fence: Option<u64>,
 }
@@ -155,6 +157,9 @@ impl JobState {
                 continue;
             };
             task.said.clone_from(&known.said);
+            if known.given_back && task.phase == TaskPhase::Retrying {
+                (task.phase, task.given_back) = (TaskPhase::Queued, true);
+            }
             // A list tells neither a timeout from other failures nor why the last attempt failed.
             if task.phase == TaskPhase::Failed
                 && matches!(known.phase, TaskPhase::Failed | TaskPhase::TimedOut)
@@ -199,6 +204,7 @@ impl JobState {
                 (task.started_at, task.finished_at) = (None, None);
             }
             "Task Processing Started" => {
+                task.given_back = false;
                 // The same start may be told twice, and a task that was taken over starts again without a new attempt.
                 if before == TaskPhase::Running && task.fence == properties.fence {
                     return Change::Nothing;
@@ -207,12 +213,15 @@ impl JobState {
                 (task.phase, task.started_at, task.finished_at) = (TaskPhase::Running, Some(at), None);
             }
             "Task Processing Failed" => {
-                task.phase = TaskPhase::Retrying;
-                (task.finished_at, task.error) = (Some(at), properties.error.clone());
-                let counted = properties.counted.unwrap_or(true);
                 let attempt = properties.attempt_number.unwrap_or(task.attempt);
-                // An attempt that does not count is made once more.
-                task.ended = if counted { attempt } else { attempt.saturating_sub(1) };
+                if properties.counted.unwrap_or(true) {
+                    (task.phase, task.ended) = (TaskPhase::Retrying, attempt);
+                    (task.finished_at, task.error) = (Some(at), properties.error.clone());
+                } else {
+                    // It did not fail: whoever ran it stopped, and the attempt is made once more.
+                    (task.phase, task.ended) = (TaskPhase::Queued, attempt.saturating_sub(1));
+                    (task.started_at, task.given_back) = (None, true);
+                }
                 task.attempt = task.ended;
             }
             "Task Completed" => {
@@ -277,6 +286,8 @@ fn line_of(row: &TaskRow, depth: usize) -> TaskLine {
         None => TaskPhase::Waiting,
         Some(TaskStateName::Pending) => TaskPhase::Queued,
         Some(TaskStateName::Processing) if row.retrying => TaskPhase::Retrying,
+        // It had begun, and no attempt runs or counts.
+        Some(TaskStateName::Processing) if row.attempt == 0 => TaskPhase::Queued,
         Some(TaskStateName::Processing) => TaskPhase::Running,
         Some(TaskStateName::Completed) => TaskPhase::Completed,
         Some(TaskStateName::Failed) => match row.error_category {
@@ -295,6 +306,7 @@ fn line_of(row: &TaskRow, depth: usize) -> TaskLine {
         finished_at: row.finished_at,
         error: row.error.clone(),
         said: None,
+        given_back: phase == TaskPhase::Queued && row.status == Some(TaskStateName::Processing),
         fence: None,
     }
 }
@@ -404,7 +416,7 @@ mod tests {
             (
                 "Task Processing Failed",
                 json!({"taskId": "a", "attemptNumber": 2, "counted": false, "error": "shutdown"}),
-                TaskPhase::Retrying,
+                TaskPhase::Queued,
                 1,
             ),
             ("Task Processing Started", json!({"taskId": "a"}), TaskPhase::Running, 2),

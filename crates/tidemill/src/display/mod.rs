@@ -7,8 +7,9 @@ mod live;
 mod plain;
 mod table;
 pub(crate) mod terminal;
+pub(crate) mod visible;
 
-pub(crate) use job_state::{Change, JobState, SeenEvent};
+pub(crate) use job_state::{Change, JobState, SeenEvent, TaskPhase};
 pub(crate) use live::LiveTree;
 pub(crate) use plain::PlainLines;
 pub(crate) use table::Table;

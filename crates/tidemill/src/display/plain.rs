@@ -21,6 +21,7 @@ impl PlainLines {
         let took = task.elapsed(at).map(span).unwrap_or_default();
         let attempt = if task.attempt > 1 { format!(", attempt {}", task.attempt) } else { String::new() };
         let what = match task.phase {
+            TaskPhase::Queued if task.given_back => "was given back and waits to be run again".to_owned(),
             TaskPhase::Waiting | TaskPhase::Queued => return None,
             TaskPhase::Running => format!("started{attempt}"),
             TaskPhase::Retrying => format!("failed at attempt {}: {}", task.attempt.max(1), error()),

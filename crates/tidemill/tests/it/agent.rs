@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::fake_claude::{FakeClaude, SCHEMA};
-use crate::sandbox::{Sandbox, eventually, is_alive};
+use crate::sandbox::{Running, Sandbox, eventually, is_alive};
 
 /// A lease of 1.5 s instead of 45.
 const SHORT: [(&str, &str); 2] =
@@ -205,20 +205,10 @@ fn a_killed_server_leaves_no_process_of_an_agent_and_the_task_completes_once() {
 
     let server = sandbox.serve(&[], &claude.environment());
     let second = claude.processes(2);
-    // This time the spawner goes first, so that nobody is left to clean up but the next life.
-    let spawners = children_of(server.process.pid());
-    assert!(!spawners.is_empty());
-    server.process.signal(Signal::STOP);
-    for pid in spawners {
-        rustix::process::kill_process(
-            rustix::process::Pid::from_raw(pid.cast_signed()).unwrap(),
-            Signal::KILL,
-        )
-        .unwrap();
-    }
-    server.process.kill();
-    let server = sandbox.serve(&[], &claude.environment());
+    // This time the spawner goes too, and no other server comes to clean up.
+    kill_with_spawners(server.process);
     all_gone(&second);
+    let server = sandbox.serve(&[], &claude.environment());
 
     claude.processes(3);
     claude.release();
@@ -228,6 +218,18 @@ fn a_killed_server_leaves_no_process_of_an_agent_and_the_task_completes_once() {
     server.stop().ok();
     assert_eq!(events(&sandbox, "Task Completed").len(), 1);
     assert_eq!(events(&sandbox, "Task Failed").len() + events(&sandbox, "Task Timeout").len(), 0);
+}
+
+/// Kills a server and what starts processes for it, so that neither can clean up after the other.
+pub(crate) fn kill_with_spawners(server: Running) {
+    let spawners = children_of(server.pid());
+    assert!(!spawners.is_empty());
+    server.signal(Signal::STOP);
+    for pid in spawners {
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+        rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    }
+    server.kill();
 }
 
 fn children_of(parent: u32) -> Vec<u32> {

@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tidemill_agent::stub_model::StubModel;
 
+use crate::agent::kill_with_spawners;
 use crate::sandbox::{Sandbox, eventually};
 
 struct Lab {
@@ -142,7 +143,8 @@ fn the_example_completes_against_the_stub() {
 #[test]
 fn a_killed_server_leaves_neither_the_cli_nor_its_tools_and_the_task_completes_once() {
     let Some(lab) = Lab::real() else { return };
-    let mark = json!({ "inOrder": [bash(HANG), bash(HANG), { "structured": { "answer": "third" } }] });
+    let mark =
+        json!({ "inOrder": [bash(HANG), bash(HANG), bash(HANG), { "structured": { "answer": "fourth" } }] });
     lab.job(&mark, &json!({ "tools": ["Bash"], "timeout": "10m" }), &json!({ "timeout": "20m" }));
     let server = lab.sandbox.serve(&[], &lab.environment());
     let id = lab.sandbox.run(&["submit", "job.json"]).ok().out.trim().to_owned();
@@ -158,9 +160,15 @@ fn a_killed_server_leaves_neither_the_cli_nor_its_tools_and_the_task_completes_o
     server.stop().ok();
     lab.all_gone();
 
+    // With all that starts processes for it, and without another server that would clean up.
+    let server = lab.sandbox.serve(&[], &lab.environment());
+    lab.until_a_tool_runs();
+    kill_with_spawners(server.process);
+    lab.all_gone();
+
     let server = lab.sandbox.serve(&[], &lab.environment());
     let report = lab.sandbox.run(&["jobs", "watch", &id, "--json"]).ok().json();
-    assert_eq!(report["tasks"]["a"]["output"], json!({ "answer": "third" }));
+    assert_eq!(report["tasks"]["a"]["output"], json!({ "answer": "fourth" }));
     server.stop().ok();
     lab.all_gone();
     assert_eq!(lab.events("Task Completed").len(), 1);

@@ -18,7 +18,8 @@ tr '\0' '\n' < /proc/$$/environ > "$call/env"
 pwd > "$call/cwd"
 session=none; before=
 for argument in "$@"; do
-  case $before in --session-id|--resume) session=$argument;; esac
+  case $before in --session-id) session=$argument;; esac
+  case $argument in --resume=*) session=${argument#*=};; esac
   before=$argument
 done
 IFS= read -r prompt; printf '%s\n' "$prompt" > "$call/prompt"
@@ -105,12 +106,14 @@ impl FakeClaude {
         std::fs::read_to_string(self.dir.join(format!("call-{call}")).join(name)).unwrap_or_default()
     }
 
-    /// The value behind a flag of a call.
+    /// The value of a flag of a call, in the same argument or the next.
     pub(crate) fn flag(&self, call: usize, name: &str) -> Option<String> {
         let arguments = self.read(call, "args");
-        let mut arguments = arguments.lines().skip_while(|argument| *argument != name);
-        arguments.next()?;
-        arguments.next().map(str::to_owned)
+        let mut arguments = arguments.lines();
+        let found = arguments.find_map(|argument| {
+            argument.strip_prefix(name).filter(|rest| rest.is_empty() || rest.starts_with('='))
+        })?;
+        found.strip_prefix('=').or_else(|| arguments.next()).map(str::to_owned)
     }
 
     /// Lets those go that hold.

@@ -13,6 +13,7 @@ mod fake_claude;
 mod host;
 mod keys;
 mod offline;
+mod privacy;
 mod remote_worker;
 mod run;
 mod run_signals;

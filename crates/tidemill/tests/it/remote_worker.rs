@@ -1,8 +1,10 @@
 //! Workers that have only the server's URL.
 
+use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::process::Signal;
@@ -125,6 +127,36 @@ fn a_worker_that_is_cut_off_loses_its_lease() {
     assert_eq!(completed(&sandbox).len(), 1);
 }
 
+/// A report that has to be repeated is recorded once, with the start that it brings along.
+#[test]
+fn a_report_that_is_lost_on_its_way_is_repeated_and_recorded_once() {
+    let sandbox = Sandbox::new();
+    sandbox.write("job.yaml", "tasks:\n- {taskId: a, run: [/bin/true]}\n");
+    let token = sandbox.run(&["keys", "create", "--role", "admin"]).ok().out.trim().to_owned();
+    let key = sandbox.run(&["keys", "create", "--role", "worker"]).ok().out.trim().to_owned();
+    let admin = [("TIDEMILL_API_KEY", token.as_str())];
+    let server = sandbox.serve(&["--no-worker"], &[]);
+    let line = Line::to(server.url.trim_start_matches("http://"));
+    line.lose("POST /v1/worker/finish", &[Loss::Question, Loss::Answer]);
+    let mut worker = sandbox.start(&["worker", "--server", &line.url], &[("TIDEMILL_API_KEY", &key)]);
+    worker.wait_for("working for ");
+    let report = sandbox.run_with(&["submit", "job.yaml", "--watch", "--json"], &admin).ok().json();
+    let task = format!("{}_a", report["jobId"].as_str().unwrap());
+    // The answer to the report that counted was lost, so it is still asked for.
+    eventually("the third report", || line.ends.lock().unwrap().losses.is_empty());
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.end().code, 0);
+    let history = sandbox.run_with(&["tasks", "history", &task, "--json"], &admin).ok().json();
+    let types: Vec<_> = history["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["eventType"].as_str().unwrap())
+        .collect();
+    assert_eq!(types, ["Task Pending", "Task Processing Started", "Task Completed"]);
+    server.stop().ok();
+}
+
 /// The example in Python speaks the same calls.
 #[test]
 fn the_python_worker_completes_a_job() {
@@ -174,6 +206,17 @@ struct Line {
 struct Ends {
     is_cut: bool,
     open: Vec<TcpStream>,
+    /// What gets lost, each time a question begins with the text.
+    losses: VecDeque<Loss>,
+    of: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    /// It never arrives.
+    Question,
+    /// It arrives, and what is answered does not.
+    Answer,
 }
 
 impl Line {
@@ -191,11 +234,26 @@ impl Line {
                 }
                 ends.open.extend([near.try_clone().unwrap(), far.try_clone().unwrap()]);
                 let (near_again, far_again) = (near.try_clone().unwrap(), far.try_clone().unwrap());
-                std::thread::spawn(move || carry(near, far));
-                std::thread::spawn(move || carry(far_again, near_again));
+                let is_deaf = Arc::new(AtomicBool::new(false));
+                let (deaf, line) = (Arc::clone(&is_deaf), Arc::clone(&shared));
+                let asked = move |question: &[u8]| match line.lock().unwrap().loss_of(question) {
+                    Some(Loss::Question) => false,
+                    Some(Loss::Answer) => {
+                        deaf.store(true, Ordering::SeqCst);
+                        true
+                    }
+                    None => true,
+                };
+                std::thread::spawn(move || carry(near, far, asked));
+                std::thread::spawn(move || carry(far_again, near_again, |_| !is_deaf.load(Ordering::SeqCst)));
             }
         });
         Self { url, ends }
+    }
+
+    fn lose(&self, of: &'static str, losses: &[Loss]) {
+        let mut ends = self.ends.lock().unwrap();
+        (ends.of, ends.losses) = (of, losses.iter().copied().collect());
     }
 
     fn cut(&self) {
@@ -207,13 +265,28 @@ impl Line {
     }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream) {
+impl Ends {
+    fn loss_of(&mut self, question: &[u8]) -> Option<Loss> {
+        if !self.losses.is_empty() && question.starts_with(self.of.as_bytes()) {
+            self.losses.pop_front()
+        } else {
+            None
+        }
+    }
+}
+
+/// Carries bytes until there are no more, or until some may not pass: then both ends are closed.
+fn carry(mut from: TcpStream, mut to: TcpStream, may_pass: impl Fn(&[u8]) -> bool) {
     let mut buffer = [0; 16 * 1024];
     let _: io::Result<()> = (|| {
         loop {
             match from.read(&mut buffer)? {
                 0 => return to.shutdown(Shutdown::Write),
-                count => to.write_all(&buffer[..count])?,
+                count if may_pass(&buffer[..count]) => to.write_all(&buffer[..count])?,
+                _ => {
+                    from.shutdown(Shutdown::Both)?;
+                    return to.shutdown(Shutdown::Both);
+                }
             }
         }
     })();

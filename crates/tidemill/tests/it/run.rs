@@ -84,6 +84,9 @@ fn a_failed_job_ends_with_one_and_tells_the_cause() {
     assert!(ran.words.contains("  bad (attempt 2): exit code 3: no such thing"), "{ran:#?}");
     assert!(ran.words.contains("beside completed"), "{ran:#?}");
     assert!(ran.words.ends_with("go on with: tidemill run job.yaml --resume\n"), "{ran:#?}");
+    let report = sandbox.run(&["run", "job.yaml", "--json"]).json();
+    assert_eq!(report["tasks"]["bad"]["cause"], "exit code 3: no such thing", "{report}");
+    assert_eq!(report["tasks"]["beside"].get("cause"), None);
 }
 
 #[test]
@@ -317,4 +320,30 @@ fn tasks_run_as_another_user_if_root_says_so() {
     let ran = sandbox.run(&["run", "job.yaml", "--run-as", "nobody-at-all"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
     assert!(ran.words.contains("--run-as"), "{ran:#?}");
+}
+
+#[test]
+fn plain_lines_come_in_the_order_of_time() {
+    let sandbox = Sandbox::new();
+    let task = |task: u32| {
+        let pause = task * 7 % 10;
+        format!("- {{taskId: t{task}, run: 'echo one; echo two; sleep 0.0{pause}; echo three'}}\n")
+    };
+    let mut job = format!("tasks:\n{}", (0..12).map(task).collect::<String>());
+    job += "- {taskId: last, run: echo end, dependsOn: [t0, t5, t11]}\n";
+    sandbox.write("job.yaml", &job);
+    let ran = sandbox.run(&["run", "job.yaml", "--concurrency", "4"]).ok();
+    let is_timed =
+        |line: &&str| line.as_bytes().get(2) == Some(&b':') && line.as_bytes().get(8) == Some(&b'.');
+    let lines: Vec<&str> = ran.words.lines().filter(is_timed).collect();
+    // The first line, and of each task its start, what it said, and its end.
+    assert_eq!(lines.len(), 1 + 12 * 5 + 3, "{ran:#?}");
+    assert!(lines.is_sorted_by_key(|line| &line[..12]), "{ran:#?}");
+    for task in 0..12 {
+        let of_task: Vec<_> =
+            lines.iter().filter_map(|line| line[13..].strip_prefix(&format!("t{task} "))).collect();
+        let [start, one, two, three, end] = of_task[..] else { panic!("{of_task:?}") };
+        assert_eq!([start, one, two, three], ["started", "| one", "| two", "| three"], "{of_task:?}");
+        assert!(end.starts_with("completed in "), "{end}");
+    }
 }

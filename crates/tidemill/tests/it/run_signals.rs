@@ -72,6 +72,64 @@ fn a_task_that_does_not_end_in_time_is_given_back() {
 }
 
 #[test]
+fn a_task_that_is_given_back_waits_and_has_not_failed() {
+    let sandbox = Sandbox::new();
+    sandbox.write("job.yaml", JOB);
+    let mut process = sandbox.start(&["run", "job.yaml"], &[("SHUTDOWN_GRACE_MS", "1")]);
+    process.wait_for("b | waiting");
+    process.signal(Signal::TERM);
+    let ran = process.end();
+    assert_eq!(ran.code, 130, "{ran:#?}");
+    assert!(ran.words.contains(" b was given back and waits to be run again"), "{ran:#?}");
+    assert!(!ran.words.contains("failed"), "{ran:#?}");
+    assert_eq!(ran.words.matches(" b started").count(), 1, "{ran:#?}");
+}
+
+/// What `--json` prints when it is interrupted: one object, the last thing on standard output.
+#[test]
+fn an_interrupted_run_prints_one_object_whether_it_waits_or_not() {
+    for (grace, is_hasty) in [("1", false), ("10m", true)] {
+        let sandbox = Sandbox::new();
+        sandbox.write("job.yaml", JOB);
+        let started = std::time::Instant::now();
+        let mut process = sandbox.start(&["run", "job.yaml", "--json"], &[("SHUTDOWN_GRACE_MS", grace)]);
+        eventually("the start of the second task", || sandbox.read("pid").ends_with('\n'));
+        let child = pid(&sandbox);
+        // So that the time of the last end is told apart from the time of the interruption.
+        eventually("some time", || started.elapsed() > std::time::Duration::from_millis(1_500));
+        process.signal(Signal::INT);
+        process.wait_for("stopping");
+        if is_hasty {
+            process.signal(Signal::INT);
+        }
+        let ran = process.end();
+        let took = u64::try_from(started.elapsed().as_millis()).unwrap();
+        assert_eq!(ran.code, 130, "{ran:#?}");
+        assert_eq!(ran.out.lines().count(), 1, "{ran:#?}");
+        let report = ran.json();
+        assert_eq!(
+            (&report["status"], &report["interrupted"]),
+            (&"running".into(), &true.into()),
+            "{report:#}"
+        );
+        let duration = report["durationMs"].as_u64().unwrap();
+        assert!((1_000..=took).contains(&duration), "{duration} of {took} ms");
+        let tasks = &report["tasks"];
+        assert_eq!(tasks["a"]["status"], "completed");
+        assert_eq!(
+            (&tasks["b"]["status"], &tasks["b"]["error"]),
+            (&"pending".into(), &().into()),
+            "{report:#}"
+        );
+        assert!(tasks["c"]["status"].is_null(), "{report:#}");
+        eventually("the end of the task", || !is_alive(child));
+        sandbox.write("go", "");
+        let again = sandbox.run(&["run", "job.yaml", "--resume", "--json"]).ok().json();
+        assert_eq!((&again["status"], &again["interrupted"]), (&"completed".into(), &false.into()));
+    }
+}
+
+#[test]
 fn the_second_signal_does_not_wait() {
     let sandbox = Sandbox::new();
     sandbox.write("job.yaml", JOB);

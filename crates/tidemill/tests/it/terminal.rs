@@ -1,8 +1,8 @@
-//! `tidemill run` on a terminal.
+//! Commands on a terminal.
 
 use std::fs::File;
 use std::io::Read as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -11,14 +11,25 @@ use crate::sandbox::Sandbox;
 
 /// What a run writes to a terminal of this size.
 fn shown(sandbox: &Sandbox, rows: u16, columns: u16) -> String {
+    let mut command = sandbox.command(&["run", "job.yaml"]);
+    command.env("NO_COLOR", "1").stdout(Stdio::null());
+    on_terminal(command, rows, columns, Command::stderr)
+}
+
+/// What a command writes to a terminal of this size, as one of its outputs.
+fn on_terminal(
+    mut command: Command,
+    rows: u16,
+    columns: u16,
+    end: fn(&mut Command, File) -> &mut Command,
+) -> String {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
     tcsetwinsize(&master, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     let name = ptsname(&master, Vec::new()).unwrap();
     let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-    let mut command = sandbox.command(&["run", "job.yaml"]);
-    command.env("NO_COLOR", "1").stdout(Stdio::null()).stderr(slave);
+    end(&mut command, slave);
     let mut child = command.spawn().unwrap();
     // Our own end must not keep the terminal open.
     drop(command);
@@ -105,4 +116,27 @@ fn a_job_larger_than_the_screen_is_shown_in_part() {
     assert!(screen.len() < 13, "{screen:#?}");
     assert!(screen.iter().all(|line| line.chars().count() < 40), "{screen:#?}");
     assert!(screen.iter().any(|line| line.contains("… and 22 completed")), "{screen:#?}");
+}
+
+#[test]
+fn what_a_task_wrote_does_not_command_the_terminal() {
+    let sandbox = Sandbox::new();
+    let run = r"printf '\033]0;title\007\033[2Jgone\n'; printf '\033[2Jfailed\n' >&2; exit 1";
+    sandbox.write(
+        "job.yaml",
+        &format!(
+            "name: loud\ntasks:\n- {{taskId: a, run: '{}', retry: {{maxAttempts: 1}}}}\n",
+            run.replace('\'', "''")
+        ),
+    );
+    let report = sandbox.run(&["run", "job.yaml", "--json"]).json();
+    let task = format!("{}_a", report["jobId"].as_str().unwrap());
+    for command in ["logs", "get"] {
+        let screen = |arguments: &[&str]| on_terminal(sandbox.command(arguments), 50, 200, Command::stdout);
+        let text = screen(&["tasks", command, &task]);
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{command}: {text:?}");
+        assert!(command != "logs" || text.contains("^[]0;title^G^[[2Jgone"), "{text:?}");
+    }
+    let piped = sandbox.run(&["tasks", "logs", &task]).ok().out;
+    assert!(piped.contains("\u{1b}[2Jgone"), "as it is where no terminal is: {piped:?}");
 }
