@@ -123,12 +123,14 @@ mod tests {
 
     /// A terminal that takes a line only when it is let.
     struct Slow {
+        asked: Sender<()>,
         let_on: Receiver<()>,
         seen: Sender<String>,
     }
 
     impl Write for Slow {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.asked.send(()).map_err(io::Error::other)?;
             self.let_on.recv().map_err(io::Error::other)?;
             self.seen.send(String::from_utf8_lossy(bytes).into_owned()).map_err(io::Error::other)?;
             Ok(bytes.len())
@@ -143,14 +145,17 @@ mod tests {
     fn a_terminal_that_stands_still_stops_nobody_and_hears_of_what_it_missed() {
         let (let_on, waits) = channel();
         let (seen, shown) = channel();
-        let sink = StderrSink::writing_to(Slow { let_on: waits, seen }).unwrap();
+        let (asked, stands_still) = channel();
+        let sink = StderrSink::writing_to(Slow { asked, let_on: waits, seen }).unwrap();
         let claim = claim();
         let show = |text: &str| sink.line(&LogLine { claim: &claim, stream: Stream::Stdout, text });
-        for number in 0..2 * WAITING_LINES_MAX {
+        show("0");
+        stands_still.recv().unwrap();
+        for number in 1..2 * WAITING_LINES_MAX {
             show(&number.to_string());
         }
         let left_out = sink.left_out.load(Ordering::Relaxed);
-        assert!(left_out + 1 >= WAITING_LINES_MAX as u64, "{left_out}");
+        assert_eq!(left_out + 1, WAITING_LINES_MAX as u64);
         for number in 0..2 * WAITING_LINES_MAX as u64 - left_out {
             let_on.send(()).unwrap();
             assert_eq!(shown.recv().unwrap(), format!("[WORKFLOW:req-1] {number}\n"));
