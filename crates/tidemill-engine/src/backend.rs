@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use tidemill_model::event_query::{BadQuery, EventQuery, Page};
 use tidemill_model::{
-    AppName, Entity, Event, JobId, JobStatus, PublicState, TaskHead, TaskId, TaskSpec, TenantId,
+    AppName, Entity, Event, JobId, JobStatus, PublicState, TaskHead, TaskId, TaskSpec, TenantId, Timestamp,
 };
 
 use crate::command::Command;
 use crate::commit::TaskKey;
+use crate::execution::ExecutionKey;
 use crate::record::{Record, RecordKey, RecordKind};
 use crate::reply::{Refusal, Reply};
+use crate::state::DueExecutions;
 use crate::state::job::JobHead;
 
 /// Why the backend could not do its part. The command may or may not be worth repeating, but it was not acknowledged.
@@ -120,6 +122,23 @@ pub trait Backend: Send + Sync + 'static {
         after: Option<Arc<str>>,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<(RecordKey, Record)>, Fault>> + Send;
+
+    /// Records of one kind, of whatever tenant, in the order of tenants and ids, after `after`, at most `limit`. For
+    /// the engine's own work, never for a tenant's question.
+    fn all_records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<(RecordKey, Record)>, Fault>> + Send;
+
+    /// The executions of scripts that are due at `now`, without those that `skip` names, at most `limit`.
+    fn due_executions(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        skip: impl Fn(&ExecutionKey) -> bool + Send,
+    ) -> impl Future<Output = Result<DueExecutions, Fault>> + Send;
 
     /// Stores a blob durably before it returns. A key that exists is replaced whole.
     fn put_blob(

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use tidemill_model::properties::{Activity, OverflowRef, Usage};
 use tidemill_model::{
     AppName, Budget, Context, Entity, ErrorCategory, EventId, EventType, Fence, JobId, Json, Owner, Period,
-    RequestId, SessionId, TaskId, TaskName, TaskSpec, TenantId, Timestamp, WorkerId,
+    RequestId, ScriptId, SessionId, SubscriptionId, TaskId, TaskName, TaskSpec, TenantId, Timestamp,
+    WorkerId,
 };
 
 use crate::commit::{MessageId, NewJob, NewTask, Receipt, TaskKey};
+use crate::execution::{ExecutionId, RunError, SourceEvent};
 use crate::record::{RecordKey, RecordValue};
 
 #[derive(Debug, Clone)]
@@ -60,6 +62,19 @@ pub enum Command {
     PutRecord(PutRecord),
     PutRecords(PutRecords),
     SetBudget(SetBudget),
+    Match(Match),
+    EndExecution(EndExecution),
+    /// Runs a script's dead letter again.
+    ReplayLetter {
+        tenant: TenantId,
+        letter: ExecutionId,
+    },
+    /// Puts a script's dead letter aside.
+    DiscardLetter {
+        tenant: TenantId,
+        letter: ExecutionId,
+    },
+    Alert(Alert),
     /// Removes those of the records whose time is over.
     Forget {
         keys: Vec<RecordKey>,
@@ -302,4 +317,78 @@ pub struct PutRecords {
     pub records: Vec<PutRecord>,
     /// A task definition that no open task may rest on.
     pub unused: Option<(TenantId, TaskName)>,
+}
+
+/// Moves the place up to which events were matched with subscriptions, and queues what matched.
+#[derive(Debug, Clone)]
+pub struct Match {
+    /// The version that the cursor's record must have; 0 means absent.
+    pub cursor_version: u64,
+    /// The number of the last event that was matched. `None` removes the cursor: nobody follows any more.
+    pub to: Option<u64>,
+    /// Those that are there already are left as they are.
+    pub executions: Vec<NewExecution>,
+}
+
+/// A script that is to run for an event.
+#[derive(Debug, Clone)]
+pub struct NewExecution {
+    pub tenant: TenantId,
+    pub script: ScriptId,
+    pub subscription: SubscriptionId,
+    pub event: SourceEvent,
+}
+
+/// Records how a run of an execution ended, with all that the script asked for.
+#[derive(Debug, Clone)]
+pub struct EndExecution {
+    pub tenant: TenantId,
+    pub execution: ExecutionId,
+    /// Counts from 1. Each run ends once.
+    pub attempt: u32,
+    pub duration_millis: u64,
+    /// A list of `{"level", "text"}`.
+    pub logs: Option<Json>,
+    pub end: ExecutionEnd,
+}
+
+#[derive(Debug, Clone)]
+pub enum ExecutionEnd {
+    Succeeded {
+        result: Option<Json>,
+        effects: Vec<ScriptEffect>,
+    },
+    Failed {
+        error: RunError,
+        /// `None` makes a dead letter.
+        retry_in_millis: Option<u64>,
+        /// The event's properties, for the dead letter of an execution that has none of its own.
+        data: Option<Json>,
+    },
+}
+
+impl ExecutionEnd {
+    /// Whether it may leave a dead letter: scripts that are too many hops away may ask for nothing.
+    pub(crate) fn may_bury(&self) -> bool {
+        match self {
+            Self::Succeeded { effects, .. } => !effects.is_empty(),
+            Self::Failed { retry_in_millis, .. } => retry_in_millis.is_none(),
+        }
+    }
+}
+
+/// What a script asked for. It happens in the commit of its success, or not at all.
+#[derive(Debug, Clone)]
+pub enum ScriptEffect {
+    Publish(Publish),
+    SubmitJob(Box<SubmitJob>),
+}
+
+/// Tells that something needs attention, or no longer does.
+#[derive(Debug, Clone)]
+pub struct Alert {
+    pub tenant: TenantId,
+    pub is_raised: bool,
+    /// A JSON object.
+    pub properties: Json,
 }

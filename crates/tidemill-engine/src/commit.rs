@@ -72,6 +72,8 @@ pub enum RecordWrite {
     Task(Arc<NewTask>),
     /// What the agents of a job may use, and what they used of it. `None`: as much as they like.
     JobAllowance { tenant: TenantId, job: JobId, allowance: Option<Allowance> },
+    /// A script submitted the job, so many scripts away from what came from outside.
+    JobHops { tenant: TenantId, job: JobId, hops: u32 },
     /// Any other record; `None` removes it.
     Put { key: RecordKey, record: Option<Record> },
 }

@@ -8,8 +8,9 @@
 mod check;
 mod definitions;
 mod detail;
-mod digest;
+pub(crate) mod digest;
 mod error;
+mod executions;
 mod files;
 mod job_filter;
 mod keys;
@@ -21,7 +22,11 @@ mod read;
 mod repair;
 mod report;
 mod revocation;
+mod script_effects;
+mod script_view;
+mod scripts;
 mod submit;
+mod subscriptions;
 mod task_files;
 mod usage;
 mod work;
@@ -37,19 +42,29 @@ use crate::id_source::IdSource;
 use crate::live_log::LiveLogs;
 use crate::policy::Policy;
 use crate::reply::Reply;
+use crate::scripts::ScriptBoard;
 use crate::site::Site;
 use revocation::{Revocations, Watchable};
 
 pub use definitions::Define;
 pub use detail::TaskDetail;
 pub use error::EngineError;
+pub use executions::{
+    ExecutionFilter, ExecutionPage, LetterFilter, LetterPage, ManyLetters, ShownExecution, ShownStatus,
+};
 pub use files::Rights;
 pub use job_filter::{JobFilter, ManyJobs};
 pub use publish::{NewEvent, PublishRequest};
 pub use queue::{Delivery, Received, SendRequest};
 pub use read::{DeadLetterPage, PageRequest};
 pub use report::{FinishRequest, Finished, HeartbeatRequest, Signal, WorkReport};
+pub use script_view::{
+    ACTUAL_BYTES_MAX, CompileProblem, EXPLAINED_MAX, Explained, ExplainedCondition, ExplainedEvent,
+    Explanation, ScriptCompiler, Verdict,
+};
+pub use scripts::{ScriptChange, ScriptChanges, ScriptError, WriteScript};
 pub use submit::{AddedTasks, IdempotencyKey, JobRequest, SubmittedJob, SubmittedTask, TaskRequest};
+pub use subscriptions::SubscriptionFilter;
 pub use task_files::{KeptFile, TASK_FILES_MAX};
 pub use usage::{UsageBy, UsagePage, UsageQuery, UsageRow};
 pub use work::{ClaimRequest, Claimed, Work};
@@ -103,6 +118,8 @@ struct Inner<B> {
     versions: definitions::Versions,
     file_lists: task_files::FileLists,
     keys: keys::KnownKeys,
+    scripts: scripts::Scripts,
+    board: ScriptBoard,
 }
 
 impl<B> std::fmt::Debug for Inner<B> {
@@ -130,6 +147,8 @@ impl<B: Backend> Engine<B> {
             versions: definitions::Versions::default(),
             file_lists: task_files::FileLists::default(),
             keys: keys::KnownKeys::default(),
+            scripts: scripts::Scripts::default(),
+            board: ScriptBoard::default(),
         };
         Self { inner: Arc::new(inner) }
     }

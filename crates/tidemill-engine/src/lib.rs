@@ -11,6 +11,7 @@ pub mod commit;
 pub mod conformance;
 pub mod decide;
 pub mod engine;
+pub mod execution;
 #[cfg(feature = "faults")]
 pub mod faults;
 pub mod id_source;
@@ -20,6 +21,7 @@ pub mod notice;
 pub mod policy;
 pub mod record;
 pub mod reply;
+pub mod scripts;
 pub mod site;
 mod snapshot;
 pub mod state;

@@ -6,20 +6,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tidemill_model::event_query::{EventQuery, Page};
-use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId};
+use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId, Timestamp};
 
 use crate::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, TaskSnapshot};
 use crate::clock::Clock;
 use crate::command::Command;
 use crate::commit::TaskKey;
 use crate::decide::{Circumstances, decide};
+use crate::execution::ExecutionKey;
 use crate::id_source::IdSource;
 use crate::notice::Notice;
 use crate::policy::Policy;
 use crate::record::{Record, RecordKey, RecordKind};
 use crate::site::Site;
-use crate::state::State;
 use crate::state::trail::Seq;
+use crate::state::{DueExecutions, State};
 
 /// A backend that forgets everything when it is dropped.
 #[derive(Debug)]
@@ -234,6 +235,33 @@ impl<C: Clock> Backend for MemoryBackend<C> {
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
         found.truncate(limit);
         Ok(found)
+    }
+
+    async fn all_records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
+        let inner = self.lock();
+        let mut found: Vec<_> = inner
+            .state
+            .records()
+            .filter_map(|(key, record)| record.map(|record| (key.clone(), record.clone())))
+            .filter(|(key, _)| key.kind == kind && after.as_ref().is_none_or(|after| key > after))
+            .collect();
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn due_executions(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        skip: impl Fn(&ExecutionKey) -> bool + Send,
+    ) -> Result<DueExecutions, Fault> {
+        Ok(self.lock().state.pending().due(now, limit, skip))
     }
 
     async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {

@@ -31,6 +31,10 @@ pub struct Policy {
     pub error_chars_max: usize,
     /// The bytes of task states that one job event lists at most.
     pub statuses_bytes_max: usize,
+    /// How many scripts may stand between an event or job and what came from outside.
+    pub hops_max: u32,
+    /// How long an execution is kept after its end, in milliseconds.
+    pub execution_millis: u64,
     #[cfg(feature = "faults")]
     pub faults: crate::faults::Faults,
 }
@@ -51,6 +55,8 @@ impl Default for Policy {
             job_bytes_max: 64 << 20,
             error_chars_max: 2_000,
             statuses_bytes_max: 150_000,
+            hops_max: 8,
+            execution_millis: 30 * 24 * 3_600_000,
             #[cfg(feature = "faults")]
             faults: crate::faults::Faults::default(),
         }

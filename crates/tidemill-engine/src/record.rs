@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tidemill_model::{Day, JobId, Month, RequestId, TaskName, TenantBudget, TenantId, Timestamp, UsageSum};
 
 use crate::commit::MessageId;
+use crate::execution::{ExecutionId, ExecutionKey, ScriptExecution, ScriptLetter};
 
 /// What a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +50,11 @@ impl RecordKind {
     pub fn stays_in_memory(self) -> bool {
         self == Self::Budget
     }
+
+    /// Whether a store lists records of this kind as open while they must be known from the start.
+    pub fn may_be_open(self) -> bool {
+        matches!(self, Self::Budget | Self::Execution)
+    }
 }
 
 /// Which record. Records without a tenant belong to the installation.
@@ -76,6 +83,8 @@ pub enum RecordValue {
     DeadLetter(DeadLetter),
     Usage(UsageSum),
     Budget(TenantBudget),
+    Execution(Box<ScriptExecution>),
+    ScriptLetter(Box<ScriptLetter>),
 }
 
 /// Which attempts a sum is about, within a tenant.
@@ -116,7 +125,8 @@ pub struct DeadLetter {
     pub state: DeadLetterState,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DeadLetterState {
     Open,
     Replayed,
@@ -131,6 +141,12 @@ pub(crate) const DEFINITION_USAGE: &str = "definition/";
 pub(crate) const DAY_USAGE: &str = "day/";
 pub(crate) const DAY_AND_DEFINITION_USAGE: &str = "day-definition/";
 pub(crate) const JOB_USAGE: &str = "job/";
+
+/// What the ids of scripts' dead letters begin with. Those of messages are digits and sort before.
+pub(crate) const SCRIPT_LETTER: &str = "script/";
+
+/// The place in the log up to which events were matched with subscriptions.
+const SCRIPTS_CURSOR: &str = "scripts";
 
 impl RecordKey {
     pub fn idempotency(tenant: &TenantId, route: &str, key: &str) -> Self {
@@ -164,5 +180,27 @@ impl RecordKey {
 
     pub fn budget(tenant: &TenantId) -> Self {
         Self { kind: RecordKind::Budget, tenant: Some(tenant.clone()), id: Arc::from("tenant") }
+    }
+
+    /// The newest comes first.
+    pub fn execution(tenant: &TenantId, id: ExecutionId) -> Self {
+        let id = format!("{:032x}", !id.as_u128());
+        Self { kind: RecordKind::Execution, tenant: Some(tenant.clone()), id: Arc::from(id) }
+    }
+
+    /// The execution that this is the record of.
+    pub fn as_execution(&self) -> Option<ExecutionKey> {
+        let is_execution = self.kind == RecordKind::Execution && self.id.len() == 32;
+        let bits = u128::from_str_radix(self.id.get(..).filter(|_| is_execution)?, 16).ok()?;
+        Some(ExecutionKey { tenant: self.tenant.clone()?, id: ExecutionId::from_u128(!bits) })
+    }
+
+    pub fn script_letter(tenant: &TenantId, id: ExecutionId) -> Self {
+        let id = format!("{SCRIPT_LETTER}{:032x}", id.as_u128());
+        Self { kind: RecordKind::DeadLetter, tenant: Some(tenant.clone()), id: Arc::from(id) }
+    }
+
+    pub fn scripts_cursor() -> Self {
+        Self { kind: RecordKind::Cursor, tenant: None, id: Arc::from(SCRIPTS_CURSOR) }
     }
 }

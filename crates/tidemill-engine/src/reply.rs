@@ -9,6 +9,7 @@ use tidemill_model::{
 };
 
 use crate::commit::{Message, MessageId, Receipt, TaskKey};
+use crate::execution::{ExecutionId, ExecutionStatus};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
@@ -88,6 +89,20 @@ pub enum Reply {
     Forgotten {
         records: u32,
     },
+    /// How many executions are new, and the version of the cursor's record.
+    Matched {
+        created: u32,
+        cursor_version: u64,
+    },
+    /// `retry_at` tells when it is tried again.
+    ExecutionEnded {
+        status: ExecutionStatus,
+        retry_at: Option<Timestamp>,
+    },
+    LetterReplayed {
+        execution: ExecutionId,
+    },
+    Alerted,
 }
 
 /// How a finish was taken.
@@ -177,6 +192,9 @@ pub enum Refusal {
     TaskEnded(RequestId),
     #[error("task {request} belongs to job {job}: cancel the job")]
     PartOfJob { request: RequestId, job: JobId },
+    /// Somebody else ended this run, or it was never to begin.
+    #[error("run {attempt} of execution {id} is not under way")]
+    NotUnderWay { id: ExecutionId, attempt: u32 },
     #[error("{field} is not a JSON object")]
     NotAnObject { field: String },
 }

@@ -62,6 +62,9 @@ pub struct Execution {
     /// What an agent does that the job brought along.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentSpec>,
+    /// A script that the job brought along.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
     /// Variables with their literal values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
@@ -88,6 +91,9 @@ pub struct ResolvedExecution {
     /// What the runner `agent` does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentSpec>,
+    /// What the runner `script` does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
     /// Variables with their literal values, the task's over the definition's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
@@ -109,6 +115,7 @@ impl ResolvedExecution {
             runner: Runner::Native,
             command: None,
             agent: None,
+            script: None,
             env: BTreeMap::new(),
             secrets: Vec::new(),
             idle_timeout_ms: None,

@@ -210,6 +210,15 @@ text_id!(
     SessionId, "sessionId", 128, NO_FLAG, is_word, check_no_flag
 );
 
+text_id!(
+    /// A stored script.
+    ScriptId, "scriptId", 128, WORD, is_word
+);
+text_id!(
+    /// A script's wish to see events.
+    SubscriptionId, "subscriptionId", 128, WORD, is_word
+);
+
 /// What sort of thing an event is about: `TASK`, `JOB`, `STORE` and so on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]

@@ -77,6 +77,8 @@ pub enum TaskWork {
     Inline(Run),
     /// What an agent does, brought along too.
     Agent(Box<AgentSpec>),
+    /// A script for the sandbox, brought along too.
+    Script(String),
 }
 
 impl TaskWork {
@@ -86,6 +88,7 @@ impl TaskWork {
             Self::Named(_) => None,
             Self::Inline(_) => Some("run"),
             Self::Agent(_) => Some("agent"),
+            Self::Script(_) => Some("script"),
         }
     }
 }

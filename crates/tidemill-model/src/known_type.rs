@@ -38,6 +38,8 @@ known_types! {
     JobCancelled = "Job Cancelled",
     TaskHealthCheck = "Task Health Check",
     BudgetExceeded = "Budget Exceeded",
+    AlertRaised = "Alert Raised",
+    AlertCleared = "Alert Cleared",
 }
 
 impl KnownType {
@@ -50,5 +52,7 @@ impl KnownType {
 pub fn is_reserved(event_type: &str) -> bool {
     event_type.starts_with("Task ")
         || event_type.starts_with("Job ")
-        || event_type == KnownType::BudgetExceeded.as_str()
+        || [KnownType::BudgetExceeded, KnownType::AlertRaised, KnownType::AlertCleared]
+            .iter()
+            .any(|known| known.as_str() == event_type)
 }

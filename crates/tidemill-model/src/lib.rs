@@ -37,9 +37,11 @@ pub mod retry;
 #[cfg(test)]
 mod sample;
 pub mod sanitize;
+pub mod script;
 pub mod secrets;
 mod sink;
 pub mod span;
+pub mod subscription;
 pub mod task_input;
 pub mod task_spec;
 pub mod time;
@@ -64,8 +66,8 @@ pub use filter::{ConditionResult, FilterRules};
 pub use fold::{BadHistory, fold_job, fold_task};
 pub use head::{Fence, JobCounts, JobStatus, Lease, Outcome, Owner, PublicState, TaskHead, TaskState};
 pub use id::{
-    AppName, BadId, EntityId, EntityType, EventId, EventType, IdProblem, JobId, RequestId, SessionId, TaskId,
-    TaskName, TenantId, WorkerId,
+    AppName, BadId, EntityId, EntityType, EventId, EventType, IdProblem, JobId, RequestId, ScriptId, SessionId,
+    SubscriptionId, TaskId, TaskName, TenantId, WorkerId,
 };
 pub use job_file::{AddTasksFile, JobFile, RetryEntry, TaskEntry, TaskFile, TaskSettings, TaskWork};
 pub use json::Json;
@@ -76,8 +78,10 @@ pub use overflow::{BadOverflow, BadPayload, DETAIL_BYTES_MAX, Overflow};
 pub use readiness::Readiness;
 pub use retry::RetryPolicy;
 pub use sanitize::ErrorSanitizer;
+pub use script::{Grant, Script, ScriptDraft};
 pub use secrets::Secrets;
 pub use span::Millis;
+pub use subscription::{Subscription, SubscriptionDraft};
 pub use task_input::{DEPENDENCY_OUTPUTS, InputProblem};
 pub use task_spec::{TaskOptions, TaskSpec};
 pub use time::{BadTimestamp, Timestamp};

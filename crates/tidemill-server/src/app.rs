@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
 use tidemill_engine::Engine;
+use tidemill_engine::engine::ScriptCompiler;
 use tokio::sync::watch;
 
 use crate::claims::Claims;
@@ -22,6 +23,7 @@ struct Inner<B> {
     rates: RateLimits,
     streams: StreamLimits,
     claims: Claims,
+    compiler: Option<Arc<dyn ScriptCompiler>>,
     closing: watch::Sender<bool>,
     /// Counts the changes of keys.
     keys: watch::Sender<u64>,
@@ -30,11 +32,22 @@ struct Inner<B> {
 }
 
 impl<B> App<B> {
+    /// A server that saves no scripts, because nothing here could compile them.
     pub fn new(engine: Engine<B>, config: ServerConfig) -> Self {
+        Self::with_compiler(engine, config, None)
+    }
+
+    /// The compiler says whether a script can be saved.
+    pub fn with_compiler(
+        engine: Engine<B>,
+        config: ServerConfig,
+        compiler: Option<Arc<dyn ScriptCompiler>>,
+    ) -> Self {
         let inner = Inner {
             rates: RateLimits::new(config.rate_per_second),
             streams: StreamLimits::new(config.streams_per_key_max),
             claims: Claims::default(),
+            compiler,
             closing: watch::Sender::new(false),
             keys: watch::Sender::new(0),
             document: OnceLock::new(),
@@ -78,6 +91,10 @@ impl<B> App<B> {
 
     pub(crate) fn streams(&self) -> &StreamLimits {
         &self.inner.streams
+    }
+
+    pub(crate) fn compiler(&self) -> Option<&dyn ScriptCompiler> {
+        self.inner.compiler.as_deref()
     }
 
     pub(crate) fn claims(&self) -> &Claims {

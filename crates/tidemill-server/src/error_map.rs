@@ -4,7 +4,7 @@
 
 use axum::http::StatusCode;
 use tidemill_engine::backend::Fault;
-use tidemill_engine::engine::EngineError;
+use tidemill_engine::engine::{EngineError, ScriptError};
 use tidemill_engine::reply::Refusal;
 use tidemill_model::Violations;
 use tidemill_model::field_problem::FieldProblems;
@@ -46,10 +46,9 @@ impl From<EngineError> for Problem {
 
 impl From<FieldProblems> for Problem {
     fn from(problems: FieldProblems) -> Self {
-        let details = problems.listed.into_iter().map(|problem| Detail {
-            field: if problem.path.is_empty() { "body".to_owned() } else { problem.path },
-            code: problem.code.into(),
-            message: problem.message,
+        let details = problems.listed.into_iter().map(|problem| {
+            let field = if problem.path.is_empty() { "body".to_owned() } else { problem.path };
+            Detail::new(field, problem.code, problem.message)
         });
         Self::all(details.collect(), problems.total)
     }
@@ -57,12 +56,20 @@ impl From<FieldProblems> for Problem {
 
 impl From<Violations> for Problem {
     fn from(violations: Violations) -> Self {
-        let details = violations.listed.iter().map(|violation| Detail {
-            field: violation.field(),
-            code: violation.code().into(),
-            message: violation.to_string(),
-        });
+        let details = violations
+            .listed
+            .iter()
+            .map(|violation| Detail::new(violation.field(), violation.code(), violation.to_string()));
         Self::all(details.collect(), violations.total)
+    }
+}
+
+impl From<ScriptError> for Problem {
+    fn from(error: ScriptError) -> Self {
+        match error {
+            ScriptError::Engine(error) => error.into(),
+            subscribed @ ScriptError::Subscribed { .. } => Self::conflict("IN_USE", subscribed.to_string()),
+        }
     }
 }
 
@@ -91,6 +98,7 @@ impl From<Refusal> for Problem {
             Refusal::InUse { .. } => Self::conflict("IN_USE", text),
             Refusal::TaskEnded(_) => Self::conflict("TASK_ENDED", text),
             Refusal::PartOfJob { .. } => Self::conflict("PART_OF_JOB", text),
+            Refusal::NotUnderWay { .. } => Self::conflict("NOT_UNDER_WAY", text),
             Refusal::NotAnObject { field } => Self::invalid_field(field, "is not a JSON object"),
         }
     }

@@ -16,6 +16,7 @@ mod error_map;
 mod json_body;
 mod keyless;
 mod list_cursor;
+mod metrics_text;
 mod openapi;
 mod param;
 mod problem;

@@ -16,7 +16,7 @@ const ABOUT: &str = "Submit graphs of tasks, watch them run, read every fact abo
     Times are epoch milliseconds.";
 
 /// What the groups of routes are about.
-const GROUPS: [(&str, &str); 10] = [
+const GROUPS: [(&str, &str); 13] = [
     ("Jobs", "Graphs of tasks."),
     ("Tasks", "Single tasks, in a job or on their own."),
     (
@@ -24,6 +24,9 @@ const GROUPS: [(&str, &str); 10] = [
         "What tasks do, by name. Each change makes a new version; a job keeps the one it began with.",
     ),
     ("Events", "Everything that happened, and what you add to it."),
+    ("Scripts", "JavaScript that reacts to events."),
+    ("Subscriptions", "Which events a script is to run for."),
+    ("Executions", "What scripts did."),
     ("Dead letters", "Work that was given up. It is kept until somebody decides."),
     ("Usage", "What agents used, and what they may use."),
     ("Keys", "Who may call."),

@@ -35,8 +35,6 @@ pub(crate) enum Kind {
     },
     /// `job-` and 32 digits.
     JobId,
-    /// 32 hexadecimal digits.
-    Hex,
     /// A path below a folder.
     File,
     /// A type and an id with a slash between them.
@@ -68,7 +66,6 @@ impl Kind {
             }
             Self::Text { most } => within(1, most) && text.chars().all(|c| !c.is_control() && c != '#'),
             Self::JobId => tidemill_model::JobId::new(text).is_ok(),
-            Self::Hex => text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')),
             Self::File => is_file(text),
             Self::Entity => text.split_once('/').is_some_and(|(kind, id)| {
                 tidemill_model::EntityType::new(kind).is_ok() && tidemill_model::EntityId::new(id).is_ok()
@@ -92,7 +89,6 @@ impl Kind {
             Self::Word { most } => format!("1 to {most} letters, digits, `_` and `-`"),
             Self::Text { most } => format!("1 to {most} bytes without control characters and `#`"),
             Self::JobId => "`job-` and 32 lower-case hexadecimal digits".to_owned(),
-            Self::Hex => "32 lower-case hexadecimal digits".to_owned(),
             Self::File => format!("a relative path of at most {FILE_BYTES_MAX} bytes without `.` and `..`"),
             Self::Entity => "an entity type, a slash and an entity id, such as `STORE/store-1`".to_owned(),
             Self::Integer { least, most } => format!("a number from {least} to {most}"),
@@ -116,7 +112,6 @@ impl Kind {
                 "pattern": r"^[^#\u0000-\u001f\u007f-\u009f]+$",
             }),
             Self::JobId => json!({"type": "string", "pattern": "^job-[0-9a-f]{32}$"}),
-            Self::Hex => json!({"type": "string", "pattern": "^[0-9a-f]{32}$"}),
             Self::File => json!({"type": "string", "minLength": 1, "maxLength": FILE_BYTES_MAX}),
             Self::Entity => json!({"type": "string", "pattern": "^[A-Z][A-Z_]{0,31}/[^#]{1,512}$"}),
             Self::Integer { least, most } => json!({"type": "integer", "minimum": least, "maximum": most}),

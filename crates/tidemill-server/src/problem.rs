@@ -44,7 +44,7 @@ impl Problem {
     ) -> Self {
         let (code, field, message) = (code.into(), field.into(), message.into());
         let detail = format!("{field} {message}");
-        let details = vec![Detail { field, code: code.clone(), message }];
+        let details = vec![Detail::new(field, code.clone(), message)];
         Self { details, ..Self::new(StatusCode::BAD_REQUEST, code, detail) }
     }
 
@@ -112,8 +112,8 @@ impl Problem {
     pub(crate) fn document(&self, clean: impl Fn(&str) -> String) -> ProblemDocument {
         let details = self.details.iter().map(|detail| Detail {
             field: clean(&detail.field),
-            code: detail.code.clone(),
             message: clean(&detail.message),
+            ..detail.clone()
         });
         ProblemDocument {
             r#type: format!("urn:tidemill:problem:{}", self.code),
@@ -151,11 +151,7 @@ mod tests {
 
     #[test]
     fn the_first_of_several_problems_names_the_answer() {
-        let detail = |code: &'static str| Detail {
-            field: "tasks[1].dependsOn".to_owned(),
-            code: code.into(),
-            message: "is wrong".to_owned(),
-        };
+        let detail = |code: &'static str| Detail::new("tasks[1].dependsOn", code, "is wrong");
         let problem = Problem::all(vec![detail("CYCLE"), detail("SELF_DEPENDENCY")], 7);
         let document = problem.document(str::to_owned);
         assert_eq!((document.status, &*document.code), (400, "CYCLE"));

@@ -110,6 +110,13 @@ fn describe(text: &mut String, command: &Command) {
         }
         Command::Replay { message, .. } => write!(text, "replay {:x}", message.0),
         Command::Discard { message, .. } => write!(text, "discard {:x}", message.0),
+        Command::Match(matched) => {
+            write!(text, "match up to {:?} with {} executions", matched.to, matched.executions.len())
+        }
+        Command::EndExecution(end) => write!(text, "end run {} of {}", end.attempt, end.execution),
+        Command::ReplayLetter { letter, .. } => write!(text, "replay letter {letter}"),
+        Command::DiscardLetter { letter, .. } => write!(text, "discard letter {letter}"),
+        Command::Alert(alert) => write!(text, "alert {} for {}", alert.is_raised, alert.tenant),
         Command::Forget { keys } => write!(text, "forget {} records", keys.len()),
         Command::PutRecords(put) => write!(text, "put {} records", put.records.len()),
         Command::SetBudget(set) => write!(text, "set budget {:?} of {:?}", set.budget, set.target),

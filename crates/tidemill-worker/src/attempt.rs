@@ -589,7 +589,7 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-async fn must_give_back(pace: &mut watch::Receiver<Pace>) {
+pub(crate) async fn must_give_back(pace: &mut watch::Receiver<Pace>) {
     // Without a handle nobody asks for it any more.
     if pace.wait_for(|pace| *pace == Pace::GiveBack).await.is_err() {
         std::future::pending::<()>().await;

@@ -23,6 +23,7 @@ use crate::child::directory::OutputTree;
 use crate::child::memory_pressure::MemoryPressure;
 use crate::log_sink::{LogSink, NoSink};
 use crate::pace::{Pace, WorkerHandle};
+use crate::script_task::{self, ScriptTasks};
 use crate::source::{AttemptEnd, Claim, Followed, SourceError, TaskSource};
 use crate::spawner::Spawner;
 use crate::vitals::{Stop, Vitals};
@@ -44,6 +45,8 @@ pub struct CommandConfig {
     pub environment: Vec<(OsString, OsString)>,
     /// What drives an agent, with its first arguments; empty: this worker runs none.
     pub agent_program: Vec<OsString>,
+    /// Who runs scripts; `None`: this worker runs none.
+    pub scripts: Option<Arc<dyn ScriptTasks>>,
     /// How many tasks run at a time.
     pub slots: usize,
     /// How many tasks are claimed at a time.
@@ -75,6 +78,7 @@ impl CommandConfig {
             tenant: None,
             environment,
             agent_program: Vec::new(),
+            scripts: None,
             slots: 3,
             claim_max: 10,
             wait: Duration::from_secs(20),
@@ -189,6 +193,9 @@ async fn work_off<S: TaskSource>(
         let (vitals, config) = (Vitals::default(), &shared.config);
         let mut heart = pin!(vitals.keep_lease(&shared.source, &claim, config.heartbeat, config.lease));
         let (home, end) = match agent_home(&shared, &claim) {
+            Ok(_) if claim.execution.runner == Runner::Script => {
+                (None, script_task::run(&shared, &claim, &pace, heart.as_mut()).await)
+            }
             Ok(home) => {
                 let end = attempt::run(&shared, &claim, &pace, &vitals, heart.as_mut(), home.as_ref()).await;
                 (home, end)

@@ -40,7 +40,9 @@ fn check_graph(document: &Document, tasks: &[TaskEntry]) -> Result<(), FileProbl
         task_id: task.task_id.clone(),
         name: match &task.work {
             TaskWork::Named(name) => name.clone(),
-            TaskWork::Inline(_) | TaskWork::Agent(_) => TaskName::trusted(task.task_id.as_str()),
+            TaskWork::Inline(_) | TaskWork::Agent(_) | TaskWork::Script(_) => {
+                TaskName::trusted(task.task_id.as_str())
+            }
         },
         depends_on: task.depends_on.clone(),
         input: task.input.clone(),

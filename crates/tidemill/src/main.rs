@@ -10,6 +10,7 @@ mod node;
 mod output;
 mod privacy;
 mod remote_source;
+mod script_pool;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -18,8 +19,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use self::commands::{
-    AgentTask, CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended, Events, Export,
-    Flags, Import, Jobs, Keys, Rebuild, Run, Schema, Serve, Submit, Tasks, Usage, Verify, Worker,
+    AgentTask, CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended, Events, Executions,
+    Export, Flags, Import, Jobs, Keys, Rebuild, Run, Schema, Scripts, Serve, Submit, Subscriptions, Tasks,
+    Usage, Verify, Worker,
 };
 use self::config::{Resolved, Sources};
 use self::file_limit::lower_file_limit;
@@ -36,6 +38,8 @@ Exit codes:
 
 /// The hidden command that starts tasks. It must run before anything else, on one thread.
 const SPAWNER: &str = "spawner";
+/// The hidden command in which scripts run. The same holds for it.
+const SCRIPT_HOST: &str = "script-host";
 
 /// Durable graphs of work in one data directory.
 #[derive(Parser)]
@@ -58,6 +62,9 @@ enum Command {
     Tasks(Tasks),
     Events(Events),
     Definitions(Definitions),
+    Scripts(Scripts),
+    Subscriptions(Subscriptions),
+    Executions(Executions),
     DeadLetters(DeadLetters),
     Usage(Usage),
     Keys(Keys),
@@ -85,6 +92,10 @@ fn main() -> ExitCode {
         }
         Some(first) if first == tidemill_agent::LAUNCHER => return tidemill_agent::become_cli(arguments),
         _ => {}
+    }
+    // A host must have one thread, and has no use for anything else.
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == SCRIPT_HOST) {
+        return tidemill_script::host_main();
     }
     let arguments = Arguments::parse();
     let mut out = Output::stdio();
@@ -115,6 +126,9 @@ fn execute(arguments: Arguments, out: &mut Output) -> Ended {
         Command::Tasks(command) => configured!(command),
         Command::Events(command) => configured!(command),
         Command::Definitions(command) => configured!(command),
+        Command::Scripts(command) => configured!(command),
+        Command::Subscriptions(command) => configured!(command),
+        Command::Executions(command) => configured!(command),
         Command::DeadLetters(command) => configured!(command),
         Command::Usage(command) => configured!(command),
         Command::Keys(command) => configured!(command),

@@ -6,19 +6,23 @@ use std::time::Duration;
 
 use tidemill::host::random_seed;
 use tidemill::{Embedded, Engine, OpenError, StoreOptions};
+use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::{EngineConfig, EngineError};
+use tidemill_engine::record::RecordKind;
+use tidemill_engine::scripts::{Scripts, ScriptsConfig};
 use tidemill_engine::site::Site;
-use tidemill_model::{TenantId, WorkerId};
+use tidemill_model::{TenantId, Timestamp, WorkerId};
 use tidemill_worker::log_sink::LogSink;
 use tidemill_worker::spawner::{Spawner, SpawnerConfig};
 use tidemill_worker::{
     CommandConfig, CommandWorker, EngineSource, EngineSourceConfig, WorkerHandle, kill_leftovers,
 };
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::{Resolved, Values};
 use crate::file_limit::limit_of_children;
+use crate::script_pool::ScriptPool;
 
 /// The hidden command that carries out the task of an agent.
 const AGENT_TASK: &str = "agent-task";
@@ -91,13 +95,14 @@ impl Node {
         &self,
         config: &Resolved,
         sink: Arc<dyn LogSink>,
+        scripts: &ScriptPool,
     ) -> Result<WorkerHandle, NodeError> {
         let spawner = start_spawner(self.data_id(), self.generation, &config.values);
         let spawner = spawner.map_err(NodeError::Spawner)?;
         let worker = WorkerId::trusted(&format!("command-{}", std::process::id()));
         let source = EngineSourceConfig { worker, generation: Some(self.generation), tenants: None };
         let source = EngineSource::new(self.engine.clone(), source);
-        let worker = CommandWorker::new(source, spawner, command_config(config, sink));
+        let worker = CommandWorker::new(source, spawner, command_config(config, sink, scripts));
         Ok(worker.map_err(NodeError::Output)?.start())
     }
 
@@ -106,10 +111,58 @@ impl Node {
         Sweeper(tokio::spawn(sweep(self.engine.clone(), values.sweep_every)))
     }
 
+    /// Starts to run scripts for events.
+    pub(crate) fn start_scripts(&self, values: &Values, pool: ScriptPool) -> ScriptsHandle {
+        let config = ScriptsConfig {
+            workers: values.script_workers,
+            buffer: values.script_buffer,
+            max_retries: values.script_retries_max,
+            seed: random_seed(),
+        };
+        ScriptsHandle::start(Scripts::new(self.engine.clone(), pool, config))
+    }
+
+    /// Whether there is anything that scripts could be run for.
+    pub(crate) async fn has_scripts(&self) -> Result<bool, EngineError> {
+        let backend = self.engine.backend();
+        let subscribed = backend.all_records(RecordKind::Subscription, None, 1).await?;
+        let waiting = backend.due_executions(Timestamp::MAX, 1, |_| false).await?;
+        Ok(!subscribed.is_empty() || waiting.pending > 0)
+    }
+
     /// Names the directory on this machine, whatever path it is reached by.
     fn data_id(&self) -> String {
         let path = std::fs::canonicalize(&self.dir).unwrap_or_else(|_| self.dir.clone());
         id_of(&path.to_string_lossy())
+    }
+}
+
+/// Scripts that run for events. Dropping it ends them.
+pub(crate) struct ScriptsHandle {
+    scripts: Scripts<Embedded, ScriptPool>,
+    tasks: JoinSet<()>,
+}
+
+impl ScriptsHandle {
+    fn start(scripts: Scripts<Embedded, ScriptPool>) -> Self {
+        let mut tasks = JoinSet::new();
+        let own = scripts.clone();
+        tasks.spawn(async move { own.route().await });
+        let own = scripts.clone();
+        tasks.spawn(async move { own.feed().await });
+        for _ in 0..scripts.places() {
+            let own = scripts.clone();
+            tasks.spawn(async move { own.work().await });
+        }
+        Self { scripts, tasks }
+    }
+
+    /// Begins nothing more and lets running scripts end, for so long. What waits stays for the next time.
+    pub(crate) async fn shut_down(mut self, grace: Duration) {
+        self.scripts.stop();
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(grace, ended).await;
+        self.tasks.shutdown().await;
     }
 }
 
@@ -139,7 +192,11 @@ pub(crate) fn start_spawner(data_id: String, generation: u64, values: &Values) -
 }
 
 /// How tasks are run, by what was set.
-pub(crate) fn command_config(config: &Resolved, sink: Arc<dyn LogSink>) -> CommandConfig {
+pub(crate) fn command_config(
+    config: &Resolved,
+    sink: Arc<dyn LogSink>,
+    scripts: &ScriptPool,
+) -> CommandConfig {
     let values = &config.values;
     let mut environment = config.environment.clone();
     environment.extend(values.of_agents.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
@@ -149,6 +206,7 @@ pub(crate) fn command_config(config: &Resolved, sink: Arc<dyn LogSink>) -> Comma
     if let Ok(program) = std::env::current_exe() {
         command.agent_program = vec![program.into(), AGENT_TASK.into()];
     }
+    command.scripts = Some(Arc::new(scripts.clone()));
     command.slots = values.slots;
     command.claim_max = values.claim_max;
     command.wait = values.claim_wait;

@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use tidemill_engine::backend::Fault;
 use tidemill_engine::command::Command;
-use tidemill_engine::record::{Record, RecordKind};
+use tidemill_engine::record::Record;
 use tidemill_engine::state::row::RowKey;
 use tidemill_model::{JobId, TenantId};
 
 use super::bell::Heard;
 use super::embedded::{FLUSH_EVENTS, FLUSH_ROWS, Shared};
-use crate::store::retention::{Expired, FORGET_MAX, Keeper, Pass, cursors, is_completed, is_completed_row};
+use crate::store::retention::{
+    Expired, FORGET_MAX, FORGOTTEN, Keeper, Pass, cursors, is_completed, is_completed_row,
+};
 use crate::store::row_store::{Checkpoint, io_fault};
 use crate::store::{group_bytes, sweep_blobs};
 
@@ -73,10 +75,12 @@ impl Shared {
     /// Drops what is past its time, as far as checkpoints allow.
     pub(super) fn expire(&self) -> Result<Expired, Fault> {
         let Some(checkpoint) = self.rows.checkpoint()? else { return Ok(Expired::default()) };
-        let keys = self.rows.outdated(RecordKind::Idempotency, self.clock.now(), FORGET_MAX)?;
-        if !keys.is_empty() {
-            let (_, number) = self.decide(&[Command::Forget { keys }])?;
-            self.write_or_wait(number)?;
+        for kind in FORGOTTEN {
+            let keys = self.rows.outdated(kind, self.clock.now(), FORGET_MAX)?;
+            if !keys.is_empty() {
+                let (_, number) = self.decide(&[Command::Forget { keys }])?;
+                self.write_or_wait(number)?;
+            }
         }
         let pass = Pass {
             reader: &self.reader,

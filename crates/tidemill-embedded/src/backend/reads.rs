@@ -9,13 +9,14 @@ use std::sync::atomic::Ordering;
 use tidemill_engine::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, TaskSnapshot};
 use tidemill_engine::command::Command;
 use tidemill_engine::commit::TaskKey;
+use tidemill_engine::execution::ExecutionKey;
 use tidemill_engine::record::{Record, RecordKey, RecordKind};
-use tidemill_engine::state::State;
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_engine::state::stream::Stream;
 use tidemill_engine::state::trail::Seq;
+use tidemill_engine::state::{DueExecutions, State};
 use tidemill_model::event_query::{EventQuery, Page};
-use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId};
+use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId, Timestamp};
 
 use super::embedded::{Embedded, Shared, Turn, block_on};
 use super::stored_task;
@@ -284,6 +285,51 @@ impl Backend for Embedded {
         let live = changed.into_iter().filter(|(key, _)| is_after(key));
         found.extend(live.filter_map(|(key, record)| record.map(|record| (key, record))));
         Ok(found.into_iter().take(limit).collect())
+    }
+
+    async fn all_records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
+        let shared = self.shared();
+        let (changed, number) = shared.look(|state| {
+            let own = state.records().filter(|(key, _)| key.kind == kind);
+            own.map(|(key, record)| (key.clone(), record.cloned()))
+                .collect::<std::collections::BTreeMap<_, _>>()
+        });
+        shared.settle(number).await?;
+        let is_after = |key: &RecordKey| after.as_ref().is_none_or(|after| key > after);
+        let mut found = std::collections::BTreeMap::new();
+        let prefix = row_key::records_of_all(kind);
+        let from =
+            after.clone().map_or_else(|| prefix.clone(), |key| row_key::bytes_of(&RowKey::Record(key)));
+        let enough = limit.saturating_add(changed.len());
+        shared.rows.scan_from(&prefix, &from, &mut |key, row| {
+            if let (RowKey::Record(key), Row::Record(record)) = (key, row)
+                && is_after(&key)
+                && !changed.contains_key(&key)
+            {
+                found.insert(key, record);
+            }
+            found.len() < enough
+        })?;
+        let live = changed.into_iter().filter(|(key, _)| is_after(key));
+        found.extend(live.filter_map(|(key, record)| record.map(|record| (key, record))));
+        Ok(found.into_iter().take(limit).collect())
+    }
+
+    async fn due_executions(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        skip: impl Fn(&ExecutionKey) -> bool + Send,
+    ) -> Result<DueExecutions, Fault> {
+        let shared = self.shared();
+        let (due, number) = shared.look(|state| state.pending().due(now, limit, skip));
+        shared.settle(number).await?;
+        Ok(due)
     }
 
     async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {

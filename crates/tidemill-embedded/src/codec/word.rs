@@ -43,6 +43,8 @@ words!(
         12 = "Job Cancelled",
         13 = "Task Health Check",
         14 = "Budget Exceeded",
+        15 = "Alert Raised",
+        16 = "Alert Cleared",
     }
 );
 

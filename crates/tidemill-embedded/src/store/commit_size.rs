@@ -1,6 +1,6 @@
 //! How large commits and commands are, so that what does not fit is refused before anything is changed.
 
-use tidemill_engine::command::Command;
+use tidemill_engine::command::{Command, EndExecution, ExecutionEnd, ScriptEffect};
 use tidemill_engine::commit::{Commit, RecordWrite, TaskKey};
 use tidemill_engine::record::RecordValue;
 use tidemill_engine::state::job::spec_bytes;
@@ -44,8 +44,28 @@ fn estimate(command: &Command) -> u64 {
         Command::SubmitTask(task) => task.task.spec.input.len() as u64 + 2_000,
         Command::Send(send) => send.task.spec.input.len() as u64 + 2_000,
         Command::Finish(_) => 300_000,
+        Command::Match(matched) => matched.executions.iter().map(|new| new.event.len() as u64 + 1_000).sum(),
+        Command::EndExecution(end) => end_estimate(end),
+        Command::ReplayLetter { .. } | Command::DiscardLetter { .. } => 2_200_000,
         _ => 4_000,
     }
+}
+
+fn end_estimate(end: &EndExecution) -> u64 {
+    let asked = match &end.end {
+        ExecutionEnd::Succeeded { result, effects } => {
+            let of = |effect: &ScriptEffect| match effect {
+                ScriptEffect::Publish(publish) => estimate(&Command::Publish(publish.clone())),
+                ScriptEffect::SubmitJob(job) => estimate(&Command::SubmitJob((**job).clone())),
+            };
+            result.as_ref().map_or(0, |result| result.len() as u64) + effects.iter().map(of).sum::<u64>()
+        }
+        ExecutionEnd::Failed { error, data, .. } => {
+            2 * error.len() as u64 + data.as_ref().map_or(0, |data| data.len() as u64)
+        }
+    };
+    // The record is written again, and a dead letter with it.
+    asked + end.logs.as_ref().map_or(0, |logs| logs.len() as u64) + 40_000
 }
 
 /// How many bytes a commit takes in a group, at most.
@@ -75,9 +95,9 @@ fn record_bytes(write: &RecordWrite) -> usize {
             names + job.name.as_ref().map_or(0, |name| name.len()) + specs_bytes(&job.tasks)
         }
         RecordWrite::JobTasks { tenant, tasks, .. } => tenant.as_str().len() + specs_bytes(tasks.iter()),
-        RecordWrite::JobCancelled { tenant, .. } | RecordWrite::JobAllowance { tenant, .. } => {
-            tenant.as_str().len()
-        }
+        RecordWrite::JobCancelled { tenant, .. }
+        | RecordWrite::JobAllowance { tenant, .. }
+        | RecordWrite::JobHops { tenant, .. } => tenant.as_str().len(),
         RecordWrite::Task(task) => {
             let names = task.tenant.as_str().len() + task.app.as_str().len() + task.request.as_str().len();
             names + spec_bytes(&task.spec)
@@ -87,6 +107,8 @@ fn record_bytes(write: &RecordWrite) -> usize {
                 RecordValue::Bytes(bytes) => bytes.len(),
                 RecordValue::Idempotency(_) => 400,
                 RecordValue::Usage(_) | RecordValue::Budget(_) => 100,
+                RecordValue::Execution(execution) => execution.len(),
+                RecordValue::ScriptLetter(letter) => letter.len(),
                 RecordValue::DeadLetter(letter) => letter.reason.len() + letter.request.as_str().len(),
             });
             key.id.len() + key.tenant.as_ref().map_or(0, |tenant| tenant.as_str().len()) + value
@@ -117,6 +139,8 @@ pub(super) fn field_of(command: &Command) -> &'static str {
         Command::SubmitTask(_) | Command::Send(_) => "input",
         Command::Finish(_) => "output",
         Command::Publish(_) => "events",
+        Command::Match(_) => "executions",
+        Command::EndExecution(_) => "result",
         Command::PutRecord(_) | Command::PutRecords(_) => "record",
         _ => "command",
     }

@@ -195,6 +195,15 @@ impl Decider {
     /// Loads everything that is open: jobs, live tasks, messages, and records that stay in memory.
     pub(crate) fn load_open(&mut self) -> Result<(), Fault> {
         for key in self.rows.open_keys()? {
+            if let RowKey::Record(record) = &key
+                && record.kind == RecordKind::Execution
+            {
+                // Only that it is to run, and when. There may be very many.
+                if let Some(Row::Record(found)) = self.rows.get(&key)? {
+                    self.state.note_stored(record, &found);
+                }
+                continue;
+            }
             self.load(&key)?;
         }
         let mut messages = Vec::new();
@@ -237,7 +246,8 @@ impl Decider {
             Control::Record(write) => {
                 if let RecordWrite::JobTasks { tenant, job, .. }
                 | RecordWrite::JobCancelled { tenant, job, .. }
-                | RecordWrite::JobAllowance { tenant, job, .. } = &write
+                | RecordWrite::JobAllowance { tenant, job, .. }
+                | RecordWrite::JobHops { tenant, job, .. } = &write
                 {
                     self.load(&RowKey::Job(tenant.clone(), *job))?;
                 }

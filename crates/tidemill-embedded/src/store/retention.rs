@@ -30,6 +30,8 @@ const CARRY_ROWS: usize = 1_000;
 
 /// How many outdated records one pass removes.
 pub(crate) const FORGET_MAX: usize = 10_000;
+/// The kinds of records that have a time to live.
+pub(crate) const FORGOTTEN: [RecordKind; 2] = [RecordKind::Idempotency, RecordKind::Execution];
 
 /// How long events are kept, from the moment they were received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -272,9 +274,11 @@ impl Store {
     pub fn expire(&mut self, now: Timestamp) -> Result<Expired, Fault> {
         self.check_stopped()?;
         let Some(checkpoint) = self.rows.checkpoint()? else { return Ok(Expired::default()) };
-        let keys = self.rows.outdated(RecordKind::Idempotency, now, FORGET_MAX)?;
-        if !keys.is_empty() {
-            self.execute(&[Command::Forget { keys }], now)?;
+        for kind in FORGOTTEN {
+            let keys = self.rows.outdated(kind, now, FORGET_MAX)?;
+            if !keys.is_empty() {
+                self.execute(&[Command::Forget { keys }], now)?;
+            }
         }
         let (reader, log_keeper) = (self.reader.clone(), self.log.keeper());
         let retention = self.options.retention;
@@ -419,7 +423,8 @@ fn rows_of(control: &Control) -> Vec<RowKey> {
             RecordWrite::Job(job) => vec![RowKey::Job(job.tenant.clone(), job.job)],
             RecordWrite::JobTasks { tenant, job, .. }
             | RecordWrite::JobCancelled { tenant, job, .. }
-            | RecordWrite::JobAllowance { tenant, job, .. } => {
+            | RecordWrite::JobAllowance { tenant, job, .. }
+            | RecordWrite::JobHops { tenant, job, .. } => {
                 vec![RowKey::Job(tenant.clone(), *job)]
             }
             RecordWrite::Task(task) => {

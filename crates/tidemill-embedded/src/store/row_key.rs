@@ -95,7 +95,7 @@ pub(crate) fn records_of(kind: RecordKind, tenant: Option<&TenantId>) -> Vec<u8>
 }
 
 /// What the keys of a kind of records begin with, whatever the tenant.
-pub(super) fn records_of_all(kind: RecordKind) -> Vec<u8> {
+pub(crate) fn records_of_all(kind: RecordKind) -> Vec<u8> {
     let mut out = vec![RECORD];
     kind.put(&mut out);
     out

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_engine::backend::Fault;
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::record::{RecordKey, RecordKind};
+use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::job::{Entry, JobHead};
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_model::{JobId, TaskSpec, TenantId, Timestamp};
@@ -29,7 +29,8 @@ const CACHE_BYTES: usize = 16 << 20;
 const VERSION: u8 = 2;
 
 const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
-/// The keys of rows that must be in memory from the start: open jobs, live tasks, budgets.
+/// The keys of rows that must be in memory from the start: open jobs, live tasks, budgets; of pending
+/// executions only when they run.
 const OPEN: TableDefinition<&[u8], ()> = TableDefinition::new("open");
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 const CHECKPOINT: &str = "checkpoint";
@@ -209,7 +210,7 @@ impl RowStore {
                 for (bytes, key, row) in &sorted {
                     let Some(row) = row else {
                         table.remove(bytes.as_slice())?;
-                        if matches!(key, RowKey::Record(key) if key.kind.stays_in_memory()) {
+                        if matches!(key, RowKey::Record(key) if key.kind.may_be_open()) {
                             open.remove(bytes.as_slice())?;
                         }
                         continue;
@@ -382,6 +383,10 @@ pub(super) fn is_open(key: &RowKey, row: &Row) -> Option<bool> {
         (RowKey::Job(..), Row::Job(head)) => Some(!head.is_at_rest()),
         (RowKey::Task(_), Row::Task(TaskRow { alone: Some(_), entry, .. })) => Some(entry.is_live()),
         (RowKey::Record(key), _) if key.kind.stays_in_memory() => Some(true),
+        (RowKey::Record(_), Row::Record(record)) => match &record.value {
+            RecordValue::Execution(execution) => Some(execution.status.is_pending()),
+            _ => None,
+        },
         _ => None,
     }
 }

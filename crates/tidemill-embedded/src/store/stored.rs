@@ -9,6 +9,9 @@ use tidemill_engine::commit::{
     Delivered, Message, MessageId, NewJob, NewTask, RecordWrite, TaskChange, TaskChangeKind, TaskKey,
     Visibility,
 };
+use tidemill_engine::execution::{
+    ExecutionId, ExecutionStatus, RunError, ScriptExecution, ScriptLetter, SourceEvent,
+};
 use tidemill_engine::record::{
     DeadLetter, DeadLetterState, Effect, Idempotency, Record, RecordKey, RecordKind, RecordValue,
 };
@@ -18,10 +21,10 @@ use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_engine::state::stream::{Late, Stream};
 use tidemill_engine::state::trail::{History, Seq, Trail};
 use tidemill_model::{
-    Allowance, AppName, Budget, Entity, EntityId, EntityType, ErrorCategory, EventId, Fence, JobCounts,
-    JobId, Json, Lease, MicroUsd, Outcome, Owner, Period, Position, RequestId, RetryPolicy, SessionId,
-    Spending, TaskHead, TaskId, TaskName, TaskOptions, TaskSpec, TaskState, TenantBudget, TenantId,
-    Timestamp, UsageSum,
+    Allowance, AppName, Budget, Entity, EntityId, EntityType, ErrorCategory, EventId, EventType, Fence,
+    JobCounts, JobId, Json, Lease, MicroUsd, Outcome, Owner, Period, Position, RequestId, RetryPolicy,
+    ScriptId, SessionId, Spending, SubscriptionId, TaskHead, TaskId, TaskName, TaskOptions, TaskSpec,
+    TaskState, TenantBudget, TenantId, Timestamp, UsageSum,
 };
 
 use crate::codec::{BadBytes, Reader, put_varint, unzigzag, zigzag};
@@ -98,7 +101,19 @@ fn put_str(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-stored_text!(TenantId, AppName, RequestId, TaskId, TaskName, EntityId, EntityType, SessionId);
+stored_text!(
+    TenantId,
+    AppName,
+    RequestId,
+    TaskId,
+    TaskName,
+    EntityId,
+    EntityType,
+    EventType,
+    SessionId,
+    ScriptId,
+    SubscriptionId,
+);
 
 impl Stored for u64 {
     fn put(&self, out: &mut Vec<u8>) {
@@ -168,6 +183,15 @@ impl Stored for Timestamp {
 }
 
 impl Stored for JobId {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.as_u128().put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        u128::take(from).map(Self::from_u128)
+    }
+}
+
+impl Stored for ExecutionId {
     fn put(&self, out: &mut Vec<u8>) {
         self.as_u128().put(out);
     }
@@ -446,9 +470,15 @@ impl Stored for JobHead {
         if let Some(allowance) = &self.allowance {
             allowance.put(out);
         }
+        if self.hops > 0 {
+            if self.allowance.is_none() {
+                out.push(NO_ALLOWANCE);
+            }
+            self.hops.put(out);
+        }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
-        Ok(Self {
+        let mut head = Self {
             tenant: Stored::take(from)?,
             app: Stored::take(from)?,
             job: Stored::take(from)?,
@@ -460,17 +490,62 @@ impl Stored for JobHead {
             counts: Stored::take(from)?,
             stream: Stored::take(from)?,
             version: Stored::take(from)?,
-            // It stands at the end of its row, which ends before it when there is none.
-            allowance: if from.is_at_end() { None } else { Some(Stored::take(from)?) },
-        })
+            allowance: None,
+            hops: 0,
+        };
+        // These stand at the end of the row, which ends before them when there are none.
+        match from.rest().first() {
+            None => return Ok(head),
+            Some(&NO_ALLOWANCE) => {
+                from.byte()?;
+            }
+            Some(_) => head.allowance = Some(Stored::take(from)?),
+        }
+        if !from.is_at_end() {
+            head.hops = Stored::take(from)?;
+        }
+        Ok(head)
     }
 }
+
+/// Stands where an allowance would. One begins with whether it has a limit in dollars, 0 or 1.
+const NO_ALLOWANCE: u8 = 2;
 
 stored_struct!(RecordKey { kind, tenant, id });
 stored_struct!(Record { version, expires_at, value });
 stored_struct!(Idempotency { body_hash, effect });
 stored_struct!(DeadLetter { message, request, run, reason, since, state });
 stored_struct!(Entity { kind, id });
+stored_struct!(SourceEvent { id, event_type, timestamp, app_name, entity_type, entity_id, data, hop });
+stored_struct!(RunError { class, message, stack });
+stored_struct!(ScriptExecution {
+    id,
+    script_id,
+    subscription_id,
+    event,
+    status,
+    attempts,
+    next_run_at,
+    created_at,
+    ended_at,
+    duration_ms,
+    error,
+    result,
+    logs,
+    replay_of,
+});
+stored_struct!(ScriptLetter {
+    id,
+    script_id,
+    subscription_id,
+    event,
+    error,
+    retry_count,
+    failed_at,
+    created_at,
+    state,
+    replayed_by,
+});
 stored_struct!(UsageSum {
     attempts,
     tasks,
@@ -513,6 +588,7 @@ stored_enum!(RecordWrite {
     4 => Task(task),
     5 => Put { key, record },
     6 => JobAllowance { tenant, job, allowance },
+    7 => JobHops { tenant, job, hops },
 });
 stored_enum!(RecordKind {
     1 => Idempotency, 2 => DeadLetter, 3 => Definition, 4 => Cursor, 5 => Script, 6 => Subscription,
@@ -525,7 +601,10 @@ stored_enum!(RecordValue {
     3 => DeadLetter(letter),
     4 => Usage(sum),
     5 => Budget(budget),
+    6 => Execution(execution),
+    7 => ScriptLetter(letter),
 });
+stored_enum!(ExecutionStatus { 1 => Queued, 2 => Retrying, 3 => Success, 4 => DeadLetter });
 stored_enum!(Period { 1 => Total, 2 => Day, 3 => Month });
 stored_enum!(Effect { 1 => Job(job), 2 => Task(request) });
 stored_enum!(DeadLetterState { 1 => Open, 2 => Replayed, 3 => Discarded });
@@ -622,6 +701,7 @@ mod tests {
             stream: Stream::default(),
             version: 300,
             allowance: None,
+            hops: 0,
         };
         let mut plain = Vec::new();
         job.put(&mut plain);
@@ -632,6 +712,12 @@ mod tests {
         let mut longer = Vec::new();
         job.put(&mut longer);
         assert_eq!(&longer[..plain.len()], plain);
-        assert_eq!(read_all::<JobHead>(&longer), Ok(job));
+        assert_eq!(read_all::<JobHead>(&longer), Ok(job.clone()));
+        for allowance in [job.allowance.clone(), None] {
+            let hopped = JobHead { hops: 3, allowance, ..job.clone() };
+            let mut bytes = Vec::new();
+            hopped.put(&mut bytes);
+            assert_eq!(read_all::<JobHead>(&bytes), Ok(hopped));
+        }
     }
 }

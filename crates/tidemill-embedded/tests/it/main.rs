@@ -9,6 +9,7 @@ mod conformance;
 mod crash;
 mod damaged_rows;
 mod disk_full;
+mod executions;
 mod export_import;
 mod following;
 mod groups;

@@ -165,6 +165,11 @@ macro_rules! conformance_cases {
                 files_are_checked_before_anything_is_stored,
                 a_repeated_file_is_answered_alike,
                 a_file_of_100_000_tasks_is_accepted;
+            scripts:
+                scripts_have_versions,
+                a_script_with_subscriptions_stays,
+                a_removal_and_a_subscription_do_not_pass_each_other,
+                a_subscription_sees_what_comes_after_it;
             api_keys:
                 a_key_is_known_until_it_is_revoked,
                 keys_are_listed,
@@ -185,6 +190,13 @@ macro_rules! conformance_cases {
                 a_jobs_budget_stops_its_agents,
                 a_tenants_budget_stops_its_agents,
                 a_session_goes_to_the_next_attempt;
+            executions:
+                an_execution_is_queued_once,
+                a_run_ends_once_with_its_effects,
+                pending_executions_survive,
+                a_scripts_letter_is_never_deleted,
+                executions_stay_within_their_tenant,
+                records_of_all_tenants_are_listed;
             records:
                 records_have_versions,
                 records_are_listed_in_order,

@@ -21,6 +21,7 @@ mod raw_queue;
 mod recover;
 mod release;
 mod resume;
+mod scripts;
 mod statuses;
 mod submit_job;
 mod submit_task;
@@ -83,6 +84,11 @@ pub fn decide(
         Command::Forget { keys } => forget::decide(state, keys, &mut draft),
         Command::PutRecord(command) => put_record::decide(state, command, &mut draft)?,
         Command::PutRecords(command) => put_record::decide_all(state, command, &mut draft)?,
+        Command::Match(command) => scripts::matched(state, command, &mut draft)?,
+        Command::EndExecution(command) => scripts::end(state, command, &mut draft)?,
+        Command::ReplayLetter { tenant, letter } => scripts::replay(state, tenant, *letter, &mut draft)?,
+        Command::DiscardLetter { tenant, letter } => scripts::discard(state, tenant, *letter, &mut draft)?,
+        Command::Alert(command) => scripts::alert(state, command, &mut draft),
         Command::SetBudget(command) => usage::set(state, command, &mut draft)?,
     };
     Ok((draft.into_commit(), reply))

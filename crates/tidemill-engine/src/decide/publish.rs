@@ -1,6 +1,8 @@
 //! Publish: events from outside, stored as they are but for keys, ids and times, which are ours.
 
-use tidemill_model::{Event, known_type};
+use std::collections::HashMap;
+
+use tidemill_model::{Entity, Event, EventId, Timestamp, known_type};
 
 use super::draft::Draft;
 use crate::command::Publish;
@@ -14,6 +16,8 @@ pub(super) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>
     }
     let now = draft.now();
     let mut published = Vec::with_capacity(command.events.len());
+    // When the last event of an entity was stamped whose id was made elsewhere: ids say nothing of their order then.
+    let mut stamped: HashMap<&Entity, (Timestamp, EventId)> = HashMap::new();
     for (at, event) in command.events.iter().enumerate() {
         if !event.properties.properties.is_object() {
             return Err(Refusal::NotAnObject { field: format!("events[{at}].properties") });
@@ -25,7 +29,7 @@ pub(super) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>
             return Err(Refusal::Reserved { what: "entityType", id: event.entity.kind.to_string() });
         }
         let limit_millis = draft.policy().ahead_millis_max;
-        let timestamp = match event.timestamp {
+        let mut timestamp = match event.timestamp {
             Some(given) if given.since(now) > limit_millis => {
                 return Err(Refusal::TooFarAhead { ahead_millis: given.since(now), limit_millis });
             }
@@ -39,7 +43,15 @@ pub(super) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>
             }
         };
         let id = match event.properties.id {
-            Some(id) => draft.take_id(id),
+            Some(id) => {
+                if event.timestamp.is_none() {
+                    if let Some((last, last_id)) = stamped.get(&event.entity) {
+                        timestamp = timestamp.max(last.plus(u64::from(*last_id > id)));
+                    }
+                    stamped.insert(&event.entity, (timestamp, id));
+                }
+                draft.take_id(id)
+            }
             None => draft.event_id(),
         };
         published.push((id, timestamp));

@@ -2,9 +2,12 @@
 
 use tidemill_model::{Entity, Timestamp};
 
-use super::usage;
-use crate::command::{BudgetTarget, Command, Once, ResumeTarget};
+use super::{scripts, usage};
+use crate::command::{
+    BudgetTarget, Command, ExecutionEnd, Once, Publish, ResumeTarget, ScriptEffect, SubmitJob,
+};
 use crate::commit::TaskKey;
+use crate::execution::ExecutionId;
 use crate::record::{Effect, RecordKey, RecordValue, UsageOf};
 use crate::state::State;
 use crate::state::row::RowKey;
@@ -14,18 +17,7 @@ impl Command {
     pub fn touches(&self, state: &State, now: Timestamp) -> Vec<RowKey> {
         let mut keys = Vec::new();
         match self {
-            Self::SubmitJob(command) => {
-                keys.extend(once(&command.once));
-                // A repeat answers with the earlier job, which is known once the key is here.
-                for once in &command.once {
-                    if let Some(RecordValue::Idempotency(earlier)) =
-                        state.record(&once.key).map(|record| &record.value)
-                        && let Effect::Job(job) = earlier.effect
-                    {
-                        keys.push(RowKey::Job(command.job.tenant.clone(), job));
-                    }
-                }
-            }
+            Self::SubmitJob(command) => keys.extend(submission(state, command)),
             Self::SubmitTask(command) => {
                 keys.extend(once(&command.once));
                 let task = &command.task;
@@ -60,12 +52,7 @@ impl Command {
                 }));
             }
             Self::Advance { tenant, job } => keys.push(RowKey::Job(tenant.clone(), *job)),
-            Self::Publish(command) => keys.extend(
-                command
-                    .events
-                    .iter()
-                    .map(|event| RowKey::Entity(command.tenant.clone(), event.entity.clone())),
-            ),
+            Self::Publish(command) => keys.extend(entities(command)),
             Self::Send(command) => {
                 let task = &command.task;
                 keys.push(task_row(&TaskKey { tenant: task.tenant.clone(), request: task.request.clone() }));
@@ -78,6 +65,31 @@ impl Command {
                     keys.push(task_row(&TaskKey { tenant: tenant.clone(), request: letter.request.clone() }));
                 }
                 keys.push(RowKey::Record(key));
+            }
+            Self::Match(command) => {
+                keys.push(RowKey::Record(RecordKey::scripts_cursor()));
+                keys.extend(command.executions.iter().map(|new| {
+                    let id = ExecutionId::of(new.event.id, &new.subscription);
+                    RowKey::Record(RecordKey::execution(&new.tenant, id))
+                }));
+            }
+            Self::EndExecution(command) => {
+                keys.push(RowKey::Record(RecordKey::execution(&command.tenant, command.execution)));
+                if command.end.may_bury() {
+                    keys.push(RowKey::Record(RecordKey::script_letter(&command.tenant, command.execution)));
+                }
+                if let ExecutionEnd::Succeeded { effects, .. } = &command.end {
+                    keys.extend(effects.iter().flat_map(|effect| match effect {
+                        ScriptEffect::Publish(publish) => entities(publish),
+                        ScriptEffect::SubmitJob(submit) => submission(state, submit),
+                    }));
+                }
+            }
+            Self::ReplayLetter { tenant, letter } | Self::DiscardLetter { tenant, letter } => {
+                keys.push(RowKey::Record(RecordKey::script_letter(tenant, *letter)));
+            }
+            Self::Alert(command) => {
+                keys.push(RowKey::Entity(command.tenant.clone(), Entity::system(scripts::ENTITY)));
             }
             Self::Forget { keys: records } => keys.extend(records.iter().cloned().map(RowKey::Record)),
             Self::PutRecord(command) => keys.push(RowKey::Record(command.key.clone())),
@@ -122,6 +134,27 @@ fn sums(state: &State, key: &TaskKey, now: Timestamp) -> Vec<RowKey> {
     let mut rows: Vec<_> = usage::sums_of(key, &task, at).into_iter().map(RowKey::Record).collect();
     rows.push(RowKey::Entity(key.tenant.clone(), Entity::system(usage::BUDGET_ENTITY)));
     rows
+}
+
+/// What decides whether a job was submitted before.
+fn submission(state: &State, command: &SubmitJob) -> Vec<RowKey> {
+    let mut keys: Vec<_> = once(&command.once).collect();
+    // A repeat answers with the earlier job, which is known once the key is here.
+    for once in &command.once {
+        if let Some(RecordValue::Idempotency(earlier)) = state.record(&once.key).map(|record| &record.value)
+            && let Effect::Job(job) = earlier.effect
+        {
+            keys.push(RowKey::Job(command.job.tenant.clone(), job));
+        }
+    }
+    keys
+}
+
+/// The entities of published events.
+fn entities(command: &Publish) -> Vec<RowKey> {
+    let entity =
+        |event: &crate::command::PublishedEvent| RowKey::Entity(command.tenant.clone(), event.entity.clone());
+    command.events.iter().map(entity).collect()
 }
 
 fn once(once: &[Once]) -> impl Iterator<Item = RowKey> {

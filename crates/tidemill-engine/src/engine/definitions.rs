@@ -184,8 +184,12 @@ impl<B: Backend> Engine<B> {
             None if own.agent.is_some() => {
                 ResolvedExecution { runner: Runner::Agent, ..ResolvedExecution::native() }
             }
+            None if own.script.is_some() => {
+                ResolvedExecution { runner: Runner::Script, ..ResolvedExecution::native() }
+            }
             None => ResolvedExecution::native(),
         };
+        execution.script = own.script.or(execution.script);
         execution.command = own.run.or(execution.command);
         execution.agent = own.agent.or(execution.agent);
         execution.env.extend(own.env);
@@ -245,6 +249,7 @@ fn resolved(definition: &Definition) -> ResolvedExecution {
         runner: draft.runner,
         command: draft.command.clone(),
         agent: draft.agent(),
+        script: draft.script.clone().filter(|_| draft.runner == Runner::Script),
         env: draft.env.clone(),
         secrets: draft.secrets.clone(),
         idle_timeout_ms: draft.idle_timeout.map(|span| span.0),

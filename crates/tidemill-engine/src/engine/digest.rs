@@ -3,7 +3,7 @@
 //! Digests are stored, so the function must be the same in every release; the hashers at hand promise no such thing.
 
 /// The digest of `parts`, each with its length before it.
-pub(super) fn of(parts: &[&[u8]]) -> [u8; 32] {
+pub(crate) fn of(parts: &[&[u8]]) -> [u8; 32] {
     let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
     for part in parts {
         bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());

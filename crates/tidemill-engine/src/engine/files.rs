@@ -45,6 +45,19 @@ impl<B: Backend> Engine<B> {
         rights: Rights,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<SubmittedJob, EngineError> {
+        let (request, promises) = self.job_of_file(tenant, app, file, rights, idempotency).await?;
+        self.submit_job_once(request, promises, FILE_TASKS_BYTES_MAX).await
+    }
+
+    /// The job that a file asks for, and what makes repeats of it harmless.
+    pub(super) async fn job_of_file(
+        &self,
+        tenant: TenantId,
+        app: AppName,
+        file: JobFile,
+        rights: Rights,
+        idempotency: Option<IdempotencyKey>,
+    ) -> Result<(JobRequest, Vec<Once>), EngineError> {
         check_rights(listed(&file.tasks), rights)?;
         let mut promises = Vec::new();
         if let Some(key) = &idempotency {
@@ -67,7 +80,7 @@ impl<B: Backend> Engine<B> {
             tasks,
             idempotency: None,
         };
-        self.submit_job_once(request, promises, FILE_TASKS_BYTES_MAX).await
+        Ok((request, promises))
     }
 
     /// Adds the tasks of a file to a job.
@@ -243,6 +256,10 @@ fn spec_of(task: TaskEntry, definitions: &Definitions, default: tidemill_model::
             agent = true;
             TaskName::trusted(task_id.as_str())
         }
+        TaskWork::Script(source) => {
+            execution.script = Some(source);
+            TaskName::trusted(task_id.as_str())
+        }
         TaskWork::Named(name) => {
             if let Some(definition) = definitions.get(&name) {
                 let draft = &definition.draft;
@@ -296,6 +313,7 @@ fn push_task(text: &mut String, id: &str, work: &TaskWork, input: &Json, setting
         TaskWork::Named(name) => Json::of(&[name.as_str()]),
         TaskWork::Inline(run) => Json::of(&(None::<u8>, run)),
         TaskWork::Agent(agent) => Json::of(&(None::<u8>, None::<u8>, agent)),
+        TaskWork::Script(source) => Json::of(&(None::<u8>, None::<u8>, None::<u8>, source)),
     };
     let parts = Json::of(&(id, work, times, tries, env, labels));
     write!(text, "\n{}\n{}\n", parts.as_str(), input.as_str()).expect("writing to a string does not fail");

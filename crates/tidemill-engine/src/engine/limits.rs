@@ -39,5 +39,7 @@ pub const LISTED_OUTPUT_BYTES_MAX: usize = 2 * 1024;
 pub const USAGE_ROWS_MAX: usize = 100_000;
 /// The jobs that one call resumes or cancels by a filter.
 pub const MANY_JOBS_MAX: usize = 1_000;
+/// The dead letters of scripts that one call replays or discards by a filter.
+pub const MANY_LETTERS_MAX: usize = 1_000;
 /// The tenants of one worker's key.
 pub const KEY_TENANTS_MAX: usize = 100;

@@ -93,7 +93,7 @@ impl<B: Backend> Engine<B> {
         Ok(prepared)
     }
 
-    fn check_publish(&self, request: &PublishRequest) -> Result<(), EngineError> {
+    pub(super) fn check_publish(&self, request: &PublishRequest) -> Result<(), EngineError> {
         check::name("origin", &request.origin)?;
         check::count("events", request.events.len(), self.policy().publish_max)?;
         let now = self.inner.clock.now();

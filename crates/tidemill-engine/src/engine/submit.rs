@@ -131,6 +131,21 @@ impl<B: Backend> Engine<B> {
         once: Vec<Once>,
         limit_bytes: usize,
     ) -> Result<SubmittedJob, EngineError> {
+        let submit = self.prepare_job(request, once, limit_bytes, self.mint_job_id()).await?;
+        let reply = self.execute(Command::SubmitJob(submit)).await?;
+        take_reply!(reply, Reply::JobSubmitted { job, request, total, roots, created_at, repeated } => SubmittedJob {
+            job, request, total_tasks: total, root_tasks: roots, created_at, repeated
+        })
+    }
+
+    /// Checks a job and makes its command. What does not fit into an event is stored.
+    pub(super) async fn prepare_job(
+        &self,
+        request: JobRequest,
+        once: Vec<Once>,
+        limit_bytes: usize,
+        job: JobId,
+    ) -> Result<SubmitJob, EngineError> {
         Dag::default().check(&request.tasks).map_err(Refusal::Graph)?;
         check::all_options(&request.tasks)?;
         if let Some(name) = &request.name {
@@ -139,7 +154,7 @@ impl<B: Backend> Engine<B> {
         let tasks = Json::of(&request.tasks);
         check::size("tasks", tasks.len(), limit_bytes)?;
 
-        let (job, id) = (self.mint_job_id(), self.mint_event_id());
+        let id = self.mint_event_id();
         let request_id = request.request.unwrap_or_else(|| self.mint_request_id());
         let total_tasks = u32::try_from(request.tasks.len()).unwrap_or(u32::MAX);
         let name = request.name.as_deref();
@@ -165,10 +180,7 @@ impl<B: Backend> Engine<B> {
             created_at: Timestamp::MIN,
             tasks: request.tasks.into_iter().map(Arc::new).collect(),
         };
-        let reply = self.execute(Command::SubmitJob(SubmitJob { job, created, once, budget })).await?;
-        take_reply!(reply, Reply::JobSubmitted { job, request, total, roots, created_at, repeated } => SubmittedJob {
-            job, request, total_tasks: total, root_tasks: roots, created_at, repeated
-        })
+        Ok(SubmitJob { job, created, once, budget })
     }
 
     /// Adds tasks to a job. They may depend on tasks of the job and on each other.

@@ -51,6 +51,7 @@ impl State {
                     stream: Stream::default(),
                     version: 1,
                     allowance: None,
+                    hops: 0,
                 });
                 job.grow(&new.tasks);
                 self.rows.touch(|| RowKey::Job(new.tenant.clone(), new.job));
@@ -80,6 +81,13 @@ impl State {
                 let tenant = found.head.tenant.clone();
                 self.rows.touch(|| RowKey::Job(tenant, *job));
             }
+            RecordWrite::JobHops { job, hops, .. } => {
+                let Some(found) = self.jobs.get_mut(job) else { return };
+                found.head.hops = *hops;
+                found.head.version += 1;
+                let tenant = found.head.tenant.clone();
+                self.rows.touch(|| RowKey::Job(tenant, *job));
+            }
             RecordWrite::Task(new) => {
                 let key = TaskKey { tenant: new.tenant.clone(), request: new.request.clone() };
                 self.rows.touch(|| RowKey::Task(key.clone()));
@@ -87,6 +95,7 @@ impl State {
             }
             RecordWrite::Put { key, record } => {
                 self.rows.touch(|| RowKey::Record(key.clone()));
+                self.pending.note(key, record.as_ref());
                 self.records.insert(key.clone(), record.clone());
             }
         }

@@ -28,6 +28,8 @@ pub struct JobHead {
     pub version: u64,
     /// What its agents may use, and what they used of it.
     pub allowance: Option<Box<Allowance>>,
+    /// How many scripts stand between it and what came from outside; 0 unless a script submitted it.
+    pub hops: u32,
 }
 
 impl JobHead {

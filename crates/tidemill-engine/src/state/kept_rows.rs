@@ -119,6 +119,7 @@ impl State {
                 return;
             }
             (RowKey::Record(record_key), Row::Record(record)) => {
+                self.pending.note(record_key, Some(&record));
                 self.records.insert(record_key.clone(), Some(record));
             }
             (RowKey::Entity(tenant, entity), Row::Entity(stream)) => {
@@ -243,6 +244,7 @@ impl State {
             (RowKey::Record(key), row) => {
                 let record =
                     row.and_then(|row| if let Row::Record(record) = row { Some(record) } else { None });
+                self.pending.note(&key, record.as_ref());
                 self.records.insert(key, record);
             }
             (RowKey::Entity(tenant, entity), Some(Row::Entity(stream))) => {
@@ -469,6 +471,7 @@ mod tests {
                 stream: crate::state::stream::Stream::default(),
                 version: 1,
                 allowance: None,
+                hops: 0,
             });
             job.head.counts = tidemill_model::JobCounts::default();
             job.head

@@ -8,6 +8,7 @@ mod apply;
 mod carried_job;
 pub mod job;
 mod kept_rows;
+mod pending;
 pub mod queue;
 pub mod row;
 pub mod stream;
@@ -23,6 +24,7 @@ use crate::record::{Record, RecordKey};
 use carried_job::CarriedJob;
 use job::{Entry, Job};
 use kept_rows::KeptRows;
+pub use pending::{DueExecutions, Pending};
 use queue::Queue;
 use stream::Stream;
 
@@ -38,6 +40,7 @@ pub struct State {
     entities: Map<(TenantId, Entity), Stream>,
     /// Tasks that are dispatched and not done, in order, for the sweep.
     live: BTreeSet<TaskKey>,
+    pending: Pending,
     rows: KeptRows,
     /// A job whose rows are being carried.
     carried: Option<CarriedJob>,
@@ -93,6 +96,16 @@ impl State {
 
     pub fn record(&self, key: &RecordKey) -> Option<&Record> {
         self.records.get(key).and_then(Option::as_ref)
+    }
+
+    /// Executions of scripts that are to run.
+    pub fn pending(&self) -> &Pending {
+        &self.pending
+    }
+
+    /// Takes note of a stored record that decisions may have to know of, without keeping it.
+    pub fn note_stored(&mut self, key: &RecordKey, record: &Record) {
+        self.pending.note(key, Some(record));
     }
 
     pub fn queue(&self) -> &Queue {

@@ -39,6 +39,7 @@ fn draft(document: &mut Document<'_>) -> Option<DefinitionDraft> {
     let asks = AgentFields::asks(document);
     let brings_command = document.has("command");
     let command = document.run("command");
+    let brings_script = document.has("script");
     let mut retry = retry(document);
     let max_attempts = document.number("maxAttempts", 1..=ATTEMPTS_MAX.into());
     let max_attempts = max_attempts.and_then(|attempts| u32::try_from(attempts).ok());
@@ -88,15 +89,13 @@ fn draft(document: &mut Document<'_>) -> Option<DefinitionDraft> {
     let (name, runner) = (name?, runner?);
     match runner {
         Runner::Command if !brings_command => document.missing("command"),
-        Runner::Native | Runner::Agent if brings_command => {
+        Runner::Native | Runner::Agent | Runner::Script if brings_command => {
             let message = format!("is for the runner command, and this one is {}", runner.as_str());
             document.problem("command", code::INVALID_VALUE, message);
         }
         Runner::Agent if !asks => document.missing("prompt"),
-        Runner::Script => {
-            document.problem("runner", code::NOT_AVAILABLE, "script is not available yet; use command");
-        }
-        Runner::Command | Runner::Native | Runner::Agent => {}
+        Runner::Script if !brings_script => document.missing("script"),
+        Runner::Command | Runner::Native | Runner::Agent | Runner::Script => {}
     }
     Some(DefinitionDraft { name, runner, ..rest })
 }
@@ -196,7 +195,8 @@ mod tests {
             (json!({ "runner": "agent", "prompt": "do it" }), "command", code::INVALID_VALUE),
             (json!({ "runner": "agent", "command": null }), "prompt", code::MISSING_FIELD),
             (json!({ "runner": "agent", "command": null, "steps": [] }), "prompt", code::MISSING_FIELD),
-            (json!({ "runner": "script", "script": "1" }), "runner", code::NOT_AVAILABLE),
+            (json!({ "runner": "script", "script": "1" }), "command", code::INVALID_VALUE),
+            (json!({ "runner": "script", "command": null }), "script", code::MISSING_FIELD),
             (json!({ "runner": "native" }), "command", code::INVALID_VALUE),
             (json!({ "timeout": 999 }), "timeout", code::OUT_OF_RANGE),
             (json!({ "timeout": "8d" }), "timeout", code::OUT_OF_RANGE),
@@ -381,6 +381,7 @@ mod tests {
         assert_eq!(named(json!({ "name": "a", "command": "true" })), Ok(Runner::Command));
         assert_eq!(named(json!({ "name": "a", "runner": "native" })), Ok(Runner::Native));
         assert_eq!(named(json!({ "name": "a", "prompt": "do it" })), Ok(Runner::Agent));
+        assert_eq!(named(json!({ "name": "a", "script": "return 1" })), Ok(Runner::Script));
         assert_eq!(named(json!({ "name": "a", "steps": [{ "prompt": "do it" }] })), Ok(Runner::Agent));
         let nothing = named(json!({ "name": "a" })).unwrap_err();
         assert_eq!(nothing.listed[0].path, "runner");

@@ -105,7 +105,9 @@ impl Fact {
             | KnownType::JobFailureDetected
             | KnownType::JobCancelled
             | KnownType::TaskHealthCheck
-            | KnownType::BudgetExceeded => return Ok(None),
+            | KnownType::BudgetExceeded
+            | KnownType::AlertRaised
+            | KnownType::AlertCleared => return Ok(None),
         };
         let properties: Properties<'_> = read(event, known)?;
         Ok(Some(Self {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::budget::Budget;
 use crate::dag::JOB_TASKS_MAX;
-use crate::definition::AgentFields;
+use crate::definition::{AgentFields, SCRIPT_BYTES_MAX};
 use crate::document::{Document, kind};
 use crate::field_problem::{FieldProblems, code};
 use crate::id::{RequestId, TaskId, TaskName};
@@ -154,14 +154,10 @@ fn work(task: &mut Document<'_>) -> Option<TaskWork> {
         let at = given.get(1).copied().unwrap_or("name");
         task.problem(at, code::ONE_OF, message);
     }
-    for field in ["name", "run", "agent"] {
+    for field in ["name", "run", "agent", "script"] {
         if task.mentions(field) && !task.has(field) {
             task.problem(field, code::INVALID_TYPE, "is null");
         }
-    }
-    if task.mentions("script") {
-        task.take("script");
-        task.problem("script", code::NOT_AVAILABLE, "is not available yet; use run or a stored definition");
     }
     let name = task.text("name");
     let name = name.and_then(|text| {
@@ -171,11 +167,13 @@ fn work(task: &mut Document<'_>) -> Option<TaskWork> {
     let run = task.run("run");
     let agent =
         task.take("agent").and_then(|value| AgentFields::read_inline(task.path("agent"), value, task));
+    let script = task.long_text("script", SCRIPT_BYTES_MAX);
     if given.len() != 1 {
         return None;
     }
+    let script = script.map(TaskWork::Script);
     let agent = agent.map(|agent| TaskWork::Agent(Box::new(agent)));
-    run.map(TaskWork::Inline).or(agent).or_else(|| name.map(TaskWork::Named))
+    run.map(TaskWork::Inline).or(agent).or(script).or_else(|| name.map(TaskWork::Named))
 }
 
 fn input(task: &mut Document<'_>) -> Json {
@@ -306,7 +304,9 @@ mod tests {
             (with(&json!({})), "tasks[0].name", code::ONE_OF),
             (with(&json!({ "name": "n", "run": "x" })), "tasks[0].run", code::ONE_OF),
             (with(&json!({ "name": null })), "tasks[0].name", code::INVALID_TYPE),
-            (with(&json!({ "script": null })), "tasks[0].script", code::NOT_AVAILABLE),
+            (with(&json!({ "script": null })), "tasks[0].script", code::INVALID_TYPE),
+            (with(&json!({ "script": 7 })), "tasks[0].script", code::INVALID_TYPE),
+            (with(&json!({ "script": "return 1", "run": "x" })), "tasks[0].script", code::ONE_OF),
             (with(&json!({ "name": "a#b" })), "tasks[0].name", code::INVALID_VALUE),
             (with(&json!({ "run": [] })), "tasks[0].run", code::INVALID_VALUE),
             (with(&json!({ "run": ["a", 1] })), "tasks[0].run[1]", code::INVALID_TYPE),

@@ -75,9 +75,9 @@ struct TaskShape {
     /// An agent: its prompt, or an object that says more.
     #[serde(default = "no_agent")]
     agent: AgentShape,
-    /// Not available yet.
+    /// A script for the sandbox: the body of a function that sees `ctx.input`.
     #[serde(default)]
-    script: NotYet,
+    script: String,
     /// The tasks that must be completed before this one starts.
     depends_on: Option<Vec<TaskIdShape>>,
     /// What the task gets as its input, beside the outputs of the tasks it depends on.
@@ -113,9 +113,9 @@ struct AloneShape {
     /// An agent: its prompt, or an object that says more.
     #[serde(default = "no_agent")]
     agent: AgentShape,
-    /// Not available yet.
+    /// A script for the sandbox: the body of a function that sees `ctx.input`.
     #[serde(default)]
-    script: NotYet,
+    script: String,
     /// What the task gets as its input.
     input: Option<InputShape>,
     /// How long one attempt may take: 1s to 7d.
@@ -268,7 +268,7 @@ enum OnFailureShape {
 
 fn one_of() -> Value {
     let required = |field: &str| serde_json::json!({ "required": [field] });
-    Value::Array(["name", "run", "agent"].map(required).to_vec())
+    Value::Array(["name", "run", "agent", "script"].map(required).to_vec())
 }
 
 macro_rules! shaped_like {
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(names(task), expected.map(str::to_owned).into());
         assert_eq!(task["required"], serde_json::json!(["taskId"]));
         assert_eq!(task["additionalProperties"], false);
-        assert_eq!(task["oneOf"].as_array().unwrap().len(), 3);
+        assert_eq!(task["oneOf"].as_array().unwrap().len(), 4);
         for (field, shape) in task["properties"].as_object().unwrap() {
             assert!(shape.get("description").is_some(), "{field} is not described: {shape}");
         }

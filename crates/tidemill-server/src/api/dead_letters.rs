@@ -1,14 +1,26 @@
-//! Dead letters.
+//! Dead letters: of tasks and of scripts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tidemill_engine::execution::ScriptLetter;
 use tidemill_engine::record::{DeadLetter, DeadLetterState};
+use tidemill_model::{EventId, EventType, ScriptId, SubscriptionId, TenantId, Timestamp};
+
+/// Work that was given up, by its kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+#[schemars(rename = "DeadLetter")]
+pub enum DeadLetterView {
+    Task(TaskLetterView),
+    Script(Box<ScriptLetterView>),
+}
 
 /// A message that is not delivered again unless somebody replays it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(rename = "DeadLetter")]
-pub struct DeadLetterView {
+#[schemars(rename = "TaskDeadLetter")]
+pub struct TaskLetterView {
     pub id: String,
     pub request_id: String,
     pub run: u32,
@@ -16,6 +28,35 @@ pub struct DeadLetterView {
     /// Epoch milliseconds.
     pub since: u64,
     pub state: LetterState,
+}
+
+/// A script's failure for good.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ScriptDeadLetter")]
+pub struct ScriptLetterView {
+    #[schemars(extend("format" = "uuid"))]
+    pub id: String,
+    pub tenant_id: TenantId,
+    pub script_id: ScriptId,
+    pub event_type: EventType,
+    /// The event's properties; null in lists when they are larger than 16 KiB, and when the event has expired.
+    pub event_data: Option<Value>,
+    pub error_message: String,
+    /// One line per frame with the script's name, line and column.
+    pub stack_trace: String,
+    pub retry_count: u32,
+    pub failed_at: Timestamp,
+    pub created_at: Timestamp,
+    /// The execution that failed.
+    pub execution_id: String,
+    pub subscription_id: SubscriptionId,
+    pub event_id: EventId,
+    pub error_class: String,
+    pub state: LetterState,
+    /// The execution that runs it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replayed_by: Option<String>,
 }
 
 /// What became of a dead letter.
@@ -28,15 +69,58 @@ pub enum LetterState {
     Discarded,
 }
 
-/// A dead letter's task runs again.
+/// A dead letter's work is done again: `requestId` of a task, `executionId` of a script.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Replayed {
     pub id: String,
-    pub request_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<String>,
 }
 
-impl From<&DeadLetter> for DeadLetterView {
+/// Which open dead letters; without anything but the kind, all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LettersFilter {
+    pub kind: LetterKind,
+    /// Only of this script. Only for the kind `script`, like all below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script_id: Option<ScriptId>,
+    /// Only of events of this type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<EventType>,
+    /// Failed at this moment or later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Timestamp>,
+    /// Failed at this moment or before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "DeadLetterKind")]
+pub enum LetterKind {
+    Task,
+    Script,
+    /// Of deliveries to others.
+    Event,
+}
+
+/// What one call did with many dead letters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ManyDeadLetters")]
+pub struct ManyLettersView {
+    /// At most 1,000.
+    pub ids: Vec<String>,
+    /// Whether others fit too: the same call goes on with them.
+    pub more: bool,
+}
+
+impl From<&DeadLetter> for TaskLetterView {
     fn from(letter: &DeadLetter) -> Self {
         Self {
             id: format!("{:032x}", letter.message.0),
@@ -45,6 +129,30 @@ impl From<&DeadLetter> for DeadLetterView {
             reason: letter.reason.to_string(),
             since: letter.since.millis(),
             state: letter.state.into(),
+        }
+    }
+}
+
+impl ScriptLetterView {
+    pub(crate) fn of(tenant: &TenantId, letter: ScriptLetter) -> Self {
+        let id = letter.id.to_string();
+        Self {
+            execution_id: id.clone(),
+            id,
+            tenant_id: tenant.clone(),
+            script_id: letter.script_id,
+            event_type: letter.event.event_type,
+            event_data: letter.event.data.and_then(|data| data.read().ok()),
+            error_message: letter.error.message.to_string(),
+            stack_trace: letter.error.stack.to_string(),
+            retry_count: letter.retry_count,
+            failed_at: letter.failed_at,
+            created_at: letter.created_at,
+            subscription_id: letter.subscription_id,
+            event_id: letter.event.id,
+            error_class: letter.error.class.to_string(),
+            state: letter.state.into(),
+            replayed_by: letter.replayed_by.map(|id| id.to_string()),
         }
     }
 }

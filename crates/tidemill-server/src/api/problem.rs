@@ -31,4 +31,19 @@ pub struct Detail {
     pub field: String,
     pub code: Cow<'static, str>,
     pub message: String,
+    /// In the source of a script that does not compile, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+}
+
+impl Detail {
+    pub(crate) fn new(
+        field: impl Into<String>,
+        code: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self { field: field.into(), code: code.into(), message: message.into(), line: None, column: None }
+    }
 }

@@ -1,17 +1,29 @@
-//! Dead letters: list, look, replay, discard. None is ever deleted.
+//! Dead letters of tasks and scripts: list, look, replay, discard, one or many. None is ever deleted.
 
 use axum::http::{Method, StatusCode};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::commit::MessageId;
+use tidemill_engine::engine::{EngineError, LetterFilter, ManyLetters};
+use tidemill_engine::execution::{ExecutionId, ScriptLetter};
 use tidemill_engine::record::{DeadLetter, DeadLetterState, RecordKey, RecordValue};
+use tidemill_engine::reply::Refusal;
+use tidemill_model::{EventType, ScriptId, TenantId, Timestamp};
 
-use crate::api::{DeadLetterView, Page, Replayed};
-use crate::list_cursor;
+use super::scripts;
+use crate::api::{
+    DeadLetterView, LetterKind, LettersFilter, ManyLettersView, Page, Replayed, ScriptLetterView,
+    TaskLetterView,
+};
 use crate::param::Kind;
 use crate::problem::Problem;
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
+use crate::{json_body, list_cursor};
 
 const GROUP: &str = "Dead letters";
+/// 32 digits for a task's, a UUID for a script's.
+const ID: Kind = Kind::Word { most: 36 };
+/// How many one call changes.
+const MANY_MAX: usize = 1_000;
 
 pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
     vec![
@@ -19,12 +31,36 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             Method::GET,
             "/v1/dead-letters",
             READ,
-            [GROUP, "listDeadLetters", "List dead letters, oldest first"],
+            [GROUP, "listDeadLetters", "List dead letters of one kind, oldest first"],
             list::<B>,
         )
+        .query("kind", Kind::Choice(&["task", "script", "event"]), "`task` when absent.")
         .query("state", Kind::Choice(&["open", "replayed", "discarded"]), "Only those in this state.")
+        .query("scriptId", scripts::ID, "Only of this script; for the kind `script`, like all below.")
+        .query("eventType", Kind::Text { most: EventType::LENGTH_MAX }, "Only of events of this type.")
+        .query("from", Kind::Moment, "Failed at this moment or later.")
+        .query("to", Kind::Moment, "Failed at this moment or before.")
         .paged()
         .gives::<Page<DeadLetterView>>(200, "A page of dead letters."),
+        Route::new(
+            Method::POST,
+            "/v1/dead-letters/replay",
+            ADMIN,
+            [GROUP, "replayDeadLetters", "Do the work of many again"],
+            replay_many::<B>,
+        )
+        .reads::<LettersFilter>()
+        .gives::<ManyLettersView>(202, "Those that are done again."),
+        Route::new(
+            Method::POST,
+            "/v1/dead-letters/discard",
+            ADMIN,
+            [GROUP, "discardDeadLetters", "Put many aside"],
+            discard_many::<B>,
+        )
+        .about("They stay on record.")
+        .reads::<LettersFilter>()
+        .gives::<ManyLettersView>(200, "Those that were put aside."),
         Route::new(
             Method::GET,
             "/v1/dead-letters/{id}",
@@ -32,17 +68,18 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             [GROUP, "getDeadLetter", "Look at a dead letter"],
             get::<B>,
         )
-        .part("id", Kind::Hex, "The dead letter.")
+        .part("id", ID, "The dead letter.")
         .gives::<DeadLetterView>(200, "The dead letter."),
         Route::new(
             Method::POST,
             "/v1/dead-letters/{id}/replay",
             ADMIN,
-            [GROUP, "replayDeadLetter", "Run its task again"],
+            [GROUP, "replayDeadLetter", "Do its work again"],
             replay::<B>,
         )
-        .part("id", Kind::Hex, "The dead letter.")
-        .gives::<Replayed>(202, "The task runs again.")
+        .about("A task runs again; a script runs once more for that event and for no other subscription.")
+        .part("id", ID, "The dead letter.")
+        .gives::<Replayed>(202, "Its work is done again.")
         .fails(&[409, 415]),
         Route::new(
             Method::POST,
@@ -52,58 +89,215 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             discard::<B>,
         )
         .about("It stays on record.")
-        .part("id", Kind::Hex, "The dead letter.")
+        .part("id", ID, "The dead letter.")
         .gives::<DeadLetterView>(200, "It was put aside.")
         .fails(&[409, 415]),
     ]
 }
 
-fn id_of(text: &str) -> Option<MessageId> {
-    u128::from_str_radix(text, 16).ok().map(MessageId)
+/// A dead letter of either kind.
+enum Found {
+    Task(DeadLetter),
+    Script(Box<ScriptLetter>),
 }
 
-async fn find<B: Backend>(call: &Call<B>) -> Result<DeadLetter, Problem> {
-    let given = call.inputs.part("id");
+fn message_of(text: &str) -> Option<MessageId> {
+    let is_hex = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    u128::from_str_radix(text, 16).ok().filter(|_| is_hex).map(MessageId)
+}
+
+/// An execution's id as it is written, and in no other form.
+fn execution_of(text: &str) -> Option<ExecutionId> {
+    ExecutionId::new(text).ok().filter(|id| id.to_string() == text)
+}
+
+async fn find<B: Backend>(call: &Call<B>) -> Result<Found, Problem> {
+    let (given, tenant) = (call.inputs.part("id"), call.tenant()?);
     let absent = || Problem::not_found("dead letter", given);
-    let key = RecordKey::dead_letter(&call.tenant()?, id_of(given).ok_or_else(absent)?);
+    if let Some(id) = execution_of(given) {
+        let letter = call.app.engine().script_letter(&tenant, id).await?.ok_or_else(absent)?;
+        return Ok(Found::Script(Box::new(letter)));
+    }
+    let key = RecordKey::dead_letter(&tenant, message_of(given).ok_or_else(absent)?);
     let record = call.app.engine().backend().record(key).await?.ok_or_else(absent)?;
     match record.value {
-        RecordValue::DeadLetter(letter) => Ok(letter),
+        RecordValue::DeadLetter(letter) => Ok(Found::Task(letter)),
         _ => Err(absent()),
     }
 }
 
+/// A letter with all that is known of it: an event that is too large for it is looked up.
+async fn shown<B: Backend>(call: &Call<B>, found: Found) -> Result<DeadLetterView, Problem> {
+    let mut letter = match found {
+        Found::Task(letter) => return Ok(DeadLetterView::Task(TaskLetterView::from(&letter))),
+        Found::Script(letter) => letter,
+    };
+    let tenant = call.tenant()?;
+    if letter.event.data.is_none() {
+        let event = call.app.engine().find_event(&tenant, letter.event.id).await?;
+        letter.event.data = event.map(|event| event.properties);
+    }
+    Ok(DeadLetterView::Script(Box::new(ScriptLetterView::of(&tenant, *letter))))
+}
+
 async fn list<B: Backend>(call: Call<B>) -> Reply {
-    let state = call.inputs.text("state").map(|state| match state {
+    let inputs = &call.inputs;
+    let state = inputs.text("state").map(|state| match state {
         "open" => DeadLetterState::Open,
         "replayed" => DeadLetterState::Replayed,
         _ => DeadLetterState::Discarded,
     });
-    let after = match call.inputs.text("cursor") {
-        Some(cursor) => Some(id_of(list_cursor::read("letter", cursor)?).ok_or_else(list_cursor::refuse)?),
+    if inputs.text("kind") == Some("script") {
+        return list_scripts(&call, state).await;
+    }
+    for name in ["scriptId", "eventType", "from", "to"] {
+        if inputs.text(name).is_some() {
+            return Err(Problem::invalid_parameter(name, "is for kind=script"));
+        }
+    }
+    if inputs.text("kind") == Some("event") {
+        // Deliveries to others come later; there is nothing yet that could fail.
+        return json(StatusCode::OK, &Page::<DeadLetterView> { items: Vec::new(), next_cursor: None });
+    }
+    let after = match inputs.text("cursor") {
+        Some(cursor) => {
+            Some(message_of(list_cursor::read("letter", cursor)?).ok_or_else(list_cursor::refuse)?)
+        }
         None => None,
     };
-    let page = call.app.engine().dead_letters(call.tenant()?, state, after, page_size(&call.inputs)).await?;
+    let page = call.app.engine().dead_letters(call.tenant()?, state, after, page_size(inputs)).await?;
     let next_cursor = page.next.map(|next| list_cursor::write("letter", &format!("{:032x}", next.0)));
-    json(
-        StatusCode::OK,
-        &Page { items: page.letters.iter().map(DeadLetterView::from).collect(), next_cursor },
-    )
+    let items = page.letters.iter().map(|letter| DeadLetterView::Task(TaskLetterView::from(letter)));
+    json(StatusCode::OK, &Page { items: items.collect(), next_cursor })
+}
+
+async fn list_scripts<B: Backend>(call: &Call<B>, state: Option<DeadLetterState>) -> Reply {
+    let (inputs, tenant) = (&call.inputs, call.tenant()?);
+    let after = match inputs.text("cursor") {
+        Some(cursor) => {
+            let place = list_cursor::read("script-letter", cursor)?;
+            Some(execution_of(place).ok_or_else(list_cursor::refuse)?)
+        }
+        None => None,
+    };
+    let filter = LetterFilter {
+        script: inputs.text("scriptId").map(ScriptId::trusted),
+        event_type: inputs.text("eventType").map(EventType::trusted),
+        from: inputs.number("from").map(Timestamp::clamped),
+        until: inputs.number("to").map(after_moment),
+        state,
+    };
+    let page = call.app.engine().script_letters(&tenant, &filter, after, page_size(inputs)).await?;
+    let next_cursor = page.next.map(|next| list_cursor::write("script-letter", &next.to_string()));
+    let shown = |letter| DeadLetterView::Script(Box::new(ScriptLetterView::of(&tenant, letter)));
+    json(StatusCode::OK, &Page { items: page.letters.into_iter().map(shown).collect(), next_cursor })
+}
+
+/// The first moment after this one: callers name the last that they want.
+fn after_moment(millis: u64) -> Timestamp {
+    Timestamp::clamped(millis.saturating_add(1))
 }
 
 async fn get<B: Backend>(call: Call<B>) -> Reply {
-    json(StatusCode::OK, &DeadLetterView::from(&find(&call).await?))
+    let found = find(&call).await?;
+    json(StatusCode::OK, &shown(&call, found).await?)
 }
 
 async fn replay<B: Backend>(call: Call<B>) -> Reply {
-    let letter = find(&call).await?;
-    let request = call.app.engine().replay(call.tenant()?, letter.message).await?;
     let id = call.inputs.part("id").to_owned();
-    json(StatusCode::ACCEPTED, &Replayed { id, request_id: request.to_string() })
+    let (engine, tenant) = (call.app.engine(), call.tenant()?);
+    let replayed = match find(&call).await? {
+        Found::Task(letter) => {
+            let request = engine.replay(tenant, letter.message).await?;
+            Replayed { id, request_id: Some(request.to_string()), execution_id: None }
+        }
+        Found::Script(letter) => {
+            let execution = engine.replay_letter(tenant, letter.id).await?;
+            Replayed { id, request_id: None, execution_id: Some(execution.to_string()) }
+        }
+    };
+    json(StatusCode::ACCEPTED, &replayed)
 }
 
 async fn discard<B: Backend>(call: Call<B>) -> Reply {
-    let letter = find(&call).await?;
-    call.app.engine().discard(call.tenant()?, letter.message).await?;
-    json(StatusCode::OK, &DeadLetterView::from(&find(&call).await?))
+    let (engine, tenant) = (call.app.engine(), call.tenant()?);
+    match find(&call).await? {
+        Found::Task(letter) => engine.discard(tenant, letter.message).await?,
+        Found::Script(letter) => engine.discard_letter(tenant, letter.id).await?,
+    }
+    get(call).await
+}
+
+/// What to do with many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Replay,
+    Discard,
+}
+
+async fn replay_many<B: Backend>(call: Call<B>) -> Reply {
+    json(StatusCode::ACCEPTED, &many(&call, Deed::Replay).await?)
+}
+
+async fn discard_many<B: Backend>(call: Call<B>) -> Reply {
+    json(StatusCode::OK, &many(&call, Deed::Discard).await?)
+}
+
+async fn many<B: Backend>(call: &Call<B>, deed: Deed) -> Result<ManyLettersView, Problem> {
+    let filter: LettersFilter = json_body::read(&call.body)?;
+    let tenant = call.tenant()?;
+    if filter.kind == LetterKind::Script {
+        return many_scripts(call, &tenant, filter, deed).await;
+    }
+    for (name, is_given) in [
+        ("scriptId", filter.script_id.is_some()),
+        ("eventType", filter.event_type.is_some()),
+        ("from", filter.from.is_some()),
+        ("to", filter.to.is_some()),
+    ] {
+        if is_given {
+            return Err(Problem::invalid_field(name, "is for the kind script"));
+        }
+    }
+    if filter.kind == LetterKind::Event {
+        return Ok(ManyLettersView { ids: Vec::new(), more: false });
+    }
+    let engine = call.app.engine();
+    let open = Some(DeadLetterState::Open);
+    let page = engine.dead_letters(tenant.clone(), open, None, MANY_MAX).await?;
+    let mut ids = Vec::new();
+    for letter in &page.letters {
+        let done = match deed {
+            Deed::Replay => engine.replay(tenant.clone(), letter.message).await.map(drop),
+            Deed::Discard => engine.discard(tenant.clone(), letter.message).await,
+        };
+        match done {
+            Ok(()) => ids.push(format!("{:032x}", letter.message.0)),
+            // Somebody else was faster.
+            Err(EngineError::Refused(Refusal::NotOpen(_))) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(ManyLettersView { ids, more: page.next.is_some() })
+}
+
+async fn many_scripts<B: Backend>(
+    call: &Call<B>,
+    tenant: &TenantId,
+    filter: LettersFilter,
+    deed: Deed,
+) -> Result<ManyLettersView, Problem> {
+    let filter = LetterFilter {
+        script: filter.script_id,
+        event_type: filter.event_type,
+        from: filter.from,
+        until: filter.to.map(|to| after_moment(to.millis())),
+        state: None,
+    };
+    let engine = call.app.engine();
+    let ManyLetters { letters, more } = match deed {
+        Deed::Replay => engine.replay_letters(tenant, &filter).await?,
+        Deed::Discard => engine.discard_letters(tenant, &filter).await?,
+    };
+    Ok(ManyLettersView { ids: letters.iter().map(ToString::to_string).collect(), more })
 }

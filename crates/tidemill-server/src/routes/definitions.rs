@@ -8,8 +8,9 @@ use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{Define, EngineError};
 use tidemill_engine::reply::Refusal;
 use tidemill_model::definition::{Definition, DefinitionDraft};
-use tidemill_model::{TaskName, TenantId};
+use tidemill_model::{Runner, TaskName, TenantId};
 
+use super::compiling::compile;
 use crate::api::Page;
 use crate::param::Kind;
 use crate::problem::Problem;
@@ -104,8 +105,17 @@ fn unmatched(error: EngineError) -> Problem {
     }
 }
 
+/// Refuses a definition whose script does not compile.
+async fn compile_script<B: Backend>(call: &Call<B>, draft: &DefinitionDraft) -> Result<(), Problem> {
+    match draft.script.as_ref().filter(|_| draft.runner == Runner::Script) {
+        Some(script) => compile(call, "script", draft.name.as_str(), script).await,
+        None => Ok(()),
+    }
+}
+
 async fn create<B: Backend>(call: Call<B>) -> Reply {
     let draft = DefinitionDraft::read(json_body::value(&call.body)?)?;
+    compile_script(&call, &draft).await?;
     let definition = call.app.engine().define(call.tenant()?, draft, Define::Create).await?;
     tagged(StatusCode::CREATED, &definition)
 }
@@ -145,6 +155,7 @@ async fn replace<B: Backend>(call: Call<B>) -> Reply {
         }
     }
     let draft = DefinitionDraft::read(value)?;
+    compile_script(&call, &draft).await?;
     let how = Define::Replace { if_match: call.inputs.number("If-Match") };
     let definition = call.app.engine().define(tenant, draft, how).await.map_err(unmatched)?;
     tagged(StatusCode::OK, &definition)

@@ -1,14 +1,18 @@
 //! The table of routes: one file per group.
 
 mod claiming;
+mod compiling;
 mod dead_letters;
 mod definitions;
 mod events;
+mod executions;
 mod jobs;
 mod keys;
 mod queue;
+mod scripts;
 mod site;
 mod submitting;
+mod subscriptions;
 mod task_files;
 mod task_list;
 mod tasks;
@@ -28,6 +32,9 @@ pub(crate) fn table<B: Backend>() -> Vec<Route<B>> {
     routes.extend(task_files::routes());
     routes.extend(definitions::routes());
     routes.extend(events::routes());
+    routes.extend(scripts::routes());
+    routes.extend(subscriptions::routes());
+    routes.extend(executions::routes());
     routes.extend(dead_letters::routes());
     routes.extend(usage::routes());
     routes.extend(keys::routes());

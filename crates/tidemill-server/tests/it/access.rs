@@ -15,11 +15,13 @@ struct Belongings {
     letter: String,
     key: String,
     receipt: String,
+    event: String,
+    execution: String,
     fence: u64,
 }
 
 /// Makes one of everything that has an id.
-async fn belongings(admin: &Client, worker: &Client) -> Belongings {
+async fn belongings(lab: &Lab, admin: &Client, worker: &Client) -> Belongings {
     admin.define("work").await;
     let job = admin.submit(&[("a", &[])]).await;
     let held = worker.claim(1).await.remove(0);
@@ -34,8 +36,16 @@ async fn belongings(admin: &Client, worker: &Client) -> Belongings {
     let letters = admin.get("/v1/dead-letters").await.expect(200);
     admin.post("/v1/queues/tasks/messages", &json!({"body": {"name": "work"}})).await.expect(202);
     let received = admin.post("/v1/queues/tasks/messages/receive", &json!({})).await.expect(200);
+    admin.post("/v1/scripts", &json!({"id": "watch", "name": "w", "source": ""})).await.expect(201);
+    let wish = json!({"id": "wish", "scriptId": "watch", "eventType": "user.created"});
+    admin.post("/v1/subscriptions", &wish).await.expect(201);
+    let event = admin.post("/v1/events", &json!({"eventType": "user.created"})).await.expect(202);
+    let tenant = tidemill_model::TenantId::new("acme").unwrap();
+    let execution = crate::executions::bury(lab, &tenant, "watch", 1).await.to_string();
     let key = admin.post("/v1/keys", &json!({"role": "reader"})).await.expect(201);
     Belongings {
+        execution,
+        event: event["eventId"].as_str().unwrap().to_owned(),
         task: format!("{job}_a"),
         job,
         letter: letters["items"][0]["id"].as_str().unwrap().to_owned(),
@@ -53,6 +63,9 @@ fn filled(path: &str, own: &Belongings) -> String {
         .replace("{fence}", &own.fence.to_string())
         .replace("{path}", "logs/output.log")
         .replace("{name}", "work")
+        .replace("scripts/{id}", "scripts/watch")
+        .replace("executions/{id}", &format!("executions/{}", own.execution))
+        .replace("subscriptions/{id}", "subscriptions/wish")
         .replace("dead-letters/{id}", &format!("dead-letters/{}", own.letter))
         .replace("keys/{id}", &format!("keys/{}", own.key))
 }
@@ -71,6 +84,12 @@ fn body_for(operation: &Value, own: &Belongings) -> Option<Value> {
         "createDefinition" | "replaceDefinition" => {
             json!({"name": "work", "runner": "command", "command": ["true"]})
         }
+        "createScript" | "replaceScript" => json!({"name": "watch", "source": ""}),
+        "createSubscription" | "replaceSubscription" => {
+            json!({"scriptId": "watch", "eventType": "user.created"})
+        }
+        "explainEvent" => json!({"eventId": own.event}),
+        "replayDeadLetters" | "discardDeadLetters" => json!({"kind": "script"}),
         "publishEvents" => json!({"eventType": "user.created"}),
         "createKey" => json!({"role": "reader"}),
         "setBudget" | "setJobBudget" => json!({"usd": 100}),
@@ -111,7 +130,7 @@ async fn se_09_every_route_wants_a_key_with_its_role() {
     let lab = Lab::start().await;
     let admin = lab.key("acme", Role::Admin).await;
     let worker = lab.key("acme", Role::Worker).await;
-    let own = belongings(&admin, &worker).await;
+    let own = belongings(&lab, &admin, &worker).await;
     let document = admin.get("/openapi.json").await.expect(200);
     let nobody = Client { token: None, ..admin.clone() };
     let stranger =
@@ -160,7 +179,7 @@ async fn se_01_se_02_ids_of_another_tenant_do_not_exist() {
     let lab = Lab::start().await;
     let admin = lab.key("acme", Role::Admin).await;
     let worker = lab.key("acme", Role::Worker).await;
-    let own = belongings(&admin, &worker).await;
+    let own = belongings(&lab, &admin, &worker).await;
     admin.post("/v1/events", &json!({"eventType": "order.placed"})).await.expect(202);
     let before = admin.get(&format!("/v1/jobs/{}", own.job)).await.expect(200);
     let document = admin.get("/openapi.json").await.expect(200);
@@ -177,16 +196,26 @@ async fn se_01_se_02_ids_of_another_tenant_do_not_exist() {
         let name = operation["operationId"].as_str().unwrap();
         match name {
             // These make or name something of the caller's own, or nobody's.
-            "createDefinition" | "publishEvents" | "createKey" | "createTask" | "createJob" | "getQueue"
-            | "replaceDefinition" | "deleteDefinition" | "getDefinition" | "setBudget" | "removeBudget" => {}
-            "listJobs" | "listTasks" | "listEvents" | "listDeadLetters" | "listUsage" => {
+            "createDefinition" | "createScript" | "publishEvents" | "createKey" | "createTask"
+            | "createJob" | "getQueue" | "replaceDefinition" | "deleteDefinition" | "getDefinition"
+            | "setBudget" | "removeBudget" | "getMetrics" => {}
+            "listJobs" | "listTasks" | "listEvents" | "listDeadLetters" | "listUsage" | "listExecutions"
+            | "listAlerts" => {
                 let events = answer.expect(200)["items"].to_string();
                 assert!(!events.contains("acme") && !events.contains(&own.job), "{name}: {events}");
                 empty += 1;
             }
-            "listDefinitions" | "listKeys" => {
+            "createSubscription" => assert_eq!(answer.problem().1, "UNKNOWN_SCRIPT"),
+            "listDefinitions" | "listKeys" | "listScripts" | "listSubscriptions" => {
                 assert!(!answer.expect(200)["items"].to_string().contains("acme"), "{name}");
                 empty += 1;
+            }
+            "replayDeadLetters" | "discardDeadLetters" => {
+                assert!(
+                    answer.status < 300 && answer.json()["ids"] == json!([]),
+                    "{name}: {}",
+                    answer.text()
+                );
             }
             "retryJobs" | "cancelJobs" => assert_eq!(answer.expect(202)["jobIds"], json!([]), "{name}"),
             "claimTasks" => assert!(!answer.expect(200)["tasks"].to_string().contains("acme"), "{name}"),

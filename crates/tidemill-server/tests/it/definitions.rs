@@ -70,7 +70,8 @@ async fn pa_15_bad_definitions_are_refused_with_all_that_is_wrong() {
         ),
         (json!({"name": "a", "runner": "command", "command": ["x"], "shape": 1}), "UNKNOWN_FIELD"),
         (json!({"name": "a", "runner": "agent"}), "MISSING_FIELD"),
-        (json!({"name": "a", "runner": "script", "script": "x"}), "NOT_AVAILABLE"),
+        (json!({"name": "a", "runner": "script"}), "MISSING_FIELD"),
+        (json!({"name": "a", "runner": "script", "script": "return @"}), "COMPILE_ERROR"),
         (json!([]), ""),
     ] {
         let answer = client.post("/v1/task-definitions", &draft).await;

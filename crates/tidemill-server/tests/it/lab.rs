@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use tidemill_embedded::{Embedded, StoreOptions};
 use tidemill_engine::Engine;
 use tidemill_engine::clock::{Clock, SystemClock};
-use tidemill_engine::engine::EngineConfig;
+use tidemill_engine::engine::{CompileProblem, EngineConfig, ScriptCompiler};
 use tidemill_engine::policy::Policy;
 use tidemill_model::{ErrorSanitizer, Role, TenantId};
 use tidemill_server::{App, ServerConfig, serve};
@@ -26,6 +27,29 @@ use crate::breakable_disk::BreakableDisk;
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// A value that the lab's sanitizer knows to be a secret.
 pub(crate) const SECRET: &str = "hunter2-hunter2";
+
+/// Takes every script for right that holds no `@`.
+struct Compiler;
+
+impl ScriptCompiler for Compiler {
+    fn compile<'a>(
+        &'a self,
+        _: &'a TenantId,
+        _: &'a str,
+        source: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<(), CompileProblem>> + Send + 'a>> {
+        let number = |count: usize| u32::try_from(count).unwrap();
+        let wrong = source.lines().enumerate().find_map(|(at, line)| {
+            let column = number(line.find('@')? + 1);
+            Some(CompileProblem::Wrong {
+                message: "unexpected token".to_owned(),
+                line: number(at + 1),
+                column,
+            })
+        });
+        Box::pin(async move { wrong.map_or(Ok(()), Err) })
+    }
+}
 
 /// A directory that goes with the test.
 struct Directory(PathBuf);
@@ -95,7 +119,7 @@ impl Lab {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let app = App::new(engine.clone(), config);
+        let app = App::with_compiler(engine.clone(), config, Some(Arc::new(Compiler)));
         let serving = tokio::spawn(async move {
             let stopped = async { drop(stopped.await) };
             serve(listener, app, stopped).await.unwrap();

@@ -79,7 +79,10 @@ impl History {
                 (job.cancelled, job.rested) = (true, true);
                 Ok(())
             }
-            KnownType::TaskHealthCheck | KnownType::BudgetExceeded => Ok(()),
+            KnownType::TaskHealthCheck
+            | KnownType::BudgetExceeded
+            | KnownType::AlertRaised
+            | KnownType::AlertCleared => Ok(()),
             _ => self.task_event(event, known),
         }
     }

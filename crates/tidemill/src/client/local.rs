@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Response;
+use tidemill_engine::engine::ScriptCompiler;
 use tidemill_model::TenantId;
 use tidemill_server::{App, Caller, ServerConfig};
 use tower::ServiceExt as _;
@@ -22,9 +23,10 @@ pub(crate) struct LocalWay {
 }
 
 impl LocalWay {
-    pub(crate) fn new(node: Arc<Node>, config: ServerConfig) -> Self {
+    pub(crate) fn new(node: Arc<Node>, config: ServerConfig, compiler: Arc<dyn ScriptCompiler>) -> Self {
         let tenant = config.tenant.clone();
-        let router = tidemill_server::router(App::new(node.engine().clone(), config));
+        let app = App::with_compiler(node.engine().clone(), config, Some(compiler));
+        let router = tidemill_server::router(app);
         Self { router, tenant, node }
     }
 

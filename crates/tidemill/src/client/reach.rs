@@ -13,6 +13,7 @@ use super::{Client, HttpWay, LocalWay};
 use crate::commands::CommandError;
 use crate::config::{Origin, Resolved, Source};
 use crate::node::{Node, NodeError};
+use crate::script_pool::ScriptPool;
 
 #[derive(Args)]
 pub(crate) struct ReachArguments {
@@ -72,7 +73,10 @@ impl Reach {
             )));
         }
         match Node::open(config).await {
-            Ok(node) => Ok(Client::Local(LocalWay::new(Arc::new(node), config.server_config()))),
+            Ok(node) => {
+                let compiler = Arc::new(ScriptPool::new(values));
+                Ok(Client::Local(LocalWay::new(Arc::new(node), config.server_config(), compiler)))
+            }
             Err(NodeError::Open(OpenError::Lock(LockError::Held { dir, holder }))) => {
                 // Whoever holds the directory now may not be the one who wrote the file.
                 let server = ServerFile::read(&values.data).filter(|server| server.pid.to_string() == holder);

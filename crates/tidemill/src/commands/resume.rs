@@ -79,7 +79,7 @@ fn differences(file: &JobFile, rows: &[TaskRow]) -> Vec<String> {
         }
         let name = match &task.work {
             TaskWork::Named(name) => name.as_str(),
-            TaskWork::Inline(_) | TaskWork::Agent(_) => id,
+            TaskWork::Inline(_) | TaskWork::Agent(_) | TaskWork::Script(_) => id,
         };
         if name != row.name {
             found.push(format!("task {id} runs {name} in the file, {} in the job", row.name));

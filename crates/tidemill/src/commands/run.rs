@@ -31,6 +31,7 @@ use crate::display::humanize::{count, span};
 use crate::file_limit::raise_file_limit;
 use crate::node::{Node, NodeError};
 use crate::output::Output;
+use crate::script_pool::ScriptPool;
 use crate::watch::{Said, Show, Watch};
 
 const EXIT_CODES: &str = "\
@@ -86,7 +87,11 @@ impl Run {
     async fn to_end(&self, read: &ReadJob, name: &str, config: &Resolved, out: &mut Output) -> Ended {
         let mut signals = StopSignals::listen()?;
         let node = Arc::new(Node::open(config).await.map_err(|error| in_use(error, config))?);
-        let client = Client::Local(LocalWay::new(Arc::clone(&node), config.server_config()));
+        let pool = ScriptPool::new(&config.values);
+        let compiler = Arc::new(pool.clone());
+        let client = Client::Local(LocalWay::new(Arc::clone(&node), config.server_config(), compiler));
+        let has_scripts = node.has_scripts().await.map_err(NodeError::from)?;
+        let scripts = has_scripts.then(|| node.start_scripts(&config.values, pool.clone()));
         let others = unfinished(&client).await?;
         let job_id = if self.resume {
             self.go_on(&client, &node, name, &read.file, out).await?
@@ -108,11 +113,14 @@ impl Run {
         let sink = Arc::new(JobSink { job: JobId::new(&job_id).ok(), said: Arc::clone(&said) });
         let show = if self.json { Show::Nothing } else { Show::Progress { colours: colours(config) } };
         let mut watch = Watch::new(&client, &job_id, show, said);
-        let worker = node.start_worker(config, sink)?;
+        let worker = node.start_worker(config, sink, &pool)?;
         let sweeper = node.start_sweeper(&config.values);
         let ended = watched(&mut watch, worker, &mut signals, config.values.grace, out).await;
         watch.end(out).await;
         drop(sweeper);
+        if let Some(scripts) = scripts {
+            scripts.shut_down(config.values.grace).await;
+        }
         let report = JobReport::read(&client, &job_id).await?;
         match ended? {
             End::AtRest => {
@@ -259,10 +267,11 @@ async fn changed_commands(node: &Node, file: &JobFile, rows: &[api::TaskRow]) ->
     let rows: HashMap<&str, &api::TaskRow> = rows.iter().map(|row| (row.task_id.as_str(), row)).collect();
     let mut changed = Vec::new();
     for task in &file.tasks {
-        let (run, agent) = match &task.work {
+        let (run, agent, script) = match &task.work {
             TaskWork::Named(_) => continue,
-            TaskWork::Inline(run) => (Some(run), None),
-            TaskWork::Agent(agent) => (None, Some(&**agent)),
+            TaskWork::Inline(run) => (Some(run), None, None),
+            TaskWork::Agent(agent) => (None, Some(&**agent), None),
+            TaskWork::Script(script) => (None, None, Some(script)),
         };
         let Some(row) = rows.get(task.task_id.as_str()) else { continue };
         let key = TaskKey { tenant: node.tenant().clone(), request: RequestId::trusted(&row.request_id) };
@@ -272,6 +281,7 @@ async fn changed_commands(node: &Node, file: &JobFile, rows: &[api::TaskRow]) ->
         let execution = execution.unwrap_or_default();
         if execution.run.as_ref() != run
             || execution.agent.as_ref() != agent
+            || execution.script.as_ref() != script
             || stored.spec.input != task.input
         {
             changed.push(row.task_id.clone());

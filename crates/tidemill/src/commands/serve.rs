@@ -23,6 +23,7 @@ use crate::display::humanize::span;
 use crate::file_limit::raise_file_limit;
 use crate::node::Node;
 use crate::output::Output;
+use crate::script_pool::ScriptPool;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -87,7 +88,9 @@ async fn serve(config: &Resolved, with_worker: bool, out: &mut Output) -> Ended 
         .write(node.dir())
         .map_err(|error| unusable(&format_args!("cannot write server.json: {error}")))?;
 
-    let app = App::new(node.engine().clone(), config.server_config());
+    let scripts = ScriptPool::new(values);
+    let compiler = Some(Arc::new(scripts.clone()) as _);
+    let app = App::with_compiler(node.engine().clone(), config.server_config(), compiler);
     let (stop, stopped) = oneshot::channel::<()>();
     let stopped = async move {
         let _ = stopped.await;
@@ -95,14 +98,22 @@ async fn serve(config: &Resolved, with_worker: bool, out: &mut Output) -> Ended 
     let mut server = tokio::spawn(tidemill_server::serve(listener, app, stopped));
     out.note(format_args!("listening on {url}"));
     let sweeper = node.start_sweeper(values);
-    let worker = if with_worker { Some(node.start_worker(config, stderr_sink()?)?) } else { None };
+    let worker = if with_worker { Some(node.start_worker(config, stderr_sink()?, &scripts)?) } else { None };
+    let scripts = node.start_scripts(values, scripts);
 
     tokio::select! {
         () = signals.next() => {}
         ended = &mut server => return Err(CommandError::Failed(broken(ended))),
     }
     // Workers elsewhere still report while the tasks of this process end.
+    let scripts = tokio::spawn(scripts.shut_down(values.grace));
     let drained = drain(worker, values.grace, &mut signals, out).await;
+    if drained.is_ok() {
+        tokio::select! {
+            _ = scripts => {}
+            () = signals.next() => return Err(CommandError::Interrupted),
+        }
+    }
     drop((sweeper, file));
     let _ = stop.send(());
     drained?;

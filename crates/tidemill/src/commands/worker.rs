@@ -18,6 +18,7 @@ use crate::file_limit::raise_file_limit;
 use crate::node::{command_config, id_of, start_spawner};
 use crate::output::Output;
 use crate::remote_source::RemoteSource;
+use crate::script_pool::ScriptPool;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -89,7 +90,9 @@ async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
         spawner.map_err(|error| failed("the process that starts tasks cannot be started", &error))?;
     let worker_id = worker_id();
     let source = RemoteSource::new(client.clone(), worker_id.clone());
-    let worker = CommandWorker::new(source, spawner, command_config(config, serve::stderr_sink()?));
+    let scripts = ScriptPool::new(values);
+    let command = command_config(config, serve::stderr_sink()?, &scripts);
+    let worker = CommandWorker::new(source, spawner, command);
     let worker = worker.map_err(|error| failed("the output directory cannot be used", &error))?.start();
     out.note(format_args!("working for {} as {worker_id}, {} tasks at a time", client.place(), values.slots));
     signals.next().await;

@@ -165,27 +165,33 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "let agents do everything without asking; only for machines that hold nothing else",
     ),
     // Scripts.
+    setting("SCRIPT_WORKERS", Kind::Number { min: 1, max: 1_024 }, Some("10"), "scripts that run at a time")
+        .also(&["SCRIPT_POOL_SIZE"]),
     setting(
-        "SCRIPT_POOL_SIZE",
-        Kind::Number { min: 1, max: 1_024 },
-        Some("10"),
-        "scripts that run at a time",
-    )
-    .used(Use::Later),
-    setting(
-        "SCRIPT_BUFFER_SIZE",
+        "SCRIPT_QUEUE_BUFFER",
         Kind::Number { min: 1, max: 1_000_000 },
         Some("1000"),
-        "executions fetched ahead",
+        "executions fetched ahead; an alert is raised when more than 90 % of so many wait",
     )
-    .used(Use::Later),
+    .also(&["SCRIPT_BUFFER_SIZE"]),
     setting(
         "SCRIPT_MAX_RETRIES",
         Kind::Number { min: 0, max: 100 },
         Some("3"),
-        "how often a script is tried again",
-    )
-    .used(Use::Later),
+        "how often a script is tried again, after 2, 4, 8 s and so on",
+    ),
+    setting(
+        "SCRIPT_TIMEOUT",
+        Kind::Millis { min: 1, max: 3_600_000 },
+        Some("30000"),
+        "how long a script may run, in ms",
+    ),
+    setting(
+        "SCRIPT_MEMORY_MB",
+        Kind::Number { min: 4, max: 16_384 },
+        Some("128"),
+        "the memory that a script may use, in MiB",
+    ),
     // Alerts.
     setting("SLACK_BOT_TOKEN", Kind::Text, None, "who alerts come from").secret().used(Use::Later),
     setting("SLACK_WEBHOOK_URL", Kind::Url, None, "where alerts go").secret().used(Use::Later),

@@ -40,6 +40,11 @@ pub(crate) struct Values {
     pub(crate) rate_limit: Option<u32>,
     pub(crate) connections_max: Option<usize>,
     pub(crate) allow_undefined_tasks: bool,
+    pub(crate) script_workers: usize,
+    pub(crate) script_buffer: usize,
+    pub(crate) script_retries_max: u32,
+    pub(crate) script_timeout: Duration,
+    pub(crate) script_memory_bytes: usize,
     /// The program that agents are driven by.
     pub(crate) claude: String,
     /// What the processes that drive agents go by, wherever it was set.
@@ -90,6 +95,14 @@ impl Values {
                 .maybe("CONNECTIONS_MAX")
                 .map(|text| text.parse().expect("a number was checked")),
             allow_undefined_tasks: given.flag("ALLOW_UNDEFINED_TASKS"),
+            script_workers: given.count("SCRIPT_WORKERS"),
+            script_buffer: given.count("SCRIPT_QUEUE_BUFFER"),
+            script_retries_max: given
+                .count("SCRIPT_MAX_RETRIES")
+                .try_into()
+                .expect("at most 100 was checked"),
+            script_timeout: given.millis("SCRIPT_TIMEOUT"),
+            script_memory_bytes: given.count("SCRIPT_MEMORY_MB") << 20,
             claude: given.plain("CLAUDE_BIN").expect("the setting has a default"),
             of_agents: OF_AGENTS.into_iter().filter_map(|name| Some((name, given.plain(name)?))).collect(),
         }

@@ -18,6 +18,8 @@ mod remote_worker;
 mod run;
 mod run_signals;
 mod sandbox;
+mod scripts;
+mod script_routing;
 mod serve;
 mod terminal;
 mod usage;

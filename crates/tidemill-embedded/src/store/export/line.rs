@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
 use tidemill_engine::commit::{MessageId, TaskKey};
+use tidemill_engine::execution::{ScriptExecution, ScriptLetter};
 use tidemill_engine::record::{self, DeadLetterState, Effect, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::job::JobHead;
 use tidemill_engine::state::queue::Queued;
@@ -56,6 +57,9 @@ pub(super) struct Job<'a> {
     changes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     allowance: Option<Allowance>,
+    /// How many scripts stand between it and what came from outside.
+    #[serde(skip_serializing_if = "is_none")]
+    hops: u32,
     stream: Stream,
 }
 
@@ -171,6 +175,10 @@ pub(super) struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<TenantBudget>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    execution: Option<&'a ScriptExecution>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    script_letter: Option<&'a ScriptLetter>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<String>,
 }
 
@@ -226,6 +234,7 @@ impl<'a> Job<'a> {
             cancelled: head.cancelled,
             changes: head.version,
             allowance: head.allowance.as_deref().map(Allowance::of),
+            hops: head.hops,
             stream: Stream::of(&head.stream),
         }
     }
@@ -321,6 +330,8 @@ impl<'a> Record<'a> {
             dead_letter: None,
             usage: None,
             budget: None,
+            execution: None,
+            script_letter: None,
             bytes: None,
         };
         match &record.value {
@@ -343,6 +354,8 @@ impl<'a> Record<'a> {
                     state: letter_state_name(letter.state),
                 });
             }
+            RecordValue::Execution(execution) => line.execution = Some(execution),
+            RecordValue::ScriptLetter(letter) => line.script_letter = Some(letter),
             RecordValue::Usage(sum) => line.usage = Some(*sum),
             RecordValue::Budget(budget) => {
                 let (period, current) = (budget.period, budget.current);
@@ -401,6 +414,11 @@ fn is_no(value: &bool) -> bool {
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_none(value: &u32) -> bool {
     *value == 0
 }
 

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::value::RawValue;
 use tidemill_engine::commit::{Message, MessageId, NewTask, TaskKey};
+use tidemill_engine::execution::{ScriptExecution, ScriptLetter};
 use tidemill_engine::record::{
     DeadLetter, DeadLetterState, Effect, Idempotency, Record, RecordKey, RecordKind, RecordValue,
 };
@@ -135,6 +136,7 @@ impl Line {
             stream: Stream::default(),
             version: fields.number("changes")?,
             allowance: fields.object("allowance")?.map(allowance).transpose()?.map(Box::new),
+            hops: fields.optional_count("hops")?.unwrap_or(0),
         };
         Ok(Self::Job { head: Box::new(head), told: told(fields)? })
     }
@@ -197,6 +199,10 @@ impl Line {
             RecordValue::DeadLetter(dead_letter(letter)?)
         } else if let Some(sum) = fields.optional::<UsageSum>("usage")? {
             RecordValue::Usage(sum)
+        } else if let Some(execution) = fields.optional::<ScriptExecution>("execution")? {
+            RecordValue::Execution(Box::new(execution))
+        } else if let Some(letter) = fields.optional::<ScriptLetter>("scriptLetter")? {
+            RecordValue::ScriptLetter(Box::new(letter))
         } else if let Some(budget) = fields.object("budget")? {
             RecordValue::Budget(tenant_budget(budget)?)
         } else {

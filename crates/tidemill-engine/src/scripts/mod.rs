@@ -1,0 +1,250 @@
+//! Routing: which scripts run for which events, and when.
+//!
+//! `Scripts` follows the log, queues what matches in the commit that moves its cursor, and hands queued executions to a
+//! [`ScriptHost`], which runs them. It needs no runtime of its own: whoever starts it drives [`Scripts::route`],
+//! [`Scripts::feed`] and as many [`Scripts::work`] as [`Scripts::places`] says.
+
+mod alerts;
+mod host;
+mod metrics;
+mod router;
+mod runner;
+mod stop;
+mod window;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::Engine;
+use crate::backend::{Backend, Fault};
+use crate::execution::ExecutionKey;
+use crate::notice::Notice;
+
+pub use alerts::{AlertKind, StandingAlert};
+pub use host::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRun};
+pub use metrics::{BUCKETS_MILLIS, DurationHistogram, ScriptMetrics};
+pub use runner::RESULT_BYTES_MAX;
+
+pub(crate) use alerts::Telling;
+pub(crate) use router::SCRIPT_ORIGIN;
+
+use alerts::Alerts;
+use metrics::Counters;
+use router::Router;
+use stop::{First, Stop, any, either};
+use window::Window;
+
+/// What the engine and those who run scripts share.
+#[derive(Debug, Default)]
+pub(crate) struct ScriptBoard {
+    /// Rung when there is something new to run, or when it is to run has changed.
+    pub(crate) queued: Notice,
+    running: Mutex<HashSet<ExecutionKey, foldhash::fast::RandomState>>,
+    pub(crate) counters: Counters,
+    alerts: Mutex<Alerts>,
+}
+
+impl ScriptBoard {
+    pub(crate) fn note_queued(&self, created: u64) {
+        self.counters.queued(created);
+        self.queued.ring();
+    }
+
+    pub(crate) fn is_running(&self, key: &ExecutionKey) -> bool {
+        self.running().contains(key)
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashSet<ExecutionKey, foldhash::fast::RandomState>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn alerts(&self) -> MutexGuard<'_, Alerts> {
+        self.alerts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How scripts are run.
+#[derive(Debug, Clone, Copy)]
+pub struct ScriptsConfig {
+    /// Runs at the same time.
+    pub workers: usize,
+    /// Executions that are fetched ahead; an alert is raised when more than nine in ten of so many wait.
+    pub buffer: usize,
+    /// How often a run that failed is tried again.
+    pub max_retries: u32,
+    /// Any number that outsiders do not know.
+    pub seed: u64,
+}
+
+impl Default for ScriptsConfig {
+    fn default() -> Self {
+        Self { workers: 10, buffer: 1_000, max_retries: 3, seed: 0 }
+    }
+}
+
+/// How often alerts are looked at when nothing happens.
+const WATCH: Duration = Duration::from_secs(30);
+/// A store that could not is asked again after so long.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Runs scripts for the events of an engine's log. Clones share everything. There is one for each data directory.
+#[derive(Debug)]
+pub struct Scripts<B, H> {
+    engine: Engine<B>,
+    host: Arc<H>,
+    config: ScriptsConfig,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    stop: Stop,
+    window: Mutex<Window>,
+    /// Rung when a place or something to run has come.
+    moved: Notice,
+    /// Rung when the window runs low.
+    low: Notice,
+    /// Whether more is due than had room.
+    has_more: AtomicBool,
+}
+
+impl<B, H> Clone for Scripts<B, H> {
+    fn clone(&self) -> Self {
+        let (engine, host) = (self.engine.clone(), Arc::clone(&self.host));
+        Self { engine, host, config: self.config, shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl Shared {
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<B: Backend, H: ScriptHost> Scripts<B, H> {
+    pub fn new(engine: Engine<B>, host: H, config: ScriptsConfig) -> Self {
+        let config = ScriptsConfig { workers: config.workers.max(1), buffer: config.buffer.max(1), ..config };
+        let shared = Shared {
+            stop: Stop::default(),
+            window: Mutex::new(Window::new(config.workers)),
+            moved: Notice::default(),
+            low: Notice::default(),
+            has_more: AtomicBool::new(false),
+        };
+        Self { engine, host: Arc::new(host), config, shared: Arc::new(shared) }
+    }
+
+    /// How many of [`Scripts::work`] are to be driven: the workers, and those that are lent.
+    pub fn places(&self) -> usize {
+        Window::places_max(self.config.workers)
+    }
+
+    /// Nothing new begins from now on. What runs comes to its end; what waits stays for the next life.
+    pub fn stop(&self) {
+        self.shared.stop.set();
+    }
+
+    /// Follows the log and queues what matches, until it is stopped.
+    pub async fn route(&self) {
+        Router::new(&self.engine, &*self.host, &self.shared.stop, self.config.seed).run().await;
+    }
+
+    /// Fetches what is due, until it is stopped.
+    pub async fn feed(&self) {
+        while !self.shared.stop.is_set() {
+            let (queued, low) = (self.engine.script_board().queued.listen(), self.shared.low.listen());
+            let now = self.engine.script_now();
+            let room = self.config.buffer.saturating_sub(self.shared.window().waiting());
+            let found =
+                self.engine.backend().due_executions(now, room, |key| self.shared.window().holds(key)).await;
+            let wait = match found {
+                Ok(found) => {
+                    self.engine.script_board().counters.set_depth(found.pending as u64);
+                    self.watch(found.pending, found.fullest.as_ref()).await;
+                    let is_full = found.due.len() == room;
+                    self.shared.has_more.store(is_full, Ordering::SeqCst);
+                    if !found.due.is_empty() {
+                        let mut window = self.shared.window();
+                        found.due.into_iter().for_each(|key| window.add(key));
+                        drop(window);
+                        self.shared.moved.ring();
+                    }
+                    let until = found.next.map(|next| Duration::from_millis(next.since(now).max(1)));
+                    // A full window says when it has room again.
+                    until.filter(|_| !is_full).map_or(WATCH, |until| until.min(WATCH))
+                }
+                Err(Fault::Stopped(_) | Fault::Newer(_)) => return self.shared.stop.set(),
+                Err(_) => PATIENCE,
+            };
+            let rung = any(any(queued, low), self.shared.stop.wait());
+            any(rung, self.host.sleep(wait)).await;
+        }
+    }
+
+    async fn watch(&self, pending: usize, fullest: Option<&tidemill_model::TenantId>) {
+        let now = self.engine.script_now();
+        let told = {
+            let mut alerts = self.engine.script_board().alerts();
+            let mut told = alerts.pass(now);
+            told.extend(alerts.depth(pending, self.config.buffer, fullest, now));
+            told
+        };
+        for telling in told {
+            self.engine.tell_alert(telling).await;
+        }
+    }
+
+    /// Runs one execution after the other, until it is stopped.
+    pub async fn work(&self) {
+        loop {
+            let moved = self.shared.moved.listen();
+            if self.shared.stop.is_set() {
+                return;
+            }
+            let (taken, waiting) = {
+                let mut window = self.shared.window();
+                (window.take(), window.waiting())
+            };
+            if waiting * 2 < self.config.buffer && self.shared.has_more.swap(false, Ordering::SeqCst) {
+                self.shared.low.ring();
+            }
+            let Some(key) = taken else {
+                if either(moved, self.shared.stop.wait()).await == First::Two {
+                    return;
+                }
+                continue;
+            };
+            let is_retried = {
+                let _place = Place::take(self, &key);
+                self.run_one(&key).await
+            };
+            if is_retried {
+                self.engine.script_board().queued.ring();
+            }
+        }
+    }
+}
+
+/// A place that is given back, however the run ends.
+struct Place<'a, B: Backend, H: ScriptHost> {
+    scripts: &'a Scripts<B, H>,
+    key: &'a ExecutionKey,
+}
+
+impl<'a, B: Backend, H: ScriptHost> Place<'a, B, H> {
+    fn take(scripts: &'a Scripts<B, H>, key: &'a ExecutionKey) -> Self {
+        scripts.engine.script_board().running().insert(key.clone());
+        Self { scripts, key }
+    }
+}
+
+impl<B: Backend, H: ScriptHost> Drop for Place<'_, B, H> {
+    fn drop(&mut self) {
+        let board = self.scripts.engine.script_board();
+        board.running().remove(self.key);
+        self.scripts.shared.window().done(self.key);
+        self.scripts.shared.moved.ring();
+    }
+}

@@ -1,0 +1,626 @@
+//! Routing and running with a host that does what a script's source says, on a clock that the test moves.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidemill_engine::Engine;
+use tidemill_engine::backend::Backend;
+use tidemill_engine::clock::Clock;
+use tidemill_engine::conformance::{ManualClock, block_on};
+use tidemill_engine::engine::{
+    Define, EngineConfig, ExecutionFilter, LetterFilter, NewEvent, PublishRequest, ShownExecution,
+    ShownStatus, WriteScript,
+};
+use tidemill_engine::execution::ScriptLetter;
+use tidemill_engine::memory::MemoryBackend;
+use tidemill_engine::notice::Notice;
+use tidemill_engine::policy::Policy;
+use tidemill_engine::record::{RecordKey, RecordValue};
+use tidemill_engine::scripts::{
+    RunCall, RunDone, RunFailed, ScriptHost, ScriptMetrics, ScriptRun, Scripts, ScriptsConfig,
+};
+use tidemill_model::access_path::AccessPath;
+use tidemill_model::event_query::EventQuery;
+use tidemill_model::{
+    AppName, DefinitionDraft, Entity, EntityId, EntityType, Event, EventId, EventType, JobId, Json,
+    ScriptDraft, ScriptId, SubscriptionDraft, SubscriptionId, TenantId,
+};
+
+type Memory = MemoryBackend<ManualClock>;
+
+/// Does what the source says: `ok`, `throw`, `deny`, `slow` (until it is let go), `big`, `publish TYPE`, `job NAME`.
+#[derive(Debug, Clone)]
+struct FakeHost(Arc<Fake>);
+
+#[derive(Debug)]
+struct Fake {
+    clock: ManualClock,
+    ticked: Notice,
+    let_go: Notice,
+    log: Mutex<Vec<Ran>>,
+    under_way: Mutex<BTreeMap<String, usize>>,
+    most: Mutex<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Ran {
+    tenant: String,
+    script: String,
+    at: u64,
+    data: Value,
+}
+
+impl ScriptHost for FakeHost {
+    async fn run(&self, run: ScriptRun) -> Result<RunDone, RunFailed> {
+        let fake = &self.0;
+        let tenant = run.tenant.to_string();
+        fake.log.lock().unwrap().push(Ran {
+            tenant: tenant.clone(),
+            script: run.script.id.to_string(),
+            at: fake.clock.now().millis() - ManualClock::START,
+            data: run.data.read().unwrap(),
+        });
+        {
+            let mut under_way = fake.under_way.lock().unwrap();
+            *under_way.entry(tenant.clone()).or_default() += 1;
+            let total = under_way.values().sum();
+            let mut most = fake.most.lock().unwrap();
+            *most = (*most).max(total);
+        }
+        let took = Duration::from_millis(3);
+        let id = |n: u128| EventId::from_u128(run.execution.as_u128() ^ n);
+        let mut calls = Vec::new();
+        let mut result = json!({ "ran": run.script.name });
+        let (verb, rest) = run.script.source.split_once(' ').unwrap_or((&run.script.source, ""));
+        let mut failed = None;
+        match verb {
+            "ok" => {}
+            "throw" => failed = Some(("script", true)),
+            "deny" => failed = Some(("permission", false)),
+            "slow" => fake.let_go.listen().await,
+            "big" => result = json!("x".repeat(70_000)),
+            "publish" => calls.push(RunCall::Publish {
+                id: id(1),
+                event_type: EventType::new(rest).unwrap(),
+                data: run.data.clone(),
+            }),
+            "job" => calls.push(RunCall::SubmitJob {
+                id: JobId::mint(id(2)),
+                spec: Json::of(&json!({ "tasks": [{ "taskId": "a", "name": rest }] })),
+            }),
+            "inline" => calls.push(RunCall::SubmitJob {
+                id: JobId::mint(id(2)),
+                spec: Json::of(&json!({ "tasks": [{ "taskId": "a", "run": "rm -r /" }] })),
+            }),
+            "resolve" => calls.push(RunCall::ResolveError { error: Json::empty_object() }),
+            other => panic!("{other}"),
+        }
+        *fake.under_way.lock().unwrap().get_mut(&tenant).unwrap() -= 1;
+        match failed {
+            None => Ok(RunDone { result: Json::of(&result), logs: None, calls, took }),
+            Some((class, is_transient)) => Err(RunFailed {
+                class: class.into(),
+                is_transient,
+                message: "password=hunter22secret".into(),
+                stack: "at greet:1:1".into(),
+                logs: None,
+                took,
+            }),
+        }
+    }
+
+    async fn sleep(&self, time: Duration) {
+        let until = self.0.clock.now().plus(u64::try_from(time.as_millis()).unwrap());
+        loop {
+            let ticked = self.0.ticked.listen();
+            if self.0.clock.now() >= until {
+                return;
+            }
+            ticked.await;
+        }
+    }
+
+    async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        Some(work())
+    }
+}
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// An engine on memory, and the tasks that route and run.
+struct Lab {
+    engine: Engine<Memory>,
+    backend: Arc<Memory>,
+    fake: Arc<Fake>,
+    scripts: Scripts<Memory, FakeHost>,
+    tasks: Vec<Task>,
+    flag: Arc<Flag>,
+}
+
+impl Lab {
+    fn new(config: ScriptsConfig) -> Self {
+        let clock = ManualClock::default();
+        let backend = Arc::new(MemoryBackend::new(clock.clone(), Policy::default(), 1));
+        Self::on(backend, clock, config)
+    }
+
+    fn on(backend: Arc<Memory>, clock: ManualClock, config: ScriptsConfig) -> Self {
+        let engine = Engine::new(Arc::clone(&backend), clock.clone(), 2, EngineConfig::default());
+        let fake = Arc::new(Fake {
+            clock,
+            ticked: Notice::default(),
+            let_go: Notice::default(),
+            log: Mutex::default(),
+            under_way: Mutex::default(),
+            most: Mutex::default(),
+        });
+        let scripts = Scripts::new(engine.clone(), FakeHost(Arc::clone(&fake)), config);
+        let mut lab = Self { engine, backend, fake, scripts, tasks: Vec::new(), flag: Arc::default() };
+        lab.start();
+        lab
+    }
+
+    fn start(&mut self) {
+        let scripts = self.scripts.clone();
+        self.tasks.push(Box::pin(async move { scripts.route().await }));
+        let scripts = self.scripts.clone();
+        self.tasks.push(Box::pin(async move { scripts.feed().await }));
+        for _ in 0..self.scripts.places() {
+            let scripts = self.scripts.clone();
+            self.tasks.push(Box::pin(async move { scripts.work().await }));
+        }
+    }
+
+    /// Kills what runs, and starts anew on the same data.
+    fn restart(self, config: ScriptsConfig) -> Self {
+        let Self { backend, fake, tasks, .. } = self;
+        drop(tasks);
+        Self::on(backend, fake.clock.clone(), config)
+    }
+
+    /// Lets everything happen that can happen now.
+    fn settle(&mut self) {
+        let waker = Waker::from(Arc::clone(&self.flag));
+        let mut context = Context::from_waker(&waker);
+        self.flag.0.store(true, Ordering::SeqCst);
+        while self.flag.0.swap(false, Ordering::SeqCst) {
+            self.tasks.retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
+        }
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.fake.clock.advance(millis);
+        self.fake.ticked.ring();
+        self.settle();
+    }
+
+    fn script_of(&mut self, tenant: &str, id: &str, source: &str) {
+        let draft = ScriptDraft {
+            id: Some(ScriptId::new(id).unwrap()),
+            name: id.to_owned(),
+            source: source.to_owned(),
+            grants: Vec::new(),
+        };
+        block_on(self.engine.put_script(&TenantId::new(tenant).unwrap(), draft, WriteScript::Create))
+            .unwrap();
+    }
+
+    fn subscribe_of(&mut self, tenant: &str, id: &str, script: &str, event_type: &str, rules: &Value) {
+        let draft = SubscriptionDraft::read(json!({
+            "id": id, "scriptId": script, "eventType": event_type, "filterRules": rules
+        }));
+        block_on(self.engine.subscribe(&TenantId::new(tenant).unwrap(), draft.unwrap())).unwrap();
+    }
+
+    /// A script of `acme` and its subscription, both with this name.
+    fn script(&mut self, id: &str, source: &str, event_type: &str) {
+        self.script_of("acme", id, source);
+        self.subscribe_of("acme", id, id, event_type, &Value::Null);
+    }
+
+    fn publish_of(&mut self, tenant: &str, event_type: &str, data: &Value) {
+        let event = NewEvent {
+            entity: Entity { kind: EntityType::new("USER").unwrap(), id: EntityId::new("u-1").unwrap() },
+            event_type: EventType::new(event_type).unwrap(),
+            timestamp: None,
+            properties: Json::of(data),
+            ttl: None,
+        };
+        let (tenant, app) = (TenantId::new(tenant).unwrap(), AppName::new("shop").unwrap());
+        let request = PublishRequest { tenant, app, origin: "test".to_owned(), events: vec![event] };
+        block_on(self.engine.publish(request)).unwrap();
+    }
+
+    fn publish(&mut self, event_type: &str, data: &Value) {
+        self.publish_of("acme", event_type, data);
+        self.settle();
+    }
+
+    fn ran(&self) -> Vec<String> {
+        self.fake.log.lock().unwrap().iter().map(|ran| ran.script.clone()).collect()
+    }
+
+    fn moments(&self) -> Vec<u64> {
+        self.fake.log.lock().unwrap().iter().map(|ran| ran.at).collect()
+    }
+
+    fn metrics(&self) -> ScriptMetrics {
+        self.engine.script_metrics()
+    }
+
+    fn executions(&self) -> Vec<ShownExecution> {
+        block_on(self.engine.executions(&acme(), &ExecutionFilter::default(), None, 1_000))
+            .unwrap()
+            .executions
+    }
+
+    fn statuses(&self) -> Vec<ShownStatus> {
+        self.executions().into_iter().map(|shown| shown.status).collect()
+    }
+
+    fn letters(&self) -> Vec<ScriptLetter> {
+        block_on(self.engine.script_letters(&acme(), &LetterFilter::default(), None, 1_000)).unwrap().letters
+    }
+
+    fn cursor(&self) -> Option<(u64, u64)> {
+        let record = block_on(self.backend.record(RecordKey::scripts_cursor())).unwrap()?;
+        match record.value {
+            RecordValue::Bytes(bytes) => {
+                Some((u64::from_le_bytes(bytes.as_ref().try_into().unwrap()), record.version))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn events(&self, event_type: &str) -> Vec<Event> {
+        let path = AccessPath::narrowest(Some(EventType::new(event_type).unwrap()), None, None);
+        block_on(self.engine.events(EventQuery::all(acme(), path), true)).unwrap().events
+    }
+}
+
+fn acme() -> TenantId {
+    TenantId::new("acme").unwrap()
+}
+
+fn one_worker() -> ScriptsConfig {
+    ScriptsConfig { workers: 1, ..ScriptsConfig::default() }
+}
+
+#[test]
+fn an_event_runs_every_script_that_wants_it_and_no_other() {
+    let mut lab = Lab::new(ScriptsConfig::default());
+    lab.publish("user.created", &json!({ "role": "admin" }));
+    for name in ["a", "b", "c"] {
+        lab.script(name, "ok", "user.created");
+    }
+    lab.script_of("acme", "admins", "ok");
+    lab.subscribe_of("acme", "admins", "admins", "user.created", &json!({ "role": "admin" }));
+    lab.script_of("other", "theirs", "ok");
+    lab.subscribe_of("other", "theirs", "theirs", "user.created", &Value::Null);
+    lab.script("deleted", "ok", "user.deleted");
+    lab.settle();
+    assert!(lab.ran().is_empty(), "what came before is not seen");
+    lab.publish("user.created", &json!({ "role": "guest" }));
+    lab.publish("user.created", &json!({ "role": "admin" }));
+    lab.publish("user.unknown", &json!({}));
+    let mut ran = lab.ran();
+    ran.sort();
+    assert_eq!(ran, ["a", "a", "admins", "b", "b", "c", "c"]);
+    assert_eq!(lab.statuses(), [ShownStatus::Success; 7]);
+    let metrics = lab.metrics();
+    assert_eq!((metrics.events_matched_total, metrics.events_filtered_total), (7, 1));
+    assert_eq!((metrics.executions_queued_total, metrics.executions_success_total), (7, 7));
+    assert_eq!((metrics.dlq_events_total, metrics.queue_depth_gauge), (0, 0));
+    assert_eq!(metrics.execution_duration_histogram.count, 7);
+    // Disabled ones see nothing, and enabled again only what comes then.
+    let id = SubscriptionId::new("a").unwrap();
+    block_on(lab.engine.enable_subscription(&acme(), &id, false)).unwrap();
+    lab.publish("user.created", &json!({}));
+    assert_eq!(lab.ran().len(), 9);
+    block_on(lab.engine.enable_subscription(&acme(), &id, true)).unwrap();
+    lab.publish("user.created", &json!({}));
+    assert_eq!(lab.ran().len(), 12);
+}
+
+#[test]
+fn retries_come_after_two_four_and_eight_seconds_and_hold_up_nobody() {
+    let mut lab = Lab::new(one_worker());
+    lab.script("bad", "throw", "x");
+    lab.script("good", "ok", "y");
+    lab.publish("x", &json!({ "n": 1 }));
+    assert_eq!(lab.statuses(), [ShownStatus::Retrying]);
+    lab.publish("y", &json!({}));
+    assert_eq!(lab.ran(), ["bad", "good"], "it waits without a place");
+    for _ in 0..200 {
+        lab.pass(100);
+    }
+    let moments: Vec<_> = lab.moments();
+    assert_eq!(moments, [0, 0, 2_000, 6_000, 14_000]);
+    let letters = lab.letters();
+    let [letter] = &letters[..] else { panic!("{letters:?}") };
+    assert_eq!((letter.retry_count, letter.script_id.as_str()), (3, "bad"));
+    assert_eq!((&*letter.error.class, &*letter.error.stack), ("script", "at greet:1:1"));
+    assert!(!letter.error.message.contains("hunter22"), "{}", letter.error.message);
+    assert_eq!(letter.event.data.as_ref().unwrap().as_str(), r#"{"n":1}"#);
+    let metrics = lab.metrics();
+    assert_eq!(metrics.executions_failed_total, BTreeMap::from([("script".to_owned(), 4)]));
+    assert_eq!((metrics.dlq_events_total, metrics.queue_depth_gauge), (1, 0));
+    // Replayed after a fix: that script for that event and nothing else.
+    let draft = ScriptDraft { id: None, name: "bad".into(), source: "ok".into(), grants: Vec::new() };
+    let draft = ScriptDraft { id: Some(ScriptId::new("bad").unwrap()), ..draft };
+    block_on(lab.engine.put_script(&acme(), draft, WriteScript::Replace { if_match: None })).unwrap();
+    let again = block_on(lab.engine.replay_letter(acme(), letter.id)).unwrap();
+    lab.settle();
+    let shown = block_on(lab.engine.execution(&acme(), again)).unwrap().unwrap();
+    assert_eq!((shown.status, shown.execution.attempts), (ShownStatus::Success, 1));
+    assert_eq!(lab.ran().len(), 6);
+}
+
+#[test]
+fn what_no_try_helps_is_dead_at_once() {
+    let mut lab = Lab::new(ScriptsConfig { max_retries: 1, ..ScriptsConfig::default() });
+    lab.script("denied", "deny", "x");
+    lab.script("resolver", "resolve", "x");
+    lab.script("inline", "inline", "x");
+    lab.script("unknown", "job nothing", "x");
+    lab.script("reserved", "publish Task Completed", "x");
+    lab.publish("x", &json!({}));
+    let letters = lab.letters();
+    assert_eq!(letters.len(), 5, "{letters:?}");
+    assert!(letters.iter().all(|letter| letter.retry_count == 0));
+    let of = |script: &str| letters.iter().find(|letter| letter.script_id.as_str() == script).unwrap();
+    assert_eq!(&*of("denied").error.class, "permission");
+    assert!(of("resolver").error.message.contains("not available"), "{:?}", of("resolver").error);
+    assert!(of("inline").error.message.contains("tasks[0].run"), "{:?}", of("inline").error);
+    assert!(of("unknown").error.message.contains("nothing"), "{:?}", of("unknown").error);
+    assert!(of("reserved").error.message.contains("reserved"), "{:?}", of("reserved").error);
+    assert_eq!(lab.events("Task Completed"), []);
+    assert_eq!(lab.metrics().executions_failed_total["validation"], 4);
+    // A result that is too large is tried again, as often as it is set.
+    lab.script("big", "big", "y");
+    lab.publish("y", &json!({}));
+    lab.pass(60_000);
+    let letters = lab.letters();
+    let big = letters.iter().find(|letter| letter.script_id.as_str() == "big").unwrap();
+    assert_eq!((&*big.error.class, big.retry_count), ("output", 1));
+}
+
+#[test]
+fn what_scripts_cause_ends() {
+    let mut lab = Lab::new(ScriptsConfig::default());
+    lab.script("echo", "publish ping", "ping");
+    lab.publish("ping", &json!({ "n": 7 }));
+    let events = lab.events("ping");
+    assert_eq!(events.len(), 9, "one from outside and eight hops");
+    let origins: Vec<_> = events.iter().map(|event| event.context.origin.to_string()).collect();
+    assert_eq!(origins[0], "test");
+    for hop in 1..=8 {
+        assert!(origins.contains(&format!("script/{hop}")), "{origins:?}");
+    }
+    let letters = lab.letters();
+    let [letter] = &letters[..] else { panic!("{letters:?}") };
+    assert!(letter.error.message.starts_with("hop limit"));
+    assert_eq!(lab.executions().len(), 9);
+}
+
+#[test]
+fn a_script_submits_a_job_of_stored_definitions_and_its_events_carry_the_hop() {
+    let mut lab = Lab::new(ScriptsConfig::default());
+    let draft = DefinitionDraft::read(json!({ "name": "repair", "runner": "command", "command": ["true"] }));
+    block_on(lab.engine.define(acme(), draft.unwrap(), Define::Create)).unwrap();
+    lab.script("repairer", "job repair", "broken");
+    lab.script("again", "job repair", "Task Pending");
+    lab.publish("broken", &json!({}));
+    // Each job's task is pending, which submits the next one, until it ends.
+    let jobs = block_on(lab.engine.jobs(acme(), None, None, 100)).unwrap();
+    let mut hops: Vec<_> = jobs.iter().map(|job| job.head.hops).collect();
+    hops.sort_unstable();
+    assert_eq!(hops, [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(lab.letters().len(), 1);
+}
+
+#[test]
+fn a_restart_repeats_nothing_and_forgets_nothing() {
+    let mut lab = Lab::new(ScriptsConfig::default());
+    lab.script("slow", "slow", "x");
+    for n in 0..30 {
+        lab.publish("x", &json!({ "n": n }));
+    }
+    assert_eq!(lab.fake.most.lock().unwrap().to_owned(), 10);
+    assert_eq!(lab.statuses().iter().filter(|status| **status == ShownStatus::Processing).count(), 10);
+    assert_eq!(lab.metrics().queue_depth_gauge, 30);
+    let mut lab = lab.restart(ScriptsConfig::default());
+    lab.settle();
+    assert_eq!(lab.ran().len(), 10, "those that were under way run again");
+    for _ in 0..3 {
+        lab.fake.let_go.ring();
+        lab.settle();
+    }
+    assert_eq!(lab.statuses(), [ShownStatus::Success; 30]);
+    let mut seen: Vec<_> = lab.fake.log.lock().unwrap().iter().map(|ran| ran.data["n"].as_u64()).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..30).map(Some).collect::<Vec<_>>());
+    let mut lab = lab.restart(ScriptsConfig::default());
+    lab.settle();
+    assert!(lab.ran().is_empty());
+    lab.publish("x", &json!({}));
+    assert_eq!(lab.ran().len(), 1);
+}
+
+#[test]
+fn a_stop_lets_runs_end_and_leaves_the_rest() {
+    let mut lab = Lab::new(one_worker());
+    lab.script("slow", "slow", "x");
+    lab.publish("x", &json!({}));
+    lab.publish("x", &json!({}));
+    lab.scripts.stop();
+    lab.settle();
+    assert_eq!(lab.tasks.len(), 1, "the one that runs a script is left");
+    lab.fake.let_go.ring();
+    lab.settle();
+    assert!(lab.tasks.is_empty());
+    let mut statuses = lab.statuses();
+    statuses.sort_by_key(|status| status.as_str());
+    assert_eq!(statuses, [ShownStatus::Queued, ShownStatus::Success]);
+}
+
+#[test]
+fn where_nothing_matches_hardly_anything_is_written() {
+    let mut lab = Lab::new(ScriptsConfig::default());
+    lab.publish("x", &json!({}));
+    lab.pass(60_000);
+    assert_eq!(lab.cursor(), None, "nobody follows, so nothing is held up");
+    lab.script("a", "ok", "wanted");
+    lab.settle();
+    let (place, version) = lab.cursor().unwrap();
+    assert_eq!((place, version), (1, 1));
+    for _ in 0..100 {
+        lab.publish("x", &json!({}));
+    }
+    assert_eq!(lab.cursor(), Some((1, 1)));
+    lab.pass(5_000);
+    assert_eq!(lab.cursor(), Some((101, 2)), "after some quiet");
+    lab.publish("wanted", &json!({}));
+    assert_eq!(lab.cursor(), Some((102, 3)), "with what matched");
+    lab.publish("x", &json!({}));
+    lab.scripts.stop();
+    lab.settle();
+    assert_eq!(lab.cursor(), Some((103, 4)), "at a clean end");
+    let mut lab = lab.restart(ScriptsConfig::default());
+    lab.settle();
+    block_on(lab.engine.unsubscribe(&acme(), &SubscriptionId::new("a").unwrap())).unwrap();
+    lab.settle();
+    assert_eq!(lab.cursor(), None);
+}
+
+#[test]
+fn a_large_event_is_looked_up_and_one_that_is_gone_is_told() {
+    let mut lab = Lab::new(one_worker());
+    lab.script("slow", "slow", "x");
+    let large = json!({ "text": "x".repeat(30_000) });
+    let huge = json!({ "text": "y".repeat(400_000) });
+    lab.publish("x", &large);
+    lab.publish("x", &huge);
+    assert!(lab.executions().iter().all(|shown| shown.execution.event.data.is_none()
+        || shown.execution.event.data.as_ref().unwrap().len() < 16_384));
+    for _ in 0..2 {
+        lab.fake.let_go.ring();
+        lab.settle();
+    }
+    let data: Vec<_> = lab.fake.log.lock().unwrap().iter().map(|ran| ran.data.clone()).collect();
+    assert_eq!(data, [large.clone(), huge]);
+    // One that fails keeps its data in its letter.
+    lab.script("deny", "deny", "z");
+    lab.publish("z", &large);
+    assert_eq!(lab.letters()[0].event.data.as_ref().unwrap().read::<Value>().unwrap(), large);
+    // An event past its own time to live is gone when its turn comes.
+    lab.publish("x", &json!({}));
+    let event = NewEvent {
+        entity: Entity { kind: EntityType::new("USER").unwrap(), id: EntityId::new("u-2").unwrap() },
+        event_type: EventType::new("x").unwrap(),
+        timestamp: None,
+        properties: Json::of(&large),
+        ttl: Some(lab.fake.clock.now().millis() / 1_000 + 5),
+    };
+    let request = PublishRequest {
+        tenant: acme(),
+        app: AppName::new("shop").unwrap(),
+        origin: "test".to_owned(),
+        events: vec![event],
+    };
+    block_on(lab.engine.publish(request)).unwrap();
+    lab.settle();
+    lab.pass(10_000);
+    lab.fake.let_go.ring();
+    lab.settle();
+    let letters = lab.letters();
+    let expired = letters.iter().find(|letter| letter.script_id.as_str() == "slow").unwrap();
+    assert_eq!((&*expired.error.message, expired.retry_count), ("event expired", 0));
+}
+
+#[test]
+fn one_tenants_slow_scripts_do_not_hold_up_another() {
+    let mut lab = Lab::new(ScriptsConfig { workers: 4, ..ScriptsConfig::default() });
+    lab.script("slow", "slow", "x");
+    for _ in 0..50 {
+        lab.publish("x", &json!({}));
+    }
+    lab.script_of("other", "quick", "ok");
+    lab.subscribe_of("other", "quick", "quick", "x", &Value::Null);
+    for _ in 0..20 {
+        lab.publish_of("other", "x", &json!({}));
+    }
+    lab.settle();
+    let quick = lab.ran().iter().filter(|script| *script == "quick").count();
+    assert_eq!(quick, 20, "none of them waited");
+    assert_eq!(lab.fake.under_way.lock().unwrap()["acme"], 4);
+}
+
+#[test]
+fn alerts_are_raised_and_cleared_as_events() {
+    let mut lab = Lab::new(ScriptsConfig { workers: 1, buffer: 10, max_retries: 0, seed: 1 });
+    lab.script("bad", "deny", "x");
+    for _ in 0..19 {
+        lab.publish("x", &json!({}));
+    }
+    assert_eq!(lab.events("Alert Raised"), []);
+    lab.publish("x", &json!({}));
+    let raised = lab.events("Alert Raised");
+    assert_eq!(raised.len(), 1);
+    let told: Value = raised[0].properties.read().unwrap();
+    assert_eq!((&told["alert"], &told["valuePercent"]), (&json!("script_failure_rate"), &json!(100)));
+    assert_eq!(lab.engine.alerts(Some(&acme())).len(), 1);
+    for _ in 0..20 {
+        lab.pass(30_000);
+    }
+    assert_eq!(lab.events("Alert Cleared").len(), 1);
+    assert!(lab.engine.alerts(None).is_empty());
+    // More wait than nine in ten of the buffer.
+    lab.script("slow", "slow", "y");
+    for _ in 0..20 {
+        lab.publish("y", &json!({}));
+    }
+    let raised = lab.events("Alert Raised");
+    let told: Value = raised.last().unwrap().properties.read().unwrap();
+    assert_eq!(told["alert"], "script_queue_depth");
+    for _ in 0..25 {
+        lab.fake.let_go.ring();
+        lab.settle();
+    }
+    lab.pass(30_000);
+    assert_eq!(lab.events("Alert Cleared").len(), 2);
+}
+
+#[test]
+fn what_was_matched_runs_without_its_subscription_and_not_without_its_script() {
+    let mut lab = Lab::new(one_worker());
+    lab.script("slow", "slow", "hold");
+    lab.script("kept", "ok", "x");
+    lab.script("gone", "ok", "x");
+    lab.publish("hold", &json!({}));
+    lab.publish("x", &json!({}));
+    for id in ["kept", "gone"] {
+        block_on(lab.engine.unsubscribe(&acme(), &SubscriptionId::new(id).unwrap())).unwrap();
+    }
+    block_on(lab.engine.remove_script(&acme(), &ScriptId::new("gone").unwrap(), None)).unwrap();
+    lab.fake.let_go.ring();
+    lab.settle();
+    assert_eq!(lab.ran(), ["slow", "kept"]);
+    let letters = lab.letters();
+    let [letter] = &letters[..] else { panic!("{letters:?}") };
+    assert_eq!((letter.script_id.as_str(), &*letter.error.message), ("gone", "script deleted"));
+}
