@@ -2,13 +2,9 @@
 //! export.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use tidemill_embedded::data_lock::DataLock;
 use tidemill_embedded::import_dir::import_into;
-use tidemill_embedded::real_disk::RealDisk;
-use tidemill_embedded::store::retention::Retention;
-use tidemill_embedded::{Store, StoreOptions};
 use tidemill_engine::command::{
     Command, EndExecution, ExecutionEnd, Match, NewExecution, ScriptEffect, SubmitJob,
 };
@@ -19,19 +15,7 @@ use tidemill_model::{
     AppName, EntityId, EntityType, EventId, EventType, JobId, ScriptId, SubscriptionId, Timestamp,
 };
 
-use super::lab::{self, Fresh, Lab, acme, json, plain, publish, small, spec, submit_job, unwatched};
-
-const DAY: u64 = 24 * 3_600_000;
-
-fn open(dir: &Path, days: u64, now: Timestamp) -> Lab {
-    let retention = Retention { event_millis: days * DAY, heartbeat_millis: DAY };
-    let options = StoreOptions { retention, ..small() };
-    Lab { store: Store::open(Arc::new(RealDisk::new(dir).unwrap()), options).unwrap(), now }
-}
-
-fn start() -> Timestamp {
-    Timestamp::clamped(lab::START)
-}
+use super::lab::{self, DAY, Fresh, Lab, acme, json, plain, publish, small, spec, submit_job, unwatched};
 
 fn matched(event: u128) -> NewExecution {
     NewExecution {
@@ -41,7 +25,7 @@ fn matched(event: u128) -> NewExecution {
         event: SourceEvent {
             id: EventId::from_u128(event),
             event_type: EventType::new("user.created").unwrap(),
-            timestamp: start(),
+            timestamp: Timestamp::clamped(lab::START),
             app_name: AppName::new("shop").unwrap(),
             entity_type: EntityType::new("USER").unwrap(),
             entity_id: EntityId::new("u-1").unwrap(),
@@ -105,19 +89,10 @@ fn letters(lab: &Lab) -> Vec<RecordValue> {
     lab.store.records(RecordKind::DeadLetter).unwrap().into_iter().map(|(_, record)| record.value).collect()
 }
 
-fn rebuilt(dir: &Path, days: u64, lab: Lab) -> Lab {
-    let now = lab.now;
-    drop(lab);
-    std::fs::remove_file(dir.join("derived/rows.redb")).unwrap();
-    let lab = open(dir, days, now);
-    lab.assert_clean();
-    lab
-}
-
 #[test]
 fn what_waits_leaves_memory_and_is_known_all_the_same() {
     let dir = Fresh::new();
-    let mut lab = open(&dir, 0, start());
+    let mut lab = Lab::begun(&dir, 0);
     lab.run(matching(0, Some(3), 1..=100)).unwrap();
     lab.run(end(1, 1, success())).unwrap();
     lab.run(end(2, 1, failure(Some(2_000)))).unwrap();
@@ -134,11 +109,11 @@ fn what_waits_leaves_memory_and_is_known_all_the_same() {
     assert_eq!(waiting.len(), 98 - 1 + 20);
     let now = lab.now;
     drop(lab);
-    let mut lab = open(&dir, 0, now);
+    let mut lab = Lab::keeping(&dir, 0, now);
     assert_eq!(due(&lab), waiting);
     assert!(in_memory(&lab) < 30, "only what the log had after the rows");
     lab.assert_clean();
-    lab = rebuilt(&dir, 0, lab);
+    lab = lab.rebuilt(&dir, 0);
     assert_eq!(due(&lab), waiting);
     lab.run(end(2, 2, success())).unwrap();
     assert!(lab.run(end(2, 2, success())).is_err());
@@ -162,7 +137,7 @@ fn fill(lab: &mut Lab) {
 #[test]
 fn letters_and_what_waits_outlive_the_events_and_what_is_done_does_not() {
     let dir = Fresh::new();
-    let mut lab = open(&dir, 10, start());
+    let mut lab = Lab::begun(&dir, 10);
     lab.run(matching(0, Some(1), 1..=5)).unwrap();
     lab.run(end(1, 1, success())).unwrap();
     lab.run(end(2, 1, failure(None))).unwrap();
@@ -185,7 +160,7 @@ fn letters_and_what_waits_outlive_the_events_and_what_is_done_does_not() {
             "round {round}"
         );
         assert!(lab.store.row(&RowKey::Record(RecordKey::execution(&acme(), id(1)))).unwrap().is_some());
-        lab = rebuilt(&dir, 10, lab);
+        lab = lab.rebuilt(&dir, 10);
     }
     // Those that ended go after 30 days; those that wait and the letters stay.
     lab.pass(11 * DAY);
@@ -202,7 +177,7 @@ fn letters_and_what_waits_outlive_the_events_and_what_is_done_does_not() {
 #[test]
 fn an_export_takes_executions_and_letters_along() {
     let (one, two) = (Fresh::new(), Fresh::new());
-    let mut lab = open(&one, 0, start());
+    let mut lab = Lab::begun(&one, 0);
     lab.run(matching(0, Some(1), 1..=5)).unwrap();
     lab.run(end(1, 1, success())).unwrap();
     lab.run(end(2, 1, failure(None))).unwrap();
@@ -213,7 +188,7 @@ fn an_export_takes_executions_and_letters_along() {
     let lock = DataLock::take(&two).unwrap();
     import_into(&two, &lock, small(), &mut text.as_bytes(), lab.now, &mut unwatched).unwrap();
     drop(lock);
-    let mut copy = open(&two, 0, lab.now);
+    let mut copy = Lab::keeping(&two, 0, lab.now);
     copy.assert_clean();
     assert_eq!(copy.export(), text);
     assert_eq!((due(&copy), letters(&copy), hops(&copy, 1)), (due(&lab), letters(&lab), 3));

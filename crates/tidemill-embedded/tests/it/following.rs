@@ -18,10 +18,8 @@ use tidemill_engine::conformance::{ManualClock, block_on, poll_once};
 use tidemill_model::{EventId, JobId, Timestamp};
 
 use crate::lab::{
-    Fresh, Lab, START, beat, diamond, plain, publish, small, submit_job, submit_task, unwatched,
+    DAY, Fresh, Lab, START, beat, diamond, plain, publish, small, submit_job, submit_task, unwatched,
 };
-
-const DAY: u64 = 24 * 3_600_000;
 
 /// What the group that must wait holds.
 const MARK: &[u8] = b"behind the gate";

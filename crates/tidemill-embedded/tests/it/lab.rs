@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidemill_embedded::log::LogConfig;
 use tidemill_embedded::real_disk::RealDisk;
+use tidemill_embedded::store::retention::Retention;
 use tidemill_embedded::store::watch::Progress;
 use tidemill_embedded::{Store, StoreOptions};
 use tidemill_engine::backend::Fault;
@@ -22,6 +23,7 @@ use tidemill_model::{
 };
 
 pub(crate) const START: u64 = 1_700_000_000_000;
+pub(crate) const DAY: u64 = 24 * 3_600_000;
 
 /// A directory that goes with the test.
 pub(crate) struct Fresh(pub(crate) PathBuf);
@@ -223,6 +225,18 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
+    /// A store that keeps events for `days`, at its beginning.
+    pub(crate) fn begun(dir: &Path, days: u64) -> Self {
+        Self::keeping(dir, days, Timestamp::clamped(START))
+    }
+
+    /// A store that keeps events for `days`.
+    pub(crate) fn keeping(dir: &Path, days: u64, now: Timestamp) -> Self {
+        let retention = Retention { event_millis: days * DAY, heartbeat_millis: DAY };
+        let options = StoreOptions { retention, ..small() };
+        Self { store: Store::open(Arc::new(RealDisk::new(dir).unwrap()), options).unwrap(), now }
+    }
+
     pub(crate) fn open(dir: &Path) -> Self {
         Self::try_open(dir).unwrap()
     }
@@ -276,6 +290,16 @@ impl Lab {
     pub(crate) fn assert_clean(&self) {
         let findings = self.store.verify().unwrap();
         assert!(findings.is_clean(), "{:#?}", findings.differences);
+    }
+
+    /// Makes the derived rows again from what is left of the log.
+    pub(crate) fn rebuilt(self, dir: &Path, days: u64) -> Self {
+        let now = self.now;
+        drop(self);
+        std::fs::remove_file(dir.join("derived/rows.redb")).unwrap();
+        let lab = Self::keeping(dir, days, now);
+        lab.assert_clean();
+        lab
     }
 
     pub(crate) fn export(&mut self) -> String {

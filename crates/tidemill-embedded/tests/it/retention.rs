@@ -21,23 +21,9 @@ use tidemill_model::overflow::payload_key;
 use tidemill_model::{Entity, ErrorCategory, EventId, JobId, JobStatus, RequestId, TaskId, Timestamp};
 
 use super::lab::{
-    self, Fresh, Lab, acme, beat, complete, diamond, plain, publish, small, spec, store_entity, submit_job,
-    submit_task,
+    self, DAY, Fresh, Lab, acme, beat, complete, diamond, plain, publish, small, spec, store_entity,
+    submit_job, submit_task,
 };
-
-const DAY: u64 = 24 * 3_600_000;
-
-/// A store that keeps events for `days`.
-fn open(dir: &Path, days: u64, now: Timestamp) -> Lab {
-    let retention = Retention { event_millis: days * DAY, heartbeat_millis: DAY };
-    let options = StoreOptions { retention, ..small() };
-    let store = Store::open(Arc::new(RealDisk::new(dir).unwrap()), options).unwrap();
-    Lab { store, now }
-}
-
-fn start() -> Timestamp {
-    Timestamp::clamped(lab::START)
-}
 
 fn types(lab: &Lab, entity: Entity) -> Vec<String> {
     let query = EventQuery::all(acme(), AccessPath::Entity(entity));
@@ -56,20 +42,10 @@ fn fill(lab: &mut Lab, entity: &str) {
     lab.seal_all();
 }
 
-/// Makes the derived rows again from what is left of the log.
-fn rebuilt(dir: &Path, days: u64, lab: Lab) -> Lab {
-    let now = lab.now;
-    drop(lab);
-    std::fs::remove_file(dir.join("derived/rows.redb")).unwrap();
-    let lab = open(dir, days, now);
-    lab.assert_clean();
-    lab
-}
-
 #[test]
 fn heartbeats_expire_alone_and_the_history_stays_whole() {
     let dir = Fresh::new();
-    let mut lab = open(&dir, 0, start());
+    let mut lab = Lab::begun(&dir, 0);
     lab.run(submit_task("req-1", "{}")).unwrap();
     let task = lab.claim(1).remove(0);
     for _ in 0..300 {
@@ -87,14 +63,14 @@ fn heartbeats_expire_alone_and_the_history_stays_whole() {
     assert_eq!(types(&lab, entity.clone()).iter().filter(|name| *name != "Task Heartbeat").count(), 3);
     assert!(types(&lab, entity.clone()).len() < 303);
     lab.assert_clean();
-    let lab = rebuilt(&dir, 0, lab);
+    let lab = lab.rebuilt(&dir, 0);
     assert!(whole.iter().all(|name| types(&lab, entity.clone()).contains(&(*name).to_owned())));
 }
 
 #[test]
 fn dropped_segments_take_no_promise_with_them() {
     let dir = Fresh::new();
-    let mut lab = open(&dir, 10, start());
+    let mut lab = Lab::begun(&dir, 10);
     let (finished, open_job) = (JobId::from_u128(1), JobId::from_u128(2));
     lab.run(submit_job(finished, diamond(), Some("key-1"))).unwrap();
     lab.run(submit_task("req-1", r#"{"a":1}"#)).unwrap();
@@ -122,15 +98,15 @@ fn dropped_segments_take_no_promise_with_them() {
             matches!(repeated, Ok(Reply::TaskSubmitted { repeated: true, .. })),
             "round {round}: {repeated:?}"
         );
-        lab = rebuilt(&dir, 10, lab);
+        lab = lab.rebuilt(&dir, 10);
     }
 }
 
 #[test]
 fn an_event_that_outlived_its_time_leaves_the_history_before_it_in_sight() {
     let dir = Fresh::new();
-    let mut lab = open(&dir, 0, start());
-    let seconds = start().plus(DAY).millis() / 1_000;
+    let mut lab = Lab::begun(&dir, 0);
+    let seconds = Timestamp::clamped(lab::START).plus(DAY).millis() / 1_000;
     for n in 0..9 {
         let ttl = (n % 3 == 1).then_some(seconds);
         lab.run(publish("s", plain(&format!(r#"{{"n":{n}}}"#)), None, ttl)).unwrap();
@@ -157,7 +133,7 @@ fn an_event_that_outlived_its_time_leaves_the_history_before_it_in_sight() {
 #[test]
 fn what_may_be_resumed_keeps_its_events() {
     let dir = Fresh::new();
-    let mut lab = open(&dir, 10, start());
+    let mut lab = Lab::begun(&dir, 10);
     let (failed, cancelled) = (JobId::from_u128(7), JobId::from_u128(8));
     let chain = || vec![spec("a", &[]), spec("b", &["a"]), spec("c", &["b"])];
     for job in [failed, cancelled] {
@@ -180,7 +156,7 @@ fn what_may_be_resumed_keeps_its_events() {
     fill(&mut lab, "new");
     let expired = lab.store.expire(lab.now).unwrap();
     assert!(expired.events > 0, "{expired:?}");
-    let mut lab = rebuilt(&dir, 10, lab);
+    let mut lab = lab.rebuilt(&dir, 10);
     for job in [failed, cancelled] {
         let parent = Entity::task(&job.request_id(&TaskId::new("a").unwrap()));
         assert_eq!(types(&lab, parent).last().unwrap(), "Task Completed", "its child needs the output");
@@ -197,7 +173,7 @@ fn what_may_be_resumed_keeps_its_events() {
     fill(&mut lab, "newest");
     let expired = lab.store.expire(lab.now).unwrap();
     assert!(expired.segments_dropped > 0, "{expired:?}");
-    let lab = rebuilt(&dir, 10, lab);
+    let lab = lab.rebuilt(&dir, 10);
     for job in [failed, cancelled] {
         assert_eq!(types(&lab, Entity::job(job)), Vec::<String>::new());
         let Some(Row::Job(head)) = lab.store.row(&RowKey::Job(acme(), job)).unwrap() else { panic!() };
@@ -254,7 +230,7 @@ fn tasks_that_are_added_while_old_events_go_stay() {
         backend.abandon();
         std::fs::remove_file(dir.join("derived/rows.redb")).unwrap();
         let store = Store::open(Arc::new(RealDisk::new(&*dir).unwrap()), options).unwrap();
-        let lab = Lab { store, now: start() };
+        let lab = Lab { store, now: Timestamp::clamped(lab::START) };
         lab.assert_clean();
         let total = |job: &JobId| match lab.store.row(&RowKey::Job(acme(), *job)).unwrap() {
             Some(Row::Job(head)) => head.counts.total() as usize,
@@ -268,7 +244,7 @@ fn tasks_that_are_added_while_old_events_go_stay() {
 #[test]
 fn a_large_job_is_carried_in_groups_that_fit() {
     let dir = Fresh::new();
-    let mut lab = open(&dir, 0, start());
+    let mut lab = Lab::begun(&dir, 0);
     let job = JobId::from_u128(9);
     lab.run(submit_job(job, vec![spec("a", &[])], None)).unwrap();
     let task = lab.claim(1).remove(0);
@@ -288,7 +264,7 @@ fn a_large_job_is_carried_in_groups_that_fit() {
     assert!(expired.segments_rewritten > 0 && expired.rows_carried > 40, "{expired:?}");
     let largest = largest_segment(&dir);
     assert!(largest <= small().log.segment_bytes, "a segment of {largest} bytes had to be made");
-    let mut lab = rebuilt(&dir, 0, lab);
+    let mut lab = lab.rebuilt(&dir, 0);
     let head = |lab: &Lab| lab.store.state().job(&acme(), job).unwrap().head.clone();
     assert_eq!(head(&lab).counts.total(), 1 + 40 * 64);
     lab.run(complete(&task, "{}")).unwrap();
@@ -299,7 +275,7 @@ fn a_large_job_is_carried_in_groups_that_fit() {
 #[test]
 fn what_a_follower_has_not_seen_stays() {
     let dir = Fresh::new();
-    let mut lab = open(&dir, 10, start());
+    let mut lab = Lab::begun(&dir, 10);
     fill(&mut lab, "first");
     let seen = lab.store.events_from(Seq(1), 1_000).unwrap().last().unwrap().seq;
     fill(&mut lab, "second");
@@ -327,7 +303,7 @@ fn what_a_follower_has_not_seen_stays() {
 #[test]
 fn a_blob_whose_event_went_just_before_a_crash_is_found() {
     let dir = Fresh::new();
-    let mut lab = open(&dir, 10, start());
+    let mut lab = Lab::begun(&dir, 10);
     let id = EventId::from_u128((u128::from(lab.now.millis()) << 80) | (7 << 76) | (2 << 62) | 1);
     let key = payload_key(&store_entity("large").id, id);
     lab.store.put_blob(&acme(), &key, b"{}").unwrap();
@@ -349,7 +325,7 @@ fn a_blob_whose_event_went_just_before_a_crash_is_found() {
     std::fs::remove_dir(&blob).unwrap();
     std::fs::write(&blob, bytes).unwrap();
     drop(lab);
-    let mut lab = open(&dir, 10, start().plus(30 * DAY));
+    let mut lab = Lab::keeping(&dir, 10, Timestamp::clamped(lab::START).plus(30 * DAY));
     assert_eq!(types(&lab, store_entity("large")), Vec::<String>::new());
     assert_eq!(lab.store.sweep_blobs(lab.now).unwrap(), 1);
     assert!(!blob.exists());

@@ -1,25 +1,16 @@
 //! What agents used and may use: in rows that leave memory, in a log whose beginning goes, and in an export.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
 
 use tidemill_embedded::data_lock::DataLock;
 use tidemill_embedded::import_dir::import_into;
-use tidemill_embedded::real_disk::RealDisk;
-use tidemill_embedded::store::retention::Retention;
-use tidemill_embedded::{Store, StoreOptions};
 use tidemill_engine::command::{BudgetTarget, Command, Finish, Report, SetBudget, Spent, SubmitJob};
 use tidemill_engine::record::{RecordKind, RecordValue};
 use tidemill_engine::reply::{Assignment, Reply};
 use tidemill_engine::state::row::{Row, RowKey};
-use tidemill_model::{
-    Budget, ErrorCategory, JobId, MicroUsd, Period, SessionId, TaskSpec, Timestamp, Usage, UsageSum,
-};
+use tidemill_model::{Budget, ErrorCategory, JobId, MicroUsd, Period, SessionId, TaskSpec, Usage, UsageSum};
 
-use super::lab::{self, Fresh, Lab, acme, complete, plain, publish, small, spec, submit_job, unwatched};
-
-const DAY: u64 = 24 * 3_600_000;
+use super::lab::{self, DAY, Fresh, Lab, acme, complete, plain, publish, small, spec, submit_job, unwatched};
 
 fn agents(names: &[&str]) -> Vec<TaskSpec> {
     let agent = |name: &&str| {
@@ -79,29 +70,10 @@ fn allowance(lab: &Lab, job: u128) -> Option<u64> {
     }
 }
 
-fn open(dir: &Path, days: u64, now: Timestamp) -> Lab {
-    let retention = Retention { event_millis: days * DAY, heartbeat_millis: DAY };
-    let options = StoreOptions { retention, ..small() };
-    Lab { store: Store::open(Arc::new(RealDisk::new(dir).unwrap()), options).unwrap(), now }
-}
-
-fn start() -> Timestamp {
-    Timestamp::clamped(lab::START)
-}
-
-fn rebuilt(dir: &Path, days: u64, lab: Lab) -> Lab {
-    let now = lab.now;
-    drop(lab);
-    std::fs::remove_file(dir.join("derived/rows.redb")).unwrap();
-    let lab = open(dir, days, now);
-    lab.assert_clean();
-    lab
-}
-
 #[test]
 fn sums_go_on_from_rows_that_left_memory() {
     let dir = Fresh::new();
-    let mut lab = open(&dir, 0, start());
+    let mut lab = Lab::begun(&dir, 0);
     lab.run(set_budget(BudgetTarget::Tenant(Period::Total), Some(usd(100)))).unwrap();
     for round in 1..=4_u128 {
         lab.run(submit(round, &["a", "b"], Some(usd(50)))).unwrap();
@@ -116,7 +88,7 @@ fn sums_go_on_from_rows_that_left_memory() {
         assert_eq!(micros(&lab, "tenant"), u64::try_from(round).unwrap() * 2_000);
         assert_eq!(allowance(&lab, round), Some(2_000));
         lab.assert_clean();
-        lab = if round % 2 == 0 { rebuilt(&dir, 0, lab) } else { lab };
+        lab = if round % 2 == 0 { lab.rebuilt(&dir, 0) } else { lab };
     }
     // A job that left memory can have its budget changed.
     lab.run(set_budget(BudgetTarget::Job(JobId::from_u128(1)), Some(usd(1)))).unwrap();
@@ -126,7 +98,7 @@ fn sums_go_on_from_rows_that_left_memory() {
     let now = lab.now;
     lab.store.flush_rows().unwrap();
     drop(lab);
-    let mut lab = open(&dir, 0, now);
+    let mut lab = Lab::keeping(&dir, 0, now);
     lab.run(submit(9, &["a"], None)).unwrap();
     assert_eq!(lab.claim(1)[0].budget_left, Some(100_000_000 - 8_000));
 }
@@ -134,14 +106,14 @@ fn sums_go_on_from_rows_that_left_memory() {
 #[test]
 fn a_budget_that_was_removed_is_not_there_after_a_restart() {
     let dir = Fresh::new();
-    let mut lab = open(&dir, 0, start());
+    let mut lab = Lab::begun(&dir, 0);
     lab.run(set_budget(BudgetTarget::Tenant(Period::Total), Some(usd(0)))).unwrap();
     lab.store.flush_rows().unwrap();
     lab.run(set_budget(BudgetTarget::Tenant(Period::Total), None)).unwrap();
     lab.store.flush_rows().unwrap();
     let now = lab.now;
     drop(lab);
-    let mut lab = open(&dir, 0, now);
+    let mut lab = Lab::keeping(&dir, 0, now);
     lab.run(submit(1, &["a"], None)).unwrap();
     assert_eq!(lab.claim(1).len(), 1);
     lab.assert_clean();
@@ -161,7 +133,7 @@ fn fill(lab: &mut Lab) {
 #[test]
 fn sums_and_budgets_outlive_the_events() {
     let dir = Fresh::new();
-    let mut lab = open(&dir, 10, start());
+    let mut lab = Lab::begun(&dir, 10);
     lab.run(set_budget(BudgetTarget::Tenant(Period::Total), Some(usd(3)))).unwrap();
     lab.run(submit(1, &["a", "b"], Some(usd(2)))).unwrap();
     for task in lab.claim(2) {
@@ -178,7 +150,7 @@ fn sums_and_budgets_outlive_the_events() {
     for round in 0..2 {
         assert_eq!(sums(&lab), before, "round {round}");
         assert_eq!(allowance(&lab, 1), Some(2_000_000), "round {round}");
-        lab = rebuilt(&dir, 10, lab);
+        lab = lab.rebuilt(&dir, 10);
     }
     lab.run(submit(2, &["a", "b"], None)).unwrap();
     let task = lab.claim(1).remove(0);
@@ -192,7 +164,7 @@ fn sums_and_budgets_outlive_the_events() {
 #[test]
 fn an_export_takes_sums_budgets_and_sessions_along() {
     let (one, two) = (Fresh::new(), Fresh::new());
-    let mut lab = open(&one, 0, start());
+    let mut lab = Lab::begun(&one, 0);
     lab.run(set_budget(BudgetTarget::Tenant(Period::Month), Some(Budget { tokens: Some(1_000), ..usd(5) })))
         .unwrap();
     lab.run(submit(1, &["a", "b"], Some(usd(2)))).unwrap();
@@ -207,7 +179,7 @@ fn an_export_takes_sums_budgets_and_sessions_along() {
     let lock = DataLock::take(&two).unwrap();
     import_into(&two, &lock, small(), &mut text.as_bytes(), lab.now, &mut unwatched).unwrap();
     drop(lock);
-    let mut copy = open(&two, 0, lab.now);
+    let mut copy = Lab::keeping(&two, 0, lab.now);
     copy.assert_clean();
     assert_eq!(copy.export(), text);
     assert_eq!(sums(&copy), sums(&lab));
@@ -236,7 +208,7 @@ fn an_export_takes_sums_budgets_and_sessions_along() {
 #[test]
 fn a_session_is_kept_with_a_task_that_waits() {
     let dir = Fresh::new();
-    let mut lab = open(&dir, 0, start());
+    let mut lab = Lab::begun(&dir, 0);
     lab.run(submit(1, &["a"], None)).unwrap();
     let task = lab.claim(1).remove(0);
     let session = SessionId::new("s-1").unwrap();
@@ -246,7 +218,7 @@ fn a_session_is_kept_with_a_task_that_waits() {
     let reply = lab.run(with(lab::finish(&task, failed), spent)).unwrap();
     assert!(matches!(reply, Reply::Finished { .. }));
     lab.store.flush_rows().unwrap();
-    lab = rebuilt(&dir, 0, lab);
+    lab = lab.rebuilt(&dir, 0);
     lab.pass(3_600_000);
     assert_eq!(lab.claim(1)[0].session_id, Some(session));
 }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -243,13 +244,7 @@ async fn a_heartbeat_that_hangs_does_not_keep_a_child_alive_beyond_its_lease() {
     let cut_off = Faulty::new(lab.source("cut-off"));
     let first = start(&lab, cut_off.clone());
     let pids = lab.directory.0.join("pids");
-    // Who comes second looks for the first. SIGTERM would not be enough.
-    let text = format!(
-        "trap '' TERM; echo $$ >> {0}
-         if [ $TIDEMILL_FENCE = 1 ]; then while :; do sleep 0.05; done; fi
-         if kill -0 $(head -n 1 {0}); then echo '{{\"alone\":false}}'; else echo '{{\"alone\":true}}'; fi",
-        pids.display()
-    );
+    let text = second_looks_for_first(&pids);
     let key = lab.submit("req-1", "{}", options(&shell(&text))).await;
     pids_in(&pids, 1).await;
     cut_off.frozen.send_replace(true);
@@ -273,13 +268,7 @@ async fn a_lease_is_counted_from_when_it_was_asked_for() {
     far_away.heartbeats_fail.store(true, Ordering::Relaxed);
     let first = start(&lab, far_away.clone());
     let pids = lab.directory.0.join("pids");
-    // Who comes second looks for the first.
-    let text = format!(
-        "trap '' TERM; echo $$ >> {0}
-         if [ $TIDEMILL_FENCE = 1 ]; then while :; do sleep 0.05; done; fi
-         if kill -0 $(head -n 1 {0}); then echo '{{\"alone\":false}}'; else echo '{{\"alone\":true}}'; fi",
-        pids.display()
-    );
+    let text = second_looks_for_first(&pids);
     let key = lab.submit("req-1", "{}", options(&shell(&text))).await;
     pids_in(&pids, 1).await;
     lab.work("worker-2");
@@ -592,4 +581,14 @@ async fn a_spawner_that_hangs_is_replaced() {
     assert_eq!(failed["errorCategory"], "server-error");
     assert!(failed["error"].as_str().unwrap().contains("did not answer"), "{failed}");
     eventually("it is gone", || !is_alive(spawner)).await;
+}
+
+/// Who comes second looks for the first. SIGTERM would not be enough to end it.
+fn second_looks_for_first(pids: &Path) -> String {
+    format!(
+        "trap '' TERM; echo $$ >> {0}
+         if [ $TIDEMILL_FENCE = 1 ]; then while :; do sleep 0.05; done; fi
+         if kill -0 $(head -n 1 {0}); then echo '{{\"alone\":false}}'; else echo '{{\"alone\":true}}'; fi",
+        pids.display()
+    )
 }
