@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use rquickjs::promise::PromiseState;
 use rquickjs::{Context, Ctx, Function, Object, Promise, Runtime, Value, qjs};
 
-use crate::{EVENT, HANDLER, Round, on_threads, own_cpu};
+use crate::machine::cpu;
+use crate::round::{Round, on_threads};
+use crate::{EVENT, HANDLER};
 
 pub fn compile() -> Vec<u8> {
     let runtime = Runtime::new().expect("a runtime");
@@ -67,7 +69,7 @@ fn load<'js>(ctx: &Ctx<'js>, bytecode: &[u8]) -> Value<'js> {
 }
 
 pub fn round(bytecode: &[u8], threads: usize, span: Duration) -> Round {
-    let cpu = own_cpu();
+    let before = cpu();
     let (count, wall) = on_threads(threads, span, || drop(once(bytecode)));
-    Round::of(count, wall, own_cpu() - cpu)
+    Round::of(count, wall, cpu() - before)
 }

@@ -1,149 +1,152 @@
-//! Executions per second through the pool of hosts beside the bare engine: a fresh runtime, cached bytecode, the same
-//! handler and the same event, in the process itself. Both take turns in short rounds.
+//! Measures scripts: through the pool of hosts beside the bare engine, and from an event to its durable result.
 //!
-//!     cargo run --release --manifest-path bench/script/Cargo.toml -- [--quick] [--rounds N] [--millis N] [--concurrency N]
+//! Ratios count, not absolute figures: a row takes turns with its control in short rounds.
+
+// The core bench's own modules, so that all print the same table. Each bench uses a part of them.
+#[path = "../../core/src/counting_disk.rs"]
+#[allow(dead_code, reason = "shared with the core bench")]
+mod counting_disk;
+#[path = "../../core/src/figure.rs"]
+#[allow(dead_code, reason = "shared with the core bench")]
+mod figure;
+#[path = "../../core/src/latency.rs"]
+#[allow(dead_code, reason = "shared with the core bench")]
+mod latency;
+#[path = "../../core/src/machine.rs"]
+#[allow(dead_code, reason = "shared with the core bench")]
+mod machine;
+// What runs scripts in the binary, as it is there. It asks for three of the binary's settings.
+#[path = "../../../crates/tidemill/src/script_pool.rs"]
+mod script_pool;
 
 mod bare;
+mod config;
+mod lab;
+mod offered;
 mod pooled;
+mod round;
+mod rows;
+mod watched;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use figure::Report;
+use machine::{Machine, Watch};
+use rows::{Setting, durable, latency as delay, letters, pool, publish};
 
 const HANDLER: &str = include_str!("handler.js");
 const EVENT: &str = include_str!("event.json");
+const USAGE: &str = "usage: tidemill-bench-script [all|pool|durable|latency|letters|publish]... [--quick] [--rounds N] \
+     [--millis N] [--concurrency N] [--dir D] [--json FILE]";
 
-/// What one round gave.
-#[derive(Debug, Clone, Copy)]
-struct Round {
-    per_second: f64,
-    /// Of all processes that took part.
-    cpu_micros: f64,
-}
+type Row = (&'static str, fn(&Setting<'_>, &mut Report));
 
-impl Round {
-    fn of(executions: u64, wall: Duration, cpu: Duration) -> Self {
-        #[expect(clippy::cast_precision_loss, reason = "some millions")]
-        let executions = executions.max(1) as f64;
-        Self { per_second: executions / wall.as_secs_f64(), cpu_micros: cpu.as_secs_f64() * 1e6 / executions }
-    }
-}
+const ROWS: [Row; 5] = [
+    ("pool", pool::measure),
+    ("durable", durable::measure),
+    ("latency", delay::measure),
+    ("letters", letters::measure),
+    ("publish", publish::measure),
+];
 
-struct Options {
+struct Arguments {
+    rows: Vec<String>,
     rounds: usize,
     span: Duration,
     concurrency: usize,
+    dir: PathBuf,
+    json: Option<PathBuf>,
 }
 
-fn options() -> Result<Options, String> {
+fn arguments() -> Result<Arguments, String> {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    let mut options = Options { rounds: 9, span: Duration::from_secs(2), concurrency: 2 * cores };
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let mut number = |name: &str| {
-            let text = arguments.next().ok_or_else(|| format!("{name} needs a number"))?;
-            text.parse::<usize>().map_err(|_| format!("{name}: {text} is no number"))
+    let mut parsed = Arguments {
+        rows: Vec::new(),
+        rounds: 9,
+        span: Duration::from_secs(2),
+        concurrency: 2 * cores,
+        dir: std::env::temp_dir().join(format!("tidemill-script-bench-{}", std::process::id())),
+        json: None,
+    };
+    let mut given = std::env::args().skip(1);
+    while let Some(argument) = given.next() {
+        let mut value = || given.next().ok_or_else(|| format!("{argument} needs a value"));
+        let number = |text: String| {
+            let number = text.parse::<usize>().ok().filter(|number| *number > 0);
+            number.ok_or_else(|| format!("{argument}: {text} is no number above 0"))
         };
         match argument.as_str() {
-            "--quick" => (options.rounds, options.span) = (3, Duration::from_millis(500)),
-            "--rounds" => options.rounds = number("--rounds")?.max(1),
-            "--millis" => options.span = Duration::from_millis(number("--millis")?.max(1) as u64),
-            "--concurrency" => options.concurrency = number("--concurrency")?.max(1),
-            other => return Err(format!("unknown argument {other}")),
+            "--quick" => (parsed.rounds, parsed.span) = (3, Duration::from_millis(500)),
+            "--rounds" => parsed.rounds = number(value()?)?,
+            "--millis" => parsed.span = Duration::from_millis(number(value()?)? as u64),
+            "--concurrency" => parsed.concurrency = number(value()?)?,
+            "--dir" => parsed.dir = value()?.into(),
+            "--json" => parsed.json = Some(value()?.into()),
+            "all" => parsed.rows.extend(ROWS.iter().map(|(name, _)| (*name).to_owned())),
+            name if ROWS.iter().any(|(row, _)| *row == name) => parsed.rows.push(argument),
+            other => return Err(format!("unknown argument {other}\n{USAGE}")),
         }
     }
-    Ok(options)
+    if parsed.rows.is_empty() {
+        parsed.rows = ROWS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    }
+    Ok(parsed)
 }
 
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("script-host") {
         return tidemill_script::host_main();
     }
-    let options = match options() {
-        Ok(options) => options,
+    let arguments = match arguments() {
+        Ok(arguments) => arguments,
         Err(problem) => {
             eprintln!("{problem}");
             return ExitCode::from(2);
         }
     };
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    // As many as a server has.
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
+        .worker_threads(2)
         .enable_all()
         .build()
         .expect("a runtime");
-    let mut pool = pooled::Bench::start(&runtime, options.concurrency);
-    let bytecode = bare::compile();
-    assert_eq!(bare::once(&bytecode), pool.once(&runtime), "both must do the same");
-
-    let (mut bare_rounds, mut pool_rounds, mut single_rounds) = (Vec::new(), Vec::new(), Vec::new());
-    // The first of each warms up.
-    for round in 0..=options.rounds {
-        let bare = bare::round(&bytecode, threads, options.span);
-        let pooled = pool.round(&runtime, options.concurrency, options.span);
-        let single = pool.latency(&runtime, options.span / 4);
-        if round > 0 {
-            bare_rounds.push(bare);
-            pool_rounds.push(pooled);
-            single_rounds.push(single);
-            println!(
-                "round {round}: bare {:.0}/s {:.1} µs CPU, pool {:.0}/s {:.1} µs CPU, one at a time {:.1} µs",
-                bare.per_second, bare.cpu_micros, pooled.per_second, pooled.cpu_micros, single
+    std::fs::create_dir_all(&arguments.dir).expect("the directory can be used");
+    let mut report =
+        Report { machine: Machine::read(&arguments.dir), settings: Vec::new(), figures: Vec::new() };
+    report.setting("rounds", arguments.rounds);
+    report.setting("ms each", arguments.span.as_millis());
+    let setting = Setting {
+        runtime: &runtime,
+        threads,
+        concurrency: arguments.concurrency,
+        rounds: arguments.rounds,
+        span: arguments.span,
+        dir: &arguments.dir,
+    };
+    for (name, measure) in ROWS {
+        if arguments.rows.iter().any(|wanted| wanted == name) {
+            eprintln!("{name}");
+            let watch = Watch::start();
+            let children = round::children_cpu();
+            measure(&setting, &mut report);
+            let hosts = round::children_cpu().saturating_sub(children).as_secs_f64();
+            let spent = watch.stop();
+            let others = spent.others - hosts / (spent.wall.as_secs_f64() * threads as f64);
+            report.setting(
+                &format!("CPU that others took in {name}"),
+                format!("{:.0} %", others.max(0.0) * 100.0),
             );
         }
     }
-    let median = |mut values: Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
-    let ratio = |of: fn(&Round) -> f64| {
-        median(pool_rounds.iter().zip(&bare_rounds).map(|(pooled, bare)| of(pooled) / of(bare)).collect())
-    };
-    println!("\n| what | bare engine, {threads} threads | pool, {} at a time | ratio |", options.concurrency);
-    println!("| --- | --- | --- | --- |");
-    let throughput: fn(&Round) -> f64 = |round| round.per_second;
-    let cpu: fn(&Round) -> f64 = |round| round.cpu_micros;
-    for (name, of) in [("executions/s", throughput), ("CPU per execution, µs", cpu)] {
-        println!(
-            "| {name} | {:.1} | {:.1} | {:.2} |",
-            median(bare_rounds.iter().map(of).collect()),
-            median(pool_rounds.iter().map(of).collect()),
-            ratio(of)
-        );
+    let _ = std::fs::remove_dir_all(&arguments.dir);
+    println!("{}", report.table());
+    if let Some(file) = arguments.json {
+        let text = serde_json::to_string_pretty(&report).expect("figures are JSON");
+        std::fs::write(file, text).expect("the JSON file is written");
     }
-    println!("| one at a time, p50 µs | | {:.1} | |", median(single_rounds));
-    println!(
-        "| a host from nothing to its first result, p50 ms | | {:.2} | |",
-        median(pool.starts(&runtime, 15))
-    );
-    pool.end(&runtime);
-    let met = ratio(throughput) >= 0.75;
-    println!("\ngoal: at least 0.75 of the bare engine: {}", if met { "met" } else { "not met" });
+    let met = report.figures.iter().all(|figure| figure.met != Some(false));
     if met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Runs `work` on so many threads until the span is over: how often, and how long it took.
-fn on_threads(threads: usize, span: Duration, work: impl Fn() + Sync) -> (u64, Duration) {
-    let started = Instant::now();
-    let total = std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut count = 0;
-                    while started.elapsed() < span {
-                        work();
-                        count += 1;
-                    }
-                    count
-                })
-            })
-            .collect();
-        handles.into_iter().map(|handle| handle.join().expect("no panic")).sum()
-    });
-    (total, started.elapsed())
-}
-
-/// CPU time of this process.
-fn own_cpu() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }

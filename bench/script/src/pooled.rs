@@ -7,7 +7,8 @@ use tidemill_model::{EventId, EventType, Json, TenantId, Timestamp};
 use tidemill_script::{Grants, Limits, Pool, PoolConfig, Request, Script, Subject};
 use tokio::runtime::Runtime;
 
-use crate::{EVENT, HANDLER, Round, own_cpu};
+use crate::round::{Round, all_cpu};
+use crate::{EVENT, HANDLER};
 
 pub struct Bench {
     pool: Pool,
@@ -55,7 +56,7 @@ impl Bench {
                 handle.await.expect("no panic");
             }
         });
-        let (cpu, hosts) = (own_cpu(), self.hosts_cpu());
+        let cpu = all_cpu();
         let started = Instant::now();
         let count = runtime.block_on(async {
             let all = (0..concurrency).map(|_| self.one(span));
@@ -66,7 +67,7 @@ impl Bench {
             count
         });
         let wall = started.elapsed();
-        Round::of(count, wall, (own_cpu() - cpu) + self.hosts_cpu().saturating_sub(hosts))
+        Round::of(count, wall, all_cpu().saturating_sub(cpu))
     }
 
     fn one(&self, span: Duration) -> tokio::task::JoinHandle<u64> {
@@ -110,14 +111,6 @@ impl Bench {
             }
             times
         })
-    }
-
-    fn hosts_cpu(&self) -> Duration {
-        let nanos = |pid: &u32| -> u64 {
-            let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
-            text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
-        };
-        Duration::from_nanos(self.pool.status().hosts.iter().map(nanos).sum())
     }
 
     pub fn end(self, runtime: &Runtime) {

@@ -14,10 +14,11 @@ use tidemill_model::{
 use crate::command::Command;
 use crate::commit::TaskKey;
 use crate::execution::ExecutionKey;
+use crate::notice::Notice;
 use crate::record::{Record, RecordKey, RecordKind};
 use crate::reply::{Refusal, Reply};
-use crate::state::DueExecutions;
 use crate::state::job::JobHead;
+use crate::state::{DueExecutions, TriageIndex};
 
 /// Why the backend could not do its part. The command may or may not be worth repeating, but it was not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -139,6 +140,18 @@ pub trait Backend: Send + Sync + 'static {
         limit: usize,
         skip: impl Fn(&ExecutionKey) -> bool + Send,
     ) -> impl Future<Output = Result<DueExecutions, Fault>> + Send;
+
+    /// Looks at groups of errors, parked executions and bulks, all as of one moment.
+    fn triage<T: Send>(
+        &self,
+        look: impl FnOnce(&TriageIndex) -> T + Send,
+    ) -> impl Future<Output = Result<T, Fault>> + Send;
+
+    /// Rung when something may have to be done for parked executions or bulks earlier than before.
+    fn triage_nearer(&self) -> Notice;
+
+    /// Rung when an execution's wait ends.
+    fn triage_ended(&self) -> Notice;
 
     /// Stores a blob durably before it returns. A key that exists is replaced whole.
     fn put_blob(

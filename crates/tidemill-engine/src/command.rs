@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use tidemill_model::properties::{Activity, OverflowRef, Usage};
+use tidemill_model::workflow;
 use tidemill_model::{
     AppName, Budget, Context, Entity, ErrorCategory, EventId, EventType, Fence, JobId, Json, Owner, Period,
     RequestId, ScriptId, SessionId, SubscriptionId, TaskId, TaskName, TaskSpec, TenantId, Timestamp,
@@ -15,6 +16,7 @@ use tidemill_model::{
 use crate::commit::{MessageId, NewJob, NewTask, Receipt, TaskKey};
 use crate::execution::{ExecutionId, RunError, SourceEvent};
 use crate::record::{RecordKey, RecordValue};
+use crate::triage::{BulkAction, BulkFilter, BulkId, NewToken, ParkedKey, WorkflowItem};
 
 #[derive(Debug, Clone)]
 pub enum Command {
@@ -75,6 +77,21 @@ pub enum Command {
         letter: ExecutionId,
     },
     Alert(Alert),
+    Unpark(Unpark),
+    /// Gives up parked executions whose time is over, and tells of those whose time is nearly over.
+    LookAfterParked {
+        keys: Vec<ParkedKey>,
+    },
+    StartBulk(StartBulk),
+    /// Carries out the next page of a bulk.
+    StepBulk {
+        tenant: TenantId,
+        bulk: BulkId,
+    },
+    CancelBulk {
+        tenant: TenantId,
+        bulk: BulkId,
+    },
     /// Removes those of the records whose time is over.
     Forget {
         keys: Vec<RecordKey>,
@@ -169,6 +186,18 @@ pub struct Finish {
     pub worker: WorkerId,
     pub report: Report,
     pub spent: Spent,
+    /// Which error a failure is; worked out by the decision when it is left out.
+    pub cause: Option<Box<Cause>>,
+}
+
+/// Which error a failure is.
+#[derive(Debug, Clone)]
+pub struct Cause {
+    pub code: workflow::ErrorCode,
+    /// The message without what varies.
+    pub title: String,
+    /// For a task that is parked when it fails for good.
+    pub token: Option<NewToken>,
 }
 
 /// What an agent tells of its attempt, however it ended.
@@ -270,6 +299,8 @@ pub struct PublishedEvent {
     pub properties: Prepared,
     /// Epoch seconds.
     pub ttl: Option<u64>,
+    /// What it says of errors and executions.
+    pub workflow: Option<WorkflowItem>,
 }
 
 /// A message from outside. Without a head the task begins here, and nothing announces it.
@@ -322,6 +353,8 @@ pub struct PutRecords {
 /// Moves the place up to which events were matched with subscriptions, and queues what matched.
 #[derive(Debug, Clone)]
 pub struct Match {
+    /// The tenant whose events are matched apart from those of all others, if this is about one.
+    pub lane: Option<TenantId>,
     /// The version that the cursor's record must have; 0 means absent.
     pub cursor_version: u64,
     /// The number of the last event that was matched. `None` removes the cursor: nobody follows any more.
@@ -388,7 +421,31 @@ pub enum ScriptEffect {
 #[derive(Debug, Clone)]
 pub struct Alert {
     pub tenant: TenantId,
+    /// What it is about. It stands under this name until it is cleared.
+    pub name: &'static str,
     pub is_raised: bool,
     /// A JSON object.
     pub properties: Json,
+}
+
+/// Ends the wait of a parked execution.
+#[derive(Debug, Clone)]
+pub struct Unpark {
+    pub tenant: TenantId,
+    pub execution: workflow::ExecutionId,
+    pub how: BulkAction,
+    pub by: Option<Arc<str>>,
+    pub reason: Option<Arc<str>>,
+}
+
+/// Begins to unpark many executions.
+#[derive(Debug, Clone)]
+pub struct StartBulk {
+    pub tenant: TenantId,
+    pub id: BulkId,
+    pub action: BulkAction,
+    pub filter: BulkFilter,
+    pub rate_per_second: Option<u32>,
+    pub by: Option<Arc<str>>,
+    pub reason: Option<Arc<str>>,
 }

@@ -126,6 +126,8 @@ pub enum TaskChangeKind {
     Revoke { fence: Fence },
     /// The run ends. `fence` is the newest one; a finish without a holder (cancel, exhaustion) raises it.
     Finish { fence: Fence, outcome: Outcome, attempts: u32, error: Option<ErrorCategory> },
+    /// No further attempt helps, and the run waits for somebody. `fence` is the newest one; without a holder it is raised.
+    Park { fence: Fence, attempts: u32, error: ErrorCategory },
     /// A new run opens.
     Reopen { run: u32 },
     /// The agent's session in the attempt that ended, for the next one of the run.

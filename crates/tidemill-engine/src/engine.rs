@@ -28,11 +28,14 @@ mod scripts;
 mod submit;
 mod subscriptions;
 mod task_files;
+mod triage;
+mod triage_view;
 mod usage;
 mod work;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tidemill_model::workflow::Families;
 use tidemill_model::{ErrorSanitizer, EventId, JobId, RequestId};
 
 use crate::backend::{Answer, Backend, Fault};
@@ -44,6 +47,7 @@ use crate::policy::Policy;
 use crate::reply::Reply;
 use crate::scripts::ScriptBoard;
 use crate::site::Site;
+use crate::triage::TokenSealer;
 use revocation::{Revocations, Watchable};
 
 pub use definitions::Define;
@@ -60,12 +64,19 @@ pub use read::{DeadLetterPage, PageRequest};
 pub use report::{FinishRequest, Finished, HeartbeatRequest, Signal, WorkReport};
 pub use script_view::{
     ACTUAL_BYTES_MAX, CompileProblem, EXPLAINED_MAX, Explained, ExplainedCondition, ExplainedEvent,
-    Explanation, ScriptCompiler, Verdict,
+    Explanation, FoundEvent, ScriptCompiler, TryOut, Verdict,
 };
 pub use scripts::{ScriptChange, ScriptChanges, ScriptError, WriteScript};
 pub use submit::{AddedTasks, IdempotencyKey, JobRequest, SubmittedJob, SubmittedTask, TaskRequest};
 pub use subscriptions::SubscriptionFilter;
 pub use task_files::{KeptFile, TASK_FILES_MAX};
+pub use triage::{
+    BulkPreview, BulkRequest, IngestRequest, Ingested, Marked, TokenOutcome, Unpark, UnparkRequest,
+};
+pub use triage_view::{
+    ErrorPage, GroupFilter, GroupPage, GroupSort, ParkedPage, ShownError, ShownGroup, ShownOccurrence,
+    ShownTriageExecution, TriageExecutionPage, TriageFilter, TriageMetrics,
+};
 pub use usage::{UsageBy, UsagePage, UsageQuery, UsageRow};
 pub use work::{ClaimRequest, Claimed, Work};
 
@@ -92,6 +103,10 @@ pub struct EngineConfig {
     pub policy: Policy,
     /// What takes secrets out of error texts before they are stored.
     pub sanitizer: Arc<ErrorSanitizer>,
+    /// The workflow events that are accepted.
+    pub families: Arc<Families>,
+    /// What seals the tokens of parked executions.
+    pub tokens: Arc<TokenSealer>,
 }
 
 impl Default for EngineConfig {
@@ -101,6 +116,8 @@ impl Default for EngineConfig {
             bucket: "local".to_owned(),
             policy: Policy::default(),
             sanitizer: Arc::default(),
+            families: Arc::default(),
+            tokens: Arc::new(TokenSealer::passing()),
         }
     }
 }
@@ -113,6 +130,8 @@ struct Inner<B> {
     bucket: String,
     policy: Policy,
     sanitizer: Arc<ErrorSanitizer>,
+    families: Arc<Families>,
+    tokens: Arc<TokenSealer>,
     live_logs: LiveLogs,
     revocations: Revocations,
     versions: definitions::Versions,
@@ -142,6 +161,8 @@ impl<B: Backend> Engine<B> {
             bucket: config.bucket,
             policy: config.policy,
             sanitizer: config.sanitizer,
+            families: config.families,
+            tokens: config.tokens,
             live_logs: LiveLogs::default(),
             revocations: Revocations::default(),
             versions: definitions::Versions::default(),
@@ -169,6 +190,11 @@ impl<B: Backend> Engine<B> {
     /// A text without what must not be seen, fit for an event.
     pub fn clean(&self, text: &str) -> String {
         self.inner.sanitizer.clean(text)
+    }
+
+    /// The same for a text that may be longer.
+    pub(crate) fn clean_within(&self, text: &str, chars_max: usize) -> String {
+        self.inner.sanitizer.clean_within(text, chars_max)
     }
 
     fn mint_event_id(&self) -> EventId {

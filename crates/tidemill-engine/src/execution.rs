@@ -157,7 +157,7 @@ impl ExecutionStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunError {
-    /// `timeout`, `memory`, `output`, `script`, `internal`, `permission`, `validation` or `syntax`.
+    /// `timeout`, `memory`, `output`, `script`, `internal`, `rate_limit`, `permission`, `validation` or `syntax`.
     pub class: Arc<str>,
     pub message: Arc<str>,
     /// One line per frame with the script's name, line and column; empty when unknown.

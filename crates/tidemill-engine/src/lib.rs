@@ -25,5 +25,6 @@ pub mod scripts;
 pub mod site;
 mod snapshot;
 pub mod state;
+pub mod triage;
 
 pub use engine::Engine;

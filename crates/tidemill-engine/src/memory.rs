@@ -20,7 +20,7 @@ use crate::policy::Policy;
 use crate::record::{Record, RecordKey, RecordKind};
 use crate::site::Site;
 use crate::state::trail::Seq;
-use crate::state::{DueExecutions, State};
+use crate::state::{DueExecutions, State, TriageIndex};
 
 /// A backend that forgets everything when it is dropped.
 #[derive(Debug)]
@@ -262,6 +262,18 @@ impl<C: Clock> Backend for MemoryBackend<C> {
         skip: impl Fn(&ExecutionKey) -> bool + Send,
     ) -> Result<DueExecutions, Fault> {
         Ok(self.lock().state.pending().due(now, limit, skip))
+    }
+
+    async fn triage<T: Send>(&self, look: impl FnOnce(&TriageIndex) -> T + Send) -> Result<T, Fault> {
+        Ok(look(self.lock().state.triage()))
+    }
+
+    fn triage_nearer(&self) -> Notice {
+        self.lock().state.triage().nearer()
+    }
+
+    fn triage_ended(&self) -> Notice {
+        self.lock().state.triage().ended()
     }
 
     async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {

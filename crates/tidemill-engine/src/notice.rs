@@ -32,6 +32,18 @@ impl Notice {
         wakers.into_values().for_each(Waker::wake);
     }
 
+    /// Like `ring`, but wakes only so many of those that wait: for things that one of them does, whichever it is. Who
+    /// has done one looks for the next by itself.
+    pub fn ring_some(&self, count: usize) {
+        self.board.rings.fetch_add(1, Ordering::SeqCst);
+        let wakers: Vec<Waker> = {
+            let mut waiting = self.board.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let some: Vec<u64> = waiting.keys().take(count).copied().collect();
+            some.iter().filter_map(|number| waiting.remove(number)).collect()
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     /// Begins to listen: the answer resolves with the first ring after this call.
     pub fn listen(&self) -> Listening {
         Listening {
@@ -105,6 +117,23 @@ mod tests {
             "listening begins with the call, not with the wait"
         );
         assert!(pin!(unpolled).as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn a_ring_for_some_wakes_no_more_than_these_and_is_missed_by_none() {
+        let notice = Notice::default();
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        let mut context = Context::from_waker(&waker);
+        let mut waiting: Vec<_> = (0..5).map(|_| Box::pin(notice.listen())).collect();
+        assert!(waiting.iter_mut().all(|one| one.as_mut().poll(&mut context).is_pending()));
+        let unpolled = notice.listen();
+        notice.ring_some(2);
+        assert_eq!(count.0.load(Ordering::SeqCst), 2);
+        assert!(pin!(unpolled).as_mut().poll(&mut context).is_ready(), "it had not begun to wait");
+        notice.ring_some(2);
+        notice.ring_some(9);
+        assert_eq!(count.0.load(Ordering::SeqCst), 5);
     }
 
     #[test]

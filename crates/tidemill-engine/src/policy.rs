@@ -35,6 +35,12 @@ pub struct Policy {
     pub hops_max: u32,
     /// How long an execution is kept after its end, in milliseconds.
     pub execution_millis: u64,
+    /// How long a parked execution waits if nothing else is said, in milliseconds.
+    pub park_millis: u64,
+    /// Whether parked executions go on once none of their errors is open.
+    pub auto_resume: bool,
+    /// How long errors and executions are kept after their last event, in milliseconds.
+    pub triage_millis: u64,
     #[cfg(feature = "faults")]
     pub faults: crate::faults::Faults,
 }
@@ -57,6 +63,9 @@ impl Default for Policy {
             statuses_bytes_max: 150_000,
             hops_max: 8,
             execution_millis: 30 * 24 * 3_600_000,
+            park_millis: 7 * 24 * 3_600_000,
+            auto_resume: false,
+            triage_millis: 90 * 24 * 3_600_000,
             #[cfg(feature = "faults")]
             faults: crate::faults::Faults::default(),
         }

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tidemill_model::{Day, JobId, Month, RequestId, TaskName, TenantBudget, TenantId, Timestamp, UsageSum};
+use tidemill_model::workflow::{self, ErrorCode};
+use tidemill_model::{
+    Day, EventId, JobId, Month, RequestId, TaskName, TenantBudget, TenantId, Timestamp, UsageSum,
+};
 
 use crate::commit::MessageId;
 use crate::execution::{ExecutionId, ExecutionKey, ScriptExecution, ScriptLetter};
+use crate::triage::{Bulk, BulkId, ErrorGroup, Parked, StoredToken, TriageError, TriageExecution};
 
 /// What a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,10 +31,18 @@ pub enum RecordKind {
     Usage,
     /// What the agents of a tenant may use. Always in memory: claims look at it.
     Budget,
+    /// All errors of a code. Always in memory.
+    ErrorGroup,
+    /// Executions that wait. Always in memory.
+    Parked,
+    /// Tokens of executions that wait or waited, by their digests.
+    Token,
+    /// Wishes about many parked executions. Always in memory.
+    Bulk,
 }
 
 impl RecordKind {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::Idempotency,
         Self::DeadLetter,
         Self::Definition,
@@ -44,16 +56,20 @@ impl RecordKind {
         Self::System,
         Self::Usage,
         Self::Budget,
+        Self::ErrorGroup,
+        Self::Parked,
+        Self::Token,
+        Self::Bulk,
     ];
 
     /// Whether records of this kind stay in memory, so that any decision can look at them.
     pub fn stays_in_memory(self) -> bool {
-        self == Self::Budget
+        matches!(self, Self::Budget | Self::ErrorGroup | Self::Parked | Self::Bulk)
     }
 
     /// Whether a store lists records of this kind as open while they must be known from the start.
     pub fn may_be_open(self) -> bool {
-        matches!(self, Self::Budget | Self::Execution)
+        self == Self::Execution || self.stays_in_memory()
     }
 }
 
@@ -85,6 +101,12 @@ pub enum RecordValue {
     Budget(TenantBudget),
     Execution(Box<ScriptExecution>),
     ScriptLetter(Box<ScriptLetter>),
+    ErrorGroup(Arc<ErrorGroup>),
+    TriageError(Arc<TriageError>),
+    TriageExecution(Arc<TriageExecution>),
+    Parked(Arc<Parked>),
+    Token(Box<StoredToken>),
+    Bulk(Arc<Bulk>),
 }
 
 /// Which attempts a sum is about, within a tenant.
@@ -112,6 +134,7 @@ pub struct Idempotency {
 pub enum Effect {
     Job(JobId),
     Task(RequestId),
+    Event(EventId),
 }
 
 /// A message that will not be delivered again unless somebody replays it.
@@ -145,8 +168,15 @@ pub(crate) const JOB_USAGE: &str = "job/";
 /// What the ids of scripts' dead letters begin with. Those of messages are digits and sort before.
 pub(crate) const SCRIPT_LETTER: &str = "script/";
 
+/// What the ids of triage records begin with.
+pub(crate) const TRIAGE_ERROR: &str = "error/";
+pub(crate) const TRIAGE_EXECUTION: &str = "execution/";
+
 /// The place in the log up to which events were matched with subscriptions.
 const SCRIPTS_CURSOR: &str = "scripts";
+
+/// What the ids of alerts begin with.
+pub(crate) const ALERT: &str = "alert/";
 
 impl RecordKey {
     pub fn idempotency(tenant: &TenantId, route: &str, key: &str) -> Self {
@@ -201,6 +231,47 @@ impl RecordKey {
     }
 
     pub fn scripts_cursor() -> Self {
-        Self { kind: RecordKind::Cursor, tenant: None, id: Arc::from(SCRIPTS_CURSOR) }
+        Self::scripts_cursor_of(None)
+    }
+
+    /// The cursor of a tenant whose events are matched on their own, or that of all others.
+    pub fn scripts_cursor_of(lane: Option<&TenantId>) -> Self {
+        Self { kind: RecordKind::Cursor, tenant: lane.cloned(), id: Arc::from(SCRIPTS_CURSOR) }
+    }
+
+    /// An alert that stands.
+    pub fn alert(tenant: &TenantId, name: &str) -> Self {
+        let id = Arc::from(format!("{ALERT}{name}"));
+        Self { kind: RecordKind::System, tenant: Some(tenant.clone()), id }
+    }
+
+    pub fn error_group(tenant: &TenantId, code: &ErrorCode) -> Self {
+        Self::of_tenant(RecordKind::ErrorGroup, tenant, Arc::from(code.as_str()))
+    }
+
+    pub fn triage_error(tenant: &TenantId, code: &ErrorCode, execution: &workflow::ExecutionId) -> Self {
+        let id = format!("{TRIAGE_ERROR}{code}{ROUTE_END}{execution}");
+        Self::of_tenant(RecordKind::Triage, tenant, Arc::from(id))
+    }
+
+    pub fn triage_execution(tenant: &TenantId, execution: &workflow::ExecutionId) -> Self {
+        Self::of_tenant(RecordKind::Triage, tenant, Arc::from(format!("{TRIAGE_EXECUTION}{execution}")))
+    }
+
+    pub fn parked(tenant: &TenantId, execution: &workflow::ExecutionId) -> Self {
+        Self::of_tenant(RecordKind::Parked, tenant, Arc::from(execution.as_str()))
+    }
+
+    /// `digest` is that of the token.
+    pub fn token(tenant: &TenantId, digest: &Arc<str>) -> Self {
+        Self::of_tenant(RecordKind::Token, tenant, Arc::clone(digest))
+    }
+
+    pub fn bulk(tenant: &TenantId, id: BulkId) -> Self {
+        Self::of_tenant(RecordKind::Bulk, tenant, Arc::from(id.to_string()))
+    }
+
+    fn of_tenant(kind: RecordKind, tenant: &TenantId, id: Arc<str>) -> Self {
+        Self { kind, tenant: Some(tenant.clone()), id }
     }
 }

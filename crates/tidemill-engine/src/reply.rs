@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_model::dag_violation::Violations;
+use tidemill_model::workflow::{self, ErrorCode};
 use tidemill_model::{
     AppName, EventId, Fence, JobId, Json, Outcome, RequestId, SessionId, TaskId, TaskName, TaskSpec,
     Timestamp,
@@ -10,6 +11,7 @@ use tidemill_model::{
 
 use crate::commit::{Message, MessageId, Receipt, TaskKey};
 use crate::execution::{ExecutionId, ExecutionStatus};
+use crate::triage::{Bulk, BulkId};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
@@ -64,6 +66,23 @@ pub enum Reply {
     Published {
         events: Vec<(EventId, Timestamp)>,
     },
+    /// Published, with workflow events among them. Those that were there already are named again.
+    Noted {
+        events: Vec<(EventId, Timestamp, bool)>,
+        /// How many errors changed their state because of marks.
+        changed: u64,
+    },
+    Unparked,
+    /// How many were given up, and how many alarms were raised.
+    LookedAfter {
+        expired: u32,
+        told: u32,
+    },
+    /// A bulk as it stands, and when its next page may be.
+    Bulk {
+        bulk: Arc<Bulk>,
+        next: Option<Timestamp>,
+    },
     Sent {
         message: MessageId,
     },
@@ -112,6 +131,8 @@ pub enum Ending {
     Done(Outcome),
     /// Another attempt follows.
     Retrying { at: Timestamp },
+    /// No further attempt helps, and the task waits for somebody.
+    Parked,
 }
 
 /// A task that a worker may now run.
@@ -195,6 +216,14 @@ pub enum Refusal {
     /// Somebody else ended this run, or it was never to begin.
     #[error("run {attempt} of execution {id} is not under way")]
     NotUnderWay { id: ExecutionId, attempt: u32 },
+    #[error("the execution {0} is not parked")]
+    NotParked(workflow::ExecutionId),
+    #[error("the token of execution {0} has expired")]
+    TokenExpired(workflow::ExecutionId),
+    #[error("error code {code} is new, and the limit of {limit} codes is reached")]
+    TooManyCodes { code: ErrorCode, limit: usize },
+    #[error("bulk {0} has ended")]
+    BulkEnded(BulkId),
     #[error("{field} is not a JSON object")]
     NotAnObject { field: String },
 }

@@ -15,6 +15,7 @@ use crate::id::TaskName;
 use crate::job_file::RetryEntry;
 use crate::json::Json;
 use crate::span::Millis;
+use crate::task_spec::OnFailure;
 use crate::time::Timestamp;
 
 pub(crate) use agent_fields::AgentFields;
@@ -124,6 +125,12 @@ pub struct DefinitionDraft {
     pub retry: RetryEntry,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// What happens when a task has failed for good; `fail` when it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<OnFailure>,
+    /// How long a parked task waits before it is failed: 1s to 365d.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub park_timeout: Option<Millis>,
     /// For the runner `agent`: a template; `{{path}}` stands for a value of the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
@@ -185,6 +192,8 @@ impl DefinitionDraft {
             max_attempts: None,
             retry: RetryEntry::default(),
             labels: BTreeMap::new(),
+            on_failure: None,
+            park_timeout: None,
             prompt: None,
             output_schema: None,
             output_file: None,

@@ -152,6 +152,11 @@ impl TaskHead {
         }
     }
 
+    /// Whether it waits for somebody.
+    pub fn is_parked(&self) -> bool {
+        self.state == TaskState::Parked
+    }
+
     pub fn lease(&self) -> Option<&Lease> {
         match &self.state {
             TaskState::Leased(lease) => Some(lease),
@@ -173,7 +178,7 @@ impl TaskHead {
 pub enum JobStatus {
     /// Nothing has failed and something is left to do.
     Running,
-    /// Something has failed and something is still active.
+    /// Something has failed and something is still active, or something is parked.
     Failing,
     /// Something has failed and nothing is active.
     Failed,
@@ -203,6 +208,14 @@ pub struct JobCounts {
     pub processing: u32,
     pub completed: u32,
     pub failed: u32,
+    /// Those of `processing` that wait for somebody.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub parked: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 impl JobCounts {
@@ -221,10 +234,15 @@ impl JobCounts {
         }
     }
 
+    /// Whether nothing goes on but what waits for somebody.
+    pub fn is_parked(&self) -> bool {
+        self.parked > 0 && self.pending == 0 && self.processing == self.parked
+    }
+
     /// The status these counts give a job that was not cancelled.
     pub fn status(&self) -> JobStatus {
         let active = self.pending + self.processing > 0;
-        match (self.failed > 0, active) {
+        match (self.failed + self.parked > 0, active) {
             _ if self.completed == self.total() => JobStatus::Completed,
             (true, true) => JobStatus::Failing,
             (true, false) => JobStatus::Failed,

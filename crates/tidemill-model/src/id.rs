@@ -36,18 +36,18 @@ pub enum IdProblem {
 
 const WORD: &str = "letters, digits, `_` and `-`";
 const NO_FLAG: &str = "letters, digits, `_` and, but not at the start, `-`";
-const TEXT: &str = "all characters but `#` and control characters";
+pub(crate) const TEXT: &str = "all characters but `#` and control characters";
 const CAPITALS: &str = "capital letters and `_`, starting with a letter";
 
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-fn is_text(c: char) -> bool {
+pub(crate) fn is_text(c: char) -> bool {
     c != '#' && !c.is_control()
 }
 
-fn check(
+pub(crate) fn check(
     field: &'static str,
     text: &str,
     limit: usize,
@@ -150,6 +150,8 @@ macro_rules! text_id {
     };
 }
 
+pub(crate) use text_id;
+
 /// Describes an id in place: it is a text and needs no entry of its own.
 macro_rules! text_schema {
     ($name:ident, $schema:expr) => {
@@ -168,6 +170,8 @@ macro_rules! text_schema {
         }
     };
 }
+
+pub(crate) use text_schema;
 
 text_schema!(EntityType, json_schema!({ "type": "string", "pattern": "^[A-Z][A-Z_]{0,31}$" }));
 text_schema!(JobId, json_schema!({ "type": "string", "pattern": "^job-[0-9a-f]{32}$" }));

@@ -18,8 +18,9 @@ use crate::id::{RequestId, TaskId, TaskName};
 use crate::json::Json;
 use crate::retry::RetryPolicy;
 use crate::span::Millis;
+use crate::task_spec::OnFailure;
 
-pub(crate) use read::retry;
+pub(crate) use read::{parking, retry};
 pub use schema::schema;
 
 /// The bytes of a job's name.
@@ -32,6 +33,11 @@ pub const TIMEOUT_MILLIS_MAX: u64 = 7 * 24 * 3_600_000;
 pub const ATTEMPTS_MAX: u32 = 1_000;
 /// The longest delay between attempts, in milliseconds: 7 days.
 pub const RETRY_DELAY_MILLIS_MAX: u64 = 7 * 24 * 3_600_000;
+
+/// The longest time that a parked task may wait, in milliseconds: a year.
+pub const PARK_MILLIS_MAX: u64 = 365 * 24 * 3_600_000;
+/// The label by which errors of tasks are told apart.
+pub const COUNTY_LABEL: &str = "county";
 
 /// A job as a client writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,6 +107,9 @@ pub struct TaskSettings {
     pub retry: RetryEntry,
     pub env: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
+    pub on_failure: Option<OnFailure>,
+    /// How long the task may wait once it is parked.
+    pub park_timeout: Option<Millis>,
 }
 
 /// How often and how fast a task is tried again, as far as it is given.

@@ -40,6 +40,11 @@ known_types! {
     BudgetExceeded = "Budget Exceeded",
     AlertRaised = "Alert Raised",
     AlertCleared = "Alert Cleared",
+    ExecutionResumed = "Execution Resumed",
+    ExecutionFailed = "Execution Failed",
+    ExecutionExpired = "Execution Expired",
+    ErrorIgnored = "Error Ignored",
+    ErrorReopened = "Error Reopened",
 }
 
 impl KnownType {
@@ -52,7 +57,16 @@ impl KnownType {
 pub fn is_reserved(event_type: &str) -> bool {
     event_type.starts_with("Task ")
         || event_type.starts_with("Job ")
-        || [KnownType::BudgetExceeded, KnownType::AlertRaised, KnownType::AlertCleared]
-            .iter()
-            .any(|known| known.as_str() == event_type)
+        || [
+            KnownType::BudgetExceeded,
+            KnownType::AlertRaised,
+            KnownType::AlertCleared,
+            KnownType::ExecutionResumed,
+            KnownType::ExecutionFailed,
+            KnownType::ExecutionExpired,
+            KnownType::ErrorIgnored,
+            KnownType::ErrorReopened,
+        ]
+        .iter()
+        .any(|known| known.as_str() == event_type)
 }

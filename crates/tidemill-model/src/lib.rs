@@ -46,6 +46,7 @@ pub mod task_input;
 pub mod task_spec;
 pub mod time;
 pub mod usage;
+pub mod workflow;
 
 pub use access_path::AccessPath;
 pub use agent::{AgentSpec, AgentStep, MicroUsd, PermissionMode};
@@ -66,8 +67,8 @@ pub use filter::{ConditionResult, FilterRules};
 pub use fold::{BadHistory, fold_job, fold_task};
 pub use head::{Fence, JobCounts, JobStatus, Lease, Outcome, Owner, PublicState, TaskHead, TaskState};
 pub use id::{
-    AppName, BadId, EntityId, EntityType, EventId, EventType, IdProblem, JobId, RequestId, ScriptId, SessionId,
-    SubscriptionId, TaskId, TaskName, TenantId, WorkerId,
+    AppName, BadId, EntityId, EntityType, EventId, EventType, IdProblem, JobId, RequestId, ScriptId,
+    SessionId, SubscriptionId, TaskId, TaskName, TenantId, WorkerId,
 };
 pub use job_file::{AddTasksFile, JobFile, RetryEntry, TaskEntry, TaskFile, TaskSettings, TaskWork};
 pub use json::Json;
@@ -83,6 +84,6 @@ pub use secrets::Secrets;
 pub use span::Millis;
 pub use subscription::{Subscription, SubscriptionDraft};
 pub use task_input::{DEPENDENCY_OUTPUTS, InputProblem};
-pub use task_spec::{TaskOptions, TaskSpec};
+pub use task_spec::{OnFailure, TaskOptions, TaskSpec};
 pub use time::{BadTimestamp, Timestamp};
 pub use usage::{Usage, UsageSum};

@@ -97,6 +97,9 @@ pub struct TaskProcessingFailed {
     /// `false` when the worker gave the task back and the attempt is made again; left out otherwise.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub counted: bool,
+    /// Whether the task waits for somebody now; left out otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parked: bool,
     pub error: String,
     pub error_category: ErrorCategory,
     /// How long the attempt took; only with `usage`.
@@ -128,6 +131,9 @@ pub struct TaskCompleted {
     pub output: Option<Json>,
     pub duration_ms: u64,
     pub exit_code: i32,
+    /// Who completed it, if it was not a worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<CompletionSource>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,6 +141,14 @@ pub struct TaskCompleted {
     pub fence: Fence,
     #[serde(default, rename = "_s3Overflow", skip_serializing_if = "Option::is_none")]
     pub overflow: Option<OverflowRef>,
+}
+
+/// Who completed a task that no worker completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CompletionSource {
+    /// Somebody gave the output of a parked task.
+    Resume,
 }
 
 /// Where the large fields of an event were put.
@@ -154,7 +168,7 @@ pub struct TaskFailed {
     /// Attempts made in this run, the failing one included.
     pub retry_count: u32,
     pub source: FailureSource,
-    /// Why the engine ended it, for programs: `BUDGET_EXCEEDED`.
+    /// Why it ended, for programs: `BUDGET_EXCEEDED`, `PARK_EXPIRED`, or what the person who failed it gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// How long the attempt took; only with `usage`.
@@ -176,8 +190,10 @@ pub enum FailureSource {
     Worker,
     /// No attempt was left.
     Dlq,
-    /// A person, by cancel.
+    /// A person, by cancel or by failing what was parked.
     Api,
+    /// The engine, because a parked task waited too long.
+    Expired,
     /// The engine, because a budget is used up.
     Budget,
 }

@@ -16,8 +16,8 @@ pub const SECRET_CHARS_MIN: usize = 8;
 /// What takes the place of a secret.
 pub const REDACTED: &str = "[REDACTED]";
 
-/// Further text is dropped before it is looked at; it could not be kept anyway.
-const READ_BYTES_MAX: usize = 16 * 1024;
+/// So many bytes are looked at for each character that may be kept. Further ones could not be kept anyway.
+const READ_BYTES_PER_CHAR: usize = 8;
 /// Taking out one secret may show another. Texts that do not come to rest are dropped whole.
 const ROUNDS_MAX: usize = 8;
 
@@ -42,11 +42,16 @@ impl ErrorSanitizer {
 
     /// The text without what must not be seen, at most 2,000 characters of it.
     pub fn clean(&self, text: &str) -> String {
+        self.clean_within(text, CLEAN_CHARS_MAX)
+    }
+
+    /// The same with at most so many characters.
+    pub fn clean_within(&self, text: &str, chars_max: usize) -> String {
         // Before the cut: it must not leave half of one.
         let whole = self.secrets.clean_text(text);
-        let mut clean = cut_bytes(&whole, READ_BYTES_MAX).to_owned();
+        let mut clean = cut_bytes(&whole, READ_BYTES_PER_CHAR * chars_max).to_owned();
         for _ in 0..ROUNDS_MAX {
-            let next = cut_chars(&self.pass(&clean), CLEAN_CHARS_MAX).to_owned();
+            let next = cut_chars(&self.pass(&clean), chars_max).to_owned();
             if next == clean {
                 return clean;
             }
@@ -235,7 +240,10 @@ mod tests {
         let text = format!("{}AKIAIOSFODNN7EXAMPLE", "x ".repeat(995));
         assert!(!sanitizer().clean(&text).contains("AKIA"));
         // Nor does one at the cut before, which comes to the front when much before it is taken out.
-        let key = format!("-----BEGIN X-----{}-----END X-----", "k".repeat(READ_BYTES_MAX - 40));
+        let key = format!(
+            "-----BEGIN X-----{}-----END X-----",
+            "k".repeat(READ_BYTES_PER_CHAR * CLEAN_CHARS_MAX - 40)
+        );
         let clean = sanitizer().clean(&format!("{key}hunter2hunter2-and-more"));
         assert!(!clean.contains("hunter2"), "{clean}");
     }

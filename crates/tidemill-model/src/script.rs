@@ -117,6 +117,9 @@ impl ScriptDraft {
 
 /// Each grant once, in their own order, so that equal scripts are written alike.
 fn grants(document: &mut Document<'_>) -> Vec<Grant> {
+    if document.mentions("grants") && !document.has("grants") {
+        document.problem("grants", code::INVALID_TYPE, "must be a list, not null");
+    }
     let names = document.texts("grants").unwrap_or_default();
     let mut grants = BTreeSet::new();
     for (at, name) in names.iter().enumerate() {
@@ -160,6 +163,7 @@ mod tests {
             (json!({ "id": "explain" }), "id", code::INVALID_VALUE),
             (json!({ "id": "x".repeat(ScriptId::LENGTH_MAX + 1) }), "id", code::INVALID_VALUE),
             (json!({ "grants": "publish" }), "grants", code::INVALID_TYPE),
+            (json!({ "grants": null }), "grants", code::INVALID_TYPE),
             (json!({ "grants": ["publish", "exec"] }), "grants[1]", code::INVALID_VALUE),
             (json!({ "language": "js" }), "language", code::UNKNOWN_FIELD),
         ] {

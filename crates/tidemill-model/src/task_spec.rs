@@ -1,5 +1,6 @@
 //! What a task is asked to do, as its job or its submitter wrote it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{TaskId, TaskName};
@@ -36,6 +37,32 @@ pub struct TaskOptions {
     /// Whether an agent carries it out, so that budgets stop it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub agent: bool,
+    #[serde(default, skip_serializing_if = "OnFailure::is_fail")]
+    pub on_failure: OnFailure,
+    /// How long it waits for somebody once it is parked, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub park_timeout_ms: Option<u64>,
+    /// Its label `county`, by which errors are told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub county: Option<String>,
+}
+
+/// What becomes of a task that no further attempt may help.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFailure {
+    /// It is failed.
+    #[default]
+    Fail,
+    /// It waits until somebody lets it go on or fails it.
+    Park,
+}
+
+impl OnFailure {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    fn is_fail(&self) -> bool {
+        *self == Self::Fail
+    }
 }
 
 impl TaskOptions {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidemill_model::workflow::Catalogue;
 use tidemill_model::{AppName, TenantId};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct ServerConfig {
     pub stream_heartbeat: Duration,
     /// How long requests in flight may go on when the server shuts down.
     pub grace: Duration,
+    /// What codes of errors mean.
+    pub catalogue: Catalogue,
 }
 
 impl Default for ServerConfig {
@@ -50,6 +53,7 @@ impl Default for ServerConfig {
             write_timeout: Duration::from_secs(30),
             stream_heartbeat: Duration::from_secs(15),
             grace: Duration::from_secs(10),
+            catalogue: Catalogue::built_in(),
         }
     }
 }

@@ -99,6 +99,10 @@ impl From<Refusal> for Problem {
             Refusal::TaskEnded(_) => Self::conflict("TASK_ENDED", text),
             Refusal::PartOfJob { .. } => Self::conflict("PART_OF_JOB", text),
             Refusal::NotUnderWay { .. } => Self::conflict("NOT_UNDER_WAY", text),
+            Refusal::NotParked(_) => Self::conflict("NOT_PARKED", text),
+            Refusal::TokenExpired(_) => Self::new(StatusCode::GONE, "TOKEN_EXPIRED", text),
+            Refusal::TooManyCodes { .. } => Self::field("TOO_MANY_CODES", "code", text),
+            Refusal::BulkEnded(_) => Self::conflict("BULK_ENDED", text),
             Refusal::NotAnObject { field } => Self::invalid_field(field, "is not a JSON object"),
         }
     }
@@ -127,7 +131,18 @@ impl From<Fault> for Problem {
 
 #[cfg(test)]
 mod tests {
+    use tidemill_engine::execution::ExecutionId;
+    use tidemill_model::ScriptId;
+
     use super::*;
+
+    #[test]
+    fn a_script_with_subscriptions_is_a_conflict() {
+        let problem = Problem::from(ScriptError::Subscribed { script: ScriptId::trusted("a"), count: 2 });
+        assert_eq!((problem.status.as_u16(), &*problem.code), (409, "IN_USE"));
+        let inner = ScriptError::from(Refusal::NotFound { what: "script", id: "x".to_owned() });
+        assert_eq!(Problem::from(inner).status.as_u16(), 404);
+    }
 
     #[test]
     fn what_the_store_says_of_itself_is_not_told() {
@@ -169,6 +184,9 @@ mod tests {
             (Refusal::TaskEnded(request.clone()), 409, "TASK_ENDED"),
             (Refusal::PartOfJob { request, job }, 409, "PART_OF_JOB"),
             (Refusal::NotAnObject { field: id() }, 400, "INVALID_FIELD"),
+            (Refusal::RecordConflict { expected: 1, actual: 2 }, 409, "CONFLICT"),
+            (Refusal::NotUnderWay { id: ExecutionId::from_u128(1), attempt: 2 }, 409, "NOT_UNDER_WAY"),
+            (Refusal::NotFound { what: "dead letter", id: id() }, 404, "NOT_FOUND"),
         ] {
             let problem = Problem::from(refusal);
             assert_eq!((problem.status.as_u16(), &*problem.code), (status, code), "{problem:?}");

@@ -5,6 +5,7 @@ mod twice;
 use axum::body::Bytes;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
+use tidemill_model::Json;
 
 use self::twice::key_given_twice;
 
@@ -28,6 +29,24 @@ pub(crate) fn value(body: &Bytes) -> Result<serde_json::Value, Problem> {
     let text = text(body)?;
     let value = serde_json::from_str(text).map_err(|error| not_json(&error))?;
     all_once(text).map(|()| value)
+}
+
+/// The values of a body that is a list, or the one that it is, each letter by letter.
+pub(crate) struct OneOrMany {
+    pub(crate) items: Vec<Json>,
+    pub(crate) is_list: bool,
+}
+
+/// Reads a body as one JSON value or a list of them.
+pub(crate) fn one_or_many(body: &Bytes) -> Result<OneOrMany, Problem> {
+    let text = text(body)?;
+    let one: Json = serde_json::from_str(text).map_err(|error| not_json(&error))?;
+    all_once(text)?;
+    if !one.as_str().starts_with('[') {
+        return Ok(OneOrMany { items: vec![one], is_list: false });
+    }
+    let items = one.read().map_err(|error| not_json(&error))?;
+    Ok(OneOrMany { items, is_list: true })
 }
 
 /// Refuses a key that is given twice, at any depth: which of the two counts would depend on who reads it.

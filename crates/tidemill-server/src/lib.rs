@@ -11,6 +11,7 @@ mod caller;
 mod claims;
 mod config;
 mod connection;
+mod dashboard;
 mod docs_page;
 mod error_map;
 mod json_body;

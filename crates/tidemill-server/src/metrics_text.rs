@@ -1,14 +1,47 @@
 //! Metrics in the text format of Prometheus. The names are a promise.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use tidemill_engine::engine::TriageMetrics;
 use tidemill_engine::scripts::{BUCKETS_MILLIS, ScriptMetrics};
+use tidemill_engine::triage::Counts;
+use tidemill_model::workflow::ErrorType;
 
 /// The content type.
 pub(crate) const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The text of all metrics.
-pub(crate) fn render(metrics: &ScriptMetrics) -> String {
+pub(crate) fn render(scripts: &ScriptMetrics, triage: &TriageMetrics) -> String {
+    let mut text = of_scripts(scripts);
+    text.push_str(&of_triage(triage));
+    text
+}
+
+/// Tenants are added up: their names are nobody else's business.
+fn of_triage(metrics: &TriageMetrics) -> String {
+    let mut text = String::new();
+    let mut by_type = BTreeMap::<ErrorType, Counts>::new();
+    for (_, error_type, counts) in &metrics.by_type {
+        by_type.entry(*error_type).or_default().add(counts);
+    }
+    let name = "workflow_errors_total";
+    head(&mut text, name, "counter", "Occurrences of errors of workflows and tasks, by type of code.");
+    for (error_type, counts) in &by_type {
+        line(&mut text, &format!("{name}{{type=\"{error_type}\"}}"), counts.occurrences);
+    }
+    let name = "workflow_errors_open_gauge";
+    head(&mut text, name, "gauge", "Errors of executions that are open, by type of code.");
+    for (error_type, counts) in &by_type {
+        line(&mut text, &format!("{name}{{type=\"{error_type}\"}}"), counts.open);
+    }
+    let name = "workflow_parked_gauge";
+    head(&mut text, name, "gauge", "Executions that wait for somebody to decide.");
+    line(&mut text, name, metrics.parked.iter().map(|(_, count)| count).sum::<usize>());
+    text
+}
+
+fn of_scripts(metrics: &ScriptMetrics) -> String {
     let mut text = String::new();
     let counters = [
         ("events_matched_total", "Events that passed a subscription's rules.", metrics.events_matched_total),
@@ -88,7 +121,7 @@ mod tests {
         metrics.execution_duration_histogram.buckets[12] = 2;
         metrics.execution_duration_histogram.count = 3;
         metrics.execution_duration_histogram.sum_seconds = 70.5;
-        let text = render(&metrics);
+        let text = render(&metrics, &TriageMetrics::default());
         for expected in [
             "# TYPE events_matched_total counter\nevents_matched_total 1\n",
             "events_filtered_total 2\n",
@@ -112,5 +145,30 @@ mod tests {
             let (_, value) = line.rsplit_once(' ').unwrap();
             assert!(value.parse::<f64>().is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn errors_are_counted_by_type_and_tenants_together() {
+        let tenant = |name: &str| tidemill_model::TenantId::trusted(name);
+        let of = |text| ErrorType::parse(text).unwrap();
+        let counts = |occurrences, open| Counts { occurrences, open, ..Counts::default() };
+        let metrics = TriageMetrics {
+            by_type: vec![
+                (tenant("acme"), of("20"), counts(3, 2)),
+                (tenant("acme"), of("30"), counts(1, 0)),
+                (tenant("other"), of("20"), counts(4, 1)),
+            ],
+            parked: vec![(tenant("acme"), 5), (tenant("other"), 1)],
+        };
+        let text = of_triage(&metrics);
+        for expected in [
+            "# TYPE workflow_errors_total counter\nworkflow_errors_total{type=\"20\"} 7\n",
+            "workflow_errors_total{type=\"30\"} 1\n",
+            "workflow_errors_open_gauge{type=\"20\"} 3\n",
+            "# TYPE workflow_parked_gauge gauge\nworkflow_parked_gauge 6\n",
+        ] {
+            assert!(text.contains(expected), "{expected}\n{text}");
+        }
+        assert!(!text.contains("acme"));
     }
 }

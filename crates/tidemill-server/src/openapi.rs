@@ -16,7 +16,7 @@ const ABOUT: &str = "Submit graphs of tasks, watch them run, read every fact abo
     Times are epoch milliseconds.";
 
 /// What the groups of routes are about.
-const GROUPS: [(&str, &str); 13] = [
+const GROUPS: [(&str, &str); 14] = [
     ("Jobs", "Graphs of tasks."),
     ("Tasks", "Single tasks, in a job or on their own."),
     (
@@ -28,6 +28,7 @@ const GROUPS: [(&str, &str); 13] = [
     ("Subscriptions", "Which events a script is to run for."),
     ("Executions", "What scripts did."),
     ("Dead letters", "Work that was given up. It is kept until somebody decides."),
+    ("Workflows", "Errors of workflows and tasks, and executions that wait for somebody to decide."),
     ("Usage", "What agents used, and what they may use."),
     ("Keys", "Who may call."),
     ("Queue", "The raw queue, for those who bring their own workers."),

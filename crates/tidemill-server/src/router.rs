@@ -25,10 +25,10 @@ use crate::connection::{Connection, Peer};
 use crate::param::Inputs;
 use crate::problem::Problem;
 use crate::route::{Access, BodyKind, Call, Reply, Route};
-use crate::{body, keyless, routes};
+use crate::{body, dashboard, keyless, routes};
 
-/// The API as a service. Each request is handled as that of its `Caller`, if its extensions hold one; otherwise it must
-/// come over a connection, with a key or as the local user.
+/// The API and the dashboard as a service. Each request is handled as that of its `Caller`, if its extensions hold one;
+/// otherwise it must come over a connection, with a key or as the local user.
 pub fn router<B: Backend>(app: App<B>) -> Router {
     let mut paths: BTreeMap<&'static str, Vec<Route<B>>> = BTreeMap::new();
     for route in routes::table::<B>() {
@@ -40,7 +40,7 @@ pub fn router<B: Backend>(app: App<B>) -> Router {
         let handle = move |request: Request| answer(app.clone(), Arc::clone(&own), request);
         router = router.route(path, any(handle));
     }
-    router.fallback(move |request: Request| {
+    dashboard::mount(app.clone(), router).fallback(move |request: Request| {
         let app = app.clone();
         async move {
             let (parts, body) = request.into_parts();

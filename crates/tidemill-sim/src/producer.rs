@@ -244,6 +244,7 @@ impl Producer {
                 properties: Json::trusted(&format!(r#"{{"number":{number}}}"#)),
             },
             ttl: self.rng.chance(100).then(|| now.millis() / 1_000 + self.rng.within(1..=300)),
+            workflow: None,
         }
     }
 

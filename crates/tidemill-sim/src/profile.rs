@@ -29,6 +29,12 @@ pub(crate) enum Act {
     AnswerLetter,
     Receive,
     UseReceipt,
+    MatchEvents,
+    EndExecution,
+    AnswerScriptLetter,
+    TellWorkflow,
+    MarkErrors,
+    Unpark,
 }
 
 #[derive(Debug, Clone)]
@@ -65,6 +71,12 @@ impl Profile {
             (1, Act::AnswerLetter),
             (1, Act::Receive),
             (2, Act::UseReceipt),
+            (3, Act::MatchEvents),
+            (8, Act::EndExecution),
+            (1, Act::AnswerScriptLetter),
+            (6, Act::TellWorkflow),
+            (2, Act::MarkErrors),
+            (3, Act::Unpark),
         ];
         let mut acts = Vec::with_capacity(usual.len());
         for (weight, act) in usual {
@@ -98,6 +110,7 @@ pub(crate) fn draw_policy(rng: &mut Rng) -> Policy {
         idempotency_millis: rng.weighted(&[(1, 60_000), (2, usual.idempotency_millis)]),
         claim_max: rng.weighted(&[(1, 3), (3, 256)]),
         sweep_max: rng.weighted(&[(1, 5), (3, 1_000)]),
+        park_millis: rng.weighted(&[(1, 10_000), (1, 120_000), (2, usual.park_millis)]),
         statuses_bytes_max: rng.weighted(&[(1, 200), (3, 150_000)]),
         ..usual
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_model::{Json, RetryPolicy, TaskId, TaskName, TaskOptions, TaskSpec};
+use tidemill_model::{Json, OnFailure, RetryPolicy, TaskId, TaskName, TaskOptions, TaskSpec};
 
 use crate::rng::Rng;
 
@@ -62,6 +62,7 @@ pub(crate) fn spec(rng: &mut Rng, task_id: TaskId, depends_on: Vec<TaskId>) -> T
         first_delay: rng.within(0..=3_000),
         max_delay: 20_000,
     });
+    let on_failure = if rng.chance(150) { OnFailure::Park } else { OnFailure::Fail };
     let name = ["resize", "fetch", "load", "report"][rng.index(4)];
     let input = if rng.chance(200) {
         Json::trusted(&format!(r#"{{"n":{}}}"#, rng.below(100)))
@@ -73,7 +74,7 @@ pub(crate) fn spec(rng: &mut Rng, task_id: TaskId, depends_on: Vec<TaskId>) -> T
         name: TaskName::trusted(name),
         depends_on,
         input,
-        options: TaskOptions { retry, agent: rng.chance(300), ..TaskOptions::default() },
+        options: TaskOptions { retry, agent: rng.chance(300), on_failure, ..TaskOptions::default() },
     }
 }
 

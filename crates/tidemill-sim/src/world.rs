@@ -17,8 +17,10 @@ use crate::oracle::Oracle;
 use crate::producer::Producer;
 use crate::profile::{Act, Profile};
 use crate::rng::Rng;
+use crate::scripter::Scripter;
 use crate::storage::Death;
 use crate::trace::{self, Trace};
+use crate::triager::Triager;
 use crate::violation::Violation;
 use crate::worker::Worker;
 
@@ -44,6 +46,8 @@ pub struct World {
     tenants: Vec<TenantId>,
     producer: Producer,
     operator: Operator,
+    scripter: Scripter,
+    triager: Triager,
     sweep: Sweep,
     swept_at: Timestamp,
     acknowledged: u64,
@@ -100,6 +104,8 @@ impl World {
         Self {
             producer: Producer::new(rng.fork(), tenants.clone()),
             operator: Operator::new(rng.fork(), tenants.clone()),
+            scripter: Scripter::new(rng.fork(), tenants.clone()),
+            triager: Triager::new(rng.fork(), tenants.clone()),
             oracle: Oracle::new(policy),
             trace: Trace::new(trace_max),
             generation: 1,
@@ -213,6 +219,13 @@ impl World {
                 return Ok(Some((Sender::Operator, self.operator.receive())));
             }
             Act::UseReceipt => self.operator.use_receipt(),
+            Act::MatchEvents => Some(self.scripter.match_events(self.oracle.log(), self.oracle.executions())),
+            Act::EndExecution => self.scripter.end_execution(self.oracle.executions()),
+            Act::AnswerScriptLetter => self.scripter.answer_letter(self.oracle.executions()),
+            Act::TellWorkflow => Some(self.triager.tell(now)),
+            Act::MarkErrors => Some(self.triager.mark(now)),
+            Act::Unpark if self.rng.chance(500) => self.triager.unpark_task(&self.oracle.parked()),
+            Act::Unpark => self.triager.unpark(now),
         };
         Ok(command.map(|command| (Sender::Producer, command)))
     }
@@ -295,6 +308,9 @@ impl World {
                 return Err(Violation::new("everything comes to an end", stuck.join(", ")));
             }
             self.work_calmly()?;
+            if let Some(command) = self.triager.unpark_task(&self.oracle.parked()) {
+                self.submit(vec![(Sender::Producer, command)])?;
+            }
             if self.now().since(self.swept_at) >= SWEEP_MILLIS || self.sweep.after.is_some() {
                 self.swept_at = self.now();
                 let sweep = self.sweep.clone();

@@ -141,6 +141,20 @@ async fn read(
     read.await.unwrap_or_else(|error| Err(Oversize::Io(std::io::Error::other(error))))
 }
 
+/// Keeps the log of an attempt that has no directory. What cannot be kept is said in words.
+pub(crate) async fn keep_log<S: TaskSource>(
+    source: &S,
+    claim: &Claim,
+    bytes: Vec<u8>,
+) -> Result<Option<String>, SourceError> {
+    let path = format!("r{}-a{}/{}", claim.run, claim.attempt, FIRST[0]);
+    match put(source, claim, &path, bytes).await {
+        Ok(()) => Ok(None),
+        Err(SourceError::Lost) => Err(SourceError::Lost),
+        Err(error) => Ok(Some(format!("the log could not be kept: {error}"))),
+    }
+}
+
 async fn put<S: TaskSource>(
     source: &S,
     claim: &Claim,

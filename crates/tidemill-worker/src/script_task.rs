@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::attempt::{End, Heart, millis, must_give_back};
+use crate::attempt_files::keep_log;
 use crate::command_worker::Shared;
 use crate::log_sink::{LogLine, Stream};
 use crate::pace::Pace;
@@ -121,7 +122,21 @@ pub(crate) async fn run<S: TaskSource>(
             (lines, report(class, message, &stack, elapsed))
         }
     };
-    show(shared, claim, &lines);
+    let log = show(shared, claim, &lines);
+    if !log.is_empty() {
+        let kept = tokio::select! {
+            biased;
+            kept = keep_log(&shared.source, claim, log) => kept,
+            stop = &mut heart => return lost(shared, claim, stop),
+        };
+        match kept {
+            Ok(None) => {}
+            Ok(Some(note)) => {
+                show(shared, claim, &[("warn", format!("[tidemill] {note}"))]);
+            }
+            Err(_) => return lost(shared, claim, Stop::Lost),
+        }
+    }
     shared.source.log_end(claim);
     End::Report(AttemptEnd { began, report }, None)
 }
@@ -158,8 +173,8 @@ fn report(class: ScriptFailure, message: String, stack: &str, elapsed: Duration)
     WorkReport::failed(text, category)
 }
 
-/// Shows what the script wrote.
-fn show<S: TaskSource>(shared: &Shared<S>, claim: &Claim, lines: &[(&'static str, String)]) {
+/// Shows what the script wrote, and gives it as its log.
+fn show<S: TaskSource>(shared: &Shared<S>, claim: &Claim, lines: &[(&'static str, String)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (level, text) in lines {
         let stream = if matches!(*level, "warn" | "error") { Stream::Stderr } else { Stream::Stdout };
@@ -172,4 +187,5 @@ fn show<S: TaskSource>(shared: &Shared<S>, claim: &Claim, lines: &[(&'static str
     if !bytes.is_empty() {
         shared.source.log(claim, &bytes);
     }
+    bytes
 }

@@ -193,8 +193,13 @@ fn nothing() -> Claimed {
 fn report_of(outcome: Outcome, started: Instant) -> WorkReport {
     match outcome {
         Ok(output) => WorkReport::completed(output, millis(started.elapsed())),
-        Err(TaskError { message, category, retry_after_millis }) => {
-            WorkReport::Failed { error: message, category, retry_after_millis, usage: None, session_id: None }
-        }
+        Err(TaskError { message, category, retry_after_millis }) => WorkReport::Failed {
+            error: message,
+            category,
+            retry_after_millis,
+            code: None,
+            usage: None,
+            session_id: None,
+        },
     }
 }

@@ -11,6 +11,7 @@ mod output;
 mod privacy;
 mod remote_source;
 mod script_pool;
+mod token_key;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -19,9 +20,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use self::commands::{
-    AgentTask, CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended, Events, Executions,
-    Export, Flags, Import, Jobs, Keys, Rebuild, Run, Schema, Scripts, Serve, Submit, Subscriptions, Tasks,
-    Usage, Verify, Worker,
+    AgentTask, CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended, Errors, Events,
+    Executions, Export, Flags, Import, Jobs, Keys, Parked, Rebuild, Run, Schema, Scripts, Serve, Submit,
+    Subscriptions, Tasks, Usage, Verify, Worker,
 };
 use self::config::{Resolved, Sources};
 use self::file_limit::lower_file_limit;
@@ -66,6 +67,8 @@ enum Command {
     Subscriptions(Subscriptions),
     Executions(Executions),
     DeadLetters(DeadLetters),
+    Errors(Errors),
+    Parked(Parked),
     Usage(Usage),
     Keys(Keys),
     Config(Config),
@@ -130,6 +133,8 @@ fn execute(arguments: Arguments, out: &mut Output) -> Ended {
         Command::Subscriptions(command) => configured!(command),
         Command::Executions(command) => configured!(command),
         Command::DeadLetters(command) => configured!(command),
+        Command::Errors(command) => configured!(command),
+        Command::Parked(command) => configured!(command),
         Command::Usage(command) => configured!(command),
         Command::Keys(command) => configured!(command),
         Command::Config(command) => configured!(command),

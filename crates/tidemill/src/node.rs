@@ -12,6 +12,7 @@ use tidemill_engine::engine::{EngineConfig, EngineError};
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::scripts::{Scripts, ScriptsConfig};
 use tidemill_engine::site::Site;
+use tidemill_engine::triage::{TokenSealer, TriageKeeper, TriageTimer};
 use tidemill_model::{TenantId, Timestamp, WorkerId};
 use tidemill_worker::log_sink::LogSink;
 use tidemill_worker::spawner::{Spawner, SpawnerConfig};
@@ -23,6 +24,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::config::{Resolved, Values};
 use crate::file_limit::limit_of_children;
 use crate::script_pool::ScriptPool;
+use crate::token_key::TokenKey;
 
 /// The hidden command that carries out the task of an agent.
 const AGENT_TASK: &str = "agent-task";
@@ -37,6 +39,8 @@ pub(crate) enum NodeError {
     Spawner(std::io::Error),
     #[error("the output directory cannot be used: {0}")]
     Output(std::io::Error),
+    #[error("{0}")]
+    TokenKey(String),
 }
 
 /// An open data directory with its engine.
@@ -58,7 +62,11 @@ impl Node {
             seed: random_seed(),
             ..StoreOptions::default()
         };
+        let token_key = TokenKey::of(&values.data, values.token_key_file.as_deref());
+        token_key.check().map_err(NodeError::TokenKey)?;
         let engine_config = EngineConfig {
+            families: Arc::new(config.workflows.families.clone()),
+            tokens: Arc::new(TokenSealer::new(move || token_key.get())),
             environment: values.environment.clone(),
             policy: values.policy(),
             sanitizer: Arc::new(config.sanitizer()),
@@ -111,12 +119,19 @@ impl Node {
         Sweeper(tokio::spawn(sweep(self.engine.clone(), values.sweep_every)))
     }
 
+    /// Carries out bulks and looks after parked executions.
+    pub(crate) fn start_triage(&self) -> Triage {
+        let keeper = TriageKeeper::new(self.engine.clone(), TokioTimer);
+        Triage(tokio::spawn(async move { keeper.run().await }))
+    }
+
     /// Starts to run scripts for events.
     pub(crate) fn start_scripts(&self, values: &Values, pool: ScriptPool) -> ScriptsHandle {
         let config = ScriptsConfig {
             workers: values.script_workers,
             buffer: values.script_buffer,
             max_retries: values.script_retries_max,
+            publish_rate: values.script_publish_rate,
             seed: random_seed(),
         };
         ScriptsHandle::start(Scripts::new(self.engine.clone(), pool, config))
@@ -149,6 +164,8 @@ impl ScriptsHandle {
         let own = scripts.clone();
         tasks.spawn(async move { own.route().await });
         let own = scripts.clone();
+        tasks.spawn(async move { own.route_aside().await });
+        let own = scripts.clone();
         tasks.spawn(async move { own.feed().await });
         for _ in 0..scripts.places() {
             let own = scripts.clone();
@@ -163,6 +180,23 @@ impl ScriptsHandle {
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(grace, ended).await;
         self.tasks.shutdown().await;
+    }
+}
+
+/// Ends with its handle. What it was doing is done wholly or not at all.
+pub(crate) struct Triage(JoinHandle<()>);
+
+impl Drop for Triage {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct TokioTimer;
+
+impl TriageTimer for TokioTimer {
+    async fn sleep(&self, time: Duration) {
+        tokio::time::sleep(time).await;
     }
 }
 

@@ -104,6 +104,13 @@ impl Output {
         self.words.progress(progress);
     }
 
+    /// The same as a bar, where a line can be written over.
+    pub(crate) fn bar(&mut self, step: &'static str, done: u64, total: u64) {
+        let text = text_of(Progress { step, done, total: Some(total) });
+        let text = if self.words.live { format!("{} {text}", bar_of(done, total)) } else { text };
+        self.words.tell(step, &text);
+    }
+
     /// Ends the output and gives the process' exit code.
     pub(crate) fn end(mut self, code: ExitCode) -> ExitCode {
         self.words.wipe();
@@ -116,15 +123,17 @@ impl Output {
 
 impl Words {
     fn progress(&mut self, progress: Progress) {
+        self.tell(progress.step, &text_of(progress));
+    }
+
+    fn tell(&mut self, step: &'static str, text: &str) {
         let now = Instant::now();
         let every = if self.live { LIVE_EVERY } else { PLAIN_EVERY };
-        let is_due =
-            self.told.is_none_or(|(step, at)| step != progress.step || now.duration_since(at) >= every);
+        let is_due = self.told.is_none_or(|(told, at)| told != step || now.duration_since(at) >= every);
         if !is_due {
             return;
         }
-        self.told = Some((progress.step, now));
-        let text = text_of(progress);
+        self.told = Some((step, now));
         let _ = if self.live { write!(self.out, "\r\x1b[K{text}") } else { writeln!(self.out, "{text}") };
         let _ = self.out.flush();
         self.standing = self.live;
@@ -135,6 +144,14 @@ impl Words {
             let _ = write!(self.out, "\r\x1b[K");
         }
     }
+}
+
+/// How much is done, in twenty parts.
+fn bar_of(done: u64, total: u64) -> String {
+    const PARTS: usize = 20;
+    let share = done.min(total) * PARTS as u64 / total.max(1);
+    let full = usize::try_from(share).unwrap_or(PARTS);
+    format!("[{}{}]", "#".repeat(full), "-".repeat(PARTS - full))
 }
 
 fn text_of(progress: Progress) -> String {
@@ -173,6 +190,14 @@ mod tests {
         }
         out.note("done");
         String::from_utf8(words.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_bar_is_full_when_all_is_done() {
+        for (done, total, full) in [(0, 0, 0), (0, 5, 0), (1, 2, 10), (5, 5, 20), (7, 5, 20)] {
+            let expected = format!("[{}{}]", "#".repeat(full), "-".repeat(20 - full));
+            assert_eq!(bar_of(done, total), expected, "{done} of {total}");
+        }
     }
 
     #[test]

@@ -284,6 +284,7 @@ fn outcome_of(report: WorkReport) -> api::OutcomeReport {
         session_id,
         error: None,
         error_category: None,
+        error_code: None,
         retry_after_ms: None,
         timeout_ms: None,
         elapsed_ms: None,
@@ -295,11 +296,12 @@ fn outcome_of(report: WorkReport) -> api::OutcomeReport {
             outcome.duration_ms = Some(duration_millis);
             outcome.exit_code = Some(exit_code);
         }
-        WorkReport::Failed { error, category, retry_after_millis, .. } => {
+        WorkReport::Failed { error, category, retry_after_millis, code, .. } => {
             outcome.status = api::OutcomeStatus::Failed;
             outcome.error = Some(error);
             outcome.error_category = Some(class_of(category));
             outcome.retry_after_ms = retry_after_millis;
+            outcome.error_code = code;
         }
         WorkReport::TimedOut { timeout_millis, elapsed_millis, signal, .. } => {
             outcome.status = api::OutcomeStatus::Timeout;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidemill_engine::clock::{Clock, SystemClock};
-use tidemill_engine::engine::{CompileProblem, ScriptCompiler};
+use tidemill_engine::engine::{CompileProblem, ScriptCompiler, TryOut};
 use tidemill_engine::scripts::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRun};
 use tidemill_model::{Grant, Json, TenantId};
 use tidemill_script::limits::{INPUT_BYTES_CEILING, RESULT_BYTES_CEILING, WALL_CEILING};
@@ -186,6 +186,10 @@ impl ScriptCompiler for ScriptPool {
                 column: error.column,
             })
         })
+    }
+
+    fn try_out(&self, run: ScriptRun) -> TryOut<'_> {
+        Box::pin(async move { Some(ScriptHost::run(self, run).await) })
     }
 }
 

@@ -179,7 +179,7 @@ impl<'a> Watch<'a> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looked = Instant::now();
         loop {
-            if is_at_rest(job.status) {
+            if has_stopped(&job) {
                 self.show_said();
                 return Ok(job);
             }
@@ -359,6 +359,20 @@ impl<'a> Watch<'a> {
 
 pub(crate) fn is_at_rest(status: JobStatusName) -> bool {
     matches!(status, JobStatusName::Completed | JobStatusName::Failed | JobStatusName::Cancelled)
+}
+
+/// Whether nothing more happens in a job by itself: it is at rest, or all that is left is parked.
+pub(crate) fn has_stopped(job: &JobView) -> bool {
+    is_at_rest(job.status) || is_parked(job)
+}
+
+/// Whether all that is left of a job waits for somebody.
+pub(crate) fn is_parked(job: &JobView) -> bool {
+    let counts = &job.counts;
+    job.status == JobStatusName::Failing
+        && counts.parked > 0
+        && counts.pending == 0
+        && counts.processing == counts.parked
 }
 
 /// A job and all its tasks, however many.

@@ -1,6 +1,6 @@
 //! Opening, executing, closing.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -94,6 +94,8 @@ pub(super) struct Deciding {
     /// Groups that nothing more goes into and nobody has begun to write, the oldest first. The newest of them has the
     /// number before the open one's.
     closed: VecDeque<Closed>,
+    /// The last group that wrote each record, of groups that are not on disk yet and some that are.
+    written: HashMap<RecordKey, GroupNumber, foldhash::fast::RandomState>,
     emptied: Vec<Group>,
 }
 
@@ -164,6 +166,7 @@ impl Embedded {
                 number: 1,
                 stir: Stir::default(),
                 closed: VecDeque::new(),
+                written: HashMap::default(),
                 emptied: Vec::new(),
             }),
             writing: Mutex::new(Writing { segment: log.end().segment, log }),
@@ -347,6 +350,8 @@ impl Shared {
                 }
             }
         }
+        let number = deciding.number;
+        deciding.written.extend(deciding.stir.records.drain(..).map(|key| (key, number)));
         Ok(Turn::Decided(answers, deciding.newest()))
     }
 
@@ -407,7 +412,13 @@ impl Shared {
         };
         let Closed { mut group, number, stir } = closed;
         match self.append(writing, &group) {
-            Ok(()) => self.progress.reached(number),
+            Ok(()) => {
+                // Whoever waits for an answer comes before those who follow the log.
+                self.progress.reached(number);
+                if group.event_count() > 0 {
+                    self.grown.ring();
+                }
+            }
             Err(fault @ Fault::Full(_)) => {
                 self.fall_back(writing, &fault);
                 return Err(fault);
@@ -433,6 +444,7 @@ impl Shared {
         let small = group.byte_count() <= KEPT_GROUP_BYTES;
         group.clear();
         let mut deciding = self.deciding();
+        deciding.written.retain(|_, written| *written > number);
         if small && deciding.emptied.len() < 4 {
             deciding.emptied.push(group);
         }
@@ -446,9 +458,6 @@ impl Shared {
         writing.log.publish(group, appended)?;
         self.room.store(writing.log.room_ahead(), Ordering::Relaxed);
         self.synced_seq.store(position.next_seq.0.saturating_sub(1), Ordering::Release);
-        if group.event_count() > 0 {
-            self.grown.ring();
-        }
         Ok(())
     }
 
@@ -459,6 +468,7 @@ impl Shared {
         let mut deciding = self.deciding();
         deciding.open.clear();
         deciding.closed.clear();
+        deciding.written.clear();
         deciding.stir = Stir::default();
         let lost = deciding.number;
         // One number stands for the state that is left, which is on disk.
@@ -512,6 +522,11 @@ impl Deciding {
     /// How much was decided and is not being written.
     fn waiting_bytes(&self) -> usize {
         self.closed.iter().map(|closed| closed.group.byte_count()).sum::<usize>() + self.open.byte_count()
+    }
+
+    /// The group that a record as it stands is on disk with; 0 when it is there already.
+    pub(super) fn group_of(&self, record: &RecordKey) -> GroupNumber {
+        self.written.get(record).copied().unwrap_or(0)
     }
 
     /// The newest group that holds anything decided so far.

@@ -13,7 +13,7 @@ use tidemill_model::{JobId, TenantId};
 use super::bell::Heard;
 use super::embedded::{FLUSH_EVENTS, FLUSH_ROWS, Shared};
 use crate::store::retention::{
-    Expired, FORGET_MAX, FORGOTTEN, Keeper, Pass, cursors, is_completed, is_completed_row,
+    Expired, FORGET_MAX, FORGETS_MAX, FORGOTTEN, Keeper, Pass, cursors, is_completed, is_completed_row,
 };
 use crate::store::row_store::{Checkpoint, io_fault};
 use crate::store::{group_bytes, sweep_blobs};
@@ -75,11 +75,16 @@ impl Shared {
     /// Drops what is past its time, as far as checkpoints allow.
     pub(super) fn expire(&self) -> Result<Expired, Fault> {
         let Some(checkpoint) = self.rows.checkpoint()? else { return Ok(Expired::default()) };
+        let now = self.clock.now();
+        let oldest = now.minus(self.options.policy.execution_millis);
         for kind in FORGOTTEN {
-            let keys = self.rows.outdated(kind, self.clock.now(), FORGET_MAX)?;
-            if !keys.is_empty() {
+            let mut after = None;
+            for _ in 0..FORGETS_MAX {
+                let keys = self.rows.outdated(kind, now, oldest, after.as_ref(), FORGET_MAX)?;
+                let Some(last) = keys.last().cloned() else { break };
                 let (_, number) = self.decide(&[Command::Forget { keys }])?;
                 self.write_or_wait(number)?;
+                after = Some(last);
             }
         }
         let pass = Pass {

@@ -10,11 +10,12 @@ use tidemill_engine::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, 
 use tidemill_engine::command::Command;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::execution::ExecutionKey;
+use tidemill_engine::notice::Notice;
 use tidemill_engine::record::{Record, RecordKey, RecordKind};
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_engine::state::stream::Stream;
 use tidemill_engine::state::trail::Seq;
-use tidemill_engine::state::{DueExecutions, State};
+use tidemill_engine::state::{DueExecutions, State, TriageIndex};
 use tidemill_model::event_query::{EventQuery, Page};
 use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId, Timestamp};
 
@@ -241,8 +242,13 @@ impl Backend for Embedded {
     async fn record(&self, key: RecordKey) -> Result<Option<Record>, Fault> {
         let shared = self.shared();
         let row = RowKey::Record(key.clone());
-        let (found, number) = shared.look(|state| state.is_loaded(&row).then(|| state.record(&key).cloned()));
+        let (found, number) = {
+            let deciding = shared.deciding();
+            let state = &deciding.decider.state;
+            (state.is_loaded(&row).then(|| state.record(&key).cloned()), deciding.group_of(&key))
+        };
         if let Some(record) = found {
+            // Not held up by what others write meanwhile.
             shared.settle(number).await?;
             return Ok(record);
         }
@@ -330,6 +336,21 @@ impl Backend for Embedded {
         let (due, number) = shared.look(|state| state.pending().due(now, limit, skip));
         shared.settle(number).await?;
         Ok(due)
+    }
+
+    async fn triage<T: Send>(&self, look: impl FnOnce(&TriageIndex) -> T + Send) -> Result<T, Fault> {
+        let shared = self.shared();
+        let (found, number) = shared.look(|state| look(state.triage()));
+        shared.settle(number).await?;
+        Ok(found)
+    }
+
+    fn triage_nearer(&self) -> Notice {
+        self.shared().look(|state| state.triage().nearer()).0
+    }
+
+    fn triage_ended(&self) -> Notice {
+        self.shared().look(|state| state.triage().ended()).0
     }
 
     async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {

@@ -45,11 +45,21 @@ words!(
         14 = "Budget Exceeded",
         15 = "Alert Raised",
         16 = "Alert Cleared",
+        17 = "Execution Resumed",
+        18 = "Execution Failed",
+        19 = "Execution Expired",
+        20 = "Error Ignored",
+        21 = "Error Reopened",
+        22 = "WorkflowEvent",
+        23 = "ElephantErrorResolved",
+        24 = "ElephantErrorFailedToResolve",
     }
 );
 
 words!(
-    ENTITY_TYPES: EntityType = EntityType::trusted, { 1 = "TASK", 2 = "JOB", 3 = "SYSTEM", 4 = "EXECUTION" }
+    ENTITY_TYPES: EntityType = EntityType::trusted, {
+        1 = "TASK", 2 = "JOB", 3 = "SYSTEM", 4 = "EXECUTION", 5 = "WORKFLOW", 6 = "ERROR_CODE",
+    }
 );
 
 words!(

@@ -1,9 +1,10 @@
 //! How large commits and commands are, so that what does not fit is refused before anything is changed.
 
-use tidemill_engine::command::{Command, EndExecution, ExecutionEnd, ScriptEffect};
+use tidemill_engine::command::{Command, EndExecution, ExecutionEnd, PublishedEvent, ScriptEffect};
 use tidemill_engine::commit::{Commit, RecordWrite, TaskKey};
 use tidemill_engine::record::RecordValue;
 use tidemill_engine::state::job::spec_bytes;
+use tidemill_engine::triage::{BulkAction, WorkflowItem};
 use tidemill_model::{Event, TaskSpec};
 
 use crate::log::LogConfig;
@@ -38,17 +39,36 @@ fn estimate(command: &Command) -> u64 {
         Command::AddTasks(add) => {
             tasks(add.tasks.len(), add.tasks.iter().map(|task| task.input.len() * 2).sum())
         }
-        Command::Publish(publish) => {
-            publish.events.iter().map(|event| event.properties.properties.len() as u64 + 1_000).sum()
-        }
+        Command::Publish(publish) => publish.events.iter().map(published_estimate).sum(),
         Command::SubmitTask(task) => task.task.spec.input.len() as u64 + 2_000,
         Command::Send(send) => send.task.spec.input.len() as u64 + 2_000,
         Command::Finish(_) => 300_000,
         Command::Match(matched) => matched.executions.iter().map(|new| new.event.len() as u64 + 1_000).sum(),
         Command::EndExecution(end) => end_estimate(end),
         Command::ReplayLetter { .. } | Command::DiscardLetter { .. } => 2_200_000,
+        Command::Unpark(unpark) => action_estimate(&unpark.how) + 50_000,
+        Command::StartBulk(start) => action_estimate(&start.action) + 50_000,
+        Command::StepBulk { .. } => 8_000_000,
+        Command::LookAfterParked { keys } => keys.len() as u64 * 8_000,
         _ => 4_000,
     }
+}
+
+fn action_estimate(action: &BulkAction) -> u64 {
+    match action {
+        BulkAction::Resume { output, .. } => 2 * output.len() as u64,
+        BulkAction::Fail { error, cause } => 2 * (error.len() + cause.len()) as u64,
+    }
+}
+
+/// An event of a workflow writes its group, its execution and its errors again, each at most once per command.
+fn published_estimate(event: &PublishedEvent) -> u64 {
+    let noted = match &event.workflow {
+        Some(WorkflowItem::Status(item)) => 4_000 + 4_000 * item.errors.len() as u64,
+        Some(WorkflowItem::Mark(_)) => 100_000,
+        None => 0,
+    };
+    event.properties.properties.len() as u64 + 1_000 + noted
 }
 
 fn end_estimate(end: &EndExecution) -> u64 {
@@ -109,6 +129,12 @@ fn record_bytes(write: &RecordWrite) -> usize {
                 RecordValue::Usage(_) | RecordValue::Budget(_) => 100,
                 RecordValue::Execution(execution) => execution.len(),
                 RecordValue::ScriptLetter(letter) => letter.len(),
+                RecordValue::ErrorGroup(group) => group.len(),
+                RecordValue::TriageError(error) => error.len(),
+                RecordValue::TriageExecution(execution) => execution.len(),
+                RecordValue::Parked(parked) => parked.len(),
+                RecordValue::Token(token) => token.sealed.len() + token.execution.as_str().len() + 32,
+                RecordValue::Bulk(bulk) => bulk.len(),
                 RecordValue::DeadLetter(letter) => letter.reason.len() + letter.request.as_str().len(),
             });
             key.id.len() + key.tenant.as_ref().map_or(0, |tenant| tenant.as_str().len()) + value

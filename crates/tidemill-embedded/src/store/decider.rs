@@ -3,7 +3,7 @@
 //! Commands are decided one after the other on the newest applied state. What they change is applied at once and put
 //! into the open group; whether the group reaches the disk is the log's matter, and nothing leaves the process before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use tidemill_engine::backend::{Answer, Fault};
@@ -34,6 +34,11 @@ pub(crate) struct Decider {
     /// The number the next event gets.
     next_seq: Seq,
     scratch: Vec<u8>,
+    /// Rows that neither memory nor the store has. Known from the moment commands are loaded until they are decided: nothing
+    /// is stored meanwhile.
+    absent: HashSet<RowKey>,
+    /// The rows of the next command are here: it is the only one, and nothing was decided since they were loaded.
+    is_ready: bool,
     /// What does not fit into a group of so many bytes is refused.
     pub(super) group_bytes_max: usize,
 }
@@ -43,14 +48,19 @@ pub(crate) struct Decider {
 pub(crate) struct Stir {
     /// Messages that may be deliverable now.
     pub(crate) messages: usize,
-    /// Jobs that came to rest, maybe several times.
+    /// Jobs that came to rest or in which all that is left is parked, maybe several times.
     pub(crate) rested: Vec<JobId>,
+    /// Records that were written or removed, maybe several times.
+    pub(crate) records: Vec<RecordKey>,
 }
 
 impl Stir {
     /// Notes jobs of a commit in which nothing more happens by itself. The commit is applied.
     fn note_rested(&mut self, state: &State, commit: &Commit) {
-        let ended = commit.tasks.iter().filter(|change| matches!(change.kind, TaskChangeKind::Finish { .. }));
+        let is_end = |kind: &TaskChangeKind| {
+            matches!(kind, TaskChangeKind::Finish { .. } | TaskChangeKind::Park { .. })
+        };
+        let ended = commit.tasks.iter().filter(|change| is_end(&change.kind));
         let of_tasks =
             ended.filter_map(|change| change.task.request.job_part().map(|job| (&change.task.tenant, job)));
         let cancelled = commit.records.iter().filter_map(|record| match record {
@@ -59,7 +69,7 @@ impl Stir {
         });
         for (tenant, job) in of_tasks.chain(cancelled) {
             let is_noted = self.rested.last() == Some(&job);
-            if !is_noted && state.job(tenant, job).is_some_and(|job| job.head.is_at_rest()) {
+            if !is_noted && state.job(tenant, job).is_some_and(|job| job.head.has_stopped()) {
                 self.rested.push(job);
             }
         }
@@ -74,8 +84,18 @@ impl Decider {
         {
             state.faults = policy.faults;
         }
-        let (ids, scratch) = (IdSource::new(seed), Vec::new());
-        Self { state, rows, ids, policy, site, next_seq, scratch, group_bytes_max: GROUP_BYTES_MAX }
+        Self {
+            state,
+            rows,
+            ids: IdSource::new(seed),
+            policy,
+            site,
+            next_seq,
+            scratch: Vec::new(),
+            absent: HashSet::new(),
+            is_ready: false,
+            group_bytes_max: GROUP_BYTES_MAX,
+        }
     }
 
     /// Ids made from now on lie above this one.
@@ -99,7 +119,9 @@ impl Decider {
         if let Some(answer) = self.answer_by_head(command)? {
             return Ok(answer);
         }
-        self.load_for(command, now)?;
+        if !std::mem::take(&mut self.is_ready) {
+            self.load_for(command, now)?;
+        }
         let mut circumstances =
             Circumstances { now, ids: &mut self.ids, policy: &self.policy, site: &self.site };
         let (commit, reply) = match decide(&self.state, command, &mut circumstances) {
@@ -119,6 +141,10 @@ impl Decider {
         stir.messages += commit.visibility.iter().filter(|change| change.visible_at <= now).count();
         let links = self.state.apply(&commit, self.next_seq);
         stir.note_rested(&self.state, &commit);
+        stir.records.extend(commit.records.iter().filter_map(|write| match write {
+            RecordWrite::Put { key, .. } => Some(key.clone()),
+            _ => None,
+        }));
         push_controls(group, &commit, &mut self.scratch);
         for (event, links) in commit.events.iter().zip(&links) {
             group.push_event(self.next_seq, event, links);
@@ -151,7 +177,12 @@ impl Decider {
     /// Loads the rows that commands need, as far as they are known before the first is decided.
     pub(crate) fn load_all(&mut self, commands: &[Command], now: Timestamp) -> Result<(), Fault> {
         self.state.part_with_visitors();
-        commands.iter().try_for_each(|command| self.load_for(command, now))
+        self.absent.clear();
+        self.is_ready = false;
+        commands.iter().try_for_each(|command| self.load_for(command, now))?;
+        // What others need may depend on the time, which moves on with the decision.
+        self.is_ready = matches!(commands, [Command::Publish(_)]);
+        Ok(())
     }
 
     /// Loads the rows a command needs. A dead letter's task is known only once the letter is here, hence twice.
@@ -162,8 +193,15 @@ impl Decider {
         for _ in 0..2 {
             let keys = command.touches(&self.state, now);
             let mut found = false;
-            for key in &keys {
-                found |= self.load(key)?;
+            for key in keys {
+                if self.absent.contains(&key) {
+                    continue;
+                }
+                if self.load(&key)? {
+                    found = true;
+                } else if !self.state.is_loaded(&key) {
+                    self.absent.insert(key);
+                }
             }
             if !found {
                 break;

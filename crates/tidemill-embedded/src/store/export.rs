@@ -110,11 +110,14 @@ pub(super) fn is_exported(kind: RecordKind) -> bool {
         | RecordKind::Subscription
         | RecordKind::Execution
         | RecordKind::Triage
+        | RecordKind::ErrorGroup
+        | RecordKind::Parked
+        | RecordKind::Bulk
         | RecordKind::Schedule
         | RecordKind::Usage
         | RecordKind::Budget => true,
-        // Key hashes are secrets; places in this log mean nothing in another; and the store's life is its own.
-        RecordKind::ApiKey | RecordKind::Cursor | RecordKind::System => false,
+        // Tokens and key hashes are secrets; places in this log mean nothing in another; and the store's life is its own.
+        RecordKind::ApiKey | RecordKind::Token | RecordKind::Cursor | RecordKind::System => false,
     }
 }
 

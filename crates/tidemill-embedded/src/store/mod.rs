@@ -21,6 +21,7 @@ pub mod retention;
 pub(crate) mod row_key;
 pub(crate) mod row_store;
 mod stored;
+mod stored_triage;
 pub mod verify;
 pub mod watch;
 

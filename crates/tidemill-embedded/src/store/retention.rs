@@ -30,8 +30,11 @@ const CARRY_ROWS: usize = 1_000;
 
 /// How many outdated records one pass removes.
 pub(crate) const FORGET_MAX: usize = 10_000;
+/// How often that is done in one pass: a million in all.
+pub(crate) const FORGETS_MAX: usize = 100;
 /// The kinds of records that have a time to live.
-pub(crate) const FORGOTTEN: [RecordKind; 2] = [RecordKind::Idempotency, RecordKind::Execution];
+pub(crate) const FORGOTTEN: [RecordKind; 5] =
+    [RecordKind::Idempotency, RecordKind::Execution, RecordKind::Triage, RecordKind::Token, RecordKind::Bulk];
 
 /// How long events are kept, from the moment they were received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -274,10 +277,14 @@ impl Store {
     pub fn expire(&mut self, now: Timestamp) -> Result<Expired, Fault> {
         self.check_stopped()?;
         let Some(checkpoint) = self.rows.checkpoint()? else { return Ok(Expired::default()) };
+        let oldest = now.minus(self.options.policy.execution_millis);
         for kind in FORGOTTEN {
-            let keys = self.rows.outdated(kind, now, FORGET_MAX)?;
-            if !keys.is_empty() {
+            let mut after = None;
+            for _ in 0..FORGETS_MAX {
+                let keys = self.rows.outdated(kind, now, oldest, after.as_ref(), FORGET_MAX)?;
+                let Some(last) = keys.last().cloned() else { break };
                 self.execute(&[Command::Forget { keys }], now)?;
+                after = Some(last);
             }
         }
         let (reader, log_keeper) = (self.reader.clone(), self.log.keeper());

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_engine::backend::Fault;
 use tidemill_engine::commit::TaskKey;
+use tidemill_engine::execution::ExecutionId;
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::job::{Entry, JobHead};
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
@@ -220,8 +221,11 @@ impl RowStore {
                     row.put(&mut value);
                     table.insert(bytes.as_slice(), value.as_slice())?;
                     match is_open(key, row) {
+                        // Looking is cheaper than writing, and most of them are there.
                         Some(true) => {
-                            open.insert(bytes.as_slice(), ())?;
+                            if open.get(bytes.as_slice())?.is_none() {
+                                open.insert(bytes.as_slice(), ())?;
+                            }
                         }
                         Some(false) => {
                             open.remove(bytes.as_slice())?;
@@ -341,23 +345,47 @@ impl RowStore {
         })
     }
 
-    /// Records of a kind whose time is over, of whatever tenant, at most `limit`.
+    /// Records of a kind whose time is over, of whatever tenant, those after `after`, at most `limit`.
+    ///
+    /// All records of the kind are read, but for executions: their keys are in the order of their moments, newest first, and
+    /// none is outdated before `oldest`. So those are passed over, and what it costs is two looks for each tenant and
+    /// one for each execution that is older.
     pub(crate) fn outdated(
         &self,
         kind: RecordKind,
         now: Timestamp,
+        oldest: Timestamp,
+        after: Option<&RecordKey>,
         limit: usize,
     ) -> Result<Vec<RecordKey>, Fault> {
         let mut keys = Vec::new();
-        self.scan(&row_key::records_of_all(kind), &mut |key, row| {
-            if let (RowKey::Record(key), Row::Record(record)) = (key, row)
-                && record.expires_at.is_some_and(|at| at <= now)
-            {
-                keys.push(key);
+        let prefix = row_key::records_of_all(kind);
+        let mut from = after.map_or_else(
+            || prefix.clone(),
+            |after| {
+                let mut from = row_key::bytes_of(&RowKey::Record(after.clone()));
+                from.push(0);
+                from
+            },
+        );
+        loop {
+            let mut pass_to = None;
+            self.scan_from(&prefix, &from, &mut |key, row| {
+                let (RowKey::Record(key), Row::Record(record)) = (key, row) else { return true };
+                if let Some(first) = first_older(&key, oldest) {
+                    pass_to = Some(first);
+                    return false;
+                }
+                if record.expires_at.is_some_and(|at| at <= now) {
+                    keys.push(key);
+                }
+                keys.len() < limit
+            })?;
+            match pass_to {
+                Some(to) => from = to,
+                None => return Ok(keys),
             }
-            keys.len() < limit
-        })?;
-        Ok(keys)
+        }
     }
 
     /// The rows that must be in memory from the start.
@@ -375,6 +403,16 @@ impl RowStore {
             .map(|key| key.ok_or_else(|| Fault::Damaged("a row has a key that is none".into())))
             .collect()
     }
+}
+
+/// Where a tenant's executions older than a moment begin, if this is one that is not.
+fn first_older(key: &RecordKey, oldest: Timestamp) -> Option<Vec<u8>> {
+    let execution = key.as_execution()?;
+    let last = (u128::from(oldest.millis()) << 80) | ((1 << 80) - 1);
+    (execution.id.as_u128() > last).then(|| {
+        let first = RecordKey::execution(&execution.tenant, ExecutionId::from_u128(last));
+        row_key::bytes_of(&RowKey::Record(first))
+    })
 }
 
 /// Whether a row belongs to live work; `None` when it is not a row of work.

@@ -22,9 +22,9 @@ use tidemill_engine::state::stream::{Late, Stream};
 use tidemill_engine::state::trail::{History, Seq, Trail};
 use tidemill_model::{
     Allowance, AppName, Budget, Entity, EntityId, EntityType, ErrorCategory, EventId, EventType, Fence,
-    JobCounts, JobId, Json, Lease, MicroUsd, Outcome, Owner, Period, Position, RequestId, RetryPolicy,
-    ScriptId, SessionId, Spending, SubscriptionId, TaskHead, TaskId, TaskName, TaskOptions, TaskSpec,
-    TaskState, TenantBudget, TenantId, Timestamp, UsageSum,
+    JobCounts, JobId, Json, Lease, MicroUsd, OnFailure, Outcome, Owner, Period, Position, RequestId,
+    RetryPolicy, ScriptId, SessionId, Spending, SubscriptionId, TaskHead, TaskId, TaskName, TaskOptions,
+    TaskSpec, TaskState, TenantBudget, TenantId, Timestamp, UsageSum,
 };
 
 use crate::codec::{BadBytes, Reader, put_varint, unzigzag, zigzag};
@@ -96,10 +96,12 @@ macro_rules! stored_text {
     };
 }
 
-fn put_str(out: &mut Vec<u8>, text: &str) {
+pub(super) fn put_str(out: &mut Vec<u8>, text: &str) {
     put_varint(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
+
+pub(super) use {stored_enum, stored_struct, stored_text};
 
 stored_text!(
     TenantId,
@@ -389,28 +391,45 @@ stored_struct!(Late { last, lag_millis });
 stored_struct!(Stream { history, last, late });
 stored_struct!(RetryPolicy { max_attempts, first_delay, max_delay });
 
-/// Whether an agent carries a task out stands in the byte that says whether an execution follows.
+/// Whether an agent carries a task out, and whether more follows, stands in the byte that says whether an execution follows.
 const HAS_EXECUTION: u8 = 1;
 const IS_AGENT: u8 = 2;
+/// What becomes of the task when it fails, and its county, follow the execution.
+const HAS_PARKING: u8 = 4;
 
 impl Stored for TaskOptions {
     fn put(&self, out: &mut Vec<u8>) {
         self.retry.put(out);
         self.timeout_ms.put(out);
         let has_execution = if self.execution.is_some() { HAS_EXECUTION } else { 0 };
-        out.push(has_execution | if self.agent { IS_AGENT } else { 0 });
+        let parking = (self.on_failure, self.park_timeout_ms, self.county.as_deref());
+        let has_parking = parking != (OnFailure::Fail, None, None);
+        let agent = if self.agent { IS_AGENT } else { 0 };
+        out.push(has_execution | agent | if has_parking { HAS_PARKING } else { 0 });
         if let Some(execution) = &self.execution {
             execution.put(out);
+        }
+        if has_parking {
+            self.on_failure.put(out);
+            self.park_timeout_ms.put(out);
+            self.county.as_deref().map(Arc::<str>::from).put(out);
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
         let (retry, timeout_ms) = (Stored::take(from)?, Stored::take(from)?);
         let what = from.byte()?;
-        if what & !(HAS_EXECUTION | IS_AGENT) != 0 {
+        if what & !(HAS_EXECUTION | IS_AGENT | HAS_PARKING) != 0 {
             return Err(BadBytes("holds options that are none"));
         }
         let execution = if what & HAS_EXECUTION != 0 { Some(Stored::take(from)?) } else { None };
-        Ok(Self { retry, timeout_ms, execution, agent: what & IS_AGENT != 0 })
+        let mut options =
+            Self { retry, timeout_ms, execution, agent: what & IS_AGENT != 0, ..Self::default() };
+        if what & HAS_PARKING != 0 {
+            options.on_failure = Stored::take(from)?;
+            options.park_timeout_ms = Stored::take(from)?;
+            options.county = <Option<Arc<str>> as Stored>::take(from)?.map(|county| county.to_string());
+        }
+        Ok(options)
     }
 }
 
@@ -452,7 +471,27 @@ impl Stored for TaskHead {
 }
 
 stored_struct!(Entry { head, stream, message });
-stored_struct!(JobCounts { waiting, pending, processing, completed, failed });
+
+/// How many are parked stands at the end of the job's row, where it does not change the shape of what was there before.
+impl Stored for JobCounts {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.waiting.put(out);
+        self.pending.put(out);
+        self.processing.put(out);
+        self.completed.put(out);
+        self.failed.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        Ok(Self {
+            waiting: Stored::take(from)?,
+            pending: Stored::take(from)?,
+            processing: Stored::take(from)?,
+            completed: Stored::take(from)?,
+            failed: Stored::take(from)?,
+            parked: 0,
+        })
+    }
+}
 
 impl Stored for JobHead {
     fn put(&self, out: &mut Vec<u8>) {
@@ -470,11 +509,14 @@ impl Stored for JobHead {
         if let Some(allowance) = &self.allowance {
             allowance.put(out);
         }
-        if self.hops > 0 {
+        if self.hops > 0 || self.counts.parked > 0 {
             if self.allowance.is_none() {
                 out.push(NO_ALLOWANCE);
             }
             self.hops.put(out);
+        }
+        if self.counts.parked > 0 {
+            self.counts.parked.put(out);
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
@@ -503,6 +545,9 @@ impl Stored for JobHead {
         }
         if !from.is_at_end() {
             head.hops = Stored::take(from)?;
+        }
+        if !from.is_at_end() {
+            head.counts.parked = Stored::take(from)?;
         }
         Ok(head)
     }
@@ -580,7 +625,9 @@ stored_enum!(TaskChangeKind {
     8 => Reopen { run },
     9 => Shorten { fence, until },
     10 => Session { fence, session },
+    11 => Park { fence, attempts, error },
 });
+stored_enum!(OnFailure { 0 => Fail, 1 => Park });
 stored_enum!(RecordWrite {
     1 => Job(job),
     2 => JobTasks { tenant, job, tasks },
@@ -593,7 +640,7 @@ stored_enum!(RecordWrite {
 stored_enum!(RecordKind {
     1 => Idempotency, 2 => DeadLetter, 3 => Definition, 4 => Cursor, 5 => Script, 6 => Subscription,
     7 => Execution, 8 => ApiKey, 9 => Triage, 10 => Schedule, 11 => System,
-    12 => Usage, 13 => Budget,
+    12 => Usage, 13 => Budget, 14 => ErrorGroup, 15 => Parked, 16 => Token, 17 => Bulk,
 });
 stored_enum!(RecordValue {
     1 => Bytes(bytes),
@@ -603,10 +650,16 @@ stored_enum!(RecordValue {
     5 => Budget(budget),
     6 => Execution(execution),
     7 => ScriptLetter(letter),
+    8 => ErrorGroup(group),
+    9 => TriageError(error),
+    10 => TriageExecution(execution),
+    11 => Parked(parked),
+    12 => Token(token),
+    13 => Bulk(bulk),
 });
 stored_enum!(ExecutionStatus { 1 => Queued, 2 => Retrying, 3 => Success, 4 => DeadLetter });
 stored_enum!(Period { 1 => Total, 2 => Day, 3 => Month });
-stored_enum!(Effect { 1 => Job(job), 2 => Task(request) });
+stored_enum!(Effect { 1 => Job(job), 2 => Task(request), 3 => Event(event) });
 stored_enum!(DeadLetterState { 1 => Open, 2 => Replayed, 3 => Discarded });
 stored_enum!(RowKey {
     1 => Task(task),
@@ -663,9 +716,17 @@ mod tests {
             let agent = TaskOptions { agent: true, ..plain };
             let mut bytes = Vec::new();
             agent.put(&mut bytes);
-            assert_eq!(read_all::<TaskOptions>(&bytes), Ok(agent));
+            assert_eq!(read_all::<TaskOptions>(&bytes), Ok(agent.clone()));
+            let county = Some("Cook".to_owned());
+            let park = (OnFailure::Park, Some(9), county.clone());
+            for (on_failure, park_timeout_ms, county) in [park, (OnFailure::Fail, None, county)] {
+                let parking = TaskOptions { on_failure, park_timeout_ms, county, ..agent.clone() };
+                let mut bytes = Vec::new();
+                parking.put(&mut bytes);
+                assert_eq!(read_all::<TaskOptions>(&bytes), Ok(parking));
+            }
         }
-        assert!(read_all::<TaskOptions>(&[0, 0, 4]).is_err());
+        assert!(read_all::<TaskOptions>(&[0, 0, 8]).is_err());
     }
 
     #[test]
@@ -717,7 +778,14 @@ mod tests {
             let hopped = JobHead { hops: 3, allowance, ..job.clone() };
             let mut bytes = Vec::new();
             hopped.put(&mut bytes);
-            assert_eq!(read_all::<JobHead>(&bytes), Ok(hopped));
+            assert_eq!(read_all::<JobHead>(&bytes), Ok(hopped.clone()));
+            for hops in [0, 3] {
+                let mut parked = JobHead { hops, ..hopped.clone() };
+                parked.counts.parked = 300;
+                let mut bytes = Vec::new();
+                parked.put(&mut bytes);
+                assert_eq!(read_all::<JobHead>(&bytes), Ok(parked));
+            }
         }
     }
 }

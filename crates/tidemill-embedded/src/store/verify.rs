@@ -248,8 +248,8 @@ impl Store {
                     }
                 };
                 let head = entry.head.as_ref().filter(|_| entry.stream.version() > 0);
-                let have = head.map(|head| (head.public_state(), head.run));
-                let want = fold.map(|fold| (fold.state, fold.run));
+                let have = head.map(|head| (head.public_state(), head.is_parked(), head.run));
+                let want = fold.map(|fold| (fold.state, fold.parked, fold.run));
                 if have != want {
                     findings.add(|| format!("task {request} is {have:?}, but its events say {want:?}"));
                 }

@@ -1,8 +1,6 @@
 //! Executions of scripts and their dead letters: in rows that leave memory, in a log whose beginning goes, and in an
 //! export.
 
-use std::path::Path;
-
 use tidemill_embedded::data_lock::DataLock;
 use tidemill_embedded::import_dir::import_into;
 use tidemill_engine::command::{
@@ -12,7 +10,7 @@ use tidemill_engine::execution::{ExecutionId, ExecutionKey, RunError, SourceEven
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_model::{
-    AppName, EntityId, EntityType, EventId, EventType, JobId, ScriptId, SubscriptionId, Timestamp,
+    AppName, EntityId, EntityType, EventId, EventType, JobId, ScriptId, SubscriptionId, TenantId, Timestamp,
 };
 
 use super::lab::{self, DAY, Fresh, Lab, acme, json, plain, publish, small, spec, submit_job, unwatched};
@@ -41,7 +39,7 @@ fn id(event: u128) -> ExecutionId {
 
 fn matching(cursor_version: u64, to: Option<u64>, events: impl IntoIterator<Item = u128>) -> Command {
     let executions = events.into_iter().map(matched).collect();
-    Command::Match(Match { cursor_version, to, executions })
+    Command::Match(Match { lane: None, cursor_version, to, executions })
 }
 
 fn end(event: u128, attempt: u32, end: ExecutionEnd) -> Command {
@@ -201,4 +199,53 @@ fn an_export_takes_executions_and_letters_along() {
         let imported = import_into(&three, &lock, small(), &mut broken.as_bytes(), copy.now, &mut unwatched);
         assert!(imported.is_err(), "{to}");
     }
+}
+
+/// What ended more than 30 days ago is forgotten, of every tenant, and nothing else is: not what waits, however old, and
+/// not what is newer.
+#[test]
+fn ended_executions_are_forgotten_after_their_time() {
+    let dir = Fresh::new();
+    let mut lab = Lab::begun(&dir, 0);
+    let moment = |now: Timestamp, n: u64| (u128::from(now.millis() + n) << 80) | u128::from(n);
+    let tenants = ["acme", "b", "c"].map(|name| TenantId::new(name).unwrap());
+    let mut version = 0;
+    let mut fill = |lab: &mut Lab| {
+        let now = lab.now;
+        for n in 0..30 {
+            let tenant = &tenants[usize::try_from(n % 3).unwrap()];
+            let new = NewExecution { tenant: tenant.clone(), ..matched(moment(now, n)) };
+            let executions = vec![new];
+            lab.run(Command::Match(Match {
+                lane: None,
+                cursor_version: version,
+                to: Some(version),
+                executions,
+            }))
+            .unwrap();
+            version += 1;
+            // One in five waits.
+            if n % 5 != 0 {
+                let Command::EndExecution(ended) = end(moment(now, n), 1, success()) else { unreachable!() };
+                lab.run(Command::EndExecution(EndExecution { tenant: tenant.clone(), ..ended })).unwrap();
+            }
+        }
+    };
+    fill(&mut lab);
+    lab.now = lab.now.plus(20 * DAY);
+    fill(&mut lab);
+    lab.store.flush_rows().unwrap();
+    let count = |lab: &Lab| lab.store.records(RecordKind::Execution).unwrap().len();
+    lab.store.expire(lab.now).unwrap();
+    assert_eq!(count(&lab), 60, "nothing is old");
+    lab.now = lab.now.plus(11 * DAY);
+    lab.store.expire(lab.now).unwrap();
+    lab.store.flush_rows().unwrap();
+    assert_eq!(count(&lab), 30 + 6, "24 of the first 30 had ended");
+    lab.now = lab.now.plus(20 * DAY);
+    lab.store.expire(lab.now).unwrap();
+    lab.store.flush_rows().unwrap();
+    assert_eq!(count(&lab), 12, "what waits is never forgotten");
+    assert_eq!(due(&lab).len(), 12);
+    lab.assert_clean();
 }

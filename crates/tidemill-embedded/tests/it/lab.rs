@@ -137,6 +137,7 @@ pub(crate) fn submit_task(request: &str, input: &str) -> Command {
         timeout_ms: Some(9_000),
         execution: Some(json(r#"{"x": [1, null]}"#)),
         agent: false,
+        ..TaskOptions::default()
     };
     Command::SubmitTask(SubmitTask {
         task: NewTask {
@@ -169,6 +170,7 @@ pub(crate) fn publish(
             timestamp,
             properties,
             ttl,
+            workflow: None,
         }],
     })
 }
@@ -204,6 +206,7 @@ pub(crate) fn finish(task: &Assignment, report: Report) -> Command {
         worker: worker(),
         report,
         spent: Spent::default(),
+        cause: None,
     })
 }
 

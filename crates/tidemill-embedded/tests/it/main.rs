@@ -18,6 +18,7 @@ mod log;
 mod retention;
 mod tmpfs;
 mod torn_write;
+mod triage;
 mod unusable_dir;
 mod usage;
 mod verify;

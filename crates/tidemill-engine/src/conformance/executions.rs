@@ -40,7 +40,7 @@ fn id(event: u128, subscription: &str) -> ExecutionId {
 }
 
 fn matching(cursor_version: u64, to: u64, executions: Vec<NewExecution>) -> Command {
-    Command::Match(Match { cursor_version, to: Some(to), executions })
+    Command::Match(Match { lane: None, cursor_version, to: Some(to), executions })
 }
 
 fn end(tenant: &TenantId, execution: ExecutionId, attempt: u32, end: ExecutionEnd) -> Command {
@@ -96,8 +96,14 @@ pub async fn an_execution_is_queued_once<W: World>(lab: Lab<W>) {
 pub async fn a_run_ends_once_with_its_effects<W: World>(lab: Lab<W>) {
     lab.execute(matching(0, 1, vec![matched(&acme(), 1, "a")])).await.expect("the cursor is new");
     let NewEventParts { entity, event_type, properties } = parts();
-    let published =
-        PublishedEvent { entity: entity.clone(), event_type, timestamp: None, properties, ttl: None };
+    let published = PublishedEvent {
+        entity: entity.clone(),
+        event_type,
+        timestamp: None,
+        properties,
+        ttl: None,
+        workflow: None,
+    };
     let context =
         tidemill_model::Context { environment: "dev".into(), origin: "script/1".into(), worker_id: None };
     let publish =

@@ -151,9 +151,16 @@ pub async fn outputs_reach_the_children<W: World>(lab: Lab<W>) {
     // As in events that others wrote.
     let report = Report::Completed { output: None, overflow: None, duration_millis: 1, exit_code: 0 };
     let (task, fence, worker) = (roots[3].task.clone(), roots[3].fence, worker("worker-1"));
-    lab.execute(Command::Finish(Finish { task, fence, worker, report, spent: Spent::default() }))
-        .await
-        .expect("it is held");
+    lab.execute(Command::Finish(Finish {
+        task,
+        fence,
+        worker,
+        report,
+        spent: Spent::default(),
+        cause: None,
+    }))
+    .await
+    .expect("it is held");
     let child = lab.claim_one().await;
     let work = lab.engine.work_of(&child).await.expect("the outputs are there");
     let outputs = json!({"a": [1, null], "b": {}, "c": null, "d": {}});

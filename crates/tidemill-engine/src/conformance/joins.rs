@@ -25,6 +25,7 @@ fn finish(task: &Assignment) -> Command {
         worker,
         report,
         spent: Spent::default(),
+        cause: None,
     })
 }
 

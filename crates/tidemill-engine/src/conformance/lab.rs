@@ -194,8 +194,9 @@ impl<W: World> Lab<W> {
             let told = told.tasks[index];
             assert_eq!(task.state, told.map(|told| told.state), "{}", task.task.request);
             let Some((head, told)) = task.head.as_ref().zip(told) else { continue };
-            let kept = (head.run, head.attempts, head.outcome());
-            assert_eq!(kept, (told.run, told.attempts, told.outcome), "{}", task.task.request);
+            let kept = (head.run, head.attempts, head.outcome(), head.is_parked());
+            let told_so = (told.run, told.attempts, told.outcome, told.parked);
+            assert_eq!(kept, told_so, "{}", task.task.request);
             assert!(head.fence >= told.fence, "{}", task.task.request);
         }
     }
@@ -206,8 +207,8 @@ impl<W: World> Lab<W> {
         let kept = self.task(request).await;
         assert_eq!(kept.state, told.map(|told| told.state), "{request}");
         let Some((head, told)) = kept.head.zip(told) else { return };
-        let kept = (head.run, head.attempts, head.outcome());
-        assert_eq!(kept, (told.run, told.attempts, told.outcome), "{request}");
+        let kept = (head.run, head.attempts, head.outcome(), head.is_parked());
+        assert_eq!(kept, (told.run, told.attempts, told.outcome, told.parked), "{request}");
     }
 }
 

@@ -372,6 +372,7 @@ pub async fn a_malformed_report_is_refused<W: World>(lab: Lab<W>) {
         error: "x".to_owned(),
         category: ErrorCategory::Network,
         retry_after_millis: Some(u64::MAX),
+        code: None,
         usage: None,
         session_id: None,
     };

@@ -24,6 +24,7 @@ pub mod isolation;
 pub mod jobs;
 pub mod joins;
 pub mod leases;
+pub mod parking;
 pub mod queue;
 pub mod records;
 pub mod repairs;
@@ -33,6 +34,7 @@ pub mod scripts;
 pub mod state_sets;
 pub mod steering;
 pub mod submitting;
+pub mod triage;
 pub mod usage;
 pub mod watching;
 

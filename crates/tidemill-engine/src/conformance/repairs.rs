@@ -34,6 +34,7 @@ fn finish(id: &str, fence: u64) -> Command {
         worker: worker("worker-1"),
         report,
         spent: Spent::default(),
+        cause: None,
     })
 }
 

@@ -13,7 +13,7 @@ use crate::reply::Ending;
 fn retrying_after<W: World>(lab: &Lab<W>, ending: Ending) -> u64 {
     match ending {
         Ending::Retrying { at } => at.since(lab.now()),
-        Ending::Done(outcome) => panic!("another attempt follows, not {outcome:?}"),
+        Ending::Done(_) | Ending::Parked => panic!("another attempt follows, not {ending:?}"),
     }
 }
 
@@ -150,6 +150,7 @@ pub async fn a_longer_delay_that_was_asked_for_wins<W: World>(lab: Lab<W>) {
             error: "slow down".to_owned(),
             category: ErrorCategory::RateLimit,
             retry_after_millis: Some(asked),
+            code: None,
             usage: None,
             session_id: None,
         };

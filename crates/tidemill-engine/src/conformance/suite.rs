@@ -201,6 +201,25 @@ macro_rules! conformance_cases {
                 records_have_versions,
                 records_are_listed_in_order,
                 blobs_are_kept_whole;
+            parking:
+                a_failed_task_is_parked,
+                every_end_of_a_failing_task_parks,
+                an_output_lets_a_job_go_on,
+                a_parked_task_may_run_again,
+                a_parked_task_may_be_failed,
+                a_parked_task_waits_for_its_time,
+                cancel_ends_what_is_parked,
+                failures_are_grouped_by_what_they_say,
+                parked_tasks_survive;
+            triage:
+                a_workflow_event_counts_once,
+                a_wrong_workflow_event_is_refused,
+                marks_hold,
+                groups_are_listed_and_filtered,
+                a_wait_ends_once,
+                nobody_waits_for_ever,
+                a_bulk_survives_and_resumes_each_once,
+                triage_stays_within_its_tenant;
             repairs:
                 each_command_sees_those_before_it,
                 a_refused_command_does_not_stop_the_others,

@@ -5,6 +5,7 @@ use tidemill_model::{ErrorCategory, JobStatus, Json, KnownType, Outcome};
 
 use super::draft::{By, Draft, identity};
 use super::finish::cut;
+use super::resume::leave_parking;
 use crate::command::Cancel;
 use crate::commit::{Expect, RecordWrite, TaskChangeKind, TaskKey};
 use crate::reply::{Refusal, Reply};
@@ -61,6 +62,7 @@ pub(super) fn decide(state: &State, command: &Cancel, draft: &mut Draft<'_, '_>)
         };
         let mut subject = draft.task_subject(&key, &task);
         draft.event(&mut subject, KnownType::TaskFailed, by, Json::of(&failed));
+        leave_parking(state, &key, &task, draft);
         ended.push(key.request);
     }
     Ok(Reply::Cancelled { tasks: ended })

@@ -5,6 +5,7 @@ use tidemill_model::{ErrorCategory, Json, KnownType, Outcome};
 
 use super::draft::{By, Draft, identity};
 use super::finish::cut;
+use super::resume::leave_parking;
 use crate::command::CancelTask;
 use crate::commit::{TaskChangeKind, TaskKey};
 use crate::reply::{Refusal, Reply};
@@ -59,5 +60,6 @@ pub(super) fn decide(
     let mut subject = draft.task_subject(&key, &task);
     let by = By::component(Origin::ProducerApi);
     draft.event(&mut subject, KnownType::TaskFailed, by, Json::of(&failed));
+    leave_parking(state, &key, &task, draft);
     Ok(Reply::Cancelled { tasks: vec![key.request] })
 }

@@ -14,7 +14,7 @@ use crate::reply::{Assignment, Reply};
 use crate::state::{Place, State, TaskView};
 
 /// Messages that turn out to be stale are dropped on the way; so many more than asked for are looked at.
-const LOOK_AHEAD: usize = 64;
+pub(super) const LOOK_AHEAD: usize = 64;
 /// A message of a task that somebody holds comes back this long after the lease ends, in milliseconds.
 const AFTER_LEASE_MILLIS: u64 = 1_000;
 
@@ -62,9 +62,16 @@ pub(super) fn decide(state: &State, command: &Claim, draft: &mut Draft<'_, '_>) 
                     if job.is_none_or(|job| failed_in.insert(job)) {
                         match verdict {
                             Verdict::Refuse(error) if !is_silent => {
-                                usage::refuse(&message.task, &task, head, &error, draft);
+                                usage::refuse(state, &message.task, &task, head, &error, draft);
                             }
-                            _ => finish::give_up(&message.task, &task, head, Exhausted::Takeovers, draft),
+                            _ => finish::give_up(
+                                state,
+                                &message.task,
+                                &task,
+                                head,
+                                Exhausted::Takeovers,
+                                draft,
+                            ),
                         }
                     }
                 }

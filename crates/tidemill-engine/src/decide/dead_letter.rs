@@ -3,7 +3,7 @@
 use tidemill_model::TenantId;
 
 use super::draft::Draft;
-use super::resume::{reopen, reopen_job};
+use super::resume::{leave_parking, reopen, reopen_job};
 use crate::commit::{Expect, MessageId, RecordWrite, TaskKey};
 use crate::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
 use crate::reply::{Refusal, Reply};
@@ -21,7 +21,7 @@ pub(super) fn replay(
         return Err(Refusal::NotFound { what: "task", id: key.request.to_string() });
     };
     match task.entry.head.as_ref() {
-        Some(head) if head.outcome().is_none() => {
+        Some(head) if head.outcome().is_none() && !head.is_parked() => {
             draft.enqueue(&key, head.run, draft.now());
         }
         _ => {
@@ -29,6 +29,7 @@ pub(super) fn replay(
                 reopen_job(job, draft);
             }
             reopen(&key, &task, draft)?;
+            leave_parking(state, &key, &task, draft);
         }
     }
     mark(state, tenant, message, &letter, DeadLetterState::Replayed, draft);

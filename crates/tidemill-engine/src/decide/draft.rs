@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use tidemill_model::properties::{TaskIdentity, TaskPending};
 use tidemill_model::{
-    AppName, Entity, Event, EventId, JobId, Json, KnownType, RequestId, TaskSpec, TenantId, Timestamp,
-    WorkerId,
+    AppName, Entity, Event, EventId, EventType, JobId, Json, KnownType, RequestId, TaskSpec, TenantId,
+    Timestamp, WorkerId,
 };
 
 use super::Circumstances;
+use super::triage_notes::Notes;
 use crate::commit::{
     Commit, Delivered, Expect, Message, MessageId, RecordWrite, TaskChange, TaskChangeKind, TaskKey,
     Visibility,
@@ -24,6 +25,7 @@ pub(super) struct Draft<'a, 'c> {
     commit: Commit,
     /// When the last event of a job was stamped that another one of it may follow in this commit.
     told_job: Option<(Entity, Timestamp)>,
+    notes: Notes,
 }
 
 /// Whose event it is: the same for all events of one task or job.
@@ -38,11 +40,18 @@ pub(super) struct Subject {
 
 impl<'a, 'c> Draft<'a, 'c> {
     pub(super) fn new(circumstances: &'a mut Circumstances<'c>) -> Self {
-        Self { circumstances, commit: Commit::default(), told_job: None }
+        Self { circumstances, commit: Commit::default(), told_job: None, notes: Notes::default() }
     }
 
     pub(super) fn into_commit(self) -> Commit {
-        self.commit
+        let mut commit = self.commit;
+        self.notes.flush(&mut commit);
+        commit
+    }
+
+    /// The triage records that this decision reads and writes.
+    pub(super) fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -133,6 +142,18 @@ impl<'a, 'c> Draft<'a, 'c> {
 
     /// Appends an event of a task or a job. Its time is now, or just after the entity's last event.
     pub(super) fn event(&mut self, subject: &mut Subject, known: KnownType, by: By<'_>, properties: Json) {
+        let event_type = self.site().event_type(known);
+        self.event_of(subject, event_type, by, properties);
+    }
+
+    /// The same for an event of any type.
+    pub(super) fn event_of(
+        &mut self,
+        subject: &mut Subject,
+        event_type: EventType,
+        by: By<'_>,
+        properties: Json,
+    ) {
         let now = self.now();
         let timestamp = match subject.last {
             Some(last) if last >= now => last.plus(1),
@@ -149,13 +170,18 @@ impl<'a, 'c> Draft<'a, 'c> {
             tenant: subject.tenant.clone(),
             app: subject.app.clone(),
             entity: subject.entity.clone(),
-            event_type: site.event_type(known),
+            event_type,
             timestamp,
             received_at: now,
             context: site.context(by.origin, by.worker),
             properties,
             ttl: None,
         });
+    }
+
+    /// The event that was appended last.
+    pub(super) fn last_event(&self) -> Option<(EventId, Timestamp)> {
+        self.commit.events.last().map(|event| (event.id, event.timestamp))
     }
 
     pub(super) fn push_event(&mut self, event: Event) {

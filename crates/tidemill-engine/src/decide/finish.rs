@@ -7,8 +7,9 @@ use tidemill_model::properties::{
 use tidemill_model::{ErrorCategory, Fence, Json, KnownType, Outcome, PublicState, TaskHead, TaskState};
 
 use super::draft::{By, Draft, JobFacts, Subject, identity, spec_of};
-use super::statuses;
+use super::park::{Defeat, Wait, is_parking};
 use super::usage::{self, Charge};
+use super::{statuses, triage};
 use crate::command::{Finish, Report, Spent};
 use crate::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
 use crate::reply::{Ending, Refusal, Reply};
@@ -66,6 +67,15 @@ fn repeat(state: &State, task: &TaskView<'_>, head: &TaskHead, command: &Finish)
         let at = state.queue().get(task.entry.message?)?.visible_at;
         return Some(Reply::Finished { ending: Ending::Retrying { at }, repeated: true });
     }
+    if head.is_parked() && head.failed_fence == Some(command.fence) {
+        let reported = match &command.report {
+            Report::Completed { .. } => None,
+            Report::TimedOut { .. } => Some(ErrorCategory::Timeout),
+            Report::Failed { category, .. } => Some(*category),
+        };
+        let is_known = reported.is_some() && reported == head.last_error;
+        return is_known.then_some(Reply::Finished { ending: Ending::Parked, repeated: true });
+    }
     let same = match (&command.report, head.outcome()) {
         (Report::Completed { .. }, Some(Outcome::Completed))
         | (Report::TimedOut { .. }, Some(Outcome::TimedOut)) => head.outcome(),
@@ -102,6 +112,7 @@ fn complete(
         output: output.clone(),
         duration_ms: *duration_millis,
         exit_code: *exit_code,
+        source: None,
         usage: command.spent.usage,
         session_id: command.spent.session_id.clone(),
         fence: command.fence,
@@ -110,14 +121,22 @@ fn complete(
     let by = By { id: overflow.as_ref().map(|(id, _)| *id), ..By::worker(&command.worker) };
     draft.event(&mut subject, KnownType::TaskCompleted, by, Json::of(&completed));
     charge_for(state, command, task, *duration_millis, true, &subject, draft);
+    if may_have_failed(head) {
+        triage::task_completed(state, draft, key);
+    }
     if let Place::InJob { job, index } = task.place {
         advance_after(job, index, draft);
     }
     Ending::Done(Outcome::Completed)
 }
 
+/// Whether errors of the task may be on record: those of an earlier run.
+pub(super) fn may_have_failed(head: &TaskHead) -> bool {
+    head.run > 1
+}
+
 /// Dispatches the children that waited for this task alone, and ends the job when it was the last.
-fn advance_after(job: &Job, index: u32, draft: &mut Draft<'_, '_>) {
+pub(super) fn advance_after(job: &Job, index: u32, draft: &mut Draft<'_, '_>) {
     if !job.head.cancelled {
         for child in job.ready_after(index) {
             draft.dispatch(&JobFacts::of(job), &job.node(child).spec, Origin::Dispatcher);
@@ -146,6 +165,18 @@ fn time_out(
         unreachable!("only called with a timeout")
     };
     let key = &command.task;
+    let error = format!("timed out after {timeout_millis} ms");
+    let defeat = Defeat {
+        key,
+        task,
+        category: ErrorCategory::Timeout,
+        error: &error,
+        cause: command.cause.as_deref(),
+    };
+    if is_parking(task) {
+        let failure = Failure { error: &error, category: ErrorCategory::Timeout, retry_after_millis: None };
+        return park(state, command, &defeat, head, &failure, *elapsed_millis, draft);
+    }
     let finish = TaskChangeKind::Finish {
         fence: head.fence,
         outcome: Outcome::TimedOut,
@@ -165,6 +196,7 @@ fn time_out(
         fence: command.fence,
     };
     draft.event(&mut subject, KnownType::TaskTimeout, By::worker(&command.worker), Json::of(&timeout));
+    defeat.note(state, draft);
     charge_for(state, command, task, *elapsed_millis, true, &subject, draft);
     report_failure(task, draft);
     Ending::Done(Outcome::TimedOut)
@@ -189,6 +221,18 @@ fn fail(
     let error = cut(failure.error, draft.policy().error_chars_max);
     let held_millis = held_for(head, draft);
     let duration_ms = command.spent.usage.map(|_| held_millis);
+    let cause = command.cause.as_deref();
+    let defeat = Defeat { key, task, category: failure.category, error: &error, cause };
+    let delay = if failure.category.is_retryable() {
+        let policy = spec_of(task).options.retry.unwrap_or(draft.policy().retry);
+        let jitter = draft.random();
+        policy.delay_after(attempts, jitter, failure.retry_after_millis)
+    } else {
+        None
+    };
+    if delay.is_none() && is_parking(task) {
+        return park(state, command, &defeat, head, failure, held_millis, draft);
+    }
     let mut subject = draft.task_subject(key, task);
     if !failure.category.is_retryable() {
         let finish = TaskChangeKind::Finish {
@@ -201,7 +245,7 @@ fn fail(
         draft.settle(task.entry.message);
         let failed = TaskFailed {
             task: identity(&key.request, task),
-            error,
+            error: error.clone(),
             error_category: failure.category,
             retry_count: attempts,
             source: FailureSource::Worker,
@@ -212,6 +256,7 @@ fn fail(
             fence: Some(command.fence),
         };
         draft.event(&mut subject, KnownType::TaskFailed, By::worker(&command.worker), Json::of(&failed));
+        defeat.note(state, draft);
         charge_for(state, command, task, held_millis, true, &subject, draft);
         report_failure(task, draft);
         return Ending::Done(Outcome::Failed);
@@ -220,7 +265,8 @@ fn fail(
         task: identity(&key.request, task),
         attempt_number: attempts,
         counted: true,
-        error,
+        parked: false,
+        error: error.clone(),
         error_category: failure.category,
         duration_ms,
         usage: command.spent.usage,
@@ -229,13 +275,15 @@ fn fail(
     };
     let by = By::worker(&command.worker);
     draft.event(&mut subject, KnownType::TaskProcessingFailed, by, Json::of(&attempt));
-    let policy = spec_of(task).options.retry.unwrap_or(draft.policy().retry);
-    let jitter = draft.random();
-    let delay = policy.delay_after(attempts, jitter, failure.retry_after_millis);
+    if delay.is_none() {
+        // The event of the attempt says what went wrong; the one that ends the task only that it was the last.
+        defeat.note(state, draft);
+    }
     charge_for(state, command, task, held_millis, delay.is_none(), &subject, draft);
     let Some(delay) = delay else {
         let ended = TaskHead { attempts, last_error: Some(failure.category), ..head.clone() };
         end_exhausted(key, task, &ended, head.fence, Exhausted::Attempts, subject, draft);
+        report_failure(task, draft);
         return Ending::Done(Outcome::Failed);
     };
     let at = draft.now().plus(delay);
@@ -248,6 +296,39 @@ fn fail(
         }
     }
     Ending::Retrying { at }
+}
+
+/// The last attempt failed, and the task waits for somebody.
+fn park(
+    state: &State,
+    command: &Finish,
+    defeat: &Defeat<'_>,
+    head: &TaskHead,
+    failure: &Failure<'_>,
+    took_millis: u64,
+    draft: &mut Draft<'_, '_>,
+) -> Ending {
+    let (key, task) = (defeat.key, defeat.task);
+    let wait = Wait { fence: head.fence, attempts: head.attempts.saturating_add(1) };
+    let attempt = TaskProcessingFailed {
+        task: identity(&key.request, task),
+        attempt_number: wait.attempts,
+        counted: true,
+        parked: true,
+        error: defeat.error.to_owned(),
+        error_category: failure.category,
+        duration_ms: command.spent.usage.map(|_| took_millis),
+        usage: command.spent.usage,
+        session_id: command.spent.session_id.clone(),
+        fence: command.fence,
+    };
+    let mut subject = draft.task_subject(key, task);
+    let by = By::worker(&command.worker);
+    draft.event(&mut subject, KnownType::TaskProcessingFailed, by, Json::of(&attempt));
+    let told = subject.clone();
+    defeat.park(state, &wait, &mut subject, draft);
+    charge_for(state, command, task, took_millis, true, &told, draft);
+    Ending::Parked
 }
 
 /// Adds what an attempt used to the sums, if it says so. The event that tells it is the subject's last.
@@ -295,16 +376,24 @@ impl Exhausted {
     }
 }
 
-/// Ends a task that no worker may try again. Nobody holds it, so the fence is raised.
+/// Ends a task that no worker may try again, or parks it. Nobody holds it, so the fence is raised.
 pub(super) fn give_up(
+    state: &State,
     key: &TaskKey,
     task: &TaskView<'_>,
     head: &TaskHead,
     why: Exhausted,
     draft: &mut Draft<'_, '_>,
 ) {
+    let category = head.last_error.unwrap_or(ErrorCategory::Unknown);
+    let defeat = Defeat { key, task, category, error: why.text(), cause: None };
+    if defeat.park_unheld(state, head, draft) {
+        return;
+    }
     let subject = draft.task_subject(key, task);
     end_exhausted(key, task, head, head.fence.next(), why, subject, draft);
+    defeat.note(state, draft);
+    report_failure(task, draft);
 }
 
 fn end_exhausted(
@@ -344,7 +433,6 @@ fn end_exhausted(
     };
     let by = By::component(Origin::DlqProcessor);
     draft.event(&mut subject, KnownType::TaskFailed, by, Json::of(&failed));
-    report_failure(task, draft);
 }
 
 /// Tells the job that a task of it failed, once per task and run.

@@ -68,7 +68,14 @@ impl Fixture {
     }
 
     pub(super) fn finish(&mut self, task: &TaskKey, fence: Fence, report: Report) -> Result<Reply, Refusal> {
-        let finish = Finish { task: task.clone(), fence, worker: worker(), report, spent: Spent::default() };
+        let finish = Finish {
+            task: task.clone(),
+            fence,
+            worker: worker(),
+            report,
+            spent: Spent::default(),
+            cause: None,
+        };
         self.run(&Command::Finish(finish)).map(|(_, reply)| reply)
     }
 }

@@ -1,8 +1,9 @@
 //! Forget: remove records whose time is over.
 
 use super::draft::Draft;
+use super::triage;
 use crate::commit::{Expect, RecordWrite};
-use crate::record::RecordKey;
+use crate::record::{RecordKey, RecordKind};
 use crate::reply::Reply;
 use crate::state::State;
 
@@ -11,6 +12,10 @@ pub(super) fn decide(state: &State, keys: &[RecordKey], draft: &mut Draft<'_, '_
     for key in keys {
         let Some(record) = state.record(key) else { continue };
         if record.expires_at.is_none_or(|at| at > draft.now()) {
+            continue;
+        }
+        if key.kind == RecordKind::Triage {
+            forgotten += u32::from(triage::forget(state, key, draft));
             continue;
         }
         draft.expect(Expect::RecordAt { key: key.clone(), version: record.version });

@@ -15,6 +15,7 @@ mod finish;
 mod fixture;
 mod forget;
 mod heartbeat;
+mod park;
 mod publish;
 mod put_record;
 mod raw_queue;
@@ -27,7 +28,19 @@ mod submit_job;
 mod submit_task;
 mod sweep;
 mod touches;
+mod triage;
+mod triage_bulk;
+mod triage_errors;
+mod triage_notes;
+#[cfg(test)]
+mod triage_property;
+mod triage_rows;
+mod triage_tasks;
+mod triage_unpark;
+mod triage_waits;
 mod usage;
+
+pub(crate) use triage_bulk::fitting;
 
 use tidemill_model::Timestamp;
 
@@ -89,6 +102,11 @@ pub fn decide(
         Command::ReplayLetter { tenant, letter } => scripts::replay(state, tenant, *letter, &mut draft)?,
         Command::DiscardLetter { tenant, letter } => scripts::discard(state, tenant, *letter, &mut draft)?,
         Command::Alert(command) => scripts::alert(state, command, &mut draft),
+        Command::Unpark(command) => triage_unpark::decide(state, command, &mut draft)?,
+        Command::LookAfterParked { keys } => triage_unpark::look_after(state, keys, &mut draft)?,
+        Command::StartBulk(command) => triage_bulk::start(state, command, &mut draft)?,
+        Command::StepBulk { tenant, bulk } => triage_bulk::step(state, tenant, *bulk, &mut draft)?,
+        Command::CancelBulk { tenant, bulk } => triage_bulk::cancel(state, tenant, *bulk, &mut draft)?,
         Command::SetBudget(command) => usage::set(state, command, &mut draft)?,
     };
     Ok((draft.into_commit(), reply))

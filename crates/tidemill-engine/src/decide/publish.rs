@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use tidemill_model::{Entity, Event, EventId, Timestamp, known_type};
 
 use super::draft::Draft;
+use super::triage;
 use crate::command::Publish;
 use crate::reply::{Refusal, Reply};
 use crate::state::State;
@@ -16,17 +17,25 @@ pub(super) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>
     }
     let now = draft.now();
     let mut published = Vec::with_capacity(command.events.len());
+    let (mut is_noted, mut changed) = (false, 0);
     // When the last event of an entity was stamped whose id was made elsewhere: ids say nothing of their order then.
     let mut stamped: HashMap<&Entity, (Timestamp, EventId)> = HashMap::new();
     for (at, event) in command.events.iter().enumerate() {
         if !event.properties.properties.is_object() {
             return Err(Refusal::NotAnObject { field: format!("events[{at}].properties") });
         }
-        if known_type::is_reserved(event.event_type.as_str()) {
+        // Those of triage are made by the engine.
+        if event.workflow.is_none() && known_type::is_reserved(event.event_type.as_str()) {
             return Err(Refusal::Reserved { what: "eventType", id: event.event_type.to_string() });
         }
         if event.entity.kind.is_reserved() {
             return Err(Refusal::Reserved { what: "entityType", id: event.entity.kind.to_string() });
+        }
+        if let Some(item) = &event.workflow
+            && let Some(earlier) = triage::repeated(state, &command.tenant, item, draft)
+        {
+            published.push((earlier, event.timestamp.unwrap_or(now), true));
+            continue;
         }
         let limit_millis = draft.policy().ahead_millis_max;
         let mut timestamp = match event.timestamp {
@@ -54,7 +63,7 @@ pub(super) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>
             }
             None => draft.event_id(),
         };
-        published.push((id, timestamp));
+        published.push((id, timestamp, false));
         draft.push_event(Event {
             id,
             tenant: command.tenant.clone(),
@@ -67,8 +76,17 @@ pub(super) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>
             properties: event.properties.properties.clone(),
             ttl: event.ttl,
         });
+        if let Some(item) = &event.workflow {
+            is_noted = true;
+            changed += triage::take_in(state, &command.tenant, item, id, timestamp, draft)?;
+        }
     }
-    Ok(Reply::Published { events: published })
+    is_noted |= published.iter().any(|(.., repeated)| *repeated);
+    if is_noted {
+        return Ok(Reply::Noted { events: published, changed });
+    }
+    let events = published.into_iter().map(|(id, timestamp, _)| (id, timestamp)).collect();
+    Ok(Reply::Published { events })
 }
 
 #[cfg(test)]
@@ -90,6 +108,7 @@ mod tests {
             timestamp: None,
             properties: Prepared { id: None, properties: Json::empty_object() },
             ttl: None,
+            workflow: None,
         }
     }
 

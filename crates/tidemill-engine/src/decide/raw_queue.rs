@@ -61,7 +61,7 @@ fn bury(state: &State, queued: &Queued, draft: &mut Draft<'_, '_>) {
         && task.entry.message == Some(message.id)
         && matches!(head.state, TaskState::Queued)
     {
-        finish::give_up(&message.task, &task, head, Exhausted::Deliveries, draft);
+        finish::give_up(state, &message.task, &task, head, Exhausted::Deliveries, draft);
         return;
     }
     draft.bury(&message.task, message.id, message.run, "delivered too often");

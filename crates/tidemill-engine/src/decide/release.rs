@@ -25,6 +25,7 @@ pub(super) fn decide(state: &State, command: &Release, draft: &mut Draft<'_, '_>
             // Numbered like any attempt, and marked as one that does not count.
             attempt_number: head.attempts.saturating_add(1),
             counted: false,
+            parked: false,
             error: cut(reason, draft.policy().error_chars_max),
             error_category: ErrorCategory::ServerError,
             duration_ms: command.spent.usage.map(|_| held_for(head, draft)),

@@ -3,15 +3,17 @@
 use std::collections::HashSet;
 
 use tidemill_model::properties::{TaskIdentity, TaskPending};
-use tidemill_model::{JobStatus, Json, KnownType, Outcome};
+use tidemill_model::{JobStatus, Json, KnownType, Outcome, TaskHead};
 
 use super::draft::{By, Draft, identity, spec_of};
+use super::triage;
 use crate::command::{Resume, ResumeTarget};
 use crate::commit::{Expect, RecordWrite, TaskChangeKind, TaskKey};
 use crate::reply::{Refusal, Reply};
 use crate::site::Origin;
 use crate::state::job::Job;
 use crate::state::{Place, State, TaskView};
+use crate::triage::Unparked;
 
 pub(super) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     match &command.target {
@@ -24,6 +26,7 @@ pub(super) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>)
                 reopen_job(job, draft);
             }
             reopen(&key, &task, draft)?;
+            leave_parking(state, &key, &task, draft);
             Ok(Reply::Resumed { tasks: vec![key.request] })
         }
         ResumeTarget::Job { job, tasks } => {
@@ -31,7 +34,7 @@ pub(super) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>)
                 return Err(Refusal::NotFound { what: "job", id: job.to_string() });
             };
             let indexes: Vec<u32> = match tasks {
-                None => job.failed.iter().copied().collect(),
+                None => job.failed.iter().chain(&job.parked).copied().collect(),
                 Some(named) => {
                     let mut indexes = Vec::with_capacity(named.len());
                     let mut known = HashSet::with_capacity(named.len());
@@ -56,6 +59,7 @@ pub(super) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>)
                 let key = TaskKey { tenant: command.tenant.clone(), request: job.request_of(index) };
                 let task = TaskView { entry: &job.node(index).entry, place: Place::InJob { job, index } };
                 reopen(&key, &task, draft)?;
+                leave_parking(state, &key, &task, draft);
                 resumed.push(key.request);
             }
             Ok(Reply::Resumed { tasks: resumed })
@@ -73,9 +77,18 @@ pub(super) fn reopen_job(job: &Job, draft: &mut Draft<'_, '_>) {
     }
 }
 
-/// Opens the next run of a failed task: head, message, `Task Pending`.
+/// A parked task that is run again waits for nobody.
+pub(super) fn leave_parking(state: &State, key: &TaskKey, task: &TaskView<'_>, draft: &mut Draft<'_, '_>) {
+    if task.entry.head.as_ref().is_some_and(TaskHead::is_parked) {
+        let at = draft.now();
+        triage::unpark_task(state, draft, key, Unparked::WentOn { at });
+    }
+}
+
+/// Opens the next run of a failed or parked task: head, message, `Task Pending`.
 pub(super) fn reopen(key: &TaskKey, task: &TaskView<'_>, draft: &mut Draft<'_, '_>) -> Result<(), Refusal> {
-    let failed = task.entry.head.as_ref().filter(|head| head.outcome().is_some_and(Outcome::may_resume));
+    let is_over = |head: &&TaskHead| head.outcome().map_or(head.is_parked(), Outcome::may_resume);
+    let failed = task.entry.head.as_ref().filter(is_over);
     let Some(run) = failed.and_then(|head| head.run.checked_add(1)) else {
         return Err(Refusal::NotResumable(key.request.to_string()));
     };

@@ -22,7 +22,7 @@ pub(super) const ENTITY: &str = "scripts";
 const APP: &str = "tidemill";
 
 pub(super) fn matched(state: &State, command: &Match, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-    let cursor = RecordKey::scripts_cursor();
+    let cursor = RecordKey::scripts_cursor_of(command.lane.as_ref());
     let actual = state.record(&cursor).map_or(0, |record| record.version);
     if actual != command.cursor_version {
         return Err(Refusal::RecordConflict { expected: command.cursor_version, actual });
@@ -261,6 +261,15 @@ pub(super) fn alert(state: &State, command: &Alert, draft: &mut Draft<'_, '_>) -
     let last = state.stream(&command.tenant, &entity).and_then(|stream| stream.last_timestamp());
     let mut subject = Subject { tenant: command.tenant.clone(), app: AppName::trusted(APP), entity, last };
     let known = if command.is_raised { KnownType::AlertRaised } else { KnownType::AlertCleared };
+    let key = RecordKey::alert(&command.tenant, command.name);
+    let version = state.record(&key).map_or(0, |record| record.version);
+    draft.expect(Expect::RecordAt { key: key.clone(), version });
+    if command.is_raised {
+        let value = RecordValue::Bytes(Arc::from(command.properties.as_str().as_bytes()));
+        draft.record(put(key, version, value));
+    } else if version > 0 {
+        draft.record(RecordWrite::Put { key, record: None });
+    }
     draft.event(&mut subject, known, By::component(Origin::Dispatcher), command.properties.clone());
     Reply::Alerted
 }
@@ -295,7 +304,7 @@ mod tests {
     }
 
     fn matching(cursor_version: u64, to: u64, executions: Vec<NewExecution>) -> Command {
-        Command::Match(Match { cursor_version, to: Some(to), executions })
+        Command::Match(Match { lane: None, cursor_version, to: Some(to), executions })
     }
 
     fn id(event: u128, subscription: &str) -> ExecutionId {
@@ -330,6 +339,7 @@ mod tests {
             timestamp: None,
             properties: Prepared { id: Some(EventId::from_u128(*id)), properties: Json::empty_object() },
             ttl: None,
+            workflow: None,
         };
         let context = Context { environment: "dev".into(), origin: "script/1".into(), worker_id: None };
         ScriptEffect::Publish(Publish {
@@ -370,8 +380,9 @@ mod tests {
         let refused = fixture.run(&matching(0, 8, vec![new(2, "a", 0)])).unwrap_err();
         assert_eq!(refused, Refusal::RecordConflict { expected: 0, actual: 1 });
         assert_eq!(due(&fixture).pending, 2);
-        let (_, reply) =
-            fixture.run(&Command::Match(Match { cursor_version: 1, to: None, executions: vec![] })).unwrap();
+        let (_, reply) = fixture
+            .run(&Command::Match(Match { lane: None, cursor_version: 1, to: None, executions: vec![] }))
+            .unwrap();
         assert_eq!(reply, Reply::Matched { created: 0, cursor_version: 0 });
         assert!(fixture.state.record(&RecordKey::scripts_cursor()).is_none());
     }
@@ -509,7 +520,7 @@ mod tests {
     fn alerts_are_events_of_the_tenant() {
         let mut fixture = Fixture::new();
         for is_raised in [true, false] {
-            let alert = Alert { tenant: tenant(), is_raised, properties: Json::empty_object() };
+            let alert = Alert { tenant: tenant(), name: "x", is_raised, properties: Json::empty_object() };
             let (commit, _) = fixture.run(&Command::Alert(alert)).unwrap();
             let expected = if is_raised { "Alert Raised" } else { "Alert Cleared" };
             assert_eq!(commit.events[0].event_type.as_str(), expected);

@@ -48,6 +48,8 @@ pub(super) fn of(job: &Job, moved: (u32, PublicState), policy: &Policy) -> TaskS
     let mut counts = job.head.counts;
     *counts.of(job.node(moved_index).entry.public_state()) -= 1;
     *counts.of(Some(moved_state)) += 1;
+    // Both of the states that are told end a wait.
+    counts.parked -= u32::from(job.parked.contains(&moved_index));
     list.counts = Some(counts);
     list.truncated = true;
     list

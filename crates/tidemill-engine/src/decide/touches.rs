@@ -1,19 +1,21 @@
 //! Which rows a command needs in memory before it can be decided.
 
-use tidemill_model::{Entity, Timestamp};
+use tidemill_model::{Entity, JobId, TaskHead, TenantId, Timestamp};
 
-use super::{scripts, usage};
+use super::{claim, finish, scripts, triage, triage_bulk, triage_unpark, usage};
 use crate::command::{
-    BudgetTarget, Command, ExecutionEnd, Once, Publish, ResumeTarget, ScriptEffect, SubmitJob,
+    BudgetTarget, Command, ExecutionEnd, Finish, Once, Publish, Report, ResumeTarget, ScriptEffect, SubmitJob,
 };
 use crate::commit::TaskKey;
 use crate::execution::ExecutionId;
 use crate::record::{Effect, RecordKey, RecordValue, UsageOf};
 use crate::state::State;
 use crate::state::row::RowKey;
+use crate::triage::WorkflowItem;
 
 impl Command {
     /// The rows to load first, as far as they are not in memory. Live work always is.
+    #[expect(clippy::too_many_lines, reason = "one arm for each command")]
     pub fn touches(&self, state: &State, now: Timestamp) -> Vec<RowKey> {
         let mut keys = Vec::new();
         match self {
@@ -28,6 +30,7 @@ impl Command {
             Self::Heartbeat(command) => keys.push(task_row(&command.task)),
             Self::Finish(command) => {
                 keys.push(task_row(&command.task));
+                keys.extend(finish_rows(state, command));
                 if command.spent.usage.is_some() {
                     keys.extend(sums(state, &command.task, now));
                 }
@@ -38,21 +41,20 @@ impl Command {
                     keys.extend(sums(state, &command.task, now));
                 }
             }
-            Self::Resume(command) => keys.push(match &command.target {
-                ResumeTarget::Job { job, .. } => RowKey::Job(command.tenant.clone(), *job),
+            Self::Resume(command) => match &command.target {
+                ResumeTarget::Job { job, .. } => keys.extend(job_rows(state, &command.tenant, *job)),
                 ResumeTarget::Task(request) => {
-                    task_row(&TaskKey { tenant: command.tenant.clone(), request: request.clone() })
+                    let key = TaskKey { tenant: command.tenant.clone(), request: request.clone() };
+                    keys.extend(steered_rows(state, &key));
                 }
-            }),
-            Self::Cancel(command) => keys.push(RowKey::Job(command.tenant.clone(), command.job)),
+            },
+            Self::Cancel(command) => keys.extend(job_rows(state, &command.tenant, command.job)),
             Self::CancelTask(command) => {
-                keys.push(task_row(&TaskKey {
-                    tenant: command.tenant.clone(),
-                    request: command.request.clone(),
-                }));
+                let key = TaskKey { tenant: command.tenant.clone(), request: command.request.clone() };
+                keys.extend(steered_rows(state, &key));
             }
             Self::Advance { tenant, job } => keys.push(RowKey::Job(tenant.clone(), *job)),
-            Self::Publish(command) => keys.extend(entities(command)),
+            Self::Publish(command) => keys.extend(entities(state, command)),
             Self::Send(command) => {
                 let task = &command.task;
                 keys.push(task_row(&TaskKey { tenant: task.tenant.clone(), request: task.request.clone() }));
@@ -62,12 +64,13 @@ impl Command {
                 // The task is known once the letter is here.
                 if let Some(RecordValue::DeadLetter(letter)) = state.record(&key).map(|record| &record.value)
                 {
-                    keys.push(task_row(&TaskKey { tenant: tenant.clone(), request: letter.request.clone() }));
+                    let key = TaskKey { tenant: tenant.clone(), request: letter.request.clone() };
+                    keys.extend(steered_rows(state, &key));
                 }
                 keys.push(RowKey::Record(key));
             }
             Self::Match(command) => {
-                keys.push(RowKey::Record(RecordKey::scripts_cursor()));
+                keys.push(RowKey::Record(RecordKey::scripts_cursor_of(command.lane.as_ref())));
                 keys.extend(command.executions.iter().map(|new| {
                     let id = ExecutionId::of(new.event.id, &new.subscription);
                     RowKey::Record(RecordKey::execution(&new.tenant, id))
@@ -80,7 +83,7 @@ impl Command {
                 }
                 if let ExecutionEnd::Succeeded { effects, .. } = &command.end {
                     keys.extend(effects.iter().flat_map(|effect| match effect {
-                        ScriptEffect::Publish(publish) => entities(publish),
+                        ScriptEffect::Publish(publish) => entities(state, publish),
                         ScriptEffect::SubmitJob(submit) => submission(state, submit),
                     }));
                 }
@@ -90,8 +93,19 @@ impl Command {
             }
             Self::Alert(command) => {
                 keys.push(RowKey::Entity(command.tenant.clone(), Entity::system(scripts::ENTITY)));
+                keys.push(RowKey::Record(RecordKey::alert(&command.tenant, command.name)));
             }
-            Self::Forget { keys: records } => keys.extend(records.iter().cloned().map(RowKey::Record)),
+            Self::Forget { keys: records } => {
+                keys.extend(records.iter().cloned().map(RowKey::Record));
+                keys.extend(records.iter().flat_map(|key| triage::forget_rows(state, key)));
+            }
+            Self::Unpark(command) => {
+                keys.extend(triage_unpark::rows(state, &command.tenant, &command.execution));
+            }
+            Self::LookAfterParked { keys: parked } => {
+                keys.extend(triage_unpark::look_after_rows(state, parked));
+            }
+            Self::StepBulk { tenant, bulk } => keys.extend(triage_bulk::rows(state, tenant, *bulk, now)),
             Self::PutRecord(command) => keys.push(RowKey::Record(command.key.clone())),
             Self::PutRecords(command) => {
                 keys.extend(command.records.iter().map(|put| RowKey::Record(put.key.clone())));
@@ -106,8 +120,14 @@ impl Command {
                     RowKey::Record(usage::spent_in(&command.tenant, period, now)),
                 ],
             }),
-            Self::Claim(_)
-            | Self::Receive(_)
+            Self::Claim(command) => {
+                keys.extend(delivered_rows(state, command.tenants.as_deref(), command.max));
+            }
+            Self::Receive(command) => {
+                keys.extend(delivered_rows(state, command.tenants.as_deref(), command.max));
+            }
+            Self::StartBulk(_)
+            | Self::CancelBulk { .. }
             | Self::Sweep(_)
             | Self::Recover { .. }
             | Self::Delete { .. }
@@ -124,6 +144,58 @@ pub(super) fn task_row(task: &TaskKey) -> RowKey {
         Some(job) => RowKey::Job(task.tenant.clone(), job),
         None => RowKey::Task(task.clone()),
     }
+}
+
+/// What is known of a task's errors, where the end of an attempt changes it. A task that comes to a good end in its first
+/// run has none.
+fn finish_rows(state: &State, command: &Finish) -> Vec<RowKey> {
+    let task = state.task(&command.task);
+    let head = task.as_ref().and_then(|task| task.entry.head.as_ref());
+    let changes = match &command.report {
+        Report::Completed { .. } => head.is_some_and(finish::may_have_failed),
+        Report::Failed { .. } | Report::TimedOut { .. } => true,
+    };
+    if changes { triage::task_rows(state, &command.task.tenant, &command.task.request) } else { Vec::new() }
+}
+
+/// A task that is steered from outside, and what is known of its errors if it is parked.
+fn steered_rows(state: &State, key: &TaskKey) -> Vec<RowKey> {
+    let mut rows = vec![task_row(key)];
+    let task = state.task(key);
+    if task.and_then(|task| task.entry.head.as_ref()).is_some_and(TaskHead::is_parked) {
+        rows.extend(triage::task_rows(state, &key.tenant, &key.request));
+    }
+    rows
+}
+
+/// A job that is steered from outside, and what is known of the errors of its parked tasks.
+fn job_rows(state: &State, tenant: &TenantId, id: JobId) -> Vec<RowKey> {
+    let mut rows = vec![RowKey::Job(tenant.clone(), id)];
+    if let Some(job) = state.job(tenant, id) {
+        let parked = job.parked.iter().map(|index| job.request_of(*index));
+        rows.extend(parked.flat_map(|request| triage::task_rows(state, tenant, &request)));
+    }
+    rows
+}
+
+/// What is known of the errors of tasks that a delivery may give up: none is known of a task in its first run.
+fn delivered_rows(state: &State, tenants: Option<&[TenantId]>, max: usize) -> Vec<RowKey> {
+    let serves = |tenant: &TenantId| tenants.is_none_or(|tenants| tenants.contains(tenant));
+    let mut rows = Vec::new();
+    let mut sound = 0;
+    for queued in state.queue().deliverable(serves).take(max.saturating_add(claim::LOOK_AHEAD)) {
+        let key = &queued.message.task;
+        let task = state.task(key);
+        match task.and_then(|task| task.entry.head.as_ref()) {
+            Some(head) if head.run > 1 => rows.extend(triage::task_rows(state, &key.tenant, &key.request)),
+            Some(_) => sound += 1,
+            None => {}
+        }
+        if sound >= max {
+            break;
+        }
+    }
+    rows
 }
 
 /// What an attempt is added to. The name of the task is known once the task is here.
@@ -150,11 +222,19 @@ fn submission(state: &State, command: &SubmitJob) -> Vec<RowKey> {
     keys
 }
 
-/// The entities of published events.
-fn entities(command: &Publish) -> Vec<RowKey> {
+/// The entities of published events, and what those of workflows need.
+fn entities(state: &State, command: &Publish) -> Vec<RowKey> {
     let entity =
         |event: &crate::command::PublishedEvent| RowKey::Entity(command.tenant.clone(), event.entity.clone());
-    command.events.iter().map(entity).collect()
+    let mut rows: Vec<_> = command.events.iter().map(entity).collect();
+    for item in command.events.iter().filter_map(|event| event.workflow.as_ref()) {
+        rows.extend(triage::item_rows(state, &command.tenant, item));
+        if let Some(execution) = item.execution().filter(|_| matches!(item, WorkflowItem::Mark(_))) {
+            // It may go on because of it.
+            rows.extend(triage_unpark::rows(state, &command.tenant, execution));
+        }
+    }
+    rows
 }
 
 fn once(once: &[Once]) -> impl Iterator<Item = RowKey> {

@@ -10,6 +10,7 @@ use tidemill_model::{
 
 use super::draft::{By, Draft, Subject, identity, spec_of};
 use super::finish::{cut, report_failure};
+use super::park::Defeat;
 use crate::command::{BudgetTarget, SetBudget};
 use crate::commit::{Expect, RecordWrite, TaskChangeKind, TaskKey};
 use crate::record::{Record, RecordKey, RecordValue, UsageOf};
@@ -149,8 +150,9 @@ pub(super) fn judge(state: &State, key: &TaskKey, task: &TaskView<'_>, now: Time
     Verdict::Start { left: left.into_iter().chain(of_tenant).min() }
 }
 
-/// Ends a task that may not start. Nobody holds it, so the fence is raised.
+/// Ends a task that may not start, or parks it. Nobody holds it, so the fence is raised.
 pub(super) fn refuse(
+    state: &State,
     key: &TaskKey,
     task: &TaskView<'_>,
     head: &TaskHead,
@@ -158,6 +160,11 @@ pub(super) fn refuse(
     draft: &mut Draft<'_, '_>,
 ) {
     let (fence, category) = (head.fence.next(), ErrorCategory::Validation);
+    let error = cut(error, draft.policy().error_chars_max);
+    let defeat = Defeat { key, task, category, error: &error, cause: None };
+    if defeat.park_unheld(state, head, draft) {
+        return;
+    }
     let finish = TaskChangeKind::Finish {
         fence,
         outcome: Outcome::Failed,
@@ -168,7 +175,7 @@ pub(super) fn refuse(
     draft.settle(task.entry.message);
     let failed = TaskFailed {
         task: identity(&key.request, task),
-        error: cut(error, draft.policy().error_chars_max),
+        error: error.clone(),
         error_category: category,
         retry_count: head.attempts,
         source: FailureSource::Budget,
@@ -181,6 +188,7 @@ pub(super) fn refuse(
     let mut subject = draft.task_subject(key, task);
     let by = By::component(Origin::Dispatcher);
     draft.event(&mut subject, KnownType::TaskFailed, by, Json::of(&failed));
+    defeat.note(state, draft);
     report_failure(task, draft);
 }
 
@@ -296,7 +304,14 @@ mod tests {
     }
 
     fn end(fixture: &mut Fixture, task: &Assignment, report: Report, spent: Spent) -> Commit {
-        let finish = Finish { task: task.task.clone(), fence: task.fence, worker: worker(), report, spent };
+        let finish = Finish {
+            task: task.task.clone(),
+            fence: task.fence,
+            worker: worker(),
+            report,
+            spent,
+            cause: None,
+        };
         fixture.run(&Command::Finish(finish)).unwrap().0
     }
 
@@ -389,6 +404,29 @@ mod tests {
         end(&mut fixture, &tasks[1], completed(), used(1));
         assert_eq!(sum(&fixture, UsageOf::Day(Day::of(midnight))).attempts, 2);
         assert_eq!(sum(&fixture, UsageOf::Day(Day::of(midnight.minus(1)))).attempts, 0);
+    }
+
+    #[test]
+    fn a_task_that_may_not_start_is_parked_if_it_says_so() {
+        let mut waiting = agent("b");
+        waiting.options.on_failure = tidemill_model::OnFailure::Park;
+        let mut fixture = begin(vec![agent("a"), waiting], Some(dollars(5)));
+        let first = fixture.claim(1).remove(0);
+        end(&mut fixture, &first, completed(), used(5_120_000));
+        let (commit, _) = fixture.run(&claim(10)).unwrap();
+        assert_eq!(texts(&commit, KnownType::TaskFailed).len(), 0);
+        let told = texts(&commit, KnownType::TaskProcessingFailed).remove(0);
+        assert_eq!((&told["parked"], &told["counted"]), (&true.into(), &false.into()));
+        assert_eq!(told["error"], "the job's budget of 5.00 USD is used up: 5.12 USD");
+        let b = key(job().request_id(&tidemill_model::TaskId::trusted("b")).as_str());
+        let head = |fixture: &Fixture| fixture.state.task(&b).unwrap().entry.head.clone().unwrap();
+        assert!(head(&fixture).is_parked());
+        assert_eq!(fixture.claim(10).len(), 0);
+        // With more to spend it runs.
+        set_budget(&mut fixture, BudgetTarget::Job(job()), Some(dollars(9)));
+        let target = ResumeTarget::Job { job: job(), tasks: None };
+        fixture.run(&Command::Resume(Resume { tenant: tenant(), target })).unwrap();
+        assert_eq!(fixture.claim(10).len(), 1);
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct TaskDetail {
     pub worker_id: Option<String>,
     /// When a failed attempt is made again is known to the queue alone; this is whether one will be.
     pub retrying: bool,
+    /// It failed for good and waits for somebody.
+    pub parked: bool,
 }
 
 /// What the events of an end, or of a failed attempt, say.
@@ -102,7 +104,8 @@ impl<B: Backend> Engine<B> {
             effective_until: head.lease().map(|lease| lease.until),
             worker_id: head.lease().map(|lease| lease.owner.worker.to_string()),
             error_category: head.last_error.filter(|_| head.outcome() != Some(Outcome::Completed)),
-            retrying: head.attempts > 0 && head.outcome().is_none(),
+            retrying: head.attempts > 0 && head.outcome().is_none() && !head.is_parked(),
+            parked: head.is_parked(),
             ..waiting(task)
         };
         if !head.begun && head.outcome().is_none() {
@@ -117,7 +120,9 @@ impl<B: Backend> Engine<B> {
         }
         let told = match head.outcome() {
             Some(outcome) => self.ending_of(&key, outcome).await?,
-            None if head.attempts > 0 => self.last_of(&key, KnownType::TaskProcessingFailed).await?,
+            None if head.attempts > 0 || head.is_parked() => {
+                self.last_of(&key, KnownType::TaskProcessingFailed).await?
+            }
             None => None,
         };
         let Some(event) = told else { return Ok(detail) };
@@ -198,6 +203,7 @@ fn waiting(task: TaskSnapshot) -> TaskDetail {
         effective_until: None,
         worker_id: None,
         retrying: false,
+        parked: false,
     }
 }
 

@@ -258,6 +258,16 @@ impl<B: Backend> Engine<B> {
         Ok(ManyLetters { letters, more })
     }
 
+    /// Those that one of the above would change.
+    pub async fn letters_to_change(
+        &self,
+        tenant: &TenantId,
+        filter: &LetterFilter,
+    ) -> Result<ManyLetters, EngineError> {
+        let (letters, more) = self.open_letters(tenant, filter).await?;
+        Ok(ManyLetters { letters, more })
+    }
+
     async fn open_letters(
         &self,
         tenant: &TenantId,

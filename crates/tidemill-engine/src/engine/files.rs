@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use tidemill_model::execution::is_loading_variable;
 use tidemill_model::field_problem::{FieldProblems, code};
+use tidemill_model::job_file::COUNTY_LABEL;
 use tidemill_model::{
     AddTasksFile, AppName, Definition, Execution, JobFile, JobId, Json, Pinned, Runner, TaskEntry, TaskFile,
     TaskId, TaskName, TaskOptions, TaskSettings, TaskSpec, TaskWork, TenantId,
@@ -238,6 +239,7 @@ fn check_variables<'f>(
 /// A task as the engine takes it: its own settings over those of its definition.
 fn spec_of(task: TaskEntry, definitions: &Definitions, default: tidemill_model::RetryPolicy) -> TaskSpec {
     let TaskEntry { task_id, work, depends_on, input, settings } = task;
+    let mut county = settings.labels.get(COUNTY_LABEL).cloned();
     let mut execution = Execution {
         idle_timeout_ms: settings.idle_timeout.map(|span| span.0),
         env: settings.env,
@@ -245,6 +247,7 @@ fn spec_of(task: TaskEntry, definitions: &Definitions, default: tidemill_model::
         ..Execution::default()
     };
     let (mut timeout, mut retry) = (settings.timeout, settings.retry);
+    let (mut on_failure, mut park_timeout) = (settings.on_failure, settings.park_timeout);
     let mut agent = false;
     let name = match work {
         TaskWork::Inline(run) => {
@@ -268,6 +271,9 @@ fn spec_of(task: TaskEntry, definitions: &Definitions, default: tidemill_model::
                 timeout = timeout.or(draft.attempt_timeout());
                 retry = retry.over(draft.retry);
                 retry.max_attempts = retry.max_attempts.or(draft.max_attempts);
+                on_failure = on_failure.or(draft.on_failure);
+                park_timeout = park_timeout.or(draft.park_timeout);
+                county = county.or_else(|| draft.labels.get(COUNTY_LABEL).cloned());
             }
             name
         }
@@ -277,6 +283,9 @@ fn spec_of(task: TaskEntry, definitions: &Definitions, default: tidemill_model::
         timeout_ms: timeout.map(|span| span.0),
         execution: Some(Json::of(&execution)),
         agent,
+        on_failure: on_failure.unwrap_or_default(),
+        park_timeout_ms: park_timeout.map(|span| span.0),
+        county,
     };
     TaskSpec { task_id, name, depends_on, input, options }
 }
@@ -305,7 +314,7 @@ fn digest_of_task(file: &TaskFile) -> String {
 
 fn push_task(text: &mut String, id: &str, work: &TaskWork, input: &Json, settings: &TaskSettings) {
     use std::fmt::Write;
-    let TaskSettings { timeout, idle_timeout, retry, env, labels } = settings;
+    let TaskSettings { timeout, idle_timeout, retry, env, labels, on_failure, park_timeout } = settings;
     let times = (timeout.map(|span| span.0), idle_timeout.map(|span| span.0));
     let tries =
         (retry.max_attempts, retry.first_delay.map(|span| span.0), retry.max_delay.map(|span| span.0));
@@ -317,4 +326,9 @@ fn push_task(text: &mut String, id: &str, work: &TaskWork, input: &Json, setting
     };
     let parts = Json::of(&(id, work, times, tries, env, labels));
     write!(text, "\n{}\n{}\n", parts.as_str(), input.as_str()).expect("writing to a string does not fail");
+    // Left out when neither is given, so that what was submitted before is known again.
+    if on_failure.is_some() || park_timeout.is_some() {
+        let parking = Json::of(&(on_failure, park_timeout.map(|span| span.0)));
+        text.push_str(parking.as_str());
+    }
 }

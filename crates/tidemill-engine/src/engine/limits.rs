@@ -41,5 +41,9 @@ pub const USAGE_ROWS_MAX: usize = 100_000;
 pub const MANY_JOBS_MAX: usize = 1_000;
 /// The dead letters of scripts that one call replays or discards by a filter.
 pub const MANY_LETTERS_MAX: usize = 1_000;
+/// The bytes of what a parked execution is resumed with.
+pub const RESUME_BYTES_MAX: usize = 256 * 1024;
+/// The executions that one bulk may name.
+pub const BULK_EXECUTIONS_MAX: usize = 1_000;
 /// The tenants of one worker's key.
 pub const KEY_TENANTS_MAX: usize = 100;

@@ -1,7 +1,5 @@
 //! Publishing events from outside. Keys are ours to compute; what a client says of them is never read.
 
-use std::sync::Arc;
-
 use tidemill_model::overflow::{self, OVERFLOW_FIELD};
 use tidemill_model::{
     AppName, Context, Entity, Event, EventId, EventType, Json, TenantId, Timestamp, known_type,
@@ -13,6 +11,7 @@ use super::{Engine, EngineError, check, take_reply};
 use crate::backend::Backend;
 use crate::command::{Command, Prepared, Publish, PublishedEvent};
 use crate::reply::{Refusal, Reply};
+use crate::triage::WorkflowItem;
 
 /// Events of one application.
 #[derive(Debug, Clone)]
@@ -41,18 +40,35 @@ impl<B: Backend> Engine<B> {
     /// Stores events, all or none, and tells their ids and times in the order they came.
     pub async fn publish(&self, request: PublishRequest) -> Result<Vec<(EventId, Timestamp)>, EngineError> {
         self.check_publish(&request)?;
-        let context = Context {
-            environment: self.inner.site.environment(),
-            origin: Arc::from(request.origin),
-            worker_id: None,
-        };
-        let mut packed = Vec::with_capacity(request.events.len());
-        for event in &request.events {
+        let PublishRequest { tenant, app, origin, events } = request;
+        let context = self.context_of(&origin);
+        let mut all = Vec::with_capacity(events.len());
+        for (at, event) in events.into_iter().enumerate() {
+            all.push(match self.as_workflow(&tenant, &format!("events[{at}]"), &event)? {
+                Some((event, item)) => (event, Some(item)),
+                None => (event, None),
+            });
+        }
+        let (events, _) = self.publish_all(tenant, app, context, all).await?;
+        Ok(events.into_iter().map(|(id, timestamp, _)| (id, timestamp)).collect())
+    }
+
+    /// Stores events that are checked, with what those of workflows say. Says of each whether it was there before, and
+    /// how many errors changed their state because of marks.
+    pub(super) async fn publish_all(
+        &self,
+        tenant: TenantId,
+        app: AppName,
+        context: Context,
+        all: Vec<(NewEvent, Option<WorkflowItem>)>,
+    ) -> Result<(Vec<(EventId, Timestamp, bool)>, u64), EngineError> {
+        let mut packed = Vec::with_capacity(all.len());
+        for (event, _) in &all {
             let id = self.mint_event_id();
             let provisional = Event {
                 id,
-                tenant: request.tenant.clone(),
-                app: request.app.clone(),
+                tenant: tenant.clone(),
+                app: app.clone(),
                 entity: event.entity.clone(),
                 event_type: event.event_type.clone(),
                 timestamp: Timestamp::MIN,
@@ -63,18 +79,24 @@ impl<B: Backend> Engine<B> {
             };
             packed.push((id, self.pack(provisional)?));
         }
-        let prepared = self.ship_all(&request.tenant, packed).await?;
-        let events = request.events.into_iter().zip(prepared).map(|(event, properties)| PublishedEvent {
+        let prepared = self.ship_all(&tenant, packed).await?;
+        let events = all.into_iter().zip(prepared).map(|((event, workflow), properties)| PublishedEvent {
             entity: event.entity,
             event_type: event.event_type,
             timestamp: event.timestamp,
             properties,
             ttl: event.ttl,
+            workflow,
         });
         let events = events.collect();
-        let publish = Publish { tenant: request.tenant, app: request.app, context, events };
-        let reply = self.execute(Command::Publish(publish)).await?;
-        take_reply!(reply, Reply::Published { events } => events)
+        let reply = self.execute(Command::Publish(Publish { tenant, app, context, events })).await?;
+        match reply {
+            Reply::Noted { events, changed } => Ok((events, changed)),
+            reply => {
+                let events = take_reply!(reply, Reply::Published { events } => events)?;
+                Ok((events.into_iter().map(|(id, timestamp)| (id, timestamp, false)).collect(), 0))
+            }
+        }
     }
 
     /// Stores what has to be stored. Events of equal time are ordered by their ids, so either all get theirs here or

@@ -2,14 +2,15 @@
 
 use tidemill_model::overflow::DETAIL_BYTES_MAX;
 use tidemill_model::properties::{Activity, OverflowRef, TaskCompleted, TaskIdentity, Usage};
+use tidemill_model::workflow::ErrorFingerprint;
 use tidemill_model::{
-    Entity, ErrorCategory, Event, EventId, Fence, Json, KnownType, SessionId, Timestamp, WorkerId,
+    Entity, ErrorCategory, Event, EventId, Fence, Json, KnownType, OnFailure, SessionId, Timestamp, WorkerId,
 };
 
 use super::limits::{OUTPUT_BYTES_MAX, OUTPUT_DEPTH_MAX, RETRY_DELAY_MILLIS_MAX};
 use super::{ClaimRequest, Claimed, Engine, EngineError, check, take_reply};
 use crate::backend::{Answer, Backend};
-use crate::command::{Begin, Command, Finish, Heartbeat, Report, Spent};
+use crate::command::{Begin, Cause, Command, Finish, Heartbeat, Report, Spent};
 use crate::commit::TaskKey;
 use crate::reply::{Assignment, Ending, Reply};
 use crate::site::Origin;
@@ -48,6 +49,8 @@ pub enum WorkReport {
         error: String,
         category: ErrorCategory,
         retry_after_millis: Option<u64>,
+        /// The code that the task itself gave its error. It counts if it is one of a workflow.
+        code: Option<String>,
         usage: Option<Usage>,
         session_id: Option<SessionId>,
     },
@@ -70,7 +73,7 @@ impl WorkReport {
 
     pub fn failed(error: impl Into<String>, category: ErrorCategory) -> Self {
         let error = error.into();
-        Self::Failed { error, category, retry_after_millis: None, usage: None, session_id: None }
+        Self::Failed { error, category, retry_after_millis: None, code: None, usage: None, session_id: None }
     }
 
     pub fn timed_out(timeout_millis: u64, elapsed_millis: u64, signal: Signal) -> Self {
@@ -226,6 +229,7 @@ impl<B: Backend> Engine<B> {
         let FinishRequest { task, fence, worker, report } = request;
         let spent = report.spent();
         let spent = Spent { usage: spent.usage.map(Usage::bounded), ..spent };
+        let mut cause = None;
         let report = match report {
             WorkReport::Completed { output, duration_millis, exit_code, .. } => {
                 let output = output.unwrap_or_else(Json::empty_object);
@@ -237,7 +241,7 @@ impl<B: Backend> Engine<B> {
                 let output = moved.is_none().then_some(output);
                 Report::Completed { output, overflow: moved, duration_millis, exit_code }
             }
-            WorkReport::Failed { error, category, retry_after_millis, .. } => {
+            WorkReport::Failed { error, category, retry_after_millis, code, .. } => {
                 if category == ErrorCategory::Cancelled {
                     return Err(EngineError::invalid(
                         "errorCategory",
@@ -247,13 +251,34 @@ impl<B: Backend> Engine<B> {
                 if let Some(delay) = retry_after_millis {
                     check::between("retryAfter", delay, 0..=RETRY_DELAY_MILLIS_MAX)?;
                 }
-                Report::Failed { error: self.clean(&error), category, retry_after_millis }
+                let error = self.clean(&error);
+                cause = self.cause_of(&task, category, &error, code.as_deref()).await?;
+                Report::Failed { error, category, retry_after_millis }
             }
             WorkReport::TimedOut { timeout_millis, elapsed_millis, signal, .. } => {
+                let error = format!("timed out after {timeout_millis} ms");
+                cause = self.cause_of(&task, ErrorCategory::Timeout, &error, None).await?;
                 Report::TimedOut { timeout_millis, elapsed_millis, signal: signal.as_str() }
             }
         };
-        Ok(Command::Finish(Finish { task, fence, worker, report, spent }))
+        Ok(Command::Finish(Finish { task, fence, worker, report, spent, cause }))
+    }
+
+    /// Which error a failure is. It may turn out that another attempt follows; then nobody asks.
+    async fn cause_of(
+        &self,
+        task: &TaskKey,
+        category: ErrorCategory,
+        error: &str,
+        code: Option<&str>,
+    ) -> Result<Option<Box<Cause>>, EngineError> {
+        // An unknown task is for the decision to refuse.
+        let Some(snapshot) = self.inner.backend.task(task.clone()).await? else { return Ok(None) };
+        let parks = snapshot.spec.options.on_failure == OnFailure::Park;
+        let token = if parks { Some(self.mint_park_token(&task.tenant)?) } else { None };
+        let name = snapshot.spec.name.as_str();
+        let ErrorFingerprint { code, message: title, .. } = ErrorFingerprint::of(category, name, error, code);
+        Ok(Some(Box::new(Cause { code, title, token })))
     }
 
     /// Stores an output that is too large for its event and tells where, or leaves it where it is.
@@ -279,6 +304,7 @@ impl<B: Backend> Engine<B> {
             output: Some(output.clone()),
             duration_ms: completion.duration_millis,
             exit_code: completion.exit_code,
+            source: None,
             usage: completion.spent.usage,
             session_id: completion.spent.session_id.clone(),
             fence: completion.fence,

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use tidemill_model::{Context, Entity, EntityId, EntityType, Event, JobFile, Timestamp};
+use tidemill_model::workflow::{self, ErrorCode, ErrorScope};
+use tidemill_model::{Context, Entity, EntityId, EntityType, Event, JobFile, Json, Timestamp};
 
-use super::limits::FILE_TASKS_BYTES_MAX;
+use super::limits::{FILE_TASKS_BYTES_MAX, LIST_MAX};
 use super::{Engine, EngineError, NewEvent, PublishRequest, Rights};
-use crate::backend::Backend;
+use crate::backend::{Backend, Fault};
 use crate::command::{Alert, Command, Prepared, Publish, PublishedEvent, ScriptEffect};
 use crate::execution::{ExecutionKey, ScriptExecution};
+use crate::record::{ALERT, RecordKind, RecordValue};
 use crate::reply::Reply;
 use crate::scripts::{RunCall, SCRIPT_ORIGIN, ScriptBoard, Telling};
+use crate::triage::{ErrorMark, WorkflowItem};
 
 /// The kind of entity that events of scripts are about, unless they say otherwise.
 const SCRIPT_ENTITY: &str = "SCRIPT";
@@ -32,6 +35,7 @@ impl<B: Backend> Engine<B> {
         };
         let mut ids = Vec::new();
         let mut events = Vec::new();
+        let mut marks = Vec::new();
         for call in calls {
             match call {
                 RunCall::Publish { id, event_type, data } => {
@@ -49,19 +53,25 @@ impl<B: Backend> Engine<B> {
                     let submit = self.prepare_job(request, once, FILE_TASKS_BYTES_MAX, id).await?;
                     effects.push(ScriptEffect::SubmitJob(Box::new(submit)));
                 }
-                RunCall::ResolveError { .. } => {
-                    return Err(EngineError::invalid("resolveError", "is not available yet"));
-                }
+                RunCall::ResolveError { error } => marks.push(self.resolve_of(execution, &error)?),
             }
         }
-        if events.is_empty() {
+        if events.is_empty() && marks.is_empty() {
             return Ok(effects);
         }
         let origin = context.origin.to_string();
         let request = PublishRequest { tenant: key.tenant.clone(), app, origin, events };
-        self.check_publish(&request)?;
-        let mut published = Vec::with_capacity(ids.len());
-        for (id, event) in ids.into_iter().zip(request.events) {
+        if !request.events.is_empty() {
+            self.check_publish(&request)?;
+        }
+        let mut all = Vec::with_capacity(ids.len() + marks.len());
+        for (at, (id, event)) in ids.into_iter().zip(request.events).enumerate() {
+            let made = self.as_workflow(&request.tenant, &format!("events[{at}]"), &event)?;
+            all.push(made.map_or((id, event, None), |(event, item)| (id, event, Some(item))));
+        }
+        all.extend(marks.into_iter().map(|(event, item)| (self.mint_event_id(), event, Some(item))));
+        let mut published = Vec::with_capacity(all.len());
+        for (id, event, workflow) in all {
             let provisional = Event {
                 id,
                 tenant: request.tenant.clone(),
@@ -82,11 +92,35 @@ impl<B: Backend> Engine<B> {
                 timestamp: None,
                 properties: Prepared { id: Some(id), ..shipped },
                 ttl: None,
+                workflow,
             });
         }
         let publish = Publish { tenant: request.tenant, app: request.app, context, events: published };
         effects.insert(0, ScriptEffect::Publish(publish));
         Ok(effects)
+    }
+
+    /// Errors that a script says are mended: `{executionId?, errorCode?, reason?}`.
+    fn resolve_of(
+        &self,
+        execution: &ScriptExecution,
+        error: &Json,
+    ) -> Result<(NewEvent, WorkflowItem), EngineError> {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        struct Asked {
+            execution_id: Option<String>,
+            error_code: Option<String>,
+            reason: Option<String>,
+        }
+        let asked: Asked =
+            error.read().map_err(|error| EngineError::invalid("resolveError", error.to_string()))?;
+        let id = asked.execution_id.map(workflow::ExecutionId::new).transpose()?;
+        let code = asked.error_code.map(ErrorCode::new).transpose()?;
+        let scope = ErrorScope::of(id, code)
+            .ok_or_else(|| EngineError::invalid("resolveError", "needs executionId, errorCode or both"))?;
+        let by = format!("script {}", execution.script_id);
+        self.mark_event(&scope, ErrorMark::Resolve, Some(by), asked.reason)
     }
 
     /// Who writes events that so many scripts brought about.
@@ -111,9 +145,32 @@ impl<B: Backend> Engine<B> {
         self.execute(command).await
     }
 
+    /// Takes over the alerts that a former life raised.
+    pub(crate) async fn restore_alerts(&self) -> Result<(), Fault> {
+        let mut after = None;
+        loop {
+            let page = self.inner.backend.all_records(RecordKind::System, after.take(), LIST_MAX).await?;
+            let is_last = page.len() < LIST_MAX;
+            after = page.last().map(|(key, _)| key.clone());
+            let now = self.script_now();
+            let mut alerts = self.inner.board.alerts();
+            for (key, record) in page {
+                if let (Some(tenant), true, RecordValue::Bytes(bytes)) =
+                    (&key.tenant, key.id.starts_with(ALERT), &record.value)
+                {
+                    alerts.restore(tenant, bytes, now);
+                }
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
     /// Tells an alert. It stands in memory too, so a store that cannot take it now does not matter.
     pub(crate) async fn tell_alert(&self, telling: Telling) {
-        let Telling { tenant, is_raised, properties } = telling;
-        let _ = self.execute(Command::Alert(Alert { tenant, is_raised, properties })).await;
+        let Telling { tenant, kind, is_raised, properties } = telling;
+        let alert = Alert { tenant, name: kind.as_str(), is_raised, properties };
+        let _ = self.execute(Command::Alert(alert)).await;
     }
 }

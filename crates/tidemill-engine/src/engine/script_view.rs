@@ -18,6 +18,7 @@ use super::{Engine, EngineError};
 use crate::backend::Backend;
 use crate::execution::ExecutionId;
 use crate::record::RecordKey;
+use crate::scripts::{RunDone, RunFailed, ScriptRun};
 
 /// Says whether a script can be run at all.
 pub trait ScriptCompiler: Send + Sync + 'static {
@@ -27,7 +28,16 @@ pub trait ScriptCompiler: Send + Sync + 'static {
         name: &'a str,
         source: &'a str,
     ) -> Pin<Box<dyn Future<Output = Result<(), CompileProblem>> + Send + 'a>>;
+
+    /// Runs a script once; what it asks for is told and not done. `None` where nothing can run it.
+    fn try_out(&self, run: ScriptRun) -> TryOut<'_> {
+        drop(run);
+        Box::pin(std::future::ready(None))
+    }
 }
+
+/// A run that is only tried out.
+pub type TryOut<'a> = Pin<Box<dyn Future<Output = Option<Result<RunDone, RunFailed>>> + Send + 'a>>;
 
 /// Why a script is not compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,9 +50,19 @@ pub enum CompileProblem {
     Unavailable(String),
 }
 
+/// An event that was looked for by its id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundEvent {
+    pub event: Event,
+    /// Its number in the log, if that is known.
+    pub number: Option<u64>,
+}
+
 /// An event, as far as it matters to subscriptions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExplainedEvent {
+    /// Its number in the log, if that is known.
+    pub number: Option<u64>,
     /// None for one that never happened.
     pub id: Option<EventId>,
     pub event_type: EventType,
@@ -57,7 +77,7 @@ pub enum Verdict {
     /// A condition failed.
     Filtered,
     Disabled,
-    /// The event is older than the subscription.
+    /// The subscription was made or enabled after the event.
     Before,
     /// The stored rules cannot be read any more, so they match nothing.
     BadRules,
@@ -102,34 +122,81 @@ pub struct Explanation {
 pub const EXPLAINED_MAX: usize = 1_000;
 /// What is shown of an event's own value, as JSON.
 pub const ACTUAL_BYTES_MAX: usize = 1_024;
-/// How many events a search by id looks at.
-const LOOKED_AT_MAX: usize = 50_000;
-/// How far an event's own time may lie from the moment in its id, in milliseconds, tried in turn.
-const SPANS: [u64; 3] = [0, 1_000, 60_000];
+/// How many events on either side of its place in the log an event is looked for.
+const AROUND_MAX: u64 = 2_000;
+const PAGE: usize = 1_000;
+/// How far an event's own time may lie from the moment in its id, in milliseconds, tried in turn; at last anywhere.
+const SPANS: [Option<u64>; 3] = [Some(1_000), Some(600_000), None];
 
 impl<B: Backend> Engine<B> {
-    /// An event by its id. The id tells when it was written; one whose own time is more than a minute away is not found.
-    pub async fn find_event(&self, tenant: &TenantId, id: EventId) -> Result<Option<Event>, EngineError> {
+    /// An event by its id, as long as it is stored.
+    ///
+    /// The id tells when it was written, and events lie in the log in that order but for few, so its place is found by
+    /// halves and looked around. One that is not there (a script's, which has its id from the event that it ran for, or one
+    /// that was imported) is looked for by its time, and then among all of the tenant's, newest first.
+    pub async fn find_event(
+        &self,
+        tenant: &TenantId,
+        id: EventId,
+    ) -> Result<Option<FoundEvent>, EngineError> {
         let moment = u64::try_from(id.as_u128() >> 80).unwrap_or(0);
+        if let Some((number, event)) = self.find_in_log(tenant, id, moment).await? {
+            let event = self.rehydrate(event).await?;
+            return Ok(Some(FoundEvent { event, number: Some(number) }));
+        }
         for span in SPANS {
             let bound = |millis| Timestamp::new("eventId", millis).ok();
-            let (from, to) = (bound(moment.saturating_sub(span)), bound(moment.saturating_add(span)));
-            let (Some(from), Some(to)) = (from, to) else { return Ok(None) };
+            let (from, to) = match span {
+                Some(span) => (bound(moment.saturating_sub(span)), bound(moment.saturating_add(span))),
+                None => (None, None),
+            };
+            if span.is_some() && (from.is_none() || to.is_none()) {
+                continue;
+            }
             let path = AccessPath::Tenant;
-            let mut query =
-                EventQuery { from: Some(from), to: Some(to), ..EventQuery::all(tenant.clone(), path) };
-            let mut seen = 0;
-            while seen < LOOKED_AT_MAX {
+            let mut query = EventQuery { from, to, ..EventQuery::all(tenant.clone(), path) };
+            loop {
                 let page = self.inner.backend.events(query.clone()).await?;
-                seen += page.events.len();
                 if let Some(event) = page.events.into_iter().find(|event| event.id == id) {
-                    return self.rehydrate(event).await.map(Some);
+                    let event = self.rehydrate(event).await?;
+                    return Ok(Some(FoundEvent { event, number: None }));
                 }
                 query.after = page.next;
                 if query.after.is_none() {
                     break;
                 }
             }
+        }
+        Ok(None)
+    }
+
+    /// Looks for an event where the log was written at a moment.
+    async fn find_in_log(
+        &self,
+        tenant: &TenantId,
+        id: EventId,
+        moment: u64,
+    ) -> Result<Option<(u64, Event)>, EngineError> {
+        let backend = &self.inner.backend;
+        let (mut low, mut high) = (0, backend.newest());
+        // The last place before which all was written earlier, as far as the clock went forward.
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match backend.follow(middle, 1).await?.first() {
+                Some((number, event)) if event.received_at.millis() < moment => low = *number,
+                _ => high = middle,
+            }
+        }
+        let begin = low.saturating_sub(AROUND_MAX);
+        let mut after = begin;
+        while after < low + AROUND_MAX {
+            let events = backend.follow(after, PAGE).await?;
+            let Some(last) = events.last().map(|(number, _)| *number) else { break };
+            let found = events.into_iter().find(|(_, event)| event.id == id && event.tenant == *tenant);
+            if found.is_some() {
+                return Ok(found);
+            }
+            after = last;
         }
         Ok(None)
     }
@@ -156,6 +223,10 @@ impl<B: Backend> Engine<B> {
                 } else {
                     let mut answer = explained(&subscription, &event);
                     answer.execution = self.execution_for(tenant, &event, &subscription.id).await?;
+                    // It was enabled then, disabled since and enabled again.
+                    if answer.execution.is_some() && answer.verdict == Verdict::Before {
+                        answer.verdict = Verdict::Matched;
+                    }
                     subscriptions.push(answer);
                 }
             }
@@ -179,9 +250,10 @@ impl<B: Backend> Engine<B> {
     }
 }
 
-impl From<Event> for ExplainedEvent {
-    fn from(event: Event) -> Self {
+impl From<FoundEvent> for ExplainedEvent {
+    fn from(FoundEvent { event, number }: FoundEvent) -> Self {
         Self {
+            number,
             id: Some(event.id),
             event_type: event.event_type,
             timestamp: Some(event.timestamp),
@@ -210,7 +282,7 @@ fn explained(subscription: &Subscription, event: &ExplainedEvent) -> Explained {
     answer.conditions = conditions.collect();
     answer.verdict = if !subscription.enabled {
         Verdict::Disabled
-    } else if event.timestamp.is_some_and(|timestamp| timestamp < subscription.created_at) {
+    } else if is_older(event, subscription) {
         Verdict::Before
     } else if rules.matches(&event.data) {
         Verdict::Matched
@@ -218,4 +290,14 @@ fn explained(subscription: &Subscription, event: &ExplainedEvent) -> Explained {
         Verdict::Filtered
     };
     answer
+}
+
+/// Whether the subscription was made or enabled after the event was there.
+fn is_older(event: &ExplainedEvent, subscription: &Subscription) -> bool {
+    match (event.number, event.timestamp) {
+        (Some(number), _) => number <= subscription.since_seq,
+        // A time is what the publisher says it is, so it tells less.
+        (None, Some(timestamp)) => timestamp < subscription.created_at,
+        (None, None) => false,
+    }
 }

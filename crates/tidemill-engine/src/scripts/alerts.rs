@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidemill_model::{Json, TenantId, Timestamp};
 
 /// Failures are looked at over so long.
@@ -20,11 +20,20 @@ const REPEAT_MILLIS: u64 = 60 * 60_000;
 const RUNS_MAX: usize = 10_000;
 
 /// What an alert is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlertKind {
     ScriptFailureRate,
     ScriptQueueDepth,
+}
+
+impl AlertKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ScriptFailureRate => "script_failure_rate",
+            Self::ScriptQueueDepth => "script_queue_depth",
+        }
+    }
 }
 
 /// An alert that stands.
@@ -42,6 +51,7 @@ pub struct StandingAlert {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Telling {
     pub(crate) tenant: TenantId,
+    pub(crate) kind: AlertKind,
     pub(crate) is_raised: bool,
     pub(crate) properties: Json,
 }
@@ -58,6 +68,8 @@ struct Runs {
     ended: VecDeque<(Timestamp, bool)>,
     failed: usize,
     standing: Option<Standing>,
+    /// Until then runs of a former life belong to the window, and nobody knows how they ended.
+    blind_until: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -65,6 +77,15 @@ struct Standing {
     since: Timestamp,
     told: Timestamp,
     message: String,
+}
+
+/// What is read back of an alert that stands.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored {
+    alert: AlertKind,
+    message: String,
+    raised_at: Timestamp,
 }
 
 #[derive(Serialize)]
@@ -78,6 +99,24 @@ struct Properties<'a> {
 }
 
 impl Alerts {
+    /// Takes over an alert that a former life raised, by the properties it was told with.
+    pub(crate) fn restore(&mut self, tenant: &TenantId, properties: &[u8], now: Timestamp) {
+        let Ok(Stored { alert, message, raised_at }) = serde_json::from_slice(properties) else { return };
+        let standing = Standing { since: raised_at, told: now, message };
+        match alert {
+            AlertKind::ScriptFailureRate => {
+                let runs = self.tenants.entry(tenant.clone()).or_default();
+                if runs.standing.is_none() {
+                    runs.standing = Some(standing);
+                    runs.blind_until = Some(now.plus(WINDOW_MILLIS));
+                }
+            }
+            AlertKind::ScriptQueueDepth => {
+                self.depth.get_or_insert_with(|| (tenant.clone(), standing));
+            }
+        }
+    }
+
     /// A run of a tenant's script ended.
     pub(crate) fn ended(&mut self, tenant: &TenantId, failed: bool, now: Timestamp) -> Option<Telling> {
         if !self.tenants.contains_key(tenant) {
@@ -148,13 +187,14 @@ impl Runs {
             self.ended.pop_front();
         }
         let (failed, runs) = (self.failed, self.ended.len());
+        let is_blind = self.blind_until.is_some_and(|until| now < until) && runs < RUNS_MIN;
         let percent = failed * 100 / runs.max(1);
         let message = format!("{failed} of {runs} runs of scripts failed in the last 5 minutes");
         let sight = Sight {
             percent,
             is_over: runs >= RUNS_MIN && failed * 100 > runs * FAILURES_RAISE,
             // Without runs nothing fails.
-            is_under: failed * 100 < (runs * FAILURES_CLEAR).max(1),
+            is_under: !is_blind && failed * 100 < (runs * FAILURES_CLEAR).max(1),
             message,
         };
         let limits = Limits { raise: FAILURES_RAISE, clear: FAILURES_CLEAR };
@@ -208,7 +248,7 @@ fn tell(
         threshold_percent: if is_raised { limits.raise } else { limits.clear },
         raised_at: since,
     });
-    Some(Telling { tenant: tenant.clone(), is_raised, properties })
+    Some(Telling { tenant: tenant.clone(), kind, is_raised, properties })
 }
 
 #[cfg(test)]
@@ -262,6 +302,40 @@ mod tests {
         assert_eq!(runs(&mut alerts, 20, 3, at(0)), [true]);
         assert_eq!(runs(&mut alerts, 40, 0, at(1)), Vec::<bool>::new(), "3 of 60 are 5 %");
         assert_eq!(runs(&mut alerts, 1, 0, at(1)), [false]);
+    }
+
+    #[test]
+    fn an_alert_of_a_former_life_stands_until_something_is_known() {
+        let mut former = Alerts::default();
+        assert_eq!(runs(&mut former, 19, 19, at(0)), Vec::<bool>::new());
+        let raised = former.ended(&acme(), true, at(1)).unwrap();
+        let deep = former.depth(2_000, 1_000, Some(&acme()), at(1)).unwrap();
+        let restored = |now| {
+            let mut alerts = Alerts::default();
+            alerts.restore(&acme(), raised.properties.as_str().as_bytes(), now);
+            alerts.restore(&acme(), deep.properties.as_str().as_bytes(), now);
+            alerts
+        };
+        let mut alerts = restored(at(10));
+        assert_eq!(alerts.standing(None), former.standing(None));
+        assert!(alerts.pass(at(10)).is_empty(), "that nothing was seen yet says nothing");
+        assert_eq!(alerts.depth(0, 1_000, None, at(11)).map(|told| told.is_raised), Some(false));
+        let told = alerts.pass(at(310));
+        assert_eq!(
+            told.iter().map(|told| told.is_raised).collect::<Vec<_>>(),
+            [false],
+            "a whole window later"
+        );
+        assert!(alerts.standing(None).is_empty());
+        assert_eq!(runs(&mut restored(at(10)), 20, 0, at(11)), [false], "or with enough good runs");
+        assert_eq!(
+            runs(&mut restored(at(10)), 20, 20, at(11)),
+            Vec::<bool>::new(),
+            "it goes on, and was told"
+        );
+        let mut strange = Alerts::default();
+        strange.restore(&acme(), b"{}", at(0));
+        assert!(strange.standing(None).is_empty());
     }
 
     #[test]

@@ -2,14 +2,17 @@
 //!
 //! `Scripts` follows the log, queues what matches in the commit that moves its cursor, and hands queued executions to a
 //! [`ScriptHost`], which runs them. It needs no runtime of its own: whoever starts it drives [`Scripts::route`],
-//! [`Scripts::feed`] and as many [`Scripts::work`] as [`Scripts::places`] says.
+//! [`Scripts::route_aside`], [`Scripts::feed`] and as many [`Scripts::work`] as [`Scripts::places`] says.
 
 mod alerts;
 mod host;
+mod lanes;
+mod matching;
 mod metrics;
+mod publish_rate;
 mod router;
 mod runner;
-mod stop;
+pub(crate) mod stop;
 mod window;
 
 use std::collections::HashSet;
@@ -31,7 +34,9 @@ pub(crate) use alerts::Telling;
 pub(crate) use router::SCRIPT_ORIGIN;
 
 use alerts::Alerts;
+use lanes::{LaneRouter, Lanes};
 use metrics::Counters;
+use publish_rate::PublishRate;
 use router::Router;
 use stop::{First, Stop, any, either};
 use window::Window;
@@ -74,16 +79,20 @@ pub struct ScriptsConfig {
     pub buffer: usize,
     /// How often a run that failed is tried again.
     pub max_retries: u32,
+    /// How many events the scripts of one tenant may publish in a second. A run that asks for more is tried again.
+    pub publish_rate: u32,
     /// Any number that outsiders do not know.
     pub seed: u64,
 }
 
 impl Default for ScriptsConfig {
     fn default() -> Self {
-        Self { workers: 10, buffer: 1_000, max_retries: 3, seed: 0 }
+        Self { workers: 10, buffer: 1_000, max_retries: 3, publish_rate: 1_000, seed: 0 }
     }
 }
 
+/// While one runs a script, the others of its place wait for the disk.
+const LOOPS_PER_PLACE: usize = 3;
 /// How often alerts are looked at when nothing happens.
 const WATCH: Duration = Duration::from_secs(30);
 /// A store that could not is asked again after so long.
@@ -102,6 +111,8 @@ pub struct Scripts<B, H> {
 struct Shared {
     stop: Stop,
     window: Mutex<Window>,
+    published: Mutex<PublishRate>,
+    lanes: Lanes,
     /// Rung when a place or something to run has come.
     moved: Notice,
     /// Rung when the window runs low.
@@ -129,6 +140,8 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
         let shared = Shared {
             stop: Stop::default(),
             window: Mutex::new(Window::new(config.workers)),
+            published: Mutex::new(PublishRate::new(config.publish_rate)),
+            lanes: Lanes::default(),
             moved: Notice::default(),
             low: Notice::default(),
             has_more: AtomicBool::new(false),
@@ -136,9 +149,10 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
         Self { engine, host: Arc::new(host), config, shared: Arc::new(shared) }
     }
 
-    /// How many of [`Scripts::work`] are to be driven: the workers, and those that are lent.
+    /// How many of [`Scripts::work`] are to be driven: the workers, those that are lent, and as many as write down what
+    /// became of a run meanwhile, which takes no place.
     pub fn places(&self) -> usize {
-        Window::places_max(self.config.workers)
+        Window::places_max(self.config.workers) * LOOPS_PER_PLACE
     }
 
     /// Nothing new begins from now on. What runs comes to its end; what waits stays for the next life.
@@ -148,11 +162,26 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
 
     /// Follows the log and queues what matches, until it is stopped.
     pub async fn route(&self) {
-        Router::new(&self.engine, &*self.host, &self.shared.stop, self.config.seed).run().await;
+        let Shared { stop, lanes, .. } = &*self.shared;
+        Router::new(&self.engine, &*self.host, stop, lanes, self.config.seed).run().await;
+    }
+
+    /// Follows the log for tenants whose events take long to match, until it is stopped.
+    pub async fn route_aside(&self) {
+        let Shared { stop, lanes, .. } = &*self.shared;
+        LaneRouter::new(&self.engine, &*self.host, stop, lanes, self.config.seed).run().await;
     }
 
     /// Fetches what is due, until it is stopped.
     pub async fn feed(&self) {
+        while let Err(fault) = self.engine.restore_alerts().await {
+            if matches!(fault, Fault::Stopped(_) | Fault::Newer(_)) {
+                return self.shared.stop.set();
+            }
+            if either(self.host.sleep(PATIENCE), self.shared.stop.wait()).await == First::Two {
+                return;
+            }
+        }
         while !self.shared.stop.is_set() {
             let (queued, low) = (self.engine.script_board().queued.listen(), self.shared.low.listen());
             let now = self.engine.script_now();
@@ -166,10 +195,11 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
                     let is_full = found.due.len() == room;
                     self.shared.has_more.store(is_full, Ordering::SeqCst);
                     if !found.due.is_empty() {
+                        let count = found.due.len();
                         let mut window = self.shared.window();
                         found.due.into_iter().for_each(|key| window.add(key));
                         drop(window);
-                        self.shared.moved.ring();
+                        self.shared.moved.ring_some(count);
                     }
                     let until = found.next.map(|next| Duration::from_millis(next.since(now).max(1)));
                     // A full window says when it has room again.
@@ -217,8 +247,8 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
                 continue;
             };
             let is_retried = {
-                let _place = Place::take(self, &key);
-                self.run_one(&key).await
+                let mut place = Place::take(self, &key);
+                self.run_one(&key, &mut place).await
             };
             if is_retried {
                 self.engine.script_board().queued.ring();
@@ -231,20 +261,34 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
 struct Place<'a, B: Backend, H: ScriptHost> {
     scripts: &'a Scripts<B, H>,
     key: &'a ExecutionKey,
+    is_free: bool,
 }
 
 impl<'a, B: Backend, H: ScriptHost> Place<'a, B, H> {
     fn take(scripts: &'a Scripts<B, H>, key: &'a ExecutionKey) -> Self {
         scripts.engine.script_board().running().insert(key.clone());
-        Self { scripts, key }
+        Self { scripts, key, is_free: false }
+    }
+
+    /// The run is over: another may begin while this one's end is written.
+    fn free(&mut self) {
+        if std::mem::replace(&mut self.is_free, true) {
+            return;
+        }
+        let mut window = self.scripts.shared.window();
+        window.ran(self.key);
+        let is_wanted = window.waiting() > 0;
+        drop(window);
+        if is_wanted {
+            self.scripts.shared.moved.ring_some(1);
+        }
     }
 }
 
 impl<B: Backend, H: ScriptHost> Drop for Place<'_, B, H> {
     fn drop(&mut self) {
-        let board = self.scripts.engine.script_board();
-        board.running().remove(self.key);
+        self.free();
+        self.scripts.engine.script_board().running().remove(self.key);
         self.scripts.shared.window().done(self.key);
-        self.scripts.shared.moved.ring();
     }
 }

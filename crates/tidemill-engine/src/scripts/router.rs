@@ -3,90 +3,88 @@
 //! Matching twice queues once, so a crash at any point loses and repeats nothing. Where nothing matches, the cursor is
 //! written only now and then; where nobody is subscribed, the log is not read at all and no cursor holds up retention.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use serde_json::Value;
-use tidemill_model::matcher::{MatchCounts, Matcher};
-use tidemill_model::{Event, EventType, JobId, RequestId, ScriptId, Subscription, SubscriptionId, TenantId};
+use tidemill_model::matcher::Matcher;
+use tidemill_model::{Event, Subscription, TenantId};
 
 use super::host::ScriptHost;
+use super::lanes::{Lanes, cursor_of};
+use super::matching::{self, Batch, Index, Place, Wanted};
 use super::stop::{First, Stop, any, either};
 use crate::Engine;
 use crate::backend::{Backend, Fault};
-use crate::command::{Command, Match, NewExecution};
 use crate::engine::{EngineError, ScriptChange};
-use crate::execution::SourceEvent;
 use crate::record::{RecordKey, RecordKind, RecordValue};
-use crate::reply::Reply;
 
 /// Events that are read at a time.
 const EVENTS_MAX: usize = 1_000;
-/// Executions and bytes of them that are queued in one commit.
-const EXECUTIONS_MAX: usize = 1_000;
-const COMMIT_BYTES: usize = 4 << 20;
-/// Larger properties are looked up when the script runs.
-const INLINE_BYTES_MAX: usize = 16 * 1_024;
-/// What the copies of one event may take in all before the log has to do.
-const COPIES_BYTES_MAX: usize = 1 << 20;
 /// The cursor is written after so many events without a match, and after so long without any event.
-const LAZY_EVENTS: u64 = 10_000;
-const QUIET: Duration = Duration::from_secs(5);
+pub(super) const LAZY_EVENTS: u64 = 10_000;
+pub(super) const QUIET: Duration = Duration::from_secs(5);
 /// A store that could not is asked again after so long.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Comparisons that one event may take here; what takes more is finished elsewhere.
+/// Comparisons that one event may take here, where all tenants wait for it.
 const WORK_MAX: usize = 10_000;
+/// What the events of one tenant may take of those that are read at a time. A tenant that needs more is put aside.
+pub(super) const TURN_WORK_MAX: usize = 50_000;
+/// Executions that one event may bring here.
+const FAN_OUT_MAX: usize = 1_000;
 const PAGE: usize = 1_000;
 /// The origin of events that scripts published: it, and how many scripts stand before them.
 pub(crate) const SCRIPT_ORIGIN: &str = "script/";
-
-type Id = (TenantId, SubscriptionId);
-
-/// What is known of a subscription that may match.
-#[derive(Debug, Clone)]
-struct Target {
-    script: ScriptId,
-    since: u64,
-}
-
-type Index = Arc<RwLock<Matcher<Id, Target>>>;
 
 pub(super) struct Router<'a, B, H> {
     engine: &'a Engine<B>,
     host: &'a H,
     stop: &'a Stop,
+    lanes: &'a Lanes,
     index: Index,
     /// The last event that was matched; `None` when nobody follows.
     cursor: Option<u64>,
-    /// What the cursor's record says, and its version.
-    written: Option<u64>,
-    version: u64,
+    /// What the cursor's record says.
+    place: Place,
     batch: Batch,
+    /// Tenants that have a lane of their own.
+    apart: BTreeSet<TenantId>,
+    /// What each tenant took of the events that were read last.
+    spent: HashMap<TenantId, usize, foldhash::fast::RandomState>,
     /// Where the first of the subscriptions begins that came while nobody followed.
     first: Option<u64>,
     seed: u64,
 }
 
-/// What is to be queued.
-#[derive(Default)]
-struct Batch {
-    executions: Vec<NewExecution>,
-    bytes: usize,
-    counts: MatchCounts,
-}
-
 /// Why the router stops.
-enum Ended {
+pub(super) enum Ended {
     Stopped,
     /// The store has to be opened again.
     Broken,
 }
 
 impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
-    pub(super) fn new(engine: &'a Engine<B>, host: &'a H, stop: &'a Stop, seed: u64) -> Self {
-        let index = Arc::new(RwLock::new(Matcher::new(seed)));
-        let batch = Batch::default();
-        Self { engine, host, stop, index, cursor: None, written: None, version: 0, batch, first: None, seed }
+    pub(super) fn new(
+        engine: &'a Engine<B>,
+        host: &'a H,
+        stop: &'a Stop,
+        lanes: &'a Lanes,
+        seed: u64,
+    ) -> Self {
+        Self {
+            engine,
+            host,
+            stop,
+            lanes,
+            index: Arc::new(RwLock::new(Matcher::new(seed))),
+            cursor: None,
+            place: Place::default(),
+            batch: Batch::default(),
+            apart: BTreeSet::new(),
+            spent: HashMap::default(),
+            first: None,
+            seed,
+        }
     }
 
     /// Follows the log until it is told to stop or the store breaks.
@@ -138,20 +136,35 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
             }
         }
         let record = self.record(RecordKey::scripts_cursor()).await?;
-        self.version = record.as_ref().map_or(0, |record| record.version);
-        self.written = record.and_then(|record| match record.value {
-            RecordValue::Bytes(bytes) => bytes.as_ref().try_into().ok().map(u64::from_le_bytes),
-            _ => None,
-        });
-        self.cursor = match (self.written, self.first.take()) {
+        self.place = Place {
+            version: record.as_ref().map_or(0, |record| record.version),
+            written: record.and_then(|record| cursor_of(&record.value)),
+        };
+        self.cursor = match (self.place.written, self.first.take()) {
             (Some(written), _) => Some(written.min(newest)),
             (None, None) => None,
             // The numbers in subscriptions of another log say nothing here: what was imported has happened before.
             (None, Some(_)) if self.was_imported().await? => Some(newest),
             (None, Some(first)) => Some(first),
         };
+        let lanes = self.stored_lanes(newest).await?;
+        self.apart = lanes.iter().map(|(tenant, _)| tenant.clone()).collect();
+        self.lanes.begin(lanes);
         // From here on the cursor is what counts, also for the next life.
-        if self.written.is_none() { self.write_cursor().await } else { Ok(()) }
+        if self.place.written.is_none() { self.write_cursor().await } else { Ok(()) }
+    }
+
+    /// The lanes of a former life.
+    async fn stored_lanes(&self, newest: u64) -> Result<Vec<(TenantId, Place)>, Option<Ended>> {
+        let cursors = self.engine.backend().all_records(RecordKind::Cursor, None, PAGE).await;
+        let cursors = cursors.map_err(|fault| ended(&fault.into()))?;
+        let lanes = cursors.into_iter().filter_map(|(key, record)| {
+            let tenant = key.tenant.clone()?;
+            let is_ours = key == RecordKey::scripts_cursor_of(Some(&tenant));
+            let written = cursor_of(&record.value).map(|written| written.min(newest));
+            is_ours.then_some((tenant, Place { written, version: record.version }))
+        });
+        Ok(lanes.collect())
     }
 
     async fn was_imported(&self) -> Result<bool, Option<Ended>> {
@@ -167,9 +180,10 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
         if self.stop.is_set() {
             return Err(Some(Ended::Stopped));
         }
-        let changed = self.engine.script_changes().listen();
+        let (changed, returned) = (self.engine.script_changes().listen(), self.lanes.returned.listen());
         self.catch_up().await?;
         if self.is_idle() {
+            self.end_lanes().await?;
             self.cursor = None;
             self.write_cursor().await?;
             any(changed, self.stop.wait()).await;
@@ -181,6 +195,7 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
             self.cursor = Some(self.first.take().unwrap_or(since).min(since));
             return self.write_cursor().await;
         };
+        self.take_back(cursor).await?;
         let newest = self.engine.backend().newest();
         let events = self.engine.backend().follow(cursor, EVENTS_MAX).await;
         let events = events.map_err(|fault| ended(&fault.into()))?;
@@ -190,28 +205,32 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
             // Events that expired are passed over.
             self.cursor = Some(cursor.max(newest));
             let here = self.cursor.unwrap_or(newest);
+            self.lanes.follow(here);
             let arrived = self.engine.backend().committed(here);
-            let waited = any(any(arrived, changed), self.stop.wait());
-            if self.written == self.cursor {
+            let waited = any(any(arrived, changed), any(self.stop.wait(), returned));
+            if self.place.written == self.cursor {
                 waited.await;
             } else if either(waited, self.host.sleep(QUIET)).await == First::Two {
                 self.write_cursor().await?;
             }
             return Ok(());
         }
+        self.spent.clear();
         for (number, event) in &events {
             self.look_at(*number, event).await?;
             self.cursor = Some(*number);
-            if self.batch.executions.len() >= EXECUTIONS_MAX || self.batch.bytes >= COMMIT_BYTES {
+            if self.batch.is_full() {
                 self.write_cursor().await?;
             }
         }
-        let behind = self.cursor.unwrap_or(0).saturating_sub(self.written.unwrap_or(0));
-        if !self.batch.executions.is_empty() || behind >= LAZY_EVENTS {
-            self.write_cursor().await?;
-        } else {
-            self.count();
+        let cursor = self.cursor.unwrap_or(cursor);
+        self.lanes.follow(cursor);
+        let behind = cursor.saturating_sub(self.place.written.unwrap_or(0));
+        let is_due = !self.batch.executions.is_empty() || behind >= LAZY_EVENTS;
+        if is_due {
+            return self.write_cursor().await;
         }
+        self.batch.count(self.engine);
         Ok(())
     }
 
@@ -233,166 +252,114 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
             let known = self.engine.subscription(&tenant, &id).await;
             match known.map_err(|error| ended(&error))? {
                 Some(known) => self.take(&known),
-                None => self.drop(&(tenant, id)),
+                None => matching::drop(&self.index, &(tenant.clone(), id.clone())),
+            }
+            if self.apart.contains(&tenant) {
+                self.lanes.changed(&tenant, &id);
             }
         }
         Ok(())
     }
 
     fn take(&mut self, known: &Subscription) {
-        let id = (known.tenant_id.clone(), known.id.clone());
-        let rules = known.rules();
-        let (true, Ok(rules)) = (known.enabled, rules) else { return self.drop(&id) };
-        let target = Target { script: known.script_id.clone(), since: known.since_seq };
-        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-        let taken = index.insert(id.clone(), &known.tenant_id, &known.event_type, Some(&rules), target);
-        drop(index);
-        match taken {
-            Ok(()) => {
-                if self.cursor.is_none() {
-                    let first = self.first.unwrap_or(u64::MAX);
-                    self.first = Some(first.min(known.since_seq));
-                }
-            }
-            // There is no room for it: it matches nothing, and whoever asks is told so.
-            Err(_) => self.drop(&id),
+        if matching::take(&self.index, known) && self.cursor.is_none() {
+            let first = self.first.unwrap_or(u64::MAX);
+            self.first = Some(first.min(known.since_seq));
         }
-    }
-
-    fn drop(&mut self, id: &Id) {
-        self.index.write().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
     /// Finds who wants an event.
     async fn look_at(&mut self, number: u64, event: &Event) -> Result<(), Option<Ended>> {
-        let is_wanted = {
+        let (is_wanted, is_alone) = {
             let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
-            index.count(&event.tenant, &event.event_type) > 0
+            (index.count(&event.tenant, &event.event_type) > 0, index.tenant_count() == 1)
         };
-        if !is_wanted {
+        if !is_wanted || self.apart.contains(&event.tenant) {
             return Ok(());
         }
-        let whole = match self.engine.rehydrate(event.clone()).await {
-            Ok(whole) => whole,
-            Err(EngineError::Fault(fault @ (Fault::Stopped(_) | Fault::Full(_)))) => {
-                return Err(ended(&fault.into()));
-            }
-            // What its large fields say is not known any more.
-            Err(_) => event.clone(),
+        // Nobody waits for a tenant that is alone.
+        let may_part = !is_alone && self.lanes.has_room();
+        let spent = self.spent.get(&event.tenant).copied().unwrap_or(0);
+        if may_part && spent >= TURN_WORK_MAX {
+            return self.put_aside(&event.tenant).await;
+        }
+        let whole = matching::whole(self.engine, event).await?;
+        let Wanted { by, counts, work } = match matching::wanted(&self.index, &whole, WORK_MAX) {
+            Some(wanted) => wanted,
+            None if may_part => return self.put_aside(&event.tenant).await,
+            None => matching::wanted_aside(self.host, &self.index, whole).await?,
         };
-        let data: Value = whole.properties.read().unwrap_or(Value::Null);
-        let data = Arc::new(data);
-        let found = self.wanted_by(&event.tenant, &event.event_type, &data).await;
-        let (targets, counts) = found.ok_or(None)?;
-        let fresh: Vec<_> = targets.into_iter().filter(|(_, target)| target.since < number).collect();
+        if may_part && by.len() > FAN_OUT_MAX {
+            return self.put_aside(&event.tenant).await;
+        }
+        *self.spent.entry(event.tenant.clone()).or_default() += work;
+        let fresh = matching::fresh(by, number);
         self.batch.counts.matched += fresh.len();
         self.batch.counts.filtered += counts.filtered;
         if fresh.is_empty() {
             return Ok(());
         }
-        let source = self.source(event, fresh.len()).await?;
-        for ((tenant, subscription), target) in fresh {
-            self.batch.bytes += source.len() + 200;
-            let (script, event) = (target.script, source.clone());
-            self.batch.executions.push(NewExecution { tenant, script, subscription, event });
+        let source = matching::source(self.engine, event, fresh.len()).await?;
+        for target in fresh {
+            target.of(&source, &mut self.batch);
             // One event may be wanted by very many. Those that are queued before the cursor moves are queued once.
-            if self.batch.executions.len() >= EXECUTIONS_MAX || self.batch.bytes >= COMMIT_BYTES {
+            if self.batch.is_full() {
                 self.write_cursor().await?;
             }
         }
         Ok(())
     }
 
-    async fn wanted_by(
-        &self,
-        tenant: &TenantId,
-        event_type: &EventType,
-        data: &Arc<Value>,
-    ) -> Option<(Vec<(Id, Target)>, MatchCounts)> {
-        let (quick, found) = {
-            let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
-            let mut found = Vec::new();
-            let report = |id: &Id, target: &Target| found.push((id.clone(), target.clone()));
-            (index.matches_within(WORK_MAX, tenant, event_type, data, report), found)
-        };
-        if let Some(counts) = quick {
-            return Some((found, counts));
-        }
-        let (index, data) = (Arc::clone(&self.index), Arc::clone(data));
-        let (tenant, event_type) = (tenant.clone(), event_type.clone());
-        self.host
-            .aside(move || {
-                let index = index.read().unwrap_or_else(PoisonError::into_inner);
-                let mut found = Vec::new();
-                let report = |id: &Id, target: &Target| found.push((id.clone(), target.clone()));
-                let counts = index.matches(&tenant, &event_type, &data, report);
-                (found, counts)
-            })
-            .await
+    /// Gives a tenant a lane of its own from here on. What was matched so far is written first, so that either cursor
+    /// stands before what is not.
+    async fn put_aside(&mut self, tenant: &TenantId) -> Result<(), Option<Ended>> {
+        self.write_cursor().await?;
+        let mut place = Place::default();
+        matching::commit(self.engine, Some(tenant), &mut place, self.cursor, &mut Batch::default()).await?;
+        self.apart.insert(tenant.clone());
+        self.lanes.open(tenant, place);
+        Ok(())
     }
 
-    /// An event as its executions keep it.
-    async fn source(&self, event: &Event, copies: usize) -> Result<SourceEvent, Option<Ended>> {
-        let size = event.properties.len();
-        let is_inline = size <= INLINE_BYTES_MAX && size.saturating_mul(copies) <= COPIES_BYTES_MAX;
-        Ok(SourceEvent {
-            id: event.id,
-            event_type: event.event_type.clone(),
-            timestamp: event.timestamp,
-            app_name: event.app.clone(),
-            entity_type: event.entity.kind.clone(),
-            entity_id: event.entity.id.clone(),
-            data: is_inline.then(|| event.properties.clone()),
-            hop: self.hop(event).await?,
-        })
-    }
-
-    /// How many scripts stand between an event and what came from outside.
-    async fn hop(&self, event: &Event) -> Result<u32, Option<Ended>> {
-        if let Some(hop) = event.context.origin.strip_prefix(SCRIPT_ORIGIN) {
-            return Ok(hop.parse().unwrap_or(u32::MAX));
-        }
-        let job = match event.entity.kind.as_str() {
-            "JOB" => JobId::new(event.entity.id.as_str()).ok(),
-            "TASK" => RequestId::trusted(event.entity.id.as_str()).job_part(),
-            _ => None,
-        };
-        let Some(job) = job else { return Ok(0) };
-        let known = self.engine.job(event.tenant.clone(), job).await.map_err(|error| ended(&error))?;
-        Ok(known.map_or(0, |job| job.head.hops))
-    }
-
-    /// Queues what matched and moves the cursor, in one commit.
-    async fn write_cursor(&mut self) -> Result<(), Option<Ended>> {
-        if self.batch.executions.is_empty() && self.written == self.cursor {
-            self.count();
+    /// Takes tenants back whose lanes stand here.
+    async fn take_back(&mut self, cursor: u64) -> Result<(), Option<Ended>> {
+        if self.apart.is_empty() {
             return Ok(());
         }
-        let executions = std::mem::take(&mut self.batch.executions);
-        self.batch.bytes = 0;
-        let command = Command::Match(Match { cursor_version: self.version, to: self.cursor, executions });
-        let reply = self.engine.run_command(command).await.map_err(|error| ended(&error))?;
-        let Reply::Matched { created, cursor_version } = reply else { return Err(None) };
-        self.version = cursor_version;
-        self.written = self.cursor;
-        self.count();
-        if created > 0 {
-            self.engine.script_board().note_queued(created.into());
+        let back = self.lanes.returning(cursor);
+        if !back.is_empty() {
+            self.write_cursor().await?;
+        }
+        for (tenant, mut place) in back {
+            matching::commit(self.engine, Some(&tenant), &mut place, None, &mut Batch::default()).await?;
+            self.apart.remove(&tenant);
         }
         Ok(())
     }
 
-    fn count(&mut self) {
-        let counts = std::mem::take(&mut self.batch.counts);
-        if counts.matched + counts.filtered > 0 {
-            let board = self.engine.script_board();
-            board.counters.matched(counts.matched as u64, counts.filtered as u64);
+    /// Nobody is subscribed any more, so no lane has anything to do.
+    async fn end_lanes(&mut self) -> Result<(), Option<Ended>> {
+        if self.apart.is_empty() {
+            return Ok(());
         }
+        for tenant in self.lanes.take_all() {
+            let record = self.record(RecordKey::scripts_cursor_of(Some(&tenant))).await?;
+            let Some(record) = record else { continue };
+            let mut place = Place { written: cursor_of(&record.value), version: record.version };
+            matching::commit(self.engine, Some(&tenant), &mut place, None, &mut Batch::default()).await?;
+        }
+        self.apart.clear();
+        Ok(())
+    }
+
+    /// Queues what matched and moves the cursor, in one commit.
+    async fn write_cursor(&mut self) -> Result<(), Option<Ended>> {
+        matching::commit(self.engine, None, &mut self.place, self.cursor, &mut self.batch).await
     }
 }
 
 /// What an error means for the router: it ends, or goes on from what is durable.
-fn ended(error: &EngineError) -> Option<Ended> {
+pub(super) fn ended(error: &EngineError) -> Option<Ended> {
     match error {
         EngineError::Fault(Fault::Stopped(_) | Fault::Newer(_)) => Some(Ended::Broken),
         _ => None,

@@ -1,14 +1,15 @@
 //! Running what is queued: one execution at a time in each place, its end in one commit with all it asked for.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::EventQuery;
 use tidemill_model::{Event, Json};
 
-use super::host::{RunDone, RunFailed, ScriptHost, ScriptRun};
-use super::{Scripts, ScriptsConfig};
+use super::host::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRun};
+use super::{Place, Scripts, ScriptsConfig};
 use crate::backend::{Backend, Fault};
 use crate::command::{Command, EndExecution, ExecutionEnd, ScriptEffect};
 use crate::engine::EngineError;
@@ -20,8 +21,17 @@ use crate::reply::{Refusal, Reply};
 pub const RESULT_BYTES_MAX: usize = 64 * 1_024;
 /// A store that could not is asked again after so long.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// What is kept of a stack, and of a line that a script wrote.
+const STACK_CHARS_MAX: usize = 8 * 1_024;
+const LOG_LINE_CHARS_MAX: usize = 8 * 1_024;
 /// The longest delay before another try: an hour and a bit.
 const DELAY_POWER_MAX: u32 = 12;
+
+#[derive(Serialize, Deserialize)]
+struct LogLine {
+    level: String,
+    text: String,
+}
 
 /// What is known of an event when its script is to run.
 struct Found {
@@ -33,7 +43,7 @@ struct Found {
 
 impl<B: Backend, H: ScriptHost> Scripts<B, H> {
     /// Runs an execution that is due. Tells whether it is to be tried again.
-    pub(super) async fn run_one(&self, key: &ExecutionKey) -> bool {
+    pub(super) async fn run_one(&self, key: &ExecutionKey, place: &mut Place<'_, B, H>) -> bool {
         let record = loop {
             match self.engine.backend().record(RecordKey::execution(&key.tenant, key.id)).await {
                 Ok(record) => break record,
@@ -59,6 +69,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
                 }
             }
         };
+        place.free();
         let Some((class, status)) = self.end(key, execution.attempts + 1, ended, took, stored).await else {
             return false;
         };
@@ -133,6 +144,9 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
             return Ok((Err(RunFailed { logs: done.logs, took, ..error }), took));
         }
         let calls = std::mem::take(&mut done.calls);
+        if let Some(error) = self.over_rate(key, &calls) {
+            return Ok((Err(RunFailed { logs: done.logs, took, ..error }), took));
+        }
         match self.engine.script_effects(key, execution, calls).await {
             Ok(effects) => Ok((Ok((done, effects)), took)),
             Err(
@@ -144,6 +158,27 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
                 Ok((Err(RunFailed { logs, took, ..RunFailed::validation(error.to_string()) }), took))
             }
         }
+    }
+
+    /// What is said when a tenant's scripts publish too much.
+    fn over_rate(&self, key: &ExecutionKey, calls: &[RunCall]) -> Option<RunFailed> {
+        let events = calls.iter().filter(|call| matches!(call, RunCall::Publish { .. })).count();
+        if events == 0 {
+            return None;
+        }
+        let mut published = self.shared.published.lock().unwrap_or_else(PoisonError::into_inner);
+        if published.take(&key.tenant, events, self.engine.script_now()) {
+            return None;
+        }
+        let message = format!(
+            "the scripts of this tenant publish more than {} events per second; nothing was published",
+            published.per_second()
+        );
+        Some(RunFailed {
+            class: Arc::from("rate_limit"),
+            is_transient: true,
+            ..RunFailed::validation(message)
+        })
     }
 
     /// The event of an execution; `None` when it is gone.
@@ -204,6 +239,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
                 (failed.logs.clone(), self.failure(failed, attempt, stored.clone()), Some(class))
             }
         };
+        let logs = logs.map(|logs| self.clean_logs(&logs));
         let duration_millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         loop {
             let command = EndExecution {
@@ -244,8 +280,17 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
         let error = RunError {
             class: failed.class,
             message: Arc::from(self.engine.clean(&failed.message)),
-            stack: Arc::from(self.engine.clean(&failed.stack)),
+            stack: Arc::from(self.engine.clean_within(&failed.stack, STACK_CHARS_MAX)),
         };
         ExecutionEnd::Failed { error, retry_in_millis, data }
+    }
+
+    /// What a script wrote, without what must not be seen.
+    fn clean_logs(&self, logs: &Json) -> Json {
+        let Ok(mut lines) = logs.read::<Vec<LogLine>>() else { return Json::trusted("[]") };
+        for line in &mut lines {
+            line.text = self.engine.clean_within(&line.text, LOG_LINE_CHARS_MAX);
+        }
+        Json::of(&lines)
     }
 }

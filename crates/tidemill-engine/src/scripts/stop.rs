@@ -9,22 +9,22 @@ use crate::notice::Notice;
 
 /// Set once.
 #[derive(Debug, Default)]
-pub(super) struct Stop {
+pub(crate) struct Stop {
     is_set: AtomicBool,
     notice: Notice,
 }
 
 impl Stop {
-    pub(super) fn set(&self) {
+    pub(crate) fn set(&self) {
         self.is_set.store(true, Ordering::SeqCst);
         self.notice.ring();
     }
 
-    pub(super) fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.is_set.load(Ordering::SeqCst)
     }
 
-    pub(super) async fn wait(&self) {
+    pub(crate) async fn wait(&self) {
         let rung = self.notice.listen();
         if !self.is_set() {
             rung.await;
@@ -34,18 +34,18 @@ impl Stop {
 
 /// Which of two things happened first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum First {
+pub(crate) enum First {
     One,
     Two,
 }
 
 /// Waits until one of two things happens, whichever it is.
-pub(super) async fn any(one: impl Future<Output = ()>, two: impl Future<Output = ()>) {
+pub(crate) async fn any(one: impl Future<Output = ()>, two: impl Future<Output = ()>) {
     either(one, two).await;
 }
 
 /// Waits until one of two things happens, and tells which.
-pub(super) async fn either(one: impl Future<Output = ()>, two: impl Future<Output = ()>) -> First {
+pub(crate) async fn either(one: impl Future<Output = ()>, two: impl Future<Output = ()>) -> First {
     let (mut one, mut two) = (pin!(one), pin!(two));
     poll_fn(|context| {
         if one.as_mut().poll(context).is_ready() {

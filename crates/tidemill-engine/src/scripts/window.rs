@@ -79,11 +79,13 @@ impl Window {
             && self.running.values().any(|others| *others > half)
     }
 
-    /// A run is over.
+    /// It is durable what became of an execution, or nobody takes care of it any more.
     pub(super) fn done(&mut self, key: &ExecutionKey) {
-        if !self.held.remove(key) {
-            return;
-        }
+        self.held.remove(key);
+    }
+
+    /// A run is over and its place free.
+    pub(super) fn ran(&mut self, key: &ExecutionKey) {
         self.running_len -= 1;
         if let Some(runs) = self.running.get_mut(&key.tenant) {
             *runs -= 1;
@@ -116,8 +118,13 @@ mod tests {
         fill(&mut window, "a", 0, 30);
         let taken: Vec<_> = std::iter::from_fn(|| window.take()).collect();
         assert_eq!((taken.len(), window.waiting()), (10, 20));
-        window.done(&taken[3]);
+        window.ran(&taken[3]);
         assert!(window.take().is_some() && window.take().is_none());
+        fill(&mut window, "a", 3, 1);
+        assert_eq!(window.waiting(), 19, "what became of it is not durable yet");
+        window.done(&taken[3]);
+        fill(&mut window, "a", 3, 1);
+        assert_eq!(window.waiting(), 20);
     }
 
     #[test]

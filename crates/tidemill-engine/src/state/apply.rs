@@ -96,6 +96,7 @@ impl State {
             RecordWrite::Put { key, record } => {
                 self.rows.touch(|| RowKey::Record(key.clone()));
                 self.pending.note(key, record.as_ref());
+                self.triage.note(key, record.as_ref());
                 self.records.insert(key.clone(), record.clone());
             }
         }
@@ -281,6 +282,14 @@ fn change_head(slot: &mut Option<TaskHead>, change: &TaskChangeKind) {
             head.attempts = *attempts;
             head.last_error = error.or(head.last_error);
             head.state = TaskState::Done(*outcome);
+        }
+        TaskChangeKind::Park { fence, attempts, error } => {
+            head.fence = *fence;
+            head.attempts = *attempts;
+            head.last_error = Some(*error);
+            head.failed_fence = Some(*fence);
+            head.begun = true;
+            head.state = TaskState::Parked;
         }
         TaskChangeKind::Reopen { run } => {
             let fence = head.fence;

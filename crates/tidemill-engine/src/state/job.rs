@@ -41,6 +41,11 @@ impl JobHead {
         }
     }
 
+    /// Whether nothing happens before somebody does something: it is at rest, or all that is left is parked.
+    pub fn has_stopped(&self) -> bool {
+        self.is_at_rest() || (self.counts.is_parked() && self.status() == JobStatus::Failing)
+    }
+
     /// Whether nothing is left to happen by itself.
     pub fn is_at_rest(&self) -> bool {
         self.counts.pending + self.counts.processing == 0 && self.status() != JobStatus::Running
@@ -93,6 +98,8 @@ pub struct Job {
     pub processing: BTreeSet<u32>,
     /// Tasks that users see as failed.
     pub failed: BTreeSet<u32>,
+    /// Tasks that wait for somebody; they are among those in `processing`.
+    pub parked: BTreeSet<u32>,
     /// Tasks that may run and were not dispatched. Empty between commits, unless something went wrong.
     pub ready: BTreeSet<u32>,
     /// Tasks whose parent is not here yet. Empty, but while a job is put together from parts of its list.
@@ -108,7 +115,8 @@ const SPEC_BYTES: usize = 64;
 pub fn spec_bytes(spec: &TaskSpec) -> usize {
     let execution = spec.options.execution.as_ref().map_or(0, tidemill_model::Json::len);
     let parents: usize = spec.depends_on.iter().map(|parent| parent.as_str().len() + 2).sum();
-    let names = spec.task_id.as_str().len() + spec.name.as_str().len();
+    let county = spec.options.county.as_ref().map_or(0, String::len);
+    let names = spec.task_id.as_str().len() + spec.name.as_str().len() + county;
     spec.input.len() + execution + parents + names + SPEC_BYTES
 }
 
@@ -120,6 +128,7 @@ impl Job {
             by_id: HashMap::default(),
             processing: BTreeSet::new(),
             failed: BTreeSet::new(),
+            parked: BTreeSet::new(),
             ready: BTreeSet::new(),
             awaited: HashMap::default(),
             spec_bytes: 0,
@@ -201,7 +210,13 @@ impl Job {
 
     /// Books a task's move from the state it had to the one it has now.
     pub(super) fn book(&mut self, index: u32, before: Option<PublicState>) {
-        let after = self.node(index).entry.public_state();
+        let entry = &self.node(index).entry;
+        let (after, is_parked) = (entry.public_state(), entry.head.as_ref().is_some_and(TaskHead::is_parked));
+        if is_parked && self.parked.insert(index) {
+            self.head.counts.parked += 1;
+        } else if !is_parked && self.parked.remove(&index) {
+            self.head.counts.parked -= 1;
+        }
         if before == after {
             return;
         }

@@ -120,6 +120,7 @@ impl State {
             }
             (RowKey::Record(record_key), Row::Record(record)) => {
                 self.pending.note(record_key, Some(&record));
+                self.triage.note(record_key, Some(&record));
                 self.records.insert(record_key.clone(), Some(record));
             }
             (RowKey::Entity(tenant, entity), Row::Entity(stream)) => {
@@ -245,6 +246,7 @@ impl State {
                 let record =
                     row.and_then(|row| if let Row::Record(record) = row { Some(record) } else { None });
                 self.pending.note(&key, record.as_ref());
+                self.triage.note(&key, record.as_ref());
                 self.records.insert(key, record);
             }
             (RowKey::Entity(tenant, entity), Some(Row::Entity(stream))) => {
@@ -318,7 +320,9 @@ impl State {
                 }
             }
             RowKey::Record(record) => {
-                if !record.kind.stays_in_memory() {
+                // One that is gone needs no memory, whatever its kind.
+                let is_gone = self.records.get(record).is_some_and(Option::is_none);
+                if is_gone || !record.kind.stays_in_memory() {
                     self.records.remove(record);
                 }
             }

@@ -13,6 +13,7 @@ pub mod queue;
 pub mod row;
 pub mod stream;
 pub mod trail;
+mod triage_index;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use kept_rows::KeptRows;
 pub use pending::{DueExecutions, Pending};
 use queue::Queue;
 use stream::Stream;
+pub use triage_index::{CountedGroup, ParkedAt, TriageDue, TriageIndex};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 type Set<K> = HashSet<K, foldhash::fast::RandomState>;
@@ -41,6 +43,7 @@ pub struct State {
     /// Tasks that are dispatched and not done, in order, for the sweep.
     live: BTreeSet<TaskKey>,
     pending: Pending,
+    triage: TriageIndex,
     rows: KeptRows,
     /// A job whose rows are being carried.
     carried: Option<CarriedJob>,
@@ -103,9 +106,15 @@ impl State {
         &self.pending
     }
 
+    /// Groups of errors, parked executions and bulks.
+    pub fn triage(&self) -> &TriageIndex {
+        &self.triage
+    }
+
     /// Takes note of a stored record that decisions may have to know of, without keeping it.
     pub fn note_stored(&mut self, key: &RecordKey, record: &Record) {
         self.pending.note(key, Some(record));
+        self.triage.note(key, Some(record));
     }
 
     pub fn queue(&self) -> &Queue {

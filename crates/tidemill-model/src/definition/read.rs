@@ -8,10 +8,10 @@ use crate::document::Document;
 use crate::execution::{is_passed, is_variable_name};
 use crate::field_problem::{FieldProblems, code};
 use crate::id::TaskName;
-use crate::job_file::{ATTEMPTS_MAX, TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, retry};
+use crate::job_file::{ATTEMPTS_MAX, TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, parking, retry};
 
 const FIELDS: &str = "name, description, runner, command, env, secrets, timeout, taskTimeout, idleTimeout, \
-                      maxAttempts, retry, labels, prompt, outputSchema, outputFile, maxTurns, tools, steps, model, \
+                      maxAttempts, retry, labels, onFailure, parkTimeout, prompt, outputSchema, outputFile, maxTurns, tools, steps, model, \
                       permissionMode, agentAttempts, resumeSession, settings, maxCostUsd, script";
 /// What an answer holds beside the draft. It may be sent back and is not read.
 const ANSWERED: [&str; 3] = ["version", "createdAt", "updatedAt"];
@@ -60,6 +60,7 @@ fn draft(document: &mut Document<'_>) -> Option<DefinitionDraft> {
         _ => document.span("timeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
     };
     let agent = AgentFields::read(document);
+    let (on_failure, park_timeout) = parking(document);
     let rest = DefinitionDraft {
         description: document.long_text("description", DESCRIPTION_BYTES_MAX),
         command,
@@ -71,6 +72,8 @@ fn draft(document: &mut Document<'_>) -> Option<DefinitionDraft> {
         max_attempts: max_attempts.or(retry.max_attempts),
         retry,
         labels: document.labels("labels"),
+        on_failure,
+        park_timeout,
         prompt: agent.prompt,
         output_schema: agent.output_schema,
         output_file: agent.output_file,
@@ -168,6 +171,7 @@ mod tests {
     use crate::definition::Definition;
     use crate::execution::Run;
     use crate::span::Millis;
+    use crate::task_spec::OnFailure;
     use crate::time::Timestamp;
 
     fn with(fields: &Value) -> Value {
@@ -208,6 +212,9 @@ mod tests {
             (json!({ "maxAttempts": 0 }), "maxAttempts", code::OUT_OF_RANGE),
             (json!({ "maxAttempts": 2, "retry": { "maxAttempts": 3 } }), "maxAttempts", code::INVALID_VALUE),
             (json!({ "priority": 1 }), "priority", code::UNKNOWN_FIELD),
+            (json!({ "onFailure": "stop" }), "onFailure", code::INVALID_VALUE),
+            (json!({ "parkTimeout": "366d" }), "parkTimeout", code::OUT_OF_RANGE),
+            (json!({ "onFailure": "fail", "parkTimeout": "1d" }), "parkTimeout", code::INVALID_VALUE),
         ] {
             assert_eq!(problems_of(&fields), [(path.to_owned(), expected)], "{fields}");
         }
@@ -359,13 +366,17 @@ mod tests {
     fn an_answer_can_be_edited_and_sent_back() {
         let draft = DefinitionDraft::read(with(&json!({
             "description": "all stores", "timeout": "2m", "maxAttempts": 5, "env": { "A": "1" },
-            "secrets": ["API_TOKEN"], "labels": { "team": "x" }, "retry": { "firstDelay": "1s" }, "model": null,
+            "secrets": ["API_TOKEN"], "labels": { "team": "x" }, "onFailure": "park", "parkTimeout": "2d", "retry": { "firstDelay": "1s" }, "model": null,
             "tools": [], "outputSchema": {}, "script": null
         })))
         .unwrap();
         assert_eq!(draft.command, Some(Run::Argv(vec!["scrape".to_owned(), "--all".to_owned()])));
         assert_eq!((draft.timeout, draft.max_attempts), (Some(Millis(120_000)), Some(5)));
         assert_eq!(draft.retry.max_attempts, Some(5));
+        assert_eq!(
+            (draft.on_failure, draft.park_timeout),
+            (Some(OnFailure::Park), Some(Millis(172_800_000)))
+        );
         assert_eq!(draft.output_schema, None);
         let (created_at, updated_at) = (Timestamp::MIN, Timestamp::MAX);
         let answer = Definition { draft: draft.clone(), version: 3, created_at, updated_at };

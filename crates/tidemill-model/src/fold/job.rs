@@ -76,6 +76,7 @@ pub fn fold_job<'a>(events: impl IntoIterator<Item = &'a Event>) -> Result<JobVi
     let mut counts = JobCounts::default();
     for task in &tasks {
         *counts.of(task.map(|view| view.state)) += 1;
+        counts.parked += u32::from(task.is_some_and(|view| view.parked));
     }
     let status = counts.status();
     let mut view = JobView {
@@ -196,6 +197,10 @@ mod tests {
         (task, "Task Failed", r#"{"retryCount":0,"errorCategory":"cancelled"}"#)
     }
 
+    fn parked(task: &str) -> Step<'_> {
+        (task, "Task Processing Failed", r#"{"attemptNumber":1,"fence":1,"parked":true}"#)
+    }
+
     fn resumed(task: &str) -> Step<'_> {
         (task, "Task Pending", r#"{"run":2}"#)
     }
@@ -230,6 +235,11 @@ mod tests {
             ([&c_failed[..], &[completed("D"), resumed("C")]].concat(), "ccpc.", Running),
             (all_done, "ccccc", Completed),
             ([&a_done[..], &[ADDED, pending("F")]].concat(), "cppp.p", Running),
+            // A task that waits for somebody is no outcome, and the job does not go well.
+            ([&a_done[..], &[completed("B"), started("C"), parked("C")]].concat(), "ccrp.", Failing),
+            ([&a_done[..], &[completed("B"), parked("C"), completed("D")]].concat(), "ccrc.", Failing),
+            ([&a_done[..], &[parked("C"), completed("C")]].concat(), "cpcp.", Running),
+            ([&a_done[..], &[parked("C"), resumed("C")]].concat(), "cppp.", Running),
             // A task that was added and can start keeps a failed job from being at rest.
             ([&c_failed[..], &[completed("D"), ADDED]].concat(), "ccfc..", Failing),
             (stopped_early.clone(), "cfff.", Cancelled),
@@ -247,6 +257,8 @@ mod tests {
             assert_eq!((states(&view).as_str(), view.status), (expected, status));
             assert_eq!(view.counts.total() as usize, view.dag.len());
             assert_eq!(view.counts.waiting as usize, expected.matches('.').count());
+            let is_parked = steps.contains(&parked("C")) && expected.chars().nth(2) == Some('r');
+            assert_eq!(view.counts.parked, u32::from(is_parked));
         }
     }
 

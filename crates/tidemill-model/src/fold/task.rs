@@ -21,6 +21,8 @@ pub struct TaskView {
     pub state: PublicState,
     /// How the run ended; `None` while it goes on.
     pub outcome: Option<Outcome>,
+    /// Whether it waits for somebody.
+    pub parked: bool,
     /// Attempts of this run that ended and were reported.
     pub attempts: u32,
     /// The newest right to run the task that any event names.
@@ -57,6 +59,7 @@ enum Kind {
     /// `number` counts the attempts that have ended; 0 when this one does not count.
     AttemptFailed {
         number: Option<u32>,
+        parked: bool,
     },
     Ended {
         outcome: Outcome,
@@ -73,6 +76,7 @@ struct Properties<'a> {
     fence: Option<Fence>,
     attempt_number: Option<u32>,
     counted: Option<bool>,
+    parked: Option<bool>,
     retry_count: Option<u32>,
     #[serde(borrow)]
     error_category: Option<Cow<'a, str>>,
@@ -90,6 +94,7 @@ impl Fact {
             KnownType::TaskProcessingStarted | KnownType::TaskHeartbeat => |_| Kind::Working,
             KnownType::TaskProcessingFailed => |properties| Kind::AttemptFailed {
                 number: if properties.counted == Some(false) { Some(0) } else { properties.attempt_number },
+                parked: properties.parked == Some(true),
             },
             KnownType::TaskCompleted => |_| Kind::Ended { outcome: Outcome::Completed, attempts: None },
             KnownType::TaskTimeout => |_| Kind::Ended { outcome: Outcome::TimedOut, attempts: None },
@@ -107,7 +112,12 @@ impl Fact {
             | KnownType::TaskHealthCheck
             | KnownType::BudgetExceeded
             | KnownType::AlertRaised
-            | KnownType::AlertCleared => return Ok(None),
+            | KnownType::AlertCleared
+            | KnownType::ExecutionResumed
+            | KnownType::ExecutionFailed
+            | KnownType::ExecutionExpired
+            | KnownType::ErrorIgnored
+            | KnownType::ErrorReopened => return Ok(None),
         };
         let properties: Properties<'_> = read(event, known)?;
         Ok(Some(Self {
@@ -132,6 +142,7 @@ impl TaskView {
             run,
             state: PublicState::Pending,
             outcome: None,
+            parked: false,
             attempts: 0,
             fence: facts.iter().filter_map(|fact| fact.fence).max().unwrap_or_default(),
             opened: None,
@@ -147,9 +158,10 @@ impl TaskView {
                     view.opened.get_or_insert(fact.at);
                 }
                 Kind::Working => view.begin(),
-                Kind::AttemptFailed { number } => {
+                Kind::AttemptFailed { number, parked } => {
                     view.begin();
                     if !replaced && view.outcome.is_none() {
+                        view.parked |= parked;
                         view.attempts = view.attempts.max(number.unwrap_or(view.attempts + 1));
                     }
                 }
@@ -171,7 +183,10 @@ impl TaskView {
         self.state = if outcome == Outcome::Completed { PublicState::Completed } else { PublicState::Failed };
         self.outcome = Some(outcome);
         self.ended = Some(at);
+        // The attempt that was parked has been counted; what ends the wait is none.
+        let parked = std::mem::take(&mut self.parked);
         self.attempts = match outcome {
+            Outcome::Completed | Outcome::TimedOut if parked => self.attempts,
             Outcome::Completed | Outcome::TimedOut => self.attempts + 1,
             Outcome::Failed => attempts.unwrap_or(self.attempts + 1),
             Outcome::Cancelled => attempts.unwrap_or(self.attempts),
@@ -200,6 +215,34 @@ mod tests {
 
     fn fold(events: &[Event]) -> TaskView {
         fold_task(events).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_parked_task_is_told_by_its_last_failed_attempt() {
+        use PublicState::{Completed, Failed, Pending, Processing};
+        let started = ("Task Processing Started", r#"{"fence":1}"#);
+        let again = ("Task Processing Failed", r#"{"attemptNumber":1,"fence":1}"#);
+        let parked = ("Task Processing Failed", r#"{"attemptNumber":2,"fence":1,"parked":true}"#);
+        let given_up =
+            ("Task Processing Failed", r#"{"attemptNumber":1,"counted":false,"fence":2,"parked":true}"#);
+        let resumed = ("Task Completed", r#"{"fence":2,"source":"resume"}"#);
+        let failed = ("Task Failed", r#"{"retryCount":2,"errorCategory":"auth","source":"api","fence":2}"#);
+        let late = ("Task Completed", r#"{"fence":1}"#);
+        for (events, (is_parked, state, attempts)) in [
+            (vec![PENDING, started, again], (false, Processing, 1)),
+            (vec![PENDING, started, parked], (true, Processing, 2)),
+            (vec![PENDING, started, again, given_up], (true, Processing, 1)),
+            (vec![PENDING, started, parked, ("Task Heartbeat", r#"{"fence":1}"#)], (true, Processing, 2)),
+            (vec![PENDING, started, parked, ("WorkflowEvent", "{}")], (true, Processing, 2)),
+            (vec![PENDING, started, parked, resumed], (false, Completed, 2)),
+            (vec![PENDING, started, parked, failed], (false, Failed, 2)),
+            (vec![PENDING, started, parked, resumed, parked], (false, Completed, 2)),
+            (vec![PENDING, started, given_up, late], (true, Processing, 0)),
+            (vec![PENDING, started, parked, ("Task Pending", r#"{"run":2}"#)], (false, Pending, 0)),
+        ] {
+            let view = fold(&history(&events));
+            assert_eq!((view.parked, view.state, view.attempts), (is_parked, state, attempts), "{events:?}");
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    ATTEMPTS_MAX, AddTasksFile, JOB_NAME_BYTES_MAX, JobFile, RETRY_DELAY_MILLIS_MAX, RetryEntry,
-    TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, TaskEntry, TaskFile, TaskSettings, TaskWork,
+    ATTEMPTS_MAX, AddTasksFile, JOB_NAME_BYTES_MAX, JobFile, PARK_MILLIS_MAX, RETRY_DELAY_MILLIS_MAX,
+    RetryEntry, TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, TaskEntry, TaskFile, TaskSettings, TaskWork,
 };
 use crate::budget::Budget;
 use crate::dag::JOB_TASKS_MAX;
@@ -13,13 +13,13 @@ use crate::document::{Document, kind};
 use crate::field_problem::{FieldProblems, code};
 use crate::id::{RequestId, TaskId, TaskName};
 use crate::json::Json;
+use crate::span::Millis;
 use crate::task_input::input_problem;
+use crate::task_spec::OnFailure;
 
 const JOB_FIELDS: &str = "name, requestId, budget, tasks, callbackUrl";
-const TASK_FIELDS: &str =
-    "taskId, name, run, agent, script, dependsOn, input, timeout, idleTimeout, retry, env, labels, onFailure";
-const ALONE_FIELDS: &str =
-    "requestId, name, run, agent, script, input, timeout, idleTimeout, retry, env, labels, onFailure";
+const TASK_FIELDS: &str = "taskId, name, run, agent, script, dependsOn, input, timeout, idleTimeout, retry, env, labels, onFailure, parkTimeout";
+const ALONE_FIELDS: &str = "requestId, name, run, agent, script, input, timeout, idleTimeout, retry, env, labels, onFailure, parkTimeout";
 
 impl JobFile {
     /// Reads a job, or tells everything that is wrong.
@@ -185,19 +185,34 @@ fn input(task: &mut Document<'_>) -> Json {
 }
 
 fn settings(task: &mut Document<'_>) -> TaskSettings {
-    let settings = TaskSettings {
+    let (on_failure, park_timeout) = parking(task);
+    TaskSettings {
         timeout: task.span("timeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
         idle_timeout: task.span("idleTimeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
         retry: retry(task),
         env: task.env("env"),
         labels: task.labels("labels"),
-    };
-    match task.text("onFailure").as_deref() {
-        None | Some("fail") => {}
-        Some("park") => task.problem("onFailure", code::NOT_AVAILABLE, "park is not available yet; use fail"),
-        Some(_) => task.problem("onFailure", code::INVALID_VALUE, "must be fail or park"),
+        on_failure,
+        park_timeout,
     }
-    settings
+}
+
+/// What happens when the task has failed for good, and how long it then waits.
+pub(crate) fn parking(task: &mut Document<'_>) -> (Option<OnFailure>, Option<Millis>) {
+    let on_failure = match task.text("onFailure").as_deref() {
+        None => None,
+        Some("fail") => Some(OnFailure::Fail),
+        Some("park") => Some(OnFailure::Park),
+        Some(_) => {
+            task.problem("onFailure", code::INVALID_VALUE, "must be fail or park");
+            None
+        }
+    };
+    let park_timeout = task.span("parkTimeout", TIMEOUT_MILLIS_MIN..=PARK_MILLIS_MAX);
+    if on_failure == Some(OnFailure::Fail) && park_timeout.is_some() {
+        task.problem("parkTimeout", code::INVALID_VALUE, "is for a task with onFailure: park");
+    }
+    (on_failure, park_timeout)
 }
 
 pub(crate) fn retry(task: &mut Document<'_>) -> RetryEntry {
@@ -247,7 +262,7 @@ mod tests {
                 { "taskId": "a", "run": ["echo", "x"], "input": { "n": 1 }, "timeout": "30s", "idleTimeout": 5000,
                   "retry": { "maxAttempts": 5, "firstDelay": "1s", "maxDelay": 60000 },
                   "env": { "A": "1" }, "labels": { "county": "x" }, "onFailure": "fail" },
-                { "taskId": "b", "name": "scrape-store", "dependsOn": ["a"] },
+                { "taskId": "b", "name": "scrape-store", "dependsOn": ["a"], "onFailure": "park", "parkTimeout": "2d" },
                 { "taskId": "c", "run": "echo $A", "dependsOn": null, "input": null }
             ]
         }))
@@ -273,8 +288,28 @@ mod tests {
         assert_eq!((a.settings.env["A"].as_str(), a.settings.labels["county"].as_str()), ("1", "x"));
         assert_eq!(b.work, TaskWork::Named(TaskName::trusted("scrape-store")));
         assert_eq!(b.depends_on, [TaskId::trusted("a")]);
+        assert_eq!((a.settings.on_failure, a.settings.park_timeout), (Some(OnFailure::Fail), None));
+        let parking = (b.settings.on_failure, b.settings.park_timeout);
+        assert_eq!(parking, (Some(OnFailure::Park), Some(Millis(172_800_000))));
         assert_eq!((c.depends_on.len(), c.input.as_str()), (0, "{}"));
         assert_eq!(c.settings, TaskSettings::default());
+    }
+
+    #[test]
+    fn parking_is_checked_at_its_place() {
+        for (value, path, expected) in [
+            (with(&json!({ "run": "x", "onFailure": 1 })), "tasks[0].onFailure", code::INVALID_TYPE),
+            (with(&json!({ "run": "x", "parkTimeout": 999 })), "tasks[0].parkTimeout", code::OUT_OF_RANGE),
+            (with(&json!({ "run": "x", "parkTimeout": "2y" })), "tasks[0].parkTimeout", code::INVALID_VALUE),
+            (
+                with(&json!({ "run": "x", "onFailure": "fail", "parkTimeout": "1d" })),
+                "tasks[0].parkTimeout",
+                code::INVALID_VALUE,
+            ),
+            (with(&json!({ "run": "x", "onFailure": "retry" })), "tasks[0].onFailure", code::INVALID_VALUE),
+        ] {
+            assert_eq!(problems_of(value.clone()), [(path.to_owned(), expected)], "{value}");
+        }
     }
 
     #[test]
@@ -354,8 +389,6 @@ mod tests {
                 "tasks[0].labels.a b",
                 code::INVALID_VALUE,
             ),
-            (with(&json!({ "run": "x", "onFailure": "park" })), "tasks[0].onFailure", code::NOT_AVAILABLE),
-            (with(&json!({ "run": "x", "onFailure": "retry" })), "tasks[0].onFailure", code::INVALID_VALUE),
             (with(&json!({ "run": "x", "timeOut": 1 })), "tasks[0].timeOut", code::UNKNOWN_FIELD),
             (
                 json!({ "tasks": [{ "taskId": "a", "run": "x" }], "version": 1 }),
@@ -474,7 +507,7 @@ mod tests {
     fn any_json() -> impl Strategy<Value = Value> {
         let key = prop_oneof![
             prop::sample::select(
-                "tasks taskId name run agent script dependsOn input timeout idleTimeout retry env labels onFailure \
+                "tasks taskId name run agent script dependsOn input timeout idleTimeout retry env labels onFailure parkTimeout \
                  maxAttempts firstDelay maxDelay requestId callbackUrl prompt steps tools outputSchema settings \
                  maxCostUsd budget usd tokens"
                     .split_whitespace()

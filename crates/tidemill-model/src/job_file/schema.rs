@@ -94,6 +94,8 @@ struct TaskShape {
     labels: Option<BTreeMap<String, String>>,
     /// What happens when the task has failed for good.
     on_failure: Option<OnFailureShape>,
+    /// How long a parked task waits before it is failed: 1s to 365d.
+    park_timeout: Option<Millis>,
 }
 
 /// A task without a job. Exactly one of name, run, agent and script says what it does.
@@ -130,6 +132,8 @@ struct AloneShape {
     labels: Option<BTreeMap<String, String>>,
     /// What happens when the task has failed for good.
     on_failure: Option<OnFailureShape>,
+    /// How long a parked task waits before it is failed: 1s to 365d.
+    park_timeout: Option<Millis>,
 }
 
 /// A name without control characters and `#`.
@@ -262,7 +266,7 @@ fn no_run() -> Run {
 enum OnFailureShape {
     /// The task is failed.
     Fail,
-    /// Not available yet.
+    /// The task waits until somebody resumes or fails it, or until its time is over.
     Park,
 }
 
@@ -326,6 +330,7 @@ mod tests {
             "env",
             "labels",
             "onFailure",
+            "parkTimeout",
         ];
         assert_eq!(names(task), expected.map(str::to_owned).into());
         assert_eq!(task["required"], serde_json::json!(["taskId"]));

@@ -21,6 +21,9 @@ pub const BUCKET_CONDITIONS_MAX: usize = 1_000_000;
 /// How many bytes the values of these conditions may take in memory, about.
 pub const BUCKET_BYTES_MAX: usize = 128 * 1024 * 1024;
 
+/// How many conjunctions are fetched from memory at a time, to be tried.
+const CANDIDATES_MAX: usize = 32;
+
 /// Why a subscription was not taken in: the tenant has too much of something for this event type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BucketFull {
@@ -203,23 +206,37 @@ impl Bucket {
         let event = self.paths.values(data, self.tuning.scans);
         let mut told = KeySet::default();
         let (mut tried, mut enough) = (0, true);
-        self.root.visit(&event, hasher, &mut |slot| {
-            enough = enough && event.work() < work_max;
-            if !enough {
-                return;
+        let mut candidates = Vec::with_capacity(CANDIDATES_MAX);
+        let mut try_all = |candidates: &mut Vec<Slot>| {
+            // Nothing here waits for anything else, so what lies far away comes from memory side by side.
+            for slot in candidates.iter() {
+                self.conjunctions[*slot].touch();
             }
-            let conjunction = &self.conjunctions[slot];
-            if !conjunction.lone && told.contains(&conjunction.subscription) {
-                return;
-            }
-            tried += 1;
-            if conjunction.holds(&event) {
-                if !conjunction.lone {
-                    told.insert(conjunction.subscription);
+            for slot in candidates.drain(..) {
+                enough = enough && event.work() < work_max;
+                if !enough {
+                    break;
                 }
-                tell(conjunction.subscription);
+                let conjunction = &self.conjunctions[slot];
+                if !conjunction.lone && told.contains(&conjunction.subscription) {
+                    continue;
+                }
+                tried += 1;
+                if conjunction.holds(&event) {
+                    if !conjunction.lone {
+                        told.insert(conjunction.subscription);
+                    }
+                    tell(conjunction.subscription);
+                }
+            }
+        };
+        self.root.visit(&event, hasher, &mut |slot| {
+            candidates.push(slot);
+            if candidates.len() == CANDIDATES_MAX {
+                try_all(&mut candidates);
             }
         });
+        try_all(&mut candidates);
         enough.then_some(tried)
     }
 }

@@ -3,9 +3,10 @@
 //! An interval is kept at the smallest block of a fixed halving of all keys that holds it whole, so it reaches over the
 //! middle of its block. A point lies in at most one block of each size, and in one half of it: there the intervals
 //! that hold it are those that begin before it, or, in the other half, end after it. Nothing has to be balanced.
-//! Conjunctions that could be told apart by something else too are kept in [`Runs`], all others one by one.
+//! Conjunctions that could be told apart by something else too are kept in [`Runs`], all others one by one. Of the
+//! latter, few are kept as a plain list: to look at each costs less than to look for a block of every size.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use serde_json::Number;
@@ -18,6 +19,9 @@ use super::runs::Runs;
 use super::slab::Slot;
 use super::value_hash::ValueHasher;
 use crate::filter::fraction;
+
+/// How long a plain list may be.
+const LISTED_MAX: usize = 256;
 
 /// Keys from `low` to `high`, both within.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,9 +48,21 @@ pub(super) fn text_key(text: &str) -> u128 {
 
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
-    /// How many blocks of each size are in use; the size is the number of bits that all keys of the block share.
-    levels: BTreeMap<u32, u32>,
+    listed: Listed,
+    /// How many blocks of each size are in use, with the largest first; the size is the number of bits that all keys of
+    /// the block share.
+    levels: Vec<(u32, u32)>,
     blocks: KeyMap<Block, Crossing>,
+    /// How many of those in blocks are kept one by one. While there are some, none is listed.
+    singles: usize,
+}
+
+/// A few intervals, all of which are looked at. Most of the look is at the upper halves of their ends.
+#[derive(Debug, Default)]
+struct Listed {
+    lows: Vec<u64>,
+    highs: Vec<u64>,
+    whole: Vec<(Interval, Slot)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -83,21 +99,77 @@ impl Block {
     }
 }
 
+/// The half of a key that most comparisons can do with.
+fn upper(key: u128) -> u64 {
+    (key >> 64) as u64
+}
+
+impl Listed {
+    fn push(&mut self, interval: Interval, slot: Slot) {
+        self.lows.push(upper(interval.low));
+        self.highs.push(upper(interval.high));
+        self.whole.push((interval, slot));
+    }
+
+    /// Takes `slot` out and tells whether it was there.
+    fn remove(&mut self, slot: Slot) -> bool {
+        let at = self.whole.iter().position(|(_, other)| *other == slot);
+        if let Some(at) = at {
+            self.lows.swap_remove(at);
+            self.highs.swap_remove(at);
+            self.whole.swap_remove(at);
+        }
+        at.is_some()
+    }
+
+    fn visit(&self, point: u128, found: &mut dyn FnMut(Slot)) {
+        let rough = upper(point);
+        for (at, (low, high)) in self.lows.iter().zip(&self.highs).enumerate() {
+            if *low <= rough && rough <= *high {
+                let (interval, slot) = self.whole[at];
+                if interval.low <= point && point <= interval.high {
+                    found(slot);
+                }
+            }
+        }
+    }
+}
+
 impl Intervals {
     pub(super) fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+        self.blocks.is_empty() && self.listed.whole.is_empty()
     }
 
     /// How many intervals are kept at the place of `interval`.
     pub(super) fn crowd(&self, interval: Interval) -> usize {
-        self.blocks.get(&Block::of(interval)).map_or(0, |crossing| crossing.len)
+        let block = Block::of(interval);
+        let listed = self.listed.whole.iter().filter(|(other, _)| Block::of(*other) == block).count();
+        self.blocks.get(&block).map_or(0, |crossing| crossing.len) + listed
     }
 
     /// Keeps the interval of `slot`, in a run if there is what a run needs.
     pub(super) fn insert(&mut self, interval: Interval, slot: Slot, among: Option<Among<'_, '_>>) {
+        if among.is_some() {
+            return self.insert_in_block(interval, slot, among);
+        }
+        if self.singles == 0 && self.listed.whole.len() < LISTED_MAX {
+            return self.listed.push(interval, slot);
+        }
+        let listed = std::mem::take(&mut self.listed);
+        for (interval, slot) in listed.whole.into_iter().chain([(interval, slot)]) {
+            self.singles += 1;
+            self.insert_in_block(interval, slot, None);
+        }
+    }
+
+    fn insert_in_block(&mut self, interval: Interval, slot: Slot, among: Option<Among<'_, '_>>) {
         let block = Block::of(interval);
+        let levels = &mut self.levels;
         let crossing = self.blocks.entry(block).or_insert_with(|| {
-            *self.levels.entry(block.level).or_default() += 1;
+            match levels.binary_search_by_key(&block.level, |(level, _)| *level) {
+                Ok(at) => levels[at].1 += 1,
+                Err(at) => levels.insert(at, (block.level, 1)),
+            }
             Crossing::default()
         });
         crossing.len += 1;
@@ -112,6 +184,12 @@ impl Intervals {
 
     /// Takes out what was kept with the same arguments.
     pub(super) fn remove(&mut self, interval: Interval, slot: Slot, among: Option<Among<'_, '_>>) {
+        if among.is_none() {
+            if self.listed.remove(slot) {
+                return;
+            }
+            self.singles -= 1;
+        }
         let block = Block::of(interval);
         let Some(crossing) = self.blocks.get_mut(&block) else { return };
         crossing.len -= 1;
@@ -125,10 +203,10 @@ impl Intervals {
         if crossing.len == 0 {
             debug_assert!(crossing.runs_by_low.is_empty() && crossing.runs_by_high.is_empty());
             self.blocks.remove(&block);
-            if let Some(count) = self.levels.get_mut(&block.level) {
-                *count -= 1;
-                if *count == 0 {
-                    self.levels.remove(&block.level);
+            if let Ok(at) = self.levels.binary_search_by_key(&block.level, |(level, _)| *level) {
+                self.levels[at].1 -= 1;
+                if self.levels[at].1 == 0 {
+                    self.levels.remove(at);
                 }
             }
         }
@@ -142,7 +220,8 @@ impl Intervals {
         hasher: &ValueHasher,
         found: &mut dyn FnMut(Slot),
     ) {
-        for level in self.levels.keys() {
+        self.listed.visit(point, found);
+        for (level, _) in &self.levels {
             let Some(crossing) = self.blocks.get(&Block::around(point, *level)) else { continue };
             let upper_half = point.checked_shr(u128::BITS - 1 - level.min(&127)).unwrap_or(0) & 1 == 1;
             if *level == u128::BITS || !upper_half {
@@ -194,8 +273,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_point_finds_the_intervals_that_hold_it(
-            ends in prop::collection::vec((any_key(), any_key()), 1..60),
-            gone in prop::collection::vec(any::<bool>(), 60),
+            ends in prop::collection::vec((any_key(), any_key()), 1..2 * LISTED_MAX),
+            gone in prop::collection::vec(any::<bool>(), 2 * LISTED_MAX),
             points in prop::collection::vec(any_key(), 20),
         ) {
             let all: Vec<Interval> =

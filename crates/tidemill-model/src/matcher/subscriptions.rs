@@ -159,6 +159,11 @@ impl<I: Clone + Eq + Hash, T> Matcher<I, T> {
         self.by_id.is_empty()
     }
 
+    /// How many tenants have any.
+    pub fn tenant_count(&self) -> usize {
+        self.tenants.len()
+    }
+
     fn bucket(&self, tenant: &TenantId, event_type: &EventType) -> Option<&Bucket> {
         let slot = self.tenants.get(tenant)?.get(event_type)?;
         Some(&self.buckets[*slot])

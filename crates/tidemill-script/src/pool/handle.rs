@@ -117,7 +117,8 @@ impl Pool {
         // Declared before the host, so that it is given back after it.
         let _permit = Inner::permit(inner, &request.tenant).await;
         let version = request.script.version();
-        let mut host = inner.host(Some(version)).await.map_err(|error| broken_down(&error))?;
+        let mut host =
+            inner.host(&request.tenant, Some(version)).await.map_err(|error| broken_down(&error))?;
         let execute = Execute {
             version,
             script: None,
@@ -183,7 +184,7 @@ impl Pool {
         };
         let inner = &self.inner;
         let _permit = Inner::permit(inner, tenant).await;
-        let mut host = inner.host(None).await.map_err(|error| broken_down(&error))?;
+        let mut host = inner.host(tenant, None).await.map_err(|error| broken_down(&error))?;
         match timeout(inner.config.compile_wait, host.compile(name, source)).await {
             Ok(Ok(Answer::Compiled)) => {
                 host.remember(script.version());
@@ -311,22 +312,43 @@ impl Inner {
         self.grant(&mut state);
     }
 
-    /// An idle host, one that has the script if possible, or else a new one.
-    async fn host(self: &Arc<Self>, version: Option<Version>) -> io::Result<Host> {
+    /// An idle host of the tenant, one that has the script if possible, or else one that no tenant had.
+    async fn host(self: &Arc<Self>, tenant: &TenantId, version: Option<Version>) -> io::Result<Host> {
         loop {
             let host = {
                 let mut state = self.lock();
-                let knowing =
-                    version.and_then(|version| state.idle.iter().rposition(|host| host.knows(version)));
-                match knowing {
-                    Some(at) => Some(state.idle.remove(at)),
-                    None => state.idle.pop(),
+                let of = |host: &Host| host.tenant.as_ref() == Some(tenant);
+                let find = |wanted: &dyn Fn(&Host) -> bool| state.idle.iter().rposition(wanted);
+                let at = version
+                    .and_then(|version| find(&|host| of(host) && host.knows(version)))
+                    .or_else(|| find(&of))
+                    .or_else(|| find(&|host| host.tenant.is_none()));
+                at.map(|at| state.idle.remove(at))
+            };
+            let mut host = match host {
+                Some(host) if host.is_sound() => host,
+                Some(host) => {
+                    self.lose(host);
+                    continue;
+                }
+                None => {
+                    self.make_room();
+                    self.start().await?
                 }
             };
-            match host {
-                Some(host) if host.is_sound() => return Ok(host),
-                Some(host) => self.lose(host),
-                None => return self.start().await,
+            host.tenant = Some(tenant.clone());
+            return Ok(host);
+        }
+    }
+
+    /// Ends a host that waits for another tenant, if there are as many as may run at a time.
+    fn make_room(&self) {
+        let most = self.config.size + self.config.size / 2;
+        let mut state = self.lock();
+        if self.live.all().len() >= most {
+            let oldest = (0..state.idle.len()).min_by_key(|at| state.idle[*at].idle_since);
+            if let Some(at) = oldest {
+                state.idle.remove(at);
             }
         }
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+use tidemill_model::TenantId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
@@ -48,6 +49,8 @@ pub(super) struct Host {
     socket: UnixStream,
     buffer: FrameBuffer,
     known: HashSet<Version>,
+    /// Whose scripts it has seen. It sees no other's.
+    pub(super) tenant: Option<TenantId>,
     process: Process,
     /// What it could not take away from itself.
     pub(super) note: Option<String>,
@@ -71,6 +74,7 @@ impl Host {
             socket: UnixStream::from_std(socket)?,
             buffer: FrameBuffer::default(),
             known: HashSet::new(),
+            tenant: None,
             process,
             note: None,
             idle_since: Instant::now(),

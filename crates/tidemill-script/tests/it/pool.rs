@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_model::Json;
+use tidemill_model::{Json, TenantId};
 use tidemill_script::{CallKind, ErrorClass, Grants, HostCall, Limits, Script, Subject, derived_id};
 
 use crate::lab::{self, request, run};
@@ -374,4 +374,27 @@ fn hosts_die_with_the_process_that_started_them() {
         assert!(waited.elapsed() < lab::HANG, "{hosts:?} live on");
         std::thread::yield_now();
     }
+}
+
+/// A script that breaks out of the engine finds nothing of another tenant, now or later.
+#[tokio::test]
+async fn a_host_serves_one_tenant() {
+    let pool = lab::pool(4);
+    let tenants = ["a", "b", "c", "d"];
+    for tenant in tenants {
+        run(&pool, &request(tenant, "return 1")).await.unwrap();
+    }
+    assert!(pool.status().hosts.len() >= 4, "{:?}", pool.status());
+    let started = pool.status().hosts_started;
+    for tenant in tenants {
+        run(&pool, &request(tenant, "return 2")).await.unwrap();
+    }
+    assert_eq!(pool.status().hosts_started, started, "each has its own again");
+    for n in 0..6 {
+        let tenant = TenantId::new(format!("t{n}")).unwrap();
+        assert!(pool.compile(&tenant, "c", "return 1").await.unwrap().is_ok());
+        run(&pool, &request(tenant.as_str(), "return 1")).await.unwrap();
+        assert!(pool.status().hosts.len() <= 6, "as many as may run at a time: {:?}", pool.status());
+    }
+    pool.end().await;
 }

@@ -83,7 +83,7 @@ impl ExecutionStatusName {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "RunError")]
 pub struct RunErrorView {
-    /// `timeout`, `memory`, `output`, `script`, `internal`, `permission`, `validation` or `syntax`.
+    /// `timeout`, `memory`, `output`, `script`, `internal`, `rate_limit`, `permission`, `validation` or `syntax`.
     pub class: String,
     pub message: String,
     /// One line per frame with the script's name, line and column. Not in lists.

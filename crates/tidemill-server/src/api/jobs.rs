@@ -78,12 +78,20 @@ pub struct Counts {
     pub processing: u32,
     pub completed: u32,
     pub failed: u32,
+    /// Those of `processing` that wait for somebody to resume or fail them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub parked: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl From<JobCounts> for Counts {
     fn from(counts: JobCounts) -> Self {
-        let JobCounts { waiting, pending, processing, completed, failed } = counts;
-        Self { waiting, pending, processing, completed, failed }
+        let JobCounts { waiting, pending, processing, completed, failed, parked } = counts;
+        Self { waiting, pending, processing, completed, failed, parked }
     }
 }
 
@@ -123,6 +131,9 @@ pub struct TaskRow {
     /// A failed attempt will be made again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retrying: bool,
+    /// It failed for good and waits for somebody to resume or fail it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parked: bool,
 }
 
 /// Tasks were added to a job.

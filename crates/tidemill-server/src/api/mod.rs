@@ -9,12 +9,16 @@ mod object;
 mod page;
 mod problem;
 mod queue;
+mod script_test;
 mod scripts;
 mod site;
 mod states;
 mod tasks;
 mod usage;
 mod worker;
+mod workflow;
+mod workflow_errors;
+mod workflow_executions;
 
 pub use dead_letters::{
     DeadLetterView, LetterKind, LetterState, LettersFilter, ManyLettersView, Replayed, ScriptLetterView,
@@ -34,6 +38,7 @@ pub use queue::{
     QueueView, ReceiveRequest, ReceivedMessage, ReceivedMessages, SendAttributes, SendBody, SendRequest,
     Sent, VisibilityRequest,
 };
+pub use script_test::{ScriptTestRequest, ScriptTestView};
 pub use scripts::{
     ConditionView, ExplainEvent, ExplainRequest, ExplainedView, ExplanationView, ScriptSummary, VerdictName,
 };
@@ -48,4 +53,16 @@ pub use usage::{BudgetRequest, BudgetView, JobBudgetRequest, UsageRowView};
 pub use worker::{
     BeginRequest, BlobStored, ClaimRequest, ClaimedTask, ClaimedTasks, Done, FinishRequest, Finished,
     FinishedState, HeartbeatAnswer, HeartbeatRequest, OutcomeReport, OutcomeStatus, ReleaseRequest,
+};
+pub use workflow::{
+    IgnoreRequest, MarkRequest, MarkedView, OutcomeName, OutcomeView, TokenOutcomeName, TokenOutcomeView,
+    TokenRequest, WorkflowEnvelope, WorkflowEventAccepted, WorkflowEventsAccepted,
+};
+pub use workflow_errors::{
+    ErrorCountsView, ErrorGroupDetailView, ErrorGroupView, ErrorKindName, ErrorStateName, ErrorView,
+    HourView, MarkView, OccurrenceView, PlaceView,
+};
+pub use workflow_executions::{
+    BulkActionName, BulkFilterView, BulkPreviewView, BulkRequest, BulkStateName, BulkView, CodeCount,
+    FailExecutionRequest, ResumeExecutionRequest, ResumeMode, TokenStateName, WorkflowExecutionView,
 };

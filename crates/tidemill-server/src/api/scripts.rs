@@ -95,7 +95,7 @@ pub enum VerdictName {
     /// A condition failed.
     Filtered,
     Disabled,
-    /// The event is older than the subscription.
+    /// The subscription was made or enabled after the event.
     Before,
     /// The stored rules cannot be read, so they match nothing.
     BadRules,

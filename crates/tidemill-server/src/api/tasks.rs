@@ -41,6 +41,7 @@ pub struct TaskSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Task")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own in the answer")]
 pub struct TaskView {
     pub request_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,6 +84,9 @@ pub struct TaskView {
     /// A failed attempt will be made again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retrying: bool,
+    /// It failed for good and waits for somebody to resume or fail it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parked: bool,
     /// The dependencies it waits for, the first hundred of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<String>,

@@ -176,6 +176,10 @@ pub struct OutcomeReport {
     /// failed: decides whether it is tried again; `unknown` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_category: Option<ErrorClass>,
+    /// failed: the task's own code of the error; it counts if it is two digits and more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub error_code: Option<String>,
     /// failed: the next attempt comes no sooner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 604_800_000))]
@@ -220,6 +224,8 @@ pub enum FinishedState {
     Completed,
     Failed,
     Retrying,
+    /// It failed for good and waits for somebody.
+    Parked,
 }
 
 /// The worker gives a task back without an outcome.

@@ -1,7 +1,12 @@
-//! What is asked of JavaScript before it is saved, as a script or in a definition: that it compiles.
+//! What is asked of JavaScript before it is saved, as a script, in a definition or in a job: that it compiles.
+//!
+//! Nothing is compiled in this process: the compiler is a port, behind which hosts do it.
+
+use std::collections::HashSet;
 
 use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::CompileProblem;
+use tidemill_engine::engine::{CompileProblem, Rights};
+use tidemill_model::job_file::{TaskEntry, TaskWork};
 
 use crate::problem::Problem;
 use crate::route::Call;
@@ -12,7 +17,7 @@ const RETRY_SECONDS: u64 = 5;
 /// Refuses a source that does not compile; `field` is where the request has it.
 pub(super) async fn compile<B: Backend>(
     call: &Call<B>,
-    field: &'static str,
+    field: &str,
     name: &str,
     source: &str,
 ) -> Result<(), Problem> {
@@ -32,5 +37,46 @@ pub(super) async fn compile<B: Backend>(
             Err(wrong)
         }
         Err(CompileProblem::Unavailable(_)) => Err(unavailable()),
+    }
+}
+
+/// Refuses tasks whose own scripts do not compile. Those of callers who may not bring any along are not looked at: they
+/// are refused anyway.
+pub(super) async fn compile_tasks<B: Backend>(
+    call: &Call<B>,
+    tasks: &[TaskEntry],
+    rights: Rights,
+) -> Result<(), Problem> {
+    let mut known = HashSet::new();
+    for (at, task) in tasks.iter().enumerate() {
+        let TaskWork::Script(source) = &task.work else { continue };
+        if known.insert(source) {
+            compile_work(call, &format!("tasks[{at}].script"), task.task_id.as_str(), &task.work, rights)
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// The same for one task; `name` is what its stacks call it.
+pub(super) async fn compile_work<B: Backend>(
+    call: &Call<B>,
+    field: &str,
+    name: &str,
+    work: &TaskWork,
+    rights: Rights,
+) -> Result<(), Problem> {
+    match work {
+        // Where no scripts run, that is said when the task is to run.
+        TaskWork::Script(source) if rights.inline && call.app.compiler().is_some() => {
+            compile(call, field, name, source).await.map_err(|mut problem| {
+                for detail in &mut problem.details {
+                    detail.message = format!("of task {name} {}", detail.message);
+                    problem.detail = format!("{field} {}", detail.message);
+                }
+                problem
+            })
+        }
+        _ => Ok(()),
     }
 }

@@ -49,6 +49,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             [GROUP, "replayDeadLetters", "Do the work of many again"],
             replay_many::<B>,
         )
+        .about("With `dryRun` nothing is done: the answer tells which ones it would be.")
         .reads::<LettersFilter>()
         .gives::<ManyLettersView>(202, "Those that are done again."),
         Route::new(
@@ -58,7 +59,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             [GROUP, "discardDeadLetters", "Put many aside"],
             discard_many::<B>,
         )
-        .about("They stay on record.")
+        .about("They stay on record. With `dryRun` nothing is done: the answer tells which ones it would be.")
         .reads::<LettersFilter>()
         .gives::<ManyLettersView>(200, "Those that were put aside."),
         Route::new(
@@ -135,7 +136,7 @@ async fn shown<B: Backend>(call: &Call<B>, found: Found) -> Result<DeadLetterVie
     let tenant = call.tenant()?;
     if letter.event.data.is_none() {
         let event = call.app.engine().find_event(&tenant, letter.event.id).await?;
-        letter.event.data = event.map(|event| event.properties);
+        letter.event.data = event.map(|found| found.event.properties);
     }
     Ok(DeadLetterView::Script(Box::new(ScriptLetterView::of(&tenant, *letter))))
 }
@@ -267,6 +268,10 @@ async fn many<B: Backend>(call: &Call<B>, deed: Deed) -> Result<ManyLettersView,
     let page = engine.dead_letters(tenant.clone(), open, None, MANY_MAX).await?;
     let mut ids = Vec::new();
     for letter in &page.letters {
+        if filter.dry_run {
+            ids.push(format!("{:032x}", letter.message.0));
+            continue;
+        }
         let done = match deed {
             Deed::Replay => engine.replay(tenant.clone(), letter.message).await.map(drop),
             Deed::Discard => engine.discard(tenant.clone(), letter.message).await,
@@ -287,6 +292,7 @@ async fn many_scripts<B: Backend>(
     filter: LettersFilter,
     deed: Deed,
 ) -> Result<ManyLettersView, Problem> {
+    let is_dry = filter.dry_run;
     let filter = LetterFilter {
         script: filter.script_id,
         event_type: filter.event_type,
@@ -296,6 +302,7 @@ async fn many_scripts<B: Backend>(
     };
     let engine = call.app.engine();
     let ManyLetters { letters, more } = match deed {
+        _ if is_dry => engine.letters_to_change(tenant, &filter).await?,
         Deed::Replay => engine.replay_letters(tenant, &filter).await?,
         Deed::Discard => engine.discard_letters(tenant, &filter).await?,
     };

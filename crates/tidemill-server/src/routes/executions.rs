@@ -92,6 +92,7 @@ async fn alerts<B: Backend>(call: Call<B>) -> Reply {
 }
 
 async fn metrics<B: Backend>(call: Call<B>) -> Reply {
-    let text = metrics_text::render(&call.app.engine().script_metrics());
+    let engine = call.app.engine();
+    let text = metrics_text::render(&engine.script_metrics(), &engine.triage_metrics().await?);
     Ok(raw(StatusCode::OK, METRICS_TEXT, text))
 }

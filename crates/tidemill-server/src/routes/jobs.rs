@@ -9,6 +9,7 @@ use tidemill_model::access_path::AccessPath;
 use tidemill_model::job_file::{AddTasksFile, JobFile};
 use tidemill_model::{Entity, EventType, JobId, JobStatus, TaskId, TenantId, Timestamp};
 
+use super::compiling::compile_tasks;
 use super::submitting::{idempotency, rights};
 use super::views::{event_page, event_query, job_summary, task_ids, task_row, texts};
 use crate::api::{
@@ -104,6 +105,7 @@ async fn create<B: Backend>(call: Call<B>) -> Reply {
     let tenant = call.tenant()?;
     let file = JobFile::read(json_body::value(&call.body)?)?;
     let (rights, once) = (rights(&call), idempotency(&call, "POST /v1/jobs"));
+    compile_tasks(&call, &file.tasks, rights).await?;
     let app = call.app.config().app.clone();
     let job = call.app.engine().submit_job_file(tenant, app, file, rights, once).await?;
     let status = if job.repeated { StatusCode::OK } else { StatusCode::CREATED };
@@ -271,6 +273,7 @@ const LOOK_MAX: usize = 1_000;
 async fn add<B: Backend>(call: Call<B>) -> Reply {
     let (tenant, job) = job_of(&call)?;
     let file = AddTasksFile::read(json_body::value(&call.body)?)?;
+    compile_tasks(&call, &file.tasks, rights(&call)).await?;
     let new_tasks: Vec<_> = file.tasks.iter().map(|task| task.task_id.to_string()).collect();
     let all_differ = new_tasks.iter().collect::<HashSet<_>>().len() == new_tasks.len();
     let added =

@@ -9,6 +9,7 @@ mod executions;
 mod jobs;
 mod keys;
 mod queue;
+mod script_test;
 mod scripts;
 mod site;
 mod submitting;
@@ -19,6 +20,10 @@ mod tasks;
 mod usage;
 mod views;
 mod worker;
+mod workflow;
+mod workflow_bulk;
+mod workflow_errors;
+mod workflow_executions;
 
 use tidemill_engine::backend::Backend;
 
@@ -33,9 +38,14 @@ pub(crate) fn table<B: Backend>() -> Vec<Route<B>> {
     routes.extend(definitions::routes());
     routes.extend(events::routes());
     routes.extend(scripts::routes());
+    routes.extend(script_test::routes());
     routes.extend(subscriptions::routes());
     routes.extend(executions::routes());
     routes.extend(dead_letters::routes());
+    routes.extend(workflow::routes());
+    routes.extend(workflow_errors::routes());
+    routes.extend(workflow_executions::routes());
+    routes.extend(workflow_bulk::routes());
     routes.extend(usage::routes());
     routes.extend(keys::routes());
     routes.extend(queue::routes());

@@ -39,8 +39,6 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .gives::<serde_json::Value>(200, "OpenAPI 3.1."),
         Route::new(Method::GET, "/docs", open, [GROUP, "getDocs", "This document as a page"], docs::<B>)
             .gives_raw(200, "A page.", HTML),
-        Route::new(Method::GET, "/", open, [GROUP, "getIndex", "Where to go"], index::<B>)
-            .gives_raw(200, "A page.", HTML),
     ]
 }
 
@@ -78,13 +76,6 @@ async fn openapi<B: Backend>(call: Call<B>) -> Reply {
 async fn docs<B: Backend>(call: Call<B>) -> Reply {
     let make = || Bytes::from(docs_page::render(&super::openapi_document::<B>()));
     Ok(page(call.app.page().get_or_init(make).clone()))
-}
-
-async fn index<B: Backend>(_: Call<B>) -> Reply {
-    let body = "<h1>Tidemill</h1><p>This is the HTTP API of a Tidemill server.</p><nav>\
-                <a href=\"/docs\">Documentation</a><a href=\"/openapi.json\">openapi.json</a>\
-                <a href=\"/healthz\">healthz</a><a href=\"/readyz\">readyz</a></nav>";
-    Ok(page(Bytes::from(docs_page::frame("Tidemill", body))))
 }
 
 fn page(html: Bytes) -> Response {

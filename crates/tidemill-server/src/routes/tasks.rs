@@ -9,6 +9,7 @@ use tidemill_model::access_path::AccessPath;
 use tidemill_model::job_file::TaskFile;
 use tidemill_model::{Entity, EventType, RequestId};
 
+use super::compiling::compile_work;
 use super::jobs::ORDERS;
 use super::submitting::{idempotency, rights};
 use super::task_list;
@@ -78,6 +79,8 @@ async fn create<B: Backend>(call: Call<B>) -> Reply {
     let tenant = call.tenant()?;
     let file = TaskFile::read(json_body::value(&call.body)?)?;
     let (rights, once) = (rights(&call), idempotency(&call, "POST /v1/tasks"));
+    let name = file.request_id.as_ref().map_or("script", |id| id.as_str());
+    compile_work(&call, "script", name, &file.work, rights).await?;
     let app = call.app.config().app.clone();
     let task = call.app.engine().submit_task_file(tenant, app, file, rights, once).await?;
     let status = if task.repeated { StatusCode::OK } else { StatusCode::ACCEPTED };

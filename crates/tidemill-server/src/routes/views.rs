@@ -48,6 +48,7 @@ pub(super) fn task_row(detail: TaskDetail) -> TaskRow {
         blocked_by: texts(&blocked_by),
         labels: execution.labels,
         retrying: detail.retrying,
+        parked: detail.parked,
     }
 }
 
@@ -98,6 +99,7 @@ pub(super) fn task_view(detail: TaskDetail) -> TaskView {
         output: detail.output,
         usage: detail.usage.map(Into::into),
         retrying: detail.retrying,
+        parked: detail.parked,
         blocked_by: texts(&blocked_by),
         error: detail.error,
         error_category: detail.error_category.map(Into::into),

@@ -215,6 +215,7 @@ async fn finish<B: Backend>(call: Call<B>) -> Reply {
         Ending::Done(Outcome::Completed) => (FinishedState::Completed, None),
         Ending::Done(_) => (FinishedState::Failed, None),
         Ending::Retrying { at } => (FinishedState::Retrying, Some(at.millis())),
+        Ending::Parked => (FinishedState::Parked, None),
     };
     json(StatusCode::OK, &Finished { state, retry_at, repeated: finished.repeated })
 }
@@ -254,6 +255,7 @@ fn report_of(outcome: OutcomeReport) -> Result<WorkReport, Problem> {
                 error,
                 category: outcome.error_category.map_or(ErrorCategory::Unknown, Into::into),
                 retry_after_millis: outcome.retry_after_ms,
+                code: outcome.error_code,
                 usage,
                 session_id,
             }

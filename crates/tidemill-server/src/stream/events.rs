@@ -28,7 +28,7 @@ pub(crate) struct EventFilter {
 }
 
 impl EventFilter {
-    fn takes(&self, event: &Event) -> bool {
+    pub(crate) fn takes(&self, event: &Event) -> bool {
         event.tenant == self.tenant
             && self.event_type.as_ref().is_none_or(|wanted| *wanted == event.event_type)
             && self.task.as_ref().is_none_or(|task| event.entity == Entity::task(task))

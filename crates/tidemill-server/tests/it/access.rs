@@ -17,6 +17,7 @@ struct Belongings {
     receipt: String,
     event: String,
     execution: String,
+    bulk: String,
     fence: u64,
 }
 
@@ -42,9 +43,21 @@ async fn belongings(lab: &Lab, admin: &Client, worker: &Client) -> Belongings {
     let event = admin.post("/v1/events", &json!({"eventType": "user.created"})).await.expect(202);
     let tenant = tidemill_model::TenantId::new("acme").unwrap();
     let execution = crate::executions::bury(lab, &tenant, "watch", 1).await.to_string();
+    let failed = json!({
+        "source": "elephant.workflow",
+        "detail-type": "WorkflowEvent",
+        "detail": {
+            "executionId": "acme-run", "county": "acme", "status": "FAILED", "phase": "SVL", "step": "SVL",
+            "taskToken": "acme-token", "errors": [{"code": "31acme"}],
+        },
+    });
+    admin.post("/v1/workflow-events", &failed).await.expect(202);
+    let wish = json!({"action": "resume", "filter": {"county": "acme"}, "reason": "acme"});
+    let bulk = admin.post("/v1/workflow/bulk", &wish).await.expect(202);
     let key = admin.post("/v1/keys", &json!({"role": "reader"})).await.expect(201);
     Belongings {
         execution,
+        bulk: bulk["id"].as_str().unwrap().to_owned(),
         event: event["eventId"].as_str().unwrap().to_owned(),
         task: format!("{job}_a"),
         job,
@@ -63,6 +76,9 @@ fn filled(path: &str, own: &Belongings) -> String {
         .replace("{fence}", &own.fence.to_string())
         .replace("{path}", "logs/output.log")
         .replace("{name}", "work")
+        .replace("{executionId}", "acme-run")
+        .replace("{code}", "31acme")
+        .replace("{bulkId}", &own.bulk)
         .replace("scripts/{id}", "scripts/watch")
         .replace("executions/{id}", &format!("executions/{}", own.execution))
         .replace("subscriptions/{id}", "subscriptions/wish")
@@ -91,6 +107,14 @@ fn body_for(operation: &Value, own: &Belongings) -> Option<Value> {
         "explainEvent" => json!({"eventId": own.event}),
         "replayDeadLetters" | "discardDeadLetters" => json!({"kind": "script"}),
         "publishEvents" => json!({"eventType": "user.created"}),
+        "publishWorkflowEvents" => json!({
+            "source": "elephant.workflow",
+            "detail-type": "ElephantErrorResolved",
+            "detail": {"errorCode": "20Cook"},
+        }),
+        "resolveErrors" | "failErrors" | "reopenErrors" | "ignoreErrors" => json!({"errorCode": "31acme"}),
+        "awaitToken" => json!({"token": "acme-token"}),
+        "startBulk" => json!({"action": "resume", "filter": {"all": true}}),
         "createKey" => json!({"role": "reader"}),
         "setBudget" | "setJobBudget" => json!({"usd": 100}),
         "sendMessage" => json!({"body": {"name": "work"}, "attributes": {"requestId": own.task}}),
@@ -99,6 +123,7 @@ fn body_for(operation: &Value, own: &Belongings) -> Option<Value> {
         "beginTask" => task(json!({"pid": 1})),
         "heartbeat" | "releaseTask" => task(json!({})),
         "finishTask" => task(json!({"outcome": {"status": "completed"}})),
+        "resumeWorkflowExecution" | "failWorkflowExecution" | "cancelBulk" => json!({}),
         "retryJobs" | "cancelJobs" | "resumeJob" | "cancelJob" | "cancelTask" | "receiveMessages" => {
             json!({})
         }
@@ -196,11 +221,37 @@ async fn se_01_se_02_ids_of_another_tenant_do_not_exist() {
         let name = operation["operationId"].as_str().unwrap();
         match name {
             // These make or name something of the caller's own, or nobody's.
-            "createDefinition" | "createScript" | "publishEvents" | "createKey" | "createTask"
-            | "createJob" | "getQueue" | "replaceDefinition" | "deleteDefinition" | "getDefinition"
-            | "setBudget" | "removeBudget" | "getMetrics" => {}
-            "listJobs" | "listTasks" | "listEvents" | "listDeadLetters" | "listUsage" | "listExecutions"
-            | "listAlerts" => {
+            "createDefinition"
+            | "createScript"
+            | "publishEvents"
+            | "createKey"
+            | "createTask"
+            | "createJob"
+            | "getQueue"
+            | "replaceDefinition"
+            | "deleteDefinition"
+            | "getDefinition"
+            | "setBudget"
+            | "removeBudget"
+            | "getMetrics"
+            | "publishWorkflowEvents"
+            | "listErrorCatalogue"
+            | "lookUpErrorCode"
+            | "testScript" => {}
+            "startBulk" => assert_eq!(answer.expect(202)["total"], 0, "{name}"),
+            // Without a code or an execution it has nothing to say.
+            "listOccurrences" => assert_eq!(answer.status, 400),
+            "listJobs"
+            | "listTasks"
+            | "listEvents"
+            | "listDeadLetters"
+            | "listUsage"
+            | "listExecutions"
+            | "listAlerts"
+            | "listErrors"
+            | "listCandidates"
+            | "listWorkflowExecutions"
+            | "listBulks" => {
                 let events = answer.expect(200)["items"].to_string();
                 assert!(!events.contains("acme") && !events.contains(&own.job), "{name}: {events}");
                 empty += 1;

@@ -40,7 +40,7 @@ pub(crate) async fn queue(lab: &Lab, tenant: &TenantId, script: &str, number: u1
     let cursor = backend.record(RecordKey::scripts_cursor()).await.unwrap();
     let cursor_version = cursor.map_or(0, |record| record.version);
     let to = Some(backend.newest());
-    let command = Command::Match(Match { cursor_version, to, executions: vec![new] });
+    let command = Command::Match(Match { lane: None, cursor_version, to, executions: vec![new] });
     backend.execute(vec![command]).await.unwrap().remove(0).unwrap();
     ExecutionId::of(event.id, &SubscriptionId::new("sub").unwrap())
 }

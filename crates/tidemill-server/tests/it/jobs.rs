@@ -90,8 +90,8 @@ async fn pa_03_to_pa_06_each_violation_has_its_code_and_changes_nothing() {
         (job(&[json!({"taskId": "a", "agent": {"prompt": ""}})]), "INVALID_VALUE", "tasks[0].agent.prompt"),
         (job(&[json!({"taskId": "a", "script": 1})]), "INVALID_TYPE", "tasks[0].script"),
         (
-            job(&[json!({"taskId": "a", "name": "work", "onFailure": "park"})]),
-            "NOT_AVAILABLE",
+            job(&[json!({"taskId": "a", "name": "work", "onFailure": "wait"})]),
+            "INVALID_VALUE",
             "tasks[0].onFailure",
         ),
         (

@@ -1,6 +1,7 @@
 //! Scripts and subscriptions: written, read, versioned, explained.
 
 use serde_json::{Value, json};
+use tidemill_engine::clock::{Clock, SystemClock};
 use tidemill_engine::engine::ScriptChange;
 use tidemill_model::{Role, ScriptId, SubscriptionId, TenantId};
 
@@ -235,6 +236,39 @@ async fn an_event_is_explained() {
     assert_eq!(stranger.post("/v1/scripts/explain", &by_id).await.status, 404);
     let told = stranger.post("/v1/scripts/explain", &json!({"event": event})).await.expect(200);
     assert_eq!(told["subscriptions"], json!([]));
+}
+
+/// Whatever time an event has, it is found by its id, and subscriptions that came later say so.
+#[tokio::test]
+async fn an_event_of_any_time_is_explained_and_later_subscriptions_say_so() {
+    let lab = Lab::start().await;
+    let client = lab.local();
+    greet(&client).await;
+    subscribe(&client, "first", &json!(null)).await;
+    subscribe(&client, "enabled", &json!(null)).await;
+    client.post("/v1/subscriptions/enabled/disable", &json!({})).await.expect(200);
+    let mut ids = Vec::new();
+    // Years ago, just now, and nearly as far ahead as may be.
+    for timestamp in [Some(1_600_000_000_000_u64), None, Some(SystemClock::start().now().millis() + 200_000)]
+    {
+        let mut event = json!({"eventType": "user.created", "properties": {"role": "admin"}});
+        if let Some(timestamp) = timestamp {
+            event["timestamp"] = json!(timestamp);
+        }
+        ids.push(client.post("/v1/events", &event).await.expect(202)["eventId"].clone());
+    }
+    subscribe(&client, "second", &json!(null)).await;
+    client.post("/v1/subscriptions/enabled/enable", &json!({})).await.expect(200);
+    for id in ids {
+        let told = client.post("/v1/scripts/explain", &json!({ "eventId": id })).await.expect(200);
+        let verdicts: Vec<_> = told["subscriptions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| (one["subscriptionId"].as_str().unwrap(), one["verdict"].as_str().unwrap()))
+            .collect();
+        assert_eq!(verdicts, [("enabled", "before"), ("first", "matched"), ("second", "before")], "{told}");
+    }
 }
 
 #[tokio::test]

@@ -59,7 +59,9 @@ impl Doubt {
 fn witness(commands: &[Command], at: usize, requests: &Requests) -> Option<Witness> {
     match &commands[at] {
         Command::Publish(publish) => {
-            publish.events.first().map(|event| Witness::Event(event.properties.properties.clone()))
+            // A workflow event that came before is not written again.
+            let first = publish.events.first().filter(|event| event.workflow.is_none());
+            first.map(|event| Witness::Event(event.properties.properties.clone()))
         }
         Command::SubmitJob(submit) => {
             let alone = |other: &Command| match (other, submit.once.first()) {

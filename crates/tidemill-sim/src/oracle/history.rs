@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidemill_engine::commit::{NewJob, TaskKey};
 use tidemill_model::properties::{
-    FailureSource, JobCompleted, JobCreated, JobFailureDetected, JobTasksAdded, TaskCompleted, TaskFailed,
-    TaskHeartbeat, TaskIdentity, TaskPending, TaskProcessingFailed, TaskProcessingStarted, TaskStatuses,
-    TaskTimeout,
+    JobCompleted, JobCreated, JobFailureDetected, JobTasksAdded, TaskCompleted, TaskFailed, TaskHeartbeat,
+    TaskIdentity, TaskPending, TaskProcessingFailed, TaskProcessingStarted, TaskStatuses, TaskTimeout,
 };
 use tidemill_model::{
-    Entity, Event, Fence, JobCounts, JobId, KnownType, Outcome, PublicState, RequestId, TenantId, Timestamp,
+    Entity, ErrorCategory, Event, Fence, JobCounts, JobId, KnownType, Outcome, PublicState, RequestId,
+    TenantId, Timestamp,
 };
 
 use super::job_history::JobHistory;
@@ -82,7 +82,12 @@ impl History {
             KnownType::TaskHealthCheck
             | KnownType::BudgetExceeded
             | KnownType::AlertRaised
-            | KnownType::AlertCleared => Ok(()),
+            | KnownType::AlertCleared
+            | KnownType::ExecutionResumed
+            | KnownType::ExecutionFailed
+            | KnownType::ExecutionExpired
+            | KnownType::ErrorIgnored
+            | KnownType::ErrorReopened => Ok(()),
             _ => self.task_event(event, known),
         }
     }
@@ -182,17 +187,18 @@ impl History {
             KnownType::TaskPending => self.task_pending(event),
             KnownType::TaskProcessingStarted => {
                 let started: TaskProcessingStarted = read(event)?;
-                self.open_run(event, &started.task, started.fence)?.begun = true;
+                self.working_run(event, &started.task, started.fence)?.begun = true;
                 Ok(())
             }
             KnownType::TaskProcessingFailed => {
                 let failed: TaskProcessingFailed = read(event)?;
-                self.open_run(event, &failed.task, failed.fence)?.begun = true;
+                let run = self.working_run(event, &failed.task, failed.fence)?;
+                (run.begun, run.parked) = (true, failed.parked);
                 Ok(())
             }
             KnownType::TaskHeartbeat => {
                 let beat: TaskHeartbeat = read(event)?;
-                self.open_run(event, &beat.task, beat.fence)?.begun = true;
+                self.working_run(event, &beat.task, beat.fence)?.begun = true;
                 self.count_heartbeat(event, &beat)
             }
             KnownType::TaskCompleted => {
@@ -205,9 +211,9 @@ impl History {
             }
             KnownType::TaskFailed => {
                 let failed: TaskFailed = read(event)?;
-                let outcome = match failed.source {
-                    FailureSource::Api => Outcome::Cancelled,
-                    FailureSource::Worker | FailureSource::Dlq | FailureSource::Budget => Outcome::Failed,
+                let outcome = match failed.error_category {
+                    ErrorCategory::Cancelled => Outcome::Cancelled,
+                    _ => Outcome::Failed,
                 };
                 let fence =
                     failed.fence.ok_or_else(|| Violation::new("ends name a fence", format!("{event:?}")))?;
@@ -238,7 +244,7 @@ impl History {
         };
         let task =
             self.tasks.entry(key.clone()).or_insert_with(|| TaskHistory { job: place, ..Default::default() });
-        let (run, open) = (task.run(), task.is_live());
+        let (run, open) = (task.run(), task.is_live() && !task.is_parked());
         demand(pending.task.run == run + 1 && !open, "a run is dispatched once", || {
             format!(
                 "{} run {} while run {run} is {}",
@@ -272,6 +278,20 @@ impl History {
         let run = task.runs.last_mut().expect("it has the run that the event names");
         demand(run.end.is_none(), "exactly one outcome per run", || {
             format!("{} of {} run {} after {:?}", event.event_type, key.request, told.run, run.end)
+        })?;
+        Ok(run)
+    }
+
+    /// The run of an event that says that somebody works.
+    fn working_run(
+        &mut self,
+        event: &Event,
+        told: &TaskIdentity,
+        fence: Fence,
+    ) -> Result<&mut Run, Violation> {
+        let run = self.open_run(event, told, fence)?;
+        demand(!run.parked, "nobody runs what is parked", || {
+            format!("{} of {}", event.event_type, told.request_id)
         })?;
         Ok(run)
     }
@@ -382,6 +402,8 @@ impl History {
         let mut counts = JobCounts::default();
         for index in 0..job.tasks.len() {
             *counts.of(self.state_at(job, index)) += 1;
+            let key = TaskKey { tenant: job.tenant.clone(), request: job.tasks[index].request.clone() };
+            counts.parked += u32::from(self.tasks.get(&key).is_some_and(TaskHistory::is_parked));
         }
         counts
     }

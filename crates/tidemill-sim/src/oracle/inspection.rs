@@ -22,6 +22,7 @@ impl Oracle {
         let doubt = self.doubt.take();
         if let Some(doubt) = &doubt {
             self.resolve(doubt, extra, ledger)?;
+            self.executions.resync(&doubt.commands, &self.log, ledger)?;
         } else {
             demand(extra.is_empty(), "nothing is written that nobody asked for", || format!("{extra:?}"))?;
         }
@@ -230,7 +231,7 @@ impl Oracle {
             self.leases.compare(key, head)?;
             let outcome = task.end().map(|end| end.outcome);
             demand(
-                head.outcome() == outcome && head.run == task.run(),
+                head.outcome() == outcome && head.run == task.run() && head.is_parked() == task.is_parked(),
                 "heads say what the events say",
                 || format!("{} is {head:?}; by its events {task:?}", key.request),
             )?;
@@ -247,6 +248,8 @@ impl Oracle {
         }
         self.list_letters(ledger)?;
         self.usages.check(ledger)?;
+        self.executions.compare(&self.log, ledger)?;
+        self.triage.compare(&self.log, ledger)?;
         self.check_blobs(ledger)
     }
 
@@ -307,7 +310,7 @@ impl Oracle {
         for queued in ledger.messages().map_err(unreadable)? {
             messages.entry(queued.message.task).or_default().push(queued.message.run);
         }
-        for (key, task) in self.history.tasks.iter().filter(|(_, task)| task.is_live()) {
+        for (key, task) in self.history.tasks.iter().filter(|(_, task)| task.is_live() && !task.is_parked()) {
             let has_message = messages.get(key).is_some_and(|runs| runs.contains(&task.run()));
             let held = self.leases.of(key).and_then(|facts| facts.holder.as_ref());
             let is_held =
@@ -329,6 +332,11 @@ impl Oracle {
         Ok(())
     }
 
+    /// The tasks that wait for somebody.
+    pub fn parked(&self) -> Vec<TaskKey> {
+        self.history.tasks.iter().filter(|(_, task)| task.is_parked()).map(|(key, _)| key.clone()).collect()
+    }
+
     /// What is still going on.
     pub fn active(&self) -> Vec<&TaskKey> {
         self.history.tasks.iter().filter(|(_, task)| task.is_live()).map(|(key, _)| key).collect()
@@ -347,7 +355,7 @@ impl Oracle {
             let Some(folded) = folded else { continue };
             let outcome = task.end().map(|end| end.outcome);
             demand(
-                folded.outcome == outcome && folded.run == task.run(),
+                folded.outcome == outcome && folded.run == task.run() && folded.parked == task.is_parked(),
                 "the fold of a task is its state",
                 || format!("{} folds into {folded:?}, not {task:?}", key.request),
             )?;

@@ -266,6 +266,13 @@ impl Leases {
                 format!("{} with fence {}; known: {facts:?}", key.request, finish.fence.0)
             });
         }
+        if let Ok(Reply::Finished { ending: Ending::Parked, repeated: true }) = answer {
+            let facts = self.of(key);
+            let told = facts.is_some_and(|facts| facts.holder.is_none() && facts.fence == finish.fence.0);
+            return demand(told, "a repeat is of something that was", || {
+                format!("{} with fence {}; known: {facts:?}", key.request, finish.fence.0)
+            });
+        }
         self.holder_speaks(key, finish.fence, answer, due)?;
         let Ok(Reply::Finished { ending, .. }) = answer else { return Ok(()) };
         self.free(key);
@@ -292,6 +299,9 @@ impl Leases {
                 if finish.spent.session_id.is_some() {
                     facts.session.clone_from(&finish.spent.session_id);
                 }
+                due.push(written(key, KnownType::TaskProcessingFailed, finish.fence));
+            }
+            (Report::Failed { .. } | Report::TimedOut { .. }, Ending::Parked) => {
                 due.push(written(key, KnownType::TaskProcessingFailed, finish.fence));
             }
             (report, ending) => {

@@ -5,6 +5,7 @@
 //! make the two agree. Where an answer was lost with the store, all of the group is there or none (`doubt`).
 
 mod doubt;
+mod executions;
 mod history;
 mod inspection;
 mod job_history;
@@ -13,6 +14,7 @@ mod letters;
 mod requests;
 mod task_history;
 mod timeline;
+mod triage;
 mod usage;
 
 use std::collections::BTreeMap;
@@ -30,10 +32,12 @@ use tidemill_model::{Event, JobId, KnownType, RequestId, TenantId, Timestamp};
 use crate::ledger::Ledger;
 use crate::violation::{Violation, demand};
 use doubt::Doubt;
+pub(crate) use executions::{Executions, subscriptions_of};
 use history::History;
 use leases::{Due, Leases};
 use letters::Letters;
 use requests::{Made, Requests};
+use triage::Triage;
 use usage::Usages;
 
 /// The model and its checks.
@@ -45,6 +49,8 @@ pub struct Oracle {
     requests: Requests,
     letters: Letters,
     usages: Usages,
+    executions: Executions,
+    triage: Triage,
     /// Every event that was ever seen, by its number less one.
     log: Vec<Event>,
     doubt: Option<Doubt>,
@@ -65,6 +71,8 @@ impl Oracle {
             requests: Requests::default(),
             letters: Letters::default(),
             usages: Usages::default(),
+            executions: Executions::default(),
+            triage: Triage::default(),
             log: Vec::new(),
             doubt: None,
             blobs: Vec::new(),
@@ -76,6 +84,15 @@ impl Oracle {
     /// How many events there are.
     pub fn events(&self) -> u64 {
         self.log.len() as u64
+    }
+
+    /// All events so far.
+    pub(crate) fn log(&self) -> &[Event] {
+        &self.log
+    }
+
+    pub(crate) fn executions(&self) -> &Executions {
+        &self.executions
     }
 
     /// Time has moved on to this moment.
@@ -151,6 +168,8 @@ impl Oracle {
         self.leases.hear(command, answer, now, &self.policy, due)?;
         self.letters.hear(command, answer, |key| self.history.tasks.contains_key(key))?;
         self.usages.hear(command, answer)?;
+        self.executions.hear(command, answer)?;
+        self.triage.hear(command, answer);
         self.check_owner(command, answer)?;
         match (command, answer) {
             (Command::SubmitJob(submit), answer) => {
@@ -263,7 +282,11 @@ impl Oracle {
                     self.letters.expect(key, run);
                 }
             }
-            _ => self.leases.shown(&key, run, fence, false),
+            _ => {
+                // What is parked is held by nobody.
+                let is_over = task.is_parked();
+                self.leases.shown(&key, run, fence, is_over);
+            }
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Run {
     /// Whether `Task Pending` opened it; a raw message opens a run without a word.
     pub(super) announced: bool,
     pub(super) begun: bool,
+    /// It failed for good and waits for somebody.
+    pub(super) parked: bool,
     pub(super) end: Option<End>,
     /// How often the job was told of its failure.
     pub(super) reports: u32,
@@ -44,6 +46,11 @@ impl TaskHistory {
 
     pub(super) fn is_completed(&self) -> bool {
         self.end().is_some_and(|end| end.outcome == Outcome::Completed)
+    }
+
+    /// Waits for somebody.
+    pub(super) fn is_parked(&self) -> bool {
+        self.runs.last().is_some_and(|run| run.parked && run.end.is_none())
     }
 
     /// Dispatched and not done.

@@ -166,7 +166,7 @@ impl Usages {
                     let sums = self.sums_of(&key, event, alone)?;
                     self.failed.insert(key.clone(), (told.fence.0, sums));
                 }
-                attempt(told.usage, told.duration_ms.unwrap_or(0), false)
+                attempt(told.usage, told.duration_ms.unwrap_or(0), told.parked)
             }
             KnownType::TaskFailed => {
                 let told: TaskFailed = read(event)?;
@@ -196,7 +196,7 @@ impl Usages {
             }
         }
         let by_budget = told.source == FailureSource::Budget;
-        demand(by_budget == told.code.is_some(), "a budget that stops a task says so", || {
+        demand(!by_budget || told.code.is_some(), "a budget that stops a task says so", || {
             format!("{told:?}")
         })?;
         demand(!by_budget || self.is_stopped(key, true), "only a budget that is used up stops a task", || {

@@ -33,6 +33,7 @@ impl Failed<'_> {
             error: self.text(record),
             category: record.failure(Some(self.exit.end), self.stderr).category(),
             retry_after_millis: record.retry_after_millis.map(|millis| millis.min(RETRY_DELAY_MILLIS_MAX)),
+            code: record.code.clone(),
             usage: None,
             session_id: None,
         }

@@ -133,6 +133,14 @@ impl Client {
         }
     }
 
+    /// Looks after bulks in this process, if no server does.
+    pub(crate) fn start_triage(&self) -> Option<crate::node::Triage> {
+        match self {
+            Self::Http(_) => None,
+            Self::Local(way) => Some(way.start_triage()),
+        }
+    }
+
     pub(crate) fn is_local(&self) -> bool {
         matches!(self, Self::Local(_))
     }

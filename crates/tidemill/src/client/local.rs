@@ -11,7 +11,7 @@ use tidemill_server::{App, Caller, ServerConfig};
 use tower::ServiceExt as _;
 
 use super::{Call, ClientError};
-use crate::node::Node;
+use crate::node::{Node, Triage};
 
 /// The routes over an engine, called as the local user, who may do everything.
 #[derive(Clone)]
@@ -32,6 +32,10 @@ impl LocalWay {
 
     pub(super) fn place(&self) -> String {
         self.node.dir().display().to_string()
+    }
+
+    pub(super) fn start_triage(&self) -> Triage {
+        self.node.start_triage()
     }
 
     pub(super) async fn send(&self, call: Call) -> Result<Response<Body>, ClientError> {

@@ -56,6 +56,9 @@ struct Chosen {
     /// All open ones of a kind that fit
     #[arg(long)]
     all: bool,
+    /// Only tell which ones it would be; at most 1,000 of them
+    #[arg(long, requires = "all")]
+    dry_run: bool,
     #[command(flatten)]
     which: Which,
 }
@@ -221,14 +224,20 @@ impl Chosen {
         json: bool,
         out: &mut Output,
     ) -> Result<(), CommandError> {
-        let body = self.which.body();
+        let mut body = self.which.body();
+        if self.dry_run {
+            body["dryRun"] = json!(true);
+        }
         let mut ids = Vec::new();
         loop {
             let call = Call::post(format!("/v1/dead-letters/{deed}"), &body);
             let done: api::ManyLettersView = client.json(call).await?;
             let stuck = done.ids.is_empty();
             ids.extend(done.ids);
-            if !done.more || stuck {
+            if self.dry_run && done.more {
+                out.note(format_args!("there are more than these"));
+            }
+            if !done.more || stuck || self.dry_run {
                 break;
             }
         }
@@ -238,7 +247,12 @@ impl Chosen {
             for id in &ids {
                 out.data(id)?;
             }
-            let done = if deed == "replay" { "replayed" } else { "put away" };
+            let done = match (deed, self.dry_run) {
+                ("replay", false) => "replayed",
+                ("replay", true) => "would be replayed",
+                (_, false) => "put away",
+                (_, true) => "would be put away",
+            };
             out.note(format_args!("{} {done}", ids.len()));
         }
         Ok(())

@@ -17,6 +17,7 @@ use crate::config::Resolved;
 use crate::display::Table;
 use crate::display::humanize::{bytes, moment};
 use crate::output::Output;
+use crate::token_key::{KeyState, TokenKey};
 
 /// Below this the disk is called short, and below that nearly full.
 const SPACE_WARN: u64 = 2 << 30;
@@ -93,6 +94,7 @@ impl Doctor {
             settings(config),
             permissions(dir),
             lock(dir),
+            token_key(config),
             space(dir),
             sync_time(dir),
             output_dir(&config.values.output_dir),
@@ -179,6 +181,20 @@ fn lock(dir: &Path) -> Finding {
         }
         Err(error @ LockError::Unusable { .. }) => {
             Finding::fail(check, error.to_string(), "make the data directory writable for this user")
+        }
+    }
+}
+
+/// Tokens of parked executions are sealed with it.
+fn token_key(config: &Resolved) -> Finding {
+    let check = "token key";
+    let key = TokenKey::of(&config.values.data, config.values.token_key_file.as_deref());
+    let shown = key.file().display();
+    match key.check() {
+        Ok(KeyState::Good) => Finding::ok(check, shown.to_string()),
+        Ok(KeyState::NotMade) => Finding::ok(check, format!("{shown} is made when it is first needed")),
+        Err(problem) => {
+            Finding::fail(check, problem, "nothing starts without it; keep a copy apart from the data")
         }
     }
 }

@@ -84,7 +84,7 @@ enum What {
         /// What there is to say, as a JSON object
         #[arg(long, value_name = "JSON")]
         properties: Option<String>,
-        /// A file, YAML or JSON, with one event or `events:`; `-` for standard input
+        /// A file, YAML or JSON, with one event or `events:`, or with workflow events; `-` for standard input
         #[arg(long, conflicts_with_all = ["event_type", "entity", "properties"])]
         file: Option<PathBuf>,
     },
@@ -212,9 +212,26 @@ async fn publish(
 
 async fn publish_file(client: &Client, file: &std::path::Path, json: bool, out: &mut Output) -> Ended {
     let document = InputFile::read(file)?.document()?;
-    let accepted = client.json(Call::post("/v1/events", &document.to_value())).await;
+    let value = document.to_value();
+    if is_workflow(&value) {
+        let accepted = client.json(Call::post("/v1/workflow-events", &value)).await;
+        let accepted: api::WorkflowEventsAccepted = accepted.map_err(|error| at_places(&document, error))?;
+        if json {
+            out.json(&accepted)?;
+        } else {
+            accepted.events.iter().try_for_each(|event| out.data(event.event_id))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let accepted = client.json(Call::post("/v1/events", &value)).await;
     let accepted = accepted.map_err(|error| at_places(&document, error))?;
     accepted_as(&accepted, json, out)
+}
+
+/// Whether a file has workflow events as buses carry them: one, or a list of them.
+fn is_workflow(value: &Value) -> bool {
+    let one = value.as_array().map_or(Some(value), |list| list.first());
+    one.is_some_and(|one| one.get("detail-type").or_else(|| one.get("detailType")).is_some())
 }
 
 fn accepted_as(accepted: &api::EventsAccepted, json: bool, out: &mut Output) -> Ended {

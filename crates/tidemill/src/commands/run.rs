@@ -39,6 +39,7 @@ Exit codes:
   0    the job completed
   1    the job failed, or it could not be run
   2    the file, the arguments or the settings are wrong, or the data directory cannot be used
+  3    the job waits: tasks of it are parked, and nothing else is left to do
   130  interrupted: the first Ctrl-C waits for running tasks, a second one does not";
 
 /// Run a job file to its end, in this process
@@ -114,10 +115,10 @@ impl Run {
         let show = if self.json { Show::Nothing } else { Show::Progress { colours: colours(config) } };
         let mut watch = Watch::new(&client, &job_id, show, said);
         let worker = node.start_worker(config, sink, &pool)?;
-        let sweeper = node.start_sweeper(&config.values);
+        let timers = (node.start_sweeper(&config.values), node.start_triage());
         let ended = watched(&mut watch, worker, &mut signals, config.values.grace, out).await;
         watch.end(out).await;
-        drop(sweeper);
+        drop(timers);
         if let Some(scripts) = scripts {
             scripts.shut_down(config.values.grace).await;
         }
@@ -125,7 +126,12 @@ impl Run {
         match ended? {
             End::AtRest => {
                 let code = run_report::tell(&report, self.json, out)?;
-                if !self.json && report.job.status == JobStatusName::Failed {
+                if !self.json && report.is_parked() {
+                    out.note(
+                        "let a parked task go on: tidemill parked resume TASK; or run all of them again:",
+                    );
+                }
+                if !self.json && (report.job.status == JobStatusName::Failed || report.is_parked()) {
                     self.tell_how_to_go_on(out);
                 }
                 Ok(code)

@@ -15,8 +15,10 @@ use crate::client::{Client, ClientError, Query, encode};
 use crate::display::humanize::{count, span};
 use crate::display::line;
 use crate::output::Output;
-use crate::watch::{is_at_rest, job_with_tasks};
+use crate::watch::{is_at_rest, is_parked, job_with_tasks};
 
+/// The exit code of a job that waits for somebody.
+const PARKED: u8 = 3;
 /// So many failed tasks are named.
 const FAILURES_MAX: usize = 10;
 
@@ -39,16 +41,22 @@ impl JobReport {
             row.output_omitted = false;
         }
         let mut causes = HashMap::new();
-        for row in rows.iter().filter(|row| has_failed(row)).take(FAILURES_MAX) {
+        for row in rows.iter().filter(|row| has_failed(row) || row.parked).take(FAILURES_MAX) {
             causes.extend(cause_of(client, row).await?.map(|cause| (row.task_id.clone(), cause)));
         }
         let read_at = SystemClock::start().now().millis();
         Ok(Self { job, rows, read_at, causes })
     }
 
+    /// Whether all that is left waits for somebody.
+    pub(super) fn is_parked(&self) -> bool {
+        is_parked(&self.job)
+    }
+
     pub(super) fn exit_code(&self) -> ExitCode {
         match self.job.status {
             JobStatusName::Completed => ExitCode::SUCCESS,
+            _ if self.is_parked() => ExitCode::from(PARKED),
             _ => ExitCode::FAILURE,
         }
     }
@@ -65,7 +73,8 @@ impl JobReport {
 
     /// The report of a job whose worker has stopped: what it had begun and not ended waits to be run again.
     pub(super) fn stopped(mut self) -> Self {
-        for row in self.rows.iter_mut().filter(|row| row.status == Some(TaskStateName::Processing)) {
+        let begun = |row: &&mut TaskRow| row.status == Some(TaskStateName::Processing) && !row.parked;
+        for row in self.rows.iter_mut().filter(begun) {
             row.status = Some(TaskStateName::Pending);
             (row.started_at, row.error, row.error_category) = (None, None, None);
         }
@@ -154,24 +163,44 @@ fn summary(report: &JobReport, out: &mut Output) {
     let total = count(u64::from(*total_tasks), "task");
     match status {
         JobStatusName::Completed => out.note(format_args!("completed: {total} in {took}")),
+        _ if report.is_parked() => {
+            let parked = count(u64::from(counts.parked), "task");
+            let failed = match counts.failed {
+                0 => String::new(),
+                failed => format!(", {failed} failed"),
+            };
+            let waiting = waiting_words(counts.waiting);
+            out.note(format_args!(
+                "parked: {parked} of {total_tasks} wait for somebody{failed}{waiting}, after {took}"
+            ));
+            tell_causes(report, |row| row.parked || has_failed(row), out);
+        }
         status => {
             let JobStatusName::Failed = status else {
                 out.note(format_args!("{}: {} of {total} completed", status.as_str(), counts.completed));
                 return;
             };
-            let waiting = match counts.waiting {
-                0 => String::new(),
-                waiting => format!(", {} not started", count(u64::from(waiting), "task")),
-            };
+            let waiting = waiting_words(counts.waiting);
             out.note(format_args!("failed: {} of {total} failed{waiting}, after {took}", counts.failed));
-            for row in report.rows.iter().filter(|row| has_failed(row)).take(FAILURES_MAX) {
-                let cause = report.causes.get(&row.task_id).or(row.error.as_ref());
-                let attempts =
-                    if row.attempt > 1 { format!(" (attempt {})", row.attempt) } else { String::new() };
-                let cause = line::clean(cause.map_or("it took too long", String::as_str));
-                out.note(format_args!("  {}{attempts}: {cause}", row.task_id));
-            }
+            tell_causes(report, has_failed, out);
         }
+    }
+}
+
+fn waiting_words(waiting: u32) -> String {
+    match waiting {
+        0 => String::new(),
+        waiting => format!(", {} not started", count(u64::from(waiting), "task")),
+    }
+}
+
+/// Names the tasks that went wrong, the first of them, each with its cause.
+fn tell_causes(report: &JobReport, is_told: impl Fn(&TaskRow) -> bool, out: &mut Output) {
+    for row in report.rows.iter().filter(|row| is_told(row)).take(FAILURES_MAX) {
+        let cause = report.causes.get(&row.task_id).or(row.error.as_ref());
+        let attempts = if row.attempt > 1 { format!(" (attempt {})", row.attempt) } else { String::new() };
+        let cause = line::clean(cause.map_or("it took too long", String::as_str));
+        out.note(format_args!("  {}{attempts}: {cause}", row.task_id));
     }
 }
 

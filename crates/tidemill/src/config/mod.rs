@@ -10,6 +10,7 @@ mod setting;
 mod table;
 mod user;
 mod values;
+mod workflow;
 
 pub(crate) use origin::Origin;
 pub(crate) use resolve::{ConfigError, Resolved, Source, Sources};

@@ -14,6 +14,7 @@ use super::origin::Origin;
 use super::setting::{Setting, Use};
 use super::table::SETTINGS;
 use super::values::Values;
+use super::workflow::Workflows;
 use super::{check, env_file};
 
 /// The file that is read when none is named.
@@ -50,6 +51,7 @@ pub(crate) struct Sources {
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) values: Values,
+    pub(crate) workflows: Workflows,
     /// In the order of the table.
     pub(crate) shown: Vec<(&'static Setting, Option<Source>)>,
     pub(crate) warnings: Vec<String>,
@@ -78,6 +80,7 @@ impl Resolved {
         let mut config = ServerConfig {
             tenant: self.values.tenant.clone(),
             app: self.values.app.clone(),
+            catalogue: self.workflows.catalogue.clone(),
             ..ServerConfig::default()
         };
         if let Some(limit) = self.values.rate_limit {
@@ -194,11 +197,12 @@ impl Sources {
         }
         let values = Values::of(&texts);
         check::relations(&values, &|name| origin_of(&shown, name), &mut problems);
+        let workflows = Workflows::read(&values, &mut problems);
         if !problems.is_empty() {
             return Err(ConfigError(problems));
         }
         let environment = self.environment.iter().map(|(name, source)| (name.clone(), source.value.clone()));
-        Ok(Resolved { values, warnings, environment: environment.collect(), shown })
+        Ok(Resolved { values, workflows, warnings, environment: environment.collect(), shown })
     }
 
     /// The value of a setting under any of its names. Two names with different values are a contradiction.

@@ -192,6 +192,41 @@ pub(crate) static SETTINGS: &[Setting] = &[
         Some("128"),
         "the memory that a script may use, in MiB",
     ),
+    setting(
+        "SCRIPT_PUBLISH_RATE",
+        Kind::Number { min: 1, max: 1_000_000 },
+        Some("1000"),
+        "events per second that the scripts of one tenant may publish",
+    ),
+    // Workflows.
+    setting(
+        "WORKFLOW_SOURCES",
+        Kind::Text,
+        Some("elephant.workflow"),
+        "the sources that workflow events are taken from, with commas between them",
+    ),
+    setting("WORKFLOW_FAMILIES", Kind::Text, None, "a file with sources whose events have other names"),
+    setting("WORKFLOW_CATALOGUE", Kind::Text, None, "a file that says what error codes mean, beside our own"),
+    setting(
+        "WORKFLOW_AUTO_RESUME",
+        Kind::Flag,
+        Some("false"),
+        "resume parked executions once their last open error is resolved",
+    ),
+    setting(
+        "PARK_TIMEOUT",
+        Kind::Millis { min: 1_000, max: 366 * DAY },
+        Some("7d"),
+        "how long an execution stays parked before it is given up, in ms",
+    ),
+    setting(
+        "TOKEN_KEY_FILE",
+        Kind::Text,
+        None,
+        "the key that task tokens are sealed with; none: beside the data directory",
+    ),
+    setting("WORKFLOW_TENANT_ID", Kind::Id, None, "the tenant of workflow events from a bus")
+        .used(Use::Later),
     // Alerts.
     setting("SLACK_BOT_TOKEN", Kind::Text, None, "who alerts come from").secret().used(Use::Later),
     setting("SLACK_WEBHOOK_URL", Kind::Url, None, "where alerts go").secret().used(Use::Later),

@@ -45,6 +45,14 @@ pub(crate) struct Values {
     pub(crate) script_retries_max: u32,
     pub(crate) script_timeout: Duration,
     pub(crate) script_memory_bytes: usize,
+    pub(crate) script_publish_rate: u32,
+    pub(crate) workflow_sources: Vec<String>,
+    pub(crate) workflow_families: Option<PathBuf>,
+    pub(crate) workflow_catalogue: Option<PathBuf>,
+    pub(crate) auto_resume: bool,
+    pub(crate) park_timeout: Duration,
+    /// Where the key of tokens is, if not beside the data.
+    pub(crate) token_key_file: Option<PathBuf>,
     /// The program that agents are driven by.
     pub(crate) claude: String,
     /// What the processes that drive agents go by, wherever it was set.
@@ -103,6 +111,21 @@ impl Values {
                 .expect("at most 100 was checked"),
             script_timeout: given.millis("SCRIPT_TIMEOUT"),
             script_memory_bytes: given.count("SCRIPT_MEMORY_MB") << 20,
+            script_publish_rate: given
+                .count("SCRIPT_PUBLISH_RATE")
+                .try_into()
+                .expect("at most a million was checked"),
+            workflow_sources: given
+                .text("WORKFLOW_SOURCES")
+                .split(',')
+                .map(|source| source.trim().to_owned())
+                .filter(|source| !source.is_empty())
+                .collect(),
+            workflow_families: given.maybe("WORKFLOW_FAMILIES").map(PathBuf::from),
+            workflow_catalogue: given.maybe("WORKFLOW_CATALOGUE").map(PathBuf::from),
+            auto_resume: given.flag("WORKFLOW_AUTO_RESUME"),
+            park_timeout: given.millis("PARK_TIMEOUT"),
+            token_key_file: given.maybe("TOKEN_KEY_FILE").map(PathBuf::from),
             claude: given.plain("CLAUDE_BIN").expect("the setting has a default"),
             of_agents: OF_AGENTS.into_iter().filter_map(|name| Some((name, given.plain(name)?))).collect(),
         }
@@ -121,6 +144,8 @@ impl Values {
             visibility_millis: self.visibility_secs * 1_000,
             receives_max: self.attempts_max,
             retry,
+            park_millis: u64::try_from(self.park_timeout.as_millis()).unwrap_or(u64::MAX),
+            auto_resume: self.auto_resume,
             ..Policy::default()
         }
     }

@@ -15,6 +15,8 @@ pub(crate) enum TaskPhase {
     Running,
     /// An attempt failed and the next one comes.
     Retrying,
+    /// It failed for good and waits for somebody.
+    Parked,
     Completed,
     Failed,
     TimedOut,
@@ -28,6 +30,7 @@ impl TaskPhase {
             Self::Queued => "queued",
             Self::Running => "running",
             Self::Retrying => "retrying",
+            Self::Parked => "parked",
             Self::Completed => "completed",
             Self::Failed => "failed",
             Self::TimedOut => "timed out",
@@ -106,6 +109,7 @@ pub(crate) struct PhaseCounts {
     pub(crate) running: usize,
     pub(crate) completed: usize,
     pub(crate) failed: usize,
+    pub(crate) parked: usize,
 }
 
 /// The parts of an event that matter here.
@@ -126,6 +130,7 @@ struct SeenProperties {
     error: Option<String>,
     error_category: Option<String>,
     counted: Option<bool>,
+    parked: bool,
     duration_ms: Option<u64>,
     source: Option<String>,
     fence: Option<u64>,
@@ -214,7 +219,10 @@ impl JobState {
             }
             "Task Processing Failed" => {
                 let attempt = properties.attempt_number.unwrap_or(task.attempt);
-                if properties.counted.unwrap_or(true) {
+                if properties.parked {
+                    (task.phase, task.ended) = (TaskPhase::Parked, attempt);
+                    (task.finished_at, task.error) = (Some(at), properties.error.clone());
+                } else if properties.counted.unwrap_or(true) {
                     (task.phase, task.ended) = (TaskPhase::Retrying, attempt);
                     (task.finished_at, task.error) = (Some(at), properties.error.clone());
                 } else {
@@ -227,7 +235,7 @@ impl JobState {
             "Task Completed" => {
                 (task.phase, task.finished_at, task.error) = (TaskPhase::Completed, Some(at), None);
                 // The event of a short child's start may be written only when it has ended.
-                if let Some(took) = properties.duration_ms {
+                if let Some(took) = properties.duration_ms.filter(|_| before != TaskPhase::Parked) {
                     task.started_at = Some(at.saturating_sub(took));
                 }
             }
@@ -264,6 +272,7 @@ impl PhaseCounts {
     fn parts(&mut self, phase: TaskPhase) -> [Option<&mut usize>; 2] {
         match phase {
             TaskPhase::Waiting => [None, None],
+            TaskPhase::Parked => [Some(&mut self.parked), None],
             TaskPhase::Queued | TaskPhase::Retrying => [Some(&mut self.active), None],
             TaskPhase::Running => [Some(&mut self.active), Some(&mut self.running)],
             TaskPhase::Completed => [Some(&mut self.completed), None],
@@ -285,6 +294,7 @@ fn line_of(row: &TaskRow, depth: usize) -> TaskLine {
     let phase = match row.status {
         None => TaskPhase::Waiting,
         Some(TaskStateName::Pending) => TaskPhase::Queued,
+        Some(TaskStateName::Processing) if row.parked => TaskPhase::Parked,
         Some(TaskStateName::Processing) if row.retrying => TaskPhase::Retrying,
         // It had begun, and no attempt runs or counts.
         Some(TaskStateName::Processing) if row.attempt == 0 => TaskPhase::Queued,
@@ -301,7 +311,11 @@ fn line_of(row: &TaskRow, depth: usize) -> TaskLine {
         phase,
         attempt: row.attempt,
         // A task that was claimed has its attempt before it has begun.
-        ended: if phase == TaskPhase::Retrying { row.attempt } else { row.attempt.saturating_sub(1) },
+        ended: if matches!(phase, TaskPhase::Retrying | TaskPhase::Parked) {
+            row.attempt
+        } else {
+            row.attempt.saturating_sub(1)
+        },
         started_at: row.started_at,
         finished_at: row.finished_at,
         error: row.error.clone(),

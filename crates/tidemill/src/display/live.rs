@@ -95,9 +95,13 @@ fn heading(state: &JobState, now: u64) -> String {
         0 => String::new(),
         failed => format!(", {} failed", grouped(failed as u64)),
     };
+    let parked = match state.counts.parked {
+        0 => String::new(),
+        parked => format!(", {} parked", grouped(parked as u64)),
+    };
     let elapsed = span(now.saturating_sub(state.created_at));
     format!(
-        "{name} · {} of {} done{failed} · {elapsed} · {}",
+        "{name} · {} of {} done{failed}{parked} · {elapsed} · {}",
         grouped(done as u64),
         grouped(total as u64),
         state.job_id
@@ -112,7 +116,7 @@ fn details(task: &TaskLine, now: u64) -> String {
         let _ = write!(text, " attempt {}", task.attempt);
     }
     let said = match task.phase {
-        TaskPhase::Retrying | TaskPhase::Failed | TaskPhase::TimedOut => {
+        TaskPhase::Retrying | TaskPhase::Parked | TaskPhase::Failed | TaskPhase::TimedOut => {
             task.error.as_ref().or(task.said.as_ref())
         }
         _ => task.said.as_ref(),
@@ -131,7 +135,7 @@ fn chosen(tasks: &[TaskLine], room: usize) -> Vec<&TaskLine> {
     let rank = |task: &TaskLine| match task.phase {
         TaskPhase::Running => 0,
         TaskPhase::Retrying => 1,
-        TaskPhase::Failed | TaskPhase::TimedOut => 2,
+        TaskPhase::Parked | TaskPhase::Failed | TaskPhase::TimedOut => 2,
         TaskPhase::Queued => 3,
         TaskPhase::Waiting => 4,
         TaskPhase::Cancelled => 5,
@@ -161,6 +165,7 @@ fn left_out(state: &JobState, shown: &[&TaskLine]) -> String {
             count(|phase| matches!(phase, TaskPhase::Failed | TaskPhase::TimedOut | TaskPhase::Cancelled)),
             "failed",
         ),
+        (count(|phase| phase == TaskPhase::Parked), "parked"),
         (count(TaskPhase::is_active), "active"),
         (count(|phase| phase == TaskPhase::Waiting), "waiting"),
     ];
@@ -184,6 +189,7 @@ fn mark(phase: TaskPhase, frame: usize) -> (&'static str, &'static str) {
         TaskPhase::Queued => ("○", DIM),
         TaskPhase::Running => (SPINNER[frame % SPINNER.len()], CYAN),
         TaskPhase::Retrying => ("↻", YELLOW),
+        TaskPhase::Parked => ("⏸", YELLOW),
         TaskPhase::Completed => ("✔", GREEN),
         TaskPhase::Failed | TaskPhase::TimedOut => ("✖", RED),
         TaskPhase::Cancelled => ("⊘", YELLOW),

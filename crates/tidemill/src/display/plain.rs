@@ -25,6 +25,7 @@ impl PlainLines {
             TaskPhase::Waiting | TaskPhase::Queued => return None,
             TaskPhase::Running => format!("started{attempt}"),
             TaskPhase::Retrying => format!("failed at attempt {}: {}", task.attempt.max(1), error()),
+            TaskPhase::Parked => format!("failed and is parked{attempt}: {}", error()),
             TaskPhase::Completed => format!("completed in {took}{attempt}"),
             TaskPhase::Failed => format!("failed for good: {}", error()),
             TaskPhase::TimedOut => format!("timed out after {took}"),

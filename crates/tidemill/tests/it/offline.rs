@@ -70,6 +70,7 @@ fn publish(number: u32) -> Ask {
                 properties: Json::parse(format!("{{\"number\":{number}}}")).unwrap(),
             },
             ttl: None,
+            workflow: None,
         }],
     })
 }

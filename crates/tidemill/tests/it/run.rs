@@ -207,7 +207,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
     for (text, expected) in [
         ("tasks:\n- {taskId: a, agent: {prompt: ''}}\n", "job.yaml:2:31: tasks[0].agent.prompt: is empty"),
         ("tasks:\n- {taskId: a, script: 1}\n", "job.yaml:2:23: tasks[0].script: "),
-        ("tasks:\n- {taskId: a, run: x, onFailure: park}\n", "job.yaml:2:34: tasks[0].onFailure: "),
+        ("tasks:\n- {taskId: a, run: x, onFailure: wait}\n", "job.yaml:2:34: tasks[0].onFailure: "),
         ("tasks: [\n", "job.yaml:2:1: "),
     ] {
         sandbox.write("job.yaml", text);

@@ -269,3 +269,83 @@ fn sc_22_a_dead_letter_is_replayed_after_the_script_was_mended() {
     assert_eq!(told["subscriptions"][1]["executionId"], letter["executionId"]);
     server.stop().ok();
 }
+
+/// The whole round of dead letters from the command line, for each kind: list, show, replay, discard, many by filter
+/// after a look at what it would be. What one command prints another understands.
+#[test]
+fn dead_letters_go_the_whole_round() {
+    let sandbox = Sandbox::new();
+    let run = |arguments: &[&str]| sandbox.run(arguments).ok();
+    let open = |kind: &str| {
+        let list = run(&["dead-letters", "list", "--kind", kind, "--state", "open", "--json"]).json();
+        list["items"].as_array().unwrap().clone()
+    };
+    for id in ["bad", "worse"] {
+        sandbox.write("bad.js", "throw new ValidationError('not today')");
+        run(&["scripts", "put", id, "bad.js"]);
+        run(&["subscriptions", "add", "--script", id, "--type", "tick", "--id", id]);
+    }
+    let server = sandbox.serve(&[], &[("MAX_MESSAGE_RETRIES", "1")]);
+    for n in 0..3 {
+        run(&["events", "publish", "--type", "tick", "--properties", &format!(r#"{{"n": {n}}}"#)]);
+    }
+    sandbox.write(
+        "job.yaml",
+        "tasks:\n- {taskId: a, run: exit 1}\n- {taskId: b, run: exit 1}\n- {taskId: c, run: exit 1}\n",
+    );
+    run(&["submit", "job.yaml"]);
+    eventually("the dead letters", || open("script").len() == 6 && open("task").len() == 3);
+    for kind in ["script", "task"] {
+        let letters = open(kind);
+        let id = |at: usize| letters[at]["id"].as_str().unwrap().to_owned();
+        let table = run(&["dead-letters", "list", "--kind", kind]).out;
+        assert!(letters.iter().all(|letter| table.contains(letter["id"].as_str().unwrap())), "{table}");
+        assert_eq!(run(&["dead-letters", "show", &id(0)]).json(), letters[0]);
+        assert_eq!(letters[0]["kind"], kind);
+        let replayed = run(&["dead-letters", "replay", &id(0), "--json"]).json();
+        assert_eq!(replayed["id"], letters[0]["id"]);
+        assert_eq!(run(&["dead-letters", "show", &id(0)]).json()["state"], "replayed");
+        run(&["dead-letters", "discard", &id(1)]);
+        assert_eq!(run(&["dead-letters", "show", &id(1)]).json()["state"], "discarded");
+        for again in ["replay", "discard"] {
+            let refused = sandbox.run(&["dead-letters", again, &id(1)]);
+            assert!(refused.code == 1 && refused.words.contains("NOT_OPEN"), "{refused:#?}");
+        }
+        let absent = sandbox.run(&["dead-letters", "show", "00000000-0000-7000-8000-000000000000"]);
+        assert!(absent.code == 1 && absent.words.contains("NOT_FOUND"), "{absent:#?}");
+    }
+    // What was replayed fails again, as a letter of its own.
+    eventually("the new letters", || open("script").len() == 5 && open("task").len() == 2);
+    let many = |deed: &str, more: &[&str]| {
+        let ids = run(&[&["dead-letters", deed, "--all", "--json"], more].concat()).json()["ids"].clone();
+        ids.as_array().unwrap().len()
+    };
+    let worse = open("script").iter().filter(|letter| letter["scriptId"] == "worse").count();
+    assert!((2..5).contains(&worse));
+    let only = ["--kind", "script", "--script", "worse"];
+    assert_eq!(many("discard", &[&only[..], &["--dry-run"]].concat()), worse);
+    assert_eq!(open("script").len(), 5, "a look changes nothing");
+    assert_eq!(many("discard", &only), worse);
+    assert_eq!(open("script").len(), 5 - worse);
+    assert_eq!(many("replay", &["--kind", "script", "--to", "1h", "--dry-run"]), 0, "none is so old");
+    assert_eq!(
+        many("replay", &["--kind", "script", "--type", "tick", "--from", "1h", "--dry-run"]),
+        5 - worse
+    );
+    assert_eq!(many("replay", &["--kind", "task", "--dry-run"]), 2);
+    assert_eq!(open("task").len(), 2);
+    assert_eq!(many("discard", &["--kind", "task"]), 2);
+    assert_eq!((open("task").len(), open("event").len()), (0, 0));
+    assert_eq!(many("replay", &["--kind", "event"]), 0);
+    sandbox.write("bad.js", "return 1");
+    for id in ["bad", "worse"] {
+        run(&["scripts", "put", id, "bad.js"]);
+    }
+    assert_eq!(many("replay", &["--kind", "script"]), 5 - worse);
+    eventually("the replays", || {
+        let done = run(&["executions", "list", "--status", "success", "--json"]).json();
+        done["items"].as_array().unwrap().len() == 5 - worse
+    });
+    assert_eq!(open("script"), Vec::<Value>::new());
+    server.stop().ok();
+}

@@ -12,9 +12,10 @@ use tidemill_engine::state::job::JobHead;
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::row::TaskRow;
 use tidemill_engine::state::stream;
+use tidemill_engine::triage::{Bulk, ErrorGroup, Parked, TriageError, TriageExecution};
 use tidemill_model::{
-    AppName, Budget, EntityId, EntityType, ErrorCategory, Fence, JobId, Json, Outcome, Period, RequestId,
-    SessionId, Spending, TaskHead, TaskSpec, TaskState, TenantId, Timestamp, UsageSum,
+    AppName, Budget, EntityId, EntityType, ErrorCategory, EventId, Fence, JobId, Json, Outcome, Period,
+    RequestId, SessionId, Spending, TaskHead, TaskSpec, TaskState, TenantId, Timestamp, UsageSum,
 };
 
 use super::Tally;
@@ -179,6 +180,16 @@ pub(super) struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     script_letter: Option<&'a ScriptLetter>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    error_group: Option<&'a ErrorGroup>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    triage_error: Option<&'a TriageError>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    triage_execution: Option<&'a TriageExecution>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parked: Option<&'a Parked>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bulk: Option<&'a Bulk>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<String>,
 }
 
@@ -190,6 +201,8 @@ struct Idempotency<'a> {
     job_id: Option<JobId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     request_id: Option<&'a RequestId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_id: Option<EventId>,
 }
 
 #[derive(Serialize)]
@@ -332,17 +345,23 @@ impl<'a> Record<'a> {
             budget: None,
             execution: None,
             script_letter: None,
+            error_group: None,
+            triage_error: None,
+            triage_execution: None,
+            parked: None,
+            bulk: None,
             bytes: None,
         };
         match &record.value {
             RecordValue::Bytes(bytes) => line.bytes = Some(BASE64.encode(bytes)),
             RecordValue::Idempotency(once) => {
-                let (job_id, request_id) = match &once.effect {
-                    Effect::Job(job) => (Some(*job), None),
-                    Effect::Task(request) => (None, Some(request)),
+                let (job_id, request_id, event_id) = match &once.effect {
+                    Effect::Job(job) => (Some(*job), None, None),
+                    Effect::Task(request) => (None, Some(request), None),
+                    Effect::Event(event) => (None, None, Some(*event)),
                 };
                 let body_hash = hex(&once.body_hash);
-                line.idempotency = Some(Idempotency { body_hash, job_id, request_id });
+                line.idempotency = Some(Idempotency { body_hash, job_id, request_id, event_id });
             }
             RecordValue::DeadLetter(letter) => {
                 line.dead_letter = Some(DeadLetter {
@@ -356,6 +375,13 @@ impl<'a> Record<'a> {
             }
             RecordValue::Execution(execution) => line.execution = Some(execution),
             RecordValue::ScriptLetter(letter) => line.script_letter = Some(letter),
+            RecordValue::ErrorGroup(group) => line.error_group = Some(group),
+            RecordValue::TriageError(error) => line.triage_error = Some(error),
+            RecordValue::TriageExecution(execution) => line.triage_execution = Some(execution),
+            RecordValue::Parked(parked) => line.parked = Some(parked),
+            RecordValue::Bulk(bulk) => line.bulk = Some(bulk),
+            // Its kind is not exported.
+            RecordValue::Token(_) => {}
             RecordValue::Usage(sum) => line.usage = Some(*sum),
             RecordValue::Budget(budget) => {
                 let (period, current) = (budget.period, budget.current);
@@ -383,6 +409,10 @@ pub(in crate::store) fn kind_name(kind: RecordKind) -> &'static str {
         RecordKind::System => "system",
         RecordKind::Usage => "usage",
         RecordKind::Budget => "budget",
+        RecordKind::ErrorGroup => "errorGroup",
+        RecordKind::Parked => "parked",
+        RecordKind::Token => "token",
+        RecordKind::Bulk => "bulk",
     }
 }
 

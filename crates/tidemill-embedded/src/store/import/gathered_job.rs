@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::state::job::{Entry, JobHead};
 use tidemill_engine::state::row::{Row, RowKey, TASKS_PER_LIST, TaskRow, task_lists};
-use tidemill_model::{Entity, JobCounts, JobId, TaskSpec, dag};
+use tidemill_model::{Entity, JobCounts, JobId, TaskHead, TaskSpec, dag};
 
 use super::Problem;
 use super::fields::BadField;
@@ -75,6 +75,8 @@ impl GatheredJob {
         for request in &requests {
             let entry = known.next_if(|(key, _)| key.request == *request).map(|(_, entry)| entry);
             *counts.of(entry.and_then(Entry::public_state)) += 1;
+            let head = entry.and_then(|entry| entry.head.as_ref());
+            counts.parked += u32::from(head.is_some_and(TaskHead::is_parked));
         }
         if let Some((stray, _)) = known.next() {
             return Err(

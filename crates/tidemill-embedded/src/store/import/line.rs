@@ -13,6 +13,7 @@ use tidemill_engine::record::{
 use tidemill_engine::state::job::JobHead;
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::stream::Stream;
+use tidemill_engine::triage::{Bulk, ErrorGroup, Parked, TriageError, TriageExecution};
 use tidemill_model::{
     Allowance, Entity, Event, Fence, JobCounts, JobId, Outcome, TaskHead, TaskSpec, TaskState, TenantBudget,
     TenantId, Timestamp, UsageSum,
@@ -203,6 +204,16 @@ impl Line {
             RecordValue::Execution(Box::new(execution))
         } else if let Some(letter) = fields.optional::<ScriptLetter>("scriptLetter")? {
             RecordValue::ScriptLetter(Box::new(letter))
+        } else if let Some(group) = fields.optional::<ErrorGroup>("errorGroup")? {
+            RecordValue::ErrorGroup(Arc::new(group))
+        } else if let Some(error) = fields.optional::<TriageError>("triageError")? {
+            RecordValue::TriageError(Arc::new(error))
+        } else if let Some(execution) = fields.optional::<TriageExecution>("triageExecution")? {
+            RecordValue::TriageExecution(Arc::new(execution))
+        } else if let Some(parked) = fields.optional::<Parked>("parked")? {
+            RecordValue::Parked(Arc::new(parked))
+        } else if let Some(bulk) = fields.optional::<Bulk>("bulk")? {
+            RecordValue::Bulk(Arc::new(bulk))
         } else if let Some(budget) = fields.object("budget")? {
             RecordValue::Budget(tenant_budget(budget)?)
         } else {
@@ -269,10 +280,12 @@ fn told(fields: &mut Fields<'_>) -> Result<Option<Told>, BadField> {
 
 fn idempotency(mut fields: Fields<'_>) -> Result<Idempotency, BadField> {
     let body_hash = fields.text("bodyHash", hash)?;
-    let effect = match (fields.optional("jobId")?, fields.optional("requestId")?) {
-        (Some(job), None) => Effect::Job(job),
-        (None, Some(request)) => Effect::Task(request),
-        _ => return Err(BadField::new("idempotency", "needs either jobId or requestId")),
+    let (job, request) = (fields.optional("jobId")?, fields.optional("requestId")?);
+    let effect = match (job, request, fields.optional("eventId")?) {
+        (Some(job), None, None) => Effect::Job(job),
+        (None, Some(request), None) => Effect::Task(request),
+        (None, None, Some(event)) => Effect::Event(event),
+        _ => return Err(BadField::new("idempotency", "needs one of jobId, requestId and eventId")),
     };
     fields.finish().map(|()| Idempotency { body_hash, effect })
 }

@@ -55,7 +55,7 @@ fn show(told: &api::ExplanationView, out: &mut Output) -> std::io::Result<()> {
             VerdictName::Matched => "matched",
             VerdictName::Filtered => "filtered",
             VerdictName::Disabled => "disabled",
-            VerdictName::Before => "older than the subscription",
+            VerdictName::Before => "made after the event",
             VerdictName::BadRules => "its rules cannot be read",
         };
         let execution = one.execution_id.as_ref().map(|id| format!(", execution {id}")).unwrap_or_default();

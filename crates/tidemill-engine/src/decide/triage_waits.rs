@@ -1,0 +1,163 @@
+//! Waits: an execution that is parked, its token, and the end of it.
+
+use std::sync::Arc;
+
+use tidemill_model::workflow::{ErrorCode, ExecutionId};
+use tidemill_model::{TenantId, Timestamp};
+
+use super::draft::Draft;
+use super::triage::keep;
+use super::triage_notes::Held;
+use crate::record::{RecordKey, RecordValue};
+use crate::state::State;
+use crate::triage::{NewToken, Parked, StoredToken, TokenState, Unparked};
+
+/// How many codes a parked execution is found by.
+const PARKED_CODES_MAX: usize = 100;
+
+/// Lets an execution wait for somebody with this token.
+pub(super) fn park(
+    state: &State,
+    tenant: &TenantId,
+    held: Held,
+    token: &NewToken,
+    codes: &[ErrorCode],
+    park_millis: Option<u64>,
+    draft: &mut Draft<'_, '_>,
+) {
+    let now = draft.now();
+    let Some(known) = draft.notes().execution(held).cloned() else { return };
+    let place = draft.notes().find(state, RecordKey::token(tenant, &token.digest));
+    let stands = known.parked && known.token_digest.as_ref() == Some(&token.digest);
+    if stands {
+        more_codes(state, tenant, held, codes, draft);
+        return;
+    }
+    if draft.notes().is_there(place) {
+        // It was used before, or belongs to another execution: nobody can wait with it.
+        return;
+    }
+    if let Some(old) = known.token_digest.as_ref().filter(|_| known.parked) {
+        turn_token(state, tenant, old, TokenState::Replaced, draft);
+    }
+    put_token(place, &known.id, token, TokenState::Unused, draft);
+    let millis = park_millis.unwrap_or(draft.policy().park_millis);
+    let mut listed: Vec<ErrorCode> = Vec::new();
+    for code in codes {
+        if listed.len() < PARKED_CODES_MAX && !listed.contains(code) {
+            listed.push(code.clone());
+        }
+    }
+    let parked = Parked {
+        execution: known.id.clone(),
+        since: now,
+        deadline: now.plus(millis),
+        alarm_at: now.plus(millis / 10 * 9),
+        is_told: false,
+        codes: listed,
+        cell: known.cell.clone(),
+        task: known.task.clone(),
+    };
+    let place = draft.notes().find(state, RecordKey::parked(tenant, &known.id));
+    draft.notes().put(place, Some(RecordValue::Parked(Arc::new(parked))), None);
+    draft.notes().change_execution(held, |known| {
+        known.parked = true;
+        known.token = TokenState::Unused;
+        known.token_digest = Some(Arc::clone(&token.digest));
+        known.outcome = None;
+    });
+    keep(held, draft);
+}
+
+/// Errors that came while an execution waits: it is found by their codes too.
+pub(super) fn more_codes(
+    state: &State,
+    tenant: &TenantId,
+    held: Held,
+    codes: &[ErrorCode],
+    draft: &mut Draft<'_, '_>,
+) {
+    let Some(id) = draft.notes().execution(held).filter(|known| known.parked).map(|known| known.id.clone())
+    else {
+        return;
+    };
+    let place = draft.notes().find(state, RecordKey::parked(tenant, &id));
+    let Some(parked) = draft.notes().parked(place) else { return };
+    let mut listed = parked.codes.clone();
+    for code in codes {
+        if listed.len() < PARKED_CODES_MAX && !listed.contains(code) {
+            listed.push(code.clone());
+        }
+    }
+    if listed.len() > parked.codes.len() {
+        let parked = Parked { codes: listed, ..parked.clone() };
+        draft.notes().put(place, Some(RecordValue::Parked(Arc::new(parked))), None);
+    }
+}
+
+/// A workflow that went on by itself no longer waits.
+pub(super) fn went_on(
+    state: &State,
+    tenant: &TenantId,
+    held: Held,
+    at: Timestamp,
+    draft: &mut Draft<'_, '_>,
+) {
+    if draft.notes().execution(held).is_some_and(|known| known.parked) {
+        end_wait(state, tenant, held, Unparked::WentOn { at }, TokenState::Replaced, draft);
+    }
+}
+
+/// Ends the wait of an execution.
+pub(super) fn end_wait(
+    state: &State,
+    tenant: &TenantId,
+    held: Held,
+    outcome: Unparked,
+    token: TokenState,
+    draft: &mut Draft<'_, '_>,
+) {
+    let Some(known) = draft.notes().execution(held) else { return };
+    let (id, digest) = (known.id.clone(), known.token_digest.clone());
+    if let Some(digest) = &digest {
+        turn_token(state, tenant, digest, token, draft);
+    }
+    let place = draft.notes().find(state, RecordKey::parked(tenant, &id));
+    draft.notes().put(place, None, None);
+    draft.notes().change_execution(held, |known| {
+        known.parked = false;
+        known.token = token;
+        known.outcome = Some(outcome);
+    });
+    keep(held, draft);
+}
+
+pub(super) fn put_token(
+    place: Held,
+    execution: &ExecutionId,
+    token: &NewToken,
+    state: TokenState,
+    draft: &mut Draft<'_, '_>,
+) {
+    let now = draft.now();
+    let stored =
+        StoredToken { execution: execution.clone(), state, since: now, sealed: Arc::clone(&token.sealed) };
+    let expires_at = (state != TokenState::Unused).then(|| now.plus(draft.policy().triage_millis));
+    draft.notes().put(place, Some(RecordValue::Token(Box::new(stored))), expires_at);
+}
+
+/// Changes what became of a token.
+fn turn_token(
+    state: &State,
+    tenant: &TenantId,
+    digest: &Arc<str>,
+    to: TokenState,
+    draft: &mut Draft<'_, '_>,
+) {
+    let expires_at = draft.now().plus(draft.policy().triage_millis);
+    let place = draft.notes().find(state, RecordKey::token(tenant, digest));
+    if let Some(token) = draft.notes().token(place).cloned() {
+        let turned = StoredToken { state: to, ..token };
+        draft.notes().put(place, Some(RecordValue::Token(Box::new(turned))), Some(expires_at));
+    }
+}

@@ -1,0 +1,147 @@
+//! Tokens of parked executions: bearer secrets, found by their digest and kept sealed.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+use tidemill_model::TenantId;
+use tidemill_model::Timestamp;
+use tidemill_model::workflow::{ExecutionId, TaskToken};
+
+use super::{NewToken, TokenState};
+
+/// A token as it is kept, under its digest.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredToken {
+    pub execution: ExecutionId,
+    pub state: TokenState,
+    pub since: Timestamp,
+    pub sealed: Arc<[u8]>,
+}
+
+impl fmt::Debug for StoredToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredToken")
+            .field("execution", &self.execution)
+            .field("state", &self.state)
+            .field("since", &self.since)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a token could not be sealed or opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenFault {
+    #[error("the key of tokens cannot be had: {0}")]
+    Key(String),
+    #[error("a token was sealed with another key, or is damaged")]
+    Damaged,
+    #[error("no random numbers can be had")]
+    Random,
+}
+
+type KeySource = Box<dyn Fn() -> Result<[u8; 32], String> + Send + Sync>;
+
+/// Seals tokens with a key that lies apart from the data. The key is asked for when it is first needed.
+pub struct TokenSealer {
+    source: KeySource,
+    key: OnceLock<Result<LessSafeKey, String>>,
+    random: SystemRandom,
+}
+
+impl TokenSealer {
+    pub fn new(source: impl Fn() -> Result<[u8; 32], String> + Send + Sync + 'static) -> Self {
+        Self { source: Box::new(source), key: OnceLock::new(), random: SystemRandom::new() }
+    }
+
+    /// With a key that ends with the process: tokens can be found then, and never shown again.
+    pub fn passing() -> Self {
+        Self::new(|| {
+            let mut key = [0; 32];
+            SystemRandom::new().fill(&mut key).map_err(|_| "no random numbers".to_owned())?;
+            Ok(key)
+        })
+    }
+
+    fn key(&self) -> Result<&LessSafeKey, TokenFault> {
+        let made = self.key.get_or_init(|| {
+            let bytes = (self.source)()?;
+            let key = UnboundKey::new(&CHACHA20_POLY1305, &bytes).map_err(|_| "it is no key".to_owned())?;
+            Ok(LessSafeKey::new(key))
+        });
+        made.as_ref().map_err(|error| TokenFault::Key(error.clone()))
+    }
+
+    /// The token as it may be stored. Only the same tenant's is opened again.
+    pub fn seal(&self, tenant: &TenantId, token: &TaskToken) -> Result<NewToken, TokenFault> {
+        let mut nonce = [0; NONCE_LEN];
+        self.random.fill(&mut nonce).map_err(|_| TokenFault::Random)?;
+        let mut sealed = nonce.to_vec();
+        let mut text = token.expose().as_bytes().to_vec();
+        let aad = Aad::from(tenant.as_str().as_bytes());
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        self.key()?.seal_in_place_append_tag(nonce, aad, &mut text).map_err(|_| TokenFault::Damaged)?;
+        sealed.append(&mut text);
+        Ok(NewToken { digest: Arc::from(token.digest()), sealed: Arc::from(sealed) })
+    }
+
+    /// The token that was sealed.
+    pub fn open(&self, tenant: &TenantId, sealed: &[u8]) -> Result<TaskToken, TokenFault> {
+        let (nonce, text) = sealed.split_at_checked(NONCE_LEN).ok_or(TokenFault::Damaged)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| TokenFault::Damaged)?;
+        let mut text = text.to_vec();
+        let aad = Aad::from(tenant.as_str().as_bytes());
+        let opened = self.key()?.open_in_place(nonce, aad, &mut text).map_err(|_| TokenFault::Damaged)?;
+        let text = String::from_utf8(opened.to_vec()).map_err(|_| TokenFault::Damaged)?;
+        TaskToken::new(text).map_err(|_| TokenFault::Damaged)
+    }
+
+    /// A token that nobody can guess.
+    pub fn mint(&self) -> Result<TaskToken, TokenFault> {
+        use fmt::Write;
+        let mut bytes = [0; 32];
+        self.random.fill(&mut bytes).map_err(|_| TokenFault::Random)?;
+        let text = bytes.iter().fold(String::from("tmt-"), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        TaskToken::new(text).map_err(|_| TokenFault::Random)
+    }
+}
+
+impl fmt::Debug for TokenSealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenSealer")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_opened_only_with_its_key_and_for_its_tenant() {
+        let (one, other) = (TokenSealer::new(|| Ok([1; 32])), TokenSealer::new(|| Ok([2; 32])));
+        let (acme, rest) = (TenantId::trusted("acme"), TenantId::trusted("rest"));
+        let token = one.mint().unwrap();
+        let sealed = one.seal(&acme, &token).unwrap();
+        assert_eq!(*sealed.digest, *token.digest());
+        let bytes = String::from_utf8_lossy(&sealed.sealed).into_owned();
+        assert!(!bytes.contains(token.expose()), "it is sealed");
+        assert_eq!(one.open(&acme, &sealed.sealed).unwrap().expose(), token.expose());
+        assert_ne!(one.seal(&acme, &token).unwrap().sealed, sealed.sealed, "no two are alike");
+        for (sealer, tenant) in [(&other, &acme), (&one, &rest)] {
+            assert_eq!(sealer.open(tenant, &sealed.sealed), Err(TokenFault::Damaged));
+        }
+        let mut damaged = sealed.sealed.to_vec();
+        *damaged.last_mut().unwrap() ^= 1;
+        assert_eq!(one.open(&acme, &damaged), Err(TokenFault::Damaged));
+        assert_eq!(one.open(&acme, &damaged[..5]), Err(TokenFault::Damaged));
+        assert_ne!(one.mint().unwrap().expose(), token.expose());
+        let broken = TokenSealer::new(|| Err("no such file".to_owned()));
+        assert_eq!(broken.seal(&acme, &token), Err(TokenFault::Key("no such file".to_owned())));
+    }
+}

@@ -1,0 +1,327 @@
+//! Errors of workflows and tasks: by code, and by execution and code.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tidemill_engine::engine::{ShownError, ShownGroup, ShownOccurrence};
+use tidemill_engine::triage::{Counts, ErrorGroup, ErrorState, GroupCell, GroupKind, Mark};
+use tidemill_model::workflow::{Catalogue, ErrorCode, ErrorType, ExecutionId};
+use tidemill_model::{EventId, Json, Timestamp};
+
+use super::Page;
+
+/// All errors of a code. Counts are those of the places that fit the query.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ErrorGroup")]
+pub struct ErrorGroupView {
+    pub code: ErrorCode,
+    /// Its first two digits.
+    #[serde(rename = "type")]
+    pub error_type: ErrorType,
+    pub kind: ErrorKindName,
+    /// What an error of a task says that has no code of its own, without what differs from one occurrence to the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// From the catalogue, like the next two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(flatten)]
+    pub counts: ErrorCountsView,
+    pub first_seen: Timestamp,
+    pub last_seen: Timestamp,
+    /// The last time that all of them were resolved or reopened at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<MarkView>,
+    /// Set while the code counts as one that cannot be mended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unrecoverable_since: Option<MarkView>,
+    /// Set while the code is ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored_since: Option<MarkView>,
+}
+
+/// How often, and in how many executions, by state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ErrorCounts")]
+pub struct ErrorCountsView {
+    pub occurrences: u64,
+    /// All executions that had it: the sum of the four below.
+    pub executions: u64,
+    pub open: u64,
+    pub resolved: u64,
+    pub unrecoverable: u64,
+    pub ignored: u64,
+}
+
+/// A mark on a whole code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ErrorMark")]
+pub struct MarkView {
+    pub since: Timestamp,
+    /// What the errors were set to.
+    pub state: ErrorStateName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Ignored until this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// Ignored until it occurred so often in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_occurrences: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "ErrorState")]
+pub enum ErrorStateName {
+    Open,
+    /// It was mended. It opens again when it comes again.
+    Resolved,
+    /// It cannot be mended, and stays so whatever comes.
+    Unrecoverable,
+    Ignored,
+}
+
+impl ErrorStateName {
+    pub fn as_str(self) -> &'static str {
+        ErrorState::from(self).as_str()
+    }
+}
+
+impl From<ErrorStateName> for ErrorState {
+    fn from(name: ErrorStateName) -> Self {
+        match name {
+            ErrorStateName::Open => Self::Open,
+            ErrorStateName::Resolved => Self::Resolved,
+            ErrorStateName::Unrecoverable => Self::Unrecoverable,
+            ErrorStateName::Ignored => Self::Ignored,
+        }
+    }
+}
+
+impl From<ErrorState> for ErrorStateName {
+    fn from(state: ErrorState) -> Self {
+        match state {
+            ErrorState::Open => Self::Open,
+            ErrorState::Resolved => Self::Resolved,
+            ErrorState::Unrecoverable => Self::Unrecoverable,
+            ErrorState::Ignored => Self::Ignored,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "ErrorKind")]
+pub enum ErrorKindName {
+    /// Of workflows elsewhere, under codes of their own.
+    Workflow,
+    /// Of tasks that run here.
+    Task,
+}
+
+impl ErrorKindName {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Workflow => "workflow",
+            Self::Task => "task",
+        }
+    }
+}
+
+/// A code with all that is known of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ErrorGroupDetail")]
+pub struct ErrorGroupDetailView {
+    pub group: ErrorGroupView,
+    /// Occurrences in each of the last 48 hours that had any, oldest first.
+    pub trend: Vec<HourView>,
+    /// Where it was seen.
+    pub places: Vec<PlaceView>,
+    /// The newest occurrences, newest first.
+    pub samples: Vec<OccurrenceView>,
+    /// The executions that have it.
+    pub errors: Page<ErrorView>,
+}
+
+/// What was counted in an hour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ErrorHour")]
+pub struct HourView {
+    /// When it began.
+    pub at: Timestamp,
+    pub occurrences: u64,
+}
+
+/// A place in which a code was seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ErrorPlace")]
+pub struct PlaceView {
+    pub county: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_group_label: Option<String>,
+    pub phase: String,
+    pub step: String,
+    #[serde(flatten)]
+    pub counts: ErrorCountsView,
+}
+
+/// One time that an error occurred.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ErrorOccurrence")]
+pub struct OccurrenceView {
+    pub execution_id: ExecutionId,
+    pub event_id: EventId,
+    /// Which of the event's errors, from 0.
+    pub index: u32,
+    pub at: Timestamp,
+    /// What the event says of it; null when the event has expired.
+    pub details: Option<Json>,
+}
+
+/// A code in one execution.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ExecutionError")]
+pub struct ErrorView {
+    pub execution_id: ExecutionId,
+    pub code: ErrorCode,
+    #[serde(rename = "type")]
+    pub error_type: ErrorType,
+    pub state: ErrorStateName,
+    pub count: u64,
+    pub first_seen: Timestamp,
+    pub last_seen: Timestamp,
+    /// Whether the step that had it has succeeded since. That alone does not resolve it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stale: bool,
+    /// Who set its state last, if it was set by itself and not with its code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The newest ones with their details, at most 20. Only where one execution and one code are asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub occurrences: Vec<OccurrenceView>,
+}
+
+impl ErrorGroupView {
+    pub(crate) fn of(shown: &ShownGroup, catalogue: &Catalogue) -> Self {
+        let group: &ErrorGroup = &shown.group;
+        let known = catalogue.lookup(&group.code);
+        Self {
+            code: group.code.clone(),
+            error_type: group.code.error_type(),
+            kind: match group.kind {
+                GroupKind::Workflow => ErrorKindName::Workflow,
+                GroupKind::Task => ErrorKindName::Task,
+            },
+            title: group.title.as_ref().map(ToString::to_string),
+            phase: known.phase,
+            category: known.category,
+            description: known.description,
+            counts: shown.counts.into(),
+            first_seen: group.first_seen,
+            last_seen: group.last_seen,
+            settled: group.settled.as_ref().map(|settled| MarkView::of(settled.state, &settled.mark)),
+            unrecoverable_since: group
+                .unrecoverable
+                .as_ref()
+                .map(|mark| MarkView::of(ErrorState::Unrecoverable, mark)),
+            ignored_since: group.ignored.as_ref().filter(|ignored| ignored.ended.is_none()).map(|ignored| {
+                MarkView {
+                    until: ignored.until,
+                    until_occurrences: ignored.until_occurrences,
+                    ..MarkView::of(ErrorState::Ignored, &ignored.mark)
+                }
+            }),
+        }
+    }
+}
+
+impl MarkView {
+    fn of(state: ErrorState, mark: &Mark) -> Self {
+        Self {
+            since: mark.since,
+            state: state.into(),
+            by: mark.by.as_ref().map(ToString::to_string),
+            reason: mark.reason.as_ref().map(ToString::to_string),
+            until: None,
+            until_occurrences: None,
+        }
+    }
+}
+
+impl HourView {
+    pub(crate) fn all(group: &ErrorGroup) -> Vec<Self> {
+        const HOUR_MILLIS: u64 = 3_600_000;
+        let view = |(hour, occurrences): &(u64, u64)| Self {
+            at: Timestamp::clamped(hour * HOUR_MILLIS),
+            occurrences: *occurrences,
+        };
+        group.hours.iter().map(view).collect()
+    }
+}
+
+impl From<Counts> for ErrorCountsView {
+    fn from(counts: Counts) -> Self {
+        Self {
+            occurrences: counts.occurrences,
+            executions: counts.executions(),
+            open: counts.open,
+            resolved: counts.resolved,
+            unrecoverable: counts.unrecoverable,
+            ignored: counts.ignored,
+        }
+    }
+}
+
+impl From<&GroupCell> for PlaceView {
+    fn from(place: &GroupCell) -> Self {
+        Self {
+            county: place.cell.county.to_string(),
+            data_group_label: place.cell.data_group_label.as_ref().map(ToString::to_string),
+            phase: place.cell.phase.to_string(),
+            step: place.cell.step.to_string(),
+            counts: place.counts.into(),
+        }
+    }
+}
+
+impl From<ShownOccurrence> for OccurrenceView {
+    fn from(shown: ShownOccurrence) -> Self {
+        let ShownOccurrence { execution, event, index, at, details } = shown;
+        Self { execution_id: execution, event_id: event, index, at, details }
+    }
+}
+
+impl From<&ShownError> for ErrorView {
+    fn from(shown: &ShownError) -> Self {
+        let error = &shown.error;
+        Self {
+            execution_id: error.execution.clone(),
+            error_type: error.code.error_type(),
+            code: error.code.clone(),
+            state: shown.state.into(),
+            count: error.count,
+            first_seen: error.first_seen,
+            last_seen: error.last_seen,
+            stale: shown.stale,
+            by: error.by.as_ref().map(ToString::to_string),
+            reason: error.reason.as_ref().map(ToString::to_string),
+            occurrences: Vec::new(),
+        }
+    }
+}

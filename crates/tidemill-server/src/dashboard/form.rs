@@ -1,0 +1,86 @@
+//! Forms and queries: pairs of names and texts, and texts made fit for an address.
+
+use std::fmt::Write;
+
+/// Pairs as they were given, in their order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pairs(Vec<(String, String)>);
+
+impl Pairs {
+    /// Reads `application/x-www-form-urlencoded`. What is no UTF-8 is left out.
+    pub(super) fn read(text: &str) -> Self {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        let decoded = pairs.filter_map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Some((decode(name)?, decode(value)?))
+        });
+        Self(decoded.collect())
+    }
+
+    /// The text of a field that is there and not blank.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        let mut found = self.0.iter().filter(|(own, _)| own == name).map(|(_, text)| text.as_str());
+        found.next().filter(|text| !text.trim().is_empty())
+    }
+
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(own, _)| own == name).map(|(_, text)| text.as_str())
+    }
+}
+
+/// A query of those pairs that have a value, with its question mark; nothing when none has.
+pub(super) fn query(pairs: &[(&str, Option<&str>)]) -> String {
+    let mut text = String::new();
+    for (name, value) in pairs {
+        let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
+        let mark = if text.is_empty() { '?' } else { '&' };
+        let _ = write!(text, "{mark}{name}={}", encode(value));
+    }
+    text
+}
+
+/// A text as a part of an address.
+pub(super) fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            _ => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
+}
+
+pub(super) fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+                let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_read_again() {
+        let text = "a b&c=<d>/ü%#";
+        let query = query(&[("x", Some(text)), ("y", None), ("z", Some("1"))]);
+        let pairs = Pairs::read(query.trim_start_matches('?'));
+        assert_eq!((pairs.text("x"), pairs.text("y"), pairs.text("z")), (Some(text), None, Some("1")));
+        assert_eq!(Pairs::read("a=+&b=%zz&c=%ff&d=1&d=2").all("d").collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(Pairs::read("a=+").text("a"), None);
+    }
+}

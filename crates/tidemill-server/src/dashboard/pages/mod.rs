@@ -1,0 +1,92 @@
+//! The pages: one file each, listed here.
+
+mod dead_letters;
+mod events;
+mod job;
+mod job_tasks;
+mod jobs;
+mod overview;
+mod script;
+mod scripts;
+mod settings;
+mod task;
+mod usage;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tidemill_engine::backend::Backend;
+
+use super::form::Pairs;
+use super::visit::{Outcome, Sight, Visit};
+use crate::problem::Problem;
+
+/// Makes what a page shows.
+pub(super) type Show<B> =
+    Arc<dyn Fn(Visit<B>) -> Pin<Box<dyn Future<Output = Result<Sight, Problem>> + Send>> + Send + Sync>;
+/// Does what a form asks for.
+pub(super) type Act<B> = Arc<
+    dyn Fn(Visit<B>, Pairs) -> Pin<Box<dyn Future<Output = Result<Outcome, Problem>> + Send>> + Send + Sync,
+>;
+
+/// A page and the forms that belong to it.
+pub(super) struct Page<B> {
+    pub(super) path: &'static str,
+    pub(super) show: Show<B>,
+    pub(super) acts: Vec<(&'static str, Act<B>)>,
+    pub(super) is_live: bool,
+}
+
+impl<B: Backend> Page<B> {
+    fn new<F, R>(path: &'static str, show: F) -> Self
+    where
+        F: Fn(Visit<B>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Sight, Problem>> + Send + 'static,
+    {
+        Self { path, show: Arc::new(move |visit| Box::pin(show(visit))), acts: Vec::new(), is_live: false }
+    }
+
+    /// It is kept up to date while somebody looks.
+    fn live(mut self) -> Self {
+        self.is_live = true;
+        self
+    }
+
+    /// What a form that is sent to `path` does.
+    fn act<F, R>(mut self, path: &'static str, act: F) -> Self
+    where
+        F: Fn(Visit<B>, Pairs) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Outcome, Problem>> + Send + 'static,
+    {
+        self.acts.push((path, Arc::new(move |visit, form| Box::pin(act(visit, form)))));
+        self
+    }
+}
+
+/// The navigation: id, address, label, sign. A page that has no entry belongs to one that has.
+pub(super) const NAVIGATION: &[(&str, &str, &str, &str)] = &[
+    ("overview", "/", "Overview", "◉"),
+    ("jobs", "/jobs", "Jobs", "▤"),
+    ("events", "/events", "Events", "≋"),
+    ("dead-letters", "/dead-letters", "Dead letters", "✉\u{fe0e}"),
+    ("scripts", "/scripts", "Scripts", "ƒ"),
+    ("usage", "/usage", "Usage", "∑"),
+    ("settings", "/settings", "Settings", "⚙\u{fe0e}"),
+];
+
+/// All pages.
+pub(super) fn all<B: Backend>() -> Vec<Page<B>> {
+    let mut all = Vec::new();
+    all.extend(overview::pages());
+    all.extend(jobs::pages());
+    all.extend(job::pages());
+    all.extend(task::pages());
+    all.extend(events::pages());
+    all.extend(dead_letters::pages());
+    all.extend(scripts::pages());
+    all.extend(script::pages());
+    all.extend(usage::pages());
+    all.extend(settings::pages());
+    all
+}

@@ -1,0 +1,140 @@
+//! The first page: does it run, what failed, what waits.
+
+use maud::{Markup, html};
+use tidemill_engine::backend::Backend;
+use tidemill_model::JobStatus;
+
+use super::super::chart::Bars;
+use super::super::pulse::{MINUTES, Minute, Pulse};
+use super::super::screen::{Screen, Watch};
+use super::super::visit::{Sight, Visit};
+use super::super::widgets::{card, empty, exact, figure, moment, number, short_id, state};
+use super::Page;
+use super::jobs::job_rows;
+use crate::api::{self, AlertView, DeadLetterView, JobSummary, QueueView, TaskSummary};
+use crate::problem::Problem;
+
+pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+    vec![Page::new("/", show).live()]
+}
+
+async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+    let pulse = visit.dashboard.pulses.look(&visit.dashboard.app, &visit.tenant()?).await;
+    let recent: api::Page<JobSummary> = visit.api.get("/v1/jobs?limit=8").await?;
+    let running: api::Page<TaskSummary> = visit.api.get("/v1/tasks?state=processing&limit=8").await?;
+    let letters: api::Page<DeadLetterView> = visit.api.get("/v1/dead-letters?state=open&limit=100").await?;
+    let scripts: api::Page<DeadLetterView> =
+        visit.api.get("/v1/dead-letters?kind=script&state=open&limit=100").await?;
+    let alerts: api::Page<AlertView> = visit.api.get("/v1/alerts").await?;
+    // How full the queue is over all tenants is for admins only.
+    let queue: Option<QueueView> =
+        if visit.is_admin() { Some(visit.api.get("/v1/queues/tasks").await?) } else { None };
+    let dead = letters.items.len() + scripts.items.len();
+    let more = letters.next_cursor.is_some() || scripts.next_cursor.is_some();
+    let screen = Screen::new("overview", "Overview")
+        .watching(Watch::Tenant)
+        .still("head", html! { h1 { "Overview" } })
+        .live("alerts", alert_list(&alerts.items, visit.now))
+        .live("figures", figures(&pulse, queue.as_ref(), dead, more))
+        .live("throughput", throughput(&pulse, visit.now))
+        .live("recent", recent_jobs(&visit, &recent))
+        .live("running", running_tasks(&running));
+    Ok(screen.into())
+}
+
+fn alert_list(alerts: &[AlertView], now: u64) -> Markup {
+    html! {
+        @for alert in alerts {
+            div class="alert" role="alert" { strong { (alert.message) } " " (moment(now, alert.raised_at.millis())) }
+        }
+    }
+}
+
+fn figures(pulse: &Pulse, queue: Option<&QueueView>, dead: usize, more: bool) -> Markup {
+    let counted = |count: u64| if pulse.is_counted { number(count) } else { "…".to_owned() };
+    let sum = |of: fn(&tidemill_model::JobCounts) -> u32| {
+        pulse.open.values().map(|(_, counts)| u64::from(of(counts))).sum::<u64>()
+    };
+    let (failed, failing) = (pulse.count(JobStatus::Failed), pulse.count(JobStatus::Failing));
+    let tone = |count: u64, tone: &'static str| if count > 0 { tone } else { "calm" };
+    html! {
+        div class="figures" {
+            (figure("jobs running", &counted(pulse.count(JobStatus::Running)), "running", Some("/jobs?status=running")))
+            (figure("jobs failed", &counted(failed), tone(failed, "failed"), Some("/jobs?status=failed")))
+            @if failing > 0 { (figure("jobs failing", &counted(failing), "failed", Some("/jobs?status=failing"))) }
+            (figure("tasks processing", &counted(sum(|counts| counts.processing)), "running", None))
+            (figure("tasks pending", &counted(sum(|counts| counts.pending)), "calm", None))
+            (figure("tasks waiting", &counted(sum(|counts| counts.waiting)), "calm", None))
+            @if let Some(queue) = queue {
+                (figure("messages queued", &number(queue.messages), "calm", None))
+            }
+            (figure(
+                "dead letters",
+                &format!("{}{}", number(dead as u64), if more { "+" } else { "" }),
+                tone(dead as u64, "failed"),
+                Some("/dead-letters"),
+            ))
+        }
+    }
+}
+
+fn throughput(pulse: &Pulse, now: u64) -> Markup {
+    let last = now / 60_000;
+    let bars: Vec<(Vec<u64>, String)> = (last + 1 - MINUTES..=last)
+        .map(|minute| {
+            let Minute { completed, failed } = pulse.minutes.get(&minute).copied().unwrap_or_default();
+            let at = exact(minute * 60_000);
+            let tip =
+                format!("{}: {completed} completed, {failed} failed", at.get(11..16).unwrap_or_default());
+            (vec![completed, failed], tip)
+        })
+        .collect();
+    let sum = |of: fn(&Minute) -> u64| pulse.minutes.values().map(of).sum::<u64>();
+    let (completed, failed) = (sum(|minute| minute.completed), sum(|minute| minute.failed));
+    let about =
+        format!("Tasks that ended per minute in the last hour: {completed} completed, {failed} failed");
+    let chart =
+        Bars { about: &about, tones: &["completed", "failed"], columns: &bars, ends: ["1 h ago", "now"] };
+    let aside = html! {
+        span class="state" data-state="completed" { (number(completed)) " completed" }
+        span class="state" data-state="failed" { (number(failed)) " failed" }
+    };
+    card("Tasks that ended, per minute", &aside, &chart.render())
+}
+
+fn recent_jobs<B: Backend>(visit: &Visit<B>, jobs: &api::Page<JobSummary>) -> Markup {
+    let aside = html! { a href="/jobs" { "All jobs" } };
+    let body = if jobs.items.is_empty() {
+        let hint =
+            html! { "Submit one: " code { "tidemill submit job.yaml" } ", or " code { "POST /v1/jobs" } "." };
+        empty("No jobs yet", &hint)
+    } else {
+        job_rows(visit.now, &jobs.items, false)
+    };
+    card("Newest jobs", &aside, &body)
+}
+
+fn running_tasks(tasks: &api::Page<TaskSummary>) -> Markup {
+    let body = if tasks.items.is_empty() {
+        empty("Nothing runs right now", &html! { "Tasks show up here while a worker has them." })
+    } else {
+        html! {
+            div class="wrap" {
+                table {
+                    thead { tr { th { "Task" } th { "State" } th { "Job" } th class="num" { "Attempt" } } }
+                    tbody {
+                        @for task in &tasks.items {
+                            tr {
+                                td { a href={ "/tasks/" (task.request_id) } { (task.task_id.as_deref().unwrap_or(&task.name)) } }
+                                td { (state(task.status.map_or("waiting", api::TaskStateName::as_str))) }
+                                td { @if let Some(job) = &task.job_id { a href={ "/jobs/" (job) } { (super::super::widgets::shortened(job)) } } @else { (short_id(&task.request_id)) } }
+                                td class="num" { (task.attempt) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    card("Running now", &html! {}, &body)
+}

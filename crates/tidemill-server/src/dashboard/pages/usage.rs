@@ -1,0 +1,184 @@
+//! What agents used, and what they may use.
+
+use maud::{Markup, html};
+use serde_json::json;
+use tidemill_engine::backend::Backend;
+use tidemill_model::{Day, UsageSum};
+
+use super::super::chart::Bars;
+use super::super::form::{Pairs, query};
+use super::super::screen::{Screen, Watch};
+use super::super::visit::{Outcome, Sight, Visit};
+use super::super::widgets::{card, confirm, dollars, empty, figure, number, pager, shortened, span, token};
+use super::Page;
+use super::job::budget_text;
+use crate::api::{self, BudgetView, UsageRowView};
+use crate::problem::Problem;
+
+/// The days of the chart.
+const DAYS: u32 = 30;
+const WAYS: [(&str, &str); 3] = [("day", "by day"), ("definition", "by definition"), ("job", "by job")];
+
+pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+    vec![
+        Page::new("/usage", show)
+            .live()
+            .act("/usage/budget", set_budget)
+            .act("/usage/budget/remove", remove_budget),
+    ]
+}
+
+async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+    let given = |name: &str| visit.query.text(name);
+    let by = given("by").filter(|by| WAYS.iter().any(|(own, _)| own == by)).unwrap_or("day");
+    let today = Day::of_millis(visit.now);
+    let first = (1..DAYS).fold(today, |day, _| day.previous());
+    let days: api::Page<UsageRowView> =
+        visit.api.get(&format!("/v1/usage?by=day&from={first}&limit=60")).await?;
+    let asked = query(&[("by", Some(by)), ("cursor", given("cursor")), ("limit", Some("50"))]);
+    let rows: api::Page<UsageRowView> = visit.api.get(&format!("/v1/usage{asked}")).await?;
+    let budget: Option<BudgetView> = visit.api.find("/v1/budget").await?;
+    let sum = days.items.iter().fold(UsageSum::default(), |sum, row| sum.and(&row.sum));
+    let of_today = days.items.iter().find(|row| row.key == today.to_string());
+    let address =
+        |by: &str, cursor: Option<&str>| format!("/usage{}", query(&[("by", Some(by)), ("cursor", cursor)]));
+    let figures = html! {
+        div class="figures" {
+            (figure("today", &dollars(of_today.map_or(0, |row| row.sum.cost_micros)), "calm", None))
+            (figure("in 30 days", &dollars(sum.cost_micros), "calm", None))
+            (figure("tokens in 30 days", &number(tokens(&sum)), "calm", None))
+            (figure("attempts in 30 days", &number(sum.attempts), "calm", None))
+            @if let Some(budget) = &budget {
+                (figure(if budget.used_up { "budget, used up" } else { "budget" }, &budget_text(budget), if budget.used_up { "failed" } else { "calm" }, None))
+            }
+        }
+    };
+    let chips = html! {
+        nav class="chips" aria-label="Sums" {
+            @for (own, label) in WAYS { a class="chip" href=(address(own, None)) aria-current=[(own == by).then_some("true")] { (label) } }
+        }
+    };
+    let table = html! {
+        (table(by, &rows.items))
+        (pager(given("cursor").map(|_| address(by, None)), rows.next_cursor.as_deref().map(|next| address(by, Some(next)))))
+    };
+    let screen = Screen::new("usage", "Usage")
+        .watching(Watch::Tenant)
+        .still("head", html! { h1 { "Usage" } })
+        .live("figures", figures)
+        .live("chart", card("Dollars per day", &html! { "days of UTC" }, &chart(first, &days.items)))
+        .live("sums", card("Sums", &chips, &table))
+        .still("budget", budget_card(&visit, budget.as_ref()));
+    Ok(screen.into())
+}
+
+fn tokens(sum: &UsageSum) -> u64 {
+    sum.input_tokens + sum.output_tokens + sum.cache_read_tokens + sum.cache_write_tokens
+}
+
+fn chart(first: Day, days: &[UsageRowView]) -> Markup {
+    let mut bars = Vec::new();
+    let mut day = first;
+    for _ in 0..DAYS {
+        let key = day.to_string();
+        let sum = days.iter().find(|row| row.key == key).map(|row| row.sum).unwrap_or_default();
+        // Cents, so that the number above the chart can be read.
+        let tip = format!("{key}: {}, {} tokens", dollars(sum.cost_micros), number(tokens(&sum)));
+        bars.push((vec![sum.cost_micros / 10_000], tip));
+        day = day.next();
+    }
+    let about = "Dollars that agents used per day in the last 30 days";
+    let from = first.to_string();
+    html! {
+        p class="faint small" { "in cents" }
+        (Bars { about, tones: &["plain"], columns: &bars, ends: [&from, "today"] }.render())
+    }
+}
+
+fn table(by: &str, rows: &[UsageRowView]) -> Markup {
+    if rows.is_empty() {
+        let hint = html! { "Agents report tokens and dollars when an attempt ends: see " a href="/docs" { "the docs" } "." };
+        return empty("No agent used anything yet", &hint);
+    }
+    html! {
+        div class="wrap" {
+            table {
+                thead { tr { th { (match by { "job" => "Job", "definition" => "Definition", _ => "Day" }) } th class="num" { "Cost" } th class="num" { "Input" } th class="num" { "Output" } th class="num" { "From cache" } th class="num" { "To cache" } th class="num" { "Turns" } th class="num" { "Attempts" } th class="num" { "Time" } } }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            td { @if by == "job" { a href={ "/jobs/" (row.key) } { (shortened(&row.key)) } } @else { (row.key) } }
+                            td class="num" { strong { (dollars(row.sum.cost_micros)) } }
+                            td class="num" { (number(row.sum.input_tokens)) }
+                            td class="num" { (number(row.sum.output_tokens)) }
+                            td class="num" { (number(row.sum.cache_read_tokens)) }
+                            td class="num" { (number(row.sum.cache_write_tokens)) }
+                            td class="num" { (number(row.sum.turns)) }
+                            td class="num" { (number(row.sum.attempts)) }
+                            td class="num" { (span(row.sum.duration_ms)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn budget_card<B: Backend>(visit: &Visit<B>, budget: Option<&BudgetView>) -> Markup {
+    let body = html! {
+        @match budget {
+            Some(budget) => {
+                p {
+                    "Spent " strong { (dollars(budget.spent.cost_micros)) } " and " strong { (number(budget.spent.tokens)) } " tokens"
+                    @if let Some(usd) = budget.usd { " of " (dollars(usd.0)) }
+                    @if let Some(tokens) = budget.tokens { " of " (number(tokens)) " tokens" }
+                    @if budget.used_up { ". No further agent task starts." } @else { "." }
+                }
+            }
+            None => p class="faint" { "There is no budget: agents may use as much as their tasks and jobs allow." },
+        }
+        @if visit.is_admin() {
+            form method="post" action="/usage/budget" class="filter" {
+                (token(&visit.viewer))
+                label { "Dollars " input name="usd" type="number" min="0" step="0.01" value=[budget.and_then(|budget| budget.usd).map(|usd| plain_dollars(usd.0))]; }
+                label { "Tokens " input name="tokens" type="number" min="0" step="1" value=[budget.and_then(|budget| budget.tokens)]; }
+                label { "per " select name="period" {
+                    @for period in ["day", "month", "total"] { option value=(period) selected[period == period_of(budget)] { (period) } }
+                } }
+                button type="submit" class="primary" { "Set budget" }
+            }
+            @if budget.is_some() {
+                p { (confirm(&visit.viewer, "/usage/budget/remove", "Remove budget", "danger", &html! { button type="submit" class="danger" { "Remove it" } })) }
+            }
+            p {}
+        }
+    };
+    card("Budget of the tenant", &html! {}, &body)
+}
+
+fn period_of(budget: Option<&BudgetView>) -> String {
+    let period = budget.and_then(|budget| budget.period);
+    let name = serde_json::to_value(period).ok().and_then(|value| value.as_str().map(ToOwned::to_owned));
+    name.unwrap_or_else(|| "total".to_owned())
+}
+
+fn plain_dollars(micros: u64) -> String {
+    format!("{}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000)
+}
+
+async fn set_budget<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+    let mut body = json!({"period": form.text("period")});
+    for field in ["usd", "tokens"] {
+        if let Some(text) = form.text(field) {
+            body[field] = serde_json::from_str(text.trim())
+                .map_err(|_| Problem::invalid_field(field, "is no number"))?;
+        }
+    }
+    let _: BudgetView = visit.api.change(axum::http::Method::PUT, "/v1/budget", None, &body).await?;
+    Ok(Outcome::go("/usage", "The budget is set."))
+}
+
+async fn remove_budget<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Problem> {
+    visit.api.remove("/v1/budget").await?;
+    Ok(Outcome::go("/usage", "There is no budget any more."))
+}

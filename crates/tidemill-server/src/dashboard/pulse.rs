@@ -1,0 +1,228 @@
+//! The pulse of a tenant: how many tasks end per minute, and which jobs are open.
+//!
+//! Both would take long to read from the store at every look. So the first look at the overview starts a reader that
+//! follows the log as long as somebody looks. What it tells of jobs it reads from their heads, which all other answers
+//! come from too.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidemill_engine::Engine;
+use tidemill_engine::backend::Backend;
+use tidemill_engine::clock::{Clock, SystemClock};
+use tidemill_engine::engine::JobFilter;
+use tidemill_model::access_path::AccessPath;
+use tidemill_model::event_query::{EventQuery, Order};
+use tidemill_model::{Event, JobCounts, JobId, JobStatus, KnownType, RequestId, TenantId, Timestamp};
+use tokio::sync::watch;
+
+use crate::app::App;
+
+/// The minutes that are shown.
+pub(super) const MINUTES: u64 = 60;
+const MINUTE_MILLIS: u64 = 60_000;
+/// Events of the past hour that are read when somebody begins to look.
+const BACK_EVENTS_MAX: usize = 100_000;
+const EVENTS_AT_ONCE: usize = 1_000;
+const JOBS_AT_ONCE: usize = 1_000;
+/// A reader goes on for so long after the last look.
+const UNWATCHED_MAX: Duration = Duration::from_secs(120);
+/// Changes of jobs are gathered for so long.
+const GATHER: Duration = Duration::from_millis(200);
+/// How long a first look waits for the jobs to be counted.
+const PATIENCE: Duration = Duration::from_millis(120);
+
+/// What ended in one minute.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Minute {
+    pub(super) completed: u64,
+    pub(super) failed: u64,
+}
+
+/// A tenant's state at one moment.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pulse {
+    /// By minutes since the epoch.
+    pub(super) minutes: BTreeMap<u64, Minute>,
+    /// Jobs that are neither completed nor cancelled, with the states of their tasks.
+    pub(super) open: BTreeMap<JobId, (JobStatus, JobCounts)>,
+    /// Whether all jobs were counted.
+    pub(super) is_counted: bool,
+}
+
+impl Pulse {
+    fn add(&mut self, event: &Event) {
+        let known = KnownType::from_name(event.event_type.as_str());
+        let minute = || event.timestamp.millis() / MINUTE_MILLIS;
+        match known {
+            Some(KnownType::TaskCompleted) => self.minutes.entry(minute()).or_default().completed += 1,
+            Some(KnownType::TaskFailed | KnownType::TaskTimeout) => {
+                self.minutes.entry(minute()).or_default().failed += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn forget_before(&mut self, minute: u64) {
+        self.minutes = self.minutes.split_off(&minute);
+    }
+
+    pub(super) fn count(&self, status: JobStatus) -> u64 {
+        self.open.values().filter(|(own, _)| *own == status).count() as u64
+    }
+}
+
+#[derive(Debug)]
+struct Beat {
+    pulse: Mutex<Pulse>,
+    looked_at: Mutex<Instant>,
+    counted: watch::Sender<bool>,
+}
+
+/// The pulses that are being read.
+#[derive(Debug, Default)]
+pub(super) struct Pulses(Mutex<HashMap<TenantId, Arc<Beat>>>);
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pulses {
+    /// The tenant's pulse, which is read from now on for a while.
+    pub(super) async fn look<B: Backend>(&self, app: &App<B>, tenant: &TenantId) -> Pulse {
+        let beat = {
+            let mut beats = lock(&self.0);
+            beats.retain(|_, beat| Arc::strong_count(beat) > 1);
+            if let Some(beat) = beats.get(tenant) {
+                Arc::clone(beat)
+            } else {
+                let beat = Arc::new(Beat {
+                    pulse: Mutex::default(),
+                    looked_at: Mutex::new(Instant::now()),
+                    counted: watch::Sender::new(false),
+                });
+                tokio::spawn(read(app.clone(), tenant.clone(), Arc::clone(&beat)));
+                beats.insert(tenant.clone(), Arc::clone(&beat));
+                beat
+            }
+        };
+        *lock(&beat.looked_at) = Instant::now();
+        let mut counted = beat.counted.subscribe();
+        let _ = tokio::time::timeout(PATIENCE, counted.wait_for(|counted| *counted)).await;
+        lock(&beat.pulse).clone()
+    }
+}
+
+async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
+    let engine = app.engine();
+    let backend = engine.backend();
+    let clock = SystemClock::start();
+    let mut after = backend.newest();
+    // A store that cannot answer ends the reader; the next look begins again.
+    if count_jobs(engine, &tenant, &beat).await.is_none() {
+        return;
+    }
+    beat.counted.send_replace(true);
+    let since = clock.now().millis() / MINUTE_MILLIS - MINUTES + 1;
+    if read_back(engine, &tenant, &beat, Timestamp::clamped(since * MINUTE_MILLIS), after).await.is_none() {
+        return;
+    }
+    let mut closing = app.closing();
+    loop {
+        let mut changed = BTreeSet::new();
+        let newest = backend.newest();
+        loop {
+            let Ok(events) = backend.follow(after, EVENTS_AT_ONCE).await else { return };
+            let Some((last, _)) = events.last() else { break };
+            after = *last;
+            let mut pulse = lock(&beat.pulse);
+            for (_, event) in events.iter().filter(|(_, event)| event.tenant == tenant) {
+                pulse.add(event);
+                changed.extend(job_of(event));
+            }
+        }
+        // Numbers of events that expired are passed over.
+        after = after.max(newest);
+        for job in changed {
+            let Ok(found) = engine.job(tenant.clone(), job).await else { return };
+            note(&mut lock(&beat.pulse), job, found.map(|job| (job.status, job.head.counts)));
+        }
+        lock(&beat.pulse).forget_before(clock.now().millis() / MINUTE_MILLIS - MINUTES + 1);
+        if lock(&beat.looked_at).elapsed() > UNWATCHED_MAX {
+            return;
+        }
+        tokio::select! {
+            () = backend.committed(after) => tokio::time::sleep(GATHER).await,
+            () = tokio::time::sleep(UNWATCHED_MAX) => {}
+            () = closing.begun() => return,
+        }
+    }
+}
+
+fn note(pulse: &mut Pulse, job: JobId, found: Option<(JobStatus, JobCounts)>) {
+    match found {
+        Some((status, counts)) if !matches!(status, JobStatus::Completed | JobStatus::Cancelled) => {
+            pulse.open.insert(job, (status, counts));
+        }
+        _ => drop(pulse.open.remove(&job)),
+    }
+}
+
+fn job_of(event: &Event) -> Option<JobId> {
+    match event.entity.kind.as_str() {
+        "JOB" => JobId::new(event.entity.id.as_str()).ok(),
+        "TASK" => RequestId::trusted(event.entity.id.as_str()).job_part(),
+        _ => None,
+    }
+}
+
+async fn count_jobs<B: Backend>(engine: &Engine<B>, tenant: &TenantId, beat: &Beat) -> Option<()> {
+    let mut before = None;
+    loop {
+        let jobs =
+            engine.find_jobs(tenant.clone(), &JobFilter::default(), before, JOBS_AT_ONCE).await.ok()?;
+        let mut pulse = lock(&beat.pulse);
+        for job in &jobs {
+            note(&mut pulse, job.head.job, Some((job.status, job.head.counts)));
+        }
+        before = jobs.last().map(|job| job.head.job);
+        if jobs.len() < JOBS_AT_ONCE {
+            pulse.is_counted = true;
+            return Some(());
+        }
+    }
+}
+
+/// What happened before the reader began: up to the number `newest` of the log, which is told by when it came.
+async fn read_back<B: Backend>(
+    engine: &Engine<B>,
+    tenant: &TenantId,
+    beat: &Beat,
+    from: Timestamp,
+    newest: u64,
+) -> Option<()> {
+    // The event with that number: later ones are counted by following.
+    let last = engine.backend().follow(newest.saturating_sub(1), 1).await.ok()?;
+    let Some((_, last)) = last.first() else { return Some(()) };
+    for known in [KnownType::TaskCompleted, KnownType::TaskFailed, KnownType::TaskTimeout] {
+        let path = AccessPath::Type(known.event_type());
+        let all = EventQuery::all(tenant.clone(), path);
+        let mut query =
+            EventQuery { from: Some(from), order: Order::Descending, limit: EVENTS_AT_ONCE, ..all };
+        let mut count = 0;
+        loop {
+            let page = engine.events(query.clone(), false).await.ok()?;
+            let mut pulse = lock(&beat.pulse);
+            for event in page.events.iter().filter(|event| event.position() <= last.position()) {
+                pulse.add(event);
+            }
+            count += page.events.len();
+            if page.next.is_none() || count >= BACK_EVENTS_MAX {
+                break;
+            }
+            query.after = page.next;
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,112 @@
+//! Trying a script out: it runs in the sandbox, and what it asks for is told and not done.
+
+use std::sync::Arc;
+
+use axum::http::{Method, StatusCode};
+use serde_json::{Value, json as value};
+use tidemill_engine::backend::Backend;
+use tidemill_engine::clock::{Clock, SystemClock};
+use tidemill_engine::execution::ExecutionId;
+use tidemill_engine::scripts::{RESULT_BYTES_MAX, RunCall, RunDone, RunFailed, ScriptRun};
+use tidemill_model::script::{NAME_BYTES_MAX, SOURCE_BYTES_MAX};
+use tidemill_model::{EventId, Json, Script, ScriptId};
+
+use crate::api::{RunErrorView, ScriptTestRequest, ScriptTestView};
+use crate::json_body;
+use crate::problem::Problem;
+use crate::route::{ADMIN, Call, Reply, Route, json};
+
+/// Seconds after which a sandbox that is not there may be asked again.
+const RETRY_SECONDS: u64 = 5;
+
+pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+    vec![
+        Route::new(
+            Method::POST,
+            "/v1/script-tests",
+            ADMIN,
+            ["Scripts", "testScript", "Try a script out"],
+            test::<B>,
+        )
+        .about("Runs it once for an event that did not happen. Nothing is stored, published or submitted.")
+        .reads::<ScriptTestRequest>()
+        .gives::<ScriptTestView>(200, "What it did, or why it failed."),
+    ]
+}
+
+async fn test<B: Backend>(call: Call<B>) -> Reply {
+    let request: ScriptTestRequest = json_body::read(&call.body)?;
+    for (field, text, most) in
+        [("name", &request.name, NAME_BYTES_MAX), ("source", &request.source, SOURCE_BYTES_MAX)]
+    {
+        if text.is_empty() || text.len() > most {
+            return Err(Problem::invalid_field(field, format!("must have 1 to {most} bytes")));
+        }
+    }
+    let tenant = call.tenant()?;
+    let now = SystemClock::start().now();
+    // Like the id of an event of this moment; nothing is stored under it.
+    let id = EventId::from_u128(u128::from(now.millis()) << 80 | 0x7 << 76 | 0b10 << 62);
+    let script = Script {
+        id: ScriptId::trusted("test"),
+        name: request.name,
+        source: request.source,
+        grants: request.grants,
+        version: 1,
+        created_at: now,
+        updated_at: now,
+    };
+    let run = ScriptRun {
+        tenant,
+        execution: ExecutionId::from_u128(id.as_u128()),
+        script: Arc::new(script),
+        event_id: id,
+        event_type: request.event_type,
+        timestamp: now,
+        data: Json::of(&Value::Object(request.properties)),
+        now,
+        result_bytes_max: RESULT_BYTES_MAX,
+    };
+    let ran = match call.app.compiler() {
+        Some(compiler) => compiler.try_out(run).await,
+        None => None,
+    };
+    let unavailable =
+        || Problem::unavailable("SCRIPTS_UNAVAILABLE", "scripts cannot be run here now", RETRY_SECONDS);
+    json(StatusCode::OK, &view(ran.ok_or_else(unavailable)?))
+}
+
+fn view(ran: Result<RunDone, RunFailed>) -> ScriptTestView {
+    let millis = |took: std::time::Duration| u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let lines = |logs: Option<Json>| logs.and_then(|logs| logs.read().ok());
+    match ran {
+        Ok(done) => ScriptTestView {
+            result: Some(done.result.read().unwrap_or(Value::Null)),
+            error: None,
+            logs: lines(done.logs),
+            calls: done.calls.iter().map(told).collect(),
+            duration_ms: millis(done.took),
+        },
+        Err(failed) => ScriptTestView {
+            result: None,
+            error: Some(RunErrorView {
+                class: failed.class.to_string(),
+                message: failed.message,
+                stack: failed.stack,
+            }),
+            logs: lines(failed.logs),
+            calls: Vec::new(),
+            duration_ms: millis(failed.took),
+        },
+    }
+}
+
+fn told(call: &RunCall) -> Value {
+    match call {
+        RunCall::Publish { event_type, data, .. } => {
+            value!({"call": "publish", "type": event_type, "data": data})
+        }
+        RunCall::SubmitJob { spec, .. } => value!({"call": "submitJob", "spec": spec}),
+        RunCall::ResolveError { error } => value!({"call": "resolveError", "error": error}),
+    }
+}

@@ -1,0 +1,135 @@
+//! Bulks: the same for many parked executions. The server carries them out by itself.
+
+use axum::http::{Method, StatusCode};
+use tidemill_engine::backend::Backend;
+use tidemill_engine::engine::BulkRequest as StartBulk;
+use tidemill_engine::triage::{BulkFilter, BulkId};
+
+use super::workflow::GROUP;
+use super::workflow_errors::checked_reason;
+use super::workflow_executions::{failing, resuming};
+use crate::api::{BulkActionName, BulkPreviewView, BulkRequest, BulkView, Page};
+use crate::json_body;
+use crate::param::Kind;
+use crate::problem::Problem;
+use crate::route::{ADMIN, Call, READ, Reply, Route, json};
+
+const ID: Kind = Kind::Word { most: 36 };
+/// How many executions may be named one by one.
+const EXECUTIONS_MAX: usize = 1_000;
+const RATE_MAX: u32 = 100_000;
+
+pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+    vec![
+        Route::new(
+            Method::POST,
+            "/v1/workflow/bulk",
+            ADMIN,
+            [GROUP, "startBulk", "Resume or fail many parked executions"],
+            start::<B>,
+        )
+        .about(
+            "The server goes on with it by itself, also after a restart, and handles no execution twice. Those that are \
+             parked later are not touched. With `dryRun` it only says what it would touch.",
+        )
+        .reads::<BulkRequest>()
+        .gives::<BulkPreviewView>(200, "What it would touch.")
+        .gives::<BulkView>(202, "It has begun."),
+        Route::new(
+            Method::GET,
+            "/v1/workflow/bulk",
+            READ,
+            [GROUP, "listBulks", "List bulks, newest first"],
+            list::<B>,
+        )
+        .gives::<Page<BulkView>>(200, "All that are kept."),
+        Route::new(Method::GET, "/v1/workflow/bulk/{bulkId}", READ, [GROUP, "getBulk", "Look at a bulk"], get::<B>)
+            .part("bulkId", ID, "The bulk.")
+            .gives::<BulkView>(200, "How far it is."),
+        Route::new(
+            Method::POST,
+            "/v1/workflow/bulk/{bulkId}/cancel",
+            ADMIN,
+            [GROUP, "cancelBulk", "Stop a bulk"],
+            cancel::<B>,
+        )
+        .about("What it has done stays done.")
+        .part("bulkId", ID, "The bulk.")
+        .gives::<BulkView>(200, "It stopped, or had ended.")
+        .fails(&[409, 415]),
+    ]
+}
+
+async fn start<B: Backend>(call: Call<B>) -> Reply {
+    let request: BulkRequest = json_body::read(&call.body)?;
+    let tenant = call.tenant()?;
+    let unfit = match request.action {
+        BulkActionName::Resume => [("error", request.error.is_some()), ("cause", request.cause.is_some())],
+        BulkActionName::Fail => [("output", request.output.is_some()), ("mode", request.mode.is_some())],
+    };
+    if let Some((field, _)) = unfit.iter().find(|(_, is_given)| *is_given) {
+        let message = format!("is not for the action {}", request.action.as_str());
+        return Err(Problem::invalid_field(*field, message));
+    }
+    let all = request.filter.all;
+    let filter = BulkFilter::from(request.filter);
+    if all == (filter != BulkFilter::default()) {
+        let message = if all { "cannot stand beside conditions" } else { "needs a condition, or all" };
+        let field = if all { "filter.all" } else { "filter" };
+        return Err(Problem::field("ONE_OF", field, message));
+    }
+    let named = filter.executions.as_ref().map_or(0, Vec::len);
+    if named > EXECUTIONS_MAX {
+        let message = format!("has {named} entries; the limit is {EXECUTIONS_MAX}");
+        return Err(Problem::field("TOO_MANY", "filter.executionIds", message));
+    }
+    if request.rate_per_second.is_some_and(|rate| !(1..=RATE_MAX).contains(&rate)) {
+        return Err(Problem::invalid_field("ratePerSecond", format!("must be from 1 to {RATE_MAX}")));
+    }
+    let action = match request.action {
+        BulkActionName::Resume => resuming(request.output, request.mode),
+        BulkActionName::Fail => failing(request.error, request.cause)?,
+    };
+    let reason = checked_reason(request.reason)?;
+    if request.dry_run {
+        let preview = call.app.engine().preview_bulk(&tenant, &filter).await?;
+        return json(StatusCode::OK, &BulkPreviewView::from(&preview));
+    }
+    let request = StartBulk {
+        tenant,
+        action,
+        filter,
+        rate_per_second: request.rate_per_second,
+        by: Some(call.caller.name().to_owned()),
+        reason,
+    };
+    let bulk = call.app.engine().start_bulk(request).await?;
+    json(StatusCode::ACCEPTED, &BulkView::from(&*bulk))
+}
+
+async fn list<B: Backend>(call: Call<B>) -> Reply {
+    let bulks = call.app.engine().bulks(&call.tenant()?).await?;
+    json(
+        StatusCode::OK,
+        &Page { items: bulks.iter().map(|bulk| BulkView::from(&**bulk)).collect(), next_cursor: None },
+    )
+}
+
+fn id_of<B>(call: &Call<B>) -> Result<BulkId, Problem> {
+    let given = call.inputs.part("bulkId");
+    BulkId::new(given).map_err(|_| Problem::not_found("bulk", given))
+}
+
+async fn get<B: Backend>(call: Call<B>) -> Reply {
+    let id = id_of(&call)?;
+    match call.app.engine().bulk(&call.tenant()?, id).await? {
+        Some(bulk) => json(StatusCode::OK, &BulkView::from(&*bulk)),
+        None => Err(Problem::not_found("bulk", &id.to_string())),
+    }
+}
+
+async fn cancel<B: Backend>(call: Call<B>) -> Reply {
+    let id = id_of(&call)?;
+    let bulk = call.app.engine().cancel_bulk(call.tenant()?, id).await?;
+    json(StatusCode::OK, &BulkView::from(&*bulk))
+}

@@ -1,0 +1,216 @@
+//! The key that task tokens are sealed with: a file beside the data directory, so that a copy of the data opens nothing.
+//!
+//! It is made when it is first needed. The data directory remembers which key it was, and no other is taken for it:
+//! tokens that were sealed with it could not be opened any more.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+/// In the data directory: which key belongs to it.
+const MARK_NAME: &str = "token-key.id";
+const KEY_BYTES: usize = 32;
+
+/// A key of tokens and the data directory it belongs to.
+#[derive(Debug, Clone)]
+pub(crate) struct TokenKey {
+    file: PathBuf,
+    mark: PathBuf,
+}
+
+/// How things stand with a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KeyState {
+    /// Nothing was ever sealed here.
+    NotMade,
+    Good,
+}
+
+impl TokenKey {
+    /// The file that was set, or the one beside the data directory.
+    pub(crate) fn of(data: &Path, file: Option<&Path>) -> Self {
+        let beside = || {
+            let absolute = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+            let mut name = absolute.file_name().unwrap_or_default().to_owned();
+            name.push(".token-key");
+            absolute.with_file_name(name)
+        };
+        Self { file: file.map_or_else(beside, Path::to_owned), mark: data.join(MARK_NAME) }
+    }
+
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Whether the key is there, readable for its owner alone, and the one of this data directory.
+    pub(crate) fn check(&self) -> Result<KeyState, String> {
+        Ok(if self.read()?.is_some() { KeyState::Good } else { KeyState::NotMade })
+    }
+
+    /// The key, made if there never was one.
+    pub(crate) fn get(&self) -> Result<[u8; KEY_BYTES], String> {
+        let key = match self.read()? {
+            Some(key) => key,
+            None => self.make()?,
+        };
+        if !self.mark.exists() {
+            let written = std::fs::write(&self.mark, format!("{}\n", id_of(&key)));
+            written.map_err(|error| format!("{} cannot be written: {error}", self.mark.display()))?;
+        }
+        Ok(key)
+    }
+
+    fn read(&self) -> Result<Option<[u8; KEY_BYTES]>, String> {
+        let shown = self.file.display();
+        let mark = std::fs::read_to_string(&self.mark).ok();
+        let mut file = match File::open(&self.file) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return match mark {
+                    None => Ok(None),
+                    Some(_) => Err(format!(
+                        "the token key {shown} is not there; put it back, or remove {} to begin with a new one \
+                         (tokens of executions that are parked now cannot be opened then)",
+                        self.mark.display()
+                    )),
+                };
+            }
+            Err(error) => return Err(format!("the token key {shown} cannot be read: {error}")),
+        };
+        let broken = |error: io::Error| format!("the token key {shown} cannot be read: {error}");
+        let mode = file.metadata().map_err(broken)?.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(format!(
+                "the token key {shown} is open to others (mode {mode:o}): chmod 600 {shown}"
+            ));
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(broken)?;
+        let key = key_of(text.trim())
+            .ok_or_else(|| format!("the token key {shown} is no key: it must be 64 hexadecimal digits"))?;
+        if mark.is_some_and(|mark| mark.trim() != id_of(&key)) {
+            return Err(format!(
+                "the token key {shown} is not the one that this data directory was used with; put that one back"
+            ));
+        }
+        Ok(Some(key))
+    }
+
+    fn make(&self) -> Result<[u8; KEY_BYTES], String> {
+        let failed =
+            |error: io::Error| format!("the token key {} cannot be made: {error}", self.file.display());
+        let mut key = [0; KEY_BYTES];
+        File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut key)).map_err(failed)?;
+        let mut draft = self.file.clone().into_os_string();
+        draft.push(format!(".{}", std::process::id()));
+        let draft = PathBuf::from(draft);
+        let made = (|| {
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+            writeln!(file, "{}", hex(&key))?;
+            file.sync_all()?;
+            // It is there whole or not at all, and another's is not written over.
+            std::fs::hard_link(&draft, &self.file)?;
+            self.file.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+        })();
+        let _ = std::fs::remove_file(&draft);
+        made.map_err(failed)?;
+        Ok(key)
+    }
+}
+
+/// Tells keys apart without telling anything of them.
+fn id_of(key: &[u8; KEY_BYTES]) -> String {
+    let digest = Sha256::new().chain_update("tidemill token key\n").chain_update(key).finalize();
+    hex(&digest[..8])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn key_of(text: &str) -> Option<[u8; KEY_BYTES]> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * KEY_BYTES || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    let mut key = [0; KEY_BYTES];
+    for (at, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new(name: &str) -> Self {
+            let dir = std::env::temp_dir().join(format!("tidemill-key-{}-{name}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&dir);
+            std::fs::create_dir_all(dir.join("data")).unwrap();
+            Self(dir)
+        }
+
+        fn key(&self) -> TokenKey {
+            TokenKey::of(&self.0.join("data"), None)
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn it_is_made_once_beside_the_data_for_its_owner_alone() {
+        let dir = Dir::new("made");
+        let key = dir.key();
+        assert_eq!(key.file(), dir.0.join("data.token-key"));
+        assert_eq!(key.check(), Ok(KeyState::NotMade));
+        let first = key.get().unwrap();
+        assert_eq!(dir.key().get(), Ok(first));
+        assert_eq!(key.check(), Ok(KeyState::Good));
+        let mode = std::fs::metadata(key.file()).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        let inside = std::fs::read_to_string(dir.0.join("data").join(MARK_NAME)).unwrap();
+        assert!(!inside.contains(&hex(&first)), "the key itself is not with the data");
+        assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 2, "no draft is left");
+    }
+
+    #[test]
+    fn a_missing_or_wrong_key_is_told() {
+        let dir = Dir::new("wrong");
+        let key = dir.key();
+        let first = key.get().unwrap();
+        let write = |text: &str| {
+            std::fs::write(key.file(), text).unwrap();
+            std::fs::set_permissions(key.file(), std::fs::Permissions::from_mode(0o600)).unwrap();
+        };
+        for (text, word) in [("", "is no key"), ("abc", "is no key"), (&"0f".repeat(32), "is not the one")] {
+            write(text);
+            let problem = key.get().unwrap_err();
+            assert!(problem.contains(word) && problem.contains("data.token-key"), "{problem}");
+        }
+        std::fs::remove_file(key.file()).unwrap();
+        assert!(key.check().unwrap_err().contains("is not there; put it back"));
+        write(&hex(&first));
+        assert_eq!(key.get(), Ok(first));
+        std::fs::set_permissions(key.file(), std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(key.get().unwrap_err().contains("chmod 600"));
+        // Who wants another one says so.
+        std::fs::remove_file(key.file()).unwrap();
+        std::fs::remove_file(dir.0.join("data").join(MARK_NAME)).unwrap();
+        assert_ne!(key.get().unwrap(), first);
+    }
+}

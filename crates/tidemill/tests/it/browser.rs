@@ -1,0 +1,261 @@
+//! The dashboard in a real browser: what people do with it, and how it looks.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::browser_chromium::Chromium;
+use crate::sandbox::{Sandbox, eventually};
+
+/// A job whose second step waits for a file.
+const GREEN: &str = "\
+name: turns green
+tasks:
+- {taskId: fetch, run: 'echo fetched 12 rows'}
+- {taskId: parse, run: 'echo parsing; while [ ! -e go ]; do sleep 0.05; done; echo parsed', dependsOn: [fetch]}
+- {taskId: count, run: 'echo counted', dependsOn: [fetch]}
+- {taskId: store, run: 'echo stored', dependsOn: [parse, count]}
+";
+/// A job whose step fails until a file is there.
+const BROKEN: &str = "\
+name: NAME
+tasks:
+- {taskId: load, run: 'echo loading; if [ ! -e FILE ]; then echo no connection >&2; exit 1; fi', retry: {maxAttempts: 1}}
+- {taskId: mail, run: 'echo sent', dependsOn: [load]}
+";
+const USAGE: &str = "\
+name: an agent's work
+tasks:
+- taskId: summarise
+  run: >-
+    echo '@@tidemill {\"kind\":\"result\",\"output\":{\"words\":120},\"usage\":{\"inputTokens\":5200,\"outputTokens\":800,\"costUsd\":0.42}}'
+";
+const WIDTHS: [u32; 2] = [1280, 400];
+const THEMES: [&str; 2] = ["light", "dark"];
+
+struct Stage {
+    sandbox: Sandbox,
+    token: String,
+    url: String,
+}
+
+impl Stage {
+    fn run(&self, arguments: &[&str]) -> String {
+        let environment = [("TIDEMILL_SERVER", self.url.as_str()), ("TIDEMILL_API_KEY", &self.token)];
+        self.sandbox.run_with(arguments, &environment).ok().out.trim().to_owned()
+    }
+
+    fn submit(&self, name: &str, text: &str) -> String {
+        self.sandbox.write(name, text);
+        self.run(&["submit", name])
+    }
+
+    fn status(&self, job: &str) -> String {
+        let job: serde_json::Value =
+            serde_json::from_str(&self.run(&["jobs", "get", job, "--json"])).unwrap();
+        job["status"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Where pictures go: beside what cargo builds.
+fn pictures() -> std::path::PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("screenshots");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn people_work_with_the_dashboard_in_a_browser() {
+    let sandbox = Sandbox::new();
+    let Some(mut browser) = Chromium::start(sandbox.dir.join("profile")) else {
+        eprintln!("skipped: there is no chromium (on Debian: apt-get install chromium)");
+        return;
+    };
+    let token =
+        sandbox.run(&["keys", "create", "--role", "admin", "--label", "first"]).ok().out.trim().to_owned();
+    let server = sandbox.serve(&[], &[("SCRIPT_MAX_RETRIES", "0")]);
+    let url = server.url.clone();
+    let stage = Stage { sandbox, token, url };
+    let at = |path: &str| format!("{}{path}", stage.url);
+
+    // In.
+    browser.open(&at("/jobs"));
+    assert!(browser.eval("location.pathname").as_str() == Some("/login"));
+    browser.fill("#key", "tm_wrong");
+    browser.complaints.clear();
+    browser.follow("form button");
+    assert!(
+        browser.eval("document.querySelector('.problem').textContent").as_str().unwrap().contains("unknown")
+    );
+    // The browser itself notes that the answer was 401.
+    browser.complaints.clear();
+    browser.fill("#key", &stage.token);
+    browser.follow("form button");
+    assert_eq!(browser.eval("location.pathname"), "/jobs");
+    assert_eq!(browser.eval("document.cookie"), "", "scripts see no cookie");
+
+    watch_a_job_turn_green(&stage, &mut browser);
+    retry_a_failed_task(&stage, &mut browser);
+    let letter = replay_a_dead_letter(&stage, &mut browser);
+    write_and_test_a_script(&stage, &mut browser);
+    let pages = everything_to_look_at(&stage, letter);
+    take_pictures(&stage, &mut browser, &pages);
+
+    // Out.
+    browser.look(1280, "light");
+    browser.open(&at("/"));
+    browser.follow("form[action='/logout'] button");
+    assert_eq!(browser.eval("location.pathname"), "/login");
+    browser.open(&at("/jobs"));
+    assert_eq!(browser.eval("location.pathname"), "/login");
+
+    assert_eq!(browser.complaints, [""; 0], "nothing is wrong in the console");
+    let own = |asked: &&String| {
+        !asked.starts_with(&stage.url) && !asked.starts_with("data:") && *asked != "about:blank"
+    };
+    let elsewhere: Vec<_> = browser.asked.iter().filter(own).collect();
+    assert_eq!(elsewhere, [""; 0], "no request leaves the host");
+    drop(browser);
+    drop(server);
+}
+
+fn watch_a_job_turn_green(stage: &Stage, browser: &mut Chromium) {
+    let job = stage.submit("green.yaml", GREEN);
+    browser.open(&format!("{}/jobs/{job}", stage.url));
+    browser.wait("document.querySelector('#live-light').dataset.on === 'yes'");
+    browser
+        .wait("[...document.querySelectorAll('.node')].some((node) => node.dataset.state === 'processing')");
+    browser.eval("window.isTheSame = true");
+    // The list is open in what would be another window; here it is looked at afterwards.
+    stage.sandbox.write("go", "");
+    browser
+        .wait("[...document.querySelectorAll('.node')].every((node) => node.dataset.state === 'completed')");
+    browser.wait("document.querySelector('#job .state').dataset.state === 'completed'");
+    browser.wait("document.querySelectorAll('#tasks .state[data-state=completed]').length === 4");
+    browser.wait("document.querySelectorAll('#timeline rect[data-state=completed]').length === 4");
+    assert_eq!(browser.eval("window.isTheSame"), true, "the page was not loaded again");
+    assert_eq!(stage.status(&job), "completed");
+    browser.open(&format!("{}/tasks/{job}_parse", stage.url));
+    browser.wait("document.querySelector('#log-text').textContent === 'parsing\\nparsed\\n'");
+}
+
+fn retry_a_failed_task(stage: &Stage, browser: &mut Chromium) {
+    let job = stage.submit("retry.yaml", &BROKEN.replace("NAME", "to be retried").replace("FILE", "fixed"));
+    eventually("the failure of the task", || stage.status(&job) == "failed");
+    browser.open(&format!("{}/jobs?status=failed", stage.url));
+    browser.follow(&format!("#row-{job} td.name a"));
+    browser.follow("#tasks td.name a");
+    assert_eq!(browser.eval("document.querySelector('#task .state').dataset.state"), "failed");
+    assert!(browser.eval("document.body.innerText").as_str().unwrap().contains("no connection"));
+    stage.sandbox.write("fixed", "");
+    browser.follow("form[action$='/retry'] button");
+    browser.wait("document.querySelector('#task .state').dataset.state === 'completed'");
+    eventually("the end of the job", || stage.status(&job) == "completed");
+}
+
+fn replay_a_dead_letter(stage: &Stage, browser: &mut Chromium) -> String {
+    let job =
+        stage.submit("replay.yaml", &BROKEN.replace("NAME", "to be replayed").replace("FILE", "mended"));
+    eventually("the failure of the task", || stage.status(&job) == "failed");
+    browser.open(&format!("{}/dead-letters", stage.url));
+    browser.follow(&format!("tr:has(a[href='/tasks/{job}_load']) td a[href^='/dead-letters/']"));
+    let letter = browser.eval("location.pathname").as_str().unwrap().to_owned();
+    stage.sandbox.write("mended", "");
+    browser.follow("form[action$='/replay'] button");
+    assert_eq!(browser.eval("document.querySelector('#letter .state').dataset.state"), "replayed");
+    assert!(
+        browser.eval("document.querySelector('.note').textContent").as_str().unwrap().contains("runs again")
+    );
+    eventually("the end of the job", || stage.status(&job) == "completed");
+    letter
+}
+
+fn write_and_test_a_script(stage: &Stage, browser: &mut Chromium) {
+    browser.open(&format!("{}/scripts", stage.url));
+    browser.follow("a[href='/scripts/new']");
+    browser.fill("input[name=name]", "greet");
+    browser.fill("input[name=id]", "greet");
+    browser.fill("#source", "const name = ctx.event.data.name\nreturn name +;\n");
+    browser.complaints.clear();
+    browser.follow("button[value=save]");
+    let told = browser.eval("document.querySelector('.problem').textContent");
+    assert!(told.as_str().unwrap().contains("line 2"), "{told}");
+    // The browser itself notes that the answer was 400.
+    browser.complaints.clear();
+    let source = "console.log('greeting', ctx.event.data.name);\nctx.publish('greeted', { name: ctx.event.data.name });\nreturn { hello: ctx.event.data.name };\n";
+    browser.fill("#source", source);
+    browser.eval("document.querySelector('input[value=publish]').click()");
+    browser.fill("#properties", "{\"name\": \"<b>Ada</b>\"}");
+    browser.follow("button[value=test]");
+    let told = browser.eval("document.querySelector('#test-result').innerText");
+    let told = told.as_str().unwrap();
+    assert!(told.contains("ran to its end") && told.contains("\"hello\": \"<b>Ada</b>\""), "{told}");
+    assert!(told.contains("greeting <b>Ada</b>") && told.contains("\"call\": \"publish\""), "{told}");
+    assert_eq!(browser.eval("document.querySelector('#source').value"), source, "what was typed stays");
+    browser.follow("button[value=save]");
+    assert_eq!(browser.eval("location.pathname"), "/scripts/greet");
+    browser.fill("#subscriptions input[name=eventType]", "user.created");
+    browser.follow("#subscriptions .bulk button");
+    browser.open(&format!("{}/scripts", stage.url));
+    browser.wait("document.querySelector('#live-light').dataset.on === 'yes'");
+    let event = json!({"eventType": "user.created", "properties": {"name": "<script>alert(1)</script>"}});
+    stage.sandbox.write("event.json", &event.to_string());
+    stage.run(&["events", "publish", "--file", "event.json"]);
+    browser.wait("document.querySelector('#executions .state[data-state=success]')");
+    browser.follow("#executions a[href^='/executions/']");
+    assert!(browser.eval("document.body.innerText").as_str().unwrap().contains("<script>alert(1)</script>"));
+    browser.open(&format!("{}/scripts/greet", stage.url));
+    browser.follow("#subscriptions form[action$='/disable'] button");
+    assert_eq!(browser.eval("document.querySelector('#subscriptions .state').dataset.state"), "disabled");
+}
+
+/// More to look at, and the pages that show it.
+fn everything_to_look_at(stage: &Stage, letter: String) -> Vec<(&'static str, String)> {
+    let failing =
+        stage.submit("failing.yaml", &BROKEN.replace("NAME", "nightly import").replace("FILE", "never"));
+    eventually("the failure of the task", || stage.status(&failing) == "failed");
+    let agent = stage.submit("usage.yaml", USAGE);
+    eventually("the end of the agent's job", || stage.status(&agent) == "completed");
+    let running = GREEN.replace("[ ! -e go ]", "[ ! -e never ]").replace("turns green", "weekly report");
+    let running = stage.submit("running.yaml", &running);
+    let part = |number: u32| format!("- {{taskId: part-{number}, run: 'true', dependsOn: [split]}}\n");
+    let parts: String = (0..400).map(part).collect();
+    let wide = format!("name: wide import\ntasks:\n- {{taskId: split, run: 'true'}}\n{parts}");
+    let wide = stage.submit("wide.yaml", &wide);
+    eventually("the end of the wide job", || stage.status(&wide) == "completed");
+    vec![
+        ("overview", "/".to_owned()),
+        ("jobs", "/jobs".to_owned()),
+        ("job", format!("/jobs/{running}")),
+        ("job-failed", format!("/jobs/{failing}")),
+        ("job-wide", format!("/jobs/{wide}")),
+        ("task", format!("/tasks/{running}_parse")),
+        ("task-failed", format!("/tasks/{failing}_load")),
+        ("events", "/events?type=Task%20Completed".to_owned()),
+        ("dead-letters", "/dead-letters".to_owned()),
+        ("dead-letter", letter),
+        ("scripts", "/scripts".to_owned()),
+        ("script", "/scripts/greet".to_owned()),
+        ("usage", "/usage".to_owned()),
+        ("settings", "/settings".to_owned()),
+    ]
+}
+
+fn take_pictures(stage: &Stage, browser: &mut Chromium, pages: &[(&'static str, String)]) {
+    let folder = pictures();
+    for (name, path) in pages {
+        for width in WIDTHS {
+            for theme in THEMES {
+                browser.look(width, theme);
+                browser.open(&format!("{}{path}", stage.url));
+                assert!(browser.eval("document.querySelector('h1') !== null") == true, "{path}");
+                let across = browser.eval("document.documentElement.scrollWidth");
+                assert_eq!(across, width, "{path} is as wide as the window");
+                let dark = browser.eval("getComputedStyle(document.body).colorScheme");
+                assert_eq!(dark, theme, "{path}");
+                std::fs::write(folder.join(format!("{name}-{theme}-{width}.png")), browser.picture(width))
+                    .unwrap();
+            }
+        }
+    }
+}
