@@ -94,6 +94,7 @@ impl Hand {
                 exit_code: 0,
             },
             spent: Spent::default(),
+            cause: None,
         })
     }
 }

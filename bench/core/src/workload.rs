@@ -62,6 +62,7 @@ impl Workload {
             timestamp: None,
             properties: Prepared { id: None, properties: self.pool[number as usize % POOL].clone() },
             ttl: None,
+            workflow: None,
         }
     }
 
