@@ -2,6 +2,8 @@
 //!
 //! CPU per event is the figure to trust on a shared machine; wall time is printed beside it.
 
+mod over_http;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,17 +75,17 @@ async fn measure(arguments: &Arguments) {
     let engine = Engine::new(backend, clock, 7, EngineConfig::default());
     reading();
     println!(
-        "{:>10} {:>10} {:>12} {:>9} {:>10} {:>9}",
-        "events", "events/s", "CPU us/event", "top ms", "resolve ms", "memory MB"
+        "{:>10} {:>10} {:>12} {:>9} {:>10} {:>13} {:>9}",
+        "events", "events/s", "CPU us/event", "top ms", "resolve ms", "of executions", "memory MB"
     );
     let mut loaded = 0;
     while loaded < arguments.events {
         let (wall, cpu) = load(&engine, loaded, STEP, arguments.producers).await;
         loaded += STEP;
         let top = top(&engine).await;
-        let resolve = resolve(&engine).await;
+        let (resolve, resolved) = resolve(&engine).await;
         println!(
-            "{loaded:>10} {:>10.0} {:>12.1} {:>9.2} {:>10.2} {:>9}",
+            "{loaded:>10} {:>10.0} {:>12.1} {:>9.2} {:>10.2} {resolved:>13} {:>9}",
             STEP as f64 / wall.as_secs_f64(),
             cpu.as_secs_f64() * 1e6 / STEP as f64,
             top.as_secs_f64() * 1e3,
@@ -92,6 +94,7 @@ async fn measure(arguments: &Arguments) {
         );
     }
     bulk(&engine).await;
+    over_http::measure(&engine, loaded, arguments.producers).await;
     let started = Instant::now();
     engine.backend().checkpoint().expect("rows can be written");
     println!("what was put off: {:.1} s", started.elapsed().as_secs_f64());
@@ -186,8 +189,8 @@ async fn top(engine: &Host) -> Duration {
     took[took.len() / 2]
 }
 
-/// Resolves the code that most executions have, and lets it be as it was.
-async fn resolve(engine: &Host) -> Duration {
+/// Resolves the code that most executions have, and lets it be as it was. Says of how many it was.
+async fn resolve(engine: &Host) -> (Duration, u64) {
     let code = ErrorCode::trusted("20Cook");
     let scope = || ErrorScope::Code(code.clone());
     let started = Instant::now();
@@ -196,7 +199,7 @@ async fn resolve(engine: &Host) -> Duration {
     let changed = marked.expect("it is known").changed;
     assert!(changed > 0, "{changed}");
     engine.mark_errors(tenant(), scope(), ErrorMark::Reopen, None, None).await.expect("it is known");
-    took
+    (took, changed)
 }
 
 struct Tokio;

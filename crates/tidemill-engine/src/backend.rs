@@ -18,7 +18,7 @@ use crate::notice::Notice;
 use crate::record::{Record, RecordKey, RecordKind};
 use crate::reply::{Refusal, Reply};
 use crate::state::job::JobHead;
-use crate::state::{DueExecutions, TriageIndex};
+use crate::state::{DueExecutions, Room, TriageIndex};
 
 /// Why the backend could not do its part. The command may or may not be worth repeating, but it was not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -133,11 +133,11 @@ pub trait Backend: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<(RecordKey, Record)>, Fault>> + Send;
 
-    /// The executions of scripts that are due at `now`, without those that `skip` names, at most `limit`.
+    /// The executions of scripts that are due at `now`, without those that `skip` names, as far as there is room.
     fn due_executions(
         &self,
         now: Timestamp,
-        limit: usize,
+        room: &Room,
         skip: impl Fn(&ExecutionKey) -> bool + Send,
     ) -> impl Future<Output = Result<DueExecutions, Fault>> + Send;
 

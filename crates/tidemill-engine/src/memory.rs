@@ -20,7 +20,7 @@ use crate::policy::Policy;
 use crate::record::{Record, RecordKey, RecordKind};
 use crate::site::Site;
 use crate::state::trail::Seq;
-use crate::state::{DueExecutions, State, TriageIndex};
+use crate::state::{DueExecutions, Room, State, TriageIndex};
 
 /// A backend that forgets everything when it is dropped.
 #[derive(Debug)]
@@ -258,10 +258,10 @@ impl<C: Clock> Backend for MemoryBackend<C> {
     async fn due_executions(
         &self,
         now: Timestamp,
-        limit: usize,
+        room: &Room,
         skip: impl Fn(&ExecutionKey) -> bool + Send,
     ) -> Result<DueExecutions, Fault> {
-        Ok(self.lock().state.pending().due(now, limit, skip))
+        Ok(self.lock().state.pending().due(now, room, skip))
     }
 
     async fn triage<T: Send>(&self, look: impl FnOnce(&TriageIndex) -> T + Send) -> Result<T, Fault> {

@@ -71,7 +71,7 @@ pub use id::{
     SessionId, SubscriptionId, TaskId, TaskName, TenantId, WorkerId,
 };
 pub use job_file::{AddTasksFile, JobFile, RetryEntry, TaskEntry, TaskFile, TaskSettings, TaskWork};
-pub use json::Json;
+pub use json::{Json, ValueProblem};
 pub use key::{BadSortKey, Index, KeyPair, KeyPrefix, Keys};
 pub use known_type::KnownType;
 pub use matcher::{MatchCounts, Matcher};

@@ -78,7 +78,7 @@ pub struct ScriptDraft {
 }
 
 /// `/v1/scripts/explain` is a call and can be no script.
-const RESERVED_ID: &str = "explain";
+const RESERVED_IDS: [&str; 2] = ["explain", "new"];
 const FIELDS: &str = "id, name, source, grants";
 /// What an answer holds beside the draft. It may be sent back and is not read.
 const ANSWERED: [&str; 3] = ["version", "createdAt", "updatedAt"];
@@ -92,7 +92,7 @@ impl ScriptDraft {
             document.take(field);
         }
         let id = document.text("id").and_then(|text| {
-            if text == RESERVED_ID {
+            if RESERVED_IDS.contains(&text.as_str()) {
                 document.problem("id", code::INVALID_VALUE, "is the name of a call; choose another");
                 return None;
             }
@@ -161,6 +161,7 @@ mod tests {
             (json!({ "id": "a b" }), "id", code::INVALID_VALUE),
             (json!({ "id": "~a" }), "id", code::INVALID_VALUE),
             (json!({ "id": "explain" }), "id", code::INVALID_VALUE),
+            (json!({ "id": "new" }), "id", code::INVALID_VALUE),
             (json!({ "id": "x".repeat(ScriptId::LENGTH_MAX + 1) }), "id", code::INVALID_VALUE),
             (json!({ "grants": "publish" }), "grants", code::INVALID_TYPE),
             (json!({ "grants": null }), "grants", code::INVALID_TYPE),

@@ -55,6 +55,11 @@ impl Secrets {
     /// Each is known as it is, trimmed, line by line, and each of these as a part of JSON (also of JSON within JSON), in
     /// base64, in hexadecimal digits and percent-encoded.
     pub fn of(values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
+        Self::at_least(values, SECRET_CHARS_MIN)
+    }
+
+    /// The same with another least number of characters; two at least.
+    pub(crate) fn at_least(values: impl IntoIterator<Item = impl AsRef<[u8]>>, chars_min: usize) -> Self {
         let mut forms = BTreeSet::new();
         for value in values {
             let value = value.as_ref();
@@ -62,11 +67,24 @@ impl Secrets {
             let parts: BTreeSet<&[u8]> = [value, value.trim_ascii()]
                 .into_iter()
                 .chain(lines.map(<[u8]>::trim_ascii))
-                .filter(|part| is_long_enough(part))
+                .filter(|part| is_long_enough(part, chars_min))
                 .collect();
             for part in parts {
                 add_forms(part, &mut forms);
             }
+        }
+        Self::of_forms(forms)
+    }
+
+    /// Secrets that are looked for as they are, in no other form.
+    pub(crate) fn plain(values: impl IntoIterator<Item = impl AsRef<[u8]>>, chars_min: usize) -> Self {
+        let values = values.into_iter().map(|value| value.as_ref().to_vec());
+        Self::of_forms(values.filter(|value| is_long_enough(value, chars_min)).collect())
+    }
+
+    fn of_forms(mut forms: BTreeSet<Vec<u8>>) -> Self {
+        if forms.is_empty() {
+            return Self::default();
         }
         // What stands for a secret is none: to look for it would find it in every text that was cleaned.
         forms.retain(|form| !contains(REDACTED.as_bytes(), form));
@@ -158,15 +176,8 @@ impl Secrets {
         let text = json.as_str();
         let mut clean = String::new();
         let mut kept_from = 0;
-        for token in Tokens(text, 0) {
-            let replacement = match &text[token.clone()] {
-                quoted if quoted.starts_with('"') => self.without_in_quotes(quoted),
-                number => {
-                    let is_secret = matches!(self.clean(number.as_bytes()), Cow::Owned(_));
-                    is_secret.then(|| quoted(REDACTED))
-                }
-            };
-            if let Some(replacement) = replacement {
+        for token in Tokens::of(text) {
+            if let Some(replacement) = self.clean_token(&text[token.clone()]) {
                 clean.push_str(&text[kept_from..token.start]);
                 clean.push_str(&replacement);
                 kept_from = token.end;
@@ -177,6 +188,18 @@ impl Secrets {
         }
         clean.push_str(&text[kept_from..]);
         Json::parse(clean).expect("texts took the place of texts and numbers")
+    }
+
+    /// What takes the place of a text or a number of JSON, if there are secrets in it.
+    pub(crate) fn clean_token(&self, token: &str) -> Option<String> {
+        if self.is_empty() {
+            return None;
+        }
+        if token.starts_with('"') {
+            return self.without_in_quotes(token);
+        }
+        let is_secret = matches!(self.clean(token.as_bytes()), Cow::Owned(_));
+        is_secret.then(|| quoted(REDACTED))
     }
 
     /// A text of JSON with its quotes, if there are secrets in it.
@@ -208,8 +231,8 @@ impl Secrets {
     }
 }
 
-fn is_long_enough(bytes: &[u8]) -> bool {
-    std::str::from_utf8(bytes).map_or(bytes.len(), |text| text.chars().count()) >= SECRET_CHARS_MIN
+fn is_long_enough(bytes: &[u8], chars_min: usize) -> bool {
+    std::str::from_utf8(bytes).map_or(bytes.len(), |text| text.chars().count()) >= chars_min
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
@@ -226,10 +249,12 @@ fn add_forms(part: &[u8], forms: &mut BTreeSet<Vec<u8>>) {
     if let Ok(text) = std::str::from_utf8(part) {
         let once = within_quotes(text);
         let once_ascii = ascii_only(&once);
-        for escaped in [&once, &once_ascii] {
-            forms.insert(within_quotes(escaped).into_bytes());
+        // Some programs escape slashes too.
+        let slashes = [&once, &once_ascii].map(|escaped| escaped.replace('/', "\\/"));
+        for escaped in [once, once_ascii].into_iter().chain(slashes) {
+            forms.insert(within_quotes(&escaped).into_bytes());
+            forms.insert(escaped.into_bytes());
         }
-        forms.extend([once.into_bytes(), once_ascii.into_bytes()]);
     }
     for engine in [&STANDARD, &URL_SAFE] {
         let encoded = engine.encode(part);
@@ -337,7 +362,13 @@ fn percent_decoded(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Where the texts (with their quotes) and the numbers of a JSON value stand.
-struct Tokens<'a>(&'a str, usize);
+pub(crate) struct Tokens<'a>(&'a str, usize);
+
+impl<'a> Tokens<'a> {
+    pub(crate) fn of(json: &'a str) -> Self {
+        Self(json, 0)
+    }
+}
 
 impl Iterator for Tokens<'_> {
     type Item = std::ops::Range<usize>;

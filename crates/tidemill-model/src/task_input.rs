@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::json::Json;
+use crate::json::{Json, ValueProblem};
 
 /// The key of a task's input under which the outputs of its parents are put. No input may bring it along.
 pub const DEPENDENCY_OUTPUTS: &str = "dependencyOutputs";
@@ -21,9 +21,17 @@ pub enum InputProblem {
     /// A key is not text: it holds half of a surrogate pair.
     #[error("has a key that is not text")]
     UnreadableKey,
+    /// Readers of JSON cannot read it.
+    #[error(transparent)]
+    Value(#[from] ValueProblem),
 }
 
-/// What is wrong with a static input, looking no deeper than its keys.
+/// What is wrong with a static input that comes from outside.
+pub fn new_input_problem(input: &Json) -> Option<InputProblem> {
+    input_problem(input).or_else(|| input.problem().map(InputProblem::Value))
+}
+
+/// What is wrong with a static input, looking no deeper than its keys, as for one that was stored by an older version.
 pub fn input_problem(input: &Json) -> Option<InputProblem> {
     if !input.is_object() {
         return Some(InputProblem::NotAnObject);
@@ -103,6 +111,8 @@ mod tests {
         ] {
             assert_eq!(input_problem(&Json::parse(input.to_owned()).unwrap()), problem, "{input}");
         }
+        let bad = Json::parse(r#"{"n":1e999}"#.to_owned()).unwrap();
+        assert_eq!(new_input_problem(&bad), Some(InputProblem::Value(ValueProblem::Number)));
         // Depth is no danger: values are skipped, not built.
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(200_000), "]".repeat(200_000));
         assert_eq!(input_problem(&Json::parse(deep).unwrap()), None);

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::execution::Execution;
 use crate::id::{TaskId, TaskName};
 use crate::json::Json;
 use crate::retry::RetryPolicy;
@@ -65,8 +66,57 @@ impl OnFailure {
     }
 }
 
+impl TaskSpec {
+    /// What the task does, as far as its errors are told apart: the name of its definition, or by what it runs if the
+    /// job brought the work along. The name of such a task is its id, and a job may hold thousands of one kind.
+    pub fn kind_of_work(&self) -> &str {
+        match &self.options.execution {
+            Some(execution) if !Execution::names_definition(execution) => {
+                if self.options.agent {
+                    "inline agent"
+                } else if execution.as_str().starts_with(r#"{"script":"#) {
+                    "inline script"
+                } else {
+                    "inline command"
+                }
+            }
+            _ => self.name.as_str(),
+        }
+    }
+}
+
 impl TaskOptions {
     fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execution::{Pinned, Run};
+
+    #[test]
+    fn tasks_that_bring_their_work_along_are_of_one_kind() {
+        let name = TaskName::trusted("fetch");
+        let shell = || Some(Run::Shell("exit 7".to_owned()));
+        let none = Execution::default;
+        for (execution, agent, expected) in [
+            (None, false, "t-1"),
+            (Some(Execution { run: shell(), ..none() }), false, "inline command"),
+            (Some(Execution { script: Some("1".to_owned()), ..none() }), false, "inline script"),
+            (Some(none()), true, "inline agent"),
+            (Some(Execution { definition: Some(Pinned { name, version: 1 }), ..none() }), true, "t-1"),
+        ] {
+            let execution = execution.as_ref().map(Json::of);
+            let spec = TaskSpec {
+                task_id: TaskId::new("t-1").unwrap(),
+                name: TaskName::trusted("t-1"),
+                depends_on: Vec::new(),
+                input: Json::default(),
+                options: TaskOptions { execution, agent, ..TaskOptions::default() },
+            };
+            assert_eq!(spec.kind_of_work(), expected);
+        }
     }
 }

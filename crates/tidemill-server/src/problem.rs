@@ -43,6 +43,9 @@ impl Problem {
         message: impl Into<String>,
     ) -> Self {
         let (code, field, message) = (code.into(), field.into(), message.into());
+        // Some messages name their field themselves.
+        let bare = message.strip_prefix(&field).and_then(|rest| rest.strip_prefix(' ')).map(str::to_owned);
+        let message = bare.unwrap_or(message);
         let detail = format!("{field} {message}");
         let details = vec![Detail::new(field, code.clone(), message)];
         Self { details, ..Self::new(StatusCode::BAD_REQUEST, code, detail) }
@@ -115,12 +118,18 @@ impl Problem {
             message: clean(&detail.message),
             ..detail.clone()
         });
+        // What is between a field's name and its message must not be taken for a secret behind its name.
+        let named = self.details.first().and_then(|first| {
+            let rest =
+                self.detail.strip_prefix(&first.field)?.strip_prefix(": ")?.strip_prefix(&first.message)?;
+            Some(format!("{}: {}{rest}", clean(&first.field), clean(&first.message)))
+        });
         ProblemDocument {
             r#type: format!("urn:tidemill:problem:{}", self.code),
             title: self.status.canonical_reason().unwrap_or("Error").to_owned(),
             status: self.status.as_u16(),
             code: self.code.clone(),
-            detail: clean(&self.detail),
+            detail: named.unwrap_or_else(|| clean(&self.detail)),
             details: details.collect(),
         }
     }

@@ -12,6 +12,7 @@ use tidemill_engine::engine::{EngineConfig, EngineError};
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::scripts::{Scripts, ScriptsConfig};
 use tidemill_engine::site::Site;
+use tidemill_engine::state::Room;
 use tidemill_engine::triage::{TokenSealer, TriageKeeper, TriageTimer};
 use tidemill_model::{TenantId, Timestamp, WorkerId};
 use tidemill_worker::log_sink::LogSink;
@@ -141,7 +142,7 @@ impl Node {
     pub(crate) async fn has_scripts(&self) -> Result<bool, EngineError> {
         let backend = self.engine.backend();
         let subscribed = backend.all_records(RecordKind::Subscription, None, 1).await?;
-        let waiting = backend.due_executions(Timestamp::MAX, 1, |_| false).await?;
+        let waiting = backend.due_executions(Timestamp::MAX, &Room::of(0), |_| false).await?;
         Ok(!subscribed.is_empty() || waiting.pending > 0)
     }
 

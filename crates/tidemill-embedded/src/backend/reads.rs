@@ -15,7 +15,7 @@ use tidemill_engine::record::{Record, RecordKey, RecordKind};
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_engine::state::stream::Stream;
 use tidemill_engine::state::trail::Seq;
-use tidemill_engine::state::{DueExecutions, State, TriageIndex};
+use tidemill_engine::state::{DueExecutions, Room, State, TriageIndex};
 use tidemill_model::event_query::{EventQuery, Page};
 use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId, Timestamp};
 
@@ -329,11 +329,11 @@ impl Backend for Embedded {
     async fn due_executions(
         &self,
         now: Timestamp,
-        limit: usize,
+        room: &Room,
         skip: impl Fn(&ExecutionKey) -> bool + Send,
     ) -> Result<DueExecutions, Fault> {
         let shared = self.shared();
-        let (due, number) = shared.look(|state| state.pending().due(now, limit, skip));
+        let (due, number) = shared.look(|state| state.pending().due(now, room, skip));
         shared.settle(number).await?;
         Ok(due)
     }

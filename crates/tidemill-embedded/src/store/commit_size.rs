@@ -133,7 +133,7 @@ fn record_bytes(write: &RecordWrite) -> usize {
                 RecordValue::TriageError(error) => error.len(),
                 RecordValue::TriageExecution(execution) => execution.len(),
                 RecordValue::Parked(parked) => parked.len(),
-                RecordValue::Token(token) => token.sealed.len() + token.execution.as_str().len() + 32,
+                RecordValue::Token(token) => token.len(),
                 RecordValue::Bulk(bulk) => bulk.len(),
                 RecordValue::DeadLetter(letter) => letter.reason.len() + letter.request.as_str().len(),
             });

@@ -222,15 +222,13 @@ impl RowStore {
                     table.insert(bytes.as_slice(), value.as_slice())?;
                     match is_open(key, row) {
                         // Looking is cheaper than writing, and most of them are there.
-                        Some(true) => {
-                            if open.get(bytes.as_slice())?.is_none() {
-                                open.insert(bytes.as_slice(), ())?;
-                            }
+                        Some(true) if open.get(bytes.as_slice())?.is_none() => {
+                            open.insert(bytes.as_slice(), ())?;
                         }
                         Some(false) => {
                             open.remove(bytes.as_slice())?;
                         }
-                        None => {}
+                        Some(true) | None => {}
                     }
                 }
                 let mut meta = transaction.open_table(META)?;

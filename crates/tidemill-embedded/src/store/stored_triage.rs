@@ -130,7 +130,7 @@ fn take_samples(from: &mut Reader<'_>) -> Result<Vec<Sample>, BadBytes> {
             name.truncate(shared.ok_or(BadBytes("holds a name that begins like none"))?);
             name.push_str(from.text()?);
             Ok(Sample {
-                execution: ExecutionId::trusted(&*name),
+                execution: ExecutionId::trusted(&name),
                 event: Stored::take(from)?,
                 index: Stored::take(from)?,
                 at: Stored::take(from)?,
@@ -173,7 +173,7 @@ stored_struct!(TriageExecution {
     has_spilled,
 });
 stored_struct!(Parked { execution, since, deadline, alarm_at, is_told, codes, cell, task });
-stored_struct!(StoredToken { execution, state, since, sealed });
+stored_struct!(StoredToken { execution, state, since, sealed, outcome });
 stored_struct!(BulkFilter { code, error_type, county, phase, step, executions, settled });
 stored_struct!(Bulk {
     id,

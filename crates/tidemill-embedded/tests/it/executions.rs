@@ -74,7 +74,12 @@ fn hops(lab: &Lab, job: u128) -> u32 {
 }
 
 fn due(lab: &Lab) -> Vec<ExecutionKey> {
-    let mut due = lab.store.state().pending().due(Timestamp::MAX, 10_000, |_| false).due;
+    let mut due = lab
+        .store
+        .state()
+        .pending()
+        .due(Timestamp::MAX, &tidemill_engine::state::Room::of(10_000), |_| false)
+        .due;
     due.sort();
     due
 }

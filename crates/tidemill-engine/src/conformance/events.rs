@@ -58,7 +58,7 @@ pub async fn an_event_past_its_time_to_live_is_gone<W: World>(lab: Lab<W>) {
 
 /// What was sent is what is stored, beside the keys and the times.
 pub async fn events_come_back_as_they_were_sent<W: World>(lab: Lab<W>) {
-    let mut sent = event("s-1", "stock.counted", r#"{"n":1e999,"text":"\u00e9","deep":[{"a":null}]}"#);
+    let mut sent = event("s-1", "stock.counted", r#"{"n":1.50E+300,"text":"\u00e9","deep":[{"a":null}]}"#);
     sent.ttl = Some(1_900_000_000);
     lab.pass(7);
     let answer = lab.engine.publish(publish(vec![sent.clone()])).await.expect("the event is accepted");

@@ -15,7 +15,7 @@ use crate::engine::{ExecutionFilter, LetterFilter, PublishRequest, ShownStatus};
 use crate::execution::{ExecutionId, RunError, SourceEvent};
 use crate::record::DeadLetterState;
 use crate::reply::{Refusal, Reply};
-use crate::state::DueExecutions;
+use crate::state::{DueExecutions, Room};
 
 fn matched(tenant: &TenantId, event: u128, subscription: &str) -> NewExecution {
     NewExecution {
@@ -58,7 +58,7 @@ fn failure(retry_in_millis: Option<u64>) -> ExecutionEnd {
 }
 
 async fn due<W: World>(lab: &Lab<W>) -> DueExecutions {
-    let due = lab.world.backend().due_executions(lab.clock.now(), 1_000, |_| false).await;
+    let due = lab.world.backend().due_executions(lab.clock.now(), &Room::of(1_000), |_| false).await;
     due.expect("the backend works")
 }
 

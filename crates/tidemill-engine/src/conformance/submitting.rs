@@ -126,6 +126,8 @@ pub async fn a_bad_task_on_its_own_is_refused<W: World>(lab: Lab<W>) {
         ),
         (input("[]"), "input is not a JSON object"),
         (input(r#"{"dependencyOutputs":{}}"#), "input has the reserved key dependencyOutputs"),
+        (input(r#"{"n":1e999}"#), "input holds a number beyond the range of a double"),
+        (input(r#"{"a":["\ud800"]}"#), "input holds a text with half of a surrogate pair"),
     ];
     for (request, expected) in rows {
         let error = lab.engine.submit_task(request).await.expect_err(expected);

@@ -244,6 +244,17 @@ pub async fn groups_are_listed_and_filtered<W: World>(lab: Lab<W>) {
     let counted: Vec<_> =
         metrics.by_type.iter().map(|(_, kind, counts)| (kind.as_str(), counts.open)).collect();
     assert_eq!(counted, [("20", 1), ("31", 3), ("40", 1)]);
+    // What was ignored for a time is open again when the time is over, though nothing else happened.
+    let until = Until { time: Some(lab.now().plus(SECOND)), occurrences: None };
+    let scope = ErrorScope::Code(code("31001"));
+    lab.engine.mark_errors(acme(), scope, ErrorMark::Ignore(until), None, None).await.expect("it is valid");
+    for expected in [0, 3] {
+        let metrics = lab.engine.triage_metrics().await.expect("it works");
+        let (.., of_type) =
+            metrics.by_type.iter().find(|(_, kind, _)| kind.as_str() == "31").expect("it is there");
+        assert_eq!(of_type.open, expected);
+        lab.pass(2 * SECOND);
+    }
 }
 
 /// A wait ends once, whoever ends it, and whoever has the token hears how.
@@ -285,6 +296,27 @@ pub async fn a_wait_ends_once<W: World>(lab: Lab<W>) {
     let shown = lab.engine.triage_execution(&acme(), &execution("e-1")).await.expect("it works");
     let known = shown.expect("it is known").execution;
     assert_eq!((known.parked, known.token), (false, TokenState::Used));
+    // It waits again with another token: the first one still tells what became of it.
+    lab.pass(SECOND);
+    ingest(&lab, &[envelope("e-1", "FAILED", Some("another-token"), &["20Cook"])])
+        .await
+        .expect("it is valid");
+    let lab = lab.reopen_if_it_can().await;
+    let outcome = lab.engine.token_outcome(&acme(), &token).await.expect("it is known");
+    assert!(matches!(outcome, TokenOutcome::Ended(Unparked::Resumed { .. })), "{outcome:?}");
+    let newer = TaskToken::new("another-token").expect("a token");
+    let outcome = lab.engine.token_outcome(&acme(), &newer).await.expect("it is known");
+    assert_eq!(outcome, TokenOutcome::Waiting);
+    // A token is taken out of all events that came with it.
+    let token = "secret/of+e-2==";
+    let beside = envelope("e-3", "SUCCEEDED", None, &[])
+        .replace("Cook", r"by secret\/of+e-2== or secret%2Fof%2Be-2%3D%3D");
+    ingest(&lab, &[beside, envelope("e-2", "FAILED", Some(token), &[])]).await.expect("they are valid");
+    let events = lab.events(workflow_entity("e-3")).await;
+    let stored = events[0].properties.as_str();
+    assert!(stored.contains(r#""by [REDACTED] or [REDACTED]""#), "{stored}");
+    let shown = lab.engine.triage_execution(&acme(), &execution("e-3")).await.expect("it works");
+    assert_eq!(&*shown.expect("it is known").execution.cell.county, "by [REDACTED] or [REDACTED]");
 }
 
 /// Time is moved by the test.
@@ -348,6 +380,12 @@ pub async fn a_bulk_survives_and_resumes_each_once<W: World>(lab: Lab<W>) {
     let filter = BulkFilter { code: Some(code("20Cook")), ..BulkFilter::default() };
     let preview = lab.engine.preview_bulk(&acme(), &filter).await.expect("it works");
     assert_eq!((preview.total, preview.first.len()), (total, 10));
+    let pair = ErrorScope::Pair(execution("x"), code("31001"));
+    lab.engine.mark_errors(acme(), pair, ErrorMark::Resolve, None, None).await.expect("it is valid");
+    let settled = BulkFilter { settled: true, ..BulkFilter::default() };
+    let preview = lab.engine.preview_bulk(&acme(), &settled).await.expect("it works");
+    assert_eq!(preview.total, 1, "the others have open errors");
+    assert_eq!(preview.first[0].execution, execution("x"));
     let request = BulkRequest {
         tenant: acme(),
         action: resume(),

@@ -53,8 +53,7 @@ impl Defeat<'_> {
         let (code, title) = if let Some(cause) = self.cause {
             (&cause.code, cause.title.as_str())
         } else {
-            let name = spec_of(self.task).name.clone();
-            made = ErrorFingerprint::of(self.category, name.as_str(), self.error, None);
+            made = ErrorFingerprint::of(self.category, spec_of(self.task).kind_of_work(), self.error, None);
             (&made.code, made.message.as_str())
         };
         let cell = cell_of(self.task);

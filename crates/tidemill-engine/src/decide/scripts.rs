@@ -283,7 +283,7 @@ mod tests {
     use super::super::fixture::{self, Fixture, spec, tenant};
     use super::*;
     use crate::command::{Command, Prepared, Publish, PublishedEvent};
-    use crate::state::DueExecutions;
+    use crate::state::{DueExecutions, Room};
 
     fn new(event: u128, subscription: &str, hop: u32) -> NewExecution {
         NewExecution {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     fn due(fixture: &Fixture) -> DueExecutions {
-        fixture.state.pending().due(fixture.now, 100, |_| false)
+        fixture.state.pending().due(fixture.now, &Room::of(100), |_| false)
     }
 
     #[test]
@@ -510,7 +510,7 @@ mod tests {
         let mut all: Vec<_> = (0..5).map(|n| of("a", n)).collect();
         all.extend([of("b", 100), of("c", 200), of("c", 201)]);
         fixture.run(&matching(0, 1, all)).unwrap();
-        let found = fixture.state.pending().due(fixture.now, 5, |key| key.id == id(100, "s"));
+        let found = fixture.state.pending().due(fixture.now, &Room::of(5), |key| key.id == id(100, "s"));
         let tenants: Vec<_> = found.due.iter().map(|key| key.tenant.as_str()).collect();
         assert_eq!(tenants, ["a", "c", "a", "c", "a"]);
         assert_eq!((found.pending, found.fullest, found.next), (8, Some(TenantId::trusted("a")), None));

@@ -143,9 +143,9 @@ fn status(
             park(state, tenant, held, token, &item.errors, None, draft);
         }
         (WorkflowStatus::Failed, None) if is_newer => more_codes(state, tenant, held, &item.errors, draft),
-        (WorkflowStatus::Failed, _) => {}
         _ if is_newer => went_on(state, tenant, held, at, draft),
-        _ => {}
+        // What came late is an error of it all the same.
+        _ => more_codes(state, tenant, held, &item.errors, draft),
     }
     // A token that came too late is known, so that whoever has it hears why it is good for nothing.
     if let Some(token) = item.token.as_ref().filter(|_| !is_newer && item.status == WorkflowStatus::Failed) {

@@ -37,7 +37,10 @@ pub(super) fn start(state: &State, command: &StartBulk, draft: &mut Draft<'_, '_
 
 fn begin(state: &State, command: &StartBulk, draft: &mut Draft<'_, '_>) -> Arc<Bulk> {
     let now = draft.now();
-    let total = fitting(state.triage(), &command.tenant, &command.filter, None).count() as u64;
+    let (tenant, filter) = (&command.tenant, &command.filter);
+    let total =
+        fitting(state.triage(), tenant, filter, None).count() + parked_here(state, tenant, filter, draft);
+    let total = total as u64;
     let bulk = Bulk {
         id: command.id,
         action: command.action.clone(),
@@ -69,19 +72,28 @@ fn put(state: &State, tenant: &TenantId, bulk: Bulk, draft: &mut Draft<'_, '_>) 
 
 /// Resumes what waits on a code that was just resolved and on nothing else.
 pub(super) fn resume_settled(state: &State, tenant: &TenantId, code: &ErrorCode, draft: &mut Draft<'_, '_>) {
-    if state.triage().parked_after(tenant, Some(code), None).next().is_none() {
+    let filter = BulkFilter { code: Some(code.clone()), settled: true, ..BulkFilter::default() };
+    let is_there = state.triage().parked_after(tenant, Some(code), None).next().is_some();
+    if !is_there && parked_here(state, tenant, &filter, draft) == 0 {
         return;
     }
     let command = StartBulk {
         tenant: tenant.clone(),
         id: BulkId::mint(draft.event_id()),
         action: triage_unpark::settled_action(),
-        filter: BulkFilter { code: Some(code.clone()), settled: true, ..BulkFilter::default() },
+        filter,
         rate_per_second: None,
         by: Some(Arc::from("auto-resume")),
         reason: None,
     };
     begin(state, &command, draft);
+}
+
+/// How many executions fit only because of what the same commit does.
+fn parked_here(state: &State, tenant: &TenantId, filter: &BulkFilter, draft: &mut Draft<'_, '_>) -> usize {
+    let fitted = |id| state.triage().parked(tenant, id).is_some_and(|parked| filter.wants(parked));
+    let here = draft.notes().all_parked(tenant);
+    here.filter(|parked| filter.wants(parked) && !fitted(&parked.execution)).count()
 }
 
 /// Parked executions that fit, oldest first, after a place.

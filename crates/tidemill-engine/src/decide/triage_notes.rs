@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidemill_model::Timestamp;
+use tidemill_model::{TenantId, Timestamp};
 
 use crate::commit::{Commit, Expect, RecordWrite};
 use crate::record::{Record, RecordKey, RecordValue};
@@ -70,6 +70,16 @@ impl Notes {
     typed!(execution, TriageExecution, TriageExecution);
     typed!(parked, Parked, Parked);
     typed!(token, Token, StoredToken);
+
+    /// Executions of a tenant that are parked, as far as this command looked at them.
+    pub(super) fn all_parked<'n>(&'n self, tenant: &'n TenantId) -> impl Iterator<Item = &'n Parked> {
+        self.copies.iter().filter(|copy| copy.key.tenant.as_ref() == Some(tenant)).filter_map(|copy| {
+            match &copy.value {
+                Some(RecordValue::Parked(parked)) => Some(&**parked),
+                _ => None,
+            }
+        })
+    }
 
     pub(super) fn is_there(&self, held: Held) -> bool {
         self.copies[held.0].value.is_some()

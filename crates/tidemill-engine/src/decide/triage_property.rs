@@ -455,12 +455,29 @@ fn an_execution_waits_with_its_newest_token_until_it_goes_on() {
     // A used token parks nobody.
     fixture.run(&told(failed("t2"), now.plus(3))).unwrap();
     assert!(!known(&fixture, "e1").parked);
+    let outcome_of = |fixture: &Fixture, text: &str| match &fixture
+        .state
+        .record(&RecordKey::token(&tenant(), &Arc::from(text)))
+        .unwrap()
+        .value
+    {
+        RecordValue::Token(token) => token.outcome.clone(),
+        other => panic!("{other:?}"),
+    };
     // Another status says that it went on by itself.
     fixture.run(&told(failed("t3"), now.plus(4))).unwrap();
+    assert!(matches!(outcome_of(&fixture, "t2"), Some(Unparked::Resumed { .. })), "its token tells it still");
     let (commit, _) = fixture.run(&told(status("e1", WorkflowStatus::Succeeded, &[]), now.plus(5))).unwrap();
     assert_eq!(commit.events.len(), 1, "nothing more is told");
     let ended = known(&fixture, "e1");
     assert_eq!((ended.parked, ended.token), (false, TokenState::Replaced));
+    // The same token was never used: the execution may wait with it again. It may not with an older one.
+    fixture.run(&told(failed("t1"), now.plus(6))).unwrap();
+    assert!(!known(&fixture, "e1").parked);
+    fixture.run(&told(failed("t3"), now.plus(7))).unwrap();
+    assert!(known(&fixture, "e1").parked);
+    assert_eq!(token_of(&fixture, "t3"), TokenState::Unused);
+    fixture.run(&unpark("e1")).unwrap();
     assert!(matches!(fixture.run(&unpark("nobody")), Err(Refusal::NotFound { what: "execution", .. })));
 }
 
@@ -607,4 +624,54 @@ fn executions_go_on_by_themselves_when_nothing_is_left_to_mend() {
     let Reply::Bulk { bulk, .. } = reply else { panic!("{reply:?}") };
     assert_eq!((bulk.done, bulk.skipped, bulk.state), (1, 1, BulkState::Done));
     assert!(!known(&fixture, "e1").parked && known(&fixture, "e2").parked);
+}
+
+#[test]
+fn an_execution_is_found_by_all_its_codes_whenever_they_came() {
+    let mut fixture = Fixture::new();
+    fixture.policy.auto_resume = true;
+    let now = fixture.now;
+    let many: Vec<String> = (0..150).map(|number| format!("31{number:03}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let failed = |errors: &[&str]| status("e1", WorkflowStatus::Failed, errors);
+    fixture.run(&told(failed(&["20early"]), now)).unwrap();
+    let parks = StatusItem { token: Some(token("t1")), ..failed(&many) };
+    fixture.run(&told(parks, now.plus(2))).unwrap();
+    fixture.run(&told(failed(&["20late"]), now.plus(1))).unwrap();
+    for text in many.iter().copied().chain(["20late", "20early"]) {
+        let filter = Some(code(text));
+        assert_eq!(
+            fixture.state.triage().parked_after(&tenant(), filter.as_ref(), None).count(),
+            1,
+            "{text}"
+        );
+        fixture.run(&marked(None, Some(text), ErrorMark::Resolve)).unwrap();
+        while let Some((tenant, bulk)) = fixture.state.triage().due(fixture.now, 0).bulks.first().cloned() {
+            fixture.run(&Command::StepBulk { tenant, bulk }).unwrap();
+        }
+        assert_eq!(known(&fixture, "e1").parked, text != "20early", "after {text}");
+    }
+}
+
+#[test]
+fn what_is_parked_and_mended_in_one_command_goes_on() {
+    let mut fixture = Fixture::new();
+    fixture.policy.auto_resume = true;
+    let parks = StatusItem { token: Some(token("t1")), ..status("e1", WorkflowStatus::Failed, &["20Cook"]) };
+    let mends = MarkItem {
+        once: None,
+        execution: None,
+        code: Some(code("20Cook")),
+        mark: ErrorMark::Resolve,
+        by: None,
+        reason: None,
+    };
+    let parks = event(WorkflowItem::Status(Box::new(parks)), Some(fixture.now));
+    fixture.run(&publish(vec![parks, event(WorkflowItem::Mark(Box::new(mends)), None)])).unwrap();
+    assert!(known(&fixture, "e1").parked);
+    let (tenant, bulk) = fixture.state.triage().due(fixture.now, 0).bulks[0].clone();
+    let (_, reply) = fixture.run(&Command::StepBulk { tenant, bulk }).unwrap();
+    let Reply::Bulk { bulk, .. } = reply else { panic!("{reply:?}") };
+    assert_eq!((bulk.total, bulk.done, bulk.state), (1, 1, BulkState::Done));
+    assert!(!known(&fixture, "e1").parked);
 }

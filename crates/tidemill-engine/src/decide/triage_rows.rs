@@ -26,7 +26,8 @@ pub(super) fn item_rows(state: &State, tenant: &TenantId, item: &WorkflowItem) -
                         .filter(may_have)
                         .map(|code| RowKey::Record(RecordKey::triage_error(tenant, code, &item.execution))),
                 );
-                if let Some(digest) = known.token_digest.as_ref().filter(|_| known.parked) {
+                let gives_way = known.parked || item.token.is_some();
+                if let Some(digest) = known.token_digest.as_ref().filter(|_| gives_way) {
                     rows.push(RowKey::Record(RecordKey::token(tenant, digest)));
                 }
                 if let Some(once) = item.once.as_ref().filter(|_| known.has_spilled) {

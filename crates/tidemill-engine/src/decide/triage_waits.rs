@@ -10,12 +10,10 @@ use super::triage::keep;
 use super::triage_notes::Held;
 use crate::record::{RecordKey, RecordValue};
 use crate::state::State;
-use crate::triage::{NewToken, Parked, StoredToken, TokenState, Unparked};
+use crate::triage::{CODES_MAX, NewToken, Parked, StoredToken, TokenState, TriageExecution, Unparked};
 
-/// How many codes a parked execution is found by.
-const PARKED_CODES_MAX: usize = 100;
-
-/// Lets an execution wait for somebody with this token.
+/// Lets an execution wait for somebody with this token. It is found by the codes it was parked with, and by all others
+/// that it had before: those may be open too.
 pub(super) fn park(
     state: &State,
     tenant: &TenantId,
@@ -33,21 +31,19 @@ pub(super) fn park(
         more_codes(state, tenant, held, codes, draft);
         return;
     }
-    if draft.notes().is_there(place) {
+    if draft.notes().token(place).is_some_and(|stored| !may_wait_again(&known, stored, token)) {
         // It was used before, or belongs to another execution: nobody can wait with it.
+        more_codes(state, tenant, held, codes, draft);
         return;
     }
-    if let Some(old) = known.token_digest.as_ref().filter(|_| known.parked) {
-        turn_token(state, tenant, old, TokenState::Replaced, draft);
+    if let Some(old) = known.token_digest.as_ref().filter(|old| **old != token.digest) {
+        leave_token(state, tenant, old, &known, draft);
     }
     put_token(place, &known.id, token, TokenState::Unused, draft);
     let millis = park_millis.unwrap_or(draft.policy().park_millis);
-    let mut listed: Vec<ErrorCode> = Vec::new();
-    for code in codes {
-        if listed.len() < PARKED_CODES_MAX && !listed.contains(code) {
-            listed.push(code.clone());
-        }
-    }
+    let mut listed = Vec::new();
+    add_codes(&mut listed, codes);
+    add_codes(&mut listed, &known.codes);
     let parked = Parked {
         execution: known.id.clone(),
         since: now,
@@ -69,6 +65,21 @@ pub(super) fn park(
     keep(held, draft);
 }
 
+fn add_codes(listed: &mut Vec<ErrorCode>, codes: &[ErrorCode]) {
+    for code in codes {
+        if listed.len() < CODES_MAX && !listed.contains(code) {
+            listed.push(code.clone());
+        }
+    }
+}
+
+/// Whether an execution may wait with a token again: with its newest one, if the execution went on without it.
+fn may_wait_again(known: &TriageExecution, stored: &StoredToken, token: &NewToken) -> bool {
+    stored.execution == known.id
+        && stored.state == TokenState::Replaced
+        && known.token_digest.as_ref() == Some(&token.digest)
+}
+
 /// Errors that came while an execution waits: it is found by their codes too.
 pub(super) fn more_codes(
     state: &State,
@@ -84,11 +95,7 @@ pub(super) fn more_codes(
     let place = draft.notes().find(state, RecordKey::parked(tenant, &id));
     let Some(parked) = draft.notes().parked(place) else { return };
     let mut listed = parked.codes.clone();
-    for code in codes {
-        if listed.len() < PARKED_CODES_MAX && !listed.contains(code) {
-            listed.push(code.clone());
-        }
-    }
+    add_codes(&mut listed, codes);
     if listed.len() > parked.codes.len() {
         let parked = Parked { codes: listed, ..parked.clone() };
         draft.notes().put(place, Some(RecordValue::Parked(Arc::new(parked))), None);
@@ -140,10 +147,31 @@ pub(super) fn put_token(
     draft: &mut Draft<'_, '_>,
 ) {
     let now = draft.now();
-    let stored =
-        StoredToken { execution: execution.clone(), state, since: now, sealed: Arc::clone(&token.sealed) };
+    let (execution, sealed) = (execution.clone(), Arc::clone(&token.sealed));
+    let stored = StoredToken { execution, state, since: now, sealed, outcome: None };
     let expires_at = (state != TokenState::Unused).then(|| now.plus(draft.policy().triage_millis));
     draft.notes().put(place, Some(RecordValue::Token(Box::new(stored))), expires_at);
+}
+
+/// Lets a token rest that another one takes the place of. What became of it is kept with it.
+fn leave_token(
+    state: &State,
+    tenant: &TenantId,
+    digest: &Arc<str>,
+    known: &TriageExecution,
+    draft: &mut Draft<'_, '_>,
+) {
+    if known.parked {
+        turn_token(state, tenant, digest, TokenState::Replaced, draft);
+        return;
+    }
+    let place = draft.notes().find(state, RecordKey::token(tenant, digest));
+    let Some(stored) = draft.notes().token(place).filter(|stored| stored.outcome.is_none()).cloned() else {
+        return;
+    };
+    let kept = StoredToken { outcome: known.outcome.clone(), ..stored };
+    let expires_at = kept.since.max(draft.now()).plus(draft.policy().triage_millis);
+    draft.notes().put(place, Some(RecordValue::Token(Box::new(kept))), Some(expires_at));
 }
 
 /// Changes what became of a token.

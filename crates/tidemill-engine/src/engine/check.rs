@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use tidemill_model::dag_violation::{VIOLATIONS_MAX, Violation, Violations};
-use tidemill_model::task_input::input_problem;
+use tidemill_model::task_input::new_input_problem;
 use tidemill_model::{Json, TaskOptions, TaskSpec};
 
 use super::EngineError;
@@ -26,12 +26,9 @@ pub(super) fn size(
     Err(EngineError::TooLarge { field: field.into(), size_bytes, limit_bytes })
 }
 
-pub(super) fn depth(field: impl Into<Field>, value: &Json, limit: usize) -> Result<(), EngineError> {
-    let depth = value.depth();
-    if depth <= limit {
-        return Ok(());
-    }
-    Err(EngineError::invalid(field, format!("is nested {depth} levels deep; the limit is {limit}")))
+/// A value that all readers of JSON can read.
+pub(super) fn value(field: impl Into<Field>, value: &Json) -> Result<(), EngineError> {
+    value.problem().map_or(Ok(()), |problem| Err(EngineError::invalid(field, problem.to_string())))
 }
 
 pub(super) fn between(
@@ -100,7 +97,7 @@ pub(super) fn options(path: &str, options: &TaskOptions) -> Result<(), EngineErr
 pub(super) fn added_tasks(tasks: &[TaskSpec]) -> Result<(), EngineError> {
     let mut violations = Violations::default();
     for (at, spec) in tasks.iter().enumerate() {
-        let Some(problem) = input_problem(&spec.input) else { continue };
+        let Some(problem) = new_input_problem(&spec.input) else { continue };
         violations.total += 1;
         if violations.listed.len() < VIOLATIONS_MAX {
             violations.listed.push(Violation::InvalidInput { at, task: spec.task_id.clone(), problem });
@@ -112,7 +109,7 @@ pub(super) fn added_tasks(tasks: &[TaskSpec]) -> Result<(), EngineError> {
     all_options(tasks)
 }
 
-pub(super) fn all_options(tasks: &[TaskSpec]) -> Result<(), EngineError> {
+fn all_options(tasks: &[TaskSpec]) -> Result<(), EngineError> {
     let set = tasks.iter().enumerate().filter(|(_, spec)| spec.options != TaskOptions::default());
     for (at, spec) in set {
         options(&format!("tasks[{at}]."), &spec.options)?;

@@ -12,6 +12,7 @@ use crate::execution::{ExecutionId, ExecutionKey, ExecutionStatus, ScriptExecuti
 use crate::record::{DeadLetterState, RecordKey, RecordKind, RecordValue, SCRIPT_LETTER};
 use crate::reply::{Refusal, Reply};
 use crate::scripts::{ScriptMetrics, StandingAlert};
+use crate::state::Room;
 
 /// Where an execution stands, as far as this process knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -282,8 +283,9 @@ impl<B: Backend> Engine<B> {
     }
 
     /// What scripts did in this process.
-    pub fn script_metrics(&self) -> ScriptMetrics {
-        self.inner.board.counters.read()
+    pub async fn script_metrics(&self) -> Result<ScriptMetrics, EngineError> {
+        let found = self.backend().due_executions(Timestamp::MIN, &Room::of(0), |_| true).await?;
+        Ok(self.inner.board.counters.read(found.pending as u64))
     }
 
     /// The alerts that stand; of one tenant if it is given.

@@ -11,8 +11,6 @@ pub const TASKS_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const FILE_TASKS_BYTES_MAX: usize = 48 * 1024 * 1024;
 /// The bytes of one task's output, as JSON.
 pub const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The lists and objects within each other in one task's output: readers of JSON give up on deep ones.
-pub const OUTPUT_DEPTH_MAX: usize = 100;
 /// The bytes of a task's input together with the outputs of its parents.
 pub const WORK_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The bytes of one published event's properties.

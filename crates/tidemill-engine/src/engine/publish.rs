@@ -7,6 +7,7 @@ use tidemill_model::{
 
 use super::limits::{EVENT_BYTES_MAX, PUBLISH_BYTES_MAX};
 use super::overflow::Packed;
+use super::triage::cut_tokens;
 use super::{Engine, EngineError, check, take_reply};
 use crate::backend::Backend;
 use crate::command::{Command, Prepared, Publish, PublishedEvent};
@@ -43,12 +44,14 @@ impl<B: Backend> Engine<B> {
         let PublishRequest { tenant, app, origin, events } = request;
         let context = self.context_of(&origin);
         let mut all = Vec::with_capacity(events.len());
+        let mut tokens = Vec::new();
         for (at, event) in events.into_iter().enumerate() {
-            all.push(match self.as_workflow(&tenant, &format!("events[{at}]"), &event)? {
+            all.push(match self.as_workflow(&tenant, &format!("events[{at}]"), &event, &mut tokens)? {
                 Some((event, item)) => (event, Some(item)),
                 None => (event, None),
             });
         }
+        cut_tokens(&tokens, all.iter_mut().map(|(event, item)| (event, item.as_mut())));
         let (events, _) = self.publish_all(tenant, app, context, all).await?;
         Ok(events.into_iter().map(|(id, timestamp, _)| (id, timestamp)).collect())
     }
@@ -138,10 +141,11 @@ impl<B: Backend> Engine<B> {
             if !event.properties.is_object() {
                 return Err(EngineError::invalid(field, "is not a JSON object"));
             }
+            check::size(field.clone(), event.properties.len(), EVENT_BYTES_MAX)?;
+            check::value(field.clone(), &event.properties)?;
             if !matches!(overflow::reference(&event.properties), Ok(None)) {
                 return Err(EngineError::invalid(field, format!("has the reserved key {OVERFLOW_FIELD}")));
             }
-            check::size(field, event.properties.len(), EVENT_BYTES_MAX)?;
             total += event.properties.len();
         }
         check::size("events", total, PUBLISH_BYTES_MAX)

@@ -7,7 +7,7 @@ use tidemill_model::{
     Entity, ErrorCategory, Event, EventId, Fence, Json, KnownType, OnFailure, SessionId, Timestamp, WorkerId,
 };
 
-use super::limits::{OUTPUT_BYTES_MAX, OUTPUT_DEPTH_MAX, RETRY_DELAY_MILLIS_MAX};
+use super::limits::{OUTPUT_BYTES_MAX, RETRY_DELAY_MILLIS_MAX};
 use super::{ClaimRequest, Claimed, Engine, EngineError, check, take_reply};
 use crate::backend::{Answer, Backend};
 use crate::command::{Begin, Cause, Command, Finish, Heartbeat, Report, Spent};
@@ -234,7 +234,7 @@ impl<B: Backend> Engine<B> {
             WorkReport::Completed { output, duration_millis, exit_code, .. } => {
                 let output = output.unwrap_or_else(Json::empty_object);
                 check::size("output", output.len(), OUTPUT_BYTES_MAX)?;
-                check::depth("output", &output, OUTPUT_DEPTH_MAX)?;
+                check::value("output", &output)?;
                 let completion =
                     Completion { fence, worker: &worker, duration_millis, exit_code, spent: &spent };
                 let moved = self.move_output(&task, &output, &completion).await?;
@@ -276,8 +276,8 @@ impl<B: Backend> Engine<B> {
         let Some(snapshot) = self.inner.backend.task(task.clone()).await? else { return Ok(None) };
         let parks = snapshot.spec.options.on_failure == OnFailure::Park;
         let token = if parks { Some(self.mint_park_token(&task.tenant)?) } else { None };
-        let name = snapshot.spec.name.as_str();
-        let ErrorFingerprint { code, message: title, .. } = ErrorFingerprint::of(category, name, error, code);
+        let kind = snapshot.spec.kind_of_work();
+        let ErrorFingerprint { code, message: title, .. } = ErrorFingerprint::of(category, kind, error, code);
         Ok(Some(Box::new(Cause { code, title, token })))
     }
 

@@ -6,6 +6,7 @@ use tidemill_model::workflow::{self, ErrorCode, ErrorScope};
 use tidemill_model::{Context, Entity, EntityId, EntityType, Event, JobFile, Json, Timestamp};
 
 use super::limits::{FILE_TASKS_BYTES_MAX, LIST_MAX};
+use super::triage::cut_tokens;
 use super::{Engine, EngineError, NewEvent, PublishRequest, Rights};
 use crate::backend::{Backend, Fault};
 use crate::command::{Alert, Command, Prepared, Publish, PublishedEvent, ScriptEffect};
@@ -65,10 +66,12 @@ impl<B: Backend> Engine<B> {
             self.check_publish(&request)?;
         }
         let mut all = Vec::with_capacity(ids.len() + marks.len());
+        let mut tokens = Vec::new();
         for (at, (id, event)) in ids.into_iter().zip(request.events).enumerate() {
-            let made = self.as_workflow(&request.tenant, &format!("events[{at}]"), &event)?;
+            let made = self.as_workflow(&request.tenant, &format!("events[{at}]"), &event, &mut tokens)?;
             all.push(made.map_or((id, event, None), |(event, item)| (id, event, Some(item))));
         }
+        cut_tokens(&tokens, all.iter_mut().map(|(_, event, item)| (event, item.as_mut())));
         all.extend(marks.into_iter().map(|(event, item)| (self.mint_event_id(), event, Some(item))));
         let mut published = Vec::with_capacity(all.len());
         for (id, event, workflow) in all {

@@ -61,6 +61,8 @@ pub struct FoundEvent {
 /// An event, as far as it matters to subscriptions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExplainedEvent {
+    /// Its data cannot be read, so that no rules are asked and what it runs fails for good.
+    pub is_unreadable: bool,
     /// Its number in the log, if that is known.
     pub number: Option<u64>,
     /// None for one that never happened.
@@ -252,12 +254,14 @@ impl<B: Backend> Engine<B> {
 
 impl From<FoundEvent> for ExplainedEvent {
     fn from(FoundEvent { event, number }: FoundEvent) -> Self {
+        let data = event.properties.read();
         Self {
+            is_unreadable: data.is_err(),
             number,
             id: Some(event.id),
             event_type: event.event_type,
             timestamp: Some(event.timestamp),
-            data: event.properties.read().unwrap_or(Value::Null),
+            data: data.unwrap_or(Value::Null),
         }
     }
 }
@@ -279,12 +283,14 @@ fn explained(subscription: &Subscription, event: &ExplainedEvent) -> Explained {
         actual: result.actual.filter(|actual| actual.to_string().len() <= ACTUAL_BYTES_MAX).cloned(),
         passed: result.passed,
     });
-    answer.conditions = conditions.collect();
+    if !event.is_unreadable {
+        answer.conditions = conditions.collect();
+    }
     answer.verdict = if !subscription.enabled {
         Verdict::Disabled
     } else if is_older(event, subscription) {
         Verdict::Before
-    } else if rules.matches(&event.data) {
+    } else if event.is_unreadable || rules.matches(&event.data) {
         Verdict::Matched
     } else {
         Verdict::Filtered

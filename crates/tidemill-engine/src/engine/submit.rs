@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use tidemill_model::dag::{self, Dag};
 use tidemill_model::dag_violation::{Violation, Violations};
-use tidemill_model::task_input::input_problem;
+use tidemill_model::task_input::new_input_problem;
 use tidemill_model::{
     AppName, Budget, Entity, Event, EventId, JobId, Json, KnownType, RequestId, TaskId, TaskName,
     TaskOptions, TaskSpec, TenantId, Timestamp,
@@ -147,7 +147,7 @@ impl<B: Backend> Engine<B> {
         job: JobId,
     ) -> Result<SubmitJob, EngineError> {
         Dag::default().check(&request.tasks).map_err(Refusal::Graph)?;
-        check::all_options(&request.tasks)?;
+        check::added_tasks(&request.tasks)?;
         if let Some(name) = &request.name {
             check::name("name", name)?;
         }
@@ -273,7 +273,7 @@ impl<B: Backend> Engine<B> {
             Some(given) => RequestId::standalone(given)?,
             None => self.mint_request_id(),
         };
-        if let Some(problem) = input_problem(&input) {
+        if let Some(problem) = new_input_problem(&input) {
             return Err(EngineError::invalid("input", problem.to_string()));
         }
         check::size("input", input.len(), TASKS_BYTES_MAX)?;

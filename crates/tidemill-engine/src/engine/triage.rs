@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tidemill_model::workflow::{
-    ErrorCode, ErrorScope, ExecutionId, Families, MessageKind, TaskToken, WorkflowBody, WorkflowMessage,
+    ErrorCode, ErrorScope, ExecutionId, Families, MessageKind, TaskToken, TokenCleaner, WorkflowBody,
+    WorkflowMessage,
 };
 use tidemill_model::{
     AppName, Context, Entity, EntityId, EntityType, EventId, EventType, Json, KnownType, TenantId, Timestamp,
 };
 
-use super::limits::{BULK_EXECUTIONS_MAX, OUTPUT_DEPTH_MAX, RESUME_BYTES_MAX, TEXT_CHARS_MAX};
+use super::limits::{BULK_EXECUTIONS_MAX, RESUME_BYTES_MAX, TEXT_CHARS_MAX};
+use super::triage_view::as_of;
 use super::{Engine, EngineError, NewEvent, check, digest, take_reply};
 use crate::backend::Backend;
 use crate::command::{Command, StartBulk, Unpark as UnparkCommand};
@@ -19,8 +21,8 @@ use crate::decide::fitting;
 use crate::record::{RecordKey, RecordValue};
 use crate::reply::{Refusal, Reply};
 use crate::triage::{
-    Bulk, BulkAction, BulkFilter, BulkId, Cell, ERROR_ENTITY, ErrorMark, MarkItem, NewToken, Parked,
-    StatusItem, TokenFault, TokenState, TriageExecution, Unparked, WORKFLOW_ENTITY, WorkflowItem,
+    Bulk, BulkAction, BulkFilter, BulkId, Cell, ERROR_ENTITY, ErrorMark, ErrorState, MarkItem, NewToken,
+    Parked, StatusItem, TokenFault, TokenState, TriageExecution, Unparked, WORKFLOW_ENTITY, WorkflowItem,
 };
 
 /// What a parked execution is told to do.
@@ -112,14 +114,17 @@ impl<B: Backend> Engine<B> {
         let now = self.inner.clock.now();
         let limit_millis = self.policy().ahead_millis_max;
         let mut events = Vec::with_capacity(messages.len());
+        let mut tokens = Vec::new();
         for message in messages {
             let ahead_millis = message.time.map_or(0, |time| time.since(now));
             if ahead_millis > limit_millis {
                 return Err(Refusal::TooFarAhead { ahead_millis, limit_millis }.into());
             }
+            tokens.extend(token_of(&message).cloned());
             let (event, item) = self.workflow_event(&tenant, message)?;
             events.push((event, Some(item)));
         }
+        cut_tokens(&tokens, events.iter_mut().map(|(event, item)| (event, item.as_mut())));
         let context = self.context_of(&origin);
         let (events, _) = self.publish_all(tenant, app, context, events).await?;
         let taken = |(event, timestamp, repeated)| Ingested { event, timestamp, repeated };
@@ -130,12 +135,14 @@ impl<B: Backend> Engine<B> {
         Context { environment: self.inner.site.environment(), origin: Arc::from(origin), worker_id: None }
     }
 
-    /// Reads an event of a family that came by the way of other events. `None` if it is of none.
+    /// Reads an event of a family that came by the way of other events. `None` if it is of none. Its token is told, for
+    /// [`cut_tokens`].
     pub(super) fn as_workflow(
         &self,
         tenant: &TenantId,
         place: &str,
         event: &NewEvent,
+        tokens: &mut Vec<TaskToken>,
     ) -> Result<Option<(NewEvent, WorkflowItem)>, EngineError> {
         let name = event.event_type.as_str();
         let families = &self.inner.families;
@@ -152,6 +159,7 @@ impl<B: Backend> Engine<B> {
                 }
                 problems
             })?;
+        tokens.extend(token_of(&message).cloned());
         let (mut made, item) = self.workflow_event(tenant, message)?;
         made.ttl = event.ttl;
         Ok(Some((made, item)))
@@ -317,26 +325,42 @@ impl<B: Backend> Engine<B> {
         filter: &BulkFilter,
     ) -> Result<BulkPreview, EngineError> {
         check_filter(filter)?;
-        let preview = self.inner.backend.triage(|index| {
-            let mut preview = BulkPreview::default();
-            let mut codes: HashMap<&ErrorCode, u64> = HashMap::new();
-            for parked in fitting(index, tenant, filter, None) {
-                preview.total += 1;
-                preview.oldest.get_or_insert(parked.since);
-                if preview.first.len() < PREVIEW_MAX {
-                    preview.first.push(Arc::clone(parked));
-                }
-                for code in &parked.codes {
-                    *codes.entry(code).or_default() += 1;
+        if filter.settled {
+            let fitting = self.inner.backend.triage(|index| {
+                let all = fitting(index, tenant, filter, None);
+                all.cloned().collect::<Vec<_>>()
+            });
+            let mut settled = Vec::new();
+            for parked in fitting.await? {
+                if self.is_settled(tenant, &parked).await? {
+                    settled.push(parked);
                 }
             }
-            let mut codes: Vec<_> = codes.into_iter().map(|(code, count)| (code.clone(), count)).collect();
-            codes.sort_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));
-            codes.truncate(PREVIEW_MAX);
-            preview.by_code = codes;
-            preview
-        });
-        Ok(preview.await?)
+            return Ok(preview_of(settled.iter()));
+        }
+        Ok(self.inner.backend.triage(|index| preview_of(fitting(index, tenant, filter, None))).await?)
+    }
+
+    /// Whether none of a parked execution's errors has to be mended any more.
+    async fn is_settled(&self, tenant: &TenantId, parked: &Parked) -> Result<bool, EngineError> {
+        let now = self.inner.clock.now();
+        for code in &parked.codes {
+            let group = self.inner.backend.triage(|index| index.group(tenant, code).cloned()).await?;
+            let Some(group) = group.map(|group| as_of(&group, now)) else { continue };
+            let counts = group.counts();
+            if counts.open + counts.unrecoverable == 0 {
+                continue;
+            }
+            let key = RecordKey::triage_error(tenant, code, &parked.execution);
+            let record = self.inner.backend.record(key).await?;
+            if let Some(RecordValue::TriageError(error)) = record.map(|record| record.value) {
+                let state = group.state_of(error.state, error.clock);
+                if !matches!(state, ErrorState::Resolved | ErrorState::Ignored) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Begins to unpark all executions that fit and are parked now. The server goes on by itself.
@@ -394,6 +418,9 @@ impl<B: Backend> Engine<B> {
             TokenState::Replaced | TokenState::None => return Ok(TokenOutcome::Replaced),
             TokenState::Used | TokenState::Expired => {}
         }
+        if let Some(outcome) = stored.outcome {
+            return Ok(TokenOutcome::Ended(outcome));
+        }
         let known = self.known_execution(tenant, &stored.execution).await?;
         let known = known.filter(|known| known.token_digest.as_ref() == Some(&digest));
         Ok(known.and_then(|known| known.outcome).map_or(TokenOutcome::Replaced, TokenOutcome::Ended))
@@ -437,6 +464,55 @@ impl<B: Backend> Engine<B> {
     }
 }
 
+fn preview_of<'p>(all: impl Iterator<Item = &'p Arc<Parked>>) -> BulkPreview {
+    let mut preview = BulkPreview::default();
+    let mut codes: HashMap<&ErrorCode, u64> = HashMap::new();
+    for parked in all {
+        preview.total += 1;
+        preview.oldest.get_or_insert(parked.since);
+        if preview.first.len() < PREVIEW_MAX {
+            preview.first.push(Arc::clone(parked));
+        }
+        for code in &parked.codes {
+            *codes.entry(code).or_default() += 1;
+        }
+    }
+    let mut codes: Vec<_> = codes.into_iter().map(|(code, count)| (code.clone(), count)).collect();
+    codes.sort_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));
+    codes.truncate(PREVIEW_MAX);
+    preview.by_code = codes;
+    preview
+}
+
+fn token_of(message: &WorkflowMessage) -> Option<&TaskToken> {
+    match &message.body {
+        WorkflowBody::Status(status) => status.token.as_ref(),
+        _ => None,
+    }
+}
+
+/// Takes the tokens of all events of a call out of each of them. It is done after a repetition is known by its content,
+/// which must not depend on what came beside it.
+pub(super) fn cut_tokens<'e>(
+    tokens: &[TaskToken],
+    events: impl ExactSizeIterator<Item = (&'e mut NewEvent, Option<&'e mut WorkflowItem>)>,
+) {
+    // Its own token was taken out of each when it was read.
+    if tokens.is_empty() || events.len() < 2 {
+        return;
+    }
+    let cleaner = TokenCleaner::of(tokens);
+    for (event, item) in events {
+        event.properties = cleaner.clean(std::mem::take(&mut event.properties));
+        if let Some(WorkflowItem::Status(item)) = item {
+            let clean = |text: &mut Arc<str>| *text = Arc::from(cleaner.clean_text(text.to_string()));
+            let cell = &mut item.cell;
+            [&mut cell.county, &mut cell.phase, &mut cell.step].into_iter().for_each(clean);
+            cell.data_group_label.iter_mut().for_each(clean);
+        }
+    }
+}
+
 /// A message as it would come from a bus.
 #[derive(Serialize)]
 struct Envelope<'a> {
@@ -471,7 +547,7 @@ fn check_action(action: &BulkAction) -> Result<(), EngineError> {
     match action {
         BulkAction::Resume { output, .. } => {
             check::size("output", output.len(), RESUME_BYTES_MAX)?;
-            check::depth("output", output, OUTPUT_DEPTH_MAX)
+            check::value("output", output)
         }
         BulkAction::Fail { error, cause } => {
             if error.is_empty() {

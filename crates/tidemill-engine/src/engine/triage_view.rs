@@ -234,7 +234,7 @@ fn leading<G: AsRef<ErrorGroup>>(mut found: Vec<Ranked<G>>, end: usize) -> (Vec<
 }
 
 /// A group as it is at this moment.
-fn as_of(group: &Arc<ErrorGroup>, now: Timestamp) -> Arc<ErrorGroup> {
+pub(super) fn as_of(group: &Arc<ErrorGroup>, now: Timestamp) -> Arc<ErrorGroup> {
     if !group.is_ignored() {
         return Arc::clone(group);
     }
@@ -533,6 +533,7 @@ impl<B: Backend> Engine<B> {
 
     /// What was counted, of all tenants.
     pub async fn triage_metrics(&self) -> Result<TriageMetrics, EngineError> {
+        let now = self.inner.clock.now();
         let (by_type, parked) = self
             .inner
             .backend
@@ -542,7 +543,9 @@ impl<B: Backend> Engine<B> {
                 for tenant in &tenants {
                     let mut own: BTreeMap<ErrorType, Counts> = BTreeMap::new();
                     for group in index.counted(tenant) {
-                        own.entry(group.code.error_type()).or_default().add(&group.counts);
+                        let lapsed = group.is_ignored.then(|| as_of(group.group, now).counts());
+                        let counts = lapsed.unwrap_or(group.counts);
+                        own.entry(group.code.error_type()).or_default().add(&counts);
                     }
                     by_type.extend(own.into_iter().map(|(kind, counts)| ((tenant.clone(), kind), counts)));
                 }

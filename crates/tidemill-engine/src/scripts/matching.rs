@@ -108,10 +108,15 @@ pub(super) async fn whole<B: Backend>(engine: &Engine<B>, event: &Event) -> Resu
 
 /// Finds who wants an event, with at most so many comparisons; `None` if it takes more.
 pub(super) fn wanted(index: &Index, event: &Event, work_max: usize) -> Option<Wanted> {
-    let data: Value = event.properties.read().unwrap_or(Value::Null);
     let index = index.read().unwrap_or_else(PoisonError::into_inner);
     let mut by = Vec::new();
     let report = |id: &Id, target: &Target| by.push((id.clone(), target.clone()));
+    let Ok(data) = event.properties.read::<Value>() else {
+        // An older version let it in. No rules can be asked; each execution fails for good and says why.
+        index.each_of(&event.tenant, &event.event_type, report);
+        let counts = MatchCounts { matched: by.len(), ..MatchCounts::default() };
+        return Some(Wanted { work: index.len(), by, counts });
+    };
     let counts = index.matches_within(work_max, &event.tenant, &event.event_type, &data, report)?;
     let work = counts.tried + counts.matched + event.properties.len() / BYTES_PER_WORK;
     Some(Wanted { by, counts, work })

@@ -61,12 +61,6 @@ impl Counters {
     pub(crate) fn queued(&self, created: u64) {
         let metrics = &mut self.lock().metrics;
         metrics.executions_queued_total += created;
-        metrics.queue_depth_gauge += created;
-    }
-
-    /// The number of waiting executions as the store tells it.
-    pub(crate) fn set_depth(&self, depth: u64) {
-        self.lock().metrics.queue_depth_gauge = depth;
     }
 
     /// A run ended; `class` is that of its error.
@@ -81,9 +75,6 @@ impl Counters {
                 metrics.dlq_events_total += u64::from(is_final);
             }
         }
-        if is_final {
-            metrics.queue_depth_gauge = metrics.queue_depth_gauge.saturating_sub(1);
-        }
         let histogram = &mut metrics.execution_duration_histogram;
         for (bucket, limit) in histogram.buckets.iter_mut().zip(BUCKETS_MILLIS) {
             *bucket += u64::from(micros <= limit * 1_000);
@@ -96,11 +87,13 @@ impl Counters {
         counted.recent.push_back(micros);
     }
 
-    pub(crate) fn read(&self) -> ScriptMetrics {
+    /// What was counted, and how many wait, which the store knows.
+    pub(crate) fn read(&self, depth: u64) -> ScriptMetrics {
         let (mut metrics, mut recent) = {
             let counted = self.lock();
             (counted.metrics.clone(), counted.recent.iter().copied().collect::<Vec<_>>())
         };
+        metrics.queue_depth_gauge = depth;
         recent.sort_unstable();
         metrics.quantiles = [(0.5, 50), (0.95, 95), (0.99, 99)]
             .into_iter()
@@ -126,7 +119,7 @@ mod tests {
     #[test]
     fn known_runs_give_known_numbers() {
         let counters = Counters::default();
-        assert_eq!(counters.read(), ScriptMetrics::default());
+        assert_eq!(counters.read(0), ScriptMetrics::default());
         counters.matched(3, 2);
         counters.queued(3);
         for millis in 1..=100 {
@@ -134,7 +127,7 @@ mod tests {
         }
         counters.ended(Duration::from_millis(6), Some("timeout"), false);
         counters.ended(Duration::from_millis(6), Some("timeout"), true);
-        let read = counters.read();
+        let read = counters.read(2);
         assert_eq!((read.events_matched_total, read.events_filtered_total), (3, 2));
         assert_eq!((read.executions_queued_total, read.queue_depth_gauge), (3, 2));
         assert_eq!((read.executions_success_total, read.dlq_events_total), (100, 1));

@@ -16,14 +16,16 @@ pub(crate) mod stop;
 mod window;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use tidemill_model::TenantId;
 
 use crate::Engine;
 use crate::backend::{Backend, Fault};
 use crate::execution::ExecutionKey;
 use crate::notice::Notice;
+use crate::state::Room;
 
 pub use alerts::{AlertKind, StandingAlert};
 pub use host::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRun};
@@ -117,8 +119,6 @@ struct Shared {
     moved: Notice,
     /// Rung when the window runs low.
     low: Notice,
-    /// Whether more is due than had room.
-    has_more: AtomicBool,
 }
 
 impl<B, H> Clone for Scripts<B, H> {
@@ -144,7 +144,6 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
             lanes: Lanes::default(),
             moved: Notice::default(),
             low: Notice::default(),
-            has_more: AtomicBool::new(false),
         };
         Self { engine, host: Arc::new(host), config, shared: Arc::new(shared) }
     }
@@ -182,28 +181,34 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
                 return;
             }
         }
+        let mut last = None;
         while !self.shared.stop.is_set() {
             let (queued, low) = (self.engine.script_board().queued.listen(), self.shared.low.listen());
             let now = self.engine.script_now();
-            let room = self.config.buffer.saturating_sub(self.shared.window().waiting());
+            let room = self.room(last.take());
+            let held: usize = room.held.values().sum();
             let found =
-                self.engine.backend().due_executions(now, room, |key| self.shared.window().holds(key)).await;
+                self.engine.backend().due_executions(now, &room, |key| self.shared.window().holds(key)).await;
             let wait = match found {
                 Ok(found) => {
-                    self.engine.script_board().counters.set_depth(found.pending as u64);
                     self.watch(found.pending, found.fullest.as_ref()).await;
-                    let is_full = found.due.len() == room;
-                    self.shared.has_more.store(is_full, Ordering::SeqCst);
-                    if !found.due.is_empty() {
-                        let count = found.due.len();
-                        let mut window = self.shared.window();
-                        found.due.into_iter().for_each(|key| window.add(key));
-                        drop(window);
+                    last = found.due.last().map(|key| key.tenant.clone()).or(room.after);
+                    let count = found.due.len();
+                    let mut window = self.shared.window();
+                    found.due.into_iter().for_each(|key| window.add(key));
+                    window.set_more(found.more);
+                    // Who took one since the window was looked at did not know who has more.
+                    let was_taken = window.waiting() < held + count;
+                    let is_low = was_taken && window.is_low(self.config.buffer, self.kept());
+                    drop(window);
+                    if count > 0 {
                         self.shared.moved.ring_some(count);
                     }
+                    if is_low {
+                        self.shared.low.ring();
+                    }
                     let until = found.next.map(|next| Duration::from_millis(next.since(now).max(1)));
-                    // A full window says when it has room again.
-                    until.filter(|_| !is_full).map_or(WATCH, |until| until.min(WATCH))
+                    until.map_or(WATCH, |until| until.min(WATCH))
                 }
                 Err(Fault::Stopped(_) | Fault::Newer(_)) => return self.shared.stop.set(),
                 Err(_) => PATIENCE,
@@ -213,7 +218,25 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
         }
     }
 
-    async fn watch(&self, pending: usize, fullest: Option<&tidemill_model::TenantId>) {
+    /// What may be fetched now. While others have something to run no tenant fills more than half of the window, and
+    /// none waits for room because of what others have in it.
+    fn room(&self, after: Option<TenantId>) -> Room {
+        let window = self.shared.window();
+        Room {
+            left: self.config.buffer.saturating_sub(window.waiting()),
+            kept: self.kept(),
+            most: self.config.buffer.div_ceil(2),
+            held: window.waiting_by_tenant(),
+            after,
+        }
+    }
+
+    /// How many of a tenant are fetched ahead, whatever the others have.
+    fn kept(&self) -> usize {
+        self.config.workers.min(self.config.buffer)
+    }
+
+    async fn watch(&self, pending: usize, fullest: Option<&TenantId>) {
         let now = self.engine.script_now();
         let told = {
             let mut alerts = self.engine.script_board().alerts();
@@ -233,11 +256,14 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
             if self.shared.stop.is_set() {
                 return;
             }
-            let (taken, waiting) = {
+            let (taken, is_low) = {
                 let mut window = self.shared.window();
-                (window.take(), window.waiting())
+                let taken = window.take();
+                let tenant = taken.as_ref().map(|key| &key.tenant);
+                let is_low = window.runs_low(tenant, self.config.buffer, self.kept());
+                (taken, is_low)
             };
-            if waiting * 2 < self.config.buffer && self.shared.has_more.swap(false, Ordering::SeqCst) {
+            if is_low {
                 self.shared.low.ring();
             }
             let Some(key) = taken else {

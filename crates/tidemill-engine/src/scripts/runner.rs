@@ -117,6 +117,9 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
             Err(error) => return Err(error),
         };
         stored.clone_from(&found.stored);
+        if let Some(problem) = found.data.problem() {
+            return Ok(failed(RunFailed::validation(format!("the event cannot be read: it {problem}"))));
+        }
         let run = ScriptRun {
             tenant: key.tenant.clone(),
             execution: key.id,
@@ -133,9 +136,14 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
             Err(error) => return Ok(failed(error)),
         };
         let took = done.took;
-        if done.result.len() > RESULT_BYTES_MAX {
-            let size = done.result.len();
-            let message = format!("the result has {size} bytes; the limit is {RESULT_BYTES_MAX}");
+        let size = done.result.len();
+        let problem = if size > RESULT_BYTES_MAX {
+            Some(format!("has {size} bytes; the limit is {RESULT_BYTES_MAX}"))
+        } else {
+            done.result.problem().map(|problem| problem.to_string())
+        };
+        if let Some(problem) = problem {
+            let message = format!("the result {problem}");
             let error = RunFailed {
                 class: Arc::from("output"),
                 is_transient: true,

@@ -2,7 +2,7 @@
 //!
 //! The tenant with the fewest runs goes first, so that none gets more than half of the places while others wait. While
 //! one tenant holds more than half of them, half as many again are lent to the others, who then never wait for its slow
-//! scripts.
+//! scripts. The last places are kept for tenants that run nothing, so that two cannot hold them all.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -17,6 +17,8 @@ pub(super) struct Window {
     waiting_len: usize,
     running: HashMap<TenantId, usize, foldhash::fast::RandomState>,
     running_len: usize,
+    /// Tenants that have more than was fetched.
+    more: HashSet<TenantId, foldhash::fast::RandomState>,
     /// All of both.
     held: HashSet<ExecutionKey, foldhash::fast::RandomState>,
 }
@@ -29,6 +31,7 @@ impl Window {
             waiting_len: 0,
             running: HashMap::default(),
             running_len: 0,
+            more: HashSet::default(),
             held: HashSet::default(),
         }
     }
@@ -41,6 +44,42 @@ impl Window {
 
     pub(super) fn waiting(&self) -> usize {
         self.waiting_len
+    }
+
+    /// How many of each tenant wait.
+    pub(super) fn waiting_by_tenant(&self) -> BTreeMap<TenantId, usize> {
+        self.waiting.iter().map(|(tenant, lane)| (tenant.clone(), lane.len())).collect()
+    }
+
+    pub(super) fn set_more(&mut self, more: Vec<TenantId>) {
+        self.more = more.into_iter().collect();
+    }
+
+    /// Whether it is time to fetch more, after one of `taken` was taken. That is said once; who fetches says who has
+    /// more then.
+    pub(super) fn runs_low(&mut self, taken: Option<&TenantId>, buffer: usize, kept: usize) -> bool {
+        let is_low =
+            self.is_low_of(taken.into_iter().filter(|taken| self.more.contains(*taken)), buffer, kept);
+        if is_low {
+            self.more.clear();
+        }
+        is_low
+    }
+
+    pub(super) fn is_low(&self, buffer: usize, kept: usize) -> bool {
+        self.is_low_of(self.more.iter(), buffer, kept)
+    }
+
+    /// Little waits in all, or little of one of these tenants.
+    fn is_low_of<'a>(
+        &self,
+        mut tenants: impl Iterator<Item = &'a TenantId>,
+        buffer: usize,
+        kept: usize,
+    ) -> bool {
+        let waits = |tenant: &TenantId| self.waiting.get(tenant).map_or(0, VecDeque::len);
+        !self.more.is_empty()
+            && (self.waiting_len * 4 < buffer || tenants.any(|tenant| waits(tenant) * 2 < kept))
     }
 
     pub(super) fn holds(&self, key: &ExecutionKey) -> bool {
@@ -58,7 +97,7 @@ impl Window {
     pub(super) fn take(&mut self) -> Option<ExecutionKey> {
         let runs = |tenant: &TenantId| self.running.get(tenant).copied().unwrap_or(0);
         let tenant = self.waiting.keys().min_by_key(|tenant| runs(tenant))?;
-        let has_place = self.running_len < self.places || self.is_lent(runs(tenant));
+        let has_place = self.has_place(runs(tenant));
         let tenant = has_place.then(|| tenant.clone())?;
         let lane = self.waiting.get_mut(&tenant)?;
         let key = lane.pop_front()?;
@@ -72,11 +111,19 @@ impl Window {
     }
 
     /// Whether one with so many runs gets a further place.
-    fn is_lent(&self, runs: usize) -> bool {
+    fn has_place(&self, runs: usize) -> bool {
         let half = self.places / 2;
-        self.running_len < Self::places_max(self.places)
-            && runs < half
-            && self.running.values().any(|others| *others > half)
+        let is_lent = runs < half && self.running.values().any(|others| *others > half);
+        let all = if is_lent { Self::places_max(self.places) } else { self.places };
+        // Who is alone may have them all, as others are lent some then.
+        let is_kept_out = runs > 0 && runs < self.running_len;
+        let kept = if is_kept_out { Self::kept(self.places) } else { 0 };
+        self.running_len < all - kept
+    }
+
+    /// How many of the places only a tenant gets that runs nothing.
+    fn kept(places: usize) -> usize {
+        if places < 3 { 0 } else { (places / 10).max(1) }
     }
 
     /// It is durable what became of an execution, or nobody takes care of it any more.
@@ -135,7 +182,10 @@ mod tests {
         fill(&mut window, "b", 100, 4);
         fill(&mut window, "c", 200, 4);
         let lent: Vec<_> = std::iter::from_fn(|| take(&mut window)).collect();
-        assert_eq!(lent, ["b", "c", "b", "c", "b"]);
+        assert_eq!(lent, ["b", "c", "b", "c"]);
+        fill(&mut window, "d", 300, 2);
+        fill(&mut window, "e", 400, 2);
+        assert_eq!(take(&mut window).as_deref(), Some("d"), "the last one is for who runs nothing");
         assert!(window.take().is_none(), "half of the pool is all there is to lend");
     }
 
@@ -146,7 +196,34 @@ mod tests {
         fill(&mut window, "b", 100, 20);
         let mut taken: Vec<_> = std::iter::from_fn(|| take(&mut window)).collect();
         taken.sort();
-        assert_eq!(taken, ["a", "a", "b", "b"]);
+        assert_eq!(taken, ["a", "a", "b"]);
+    }
+
+    #[test]
+    fn two_tenants_leave_a_place_for_a_third() {
+        let mut window = Window::new(10);
+        fill(&mut window, "a", 0, 30);
+        fill(&mut window, "b", 100, 30);
+        let taken: Vec<_> = std::iter::from_fn(|| take(&mut window)).collect();
+        assert_eq!(taken.len(), 9);
+        fill(&mut window, "c", 200, 2);
+        assert_eq!(take(&mut window).as_deref(), Some("c"));
+        assert!(window.take().is_none());
+    }
+
+    #[test]
+    fn more_is_fetched_for_a_tenant_that_runs_low_although_the_window_is_full() {
+        let (a, b) = (TenantId::trusted("a"), TenantId::trusted("b"));
+        let mut window = Window::new(4);
+        fill(&mut window, "a", 0, 20);
+        fill(&mut window, "b", 100, 1);
+        window.set_more(vec![a.clone(), b.clone()]);
+        assert!(!window.runs_low(Some(&a), 20, 4), "it has enough");
+        assert!(window.runs_low(Some(&b), 20, 4));
+        assert!(!window.runs_low(Some(&b), 20, 4), "that is said once");
+        window.set_more(vec![a]);
+        assert!(!window.runs_low(Some(&b), 20, 4), "there is no more of it");
+        assert!(window.runs_low(None, 100, 4), "the window itself is low");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::record::{Record, RecordKey};
 use carried_job::CarriedJob;
 use job::{Entry, Job};
 use kept_rows::KeptRows;
-pub use pending::{DueExecutions, Pending};
+pub use pending::{DueExecutions, Pending, Room};
 use queue::Queue;
 use stream::Stream;
 pub use triage_index::{CountedGroup, ParkedAt, TriageDue, TriageIndex};

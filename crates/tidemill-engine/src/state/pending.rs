@@ -1,12 +1,15 @@
 //! Which executions are to run, and when. The records themselves may have left memory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use tidemill_model::{TenantId, Timestamp};
 
 use super::Map;
 use crate::execution::{ExecutionId, ExecutionKey};
 use crate::record::{Record, RecordKey, RecordKind, RecordValue};
+
+static NOBODY: BTreeMap<TenantId, BTreeSet<(Timestamp, ExecutionId)>> = BTreeMap::new();
 
 /// Executions that are queued or to be tried again, by tenant and moment.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,12 +23,36 @@ pub struct Pending {
 pub struct DueExecutions {
     /// The tenants in turn, the earliest of each first.
     pub due: Vec<ExecutionKey>,
+    /// Tenants with more that is due than there was room for.
+    pub more: Vec<TenantId>,
     /// When the next one comes due that is not yet.
     pub next: Option<Timestamp>,
     /// How many wait in all, due or not.
     pub pending: usize,
     /// The tenant with most of them.
     pub fullest: Option<TenantId>,
+}
+
+/// How many are wanted, and of whom.
+#[derive(Debug, Clone)]
+pub struct Room {
+    /// How many more are wanted of all tenants together.
+    pub left: usize,
+    /// A tenant gets so many at least, whatever the others hold.
+    pub kept: usize,
+    /// A tenant that is not alone gets no more than so many.
+    pub most: usize,
+    /// How many each tenant has already.
+    pub held: BTreeMap<TenantId, usize>,
+    /// The tenants after this one are served first.
+    pub after: Option<TenantId>,
+}
+
+impl Room {
+    /// At most `limit`, of whatever tenants.
+    pub fn of(limit: usize) -> Self {
+        Self { left: limit, kept: 0, most: usize::MAX, held: BTreeMap::new(), after: None }
+    }
 }
 
 impl Pending {
@@ -41,26 +68,40 @@ impl Pending {
         self.tenants.get(tenant).map_or(0, BTreeSet::len)
     }
 
-    /// What is due at `now`, without what `skip` names, at most `limit`.
-    pub fn due(&self, now: Timestamp, limit: usize, skip: impl Fn(&ExecutionKey) -> bool) -> DueExecutions {
-        let mut lanes: Vec<_> = self
-            .tenants
-            .iter()
+    /// What is due at `now`, without what `skip` names, as far as there is room.
+    pub fn due(&self, now: Timestamp, room: &Room, skip: impl Fn(&ExecutionKey) -> bool) -> DueExecutions {
+        let most = if self.tenants.len() > 1 { room.most } else { usize::MAX };
+        let (later, earlier) = match &room.after {
+            Some(after) => (
+                self.tenants.range::<TenantId, _>((Bound::Excluded(after), Bound::Unbounded)),
+                self.tenants.range::<TenantId, _>((Bound::Unbounded, Bound::Included(after))),
+            ),
+            None => (self.tenants.range::<TenantId, _>(..), NOBODY.range::<TenantId, _>(..)),
+        };
+        let mut lanes: Vec<_> = later
+            .chain(earlier)
             .map(|(tenant, waiting)| {
                 let key = move |(_, id): &(Timestamp, ExecutionId)| ExecutionKey {
                     tenant: tenant.clone(),
                     id: *id,
                 };
-                waiting.iter().take_while(move |(at, _)| *at <= now).map(key)
+                let lane = waiting.iter().take_while(move |(at, _)| *at <= now).map(key);
+                (tenant, room.held.get(tenant).copied().unwrap_or(0), lane)
             })
             .collect();
-        let mut due = Vec::new();
-        while !lanes.is_empty() && due.len() < limit {
-            lanes.retain_mut(|lane| {
-                let next = if due.len() < limit { lane.find(|key| !skip(key)) } else { None };
-                let goes_on = next.is_some();
-                due.extend(next);
-                goes_on
+        let (mut due, mut more, mut left) = (Vec::new(), Vec::new(), room.left);
+        while !lanes.is_empty() {
+            lanes.retain_mut(|(tenant, held, lane)| {
+                let Some(next) = lane.find(|key| !skip(key)) else { return false };
+                let has_room = *held < room.kept || (left > 0 && *held < most);
+                if has_room {
+                    due.push(next);
+                    *held += 1;
+                    left = left.saturating_sub(1);
+                } else {
+                    more.push(TenantId::clone(tenant));
+                }
+                has_room
             });
         }
         let later = |waiting: &BTreeSet<(Timestamp, ExecutionId)>| {
@@ -69,6 +110,7 @@ impl Pending {
         let fullest = self.tenants.iter().max_by_key(|(_, waiting)| waiting.len());
         DueExecutions {
             due,
+            more,
             next: self.tenants.values().filter_map(later).min(),
             pending: self.len(),
             fullest: fullest.map(|(tenant, _)| tenant.clone()),
@@ -104,6 +146,65 @@ impl Pending {
         }
         if let Some(moment) = moment {
             self.tenants.entry(key.tenant).or_default().insert((moment, key.id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(tenants: &[(&str, u128)]) -> Pending {
+        let mut pending = Pending::default();
+        for (name, count) in tenants {
+            let waiting = (0..*count).map(|n| (Timestamp::MIN, ExecutionId::from_u128(n)));
+            pending.tenants.insert(TenantId::trusted(name), waiting.collect());
+        }
+        pending
+    }
+
+    fn served(found: &DueExecutions) -> Vec<(&str, usize)> {
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for key in &found.due {
+            match counts.iter_mut().find(|(name, _)| *name == key.tenant.as_str()) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((key.tenant.as_str(), 1)),
+            }
+        }
+        counts
+    }
+
+    fn room(left: usize, held: &[(&str, usize)]) -> Room {
+        let held = held.iter().map(|(name, count)| (TenantId::trusted(name), *count)).collect();
+        Room { left, kept: 2, most: 5, held, after: None }
+    }
+
+    #[test]
+    fn a_tenant_with_little_is_served_although_there_is_no_room_left() {
+        let pending = pending(&[("a", 100), ("b", 3)]);
+        let found = pending.due(Timestamp::MAX, &room(0, &[("a", 10)]), |_| false);
+        assert_eq!(served(&found), [("b", 2)]);
+        assert_eq!(found.more, [TenantId::trusted("a"), TenantId::trusted("b")]);
+        let found = pending.due(Timestamp::MAX, &room(0, &[("a", 10), ("b", 2)]), |_| false);
+        assert!(found.due.is_empty());
+    }
+
+    #[test]
+    fn nobody_gets_all_of_the_room_while_others_wait() {
+        let waiting = pending(&[("a", 100), ("b", 1)]);
+        let found = waiting.due(Timestamp::MAX, &room(10, &[]), |_| false);
+        assert_eq!(served(&found), [("a", 5), ("b", 1)]);
+        let alone = pending(&[("a", 100)]);
+        assert_eq!(served(&alone.due(Timestamp::MAX, &room(10, &[]), |_| false)), [("a", 10)]);
+    }
+
+    #[test]
+    fn the_tenants_after_the_last_one_come_first() {
+        let pending = pending(&[("a", 9), ("b", 9), ("c", 9)]);
+        for (after, expected) in [(None, "a"), (Some("a"), "b"), (Some("bb"), "c"), (Some("c"), "a")] {
+            let room = Room { after: after.map(TenantId::trusted), ..Room::of(1) };
+            let found = pending.due(Timestamp::MAX, &room, |_| false);
+            assert_eq!(served(&found), [(expected, 1)], "{after:?}");
         }
     }
 }

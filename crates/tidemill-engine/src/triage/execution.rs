@@ -75,7 +75,7 @@ impl Unparked {
         }
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
         match self {
             Self::Resumed { output, by, reason, .. } => output.len() + text(by) + text(reason),

@@ -10,7 +10,7 @@ use tidemill_model::TenantId;
 use tidemill_model::Timestamp;
 use tidemill_model::workflow::{ExecutionId, TaskToken};
 
-use super::{NewToken, TokenState};
+use super::{NewToken, TokenState, Unparked};
 
 /// A token as it is kept, under its digest.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,21 @@ pub struct StoredToken {
     pub state: TokenState,
     pub since: Timestamp,
     pub sealed: Arc<[u8]>,
+    /// How its wait ended, once the execution waits with another one. Until then the execution has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Unparked>,
+}
+
+impl StoredToken {
+    /// About how many bytes it takes.
+    pub fn len(&self) -> usize {
+        let outcome = self.outcome.as_ref().map_or(0, Unparked::len);
+        self.sealed.len() + self.execution.as_str().len() + outcome + 32
+    }
+
+    pub fn is_empty(&self) -> bool {
+        false
+    }
 }
 
 impl fmt::Debug for StoredToken {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tidemill_engine::Engine;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::Clock;
-use tidemill_engine::command::{Command, PutRecord, PutRecords};
+use tidemill_engine::command::{Command, Prepared, Publish, PublishedEvent, PutRecord, PutRecords};
 use tidemill_engine::conformance::{ManualClock, block_on};
 use tidemill_engine::engine::{
     Define, EngineConfig, ExecutionFilter, LetterFilter, NewEvent, PublishRequest, ShownExecution,
@@ -34,7 +34,8 @@ use tidemill_model::{
 
 type Memory = MemoryBackend<ManualClock>;
 
-/// Does what the source says: `ok`, `throw`, `deny`, `slow` (until it is let go), `big`, `publish TYPE`, `job NAME`.
+/// Does what the source says: `ok`, `throw`, `deny`, `slow` (until it is let go), `big`, `half`,
+/// `publish TYPE`, `job NAME`.
 #[derive(Debug, Clone)]
 struct FakeHost(Arc<Fake>);
 
@@ -82,6 +83,7 @@ impl ScriptHost for FakeHost {
         let mut logs = None;
         let (verb, rest) = run.script.source.split_once(' ').unwrap_or((&run.script.source, ""));
         let mut failed = None;
+        let mut half = false;
         match verb {
             "ok" => {}
             "log" => {
@@ -95,6 +97,7 @@ impl ScriptHost for FakeHost {
             "deny" => failed = Some(("permission", false)),
             "slow" => fake.let_go.listen().await,
             "big" => result = json!("x".repeat(70_000)),
+            "half" => half = true,
             "publish" => calls.push(RunCall::Publish {
                 id: id(1),
                 event_type: EventType::new(rest).unwrap(),
@@ -113,7 +116,10 @@ impl ScriptHost for FakeHost {
         }
         *fake.under_way.lock().unwrap().get_mut(&tenant).unwrap() -= 1;
         match failed {
-            None => Ok(RunDone { result: Json::of(&result), logs, calls, took }),
+            None => {
+                let broken = half.then(|| Json::parse(r#""\ud800""#.to_owned()).unwrap());
+                Ok(RunDone { result: broken.unwrap_or_else(|| Json::of(&result)), logs, calls, took })
+            }
             Some((class, is_transient)) => Err(RunFailed {
                 class: class.into(),
                 is_transient,
@@ -287,7 +293,7 @@ impl Lab {
     }
 
     fn metrics(&self) -> ScriptMetrics {
-        self.engine.script_metrics()
+        block_on(self.engine.script_metrics()).unwrap()
     }
 
     fn executions(&self) -> Vec<ShownExecution> {
@@ -599,6 +605,49 @@ fn one_tenants_slow_scripts_do_not_hold_up_another() {
 }
 
 #[test]
+fn a_tenant_with_more_than_the_window_holds_keeps_nobody_waiting() {
+    let mut lab = Lab::new(ScriptsConfig { workers: 4, buffer: 20, ..ScriptsConfig::default() });
+    lab.script("slow", "slow", "x");
+    for _ in 0..100 {
+        lab.publish("x", &json!({}));
+    }
+    for tenant in ["aaa", "other"] {
+        lab.script_of(tenant, tenant, "ok");
+        lab.subscribe_of(tenant, tenant, tenant, "x", &Value::Null);
+        for _ in 0..40 {
+            lab.publish_of(tenant, "x", &json!({}));
+        }
+    }
+    lab.settle();
+    let ran = lab.ran();
+    let counts = ["aaa", "other"].map(|tenant| ran.iter().filter(|script| *script == tenant).count());
+    assert_eq!(counts, [40, 40]);
+    assert_eq!(lab.metrics().queue_depth_gauge, 100);
+    while lab.metrics().queue_depth_gauge > 0 {
+        lab.fake.let_go.ring();
+        lab.settle();
+    }
+    assert_eq!(lab.ran().len(), 180, "and it gets all of its own in the end");
+}
+
+#[test]
+fn two_tenants_with_endless_scripts_keep_no_third_waiting() {
+    let mut lab = Lab::new(ScriptsConfig::default());
+    for tenant in ["one", "two"] {
+        lab.script_of(tenant, tenant, "slow");
+        lab.subscribe_of(tenant, tenant, tenant, "x", &Value::Null);
+    }
+    for n in 0..40 {
+        lab.publish_of(if n % 2 == 0 { "one" } else { "two" }, "x", &json!({}));
+    }
+    lab.script("quick", "ok", "x");
+    for _ in 0..20 {
+        lab.publish("x", &json!({}));
+    }
+    assert_eq!(lab.ran().iter().filter(|script| *script == "quick").count(), 20);
+}
+
+#[test]
 fn alerts_are_raised_and_cleared_as_events() {
     let mut lab =
         Lab::new(ScriptsConfig { workers: 1, buffer: 10, max_retries: 0, ..ScriptsConfig::default() });
@@ -652,6 +701,74 @@ fn what_was_matched_runs_without_its_subscription_and_not_without_its_script() {
     let letters = lab.letters();
     let [letter] = &letters[..] else { panic!("{letters:?}") };
     assert_eq!((letter.script_id.as_str(), &*letter.error.message), ("gone", "script deleted"));
+}
+
+#[test]
+fn what_readers_cannot_read_is_refused_by_name() {
+    let lab = Lab::new(ScriptsConfig::default());
+    let deep = format!(r#"{{"a":{}1{}}}"#, "[".repeat(100), "]".repeat(100));
+    for (properties, problem) in [
+        (r#"{"n":1e999}"#, "holds a number beyond the range of a double"),
+        (r#"{"a":["\ud800"]}"#, "holds a text with half of a surrogate pair"),
+        (r#"{"\ud800":1}"#, "holds a text with half of a surrogate pair"),
+        (&*deep, "is nested 101 levels deep; the limit is 100"),
+    ] {
+        let event = NewEvent {
+            entity: Entity { kind: EntityType::new("USER").unwrap(), id: EntityId::new("u-1").unwrap() },
+            event_type: EventType::new("x").unwrap(),
+            timestamp: None,
+            properties: Json::parse(properties.to_owned()).unwrap(),
+            ttl: None,
+        };
+        let (tenant, app) = (acme(), AppName::new("shop").unwrap());
+        let request = PublishRequest { tenant, app, origin: "test".to_owned(), events: vec![event] };
+        let refused = block_on(lab.engine.publish(request)).unwrap_err();
+        assert_eq!(refused.to_string(), format!("events[0].properties {problem}"));
+    }
+    assert!(lab.events("x").is_empty());
+}
+
+#[test]
+fn a_result_that_readers_cannot_read_is_an_error_of_its_run() {
+    let mut lab = Lab::new(ScriptsConfig { max_retries: 0, ..ScriptsConfig::default() });
+    lab.script("half", "half", "x");
+    lab.publish("x", &json!({}));
+    let letters = lab.letters();
+    let [letter] = &letters[..] else { panic!("{letters:?}") };
+    let expected = "the result holds a text with half of a surrogate pair";
+    assert_eq!((&*letter.error.class, &*letter.error.message), ("output", expected));
+}
+
+#[test]
+fn an_event_of_old_that_cannot_be_read_is_a_dead_letter_of_all_who_might_want_it() {
+    let mut lab = Lab::new(ScriptsConfig::default());
+    lab.script("all", "ok", "x");
+    lab.script_of("acme", "some", "ok");
+    lab.subscribe_of("acme", "some", "some", "x", &json!({ "n": { "gt": 7 } }));
+    lab.script("none", "ok", "y");
+    let event = PublishedEvent {
+        entity: Entity { kind: EntityType::new("USER").unwrap(), id: EntityId::new("u-1").unwrap() },
+        event_type: EventType::new("x").unwrap(),
+        timestamp: None,
+        properties: Prepared { id: None, properties: Json::parse(r#"{"n":1e999}"#.to_owned()).unwrap() },
+        ttl: None,
+        workflow: None,
+    };
+    let context =
+        tidemill_model::Context { environment: "test".into(), origin: "test".into(), worker_id: None };
+    let (tenant, app) = (acme(), AppName::new("shop").unwrap());
+    let publish = Publish { tenant, app, context, events: vec![event] };
+    block_on(lab.backend.execute(vec![Command::Publish(publish)])).unwrap();
+    lab.settle();
+    assert!(lab.ran().is_empty());
+    let letters = lab.letters();
+    let mut scripts: Vec<_> = letters.iter().map(|letter| letter.script_id.as_str()).collect();
+    scripts.sort_unstable();
+    assert_eq!(scripts, ["all", "some"]);
+    for letter in &letters {
+        let expected = "the event cannot be read: it holds a number beyond the range of a double";
+        assert_eq!((&*letter.error.class, &*letter.error.message), ("validation", expected));
+    }
 }
 
 #[test]

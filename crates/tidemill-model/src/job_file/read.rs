@@ -14,7 +14,7 @@ use crate::field_problem::{FieldProblems, code};
 use crate::id::{RequestId, TaskId, TaskName};
 use crate::json::Json;
 use crate::span::Millis;
-use crate::task_input::input_problem;
+use crate::task_input::new_input_problem;
 use crate::task_spec::OnFailure;
 
 const JOB_FIELDS: &str = "name, requestId, budget, tasks, callbackUrl";
@@ -178,7 +178,7 @@ fn work(task: &mut Document<'_>) -> Option<TaskWork> {
 
 fn input(task: &mut Document<'_>) -> Json {
     let Some(input) = task.json("input") else { return Json::empty_object() };
-    if let Some(problem) = input_problem(&input) {
+    if let Some(problem) = new_input_problem(&input) {
         task.problem("input", code::INVALID_INPUT, problem.to_string());
     }
     input

@@ -140,6 +140,17 @@ impl<I: Clone + Eq + Hash, T> Matcher<I, T> {
         Some(MatchCounts { matched: slots.len(), filtered: bucket.len() - slots.len(), tried })
     }
 
+    /// Tells `report` every subscription to an event type, whatever its rules. It looks at all there are, so it is for
+    /// the rare event whose data cannot be read.
+    pub fn each_of(&self, tenant: &TenantId, event_type: &EventType, mut report: impl FnMut(&I, &T)) {
+        for slot in self.by_id.values() {
+            let known = &self.subscriptions[*slot];
+            if known.tenant == *tenant && known.event_type == *event_type {
+                report(&known.id, &known.payload);
+            }
+        }
+    }
+
     /// What came with a subscription.
     pub fn get(&self, id: &I) -> Option<&T> {
         self.by_id.get(id).map(|slot| &self.subscriptions[*slot].payload)

@@ -249,13 +249,18 @@ fn read_envelope(envelope: &mut Reader<'_, '_>, families: &Families) -> Option<W
         WorkflowBody::Status(status) => status.token.as_ref(),
         _ => None,
     };
-    let cleaner = TokenCleaner::of(token, raw.get());
+    let cleaner = TokenCleaner::of(token);
     let detail = cleaner.detail(&fields.fields);
     let body = match body {
         WorkflowBody::Status(mut status) => {
             for error in &mut status.errors {
                 error.details = cleaner.clean(std::mem::take(&mut error.details));
             }
+            let place = &mut status.place;
+            for text in [&mut status.county, &mut place.phase, &mut place.step] {
+                *text = cleaner.clean_text(std::mem::take(text));
+            }
+            status.data_group_label = status.data_group_label.map(|label| cleaner.clean_text(label));
             WorkflowBody::Status(status)
         }
         scope => scope,
@@ -437,6 +442,43 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_found_however_it_is_written() {
+        let stored = |token: &str, details: &str| {
+            let text = format!(
+                r#"{{"source":"elephant.workflow","detail-type":"WorkflowEvent","detail":{{"executionId":"e","county":"Cook",
+                "status":"FAILED","phase":"Transform","step":"Transform","taskToken":{token},
+                "errors":[{{"code":"20Cook","details":{details}}}]}}}}"#
+            );
+            let message = read_text(&text).unwrap();
+            let errors = status_of(&message).errors[0].details.as_str().to_owned();
+            assert!(message.detail.as_str().contains(&errors), "{text}");
+            errors
+        };
+        for (token, details, expected) in [
+            (r#""ab\/cd+ef==""#, r#"{"a":"ab/cd+ef==","b": 1e400}"#, r#"{"a":"[REDACTED]","b": 1e400}"#),
+            (r#""ab/cd+ef==""#, r#"{"a":"x ab\/cd+ef== y"}"#, r#"{"a":"x [REDACTED] y"}"#),
+            (r#""ab/cd+ef==""#, r#"{"a":"?t=ab%2Fcd%2Bef%3D%3D&x"}"#, r#"{"a":"?t=[REDACTED]&x"}"#),
+            (r#""ab/cd+ef==""#, r#"{"a":"{\"t\":\"ab\\/cd+ef==\"}"}"#, r#"{"a":"{\"t\":\"[REDACTED]\"}"}"#),
+            (r#""q\"uo\\te""#, r#"{"a":"q\u0022uo\\te!"}"#, r#"{"a":"[REDACTED]!"}"#),
+            (r#""s\u0065cret""#, r#"{"secret":"a\u0020secret"}"#, r#"{"[REDACTED]":"a [REDACTED]"}"#),
+            (
+                r#""abc""#,
+                r#"{"a":"abc","b":"abcd","c":"\u0061bc"}"#,
+                r#"{"a":"[REDACTED]","b":"abcd","c":"[REDACTED]"}"#,
+            ),
+            (r#""x""#, r#"{"x":"x"}"#, r#"{"x":"[REDACTED]"}"#),
+            (
+                r#""AAAAKg==""#,
+                r#"{"taskTok\u0065n" : {"old":["t"]}, "n":1e400,"taskToken":null}"#,
+                r#"{"taskTok\u0065n" : "[REDACTED]", "n":1e400,"taskToken":null}"#,
+            ),
+            (r#""AAAAKg==""#, r#"{"a":"50 %","b":"\u00e9"}"#, r#"{"a":"50 %","b":"\u00e9"}"#),
+        ] {
+            assert_eq!(stored(token, details), expected, "{token}");
+        }
+    }
+
+    #[test]
     fn what_is_optional_may_be_absent() {
         let absent = json!({ "dataGroupLabel": null, "taskToken": null, "errors": null });
         let message = read(&with(&absent)).unwrap();
@@ -461,6 +503,7 @@ mod tests {
             (json!({ "executionId": "" }), "detail.executionId", invalid),
             (json!({ "executionId": 7 }), "detail.executionId", code::INVALID_TYPE),
             (json!({ "executionId": "a#b" }), "detail.executionId", invalid),
+            (json!({ "executionId": ".." }), "detail.executionId", invalid),
             (json!({ "executionId": "x".repeat(513) }), "detail.executionId", code::TOO_LONG),
             (json!({ "county": null }), "detail.county", code::MISSING_FIELD),
             (json!({ "county": " " }), "detail.county", invalid),
@@ -473,6 +516,7 @@ mod tests {
             (json!({ "phase": null }), "detail.phase", code::MISSING_FIELD),
             (json!({ "step": "" }), "detail.step", invalid),
             (json!({ "taskToken": "" }), "detail.taskToken", invalid),
+            (json!({ "taskToken": "[REDACTED]" }), "detail.taskToken", invalid),
             (json!({ "taskToken": ["x"] }), "detail.taskToken", code::INVALID_TYPE),
             (json!({ "taskToken": "x".repeat(2_049) }), "detail.taskToken", code::TOO_LONG),
             (json!({ "errors": {} }), "detail.errors", code::INVALID_TYPE),

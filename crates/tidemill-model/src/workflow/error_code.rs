@@ -11,13 +11,20 @@ use crate::id::{BadId, IdProblem, RequestId, TEXT, check, is_text, text_id, text
 
 text_id!(
     /// One execution of a workflow: the name that its own engine gave it, or the request id of one of our tasks.
-    ExecutionId, "executionId", 512, TEXT, is_text
+    ExecutionId, "executionId", 512, TEXT, is_text, check_execution
 );
 
 text_id!(
     /// What went wrong, as a stable name: two digits for the phase, then what tells it from others of the phase.
     ErrorCode, "code", 256, TEXT, is_text, check_code
 );
+
+/// A part of a path that clients take out of it before anybody can read it.
+fn check_execution(field: &'static str, text: &str) -> Result<(), BadId> {
+    let fits = !matches!(text, "." | "..");
+    let form = "a name other than . and ..";
+    if fits { Ok(()) } else { Err(BadId { field, problem: IdProblem::Form { form } }) }
+}
 
 const FORM: &str = "two digits and at least one character more";
 

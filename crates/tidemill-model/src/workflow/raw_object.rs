@@ -12,6 +12,7 @@ use crate::day::Day;
 use crate::field_problem::{FieldProblems, code};
 use crate::id::{BadId, IdProblem};
 use crate::json::Fields;
+use crate::sanitize::REDACTED;
 use crate::time::Timestamp;
 
 pub(super) const SECOND_MILLIS: u64 = 1_000;
@@ -129,6 +130,14 @@ impl<'j, 'p> Reader<'j, 'p> {
     pub(super) fn token(&mut self, status: Option<WorkflowStatus>) -> Option<TaskToken> {
         let text = self.plain_text(TOKEN_FIELD)?;
         if text.is_empty() && status != Some(WorkflowStatus::Failed) {
+            return None;
+        }
+        if text == REDACTED {
+            self.problem(
+                TOKEN_FIELD,
+                code::INVALID_VALUE,
+                "was taken out of this event: send the token itself",
+            );
             return None;
         }
         TaskToken::new(text).map_err(|bad| self.bad_id(TOKEN_FIELD, &bad.problem)).ok()

@@ -49,6 +49,26 @@ impl Bars<'_> {
     }
 }
 
+/// The height of a line of bars that stands in a table.
+const SPARK_HEIGHT: u64 = 20;
+
+/// Bars without anything around them.
+pub(super) fn spark(values: &[u64], about: &str) -> Markup {
+    let most = values.iter().copied().max().unwrap_or(0).max(1);
+    html! {
+        svg class="spark" viewBox={ "0 0 " (values.len() * 2) " " (SPARK_HEIGHT) } preserveAspectRatio="none" role="img" aria-label=(about) {
+            title { (about) }
+            line class="axis" x1="0" y1=(SPARK_HEIGHT) x2=(values.len() * 2) y2=(SPARK_HEIGHT) {}
+            @for (at, value) in values.iter().enumerate() {
+                @if *value > 0 {
+                    @let height = (value * SPARK_HEIGHT * 100 / most).max(150);
+                    rect x=(hundredths(at as u64 * 200 + 20)) width="1.6" y=(hundredths(SPARK_HEIGHT * 100 - height)) height=(hundredths(height)) {}
+                }
+            }
+        }
+    }
+}
+
 /// Each part with what is below it.
 fn stacked(parts: &[u64]) -> impl Iterator<Item = (u64, u64)> {
     parts.iter().scan(0, |below, value| {

@@ -25,7 +25,7 @@ pub(super) struct Node {
 }
 
 /// The states of tasks, in the order in which they are shown.
-pub(super) const STATES: [&str; 5] = ["completed", "processing", "pending", "waiting", "failed"];
+pub(super) const STATES: [&str; 6] = ["completed", "processing", "pending", "waiting", "parked", "failed"];
 
 /// A place in the picture: layer and row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) struct Group {
     pub(super) name: String,
     pub(super) layer: usize,
     /// How many tasks are in each of [`STATES`].
-    pub(super) counts: [u64; 5],
+    pub(super) counts: [u64; STATES.len()],
     /// The only task in it, if there is one.
     pub(super) only: Option<usize>,
 }
@@ -52,9 +52,10 @@ impl Group {
 
     /// The state that tells most: what failed, then what is being done.
     pub(super) fn state(&self) -> &'static str {
-        let [completed, processing, pending, waiting, failed] = self.counts;
+        let [completed, processing, pending, waiting, parked, failed] = self.counts;
         match () {
             () if failed > 0 => "failed",
+            () if parked > 0 => "parked",
             () if processing > 0 => "processing",
             () if pending > 0 => "pending",
             () if waiting == 0 && completed > 0 => "completed",
@@ -156,9 +157,9 @@ pub(super) fn groups(nodes: &[Node]) -> (Vec<Group>, BTreeMap<(usize, usize), u6
             if let [only] = tasks[..] {
                 name.clone_from(&nodes[only].name);
             }
-            let mut counts = [0; 5];
+            let mut counts = [0; STATES.len()];
             for task in &tasks {
-                counts[nodes[*task].state.min(4)] += 1;
+                counts[nodes[*task].state.min(STATES.len() - 1)] += 1;
                 group_of[*task] = found.len();
             }
             let only = if let [task] = tasks[..] { Some(task) } else { None };
@@ -225,7 +226,8 @@ mod tests {
     #[test]
     fn ten_thousand_tasks_make_a_handful_of_groups() {
         let mut sample = nodes(&[&[]]);
-        sample.extend((0..9_998).map(|at| Node { name: "part".to_owned(), parents: vec![0], state: at % 5 }));
+        let part = |at| Node { name: "part".to_owned(), parents: vec![0], state: at % STATES.len() };
+        sample.extend((0..9_998).map(part));
         sample.push(Node { name: "join".to_owned(), parents: (1..9_999).collect(), state: 3 });
         let (groups, edges) = groups(&sample);
         assert_eq!(groups.len(), 3);

@@ -95,7 +95,7 @@ fn frame(grid: &Grid, about: &str, inner: &Markup) -> Markup {
             }
         }
         ul class="legend" aria-label="Colours" {
-            @for state in ["waiting", "pending", "processing", "completed", "failed"] {
+            @for state in ["waiting", "pending", "processing", "completed", "parked", "failed"] {
                 li { (super::widgets::state(state)) }
             }
         }

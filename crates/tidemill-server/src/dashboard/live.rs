@@ -105,6 +105,7 @@ async fn follow<B: Backend>(
     let mut sent = Sent::default();
     let mut after = backend.newest();
     let first = sent.update(&screen);
+    let mut is_partial = screen.is_partial;
     drop(screen);
     // What the reader saw may be older than this stream.
     let greeting = first
@@ -114,10 +115,11 @@ async fn follow<B: Backend>(
         return;
     }
     loop {
+        let patience = if is_partial { PAUSE } else { app.config().stream_heartbeat };
         tokio::select! {
             () = backend.committed(after) => {}
             // Leases run out and messages come due without an event.
-            () = tokio::time::sleep(app.config().stream_heartbeat) => {
+            () = tokio::time::sleep(patience) => {
                 if outlet.send(": heartbeat\n\n").await.is_err() {
                     return;
                 }
@@ -155,6 +157,7 @@ async fn follow<B: Backend>(
         {
             return;
         }
+        is_partial = screen.is_partial;
         drop(screen);
         let pause = PAUSE.max(began.elapsed() * (SHARE - 1));
         tokio::select! {

@@ -22,16 +22,19 @@ use crate::app::App;
 /// The minutes that are shown.
 pub(super) const MINUTES: u64 = 60;
 const MINUTE_MILLIS: u64 = 60_000;
-/// Events of the past hour that are read when somebody begins to look.
+/// Events of the past hour that are read when somebody begins to look, the newest first; of each type so many.
 const BACK_EVENTS_MAX: usize = 100_000;
 const EVENTS_AT_ONCE: usize = 1_000;
-const JOBS_AT_ONCE: usize = 1_000;
+/// What is read of the past at a time. The store answers without a pause, so whoever reads much of it must make way for
+/// others by itself, and often: they may wait on the same thread.
+const BACK_AT_ONCE: usize = 200;
+const JOBS_AT_ONCE: usize = 200;
 /// A reader goes on for so long after the last look.
 const UNWATCHED_MAX: Duration = Duration::from_secs(120);
 /// Changes of jobs are gathered for so long.
 const GATHER: Duration = Duration::from_millis(200);
-/// How long a first look waits for the jobs to be counted.
-const PATIENCE: Duration = Duration::from_millis(120);
+/// How long a first look waits for what is counted; a page that has not all of it is made again soon.
+const PATIENCE: Duration = Duration::from_millis(80);
 
 /// What ended in one minute.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,6 +52,8 @@ pub(super) struct Pulse {
     pub(super) open: BTreeMap<JobId, (JobStatus, JobCounts)>,
     /// Whether all jobs were counted.
     pub(super) is_counted: bool,
+    /// Whether the past hour was read.
+    pub(super) is_read: bool,
 }
 
 impl Pulse {
@@ -77,7 +82,8 @@ impl Pulse {
 struct Beat {
     pulse: Mutex<Pulse>,
     looked_at: Mutex<Instant>,
-    counted: watch::Sender<bool>,
+    /// Whether all was read that happened before.
+    ready: watch::Sender<bool>,
 }
 
 /// The pulses that are being read.
@@ -100,7 +106,7 @@ impl Pulses {
                 let beat = Arc::new(Beat {
                     pulse: Mutex::default(),
                     looked_at: Mutex::new(Instant::now()),
-                    counted: watch::Sender::new(false),
+                    ready: watch::Sender::new(false),
                 });
                 tokio::spawn(read(app.clone(), tenant.clone(), Arc::clone(&beat)));
                 beats.insert(tenant.clone(), Arc::clone(&beat));
@@ -108,8 +114,8 @@ impl Pulses {
             }
         };
         *lock(&beat.looked_at) = Instant::now();
-        let mut counted = beat.counted.subscribe();
-        let _ = tokio::time::timeout(PATIENCE, counted.wait_for(|counted| *counted)).await;
+        let mut ready = beat.ready.subscribe();
+        let _ = tokio::time::timeout(PATIENCE, ready.wait_for(|is_ready| *is_ready)).await;
         lock(&beat.pulse).clone()
     }
 }
@@ -123,11 +129,14 @@ async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
     if count_jobs(engine, &tenant, &beat).await.is_none() {
         return;
     }
-    beat.counted.send_replace(true);
     let since = clock.now().millis() / MINUTE_MILLIS - MINUTES + 1;
     if read_back(engine, &tenant, &beat, Timestamp::clamped(since * MINUTE_MILLIS), after).await.is_none() {
         return;
     }
+    lock(&beat.pulse).is_read = true;
+    beat.ready.send_replace(true);
+    // Whoever waited for it goes first.
+    tokio::task::yield_now().await;
     let mut closing = app.closing();
     loop {
         let mut changed = BTreeSet::new();
@@ -136,11 +145,14 @@ async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
             let Ok(events) = backend.follow(after, EVENTS_AT_ONCE).await else { return };
             let Some((last, _)) = events.last() else { break };
             after = *last;
-            let mut pulse = lock(&beat.pulse);
-            for (_, event) in events.iter().filter(|(_, event)| event.tenant == tenant) {
-                pulse.add(event);
-                changed.extend(job_of(event));
+            {
+                let mut pulse = lock(&beat.pulse);
+                for (_, event) in events.iter().filter(|(_, event)| event.tenant == tenant) {
+                    pulse.add(event);
+                    changed.extend(job_of(event));
+                }
             }
+            tokio::task::yield_now().await;
         }
         // Numbers of events that expired are passed over.
         after = after.max(newest);
@@ -182,15 +194,18 @@ async fn count_jobs<B: Backend>(engine: &Engine<B>, tenant: &TenantId, beat: &Be
     loop {
         let jobs =
             engine.find_jobs(tenant.clone(), &JobFilter::default(), before, JOBS_AT_ONCE).await.ok()?;
-        let mut pulse = lock(&beat.pulse);
-        for job in &jobs {
-            note(&mut pulse, job.head.job, Some((job.status, job.head.counts)));
-        }
         before = jobs.last().map(|job| job.head.job);
+        {
+            let mut pulse = lock(&beat.pulse);
+            for job in &jobs {
+                note(&mut pulse, job.head.job, Some((job.status, job.head.counts)));
+            }
+            pulse.is_counted = jobs.len() < JOBS_AT_ONCE;
+        }
         if jobs.len() < JOBS_AT_ONCE {
-            pulse.is_counted = true;
             return Some(());
         }
+        tokio::task::yield_now().await;
     }
 }
 
@@ -208,15 +223,17 @@ async fn read_back<B: Backend>(
     for known in [KnownType::TaskCompleted, KnownType::TaskFailed, KnownType::TaskTimeout] {
         let path = AccessPath::Type(known.event_type());
         let all = EventQuery::all(tenant.clone(), path);
-        let mut query =
-            EventQuery { from: Some(from), order: Order::Descending, limit: EVENTS_AT_ONCE, ..all };
+        let mut query = EventQuery { from: Some(from), order: Order::Descending, limit: BACK_AT_ONCE, ..all };
         let mut count = 0;
         loop {
             let page = engine.events(query.clone(), false).await.ok()?;
-            let mut pulse = lock(&beat.pulse);
-            for event in page.events.iter().filter(|event| event.position() <= last.position()) {
-                pulse.add(event);
+            {
+                let mut pulse = lock(&beat.pulse);
+                for event in page.events.iter().filter(|event| event.position() <= last.position()) {
+                    pulse.add(event);
+                }
             }
+            tokio::task::yield_now().await;
             count += page.events.len();
             if page.next.is_none() || count >= BACK_EVENTS_MAX {
                 break;

@@ -12,6 +12,8 @@ pub(super) struct Screen {
     pub(super) nav: &'static str,
     pub(super) pieces: Vec<Piece>,
     pub(super) watch: Watch,
+    /// Whether something is still being counted: then it is made again soon, whether there are events or not.
+    pub(super) is_partial: bool,
 }
 
 /// Which events may change a page.
@@ -37,11 +39,16 @@ pub(super) struct Piece {
 
 impl Screen {
     pub(super) fn new(nav: &'static str, title: impl Into<String>) -> Self {
-        Self { title: title.into(), nav, pieces: Vec::new(), watch: Watch::Nothing }
+        Self { title: title.into(), nav, pieces: Vec::new(), watch: Watch::Nothing, is_partial: false }
     }
 
     pub(super) fn watching(mut self, watch: Watch) -> Self {
         self.watch = watch;
+        self
+    }
+
+    pub(super) fn partial(mut self, is_partial: bool) -> Self {
+        self.is_partial = is_partial;
         self
     }
 

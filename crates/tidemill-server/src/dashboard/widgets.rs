@@ -113,6 +113,16 @@ pub(super) fn shortened(full: &str) -> String {
     format!("{head}…{tail}")
 }
 
+/// The end of a long id, which is what tells ids of one family apart; whole for the pointer.
+pub(super) fn tail(full: &str, most: usize) -> Markup {
+    let count = full.chars().count();
+    if count <= most {
+        return html! { (full) };
+    }
+    let end: String = full.chars().skip(count - most).collect();
+    html! { span title=(full) { "…" (end) } }
+}
+
 /// A text cut to so many characters, whole for the pointer.
 pub(super) fn cut(text: &str, most: usize) -> Markup {
     if text.chars().count() <= most {
@@ -296,6 +306,8 @@ mod tests {
             id(bad, bad),
             short_id(bad),
             cut(bad, 5),
+            tail(bad, 40),
+            tail(bad, 5),
             json_text(bad),
             json_text(&serde_json::to_string(bad).unwrap()),
             token(&viewer),

@@ -93,6 +93,6 @@ async fn alerts<B: Backend>(call: Call<B>) -> Reply {
 
 async fn metrics<B: Backend>(call: Call<B>) -> Reply {
     let engine = call.app.engine();
-    let text = metrics_text::render(&engine.script_metrics(), &engine.triage_metrics().await?);
+    let text = metrics_text::render(&engine.script_metrics().await?, &engine.triage_metrics().await?);
     Ok(raw(StatusCode::OK, METRICS_TEXT, text))
 }

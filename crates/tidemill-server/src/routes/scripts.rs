@@ -172,6 +172,7 @@ async fn explain<B: Backend>(call: Call<B>) -> Reply {
             None => return Err(Problem::not_found("event", &id.to_string())),
         },
         (None, Some(event)) => ExplainedEvent {
+            is_unreadable: false,
             number: None,
             id: None,
             event_type: event.event_type,

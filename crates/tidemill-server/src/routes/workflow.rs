@@ -5,7 +5,9 @@ use std::time::Duration;
 use axum::http::{Method, StatusCode};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::{IngestRequest, TokenOutcome};
+use tidemill_engine::engine::{EngineError, IngestRequest, TokenOutcome};
+use tidemill_engine::reply::Refusal;
+use tidemill_model::Json;
 use tidemill_model::field_problem::{FieldProblems, PROBLEMS_MAX};
 use tidemill_model::workflow::{CatalogueEntry, ErrorCode, Known, TaskToken, WorkflowMessage};
 
@@ -111,15 +113,31 @@ async fn publish<B: Backend>(call: Call<B>) -> Reply {
     }
     problems.listed.truncate(PROBLEMS_MAX);
     problems.or(())?;
+    let times = messages.iter().enumerate().filter_map(|(at, message)| Some((message.time?, at)));
+    let latest = times.max().map(|(_, at)| at);
     let request =
         IngestRequest { tenant, app: call.app.config().app.clone(), origin: ORIGIN.to_owned(), messages };
-    let stored = engine.ingest(request).await?;
+    let stored = engine.ingest(request).await.map_err(|error| match (error, latest) {
+        (EngineError::Refused(Refusal::TooFarAhead { ahead_millis, limit_millis }), Some(at)) => {
+            let place = if is_list { format!("[{at}].") } else { String::new() };
+            let field = format!("{place}{}", time_field(&envelopes.items[at]));
+            let message = format!("lies {ahead_millis} ms ahead; the limit is {limit_millis}");
+            Problem::field("TOO_FAR_AHEAD", field, message)
+        }
+        (error, _) => error.into(),
+    })?;
     let events = stored.into_iter().map(|stored| WorkflowEventAccepted {
         event_id: stored.event,
         timestamp: stored.timestamp,
         repeated: stored.repeated,
     });
     json(StatusCode::ACCEPTED, &WorkflowEventsAccepted { events: events.collect() })
+}
+
+/// The field that an envelope's time is taken from.
+fn time_field(envelope: &Json) -> &'static str {
+    let envelope = envelope.read::<serde_json::Value>().unwrap_or_default();
+    if envelope["detail"]["timestamp"].is_null() { "time" } else { "detail.timestamp" }
 }
 
 async fn catalogue<B: Backend>(call: Call<B>) -> Reply {
@@ -178,7 +196,7 @@ async fn outcome<B: Backend>(call: Call<B>) -> Reply {
 }
 
 /// An answer without a word of the token.
-fn no_such_token(error: tidemill_engine::engine::EngineError) -> Problem {
+fn no_such_token(error: EngineError) -> Problem {
     let problem = Problem::from(error);
     if problem.status == StatusCode::NOT_FOUND {
         return Problem::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no such token");

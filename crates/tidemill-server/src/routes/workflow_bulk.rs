@@ -9,10 +9,10 @@ use super::workflow::GROUP;
 use super::workflow_errors::checked_reason;
 use super::workflow_executions::{failing, resuming};
 use crate::api::{BulkActionName, BulkPreviewView, BulkRequest, BulkView, Page};
-use crate::json_body;
 use crate::param::Kind;
 use crate::problem::Problem;
-use crate::route::{ADMIN, Call, READ, Reply, Route, json};
+use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
+use crate::{json_body, list_cursor};
 
 const ID: Kind = Kind::Word { most: 36 };
 /// How many executions may be named one by one.
@@ -42,7 +42,8 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             [GROUP, "listBulks", "List bulks, newest first"],
             list::<B>,
         )
-        .gives::<Page<BulkView>>(200, "All that are kept."),
+        .paged()
+        .gives::<Page<BulkView>>(200, "A page of those that are kept."),
         Route::new(Method::GET, "/v1/workflow/bulk/{bulkId}", READ, [GROUP, "getBulk", "Look at a bulk"], get::<B>)
             .part("bulkId", ID, "The bulk.")
             .gives::<BulkView>(200, "How far it is."),
@@ -109,10 +110,14 @@ async fn start<B: Backend>(call: Call<B>) -> Reply {
 
 async fn list<B: Backend>(call: Call<B>) -> Reply {
     let bulks = call.app.engine().bulks(&call.tenant()?).await?;
-    json(
-        StatusCode::OK,
-        &Page { items: bulks.iter().map(|bulk| BulkView::from(&**bulk)).collect(), next_cursor: None },
-    )
+    let after = call.inputs.text("cursor").map(|cursor| list_cursor::read("bulks", cursor)).transpose()?;
+    let after = after.map(|after| BulkId::new(after).map_err(|_| list_cursor::refuse())).transpose()?;
+    let mut rest = bulks.iter().filter(|bulk| after.is_none_or(|after| bulk.id < after));
+    let items: Vec<_> = rest.by_ref().take(page_size(&call.inputs)).collect();
+    let last = items.last().filter(|_| rest.next().is_some());
+    let next_cursor = last.map(|bulk| list_cursor::write("bulks", &bulk.id.to_string()));
+    let items = items.iter().map(|bulk| BulkView::from(&***bulk)).collect();
+    json(StatusCode::OK, &Page { items, next_cursor })
 }
 
 fn id_of<B>(call: &Call<B>) -> Result<BulkId, Problem> {

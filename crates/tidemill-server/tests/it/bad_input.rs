@@ -35,6 +35,25 @@ async fn pa_18_bodies_that_are_no_json_are_told_where() {
 }
 
 #[tokio::test]
+async fn what_readers_cannot_read_is_refused_and_the_deepest_that_is_taken_reads() {
+    let lab = Lab::start().await;
+    let client = lab.local();
+    let nested = |levels: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(levels - 1), "]".repeat(levels - 1));
+    let send = async |properties: &str| {
+        let body = format!(r#"{{"events":[{{"eventType":"x","properties":{properties}}}]}}"#);
+        client.send("POST", "/v1/events", &[JSON], body.as_bytes()).await
+    };
+    let many = format!(r#"{{"n":{}}}"#, "9".repeat(400));
+    for properties in [r#"{"n":1e999}"#, &*many, r#"{"a":"\ud800"}"#, r#"{"\ud800":1}"#, &*nested(101)] {
+        let (status, _, field) = send(properties).await.problem();
+        assert_eq!((status, field.as_str()), (400, "events[0].properties"), "{properties}");
+    }
+    send(&nested(100)).await.expect(202);
+    let found = client.get("/v1/events").await.expect(200);
+    assert_eq!(found["items"].as_array().map(Vec::len), Some(1), "{found}");
+}
+
+#[tokio::test]
 async fn wrong_types_and_unknown_fields_are_named() {
     let lab = Lab::start().await;
     let client = lab.local();

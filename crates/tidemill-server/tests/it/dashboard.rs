@@ -10,22 +10,32 @@ use tokio::net::TcpStream;
 use crate::lab::{Answer, Client, LONG, Lab, SAMPLE};
 
 const FORM: &str = "application/x-www-form-urlencoded";
-const PAGES: [&str; 8] =
-    ["/", "/jobs", "/events", "/dead-letters", "/scripts", "/scripts/new", "/usage", "/settings"];
+const PAGES: [&str; 10] = [
+    "/",
+    "/jobs",
+    "/events",
+    "/errors",
+    "/parked",
+    "/dead-letters",
+    "/scripts",
+    "/scripts/new",
+    "/usage",
+    "/settings",
+];
 
 /// A browser of few words: it keeps its cookie and knows where it is.
-struct Browser {
-    client: Client,
+pub(crate) struct Browser {
+    pub(crate) client: Client,
     cookie: Option<String>,
 }
 
 impl Browser {
-    fn new(client: &Client) -> Self {
+    pub(crate) fn new(client: &Client) -> Self {
         Self { client: Client { token: None, ..client.clone() }, cookie: None }
     }
 
     /// A browser that logged in with the client's key.
-    async fn logged_in(client: &Client) -> Self {
+    pub(crate) async fn logged_in(client: &Client) -> Self {
         let mut browser = Self::new(client);
         let key = client.token.clone().unwrap();
         let answer = browser.post("/login", &[("key", &key)]).await;
@@ -37,7 +47,7 @@ impl Browser {
         format!("http://{}", self.client.address)
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         let mut headers = Vec::new();
         if let Some(cookie) = &self.cookie {
             headers.push(("Cookie", cookie.as_str()));
@@ -46,7 +56,7 @@ impl Browser {
     }
 
     /// Sends a form as a page of this server would.
-    async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(crate) async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let origin = self.origin();
         self.post_from(&origin, path, fields).await
     }
@@ -66,7 +76,7 @@ impl Browser {
     }
 
     /// The token that the forms of a page hold.
-    async fn token(&self, path: &str) -> String {
+    pub(crate) async fn token(&self, path: &str) -> String {
         let page = self.get(path).await.text();
         let (_, rest) = page.split_once("name=\"form_token\" value=\"").expect("the page has a form");
         rest.split('"').next().unwrap().to_owned()
@@ -74,13 +84,13 @@ impl Browser {
 }
 
 /// What a page sends as it changes.
-struct Live {
+pub(crate) struct Live {
     connection: TcpStream,
     heard: String,
 }
 
 impl Live {
-    async fn open(client: &Client, path: &str) -> Self {
+    pub(crate) async fn open(client: &Client, path: &str) -> Self {
         let mut connection = TcpStream::connect(client.address).await.unwrap();
         let head = client.head("GET", path, &[], "HTTP/1.1") + "\r\n";
         connection.write_all(head.as_bytes()).await.unwrap();
@@ -88,7 +98,7 @@ impl Live {
     }
 
     /// All that was heard once `text` is part of it.
-    async fn read_until(&mut self, text: &str) -> &str {
+    pub(crate) async fn read_until(&mut self, text: &str) -> &str {
         let end = tokio::time::Instant::now() + LONG;
         while !self.heard.contains(text) {
             let mut bytes = vec![0; 64 * 1024];
@@ -101,7 +111,7 @@ impl Live {
     }
 }
 
-fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut out, byte| {
         let _ = write!(out, "%{byte:02x}");
         out
@@ -310,6 +320,14 @@ async fn what_belongs_to_another_tenant_is_not_there() {
     let request = task["requestId"].as_str().unwrap();
     let script = json!({"id": "greet", "name": "greet", "source": "return 1"});
     admin.post("/v1/scripts", &script).await.expect(201);
+    let retry = json!({"requestId": "given-up", "name": "work", "retry": {"maxAttempts": 1}});
+    admin.post("/v1/tasks", &retry).await.expect(202);
+    for task in worker.claim(9).await {
+        let outcome = json!({"status": "failed", "error": "down", "errorCategory": "network"});
+        worker.finish(&task, &outcome).await.expect(200);
+    }
+    let letters = admin.get("/v1/dead-letters").await.expect(200);
+    let letter = letters["items"][0]["id"].as_str().expect("a task was given up");
     let stranger = lab.key("other", Role::Admin).await;
     let mut browser = Browser::logged_in(&stranger).await;
     let own = Browser::logged_in(&admin).await;
@@ -319,20 +337,29 @@ async fn what_belongs_to_another_tenant_is_not_there() {
         format!("/tasks/{request}"),
         format!("/tasks/{request}/log"),
         "/scripts/greet".to_owned(),
+        format!("/dead-letters/{letter}"),
     ] {
         assert_eq!(own.get(&path).await.status, 200, "{path}");
         assert_eq!(browser.get(&path).await.status, 404, "{path}");
         assert_eq!(browser.get(&format!("/live{path}")).await.status, 404, "{path}");
     }
-    for path in
-        [format!("/jobs/{job}/cancel"), format!("/tasks/{request}/retry"), "/scripts/greet/delete".to_owned()]
-    {
+    for path in [
+        format!("/jobs/{job}/cancel"),
+        format!("/tasks/{request}/retry"),
+        "/scripts/greet/delete".to_owned(),
+        format!("/dead-letters/{letter}/replay"),
+        format!("/dead-letters/{letter}/discard"),
+    ] {
         assert_eq!(browser.post(&path, &[("form_token", &token)]).await.status, 404, "{path}");
     }
     for path in ["/", "/jobs", "/events", "/scripts"] {
         let page = browser.get(path).await.text();
         assert!(!page.contains(&job) && !page.contains("greet"), "{path}");
     }
+    assert!(own.get("/dead-letters").await.text().contains(letter));
+    assert!(!browser.get("/dead-letters").await.text().contains(letter));
+    let letters = admin.get("/v1/dead-letters?state=open").await.expect(200);
+    assert_eq!(letters["items"][0]["id"], letter, "it is as it was");
     for path in [
         "/jobs/nothing",
         "/jobs/job-00000000000000000000000000000000",

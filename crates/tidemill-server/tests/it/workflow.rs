@@ -89,10 +89,10 @@ impl TriageTimer for Timer {
 }
 
 /// What carries out bulks and gives executions up; ends with its handle.
-struct Keeper(tokio::task::JoinHandle<()>);
+pub(crate) struct Keeper(tokio::task::JoinHandle<()>);
 
 impl Keeper {
-    fn start(lab: &Lab) -> Self {
+    pub(crate) fn start(lab: &Lab) -> Self {
         let keeper = TriageKeeper::new(lab.engine.clone(), Timer);
         Self(tokio::spawn(async move { keeper.run().await }))
     }
@@ -209,6 +209,16 @@ async fn we_03_we_07_we_18_every_mistake_is_told_with_its_field_and_nothing_is_s
         let (status, _, named) = answer.problem();
         assert_eq!((status, named.as_str()), (400, field), "{event}: {}", answer.text());
         assert!(!answer.text().contains("token-of"), "{}", answer.text());
+    }
+    let answer = client.post("/v1/workflow-events", &with("/detail/taskToken", json!(7))).await;
+    assert!(answer.text().contains("detail.taskToken: must be a text"), "{}", answer.text());
+    for (name, field) in [("/time", "time"), ("/detail/timestamp", "detail.timestamp")] {
+        let ahead = with(name, json!("2199-01-01T00:00:00Z"));
+        let (_, code, named) = client.post("/v1/workflow-events", &ahead).await.problem();
+        assert_eq!((code.as_str(), named.as_str()), ("TOO_FAR_AHEAD", field));
+        let answer = client.post("/v1/workflow-events", &json!([good(), ahead])).await;
+        assert_eq!(answer.problem().2, format!("[1].{field}"));
+        assert!(answer.text().contains(&format!("[1].{field} lies ")), "{}", answer.text());
     }
     // In a list the place is named, and the good ones are not stored either.
     let list = json!([good(), with("/detail/status", json!("GONE"))]);
@@ -716,6 +726,11 @@ async fn many_are_resumed_by_one_call_after_a_look() {
     let left = client.get("/v1/workflow/executions?parked=true").await.expect(200);
     assert!(left["items"].as_array().unwrap().len() >= 3, "{left}");
     assert_eq!(client.get("/v1/workflow/bulk").await.expect(200)["items"].as_array().unwrap().len(), 2);
+    let page = client.get("/v1/workflow/bulk?limit=1").await.expect(200);
+    assert_eq!((page["items"].as_array().unwrap().len(), &page["items"][0]["id"]), (1, &bulk["id"]));
+    let next = format!("/v1/workflow/bulk?limit=1&cursor={}", page["nextCursor"].as_str().unwrap());
+    let page = client.get(&next).await.expect(200);
+    assert_eq!((page["items"][0]["action"].as_str(), &page["nextCursor"]), (Some("resume"), &json!(null)));
     for nowhere in ["/v1/workflow/bulk/x", "/v1/workflow/bulk/0190a000-0000-7000-8000-000000000000"] {
         assert_eq!(client.get(nowhere).await.status, 404);
         assert_eq!(client.post(&format!("{nowhere}/cancel"), &json!({})).await.status, 404);

@@ -50,6 +50,8 @@ struct Execution {
     /// The token that it waits with, or waited with last.
     token: Option<String>,
     waits: bool,
+    /// It went on while it waited, so nobody used its token.
+    went_on: bool,
 }
 
 impl Triage {
@@ -192,6 +194,7 @@ impl Fold {
             step: step.clone(),
             token: None,
             waits: false,
+            went_on: false,
         });
         if !is_newer {
             if let Some(token) = said.token.as_ref().filter(|_| status == WorkflowStatus::Failed) {
@@ -203,14 +206,19 @@ impl Fold {
         (execution.status, execution.step) = (status, step);
         match (status, &said.token) {
             (WorkflowStatus::Failed, Some(token)) => {
-                let stands = execution.waits && execution.token.as_ref() == Some(token);
-                if !stands && self.tokens.insert(token.clone()) {
-                    execution.waits = true;
+                let is_newest = execution.token.as_ref() == Some(token);
+                let stands = execution.waits && is_newest;
+                let is_unused = self.tokens.insert(token.clone()) || (is_newest && execution.went_on);
+                if !stands && is_unused {
+                    (execution.waits, execution.went_on) = (true, false);
                     execution.token = Some(token.clone());
                 }
             }
             (WorkflowStatus::Failed, None) => {}
-            _ => execution.waits = false,
+            _ => {
+                execution.went_on |= execution.waits;
+                execution.waits = false;
+            }
         }
     }
 

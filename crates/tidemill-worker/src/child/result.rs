@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use tidemill_engine::engine::limits::{OUTPUT_BYTES_MAX, OUTPUT_DEPTH_MAX};
+use tidemill_engine::engine::limits::OUTPUT_BYTES_MAX;
 use tidemill_model::{ErrorCategory, Json};
 
 use super::directory::AttemptDirectory;
@@ -29,9 +29,8 @@ pub(crate) fn output_of(
     left_files: bool,
 ) -> Result<Json, BadResult> {
     let output = find(record, last_line, directory, left_files)?;
-    let depth = output.depth();
-    if depth > OUTPUT_DEPTH_MAX {
-        let message = format!("the result is nested {depth} levels deep; the limit is {OUTPUT_DEPTH_MAX}");
+    if let Some(problem) = output.problem() {
+        let message = format!("the result {problem}");
         return Err(BadResult { message, category: ErrorCategory::Validation });
     }
     Ok(output)

@@ -111,6 +111,19 @@ async fn a_result_file_that_cannot_be_used_fails_the_task() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_readers_cannot_read_fails_the_task() {
+    let lab = Lab::working();
+    for (id, output, problem) in [
+        ("number", r#"{"n":1e999}"#, "holds a number beyond the range of a double"),
+        ("half", r#"{"a":"\ud800"}"#, "holds a text with half of a surrogate pair"),
+    ] {
+        let done = lab.run(id, &shell(&format!("printf '%s\\n' '{output}'"))).await;
+        let (category, error) = done.failure();
+        assert_eq!((&*category, &*error), ("validation", &*format!("the result {problem}")), "{id}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_result_that_is_nested_too_deep_fails_the_task() {
     let lab = Lab::working();
     let nested = |depth: usize| {

@@ -173,7 +173,13 @@ async fn tail(client: &Client, query: &Query, count: Option<usize>, json: bool, 
         let Some(message) = stream.next().await? else {
             return Err(CommandError::Failed("the server ended the stream".to_owned()));
         };
-        let Ok(event) = serde_json::from_str::<Value>(&message.data) else { continue };
+        let event = match serde_json::from_str::<Value>(&message.data) {
+            Ok(event) => event,
+            Err(error) => {
+                out.note(format!("left out an event that cannot be read: {error}"));
+                continue;
+            }
+        };
         if event.get("eventType").is_none() {
             continue;
         }

@@ -21,6 +21,8 @@ use crate::output::Output;
 
 /// How often a bulk is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How many bulks are listed.
+const BULKS_SHOWN: usize = 1_000;
 /// How many codes a preview names.
 const CODES_SHOWN: usize = 10;
 
@@ -321,6 +323,10 @@ async fn carry_out(
     if !json {
         tell_preview(&preview, out)?;
     }
+    if preview.total == 0 && !chosen.executions.is_empty() {
+        let named = count(chosen.executions.len() as u64, "execution");
+        return Err(CommandError::Failed(format!("nothing was changed: of {named} named none is parked")));
+    }
     if preview.total == 0 && !json {
         out.note("nothing is parked that fits");
         return Ok(ExitCode::SUCCESS);
@@ -351,8 +357,8 @@ fn tell_preview(preview: &api::BulkPreviewView, out: &mut Output) -> std::io::Re
 fn agreed(deed: &Deed, total: u64, out: &mut Output) -> Result<bool, CommandError> {
     let what = format!("{} {}", deed.name, count(total, "execution"));
     if !std::io::stdin().is_terminal() {
-        out.note(format_args!("nothing was changed: add --yes to {what}"));
-        return Ok(false);
+        let problem = format!("nobody can be asked, so nothing was changed: add --yes to {what}");
+        return Err(CommandError::Unusable(problem));
     }
     let mut words = std::io::stderr();
     let _ = write!(words, "{what}? [y/N] ").and_then(|()| words.flush());
@@ -419,8 +425,7 @@ fn ended(bulk: &api::BulkView, json: bool, out: &mut Output) -> Ended {
 }
 
 async fn bulks(client: &Client, json: bool, out: &mut Output) -> Ended {
-    let items: Vec<api::BulkView> =
-        client.get::<api::Page<_>>(Query::new().on("/v1/workflow/bulk")).await?.items;
+    let items: Vec<api::BulkView> = client.list("/v1/workflow/bulk", &Query::new(), BULKS_SHOWN).await?;
     if json {
         out.json(&json!({ "items": items }))?;
         return Ok(ExitCode::SUCCESS);

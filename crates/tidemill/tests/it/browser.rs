@@ -30,6 +30,13 @@ tasks:
   run: >-
     echo '@@tidemill {\"kind\":\"result\",\"output\":{\"words\":120},\"usage\":{\"inputTokens\":5200,\"outputTokens\":800,\"costUsd\":0.42}}'
 ";
+/// A job whose first step waits for somebody once it has failed.
+const PARKED: &str = "\
+name: county load
+tasks:
+- {taskId: load, run: 'echo no such county >&2; exit 3', retry: {maxAttempts: 1}, onFailure: park, labels: {county: Cook}}
+- {taskId: count, run: 'cat \"$INPUT_FILE\"', dependsOn: [load]}
+";
 const WIDTHS: [u32; 2] = [1280, 400];
 const THEMES: [&str; 2] = ["light", "dark"];
 
@@ -98,7 +105,9 @@ fn people_work_with_the_dashboard_in_a_browser() {
     retry_a_failed_task(&stage, &mut browser);
     let letter = replay_a_dead_letter(&stage, &mut browser);
     write_and_test_a_script(&stage, &mut browser);
-    let pages = everything_to_look_at(&stage, letter);
+    let bulk = resolve_an_error_and_resume_what_waits(&stage, &mut browser);
+    let mut pages = everything_to_look_at(&stage, letter);
+    pages.extend(parked_to_look_at(&stage, bulk));
     take_pictures(&stage, &mut browser, &pages);
 
     // Out.
@@ -207,6 +216,88 @@ fn write_and_test_a_script(stage: &Stage, browser: &mut Chromium) {
     browser.open(&format!("{}/scripts/greet", stage.url));
     browser.follow("#subscriptions form[action$='/disable'] button");
     assert_eq!(browser.eval("document.querySelector('#subscriptions .state').dataset.state"), "disabled");
+}
+
+/// Workflow events that say that executions failed and wait.
+fn failures(stage: &Stage, code: &str, county: &str, count: usize) {
+    let events: Vec<_> = (0..count)
+        .map(|at| {
+            json!({
+                "source": "elephant.workflow", "detail-type": "WorkflowEvent",
+                "detail": {
+                    "executionId": format!("arn:aws:states:eu-west-1:123456789012:execution:prepare:{county}-{at}"),
+                    "county": county, "dataGroupLabel": "Seed", "status": "FAILED", "phase": "Transform",
+                    "step": "Transform", "taskToken": format!("token-of-{county}-{at}"),
+                    "errors": [{"code": code, "details": {"line": at, "text": "<b>unexpected</b> column"}}],
+                },
+            })
+        })
+        .collect();
+    stage.sandbox.write("failures.json", &json!(events).to_string());
+    stage.run(&["events", "publish", "--file", "failures.json"]);
+}
+
+fn resolve_an_error_and_resume_what_waits(stage: &Stage, browser: &mut Chromium) -> String {
+    browser.open(&format!("{}/errors", stage.url));
+    browser.wait("document.querySelector('#live-light').dataset.on === 'yes'");
+    browser.eval("window.isTheSame = true");
+    failures(stage, "20Cook", "Cook", 30);
+    browser.wait(
+        "document.querySelector(\"#list a[href='/errors/20Cook']\")?.closest('tr').innerText.includes('30')",
+    );
+    assert_eq!(browser.eval("window.isTheSame"), true, "the page was not loaded again");
+    browser.follow("#list a[href='/errors/20Cook']");
+    assert!(browser.eval("document.body.innerText").as_str().unwrap().contains("<b>unexpected</b> column"));
+    assert_eq!(browser.eval("document.querySelector('#error .state').dataset.state"), "open");
+    browser.eval("document.querySelector('#error details.confirm').open = true");
+    browser.fill("#error details.confirm input[name=reason]", "parser 1.8 deployed");
+    browser.follow("#error button[value=resolve]");
+    assert_eq!(browser.eval("document.querySelector('#error .state').dataset.state"), "resolved");
+    assert!(browser.eval("document.body.innerText").as_str().unwrap().contains("parser 1.8 deployed"));
+
+    browser.follow("#waiting button[value=resume]");
+    let asked = browser.eval("document.querySelector('h1').textContent");
+    assert_eq!(asked, "Resume 30 parked executions?");
+    for width in WIDTHS {
+        for theme in THEMES {
+            browser.look(width, theme);
+            let picture = browser.picture(width);
+            std::fs::write(pictures().join(format!("bulk-preview-{theme}-{width}.png")), picture).unwrap();
+        }
+    }
+    browser.fill("textarea[name=output]", "{\"fixed\": true}");
+    browser.fill("input[name=rate]", "15");
+    browser.follow("button[value=start]");
+    browser.wait("document.querySelector('#live-light').dataset.on === 'yes'");
+    browser.eval("window.isTheSame = true");
+    let done = "Number(document.querySelector('.figure-value').textContent.split('/')[0])";
+    browser.wait(&format!("{done} > 0 && {done} < 30"));
+    browser.wait("document.querySelector('.figure-value').textContent === '30/30'");
+    browser.wait("document.querySelector('#bulk .state').dataset.state === 'completed'");
+    assert_eq!(browser.eval("window.isTheSame"), true, "the page was not loaded again");
+    let left = stage.run(&["parked", "list", "--json"]);
+    assert!(!left.contains("Cook-"), "{left}");
+    browser.eval("location.pathname").as_str().unwrap().to_owned()
+}
+
+/// Tasks and executions that wait, and the pages that show them.
+fn parked_to_look_at(stage: &Stage, bulk: String) -> Vec<(&'static str, String)> {
+    failures(stage, "31Lee", "Lee", 4);
+    failures(stage, "10050Broward", "Broward", 2);
+    let job = stage.submit("parked.yaml", PARKED);
+    let task = format!("{job}_load");
+    eventually("that the task is parked", || stage.run(&["parked", "list", "--json"]).contains(&task));
+    let lee = "arn%3Aaws%3Astates%3Aeu-west-1%3A123456789012%3Aexecution%3Aprepare%3ALee-0";
+    vec![
+        ("errors", "/errors".to_owned()),
+        ("errors-all", "/errors?state=all".to_owned()),
+        ("error", "/errors/31Lee".to_owned()),
+        ("parked", "/parked".to_owned()),
+        ("bulk", bulk),
+        ("workflow", format!("/workflow/{lee}")),
+        ("job-parked", format!("/jobs/{job}")),
+        ("task-parked", format!("/tasks/{task}")),
+    ]
 }
 
 /// More to look at, and the pages that show it.

@@ -55,11 +55,14 @@ fn a_thousand_are_resumed_by_one_command_through_a_crash_and_none_twice() {
     assert_eq!((&top[0]["code"], top[0]["open"].as_u64()), (&json!("20Cook"), Some(1_000)));
 
     // A look changes nothing.
-    let look = sandbox.run(&["parked", "resume", "--code", "20Cook"]).ok();
+    let look = sandbox.run(&["parked", "resume", "--code", "20Cook"]);
+    assert_eq!(look.code, 2, "nobody can be asked");
     assert!(look.words.contains("add --yes to resume 1,000 executions"), "{look:?}");
     assert!(look.out.contains("... and 990 more"), "{look:?}");
     let look = sandbox.run(&["parked", "resume", "--code", "20Cook", "--json"]).ok().json();
     assert_eq!(look["total"], 1_000);
+    let nobody = sandbox.run(&["parked", "resume", "nope", "nope2", "--yes"]);
+    assert!(nobody.code == 1 && nobody.words.contains("of 2 executions named none is parked"), "{nobody:?}");
     assert!(resumed(&sandbox).is_empty());
 
     let command = ["parked", "resume", "--code", "20Cook", "--yes", "--rate", "250", "--reason", "deployed"];

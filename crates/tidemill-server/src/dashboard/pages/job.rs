@@ -3,21 +3,28 @@
 use maud::{Markup, html};
 use serde_json::json;
 use tidemill_engine::backend::{Backend, JobSnapshot, TaskSnapshot};
-use tidemill_model::{JobId, UsageSum};
+use tidemill_model::head::TaskState;
+use tidemill_model::{JobId, Timestamp, UsageSum};
 
-use super::super::form::Pairs;
+use super::super::form::{Pairs, encode};
 use super::super::graph::{Node, STATES, index};
 use super::super::graph_svg::{Picture, Task, draw};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
-use super::super::widgets::{button, card, confirm, dollars, exact, figure, id, moment, number, span, state};
+use super::super::widgets::{
+    button, card, confirm, dollars, exact, figure, id, maybe_moment, moment, number, span, state,
+};
 use super::Page;
 use super::job_tasks::{self, TaskFilter};
-use crate::api::{BudgetView, Cancelled, Counts, JobStatusName, JobSummary, Resumed, TasksAdded};
+use crate::api::{
+    BudgetView, Cancelled, Counts, JobStatusName, JobSummary, Resumed, TasksAdded, WorkflowExecutionView,
+};
 use crate::problem::Problem;
 
 /// Tasks that are read at a time.
 const TASKS_AT_ONCE: usize = 1_000;
+/// Parked tasks that are shown with what can be done about them.
+const PARKED_MAX: usize = 20;
 
 pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     vec![
@@ -64,6 +71,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
         .live("job", header(&visit, &summary))
         .live("figures", figures(&summary, usage.as_ref(), budget.as_ref(), visit.now))
         .marked("graph", card("Graph", &html! {}, &picture.html), picture.shape, picture.marks)
+        .live("parked", parked_tasks(&visit, &tasks).await?)
         .live("timeline", timeline)
         .live("tasks", list)
         .still("steer", steer(&visit, &summary));
@@ -85,9 +93,13 @@ fn summary(job: &JobSnapshot) -> JobSummary {
     }
 }
 
+pub(super) fn is_parked(task: &TaskSnapshot) -> bool {
+    task.head.as_ref().is_some_and(|head| head.state == TaskState::Parked)
+}
+
 /// The place of a task's state among those that are drawn.
 fn state_of(task: &TaskSnapshot) -> usize {
-    let name = task.state.map_or("waiting", |state| state.as_str());
+    let name = if is_parked(task) { "parked" } else { task.state.map_or("waiting", |state| state.as_str()) };
     STATES.iter().position(|state| *state == name).unwrap_or(3)
 }
 
@@ -156,6 +168,7 @@ fn figures(job: &JobSummary, usage: Option<&UsageSum>, budget: Option<&BudgetVie
         div class="figures" {
             (figure("completed", &format!("{}/{}", count(counts.completed), count(job.total_tasks)), "completed", Some(&link("completed"))))
             (figure("processing", &count(counts.processing), tone(counts.processing, "running"), Some(&link("processing"))))
+            @if counts.parked > 0 { (figure("of them parked", &count(counts.parked), "parked", Some("#parked"))) }
             (figure("pending", &count(counts.pending), "calm", Some(&link("pending"))))
             (figure("waiting", &count(counts.waiting), "calm", Some(&link("waiting"))))
             (figure("failed", &count(counts.failed), tone(counts.failed, "failed"), Some(&link("failed"))))
@@ -184,6 +197,34 @@ pub(super) fn budget_text(budget: &BudgetView) -> String {
         (None, Some(tokens)) => format!("{} of {}", number(budget.spent.tokens), number(tokens)),
         (None, None) => String::new(),
     }
+}
+
+/// Tasks that wait for somebody, with what can be done about each.
+async fn parked_tasks<B: Backend>(visit: &Visit<B>, tasks: &[TaskSnapshot]) -> Result<Markup, Problem> {
+    let parked: Vec<&TaskSnapshot> = tasks.iter().filter(|task| is_parked(task)).collect();
+    let mut rows = Vec::new();
+    for task in parked.iter().take(PARKED_MAX) {
+        let path = format!("/v1/workflow/executions/{}", encode(task.task.request.as_str()));
+        let found: Option<WorkflowExecutionView> = visit.api.find(&path).await?;
+        rows.extend(found.map(|found| (task.spec.task_id.to_string(), found)));
+    }
+    let time = |at: Option<Timestamp>| maybe_moment(visit.now, at.map(Timestamp::millis));
+    let body = html! {
+        ul class="waiting" {
+            @for (name, found) in &rows {
+                @let request = found.execution_id.as_str();
+                li {
+                    div {
+                        a href={ "/tasks/" (encode(request)) } { strong { (name) } } " " (super::parked::codes(found))
+                        span class="faint small" { "since " (time(found.parked_at)) ", given up " (time(found.deadline)) }
+                    }
+                    @if visit.is_admin() { div class="actions" { (super::workflow::unpark(visit, request, true, true)) } }
+                }
+            }
+        }
+    };
+    let aside = html! { (parked.len()) " wait" @if parked.len() > rows.len() { "; " a href="/parked" { "all of them" } } };
+    Ok(html! { @if !rows.is_empty() { (card("Parked", &aside, &body)) } })
 }
 
 const SAMPLE: &str =

@@ -111,7 +111,7 @@ fn rows(now: u64, tasks: &[TaskRow], may_check: bool) -> Markup {
                             }
                             td class="name" { a href={ "/tasks/" (task.request_id) } { (task.task_id) } @if task.name != task.task_id { span class="faint" { (cut(&task.name, 40)) } } }
                             td {
-                                (state(task.status.map_or("waiting", api::TaskStateName::as_str)))
+                                (state(if task.parked { "parked" } else { task.status.map_or("waiting", api::TaskStateName::as_str) }))
                                 @if task.retrying { " " span class="faint" { "tried again" } }
                             }
                             td class="wide" { (outcome(task)) }
@@ -197,7 +197,10 @@ pub(super) async fn timeline<B: Backend>(
         let path = AccessPath::Entity(Entity::task(&task.task.request));
         let all = EventQuery::all(task.task.tenant.clone(), path);
         let page = visit.engine().events(EventQuery { limit: TASK_EVENTS_MAX, ..all }, false).await?;
-        let bars = bars(&page.events);
+        let mut bars = bars(&page.events);
+        if let Some(last) = bars.last_mut().filter(|_| super::job::is_parked(task)) {
+            last.state = "failed";
+        }
         if !bars.is_empty() {
             let (label, link) = (task.spec.task_id.to_string(), format!("/tasks/{}", task.task.request));
             rows.push(Row { label, link, bars });

@@ -1,16 +1,20 @@
 //! The pages: one file each, listed here.
 
 mod dead_letters;
+mod error;
+mod errors;
 mod events;
 mod job;
 mod job_tasks;
 mod jobs;
 mod overview;
+mod parked;
 mod script;
 mod scripts;
 mod settings;
 mod task;
 mod usage;
+mod workflow;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -69,6 +73,8 @@ pub(super) const NAVIGATION: &[(&str, &str, &str, &str)] = &[
     ("overview", "/", "Overview", "◉"),
     ("jobs", "/jobs", "Jobs", "▤"),
     ("events", "/events", "Events", "≋"),
+    ("errors", "/errors", "Errors", "⚠\u{fe0e}"),
+    ("parked", "/parked", "Parked", "‖"),
     ("dead-letters", "/dead-letters", "Dead letters", "✉\u{fe0e}"),
     ("scripts", "/scripts", "Scripts", "ƒ"),
     ("usage", "/usage", "Usage", "∑"),
@@ -83,6 +89,10 @@ pub(super) fn all<B: Backend>() -> Vec<Page<B>> {
     all.extend(job::pages());
     all.extend(task::pages());
     all.extend(events::pages());
+    all.extend(errors::pages());
+    all.extend(error::pages());
+    all.extend(parked::pages());
+    all.extend(workflow::pages());
     all.extend(dead_letters::pages());
     all.extend(scripts::pages());
     all.extend(script::pages());

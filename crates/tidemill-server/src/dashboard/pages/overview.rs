@@ -11,8 +11,14 @@ use super::super::visit::{Sight, Visit};
 use super::super::widgets::{card, empty, exact, figure, moment, number, short_id, state};
 use super::Page;
 use super::jobs::job_rows;
-use crate::api::{self, AlertView, DeadLetterView, JobSummary, QueueView, TaskSummary};
+use crate::api::{
+    self, AlertView, DeadLetterView, ErrorGroupView, JobSummary, QueueView, TaskSummary,
+    WorkflowExecutionView,
+};
 use crate::problem::Problem;
+
+/// Running tasks that are shown.
+const RUNNING_MAX: usize = 8;
 
 pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     vec![Page::new("/", show).live()]
@@ -21,21 +27,35 @@ pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
 async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     let pulse = visit.dashboard.pulses.look(&visit.dashboard.app, &visit.tenant()?).await;
     let recent: api::Page<JobSummary> = visit.api.get("/v1/jobs?limit=8").await?;
-    let running: api::Page<TaskSummary> = visit.api.get("/v1/tasks?state=processing&limit=8").await?;
+    let mut running: api::Page<TaskSummary> = visit.api.get("/v1/tasks?state=processing&limit=50").await?;
     let letters: api::Page<DeadLetterView> = visit.api.get("/v1/dead-letters?state=open&limit=100").await?;
     let scripts: api::Page<DeadLetterView> =
         visit.api.get("/v1/dead-letters?kind=script&state=open&limit=100").await?;
+    let open: api::Page<ErrorGroupView> = visit.api.get("/v1/workflow/errors?state=open&limit=100").await?;
+    let parked: api::Page<WorkflowExecutionView> =
+        visit.api.get("/v1/workflow/executions?parked=true&limit=100").await?;
+    // What is parked counts as being processed, but nobody works on it.
+    let waits = |task: &TaskSummary| {
+        parked.items.iter().any(|parked| parked.request_id.as_deref() == Some(task.request_id.as_str()))
+    };
+    running.items.retain(|task| !waits(task));
+    running.items.truncate(RUNNING_MAX);
     let alerts: api::Page<AlertView> = visit.api.get("/v1/alerts").await?;
     // How full the queue is over all tenants is for admins only.
     let queue: Option<QueueView> =
         if visit.is_admin() { Some(visit.api.get("/v1/queues/tasks").await?) } else { None };
-    let dead = letters.items.len() + scripts.items.len();
-    let more = letters.next_cursor.is_some() || scripts.next_cursor.is_some();
+    let dead = (letters.items.len() + scripts.items.len()) as u64;
+    let found = Found {
+        dead: (dead, letters.next_cursor.is_some() || scripts.next_cursor.is_some()),
+        errors: (open.items.iter().map(|group| group.counts.open).sum(), open.next_cursor.is_some()),
+        parked: (parked.items.len() as u64, parked.next_cursor.is_some()),
+    };
     let screen = Screen::new("overview", "Overview")
         .watching(Watch::Tenant)
+        .partial(!pulse.is_read)
         .still("head", html! { h1 { "Overview" } })
         .live("alerts", alert_list(&alerts.items, visit.now))
-        .live("figures", figures(&pulse, queue.as_ref(), dead, more))
+        .live("figures", figures(&pulse, queue.as_ref(), &found))
         .live("throughput", throughput(&pulse, visit.now))
         .live("recent", recent_jobs(&visit, &recent))
         .live("running", running_tasks(&running));
@@ -50,7 +70,14 @@ fn alert_list(alerts: &[AlertView], now: u64) -> Markup {
     }
 }
 
-fn figures(pulse: &Pulse, queue: Option<&QueueView>, dead: usize, more: bool) -> Markup {
+/// What was found of things that may be too many to count: how many at least, and whether there are more.
+struct Found {
+    dead: (u64, bool),
+    errors: (u64, bool),
+    parked: (u64, bool),
+}
+
+fn figures(pulse: &Pulse, queue: Option<&QueueView>, found: &Found) -> Markup {
     let counted = |count: u64| if pulse.is_counted { number(count) } else { "…".to_owned() };
     let sum = |of: fn(&tidemill_model::JobCounts) -> u32| {
         pulse.open.values().map(|(_, counts)| u64::from(of(counts))).sum::<u64>()
@@ -68,12 +95,13 @@ fn figures(pulse: &Pulse, queue: Option<&QueueView>, dead: usize, more: bool) ->
             @if let Some(queue) = queue {
                 (figure("messages queued", &number(queue.messages), "calm", None))
             }
-            (figure(
-                "dead letters",
-                &format!("{}{}", number(dead as u64), if more { "+" } else { "" }),
-                tone(dead as u64, "failed"),
-                Some("/dead-letters"),
-            ))
+            @for (name, (count, more), own, link) in [
+                ("open errors", found.errors, "failed", "/errors"),
+                ("parked", found.parked, "parked", "/parked"),
+                ("dead letters", found.dead, "failed", "/dead-letters"),
+            ] {
+                (figure(name, &format!("{}{}", number(count), if more { "+" } else { "" }), tone(count, own), Some(link)))
+            }
         }
     }
 }
@@ -96,6 +124,7 @@ fn throughput(pulse: &Pulse, now: u64) -> Markup {
     let chart =
         Bars { about: &about, tones: &["completed", "failed"], columns: &bars, ends: ["1 h ago", "now"] };
     let aside = html! {
+        @if !pulse.is_read { span { "still counting" } }
         span class="state" data-state="completed" { (number(completed)) " completed" }
         span class="state" data-state="failed" { (number(failed)) " failed" }
     };

@@ -54,7 +54,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
         .watching(Watch::Task(request))
         .live("task", header(&visit, &task, last))
         .live("facts", facts(&task, visit.now))
-        .live("attempts", attempts(&events, visit.now));
+        .live("attempts", attempts(&events, task.parked, visit.now));
     let log = log_card(&task.request_id, &log, is_over);
     // A log that is still written is followed by its own stream.
     screen = if is_over { screen.live("log", log) } else { screen.still("log", log) };
@@ -106,16 +106,18 @@ fn header<B: Backend>(visit: &Visit<B>, task: &TaskView, last: Option<&str>) -> 
                 }
                 h1 {
                     (task.task_id.as_deref().unwrap_or(&task.name)) " "
-                    (state(task.status.map_or("waiting", TaskStateName::as_str)))
+                    (state(if task.parked { "parked" } else { task.status.map_or("waiting", TaskStateName::as_str) }))
                     @if task.cancelled { " " span class="faint small" { "cancelled" } }
                     @if task.timed_out { " " span class="faint small" { "took too long" } }
                     @if task.retrying { " " span class="faint small" { "will be tried again" } }
                 }
                 p class="faint" { (id(&task.request_id, &task.request_id)) " " (task.name) }
+                @if task.parked { p { "It failed for good and waits for somebody. " a href=(super::workflow::address(&task.request_id)) { "Why, and until when" } } }
             }
             @if visit.may_submit() {
                 div class="actions" {
                     @if is_failed { (button(&visit.viewer, &format!("{path}/retry"), "Run again", "primary")) }
+                    @if task.parked && visit.is_admin() { (super::workflow::unpark(visit, &task.request_id, true, true)) }
                     @if task.job_id.is_none() && !is_over && task.status.is_some() {
                         (confirm(&visit.viewer, &format!("{path}/cancel"), "Cancel", "danger", &html! {
                             label for="reason" { "Why? It is kept with the task." }
@@ -193,7 +195,7 @@ impl Attempt<'_> {
 }
 
 /// The attempts of a task, newest first.
-fn attempts(events: &[Told], now: u64) -> Markup {
+fn attempts(events: &[Told], is_parked: bool, now: u64) -> Markup {
     let mut rows: Vec<Attempt<'_>> = Vec::new();
     for event in events.iter().rev() {
         let properties = &event.properties;
@@ -221,6 +223,10 @@ fn attempts(events: &[Told], now: u64) -> Markup {
             }
             _ => {}
         }
+    }
+    // A task is parked when no attempt is left.
+    if let Some(row) = rows.last_mut().filter(|row| is_parked && row.end.is_some()) {
+        row.is_last = true;
     }
     let body = html! {
         @if rows.is_empty() {

@@ -92,6 +92,15 @@ impl Manifest {
         for (at, subscription) in subscriptions.into_iter().enumerate() {
             self.take_subscription(&format!("{place}.subscriptions[{at}]"), &id, subscription, problems);
         }
+        let mut unknown = Map::new();
+        for name in fields.keys().cloned().collect::<Vec<_>>() {
+            // What an answer says besides is no harm.
+            let known = ["id", "name", "grants", "version", "createdAt", "updatedAt"];
+            if !known.contains(&name.as_str()) {
+                unknown.extend(fields.remove_entry(&name));
+            }
+        }
+        only(&unknown, place, "id, name, file, grants, subscriptions", problems);
         let input = InputFile::read(&dir.join(&file))?;
         fields.insert("source".to_owned(), source_of(&input)?.into());
         fields.entry("name").or_insert_with(|| id.into());
@@ -195,6 +204,17 @@ mod tests {
     fn ids_of_subscriptions_are_made_of_their_script_and_type() {
         assert_eq!(default_id("repair", "Task Failed"), "repair-task-failed");
         assert_eq!(default_id("greet", "user.created"), "greet-user-created");
+    }
+
+    #[test]
+    fn a_field_that_is_unknown_is_told_what_is_known_here() {
+        let mut problems = FieldProblems::default();
+        let manifest = json!({ "scripts": [{ "id": "a", "language": "js" }] });
+        // There is no file of its source either.
+        assert!(Manifest::default().take(Path::new("nowhere"), manifest, &mut problems).is_err());
+        let [problem] = &problems.listed[..] else { panic!("{problems:?}") };
+        assert_eq!(problem.path, "scripts[0].language");
+        assert_eq!(problem.message, "is not a field here; known are id, name, file, grants, subscriptions");
     }
 
     #[test]

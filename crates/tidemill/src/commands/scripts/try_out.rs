@@ -19,6 +19,7 @@ use crate::commands::input_file::InputFile;
 use crate::commands::moment::now;
 use crate::commands::{CommandError, Ended};
 use crate::config::{Resolved, Values};
+use crate::display::visible::visible;
 use crate::output::Output;
 
 #[derive(Args)]
@@ -130,13 +131,13 @@ fn succeeded(execution: &Execution, json: bool, out: &mut Output) -> std::io::Re
     for made in &execution.calls {
         match made {
             HostCall::Publish { event_type, data, .. } => {
-                out.note(format_args!("would publish {:?}: {}", event_type.as_str(), data.as_str()));
+                out.note(visible(&format!("would publish {:?}: {}", event_type.as_str(), data.as_str())));
             }
             HostCall::SubmitJob { spec, .. } => {
-                out.note(format_args!("would submit a job: {}", spec.as_str()));
+                out.note(visible(&format!("would submit a job: {}", spec.as_str())));
             }
             HostCall::ResolveError { error, .. } => {
-                out.note(format_args!("would resolve an error: {}", error.as_str()));
+                out.note(visible(&format!("would resolve an error: {}", error.as_str())));
             }
         }
     }
@@ -163,9 +164,9 @@ fn failed(file: &str, failure: &Failure, json: bool, out: &mut Output) -> std::i
     }
     tell_logs(&failure.logs, failure.logs_truncated, out);
     let place = failure.place.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
-    out.note(format_args!("{file}{place}: {} ({})", failure.message, failure.class));
+    out.note(visible(&format!("{file}{place}: {} ({})", failure.message, failure.class)));
     for frame in failure.stack.lines() {
-        out.note(format_args!("  {}", frame.trim()));
+        out.note(visible(&format!("  {}", frame.trim())));
     }
     let fate =
         if failure.class.is_transient() { "it would be tried again" } else { "it would be a dead letter" };
@@ -175,7 +176,7 @@ fn failed(file: &str, failure: &Failure, json: bool, out: &mut Output) -> std::i
 
 fn tell_logs(lines: &[LogLine], truncated: bool, out: &mut Output) {
     for line in lines {
-        out.note(format_args!("{}: {}", line.level.as_str(), line.text));
+        out.note(visible(&format!("{}: {}", line.level.as_str(), line.text)));
     }
     if truncated {
         out.note("the log was cut");
