@@ -62,7 +62,7 @@ impl fmt::Debug for TaskToken {
 
 /// Takes tokens out of what is stored.
 ///
-/// A copy within a longer text is found if the token has [`EMBEDDED_CHARS_MIN`] characters, as it is or encoded; a
+/// A copy within a longer text is found if the token has `EMBEDDED_CHARS_MIN` characters, as it is or encoded; a
 /// shorter one only where it is a whole text: it might stand in any word.
 pub struct TokenCleaner {
     exact: Vec<String>,
