@@ -176,8 +176,8 @@ impl Publisher {
 }
 
 impl Publisher {
-    pub fn metrics(&self) -> ScriptMetrics {
-        self.engine.script_metrics()
+    pub async fn metrics(&self) -> ScriptMetrics {
+        self.engine.script_metrics().await.expect("the store answers")
     }
 }
 

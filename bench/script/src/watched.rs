@@ -14,7 +14,7 @@ use tidemill_engine::notice::Notice;
 use tidemill_engine::record::{Record, RecordKey, RecordKind};
 use tidemill_engine::reply::Reply;
 use tidemill_engine::scripts::{RunDone, RunFailed, ScriptHost, ScriptRun};
-use tidemill_engine::state::{DueExecutions, TriageIndex};
+use tidemill_engine::state::{DueExecutions, Room, TriageIndex};
 use tidemill_model::event_query::{EventQuery, Page};
 use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId, Timestamp};
 use tokio::sync::Semaphore;
@@ -137,10 +137,10 @@ impl Backend for Watched {
     async fn due_executions(
         &self,
         now: Timestamp,
-        limit: usize,
+        room: &Room,
         skip: impl Fn(&ExecutionKey) -> bool + Send,
     ) -> Result<DueExecutions, Fault> {
-        self.store.due_executions(now, limit, skip).await
+        self.store.due_executions(now, room, skip).await
     }
     async fn triage<T: Send>(&self, look: impl FnOnce(&TriageIndex) -> T + Send) -> Result<T, Fault> {
         self.store.triage(look).await

@@ -58,7 +58,7 @@ pub fn measure(setting: &Setting<'_>, report: &mut Report) {
             side.round(setting, setting.span);
         }
     }
-    let matched = many.lab.publisher.metrics();
+    let matched = runtime.block_on(many.lab.publisher.metrics());
     assert_eq!(matched.events_matched_total, 0, "nothing matches");
     assert!(matched.events_filtered_total > 0, "everything was looked at");
     let ratios: Vec<f64> = many.p50s.iter().zip(&none.p50s).map(|(many, none)| many / none).collect();
