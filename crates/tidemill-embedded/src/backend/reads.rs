@@ -3,6 +3,7 @@
 //! Nothing is answered before what it rests on is on disk: an answer from the state waits for the newest group that was
 //! decided when it was looked at.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -49,6 +50,34 @@ impl Shared {
             self.settle(number).await?;
         }
         Ok(Some(stream))
+    }
+
+    /// Records that fit, in order, at most `limit`: those in memory as they are there, the others as they were stored.
+    async fn records_that(
+        &self,
+        fits: impl Fn(&RecordKey) -> bool,
+        prefix: &[u8],
+        from: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
+        let (changed, number) = self.look(|state| {
+            let own = state.records().filter(|(key, _)| fits(key));
+            own.map(|(key, record)| (key.clone(), record.cloned())).collect::<BTreeMap<_, _>>()
+        });
+        self.settle(number).await?;
+        let mut found = BTreeMap::new();
+        let enough = limit.saturating_add(changed.len());
+        self.rows.scan_from(prefix, from, &mut |key, row| {
+            if let (RowKey::Record(key), Row::Record(record)) = (key, row)
+                && fits(&key)
+                && !changed.contains_key(&key)
+            {
+                found.insert(key, record);
+            }
+            found.len() < enough
+        })?;
+        found.extend(changed.into_iter().filter_map(|(key, record)| record.map(|record| (key, record))));
+        Ok(found.into_iter().take(limit).collect())
     }
 }
 
@@ -265,32 +294,13 @@ impl Backend for Embedded {
         after: Option<Arc<str>>,
         limit: usize,
     ) -> Result<Vec<(RecordKey, Record)>, Fault> {
-        let shared = self.shared();
-        let of_kind = |key: &RecordKey| key.kind == kind && key.tenant == tenant;
-        let (changed, number) = shared.look(|state| {
-            let own = state.records().filter(|(key, _)| of_kind(key));
-            own.map(|(key, record)| (key.clone(), record.cloned()))
-                .collect::<std::collections::BTreeMap<_, _>>()
-        });
-        shared.settle(number).await?;
-        let is_after = |key: &RecordKey| after.as_ref().is_none_or(|after| key.id > *after);
-        let mut found = std::collections::BTreeMap::new();
         let prefix = row_key::records_of(kind, tenant.as_ref());
         let mut from = prefix.clone();
         from.extend_from_slice(after.as_deref().unwrap_or_default().as_bytes());
-        let enough = limit.saturating_add(changed.len());
-        shared.rows.scan_from(&prefix, &from, &mut |key, row| {
-            if let (RowKey::Record(key), Row::Record(record)) = (key, row)
-                && is_after(&key)
-                && !changed.contains_key(&key)
-            {
-                found.insert(key, record);
-            }
-            found.len() < enough
-        })?;
-        let live = changed.into_iter().filter(|(key, _)| is_after(key));
-        found.extend(live.filter_map(|(key, record)| record.map(|record| (key, record))));
-        Ok(found.into_iter().take(limit).collect())
+        let fits = |key: &RecordKey| {
+            key.kind == kind && key.tenant == tenant && after.as_ref().is_none_or(|after| key.id > *after)
+        };
+        self.shared().records_that(fits, &prefix, &from, limit).await
     }
 
     async fn all_records(
@@ -299,31 +309,11 @@ impl Backend for Embedded {
         after: Option<RecordKey>,
         limit: usize,
     ) -> Result<Vec<(RecordKey, Record)>, Fault> {
-        let shared = self.shared();
-        let (changed, number) = shared.look(|state| {
-            let own = state.records().filter(|(key, _)| key.kind == kind);
-            own.map(|(key, record)| (key.clone(), record.cloned()))
-                .collect::<std::collections::BTreeMap<_, _>>()
-        });
-        shared.settle(number).await?;
-        let is_after = |key: &RecordKey| after.as_ref().is_none_or(|after| key > after);
-        let mut found = std::collections::BTreeMap::new();
         let prefix = row_key::records_of_all(kind);
         let from =
             after.clone().map_or_else(|| prefix.clone(), |key| row_key::bytes_of(&RowKey::Record(key)));
-        let enough = limit.saturating_add(changed.len());
-        shared.rows.scan_from(&prefix, &from, &mut |key, row| {
-            if let (RowKey::Record(key), Row::Record(record)) = (key, row)
-                && is_after(&key)
-                && !changed.contains_key(&key)
-            {
-                found.insert(key, record);
-            }
-            found.len() < enough
-        })?;
-        let live = changed.into_iter().filter(|(key, _)| is_after(key));
-        found.extend(live.filter_map(|(key, record)| record.map(|record| (key, record))));
-        Ok(found.into_iter().take(limit).collect())
+        let fits = |key: &RecordKey| key.kind == kind && after.as_ref().is_none_or(|after| key > after);
+        self.shared().records_that(fits, &prefix, &from, limit).await
     }
 
     async fn due_executions(

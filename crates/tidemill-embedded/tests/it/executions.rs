@@ -13,7 +13,10 @@ use tidemill_model::{
     AppName, EntityId, EntityType, EventId, EventType, JobId, ScriptId, SubscriptionId, TenantId, Timestamp,
 };
 
-use super::lab::{self, DAY, Fresh, Lab, acme, json, plain, publish, small, spec, submit_job, unwatched};
+use super::lab::{
+    self, DAY, Fresh, Lab, acme, assert_not_imported, json, plain, publish, small, spec, submit_job,
+    unwatched,
+};
 
 fn matched(event: u128) -> NewExecution {
     NewExecution {
@@ -197,12 +200,7 @@ fn an_export_takes_executions_and_letters_along() {
     assert_eq!((due(&copy), letters(&copy), hops(&copy, 1)), (due(&lab), letters(&lab), 3));
     copy.run(end(5, 1, success())).unwrap();
     for (from, to) in [("\"status\":\"queued\"", "\"status\":\"lost\""), ("\"hops\":3", "\"hops\":-3")] {
-        let three = Fresh::new();
-        let lock = DataLock::take(&three).unwrap();
-        let broken = text.replacen(from, to, 1);
-        assert_ne!(broken, text, "{from}");
-        let imported = import_into(&three, &lock, small(), &mut broken.as_bytes(), copy.now, &mut unwatched);
-        assert!(imported.is_err(), "{to}");
+        assert_not_imported(&text, from, to, copy.now);
     }
 }
 

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tidemill_embedded::data_lock::DataLock;
+use tidemill_embedded::import_dir::import_into;
 use tidemill_embedded::log::LogConfig;
 use tidemill_embedded::real_disk::RealDisk;
 use tidemill_embedded::store::retention::Retention;
@@ -310,4 +312,14 @@ impl Lab {
         self.store.export(&mut out, &mut unwatched).unwrap();
         String::from_utf8(out).unwrap()
     }
+}
+
+/// What an export says with one thing changed does not come in.
+pub(crate) fn assert_not_imported(text: &str, from: &str, to: &str, now: Timestamp) {
+    let dir = Fresh::new();
+    let lock = DataLock::take(&dir).unwrap();
+    let broken = text.replacen(from, to, 1);
+    assert_ne!(broken, text, "{from}");
+    let imported = import_into(&dir, &lock, small(), &mut broken.as_bytes(), now, &mut unwatched);
+    assert!(imported.is_err(), "{to}");
 }

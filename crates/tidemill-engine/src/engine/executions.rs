@@ -228,17 +228,10 @@ impl<B: Backend> Engine<B> {
         tenant: &TenantId,
         filter: &LetterFilter,
     ) -> Result<ManyLetters, EngineError> {
-        let (ids, more) = self.open_letters(tenant, filter).await?;
-        let mut letters = Vec::new();
-        for id in ids {
-            match self.replay_letter(tenant.clone(), id).await {
-                Ok(_) => letters.push(id),
-                // Somebody else was faster.
-                Err(EngineError::Refused(Refusal::NotOpen(_))) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(ManyLetters { letters, more })
+        self.change_letters(tenant, filter, async |id| {
+            self.replay_letter(tenant.clone(), id).await.map(|_| ())
+        })
+        .await
     }
 
     /// Discards the open letters that fit, the first of them if there are very many.
@@ -247,11 +240,21 @@ impl<B: Backend> Engine<B> {
         tenant: &TenantId,
         filter: &LetterFilter,
     ) -> Result<ManyLetters, EngineError> {
+        self.change_letters(tenant, filter, async |id| self.discard_letter(tenant.clone(), id).await).await
+    }
+
+    async fn change_letters(
+        &self,
+        tenant: &TenantId,
+        filter: &LetterFilter,
+        change: impl AsyncFn(ExecutionId) -> Result<(), EngineError>,
+    ) -> Result<ManyLetters, EngineError> {
         let (ids, more) = self.open_letters(tenant, filter).await?;
         let mut letters = Vec::new();
         for id in ids {
-            match self.discard_letter(tenant.clone(), id).await {
+            match change(id).await {
                 Ok(()) => letters.push(id),
+                // Somebody else was faster.
                 Err(EngineError::Refused(Refusal::NotOpen(_))) => {}
                 Err(error) => return Err(error),
             }
