@@ -228,10 +228,7 @@ impl<B: Backend> Engine<B> {
         tenant: &TenantId,
         filter: &LetterFilter,
     ) -> Result<ManyLetters, EngineError> {
-        self.change_letters(tenant, filter, async |id| {
-            self.replay_letter(tenant.clone(), id).await.map(|_| ())
-        })
-        .await
+        self.change_letters(tenant, filter, DeadLetterState::Replayed).await
     }
 
     /// Discards the open letters that fit, the first of them if there are very many.
@@ -240,19 +237,23 @@ impl<B: Backend> Engine<B> {
         tenant: &TenantId,
         filter: &LetterFilter,
     ) -> Result<ManyLetters, EngineError> {
-        self.change_letters(tenant, filter, async |id| self.discard_letter(tenant.clone(), id).await).await
+        self.change_letters(tenant, filter, DeadLetterState::Discarded).await
     }
 
     async fn change_letters(
         &self,
         tenant: &TenantId,
         filter: &LetterFilter,
-        change: impl AsyncFn(ExecutionId) -> Result<(), EngineError>,
+        to: DeadLetterState,
     ) -> Result<ManyLetters, EngineError> {
         let (ids, more) = self.open_letters(tenant, filter).await?;
         let mut letters = Vec::new();
         for id in ids {
-            match change(id).await {
+            let changed = match to {
+                DeadLetterState::Replayed => self.replay_letter(tenant.clone(), id).await.map(|_| ()),
+                _ => self.discard_letter(tenant.clone(), id).await,
+            };
+            match changed {
                 Ok(()) => letters.push(id),
                 // Somebody else was faster.
                 Err(EngineError::Refused(Refusal::NotOpen(_))) => {}
