@@ -15,10 +15,11 @@ use crate::command::Command;
 use crate::commit::TaskKey;
 use crate::execution::ExecutionKey;
 use crate::notice::Notice;
+use crate::outbound::DeliveryKey;
 use crate::record::{Record, RecordKey, RecordKind};
 use crate::reply::{Refusal, Reply};
 use crate::state::job::JobHead;
-use crate::state::{DueExecutions, Room, TriageIndex};
+use crate::state::{DueDeliveries, DueExecutions, Room, TriageIndex};
 
 /// Why the backend could not do its part. The command may or may not be worth repeating, but it was not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -140,6 +141,17 @@ pub trait Backend: Send + Sync + 'static {
         room: &Room,
         skip: impl Fn(&ExecutionKey) -> bool + Send,
     ) -> impl Future<Output = Result<DueExecutions, Fault>> + Send;
+
+    /// The deliveries that are due at `now`, without those that `skip` names, at most `limit`.
+    fn due_deliveries(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        skip: impl Fn(&DeliveryKey) -> bool + Send,
+    ) -> impl Future<Output = Result<DueDeliveries, Fault>> + Send;
+
+    /// Rung when there is another delivery to try, or an earlier moment.
+    fn deliveries_nearer(&self) -> Notice;
 
     /// Looks at groups of errors, parked executions and bulks, all as of one moment.
     fn triage<T: Send>(

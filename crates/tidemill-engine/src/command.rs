@@ -15,6 +15,7 @@ use tidemill_model::{
 
 use crate::commit::{MessageId, NewJob, NewTask, Receipt, TaskKey};
 use crate::execution::{ExecutionId, RunError, SourceEvent};
+use crate::outbound::DeliveryId;
 use crate::record::{RecordKey, RecordValue};
 use crate::triage::{BulkAction, BulkFilter, BulkId, NewToken, ParkedKey, WorkflowItem};
 
@@ -77,6 +78,17 @@ pub enum Command {
         letter: ExecutionId,
     },
     Alert(Alert),
+    EndDelivery(EndDelivery),
+    /// Delivers what a dead letter holds once more.
+    ReplayDelivery {
+        tenant: TenantId,
+        letter: DeliveryId,
+    },
+    /// Puts a delivery's dead letter aside.
+    DiscardDelivery {
+        tenant: TenantId,
+        letter: DeliveryId,
+    },
     Unpark(Unpark),
     /// Gives up parked executions whose time is over, and tells of those whose time is nearly over.
     LookAfterParked {
@@ -424,8 +436,29 @@ pub struct Alert {
     /// What it is about. It stands under this name until it is cleared.
     pub name: &'static str,
     pub is_raised: bool,
+    /// In words.
+    pub message: String,
     /// A JSON object.
     pub properties: Json,
+}
+
+/// Records how a try of a delivery ended.
+#[derive(Debug, Clone)]
+pub struct EndDelivery {
+    pub tenant: TenantId,
+    pub delivery: DeliveryId,
+    /// Counts from 1. Each try ends once.
+    pub attempt: u32,
+    pub end: DeliveryEnd,
+}
+
+#[derive(Debug, Clone)]
+pub enum DeliveryEnd {
+    Arrived,
+    /// Whether it is tried again depends on where it goes and how often it was tried.
+    Failed {
+        error: Arc<str>,
+    },
 }
 
 /// Ends the wait of a parked execution.

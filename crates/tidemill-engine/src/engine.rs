@@ -7,6 +7,7 @@
 
 mod check;
 mod definitions;
+mod deliveries;
 mod detail;
 pub(crate) mod digest;
 mod error;
@@ -51,6 +52,7 @@ use crate::triage::TokenSealer;
 use revocation::{Revocations, Watchable};
 
 pub use definitions::Define;
+pub use deliveries::{DeliveryFilter, DeliveryLetterPage, ManyDeliveries};
 pub use detail::TaskDetail;
 pub use error::EngineError;
 pub use executions::{

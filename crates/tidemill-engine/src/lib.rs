@@ -18,6 +18,7 @@ pub mod id_source;
 pub mod live_log;
 pub mod memory;
 pub mod notice;
+pub mod outbound;
 pub mod policy;
 pub mod record;
 pub mod reply;

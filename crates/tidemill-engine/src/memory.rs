@@ -16,11 +16,12 @@ use crate::decide::{Circumstances, decide};
 use crate::execution::ExecutionKey;
 use crate::id_source::IdSource;
 use crate::notice::Notice;
+use crate::outbound::DeliveryKey;
 use crate::policy::Policy;
 use crate::record::{Record, RecordKey, RecordKind};
 use crate::site::Site;
 use crate::state::trail::Seq;
-use crate::state::{DueExecutions, Room, State, TriageIndex};
+use crate::state::{DueDeliveries, DueExecutions, Room, State, TriageIndex};
 
 /// A backend that forgets everything when it is dropped.
 #[derive(Debug)]
@@ -262,6 +263,19 @@ impl<C: Clock> Backend for MemoryBackend<C> {
         skip: impl Fn(&ExecutionKey) -> bool + Send,
     ) -> Result<DueExecutions, Fault> {
         Ok(self.lock().state.pending().due(now, room, skip))
+    }
+
+    async fn due_deliveries(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        skip: impl Fn(&DeliveryKey) -> bool + Send,
+    ) -> Result<DueDeliveries, Fault> {
+        Ok(self.lock().state.deliveries().due(now, limit, skip))
+    }
+
+    fn deliveries_nearer(&self) -> Notice {
+        self.lock().state.deliveries().nearer()
     }
 
     async fn triage<T: Send>(&self, look: impl FnOnce(&TriageIndex) -> T + Send) -> Result<T, Fault> {

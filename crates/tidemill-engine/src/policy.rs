@@ -2,6 +2,13 @@
 
 use tidemill_model::RetryPolicy;
 
+/// To whom alerts are told. Without anybody they are events and nothing else.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AlertTargets {
+    pub people: bool,
+    pub webhook: bool,
+}
+
 /// How leases, retries and limits are set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -41,6 +48,12 @@ pub struct Policy {
     pub auto_resume: bool,
     /// How long errors and executions are kept after their last event, in milliseconds.
     pub triage_millis: u64,
+    /// How long to wait before a delivery is tried again, in milliseconds; twice as long after each further try.
+    pub delivery_millis: u64,
+    /// Whether ends of parked executions are told to a webhook.
+    pub workflow_webhook: bool,
+    /// To whom alerts are told.
+    pub alerts: AlertTargets,
     #[cfg(feature = "faults")]
     pub faults: crate::faults::Faults,
 }
@@ -66,6 +79,9 @@ impl Default for Policy {
             park_millis: 7 * 24 * 3_600_000,
             auto_resume: false,
             triage_millis: 90 * 24 * 3_600_000,
+            delivery_millis: 1_000,
+            workflow_webhook: false,
+            alerts: AlertTargets::default(),
             #[cfg(feature = "faults")]
             faults: crate::faults::Faults::default(),
         }

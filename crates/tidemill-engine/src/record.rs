@@ -10,6 +10,7 @@ use tidemill_model::{
 
 use crate::commit::MessageId;
 use crate::execution::{ExecutionId, ExecutionKey, ScriptExecution, ScriptLetter};
+use crate::outbound::{Delivery, DeliveryId, DeliveryKey, DeliveryLetter};
 use crate::triage::{Bulk, BulkId, ErrorGroup, Parked, StoredToken, TriageError, TriageExecution};
 
 /// What a record is about.
@@ -39,10 +40,12 @@ pub enum RecordKind {
     Token,
     /// Wishes about many parked executions. Always in memory.
     Bulk,
+    /// What is to be told to others and has not arrived.
+    Delivery,
 }
 
 impl RecordKind {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Idempotency,
         Self::DeadLetter,
         Self::Definition,
@@ -60,6 +63,7 @@ impl RecordKind {
         Self::Parked,
         Self::Token,
         Self::Bulk,
+        Self::Delivery,
     ];
 
     /// Whether records of this kind stay in memory, so that any decision can look at them.
@@ -69,7 +73,7 @@ impl RecordKind {
 
     /// Whether a store lists records of this kind as open while they must be known from the start.
     pub fn may_be_open(self) -> bool {
-        self == Self::Execution || self.stays_in_memory()
+        matches!(self, Self::Execution | Self::Delivery) || self.stays_in_memory()
     }
 }
 
@@ -107,6 +111,8 @@ pub enum RecordValue {
     Parked(Arc<Parked>),
     Token(Box<StoredToken>),
     Bulk(Arc<Bulk>),
+    Delivery(Box<Delivery>),
+    DeliveryLetter(Box<DeliveryLetter>),
 }
 
 /// Which attempts a sum is about, within a tenant.
@@ -168,6 +174,9 @@ pub(crate) const JOB_USAGE: &str = "job/";
 /// What the ids of scripts' dead letters begin with. Those of messages are digits and sort before.
 pub(crate) const SCRIPT_LETTER: &str = "script/";
 
+/// What the ids of deliveries' dead letters begin with. They stand between the two others.
+pub(crate) const DELIVERY_LETTER: &str = "event/";
+
 /// What the ids of triage records begin with.
 pub(crate) const TRIAGE_ERROR: &str = "error/";
 pub(crate) const TRIAGE_EXECUTION: &str = "execution/";
@@ -228,6 +237,22 @@ impl RecordKey {
     pub fn script_letter(tenant: &TenantId, id: ExecutionId) -> Self {
         let id = format!("{SCRIPT_LETTER}{:032x}", id.as_u128());
         Self { kind: RecordKind::DeadLetter, tenant: Some(tenant.clone()), id: Arc::from(id) }
+    }
+
+    pub fn delivery(tenant: &TenantId, id: DeliveryId) -> Self {
+        Self::of_tenant(RecordKind::Delivery, tenant, Arc::from(format!("{:032x}", id.as_u128())))
+    }
+
+    /// The delivery that this is the record of.
+    pub fn as_delivery(&self) -> Option<DeliveryKey> {
+        let is_delivery = self.kind == RecordKind::Delivery && self.id.len() == 32;
+        let bits = u128::from_str_radix(self.id.get(..).filter(|_| is_delivery)?, 16).ok()?;
+        Some(DeliveryKey { tenant: self.tenant.clone()?, id: DeliveryId(EventId::from_u128(bits)) })
+    }
+
+    pub fn delivery_letter(tenant: &TenantId, id: DeliveryId) -> Self {
+        let id = format!("{DELIVERY_LETTER}{:032x}", id.as_u128());
+        Self::of_tenant(RecordKind::DeadLetter, tenant, Arc::from(id))
     }
 
     pub fn scripts_cursor() -> Self {

@@ -11,6 +11,7 @@ use tidemill_model::{
 
 use crate::commit::{Message, MessageId, Receipt, TaskKey};
 use crate::execution::{ExecutionId, ExecutionStatus};
+use crate::outbound::DeliveryId;
 use crate::triage::{Bulk, BulkId};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +123,14 @@ pub enum Reply {
         execution: ExecutionId,
     },
     Alerted,
+    /// `retry_at` tells when it is tried again; without it the delivery is over, and `is_dead` if it was given up.
+    DeliveryEnded {
+        retry_at: Option<Timestamp>,
+        is_dead: bool,
+    },
+    DeliveryReplayed {
+        delivery: DeliveryId,
+    },
 }
 
 /// How a finish was taken.
@@ -216,6 +225,9 @@ pub enum Refusal {
     /// Somebody else ended this run, or it was never to begin.
     #[error("run {attempt} of execution {id} is not under way")]
     NotUnderWay { id: ExecutionId, attempt: u32 },
+    /// This try ended already, or the delivery is over.
+    #[error("try {attempt} of delivery {id} is not under way")]
+    NotDelivering { id: DeliveryId, attempt: u32 },
     #[error("the execution {0} is not parked")]
     NotParked(workflow::ExecutionId),
     #[error("the token of execution {0} has expired")]

@@ -98,7 +98,9 @@ impl From<Refusal> for Problem {
             Refusal::InUse { .. } => Self::conflict("IN_USE", text),
             Refusal::TaskEnded(_) => Self::conflict("TASK_ENDED", text),
             Refusal::PartOfJob { .. } => Self::conflict("PART_OF_JOB", text),
-            Refusal::NotUnderWay { .. } => Self::conflict("NOT_UNDER_WAY", text),
+            Refusal::NotUnderWay { .. } | Refusal::NotDelivering { .. } => {
+                Self::conflict("NOT_UNDER_WAY", text)
+            }
             Refusal::NotParked(_) => Self::conflict("NOT_PARKED", text),
             Refusal::TokenExpired(_) => Self::new(StatusCode::GONE, "TOKEN_EXPIRED", text),
             Refusal::TooManyCodes { .. } => Self::field("TOO_MANY_CODES", "code", text),

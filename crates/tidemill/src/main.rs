@@ -7,6 +7,7 @@ mod data_dir;
 mod display;
 mod file_limit;
 mod node;
+mod outbound;
 mod output;
 mod privacy;
 mod remote_source;
@@ -20,9 +21,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use self::commands::{
-    AgentTask, CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended, Errors, Events,
-    Executions, Export, Flags, Import, Jobs, Keys, Parked, Rebuild, Run, Schema, Scripts, Serve, Submit,
-    Subscriptions, Tasks, Usage, Verify, Worker,
+    AgentTask, Alerts, CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended, Errors,
+    Events, Executions, Export, Flags, Import, Jobs, Keys, Parked, Rebuild, Run, Schema, Scripts, Serve,
+    Submit, Subscriptions, Tasks, Usage, Verify, Worker,
 };
 use self::config::{Resolved, Sources};
 use self::file_limit::lower_file_limit;
@@ -70,6 +71,7 @@ enum Command {
     Errors(Errors),
     Parked(Parked),
     Usage(Usage),
+    Alerts(Alerts),
     Keys(Keys),
     Config(Config),
     Doctor(Doctor),
@@ -136,6 +138,7 @@ fn execute(arguments: Arguments, out: &mut Output) -> Ended {
         Command::Errors(command) => configured!(command),
         Command::Parked(command) => configured!(command),
         Command::Usage(command) => configured!(command),
+        Command::Alerts(command) => configured!(command),
         Command::Keys(command) => configured!(command),
         Command::Config(command) => configured!(command),
         Command::Doctor(command) => configured!(command),

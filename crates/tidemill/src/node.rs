@@ -9,6 +9,7 @@ use tidemill::{Embedded, Engine, OpenError, StoreOptions};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::{EngineConfig, EngineError};
+use tidemill_engine::outbound::{Courier, IN_FLIGHT_MAX};
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::scripts::{Scripts, ScriptsConfig};
 use tidemill_engine::site::Site;
@@ -24,6 +25,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::{Resolved, Values};
 use crate::file_limit::limit_of_children;
+use crate::outbound::HttpSender;
 use crate::script_pool::ScriptPool;
 use crate::token_key::TokenKey;
 
@@ -126,6 +128,18 @@ impl Node {
         Triage(tokio::spawn(async move { keeper.run().await }))
     }
 
+    /// Starts to tell others what they are to be told.
+    pub(crate) fn start_courier(&self, config: &Resolved) -> Deliveries {
+        let sender = HttpSender::new(config.values.outbound.clone(), config.sanitizer());
+        let courier = Courier::new(self.engine.clone(), sender);
+        let mut tasks = JoinSet::new();
+        for _ in 0..IN_FLIGHT_MAX {
+            let own = courier.clone();
+            tasks.spawn(async move { own.work().await });
+        }
+        Deliveries { _tasks: tasks }
+    }
+
     /// Starts to run scripts for events.
     pub(crate) fn start_scripts(&self, values: &Values, pool: ScriptPool) -> ScriptsHandle {
         let config = ScriptsConfig {
@@ -182,6 +196,11 @@ impl ScriptsHandle {
         let _ = tokio::time::timeout(grace, ended).await;
         self.tasks.shutdown().await;
     }
+}
+
+/// Deliveries under way. They end with their handle, and what was not recorded is tried again the next time.
+pub(crate) struct Deliveries {
+    _tasks: JoinSet<()>,
 }
 
 /// Ends with its handle. What it was doing is done wholly or not at all.

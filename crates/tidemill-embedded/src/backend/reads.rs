@@ -12,11 +12,12 @@ use tidemill_engine::command::Command;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::execution::ExecutionKey;
 use tidemill_engine::notice::Notice;
+use tidemill_engine::outbound::DeliveryKey;
 use tidemill_engine::record::{Record, RecordKey, RecordKind};
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_engine::state::stream::Stream;
 use tidemill_engine::state::trail::Seq;
-use tidemill_engine::state::{DueExecutions, Room, State, TriageIndex};
+use tidemill_engine::state::{DueDeliveries, DueExecutions, Room, State, TriageIndex};
 use tidemill_model::event_query::{EventQuery, Page};
 use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId, Timestamp};
 
@@ -326,6 +327,22 @@ impl Backend for Embedded {
         let (due, number) = shared.look(|state| state.pending().due(now, room, skip));
         shared.settle(number).await?;
         Ok(due)
+    }
+
+    async fn due_deliveries(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        skip: impl Fn(&DeliveryKey) -> bool + Send,
+    ) -> Result<DueDeliveries, Fault> {
+        let shared = self.shared();
+        let (due, number) = shared.look(|state| state.deliveries().due(now, limit, skip));
+        shared.settle(number).await?;
+        Ok(due)
+    }
+
+    fn deliveries_nearer(&self) -> Notice {
+        self.shared().look(|state| state.deliveries().nearer()).0
     }
 
     async fn triage<T: Send>(&self, look: impl FnOnce(&TriageIndex) -> T + Send) -> Result<T, Fault> {

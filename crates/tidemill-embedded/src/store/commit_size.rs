@@ -45,10 +45,15 @@ fn estimate(command: &Command) -> u64 {
         Command::Finish(_) => 300_000,
         Command::Match(matched) => matched.executions.iter().map(|new| new.event.len() as u64 + 1_000).sum(),
         Command::EndExecution(end) => end_estimate(end),
-        Command::ReplayLetter { .. } | Command::DiscardLetter { .. } => 2_200_000,
+        // What is delivered is as large as what it tells of.
+        Command::ReplayLetter { .. }
+        | Command::DiscardLetter { .. }
+        | Command::EndDelivery(_)
+        | Command::ReplayDelivery { .. }
+        | Command::DiscardDelivery { .. } => 2_200_000,
         Command::Unpark(unpark) => action_estimate(&unpark.how) + 50_000,
         Command::StartBulk(start) => action_estimate(&start.action) + 50_000,
-        Command::StepBulk { .. } => 8_000_000,
+        Command::StepBulk { .. } => 12_000_000,
         Command::LookAfterParked { keys } => keys.len() as u64 * 8_000,
         _ => 4_000,
     }
@@ -56,8 +61,8 @@ fn estimate(command: &Command) -> u64 {
 
 fn action_estimate(action: &BulkAction) -> u64 {
     match action {
-        BulkAction::Resume { output, .. } => 2 * output.len() as u64,
-        BulkAction::Fail { error, cause } => 2 * (error.len() + cause.len()) as u64,
+        BulkAction::Resume { output, .. } => 3 * output.len() as u64,
+        BulkAction::Fail { error, cause } => 3 * (error.len() + cause.len()) as u64,
     }
 }
 
@@ -135,6 +140,8 @@ fn record_bytes(write: &RecordWrite) -> usize {
                 RecordValue::Parked(parked) => parked.len(),
                 RecordValue::Token(token) => token.len(),
                 RecordValue::Bulk(bulk) => bulk.len(),
+                RecordValue::Delivery(delivery) => delivery.len(),
+                RecordValue::DeliveryLetter(letter) => letter.len(),
                 RecordValue::DeadLetter(letter) => letter.reason.len() + letter.request.as_str().len(),
             });
             key.id.len() + key.tenant.as_ref().map_or(0, |tenant| tenant.as_str().len()) + value

@@ -234,7 +234,7 @@ impl Decider {
     pub(crate) fn load_open(&mut self) -> Result<(), Fault> {
         for key in self.rows.open_keys()? {
             if let RowKey::Record(record) = &key
-                && record.kind == RecordKind::Execution
+                && matches!(record.kind, RecordKind::Execution | RecordKind::Delivery)
             {
                 // Only that it is to run, and when. There may be very many.
                 if let Some(Row::Record(found)) = self.rows.get(&key)? {

@@ -113,6 +113,7 @@ pub(super) fn is_exported(kind: RecordKind) -> bool {
         | RecordKind::ErrorGroup
         | RecordKind::Parked
         | RecordKind::Bulk
+        | RecordKind::Delivery
         | RecordKind::Schedule
         | RecordKind::Usage
         | RecordKind::Budget => true,

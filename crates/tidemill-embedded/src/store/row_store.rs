@@ -421,6 +421,7 @@ pub(super) fn is_open(key: &RowKey, row: &Row) -> Option<bool> {
         (RowKey::Record(key), _) if key.kind.stays_in_memory() => Some(true),
         (RowKey::Record(_), Row::Record(record)) => match &record.value {
             RecordValue::Execution(execution) => Some(execution.status.is_pending()),
+            RecordValue::Delivery(_) => Some(true),
             _ => None,
         },
         _ => None,

@@ -12,6 +12,7 @@ use tidemill_engine::commit::{
 use tidemill_engine::execution::{
     ExecutionId, ExecutionStatus, RunError, ScriptExecution, ScriptLetter, SourceEvent,
 };
+use tidemill_engine::outbound::{Delivery, DeliveryId, DeliveryLetter, Target};
 use tidemill_engine::record::{
     DeadLetter, DeadLetterState, Effect, Idempotency, Record, RecordKey, RecordKind, RecordValue,
 };
@@ -199,6 +200,15 @@ impl Stored for ExecutionId {
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
         u128::take(from).map(Self::from_u128)
+    }
+}
+
+impl Stored for DeliveryId {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        Stored::take(from).map(Self)
     }
 }
 
@@ -591,6 +601,19 @@ stored_struct!(ScriptLetter {
     state,
     replayed_by,
 });
+stored_struct!(Delivery { id, target, event, body, attempts, next_try_at, created_at, error, replay_of });
+stored_struct!(DeliveryLetter {
+    id,
+    target,
+    event,
+    body,
+    error,
+    attempts,
+    failed_at,
+    created_at,
+    state,
+    replayed_by,
+});
 stored_struct!(UsageSum {
     attempts,
     tasks,
@@ -640,7 +663,7 @@ stored_enum!(RecordWrite {
 stored_enum!(RecordKind {
     1 => Idempotency, 2 => DeadLetter, 3 => Definition, 4 => Cursor, 5 => Script, 6 => Subscription,
     7 => Execution, 8 => ApiKey, 9 => Triage, 10 => Schedule, 11 => System,
-    12 => Usage, 13 => Budget, 14 => ErrorGroup, 15 => Parked, 16 => Token, 17 => Bulk,
+    12 => Usage, 13 => Budget, 14 => ErrorGroup, 15 => Parked, 16 => Token, 17 => Bulk, 18 => Delivery,
 });
 stored_enum!(RecordValue {
     1 => Bytes(bytes),
@@ -656,7 +679,10 @@ stored_enum!(RecordValue {
     11 => Parked(parked),
     12 => Token(token),
     13 => Bulk(bulk),
+    14 => Delivery(delivery),
+    15 => DeliveryLetter(letter),
 });
+stored_enum!(Target { 1 => Workflow, 2 => Callback(url), 3 => People, 4 => AlertWebhook });
 stored_enum!(ExecutionStatus { 1 => Queued, 2 => Retrying, 3 => Success, 4 => DeadLetter });
 stored_enum!(Period { 1 => Total, 2 => Day, 3 => Month });
 stored_enum!(Effect { 1 => Job(job), 2 => Task(request), 3 => Event(event) });

@@ -8,6 +8,7 @@ mod cold_reads;
 mod conformance;
 mod crash;
 mod damaged_rows;
+mod deliveries;
 mod disk_full;
 mod executions;
 mod export_import;

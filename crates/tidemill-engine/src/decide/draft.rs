@@ -184,6 +184,11 @@ impl<'a, 'c> Draft<'a, 'c> {
         self.commit.events.last().map(|event| (event.id, event.timestamp))
     }
 
+    /// The same in whole.
+    pub(super) fn told(&self) -> Option<&Event> {
+        self.commit.events.last()
+    }
+
     pub(super) fn push_event(&mut self, event: Event) {
         self.commit.events.push(event);
     }

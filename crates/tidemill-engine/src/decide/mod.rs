@@ -9,6 +9,7 @@ mod cancel;
 mod cancel_task;
 mod claim;
 mod dead_letter;
+mod delivery;
 mod draft;
 mod finish;
 #[cfg(test)]
@@ -102,6 +103,9 @@ pub fn decide(
         Command::ReplayLetter { tenant, letter } => scripts::replay(state, tenant, *letter, &mut draft)?,
         Command::DiscardLetter { tenant, letter } => scripts::discard(state, tenant, *letter, &mut draft)?,
         Command::Alert(command) => scripts::alert(state, command, &mut draft),
+        Command::EndDelivery(command) => delivery::end(state, command, &mut draft)?,
+        Command::ReplayDelivery { tenant, letter } => delivery::replay(state, tenant, *letter, &mut draft)?,
+        Command::DiscardDelivery { tenant, letter } => delivery::discard(state, tenant, *letter, &mut draft)?,
         Command::Unpark(command) => triage_unpark::decide(state, command, &mut draft)?,
         Command::LookAfterParked { keys } => triage_unpark::look_after(state, keys, &mut draft)?,
         Command::StartBulk(command) => triage_bulk::start(state, command, &mut draft)?,

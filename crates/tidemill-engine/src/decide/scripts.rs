@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidemill_model::{AppName, Entity, KnownType, TenantId};
 
 use super::draft::{By, Draft, Subject};
-use super::{publish, submit_job};
+use super::{delivery, publish, submit_job};
 use crate::command::{Alert, EndExecution, ExecutionEnd, Match, NewExecution, ScriptEffect};
 use crate::commit::{Expect, RecordWrite};
 use crate::execution::{ExecutionId, ExecutionStatus, RunError, ScriptExecution, ScriptLetter, SourceEvent};
@@ -271,6 +271,7 @@ pub(super) fn alert(state: &State, command: &Alert, draft: &mut Draft<'_, '_>) -
         draft.record(RecordWrite::Put { key, record: None });
     }
     draft.event(&mut subject, known, By::component(Origin::Dispatcher), command.properties.clone());
+    delivery::standing(&command.tenant, command.name, &command.message, command.is_raised, draft);
     Reply::Alerted
 }
 
@@ -520,7 +521,13 @@ mod tests {
     fn alerts_are_events_of_the_tenant() {
         let mut fixture = Fixture::new();
         for is_raised in [true, false] {
-            let alert = Alert { tenant: tenant(), name: "x", is_raised, properties: Json::empty_object() };
+            let alert = Alert {
+                tenant: tenant(),
+                name: "x",
+                is_raised,
+                message: "it is so".to_owned(),
+                properties: Json::empty_object(),
+            };
             let (commit, _) = fixture.run(&Command::Alert(alert)).unwrap();
             let expected = if is_raised { "Alert Raised" } else { "Alert Cleared" };
             assert_eq!(commit.events[0].event_type.as_str(), expected);

@@ -4,7 +4,8 @@ use tidemill_model::{Entity, JobId, TaskHead, TenantId, Timestamp};
 
 use super::{claim, finish, scripts, triage, triage_bulk, triage_unpark, usage};
 use crate::command::{
-    BudgetTarget, Command, ExecutionEnd, Finish, Once, Publish, Report, ResumeTarget, ScriptEffect, SubmitJob,
+    BudgetTarget, Command, DeliveryEnd, ExecutionEnd, Finish, Once, Publish, Report, ResumeTarget,
+    ScriptEffect, SubmitJob,
 };
 use crate::commit::TaskKey;
 use crate::execution::ExecutionId;
@@ -90,6 +91,15 @@ impl Command {
             }
             Self::ReplayLetter { tenant, letter } | Self::DiscardLetter { tenant, letter } => {
                 keys.push(RowKey::Record(RecordKey::script_letter(tenant, *letter)));
+            }
+            Self::EndDelivery(command) => {
+                keys.push(RowKey::Record(RecordKey::delivery(&command.tenant, command.delivery)));
+                if let DeliveryEnd::Failed { .. } = command.end {
+                    keys.push(RowKey::Record(RecordKey::delivery_letter(&command.tenant, command.delivery)));
+                }
+            }
+            Self::ReplayDelivery { tenant, letter } | Self::DiscardDelivery { tenant, letter } => {
+                keys.push(RowKey::Record(RecordKey::delivery_letter(tenant, *letter)));
             }
             Self::Alert(command) => {
                 keys.push(RowKey::Entity(command.tenant.clone(), Entity::system(scripts::ENTITY)));

@@ -11,7 +11,7 @@ use tidemill_model::{
 
 use super::draft::{By, Draft, Subject};
 use super::triage_notes::Held;
-use super::{park, triage, triage_errors, triage_waits};
+use super::{delivery, park, triage, triage_errors, triage_waits};
 use crate::command::Unpark;
 use crate::commit::TaskKey;
 use crate::record::{RecordKey, RecordValue};
@@ -246,6 +246,7 @@ pub(super) fn look_after(
         let subject = &mut alerts[place];
         let by = By::component(Origin::Dispatcher);
         draft.event(subject, KnownType::AlertRaised, by, Json::of(&expiring));
+        delivery::standing(tenant, expiring.kind, &expiring.message, true, draft);
         told += 1;
     }
     Ok(Reply::LookedAfter { expired, told })

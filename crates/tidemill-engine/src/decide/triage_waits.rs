@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidemill_model::workflow::{ErrorCode, ExecutionId};
 use tidemill_model::{TenantId, Timestamp};
 
+use super::delivery;
 use super::draft::Draft;
 use super::triage::keep;
 use super::triage_notes::Held;
@@ -129,6 +130,7 @@ pub(super) fn end_wait(
     if let Some(digest) = &digest {
         turn_token(state, tenant, digest, token, draft);
     }
+    delivery::wait_ended(tenant, &id, &outcome, digest.as_ref(), draft);
     let place = draft.notes().find(state, RecordKey::parked(tenant, &id));
     draft.notes().put(place, None, None);
     draft.notes().change_execution(held, |known| {

@@ -172,8 +172,8 @@ impl<B: Backend> Engine<B> {
 
     /// Tells an alert. It stands in memory too, so a store that cannot take it now does not matter.
     pub(crate) async fn tell_alert(&self, telling: Telling) {
-        let Telling { tenant, kind, is_raised, properties } = telling;
-        let alert = Alert { tenant, name: kind.as_str(), is_raised, properties };
+        let Telling { tenant, kind, is_raised, message, properties } = telling;
+        let alert = Alert { tenant, name: kind.as_str(), is_raised, message, properties };
         let _ = self.execute(Command::Alert(alert)).await;
     }
 }

@@ -53,6 +53,7 @@ pub(crate) struct Telling {
     pub(crate) tenant: TenantId,
     pub(crate) kind: AlertKind,
     pub(crate) is_raised: bool,
+    pub(crate) message: String,
     pub(crate) properties: Json,
 }
 
@@ -248,7 +249,7 @@ fn tell(
         threshold_percent: if is_raised { limits.raise } else { limits.clear },
         raised_at: since,
     });
-    Some(Telling { tenant: tenant.clone(), kind, is_raised, properties })
+    Some(Telling { tenant: tenant.clone(), kind, is_raised, message, properties })
 }
 
 #[cfg(test)]

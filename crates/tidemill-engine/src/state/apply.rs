@@ -96,6 +96,7 @@ impl State {
             RecordWrite::Put { key, record } => {
                 self.rows.touch(|| RowKey::Record(key.clone()));
                 self.pending.note(key, record.as_ref());
+                self.deliveries.note(key, record.as_ref());
                 self.triage.note(key, record.as_ref());
                 self.records.insert(key.clone(), record.clone());
             }

@@ -120,6 +120,7 @@ impl State {
             }
             (RowKey::Record(record_key), Row::Record(record)) => {
                 self.pending.note(record_key, Some(&record));
+                self.deliveries.note(record_key, Some(&record));
                 self.triage.note(record_key, Some(&record));
                 self.records.insert(record_key.clone(), Some(record));
             }
@@ -246,6 +247,7 @@ impl State {
                 let record =
                     row.and_then(|row| if let Row::Record(record) = row { Some(record) } else { None });
                 self.pending.note(&key, record.as_ref());
+                self.deliveries.note(&key, record.as_ref());
                 self.triage.note(&key, record.as_ref());
                 self.records.insert(key, record);
             }

@@ -6,6 +6,7 @@
 
 mod apply;
 mod carried_job;
+mod deliveries;
 pub mod job;
 mod kept_rows;
 mod pending;
@@ -23,6 +24,7 @@ use tidemill_model::{Entity, JobId, PublicState, TenantId, Timestamp};
 use crate::commit::{Expect, NewTask, TaskKey};
 use crate::record::{Record, RecordKey};
 use carried_job::CarriedJob;
+pub use deliveries::{Deliveries, DueDeliveries};
 use job::{Entry, Job};
 use kept_rows::KeptRows;
 pub use pending::{DueExecutions, Pending, Room};
@@ -43,6 +45,7 @@ pub struct State {
     /// Tasks that are dispatched and not done, in order, for the sweep.
     live: BTreeSet<TaskKey>,
     pending: Pending,
+    deliveries: Deliveries,
     triage: TriageIndex,
     rows: KeptRows,
     /// A job whose rows are being carried.
@@ -106,6 +109,11 @@ impl State {
         &self.pending
     }
 
+    /// What is to be told to others.
+    pub fn deliveries(&self) -> &Deliveries {
+        &self.deliveries
+    }
+
     /// Groups of errors, parked executions and bulks.
     pub fn triage(&self) -> &TriageIndex {
         &self.triage
@@ -114,6 +122,7 @@ impl State {
     /// Takes note of a stored record that decisions may have to know of, without keeping it.
     pub fn note_stored(&mut self, key: &RecordKey, record: &Record) {
         self.pending.note(key, Some(record));
+        self.deliveries.note(key, Some(record));
         self.triage.note(key, Some(record));
     }
 

@@ -1,11 +1,14 @@
-//! Dead letters: of tasks and of scripts.
+//! Dead letters: of tasks, of scripts and of deliveries to others.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidemill_engine::execution::ScriptLetter;
+use tidemill_engine::outbound::{DeliveryLetter, Target};
 use tidemill_engine::record::{DeadLetter, DeadLetterState};
-use tidemill_model::{EventId, EventType, ScriptId, SubscriptionId, TenantId, Timestamp};
+use tidemill_model::{
+    EntityId, EntityType, EventId, EventType, ScriptId, SubscriptionId, TenantId, Timestamp,
+};
 
 /// Work that was given up, by its kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -14,6 +17,7 @@ use tidemill_model::{EventId, EventType, ScriptId, SubscriptionId, TenantId, Tim
 pub enum DeadLetterView {
     Task(TaskLetterView),
     Script(Box<ScriptLetterView>),
+    Event(Box<DeliveryLetterView>),
 }
 
 /// A message that is not delivered again unless somebody replays it.
@@ -59,6 +63,36 @@ pub struct ScriptLetterView {
     pub replayed_by: Option<String>,
 }
 
+/// Something that was to be told to others and never arrived.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "EventDeadLetter")]
+pub struct DeliveryLetterView {
+    #[schemars(extend("format" = "uuid"))]
+    pub id: String,
+    pub tenant_id: TenantId,
+    /// `workflow-webhook` or `callback`.
+    pub target: String,
+    /// Of a callback: the address that came with the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    pub event_id: EventId,
+    pub event_type: EventType,
+    pub entity_type: EntityType,
+    pub entity_id: EntityId,
+    /// What was to be told.
+    pub body: Option<Value>,
+    /// Why the last try failed.
+    pub error_message: String,
+    pub attempts: u32,
+    pub failed_at: Timestamp,
+    pub created_at: Timestamp,
+    pub state: LetterState,
+    /// The delivery that does it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replayed_by: Option<String>,
+}
+
 /// What became of a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -69,7 +103,7 @@ pub enum LetterState {
     Discarded,
 }
 
-/// A dead letter's work is done again: `requestId` of a task, `executionId` of a script.
+/// A dead letter's work is done again: `requestId` of a task, `executionId` of a script, `deliveryId` of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Replayed {
@@ -78,6 +112,8 @@ pub struct Replayed {
     pub request_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery_id: Option<String>,
 }
 
 /// Which open dead letters; without anything but the kind, all of them.
@@ -85,10 +121,10 @@ pub struct Replayed {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LettersFilter {
     pub kind: LetterKind,
-    /// Only of this script. Only for the kind `script`, like all below.
+    /// Only of this script. Only for the kind `script`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script_id: Option<ScriptId>,
-    /// Only of events of this type.
+    /// Only of events of this type. Not for the kind `task`, like both below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_type: Option<EventType>,
     /// Failed at this moment or later.
@@ -154,6 +190,33 @@ impl ScriptLetterView {
             subscription_id: letter.subscription_id,
             event_id: letter.event.id,
             error_class: letter.error.class.to_string(),
+            state: letter.state.into(),
+            replayed_by: letter.replayed_by.map(|id| id.to_string()),
+        }
+    }
+}
+
+impl DeliveryLetterView {
+    pub(crate) fn of(tenant: &TenantId, letter: DeliveryLetter) -> Self {
+        let target = letter.target.name().to_owned();
+        let url = match letter.target {
+            Target::Callback(url) => Some(url.to_string()),
+            _ => None,
+        };
+        Self {
+            id: letter.id.to_string(),
+            tenant_id: tenant.clone(),
+            target,
+            url,
+            event_id: letter.event.id,
+            event_type: letter.event.event_type,
+            entity_type: letter.event.entity_type,
+            entity_id: letter.event.entity_id,
+            body: letter.body.read().ok(),
+            error_message: letter.error.to_string(),
+            attempts: letter.attempts,
+            failed_at: letter.failed_at,
+            created_at: letter.created_at,
             state: letter.state.into(),
             replayed_by: letter.replayed_by.map(|id| id.to_string()),
         }

@@ -21,8 +21,8 @@ mod workflow_errors;
 mod workflow_executions;
 
 pub use dead_letters::{
-    DeadLetterView, LetterKind, LetterState, LettersFilter, ManyLettersView, Replayed, ScriptLetterView,
-    TaskLetterView,
+    DeadLetterView, DeliveryLetterView, LetterKind, LetterState, LettersFilter, ManyLettersView, Replayed,
+    ScriptLetterView, TaskLetterView,
 };
 pub use events::{EventAccepted, EventDraft, EventEnvelope, EventJson, EventsAccepted, PublishRequest};
 pub use executions::{AlertKindName, AlertView, ExecutionStatusName, ExecutionView, RunErrorView};

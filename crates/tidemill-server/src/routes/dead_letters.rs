@@ -1,18 +1,19 @@
-//! Dead letters of tasks and scripts: list, look, replay, discard, one or many. None is ever deleted.
+//! Dead letters of tasks, scripts and deliveries: list, look, replay, discard, one or many. None is ever deleted.
 
 use axum::http::{Method, StatusCode};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::commit::MessageId;
-use tidemill_engine::engine::{EngineError, LetterFilter, ManyLetters};
+use tidemill_engine::engine::{DeliveryFilter, EngineError, LetterFilter, ManyDeliveries, ManyLetters};
 use tidemill_engine::execution::{ExecutionId, ScriptLetter};
+use tidemill_engine::outbound::{DeliveryId, DeliveryLetter};
 use tidemill_engine::record::{DeadLetter, DeadLetterState, RecordKey, RecordValue};
 use tidemill_engine::reply::Refusal;
-use tidemill_model::{EventType, ScriptId, TenantId, Timestamp};
+use tidemill_model::{EventId, EventType, ScriptId, TenantId, Timestamp};
 
 use super::scripts;
 use crate::api::{
-    DeadLetterView, LetterKind, LettersFilter, ManyLettersView, Page, Replayed, ScriptLetterView,
-    TaskLetterView,
+    DeadLetterView, DeliveryLetterView, LetterKind, LettersFilter, ManyLettersView, Page, Replayed,
+    ScriptLetterView, TaskLetterView,
 };
 use crate::param::Kind;
 use crate::problem::Problem;
@@ -20,7 +21,7 @@ use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
 use crate::{json_body, list_cursor};
 
 const GROUP: &str = "Dead letters";
-/// 32 digits for a task's, a UUID for a script's.
+/// 32 digits for a task's, a UUID for all others.
 const ID: Kind = Kind::Word { most: 36 };
 /// How many one call changes.
 const MANY_MAX: usize = 1_000;
@@ -36,8 +37,12 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .query("kind", Kind::Choice(&["task", "script", "event"]), "`task` when absent.")
         .query("state", Kind::Choice(&["open", "replayed", "discarded"]), "Only those in this state.")
-        .query("scriptId", scripts::ID, "Only of this script; for the kind `script`, like all below.")
-        .query("eventType", Kind::Text { most: EventType::LENGTH_MAX }, "Only of events of this type.")
+        .query("scriptId", scripts::ID, "Only of this script; for the kind `script`.")
+        .query(
+            "eventType",
+            Kind::Text { most: EventType::LENGTH_MAX },
+            "Only of events of this type; not for the kind `task`, like both below.",
+        )
         .query("from", Kind::Moment, "Failed at this moment or later.")
         .query("to", Kind::Moment, "Failed at this moment or before.")
         .paged()
@@ -78,7 +83,10 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             [GROUP, "replayDeadLetter", "Do its work again"],
             replay::<B>,
         )
-        .about("A task runs again; a script runs once more for that event and for no other subscription.")
+        .about(
+            "A task runs again; a script runs once more for that event and for no other subscription; an \
+             event is delivered once more.",
+        )
         .part("id", ID, "The dead letter.")
         .gives::<Replayed>(202, "Its work is done again.")
         .fails(&[409, 415]),
@@ -96,10 +104,11 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
     ]
 }
 
-/// A dead letter of either kind.
+/// A dead letter of any kind.
 enum Found {
     Task(DeadLetter),
     Script(Box<ScriptLetter>),
+    Event(Box<DeliveryLetter>),
 }
 
 fn message_of(text: &str) -> Option<MessageId> {
@@ -112,12 +121,22 @@ fn execution_of(text: &str) -> Option<ExecutionId> {
     ExecutionId::new(text).ok().filter(|id| id.to_string() == text)
 }
 
+/// The same for a delivery.
+fn delivery_of(text: &str) -> Option<DeliveryId> {
+    EventId::new(text).ok().filter(|id| id.to_string() == text).map(DeliveryId)
+}
+
 async fn find<B: Backend>(call: &Call<B>) -> Result<Found, Problem> {
     let (given, tenant) = (call.inputs.part("id"), call.tenant()?);
     let absent = || Problem::not_found("dead letter", given);
-    if let Some(id) = execution_of(given) {
-        let letter = call.app.engine().script_letter(&tenant, id).await?.ok_or_else(absent)?;
+    if let Some(id) = execution_of(given)
+        && let Some(letter) = call.app.engine().script_letter(&tenant, id).await?
+    {
         return Ok(Found::Script(Box::new(letter)));
+    }
+    if let Some(id) = delivery_of(given) {
+        let letter = call.app.engine().delivery_letter(&tenant, id).await?.ok_or_else(absent)?;
+        return Ok(Found::Event(Box::new(letter)));
     }
     let key = RecordKey::dead_letter(&tenant, message_of(given).ok_or_else(absent)?);
     let record = call.app.engine().backend().record(key).await?.ok_or_else(absent)?;
@@ -132,6 +151,10 @@ async fn shown<B: Backend>(call: &Call<B>, found: Found) -> Result<DeadLetterVie
     let mut letter = match found {
         Found::Task(letter) => return Ok(DeadLetterView::Task(TaskLetterView::from(&letter))),
         Found::Script(letter) => letter,
+        Found::Event(letter) => {
+            let view = DeliveryLetterView::of(&call.tenant()?, *letter);
+            return Ok(DeadLetterView::Event(Box::new(view)));
+        }
     };
     let tenant = call.tenant()?;
     if letter.event.data.is_none() {
@@ -151,14 +174,16 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     if inputs.text("kind") == Some("script") {
         return list_scripts(&call, state).await;
     }
-    for name in ["scriptId", "eventType", "from", "to"] {
-        if inputs.text(name).is_some() {
-            return Err(Problem::invalid_parameter(name, "is for kind=script"));
-        }
+    if inputs.text("scriptId").is_some() {
+        return Err(Problem::invalid_parameter("scriptId", "is for kind=script"));
     }
     if inputs.text("kind") == Some("event") {
-        // Deliveries to others come later; there is nothing yet that could fail.
-        return json(StatusCode::OK, &Page::<DeadLetterView> { items: Vec::new(), next_cursor: None });
+        return list_events(&call, state).await;
+    }
+    for name in ["eventType", "from", "to"] {
+        if inputs.text(name).is_some() {
+            return Err(Problem::invalid_parameter(name, "is for kind=script and kind=event"));
+        }
     }
     let after = match inputs.text("cursor") {
         Some(cursor) => {
@@ -194,6 +219,27 @@ async fn list_scripts<B: Backend>(call: &Call<B>, state: Option<DeadLetterState>
     json(StatusCode::OK, &Page { items: page.letters.into_iter().map(shown).collect(), next_cursor })
 }
 
+async fn list_events<B: Backend>(call: &Call<B>, state: Option<DeadLetterState>) -> Reply {
+    let (inputs, tenant) = (&call.inputs, call.tenant()?);
+    let after = match inputs.text("cursor") {
+        Some(cursor) => {
+            let place = list_cursor::read("event-letter", cursor)?;
+            Some(delivery_of(place).ok_or_else(list_cursor::refuse)?)
+        }
+        None => None,
+    };
+    let filter = DeliveryFilter {
+        event_type: inputs.text("eventType").map(EventType::trusted),
+        from: inputs.number("from").map(Timestamp::clamped),
+        until: inputs.number("to").map(after_moment),
+        state,
+    };
+    let page = call.app.engine().delivery_letters(&tenant, &filter, after, page_size(inputs)).await?;
+    let next_cursor = page.next.map(|next| list_cursor::write("event-letter", &next.to_string()));
+    let shown = |letter| DeadLetterView::Event(Box::new(DeliveryLetterView::of(&tenant, letter)));
+    json(StatusCode::OK, &Page { items: page.letters.into_iter().map(shown).collect(), next_cursor })
+}
+
 /// The first moment after this one: callers name the last that they want.
 fn after_moment(millis: u64) -> Timestamp {
     Timestamp::clamped(millis.saturating_add(1))
@@ -207,14 +253,19 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
 async fn replay<B: Backend>(call: Call<B>) -> Reply {
     let id = call.inputs.part("id").to_owned();
     let (engine, tenant) = (call.app.engine(), call.tenant()?);
+    let replayed = Replayed { id, request_id: None, execution_id: None, delivery_id: None };
     let replayed = match find(&call).await? {
         Found::Task(letter) => {
             let request = engine.replay(tenant, letter.message).await?;
-            Replayed { id, request_id: Some(request.to_string()), execution_id: None }
+            Replayed { request_id: Some(request.to_string()), ..replayed }
         }
         Found::Script(letter) => {
             let execution = engine.replay_letter(tenant, letter.id).await?;
-            Replayed { id, request_id: None, execution_id: Some(execution.to_string()) }
+            Replayed { execution_id: Some(execution.to_string()), ..replayed }
+        }
+        Found::Event(letter) => {
+            let delivery = engine.replay_delivery(tenant, letter.id).await?;
+            Replayed { delivery_id: Some(delivery.to_string()), ..replayed }
         }
     };
     json(StatusCode::ACCEPTED, &replayed)
@@ -225,6 +276,7 @@ async fn discard<B: Backend>(call: Call<B>) -> Reply {
     match find(&call).await? {
         Found::Task(letter) => engine.discard(tenant, letter.message).await?,
         Found::Script(letter) => engine.discard_letter(tenant, letter.id).await?,
+        Found::Event(letter) => engine.discard_delivery(tenant, letter.id).await?,
     }
     get(call).await
 }
@@ -250,18 +302,20 @@ async fn many<B: Backend>(call: &Call<B>, deed: Deed) -> Result<ManyLettersView,
     if filter.kind == LetterKind::Script {
         return many_scripts(call, &tenant, filter, deed).await;
     }
+    if filter.script_id.is_some() {
+        return Err(Problem::invalid_field("scriptId", "is for the kind script"));
+    }
+    if filter.kind == LetterKind::Event {
+        return many_events(call, &tenant, filter, deed).await;
+    }
     for (name, is_given) in [
-        ("scriptId", filter.script_id.is_some()),
         ("eventType", filter.event_type.is_some()),
         ("from", filter.from.is_some()),
         ("to", filter.to.is_some()),
     ] {
         if is_given {
-            return Err(Problem::invalid_field(name, "is for the kind script"));
+            return Err(Problem::invalid_field(name, "is for the kinds script and event"));
         }
-    }
-    if filter.kind == LetterKind::Event {
-        return Ok(ManyLettersView { ids: Vec::new(), more: false });
     }
     let engine = call.app.engine();
     let open = Some(DeadLetterState::Open);
@@ -284,6 +338,28 @@ async fn many<B: Backend>(call: &Call<B>, deed: Deed) -> Result<ManyLettersView,
         }
     }
     Ok(ManyLettersView { ids, more: page.next.is_some() })
+}
+
+async fn many_events<B: Backend>(
+    call: &Call<B>,
+    tenant: &TenantId,
+    filter: LettersFilter,
+    deed: Deed,
+) -> Result<ManyLettersView, Problem> {
+    let is_dry = filter.dry_run;
+    let filter = DeliveryFilter {
+        event_type: filter.event_type,
+        from: filter.from,
+        until: filter.to.map(|to| after_moment(to.millis())),
+        state: None,
+    };
+    let engine = call.app.engine();
+    let ManyDeliveries { letters, more } = match deed {
+        _ if is_dry => engine.deliveries_to_change(tenant, &filter).await?,
+        Deed::Replay => engine.replay_deliveries(tenant, &filter).await?,
+        Deed::Discard => engine.discard_deliveries(tenant, &filter).await?,
+    };
+    Ok(ManyLettersView { ids: letters.iter().map(ToString::to_string).collect(), more })
 }
 
 async fn many_scripts<B: Backend>(

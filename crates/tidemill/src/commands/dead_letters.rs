@@ -15,7 +15,7 @@ use crate::display::Table;
 use crate::display::humanize::ago;
 use crate::output::Output;
 
-/// List, show, replay and discard dead letters of tasks and scripts
+/// List, show, replay and discard dead letters of tasks, scripts and events
 #[derive(Args)]
 #[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct DeadLetters {
@@ -68,10 +68,10 @@ struct Chosen {
 struct Which {
     #[arg(long, default_value = "task")]
     kind: Kind,
-    /// Of this script; for the kind script, like all below
+    /// Of this script; for the kind script
     #[arg(long, value_name = "ID")]
     script: Option<String>,
-    /// Of events of this type
+    /// Of events of this type; not for the kind task, like all below
     #[arg(long = "type", value_name = "TYPE")]
     event_type: Option<String>,
     /// Failed then or later: epoch milliseconds, or how long ago as in 2h
@@ -200,6 +200,8 @@ impl Chosen {
             out.note(format_args!("{request} runs again"));
         } else if let Some(execution) = replayed.execution_id {
             out.note(format_args!("its script runs again as execution {execution}"));
+        } else if let Some(delivery) = replayed.delivery_id {
+            out.note(format_args!("it is delivered again as {delivery}"));
         }
         Ok(())
     }
@@ -262,7 +264,8 @@ impl Chosen {
 fn show(kind: Kind, letters: &[api::DeadLetterView], out: &mut Output) -> std::io::Result<()> {
     let mut table = match kind {
         Kind::Script => Table::new(&["ID", "STATE", "FAILED", "SCRIPT", "RETRIES", "TYPE", "ERROR"]),
-        Kind::Task | Kind::Event => Table::new(&["ID", "STATE", "SINCE", "TASK", "REASON"]),
+        Kind::Event => Table::new(&["ID", "STATE", "FAILED", "TARGET", "TRIES", "TYPE", "ENTITY", "ERROR"]),
+        Kind::Task => Table::new(&["ID", "STATE", "SINCE", "TASK", "REASON"]),
     };
     let now = now();
     for letter in letters {
@@ -282,6 +285,16 @@ fn show(kind: Kind, letters: &[api::DeadLetterView], out: &mut Output) -> std::i
                 letter.retry_count.to_string(),
                 letter.event_type.to_string(),
                 format!("{}: {}", letter.error_class, letter.error_message),
+            ],
+            api::DeadLetterView::Event(letter) => vec![
+                letter.id.clone(),
+                State::from(letter.state).name().to_owned(),
+                ago(letter.failed_at.millis(), now),
+                letter.url.clone().unwrap_or_else(|| letter.target.clone()),
+                letter.attempts.to_string(),
+                letter.event_type.to_string(),
+                format!("{}#{}", letter.entity_type, letter.entity_id),
+                letter.error_message.clone(),
             ],
         });
     }

@@ -1,6 +1,7 @@
 //! The commands, one file for each or for each group.
 
 mod agent_task;
+mod alerts;
 mod completions;
 mod config;
 mod dead_letters;
@@ -35,6 +36,7 @@ mod worker;
 mod workflow_filter;
 
 pub(crate) use agent_task::AgentTask;
+pub(crate) use alerts::Alerts;
 pub(crate) use completions::Completions;
 pub(crate) use config::Config;
 pub(crate) use dead_letters::DeadLetters;

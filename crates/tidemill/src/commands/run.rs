@@ -115,7 +115,7 @@ impl Run {
         let show = if self.json { Show::Nothing } else { Show::Progress { colours: colours(config) } };
         let mut watch = Watch::new(&client, &job_id, show, said);
         let worker = node.start_worker(config, sink, &pool)?;
-        let timers = (node.start_sweeper(&config.values), node.start_triage());
+        let timers = (node.start_sweeper(&config.values), node.start_triage(), node.start_courier(config));
         let ended = watched(&mut watch, worker, &mut signals, config.values.grace, out).await;
         watch.end(out).await;
         drop(timers);

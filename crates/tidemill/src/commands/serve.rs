@@ -97,7 +97,7 @@ async fn serve(config: &Resolved, with_worker: bool, out: &mut Output) -> Ended 
     };
     let mut server = tokio::spawn(tidemill_server::serve(listener, app, stopped));
     out.note(format_args!("listening on {url}"));
-    let (sweeper, triage) = (node.start_sweeper(values), node.start_triage());
+    let timers = (node.start_sweeper(values), node.start_triage(), node.start_courier(config));
     let worker = if with_worker { Some(node.start_worker(config, stderr_sink()?, &scripts)?) } else { None };
     let scripts = node.start_scripts(values, scripts);
 
@@ -114,7 +114,7 @@ async fn serve(config: &Resolved, with_worker: bool, out: &mut Output) -> Ended 
             () = signals.next() => return Err(CommandError::Interrupted),
         }
     }
-    drop((sweeper, triage, file));
+    drop((timers, file));
     let _ = stop.send(());
     drained?;
     tokio::select! {

@@ -127,7 +127,6 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     setting("CONNECTIONS_MAX", Kind::Number { min: 1, max: 1_000_000 }, None, "connections at a time"),
     setting("ALLOW_UNDEFINED_TASKS", Kind::Flag, Some("false"), "not available; must stay false"),
-    setting("CALLBACK_ALLOWED_HOSTS", Kind::Text, None, "hosts that callbacks may call").used(Use::Later),
     // Agents.
     setting("CLAUDE_BIN", Kind::Text, Some("claude"), "the program that agents are driven by; found by PATH")
         .also(&["CLAUDE_CODE_PATH"]),
@@ -227,10 +226,28 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     setting("WORKFLOW_TENANT_ID", Kind::Id, None, "the tenant of workflow events from a bus")
         .used(Use::Later),
-    // Alerts.
-    setting("SLACK_BOT_TOKEN", Kind::Text, None, "who alerts come from").secret().used(Use::Later),
-    setting("SLACK_WEBHOOK_URL", Kind::Url, None, "where alerts go").secret().used(Use::Later),
-    setting("ALERT_CHANNEL", Kind::Text, None, "the channel of alerts").used(Use::Later),
+    // Webhooks and alerts.
+    setting("WORKFLOW_WEBHOOK_URL", Kind::Url, None, "who is told how the wait of a parked execution ended")
+        .secret(),
+    setting(
+        "WEBHOOK_SIGNING_KEY",
+        Kind::Text,
+        None,
+        "what webhooks and callbacks are signed with; none: they are not",
+    )
+    .secret(),
+    setting(
+        "CALLBACK_ALLOWED_HOSTS",
+        Kind::Text,
+        None,
+        "hosts that callbacks of jobs may call, with commas between them; *.HOST for all below it",
+    )
+    .used(Use::Later),
+    setting("SLACK_WEBHOOK_URL", Kind::Url, None, "where alerts go; none: the bot, else the log").secret(),
+    setting("SLACK_BOT_TOKEN", Kind::Text, None, "the bot that posts alerts to ALERT_CHANNEL").secret(),
+    setting("ALERT_CHANNEL", Kind::Text, None, "the channel of alerts that a bot posts"),
+    setting("SLACK_API_URL", Kind::Url, Some("https://slack.com/api"), "where the bot posts"),
+    setting("ALERT_WEBHOOK_URL", Kind::Url, None, "where alerts go as well, signed").secret(),
     setting("HEALTH_CHECK_ENABLED", Kind::Flag, Some("false"), "whether tasks are looked after by a timer")
         .used(Use::Later),
     setting(

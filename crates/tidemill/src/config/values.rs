@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidemill_engine::policy::Policy;
+use tidemill_engine::policy::{AlertTargets, Policy};
 use tidemill_model::{AppName, RetryPolicy, TenantId};
 use tidemill_worker::spawner::RunAs;
 
 use super::setting::{self, Kind};
 use super::table::SETTINGS;
 use super::user::user;
+use crate::outbound::{AllowedHosts, OutboundSettings};
 
 /// What this release goes by.
 #[derive(Debug, Clone)]
@@ -53,6 +54,8 @@ pub(crate) struct Values {
     pub(crate) park_timeout: Duration,
     /// Where the key of tokens is, if not beside the data.
     pub(crate) token_key_file: Option<PathBuf>,
+    /// Whom we tell things, and how.
+    pub(crate) outbound: OutboundSettings,
     /// The program that agents are driven by.
     pub(crate) claude: String,
     /// What the processes that drive agents go by, wherever it was set.
@@ -126,6 +129,16 @@ impl Values {
             auto_resume: given.flag("WORKFLOW_AUTO_RESUME"),
             park_timeout: given.millis("PARK_TIMEOUT"),
             token_key_file: given.maybe("TOKEN_KEY_FILE").map(PathBuf::from),
+            outbound: OutboundSettings {
+                workflow_webhook: given.maybe("WORKFLOW_WEBHOOK_URL").map(str::to_owned),
+                alert_webhook: given.maybe("ALERT_WEBHOOK_URL").map(str::to_owned),
+                slack_webhook: given.maybe("SLACK_WEBHOOK_URL").map(str::to_owned),
+                slack_token: given.maybe("SLACK_BOT_TOKEN").map(str::to_owned),
+                slack_api: given.text("SLACK_API_URL").to_owned(),
+                alert_channel: given.maybe("ALERT_CHANNEL").map(str::to_owned),
+                signing_key: given.maybe("WEBHOOK_SIGNING_KEY").map(str::to_owned),
+                allowed_hosts: AllowedHosts::parse(given.maybe("CALLBACK_ALLOWED_HOSTS").unwrap_or_default()),
+            },
             claude: given.plain("CLAUDE_BIN").expect("the setting has a default"),
             of_agents: OF_AGENTS.into_iter().filter_map(|name| Some((name, given.plain(name)?))).collect(),
         }
@@ -146,6 +159,8 @@ impl Values {
             retry,
             park_millis: u64::try_from(self.park_timeout.as_millis()).unwrap_or(u64::MAX),
             auto_resume: self.auto_resume,
+            workflow_webhook: self.outbound.workflow_webhook.is_some(),
+            alerts: AlertTargets { people: true, webhook: self.outbound.alert_webhook.is_some() },
             ..Policy::default()
         }
     }

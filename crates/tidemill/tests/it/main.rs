@@ -16,6 +16,7 @@ mod fake_claude;
 mod host;
 mod keys;
 mod offline;
+mod outbound;
 mod parking;
 mod privacy;
 mod remote_worker;

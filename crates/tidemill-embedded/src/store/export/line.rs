@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
 use tidemill_engine::commit::{MessageId, TaskKey};
 use tidemill_engine::execution::{ScriptExecution, ScriptLetter};
+use tidemill_engine::outbound::{Delivery, DeliveryLetter};
 use tidemill_engine::record::{self, DeadLetterState, Effect, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::job::JobHead;
 use tidemill_engine::state::queue::Queued;
@@ -190,6 +191,10 @@ pub(super) struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     bulk: Option<&'a Bulk>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    delivery: Option<&'a Delivery>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivery_letter: Option<&'a DeliveryLetter>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<String>,
 }
 
@@ -350,6 +355,8 @@ impl<'a> Record<'a> {
             triage_execution: None,
             parked: None,
             bulk: None,
+            delivery: None,
+            delivery_letter: None,
             bytes: None,
         };
         match &record.value {
@@ -380,6 +387,8 @@ impl<'a> Record<'a> {
             RecordValue::TriageExecution(execution) => line.triage_execution = Some(execution),
             RecordValue::Parked(parked) => line.parked = Some(parked),
             RecordValue::Bulk(bulk) => line.bulk = Some(bulk),
+            RecordValue::Delivery(delivery) => line.delivery = Some(delivery),
+            RecordValue::DeliveryLetter(letter) => line.delivery_letter = Some(letter),
             // Its kind is not exported.
             RecordValue::Token(_) => {}
             RecordValue::Usage(sum) => line.usage = Some(*sum),
@@ -413,6 +422,7 @@ pub(in crate::store) fn kind_name(kind: RecordKind) -> &'static str {
         RecordKind::Parked => "parked",
         RecordKind::Token => "token",
         RecordKind::Bulk => "bulk",
+        RecordKind::Delivery => "delivery",
     }
 }
 

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::value::RawValue;
 use tidemill_engine::commit::{Message, MessageId, NewTask, TaskKey};
 use tidemill_engine::execution::{ScriptExecution, ScriptLetter};
+use tidemill_engine::outbound::{Delivery, DeliveryLetter};
 use tidemill_engine::record::{
     DeadLetter, DeadLetterState, Effect, Idempotency, Record, RecordKey, RecordKind, RecordValue,
 };
@@ -214,6 +215,10 @@ impl Line {
             RecordValue::Parked(Arc::new(parked))
         } else if let Some(bulk) = fields.optional::<Bulk>("bulk")? {
             RecordValue::Bulk(Arc::new(bulk))
+        } else if let Some(delivery) = fields.optional::<Delivery>("delivery")? {
+            RecordValue::Delivery(Box::new(delivery))
+        } else if let Some(letter) = fields.optional::<DeliveryLetter>("deliveryLetter")? {
+            RecordValue::DeliveryLetter(Box::new(letter))
         } else if let Some(budget) = fields.object("budget")? {
             RecordValue::Budget(tenant_budget(budget)?)
         } else {

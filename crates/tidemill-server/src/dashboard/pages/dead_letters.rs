@@ -15,7 +15,7 @@ use crate::api::{self, DeadLetterView, LetterState, ManyLettersView, Replayed};
 use crate::problem::Problem;
 
 const STATES: [&str; 3] = ["open", "replayed", "discarded"];
-const KINDS: [(&str, &str); 2] = [("task", "of tasks"), ("script", "of scripts")];
+const KINDS: [(&str, &str); 3] = [("task", "of tasks"), ("script", "of scripts"), ("event", "of events")];
 /// Letters that one form may name.
 const MANY_MAX: usize = 200;
 
@@ -49,12 +49,22 @@ fn told(letter: &DeadLetterView) -> (&str, LetterState, u64, Markup, String) {
             let why = format!("{}: {}", letter.error_class, letter.error_message);
             (&letter.id, letter.state, letter.failed_at.millis(), about, why)
         }
+        DeadLetterView::Event(letter) => {
+            let to = letter.url.as_deref().unwrap_or(&letter.target);
+            let about = html! { (letter.event_type) span class="faint" { " to " (cut(to, 60)) } };
+            (&letter.id, letter.state, letter.failed_at.millis(), about, letter.error_message.clone())
+        }
     }
+}
+
+/// The kind that was asked for, or the first.
+fn kind_of(given: Option<&str>) -> &'static str {
+    KINDS.into_iter().map(|(kind, _)| kind).find(|kind| given == Some(kind)).unwrap_or(KINDS[0].0)
 }
 
 async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     let given = |name: &str| visit.query.text(name);
-    let kind = given("kind").filter(|kind| *kind == "script").unwrap_or("task");
+    let kind = kind_of(given("kind"));
     let shown = given("state").filter(|state| STATES.contains(state)).unwrap_or("open");
     let asked = query(&[
         ("kind", Some(kind)),
@@ -70,7 +80,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     let list = html! {
         @if letters.items.is_empty() {
             @if shown == "open" {
-                (empty("Nothing was given up", &html! { "A task that uses up its deliveries and a script that fails for good would be here." }))
+                (empty("Nothing was given up", &html! { "A task that uses up its deliveries, a script that fails for good and an event that never arrives would be here." }))
             } @else {
                 (empty("None", &html! { a href="/dead-letters" { "Show open ones" } }))
             }
@@ -165,6 +175,10 @@ async fn one<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
             @if let Some(data) = &letter.event_data { (card("Event data", &html! { code { (letter.event_id.to_string()) } }, &json_text(&data.to_string()))) }
             @if let Some(execution) = &letter.replayed_by { p { "Replayed by execution " code { (execution) } } }
         },
+        DeadLetterView::Event(letter) => html! {
+            @if let Some(body) = &letter.body { (card("What was to be told", &html! { code { (letter.event_id.to_string()) } }, &json_text(&body.to_string()))) }
+            @if let Some(delivery) = &letter.replayed_by { p { "Replayed as delivery " code { (delivery) } } }
+        },
     };
     let screen = Screen::new("dead-letters", "Dead letter")
         .watching(Watch::Tenant)
@@ -193,7 +207,10 @@ async fn replay<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Proble
     let note = match (&done.request_id, &done.execution_id) {
         (Some(request), _) => format!("Replayed: task {request} runs again."),
         (None, Some(execution)) => format!("Replayed by execution {execution}."),
-        (None, None) => "Replayed.".to_owned(),
+        (None, None) => match &done.delivery_id {
+            Some(delivery) => format!("Replayed as delivery {delivery}."),
+            None => "Replayed.".to_owned(),
+        },
     };
     Ok(Outcome::go(format!("/dead-letters/{id}"), note))
 }
@@ -205,7 +222,7 @@ async fn discard<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Probl
 }
 
 async fn many<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
-    let kind = form.text("kind").filter(|kind| *kind == "script").unwrap_or("task");
+    let kind = kind_of(form.text("kind"));
     let back = format!("/dead-letters{}", query(&[("kind", Some(kind))]));
     let Some((deed, is_all)) =
         form.text("deed").map(|deed| (deed.trim_end_matches("-all"), deed.ends_with("-all")))

@@ -1,0 +1,469 @@
+//! Deliveries: made in the commit of their cause, each try ends once, and what never arrives becomes a dead letter.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use tidemill_model::workflow::ExecutionId;
+use tidemill_model::{Event, EventId, Json, TenantId, Timestamp};
+
+use super::draft::Draft;
+use crate::command::{DeliveryEnd, EndDelivery};
+use crate::commit::{Expect, RecordWrite};
+use crate::execution::SourceEvent;
+use crate::outbound::{Delivery, DeliveryId, DeliveryLetter, Target, alert_text, pause_after};
+use crate::record::{DeadLetterState, Record, RecordKey, RecordValue};
+use crate::reply::{Refusal, Reply};
+use crate::state::State;
+use crate::triage::Unparked;
+
+/// Sends something on its way.
+fn begin(
+    tenant: &TenantId,
+    target: Target,
+    event: SourceEvent,
+    body: Json,
+    draft: &mut Draft<'_, '_>,
+) -> DeliveryId {
+    let now = draft.now();
+    let delivery = Delivery {
+        id: DeliveryId(draft.event_id()),
+        target,
+        event,
+        body,
+        attempts: 0,
+        next_try_at: now,
+        created_at: now,
+        error: None,
+        replay_of: None,
+    };
+    put_new(tenant, delivery, draft)
+}
+
+fn put_new(tenant: &TenantId, delivery: Delivery, draft: &mut Draft<'_, '_>) -> DeliveryId {
+    let id = delivery.id;
+    let key = RecordKey::delivery(tenant, id);
+    draft.expect(Expect::RecordAt { key: key.clone(), version: 0 });
+    draft.record(put(key, 0, RecordValue::Delivery(Box::new(delivery))));
+    id
+}
+
+fn put(key: RecordKey, version: u64, value: RecordValue) -> RecordWrite {
+    RecordWrite::Put { key, record: Some(Record { version: version + 1, expires_at: None, value }) }
+}
+
+/// An event as deliveries name it.
+fn source_of(event: &Event) -> SourceEvent {
+    SourceEvent {
+        id: event.id,
+        event_type: event.event_type.clone(),
+        timestamp: event.timestamp,
+        app_name: event.app.clone(),
+        entity_type: event.entity.kind.clone(),
+        entity_id: event.entity.id.clone(),
+        data: None,
+        hop: 0,
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WaitEnded<'a> {
+    event_id: EventId,
+    tenant_id: &'a TenantId,
+    execution_id: &'a ExecutionId,
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<&'a Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_digest: Option<&'a Arc<str>>,
+    at: Timestamp,
+}
+
+/// Tells the workflow webhook how the wait of an execution ended. The event that says so was appended last.
+pub(super) fn wait_ended(
+    tenant: &TenantId,
+    execution: &ExecutionId,
+    outcome: &Unparked,
+    token_digest: Option<&Arc<str>>,
+    draft: &mut Draft<'_, '_>,
+) {
+    if !draft.policy().workflow_webhook {
+        return;
+    }
+    let Some(event) = draft.told().map(source_of) else { return };
+    let (word, output, error, cause, at) = match outcome {
+        Unparked::Resumed { output, at, .. } => ("resumed", Some(output), None, None, *at),
+        Unparked::Failed { error, cause, at, .. } => ("failed", None, Some(&**error), Some(&**cause), *at),
+        Unparked::Expired { at } => ("expired", None, Some("ParkTimeout"), None, *at),
+        // It went on by itself: whoever holds the token did that.
+        Unparked::WentOn { .. } => return,
+    };
+    let body = Json::of(&WaitEnded {
+        event_id: event.id,
+        tenant_id: tenant,
+        execution_id: execution,
+        outcome: word,
+        output,
+        error,
+        cause,
+        token_digest,
+        at,
+    });
+    begin(tenant, Target::Workflow, event, body, draft);
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AlertBody<'a> {
+    kind: &'a str,
+    tenant_id: &'a TenantId,
+    environment: &'a str,
+    is_raised: bool,
+    text: &'a str,
+    event_id: EventId,
+    event_type: &'a str,
+}
+
+/// Tells those who look after the installation. It is tried until it arrives.
+fn alert(
+    tenant: &TenantId,
+    kind: &str,
+    text: &str,
+    is_raised: bool,
+    event: &SourceEvent,
+    draft: &mut Draft<'_, '_>,
+) {
+    let targets = draft.policy().alerts;
+    if targets.people {
+        begin(tenant, Target::People, event.clone(), Json::of(&Text { text }), draft);
+    }
+    if targets.webhook {
+        let environment = draft.site().environment();
+        let body = Json::of(&AlertBody {
+            kind,
+            tenant_id: tenant,
+            environment: &environment,
+            is_raised,
+            text,
+            event_id: event.id,
+            event_type: event.event_type.as_str(),
+        });
+        begin(tenant, Target::AlertWebhook, event.clone(), body, draft);
+    }
+}
+
+/// Tells of an alert that was raised or cleared. The event that says so was appended last.
+pub(super) fn standing(
+    tenant: &TenantId,
+    name: &str,
+    message: &str,
+    is_raised: bool,
+    draft: &mut Draft<'_, '_>,
+) {
+    let Some(event) = draft.told().map(source_of) else { return };
+    let stage = draft.site().environment();
+    let text = alert_text::standing(name, &stage, tenant.as_str(), message, is_raised);
+    alert(tenant, name, &text, is_raised, &event, draft);
+}
+
+pub(super) fn end(state: &State, command: &EndDelivery, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+    let EndDelivery { tenant, delivery: id, attempt, end } = command;
+    let key = RecordKey::delivery(tenant, *id);
+    let refused = || Refusal::NotDelivering { id: *id, attempt: *attempt };
+    let record = state.record(&key).ok_or_else(refused)?;
+    let RecordValue::Delivery(before) = &record.value else { return Err(refused()) };
+    if before.attempts + 1 != *attempt {
+        return Err(refused());
+    }
+    draft.expect(Expect::RecordAt { key: key.clone(), version: record.version });
+    let DeliveryEnd::Failed { error } = end else {
+        draft.record(RecordWrite::Put { key, record: None });
+        return Ok(Reply::DeliveryEnded { retry_at: None, is_dead: false });
+    };
+    if let Some(pause) = pause_after(&before.target, *attempt, draft.policy().delivery_millis) {
+        let retry_at = draft.now().plus(pause);
+        let error = Some(Arc::clone(error));
+        let after = Delivery { attempts: *attempt, next_try_at: retry_at, error, ..(**before).clone() };
+        draft.record(put(key, record.version, RecordValue::Delivery(Box::new(after))));
+        return Ok(Reply::DeliveryEnded { retry_at: Some(retry_at), is_dead: false });
+    }
+    draft.record(RecordWrite::Put { key, record: None });
+    bury(state, tenant, before, *attempt, error, draft);
+    Ok(Reply::DeliveryEnded { retry_at: None, is_dead: true })
+}
+
+fn bury(
+    state: &State,
+    tenant: &TenantId,
+    delivery: &Delivery,
+    attempts: u32,
+    error: &Arc<str>,
+    draft: &mut Draft<'_, '_>,
+) {
+    let letter = DeliveryLetter {
+        id: delivery.id,
+        target: delivery.target.clone(),
+        event: delivery.event.clone(),
+        body: delivery.body.clone(),
+        error: Arc::clone(error),
+        attempts,
+        failed_at: draft.now(),
+        created_at: delivery.created_at,
+        state: DeadLetterState::Open,
+        replayed_by: None,
+    };
+    let text = alert_text::delivery_failure(&letter.event, letter.id);
+    alert(tenant, "delivery_failure", &text, true, &letter.event, draft);
+    mark(state, tenant, letter, draft);
+}
+
+/// Delivers exactly what did not arrive once more, as a delivery of its own.
+pub(super) fn replay(
+    state: &State,
+    tenant: &TenantId,
+    id: DeliveryId,
+    draft: &mut Draft<'_, '_>,
+) -> Result<Reply, Refusal> {
+    let letter = open_letter(state, tenant, id)?.clone();
+    let now = draft.now();
+    let again = Delivery {
+        id: DeliveryId(draft.event_id()),
+        target: letter.target.clone(),
+        event: letter.event.clone(),
+        body: letter.body.clone(),
+        attempts: 0,
+        next_try_at: now,
+        created_at: now,
+        error: None,
+        replay_of: Some(id),
+    };
+    let delivery = put_new(tenant, again, draft);
+    let marked = DeliveryLetter { state: DeadLetterState::Replayed, replayed_by: Some(delivery), ..letter };
+    mark(state, tenant, marked, draft);
+    Ok(Reply::DeliveryReplayed { delivery })
+}
+
+pub(super) fn discard(
+    state: &State,
+    tenant: &TenantId,
+    id: DeliveryId,
+    draft: &mut Draft<'_, '_>,
+) -> Result<Reply, Refusal> {
+    let letter = open_letter(state, tenant, id)?.clone();
+    mark(state, tenant, DeliveryLetter { state: DeadLetterState::Discarded, ..letter }, draft);
+    Ok(Reply::Discarded)
+}
+
+fn open_letter<'s>(
+    state: &'s State,
+    tenant: &TenantId,
+    id: DeliveryId,
+) -> Result<&'s DeliveryLetter, Refusal> {
+    match state.record(&RecordKey::delivery_letter(tenant, id)).map(|record| &record.value) {
+        Some(RecordValue::DeliveryLetter(letter)) if letter.state == DeadLetterState::Open => Ok(letter),
+        Some(_) => Err(Refusal::NotOpen(id.as_u128())),
+        None => Err(Refusal::NotFound { what: "dead letter", id: id.to_string() }),
+    }
+}
+
+fn mark(state: &State, tenant: &TenantId, letter: DeliveryLetter, draft: &mut Draft<'_, '_>) {
+    let key = RecordKey::delivery_letter(tenant, letter.id);
+    let version = state.record(&key).map_or(0, |record| record.version);
+    draft.expect(Expect::RecordAt { key: key.clone(), version });
+    draft.record(put(key, version, RecordValue::DeliveryLetter(Box::new(letter))));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, tenant};
+    use super::super::triage_property::{execution, resume, status, token, told};
+    use super::*;
+    use crate::command::{Alert, Command, Unpark};
+    use crate::policy::AlertTargets;
+    use crate::triage::{BulkAction, ParkedKey, StatusItem};
+    use tidemill_model::workflow::WorkflowStatus;
+
+    const PEOPLE: AlertTargets = AlertTargets { people: true, webhook: false };
+
+    fn parked(id: &str) -> Fixture {
+        let mut fixture = Fixture::new();
+        fixture.policy.workflow_webhook = true;
+        fixture.policy.alerts = PEOPLE;
+        let failed = status(id, WorkflowStatus::Failed, &["20a"]);
+        let item = StatusItem { token: Some(token("digest-of-it")), ..failed };
+        let now = fixture.now;
+        fixture.run(&told(item, now)).unwrap();
+        fixture
+    }
+
+    fn pending(fixture: &Fixture) -> Vec<Delivery> {
+        let of = |value: &RecordValue| match value {
+            RecordValue::Delivery(delivery) => Some((**delivery).clone()),
+            _ => None,
+        };
+        fixture.state.records().filter_map(|(_, record)| of(&record?.value)).collect()
+    }
+
+    fn letter(fixture: &Fixture, id: DeliveryId) -> DeliveryLetter {
+        match &fixture.state.record(&RecordKey::delivery_letter(&tenant(), id)).unwrap().value {
+            RecordValue::DeliveryLetter(letter) => (**letter).clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn due(fixture: &Fixture) -> Vec<DeliveryId> {
+        let found = fixture.state.deliveries().due(fixture.now, 10, |_| false);
+        found.due.into_iter().map(|key| key.id).collect()
+    }
+
+    fn ended(
+        fixture: &mut Fixture,
+        delivery: DeliveryId,
+        attempt: u32,
+        end: DeliveryEnd,
+    ) -> Result<Reply, Refusal> {
+        let command = EndDelivery { tenant: tenant(), delivery, attempt, end };
+        fixture.run(&Command::EndDelivery(command)).map(|(_, reply)| reply)
+    }
+
+    fn failed() -> DeliveryEnd {
+        DeliveryEnd::Failed { error: Arc::from("answered 500") }
+    }
+
+    #[test]
+    fn each_end_of_a_wait_is_told_with_it_and_without_the_token() {
+        let fail = BulkAction::Fail { error: Arc::from("Broken"), cause: Arc::from("for good") };
+        let unpark = |how| {
+            let execution = execution("e1");
+            Command::Unpark(Unpark { tenant: tenant(), execution, how, by: None, reason: None })
+        };
+        let expire = Command::LookAfterParked {
+            keys: vec![ParkedKey { tenant: tenant(), execution: execution("e1") }],
+        };
+        for (command, later, event_type, expected) in [
+            (unpark(resume()), 0, "Execution Resumed", r#""outcome":"resumed","output":{"resolved":true},"#),
+            (
+                unpark(fail),
+                0,
+                "Execution Failed",
+                r#""outcome":"failed","error":"Broken","cause":"for good","#,
+            ),
+            (expire, u64::MAX >> 20, "Execution Expired", r#""outcome":"expired","error":"ParkTimeout","#),
+        ] {
+            let mut fixture = parked("e1");
+            fixture.now = fixture.now.plus(later);
+            let (commit, _) = fixture.run(&command).unwrap();
+            let [delivery] = &pending(&fixture)[..] else { panic!("one delivery") };
+            assert_eq!((&delivery.target, delivery.attempts), (&Target::Workflow, 0));
+            assert_eq!(delivery.event.event_type.as_str(), event_type);
+            assert!(commit.events.iter().any(|event| event.id == delivery.event.id), "it came with it");
+            let body = delivery.body.as_str();
+            assert!(body.contains(expected) && body.contains(r#""executionId":"e1""#), "{body}");
+            assert!(body.contains(r#""tokenDigest":"digest-of-it""#), "{body}");
+            assert_eq!(due(&fixture), [delivery.id]);
+        }
+        let mut quiet = parked("e1");
+        quiet.policy.workflow_webhook = false;
+        quiet.run(&unpark(resume())).unwrap();
+        assert_eq!(pending(&quiet), []);
+    }
+
+    #[test]
+    fn a_delivery_is_tried_four_times_and_then_kept_with_an_alert() {
+        let mut fixture = parked("e1");
+        fixture.run(&super::super::triage_property::unpark("e1")).unwrap();
+        let delivery = pending(&fixture)[0].clone();
+        let id = delivery.id;
+        for (attempt, pause) in [(1, 1_000), (2, 2_000), (3, 4_000)] {
+            let wrong = Err(Refusal::NotDelivering { id, attempt: attempt + 1 });
+            assert_eq!(ended(&mut fixture, id, attempt + 1, failed()), wrong, "no try was before it");
+            let retry_at = Some(fixture.now.plus(pause));
+            let reply = ended(&mut fixture, id, attempt, failed());
+            assert_eq!(reply, Ok(Reply::DeliveryEnded { retry_at, is_dead: false }));
+            assert_eq!(due(&fixture), []);
+            fixture.now = fixture.now.plus(pause);
+            assert_eq!(due(&fixture), [id]);
+        }
+        let reply = ended(&mut fixture, id, 4, failed());
+        assert_eq!(reply, Ok(Reply::DeliveryEnded { retry_at: None, is_dead: true }));
+        let kept = letter(&fixture, id);
+        assert_eq!((kept.attempts, kept.state, &*kept.error), (4, DeadLetterState::Open, "answered 500"));
+        assert_eq!(kept.body, delivery.body);
+        let [alert] = &pending(&fixture)[..] else { panic!("one alert") };
+        assert_eq!(alert.target, Target::People);
+        let text = alert_text::delivery_failure(&delivery.event, id);
+        assert_eq!(alert.body, Json::of(&Text { text: &text }));
+
+        // Alerts are tried for ever, and the letter stays whatever becomes of them.
+        let alert = alert.id;
+        for attempt in 1..=20 {
+            ended(&mut fixture, alert, attempt, failed()).unwrap();
+        }
+        assert_eq!(pending(&fixture)[0].next_try_at, fixture.now.plus(300_000));
+        ended(&mut fixture, alert, 21, DeliveryEnd::Arrived).unwrap();
+        assert_eq!(pending(&fixture), []);
+        assert!(fixture.state.deliveries().is_empty());
+        assert_eq!(letter(&fixture, id).state, DeadLetterState::Open);
+    }
+
+    #[test]
+    fn a_letter_is_replayed_once_and_never_goes() {
+        let mut fixture = parked("e1");
+        fixture.policy.alerts = AlertTargets::default();
+        fixture.run(&super::super::triage_property::unpark("e1")).unwrap();
+        let id = pending(&fixture)[0].id;
+        for attempt in 1..=4 {
+            ended(&mut fixture, id, attempt, failed()).unwrap();
+        }
+        assert_eq!(pending(&fixture), [], "nobody wants alerts");
+        let replay = Command::ReplayDelivery { tenant: tenant(), letter: id };
+        let Reply::DeliveryReplayed { delivery } = fixture.run(&replay).unwrap().1 else {
+            panic!("a replay")
+        };
+        assert_ne!(delivery, id);
+        assert_eq!(due(&fixture), [delivery]);
+        let kept = letter(&fixture, id);
+        assert_eq!((kept.state, kept.replayed_by), (DeadLetterState::Replayed, Some(delivery)));
+        for command in [replay, Command::DiscardDelivery { tenant: tenant(), letter: id }] {
+            assert_eq!(fixture.run(&command).unwrap_err(), Refusal::NotOpen(id.as_u128()));
+        }
+        ended(&mut fixture, delivery, 1, DeliveryEnd::Arrived).unwrap();
+        let again = Err(Refusal::NotDelivering { id: delivery, attempt: 2 });
+        assert_eq!(ended(&mut fixture, delivery, 2, DeliveryEnd::Arrived), again);
+        let foreign = Command::DiscardDelivery { tenant: TenantId::trusted("other"), letter: id };
+        assert!(matches!(fixture.run(&foreign), Err(Refusal::NotFound { .. })));
+    }
+
+    #[test]
+    fn alerts_go_to_all_who_want_them_and_recovery_too() {
+        let mut fixture = Fixture::new();
+        fixture.policy.alerts = AlertTargets { people: true, webhook: true };
+        for (is_raised, word) in [(true, "Alert: script_failures"), (false, "Recovered: script_failures")] {
+            let alert = Alert {
+                tenant: tenant(),
+                name: "script_failures",
+                is_raised,
+                message: "3 of 20 failed".to_owned(),
+                properties: Json::empty_object(),
+            };
+            fixture.run(&Command::Alert(alert)).unwrap();
+            let told = pending(&fixture);
+            let targets: Vec<_> = told.iter().map(|delivery| delivery.target.name()).collect();
+            assert!(targets.contains(&"slack") && targets.contains(&"alert-webhook"), "{targets:?}");
+            for delivery in told {
+                let body = delivery.body.as_str();
+                assert!(body.contains(word) && body.contains("3 of 20 failed"), "{body}");
+                ended(&mut fixture, delivery.id, 1, DeliveryEnd::Arrived).unwrap();
+            }
+        }
+    }
+}

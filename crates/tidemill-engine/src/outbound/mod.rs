@@ -1,0 +1,13 @@
+//! Outbound: what Tidemill tells others over the network.
+//!
+//! A delivery is a durable record that is made in the commit of its cause, tried until it arrives or is given up, and
+//! then kept as a dead letter. How it travels is not known here: that is the `Sender` of the program around.
+
+pub mod alert_text;
+mod courier;
+mod delivery;
+mod sender;
+
+pub use courier::{Courier, IN_FLIGHT_MAX};
+pub use delivery::{Delivery, DeliveryId, DeliveryKey, DeliveryLetter, Target, pause_after};
+pub use sender::{Parcel, SendError, Sender};

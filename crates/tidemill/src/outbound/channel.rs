@@ -1,0 +1,62 @@
+//! Where deliveries go, by what the operator set.
+
+use super::address::AllowedHosts;
+
+/// The addresses and keys of deliveries.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OutboundSettings {
+    pub(crate) workflow_webhook: Option<String>,
+    pub(crate) alert_webhook: Option<String>,
+    pub(crate) slack_webhook: Option<String>,
+    pub(crate) slack_token: Option<String>,
+    pub(crate) slack_api: String,
+    pub(crate) alert_channel: Option<String>,
+    /// What webhooks and callbacks are signed with; without it they are not.
+    pub(crate) signing_key: Option<String>,
+    pub(crate) allowed_hosts: AllowedHosts,
+}
+
+/// How people are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum People<'a> {
+    Webhook(&'a str),
+    Bot {
+        token: &'a str,
+        channel: &'a str,
+    },
+    /// Nobody was named: what they would be told stands in the log.
+    Log,
+}
+
+impl OutboundSettings {
+    pub(super) fn people(&self) -> People<'_> {
+        match (&self.slack_webhook, &self.slack_token, &self.alert_channel) {
+            (Some(url), _, _) => People::Webhook(url),
+            (None, Some(token), Some(channel)) => People::Bot { token, channel },
+            _ => People::Log,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_goes_before_a_bot_and_a_bot_needs_its_channel() {
+        let set = |webhook: bool, token: bool, channel: bool| OutboundSettings {
+            slack_webhook: webhook.then(|| "http://a".to_owned()),
+            slack_token: token.then(|| "xoxb".to_owned()),
+            alert_channel: channel.then(|| "#ops".to_owned()),
+            ..OutboundSettings::default()
+        };
+        for (settings, expected) in [
+            (set(true, true, true), People::Webhook("http://a")),
+            (set(false, true, true), People::Bot { token: "xoxb", channel: "#ops" }),
+            (set(false, true, false), People::Log),
+            (set(false, false, true), People::Log),
+        ] {
+            assert_eq!(settings.people(), expected);
+        }
+    }
+}
