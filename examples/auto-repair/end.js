@@ -3,7 +3,8 @@ const TRIES_MAX = 3;
 /** What giving up is called, by the phase that failed. */
 const EXHAUSTED = { MVL: '70001', SVL: '70002' };
 
-const { mended, proposal, repair } = ctx.event.data.output;
+const { taskId, output } = ctx.event.data;
+const { mended, proposal, repair } = output;
 const { executionId, county, phase } = repair;
 console.log(`try ${repair.try} for ${executionId}: ${mended ? 'mended' : 'not mended'}`);
 
@@ -14,7 +15,7 @@ if (mended) {
 }
 if (repair.try < TRIES_MAX) {
   const input = { ...repair, try: repair.try + 1 };
-  return { job: ctx.submitJob({ name: 'auto-repair', tasks: [{ taskId: 'auto-repair', name: 'auto-repair', input }] }) };
+  return { job: ctx.submitJob({ name: 'auto-repair', tasks: [{ taskId, name: 'auto-repair', input }] }) };
 }
 ctx.publish('ElephantErrorFailedToResolve', { executionId, reason: `auto-repair gave up after ${TRIES_MAX} tries` });
 ctx.publish('WorkflowEvent', {

@@ -52,6 +52,7 @@ pub fn submission(tenant: &TenantId, app: &AppName, tasks: &[Arc<TaskSpec>]) -> 
         created: Prepared { id: None, properties: Json::of(&created) },
         once: Vec::new(),
         budget: None,
+        callback: None,
     })
 }
 

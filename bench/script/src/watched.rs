@@ -1,7 +1,7 @@
 //! The embedded backend and the pool of hosts, with the moments that nobody outside sees: when a run was over, and when
 //! its end was durable.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,15 @@ use tidemill_engine::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, 
 use tidemill_engine::command::Command;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::execution::{ExecutionId, ExecutionKey, ExecutionStatus};
+use tidemill_engine::health::{LiveTask, Lookout};
 use tidemill_engine::notice::Notice;
+use tidemill_engine::outbound::DeliveryKey;
 use tidemill_engine::record::{Record, RecordKey, RecordKind};
 use tidemill_engine::reply::Reply;
 use tidemill_engine::scripts::{RunDone, RunFailed, ScriptHost, ScriptRun};
-use tidemill_engine::state::{DueExecutions, Room, TriageIndex};
+use tidemill_engine::state::{DueDeliveries, DueExecutions, Room, TriageIndex};
 use tidemill_model::event_query::{EventQuery, Page};
-use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId, Timestamp};
+use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Timestamp};
 use tokio::sync::Semaphore;
 
 use crate::script_pool::ScriptPool;
@@ -142,6 +144,17 @@ impl Backend for Watched {
     ) -> Result<DueExecutions, Fault> {
         self.store.due_executions(now, room, skip).await
     }
+    async fn due_deliveries(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        skip: impl Fn(&DeliveryKey) -> bool + Send,
+    ) -> Result<DueDeliveries, Fault> {
+        self.store.due_deliveries(now, limit, skip).await
+    }
+    fn deliveries_nearer(&self) -> Notice {
+        self.store.deliveries_nearer()
+    }
     async fn triage<T: Send>(&self, look: impl FnOnce(&TriageIndex) -> T + Send) -> Result<T, Fault> {
         self.store.triage(look).await
     }
@@ -150,6 +163,17 @@ impl Backend for Watched {
     }
     fn triage_ended(&self) -> Notice {
         self.store.triage_ended()
+    }
+    async fn live_tasks(
+        &self,
+        tenant: TenantId,
+        after: Option<RequestId>,
+        limit: usize,
+    ) -> Result<Vec<LiveTask>, Fault> {
+        self.store.live_tasks(tenant, after, limit).await
+    }
+    async fn lookout(&self, tenant: Option<TenantId>) -> Result<BTreeMap<TenantId, Lookout>, Fault> {
+        self.store.lookout(tenant).await
     }
     async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {
         self.store.put_blob(tenant, key, bytes).await

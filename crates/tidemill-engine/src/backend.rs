@@ -3,17 +3,21 @@
 //! A backend takes commands, makes their commits durable and true, and answers questions about the result. Its
 //! promises are written at each method and checked by the `conformance` suite; a backend is finished when it passes.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
 use tidemill_model::event_query::{BadQuery, EventQuery, Page};
 use tidemill_model::{
-    AppName, Entity, Event, JobId, JobStatus, PublicState, TaskHead, TaskId, TaskSpec, TenantId, Timestamp,
+    AppName, Entity, Event, JobId, JobStatus, PublicState, RequestId, TaskHead, TaskId, TaskSpec, TenantId,
+    Timestamp,
 };
 
 use crate::command::Command;
 use crate::commit::TaskKey;
 use crate::execution::ExecutionKey;
+use crate::health::{LiveTask, Lookout};
+use crate::metrics::CommitMetrics;
 use crate::notice::Notice;
 use crate::outbound::DeliveryKey;
 use crate::record::{Record, RecordKey, RecordKind};
@@ -165,6 +169,20 @@ pub trait Backend: Send + Sync + 'static {
     /// Rung when an execution's wait ends.
     fn triage_ended(&self) -> Notice;
 
+    /// A tenant's dispatched tasks that are not done, in the order of their ids, after `after`, at most `limit`.
+    fn live_tasks(
+        &self,
+        tenant: TenantId,
+        after: Option<RequestId>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<LiveTask>, Fault>> + Send;
+
+    /// What may have stood for too long beside tasks: of one tenant, or of each that has tasks, jobs or deliveries open.
+    fn lookout(
+        &self,
+        tenant: Option<TenantId>,
+    ) -> impl Future<Output = Result<BTreeMap<TenantId, Lookout>, Fault>> + Send;
+
     /// Stores a blob durably before it returns. A key that exists is replaced whole.
     fn put_blob(
         &self,
@@ -180,6 +198,11 @@ pub trait Backend: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<Vec<u8>>, Fault>> + Send;
 
     fn queue(&self) -> impl Future<Output = Result<QueueDepth, Fault>> + Send;
+
+    /// What was written since the process began. A backend that writes nothing counts nothing.
+    fn commits(&self) -> CommitMetrics {
+        CommitMetrics::default()
+    }
 }
 
 /// A task as readers see it.
@@ -219,4 +242,6 @@ pub struct QueueDepth {
     pub messages: usize,
     /// Messages that could be delivered now.
     pub ready: usize,
+    /// Since when the message that is next for a tenant could be delivered; the longest of all tenants.
+    pub oldest_ready: Option<Timestamp>,
 }

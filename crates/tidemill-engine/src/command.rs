@@ -78,6 +78,7 @@ pub enum Command {
         letter: ExecutionId,
     },
     Alert(Alert),
+    RecordHealth(RecordHealth),
     EndDelivery(EndDelivery),
     /// Delivers what a dead letter holds once more.
     ReplayDelivery {
@@ -136,6 +137,8 @@ pub struct SubmitJob {
     pub once: Vec<Once>,
     /// What the job's agents may use in all.
     pub budget: Option<Budget>,
+    /// Who is told once the job is at rest.
+    pub callback: Option<Arc<str>>,
 }
 
 #[derive(Debug, Clone)]
@@ -442,6 +445,28 @@ pub struct Alert {
     pub properties: Json,
 }
 
+/// Records what a check of health found, and tells whom it alarms.
+#[derive(Debug, Clone)]
+pub struct RecordHealth {
+    pub tenant: TenantId,
+    /// The id of the event, which was made with it.
+    pub event: EventId,
+    /// The event's properties, or what is left of them in place.
+    pub properties: Json,
+    /// What is kept of the check.
+    pub kept: Arc<[u8]>,
+    /// The version of what was kept of the one before; 0 means nothing.
+    pub expected: u64,
+    pub alerts: Vec<HealthAlert>,
+}
+
+/// Something that a check tells people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthAlert {
+    pub text: Arc<str>,
+    pub is_raised: bool,
+}
+
 /// Records how a try of a delivery ended.
 #[derive(Debug, Clone)]
 pub struct EndDelivery {
@@ -478,6 +503,8 @@ pub struct StartBulk {
     pub id: BulkId,
     pub action: BulkAction,
     pub filter: BulkFilter,
+    /// How many fit, if that had to be counted before; `None`: as many as their own records say.
+    pub total: Option<u64>,
     pub rate_per_second: Option<u32>,
     pub by: Option<Arc<str>>,
     pub reason: Option<Arc<str>>,

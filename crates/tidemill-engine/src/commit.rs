@@ -74,6 +74,8 @@ pub enum RecordWrite {
     JobAllowance { tenant: TenantId, job: JobId, allowance: Option<Allowance> },
     /// A script submitted the job, so many scripts away from what came from outside.
     JobHops { tenant: TenantId, job: JobId, hops: u32 },
+    /// Who is told once the job is at rest.
+    JobCallback { tenant: TenantId, job: JobId, url: Arc<str> },
     /// Any other record; `None` removes it.
     Put { key: RecordKey, record: Option<Record> },
 }

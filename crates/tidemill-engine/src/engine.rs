@@ -13,9 +13,11 @@ pub(crate) mod digest;
 mod error;
 mod executions;
 mod files;
+mod health;
 mod job_filter;
 mod keys;
 pub mod limits;
+mod metrics;
 mod overflow;
 mod publish;
 mod queue;
@@ -42,8 +44,11 @@ use tidemill_model::{ErrorSanitizer, EventId, JobId, RequestId};
 use crate::backend::{Answer, Backend, Fault};
 use crate::clock::Clock;
 use crate::command::Command;
+use crate::health::{HealthBoard, HealthRules};
 use crate::id_source::IdSource;
 use crate::live_log::LiveLogs;
+use crate::metrics::{Asked, SlotMeter, SpanMeter, WorkMeter};
+use crate::outbound::AllowedHosts;
 use crate::policy::Policy;
 use crate::reply::Reply;
 use crate::scripts::ScriptBoard;
@@ -65,8 +70,8 @@ pub use queue::{Delivery, Received, SendRequest};
 pub use read::{DeadLetterPage, PageRequest};
 pub use report::{FinishRequest, Finished, HeartbeatRequest, Signal, WorkReport};
 pub use script_view::{
-    ACTUAL_BYTES_MAX, CompileProblem, EXPLAINED_MAX, Explained, ExplainedCondition, ExplainedEvent,
-    Explanation, FoundEvent, ScriptCompiler, TryOut, Verdict,
+    ACTUAL_BYTES_MAX, CompileProblem, EVENTS_LOOKED_AT_MAX, EXPLAINED_MAX, Explained, ExplainedCondition,
+    ExplainedEvent, Explanation, FoundEvent, ScriptCompiler, TryOut, Verdict,
 };
 pub use scripts::{ScriptChange, ScriptChanges, ScriptError, WriteScript};
 pub use submit::{AddedTasks, IdempotencyKey, JobRequest, SubmittedJob, SubmittedTask, TaskRequest};
@@ -109,6 +114,10 @@ pub struct EngineConfig {
     pub families: Arc<Families>,
     /// What seals the tokens of parked executions.
     pub tokens: Arc<TokenSealer>,
+    /// How checks of health judge.
+    pub health: HealthRules,
+    /// The hosts that jobs may have called.
+    pub callback_hosts: AllowedHosts,
 }
 
 impl Default for EngineConfig {
@@ -120,6 +129,8 @@ impl Default for EngineConfig {
             sanitizer: Arc::default(),
             families: Arc::default(),
             tokens: Arc::new(TokenSealer::passing()),
+            health: HealthRules::default(),
+            callback_hosts: AllowedHosts::default(),
         }
     }
 }
@@ -134,6 +145,9 @@ struct Inner<B> {
     sanitizer: Arc<ErrorSanitizer>,
     families: Arc<Families>,
     tokens: Arc<TokenSealer>,
+    callback_hosts: AllowedHosts,
+    health_rules: HealthRules,
+    health: HealthBoard,
     live_logs: LiveLogs,
     revocations: Revocations,
     versions: definitions::Versions,
@@ -141,6 +155,9 @@ struct Inner<B> {
     keys: keys::KnownKeys,
     scripts: scripts::Scripts,
     board: ScriptBoard,
+    meter: WorkMeter,
+    slots: SlotMeter,
+    spans: SpanMeter,
 }
 
 impl<B> std::fmt::Debug for Inner<B> {
@@ -165,6 +182,9 @@ impl<B: Backend> Engine<B> {
             sanitizer: config.sanitizer,
             families: config.families,
             tokens: config.tokens,
+            callback_hosts: config.callback_hosts,
+            health_rules: config.health,
+            health: HealthBoard::default(),
             live_logs: LiveLogs::default(),
             revocations: Revocations::default(),
             versions: definitions::Versions::default(),
@@ -172,6 +192,9 @@ impl<B: Backend> Engine<B> {
             keys: keys::KnownKeys::default(),
             scripts: scripts::Scripts::default(),
             board: ScriptBoard::default(),
+            meter: WorkMeter::default(),
+            slots: SlotMeter::default(),
+            spans: SpanMeter::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -223,7 +246,10 @@ impl<B: Backend> Engine<B> {
     async fn execute_group(&self, commands: Vec<Command>) -> Result<Vec<Answer>, EngineError> {
         let asked = commands.len();
         let watchable: Vec<_> = commands.iter().map(Watchable::of).collect();
+        let counted = commands.iter().map(Asked::of).collect();
+        let began = std::time::Instant::now();
         let answers = self.inner.backend.execute(commands).await?;
+        self.inner.meter.look_at(counted, &answers, began.elapsed());
         self.inner.revocations.look_at(&watchable, &answers);
         if answers.len() == asked { Ok(answers) } else { Err(miscounted(answers.len(), asked)) }
     }

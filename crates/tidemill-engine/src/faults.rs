@@ -14,4 +14,8 @@ pub struct Faults {
     pub skip_sum: bool,
     /// Agents start whatever the budgets say.
     pub ignore_budgets: bool,
+    /// A job that comes to rest tells nobody.
+    pub skip_callback: bool,
+    /// A delivery whose first try failed is forgotten.
+    pub forget_delivery: bool,
 }

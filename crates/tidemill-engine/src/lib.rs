@@ -14,9 +14,11 @@ pub mod engine;
 pub mod execution;
 #[cfg(feature = "faults")]
 pub mod faults;
+pub mod health;
 pub mod id_source;
 pub mod live_log;
 pub mod memory;
+pub mod metrics;
 pub mod notice;
 pub mod outbound;
 pub mod policy;

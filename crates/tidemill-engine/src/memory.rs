@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tidemill_model::event_query::{EventQuery, Page};
-use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId, Timestamp};
+use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Timestamp};
 
 use crate::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, TaskSnapshot};
 use crate::clock::Clock;
@@ -14,6 +14,7 @@ use crate::command::Command;
 use crate::commit::TaskKey;
 use crate::decide::{Circumstances, decide};
 use crate::execution::ExecutionKey;
+use crate::health::{LiveTask, Lookout};
 use crate::id_source::IdSource;
 use crate::notice::Notice;
 use crate::outbound::DeliveryKey;
@@ -290,6 +291,19 @@ impl<C: Clock> Backend for MemoryBackend<C> {
         self.lock().state.triage().ended()
     }
 
+    async fn live_tasks(
+        &self,
+        tenant: TenantId,
+        after: Option<RequestId>,
+        limit: usize,
+    ) -> Result<Vec<LiveTask>, Fault> {
+        Ok(self.lock().state.live_tasks(&tenant, after.as_ref(), limit))
+    }
+
+    async fn lookout(&self, tenant: Option<TenantId>) -> Result<BTreeMap<TenantId, Lookout>, Fault> {
+        Ok(self.lock().state.lookout(tenant.as_ref()))
+    }
+
     async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {
         self.lock().blobs.insert((tenant, key), bytes);
         Ok(())
@@ -303,7 +317,7 @@ impl<C: Clock> Backend for MemoryBackend<C> {
         let now = self.clock.now();
         let mut inner = self.lock();
         inner.state.move_on(now);
-        Ok(QueueDepth { messages: inner.state.queue().len(), ready: inner.state.queue().ready() })
+        Ok(inner.state.queue().depth())
     }
 }
 

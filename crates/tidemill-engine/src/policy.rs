@@ -50,6 +50,10 @@ pub struct Policy {
     pub triage_millis: u64,
     /// How long to wait before a delivery is tried again, in milliseconds; twice as long after each further try.
     pub delivery_millis: u64,
+    /// How many webhooks and callbacks of a tenant may wait. What comes above is a dead letter at once.
+    pub deliveries_max: usize,
+    /// How many alerts of a tenant may wait for one place. The next says so, and no further ones are made.
+    pub alerts_max: usize,
     /// Whether ends of parked executions are told to a webhook.
     pub workflow_webhook: bool,
     /// To whom alerts are told.
@@ -80,6 +84,8 @@ impl Default for Policy {
             auto_resume: false,
             triage_millis: 90 * 24 * 3_600_000,
             delivery_millis: 1_000,
+            deliveries_max: 10_000,
+            alerts_max: 1_000,
             workflow_webhook: false,
             alerts: AlertTargets::default(),
             #[cfg(feature = "faults")]

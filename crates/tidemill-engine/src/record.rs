@@ -187,6 +187,9 @@ const SCRIPTS_CURSOR: &str = "scripts";
 /// What the ids of alerts begin with.
 pub(crate) const ALERT: &str = "alert/";
 
+/// The id of what is kept of the last check of health.
+pub(crate) const HEALTH: &str = "health-check";
+
 impl RecordKey {
     pub fn idempotency(tenant: &TenantId, route: &str, key: &str) -> Self {
         Self {
@@ -268,6 +271,11 @@ impl RecordKey {
     pub fn alert(tenant: &TenantId, name: &str) -> Self {
         let id = Arc::from(format!("{ALERT}{name}"));
         Self { kind: RecordKind::System, tenant: Some(tenant.clone()), id }
+    }
+
+    /// What is kept of the last check of health.
+    pub fn health(tenant: &TenantId) -> Self {
+        Self::of_tenant(RecordKind::System, tenant, Arc::from(HEALTH))
     }
 
     pub fn error_group(tenant: &TenantId, code: &ErrorCode) -> Self {

@@ -12,7 +12,7 @@ use tidemill_model::{
 use crate::commit::{Message, MessageId, Receipt, TaskKey};
 use crate::execution::{ExecutionId, ExecutionStatus};
 use crate::outbound::DeliveryId;
-use crate::triage::{Bulk, BulkId};
+use crate::triage::{Bulk, BulkId, TokenTaken};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
@@ -72,6 +72,8 @@ pub enum Reply {
         events: Vec<(EventId, Timestamp, bool)>,
         /// How many errors changed their state because of marks.
         changed: u64,
+        /// What became of tokens, by the place of the event that brought each.
+        tokens: Vec<(usize, TokenTaken)>,
     },
     Unparked,
     /// How many were given up, and how many alarms were raised.
@@ -123,6 +125,7 @@ pub enum Reply {
         execution: ExecutionId,
     },
     Alerted,
+    HealthRecorded,
     /// `retry_at` tells when it is tried again; without it the delivery is over, and `is_dead` if it was given up.
     DeliveryEnded {
         retry_at: Option<Timestamp>,
@@ -157,6 +160,10 @@ pub struct Assignment {
     pub fence: Fence,
     pub lease_until: Timestamp,
     pub message: MessageId,
+    /// How long it could have been claimed before it was.
+    pub waited_millis: u64,
+    /// Whether the worker that had it fell silent.
+    pub is_takeover: bool,
     /// The agent's session in the last attempt of this run that reported one.
     pub session_id: Option<SessionId>,
     /// What is left of the tightest budget of an agent task, in millionths of a dollar.
@@ -228,6 +235,8 @@ pub enum Refusal {
     /// This try ended already, or the delivery is over.
     #[error("try {attempt} of delivery {id} is not under way")]
     NotDelivering { id: DeliveryId, attempt: u32 },
+    #[error("{limit} deliveries of the tenant wait, and no more are taken")]
+    TooManyWaiting { limit: usize },
     #[error("the execution {0} is not parked")]
     NotParked(workflow::ExecutionId),
     #[error("the token of execution {0} has expired")]

@@ -13,6 +13,7 @@ pub enum Origin {
     Dispatcher,
     Worker,
     DlqProcessor,
+    HealthCheck,
 }
 
 impl Origin {
@@ -22,6 +23,7 @@ impl Origin {
             Self::Dispatcher => "dispatcher",
             Self::Worker => "sqs-worker",
             Self::DlqProcessor => "dlq-processor",
+            Self::HealthCheck => "health-check",
         }
     }
 }
@@ -30,7 +32,7 @@ impl Origin {
 #[derive(Debug, Clone)]
 pub struct Site {
     environment: Arc<str>,
-    origins: [Arc<str>; 4],
+    origins: [Arc<str>; 5],
     types: Vec<EventType>,
     task: EntityType,
     job: EntityType,
@@ -47,6 +49,7 @@ impl Site {
                 origin(Origin::Dispatcher),
                 origin(Origin::Worker),
                 origin(Origin::DlqProcessor),
+                origin(Origin::HealthCheck),
             ],
             types: KnownType::ALL.iter().map(|known| known.event_type()).collect(),
             task: EntityType::trusted("TASK"),

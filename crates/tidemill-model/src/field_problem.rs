@@ -82,7 +82,5 @@ pub mod code {
     pub const ONE_OF: &str = "ONE_OF";
     /// The name of a variable that a task may not set.
     pub const RESERVED_VARIABLE: &str = "RESERVED_VARIABLE";
-    /// What this release does not bring.
-    pub const NOT_AVAILABLE: &str = "NOT_AVAILABLE";
     pub const UNKNOWN_TASK_DEFINITION: &str = "UNKNOWN_TASK_DEFINITION";
 }

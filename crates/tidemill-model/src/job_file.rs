@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentSpec;
 use crate::budget::Budget;
+use crate::callback_url::CallbackUrl;
 use crate::execution::Run;
 use crate::id::{RequestId, TaskId, TaskName};
 use crate::json::Json;
@@ -46,6 +47,8 @@ pub struct JobFile {
     pub request_id: Option<RequestId>,
     /// What its agents may use in all.
     pub budget: Option<Budget>,
+    /// Who is told once it is at rest.
+    pub callback: Option<CallbackUrl>,
     pub tasks: Vec<TaskEntry>,
 }
 

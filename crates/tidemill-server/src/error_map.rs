@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use tidemill_engine::backend::Fault;
 use tidemill_engine::engine::{EngineError, ScriptError};
 use tidemill_engine::reply::Refusal;
+use tidemill_engine::triage::TokenFault;
 use tidemill_model::Violations;
 use tidemill_model::field_problem::FieldProblems;
 
@@ -30,6 +31,11 @@ impl From<EngineError> for Problem {
                 "a large value is not there; try again",
                 STORE_RETRY_SECONDS,
             ),
+            EngineError::Token(fault) => Self::unavailable(
+                "TOKEN_KEY_UNAVAILABLE",
+                format!("a task token cannot be kept: {}; nothing was changed", reason_of(&fault)),
+                STORE_RETRY_SECONDS,
+            ),
             EngineError::History(_) => Self::internal(),
             EngineError::Fields(problems) => problems.into(),
             EngineError::InlineNotAllowed { field } => Self {
@@ -41,6 +47,15 @@ impl From<EngineError> for Problem {
                 )
             },
         }
+    }
+}
+
+/// Why no token can be sealed, without the name of a file: `tidemill doctor` tells that.
+fn reason_of(fault: &TokenFault) -> &'static str {
+    match fault {
+        TokenFault::Key(_) => "the file of the key that seals tokens cannot be made, read or used",
+        TokenFault::Damaged => "the key that seals tokens does not work",
+        TokenFault::Random => "the system gives no random numbers",
     }
 }
 
@@ -101,6 +116,7 @@ impl From<Refusal> for Problem {
             Refusal::NotUnderWay { .. } | Refusal::NotDelivering { .. } => {
                 Self::conflict("NOT_UNDER_WAY", text)
             }
+            Refusal::TooManyWaiting { .. } => Self::conflict("TOO_MANY_WAITING", text),
             Refusal::NotParked(_) => Self::conflict("NOT_PARKED", text),
             Refusal::TokenExpired(_) => Self::new(StatusCode::GONE, "TOKEN_EXPIRED", text),
             Refusal::TooManyCodes { .. } => Self::field("TOO_MANY_CODES", "code", text),
@@ -181,6 +197,7 @@ mod tests {
             (Refusal::TooFarAhead { ahead_millis: 2, limit_millis: 1 }, 400, "TOO_FAR_AHEAD"),
             (Refusal::Reserved { what: "eventType", id: id() }, 403, "RESERVED"),
             (Refusal::NotOpen(1), 409, "NOT_OPEN"),
+            (Refusal::TooManyWaiting { limit: 1 }, 409, "TOO_MANY_WAITING"),
             (Refusal::Exists { what: "task definition", id: id() }, 409, "EXISTS"),
             (Refusal::InUse { what: "task definition", id: id() }, 409, "IN_USE"),
             (Refusal::TaskEnded(request.clone()), 409, "TASK_ENDED"),

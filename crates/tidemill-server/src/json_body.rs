@@ -24,6 +24,16 @@ pub(crate) fn read_or_default<T: DeserializeOwned + Default>(body: &Bytes) -> Re
     if body.is_empty() { Ok(T::default()) } else { read(body) }
 }
 
+/// The body of a request that has nothing to say: nothing at all or `{}`. What somebody says all the same would be
+/// passed over, so it is refused.
+pub(crate) fn nothing(body: &Bytes) -> Result<(), Problem> {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+
+    read_or_default::<Nothing>(body).map(|Nothing {}| ())
+}
+
 /// Reads a body as any JSON value.
 pub(crate) fn value(body: &Bytes) -> Result<serde_json::Value, Problem> {
     let text = text(body)?;

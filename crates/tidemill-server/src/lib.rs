@@ -17,7 +17,7 @@ mod error_map;
 mod json_body;
 mod keyless;
 mod list_cursor;
-mod metrics_text;
+mod metrics;
 mod openapi;
 mod param;
 mod problem;

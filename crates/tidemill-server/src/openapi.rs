@@ -16,7 +16,7 @@ const ABOUT: &str = "Submit graphs of tasks, watch them run, read every fact abo
     Times are epoch milliseconds.";
 
 /// What the groups of routes are about.
-const GROUPS: [(&str, &str); 14] = [
+const GROUPS: [(&str, &str); 15] = [
     ("Jobs", "Graphs of tasks."),
     ("Tasks", "Single tasks, in a job or on their own."),
     (
@@ -29,6 +29,7 @@ const GROUPS: [(&str, &str); 14] = [
     ("Executions", "What scripts did."),
     ("Dead letters", "Work that was given up. It is kept until somebody decides."),
     ("Workflows", "Errors of workflows and tasks, and executions that wait for somebody to decide."),
+    ("Health", "Whether running tasks are heard of, and whether anything stands still."),
     ("Usage", "What agents used, and what they may use."),
     ("Keys", "Who may call."),
     ("Queue", "The raw queue, for those who bring their own workers."),

@@ -216,8 +216,9 @@ impl<B: 'static> Route<B> {
         // A parameter that no route has is refused everywhere.
         statuses.push(400);
         match self.body {
-            BodyKind::Nothing => {}
-            BodyKind::Json { .. } => statuses.extend([408, 413, 415]),
+            BodyKind::Nothing if self.method != Method::POST => {}
+            // Where nothing is read a body that says anything is refused.
+            BodyKind::Nothing | BodyKind::Json { .. } => statuses.extend([408, 413, 415]),
             BodyKind::Bytes => statuses.extend([408, 413]),
         }
         statuses.extend(&self.fails);

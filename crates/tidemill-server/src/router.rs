@@ -25,7 +25,7 @@ use crate::connection::{Connection, Peer};
 use crate::param::Inputs;
 use crate::problem::Problem;
 use crate::route::{Access, BodyKind, Call, Reply, Route};
-use crate::{body, dashboard, keyless, routes};
+use crate::{body, dashboard, json_body, keyless, routes};
 
 /// The API and the dashboard as a service. Each request is handled as that of its `Caller`, if its extensions hold one;
 /// otherwise it must come over a connection, with a key or as the local user.
@@ -187,9 +187,15 @@ async fn read_body<B: Backend>(
     let config = app.config();
     let mut given = || unread.take().unwrap_or_default();
     match route.body {
+        BodyKind::Nothing if route.method != Method::POST => Ok(Bytes::new()),
         BodyKind::Nothing => {
             check_simple_request(route, parts)?;
-            Ok(Bytes::new())
+            let bytes = body::read(given(), config.body_bytes_max, config.body_timeout).await?;
+            if !bytes.is_empty() && !is_json(&parts.headers) {
+                return Err(not_json());
+            }
+            json_body::nothing(&bytes)?;
+            Ok(bytes)
         }
         BodyKind::Bytes => body::read(given(), config.blob_bytes_max, config.body_timeout).await,
         BodyKind::Json { optional, .. } => {

@@ -8,6 +8,7 @@ use tidemill_embedded::{Store, StoreOptions};
 use tidemill_engine::backend::{Answer, Fault, JobSnapshot};
 use tidemill_engine::command::Command;
 use tidemill_engine::commit::TaskKey;
+use tidemill_engine::outbound::{Delivery, DeliveryKey, DeliveryLetter};
 use tidemill_engine::policy::Policy;
 use tidemill_engine::record::{DeadLetter, Record, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::queue::Queued;
@@ -16,7 +17,7 @@ use tidemill_model::event_query::{EventQuery, Page};
 use tidemill_model::{Entity, Event, JobId, TenantId, Timestamp};
 
 use crate::disk::SimDisk;
-use crate::ledger::{Chore, Ledger, TaskShown};
+use crate::ledger::{Chore, DUE_MAX, Ledger, TaskShown, deliveries_of, delivery_letters_of};
 use crate::rng::Rng;
 
 /// How many events are read at a time.
@@ -123,6 +124,34 @@ impl Ledger for EmbeddedLedger {
 
     fn blob(&mut self, tenant: &TenantId, key: &str) -> Result<Option<Vec<u8>>, Fault> {
         self.store()?.blob(tenant, key)
+    }
+
+    fn deliveries(&mut self) -> Result<Vec<(DeliveryKey, Delivery)>, Fault> {
+        let store = self.store()?;
+        let mut keys: Vec<_> = store.state().deliveries().keys().cloned().collect();
+        keys.sort();
+        let mut found = Vec::with_capacity(keys.len());
+        for key in keys {
+            let record = RecordKey::delivery(&key.tenant, key.id);
+            match self.record(&record)?.map(|record| record.value) {
+                Some(RecordValue::Delivery(delivery)) => found.push((key, *delivery)),
+                other => return Err(Fault::Damaged(format!("delivery {key:?} is {other:?}"))),
+            }
+        }
+        Ok(found)
+    }
+
+    fn due_deliveries(&mut self, now: Timestamp) -> Result<Vec<DeliveryKey>, Fault> {
+        Ok(self.store()?.state().deliveries().due(now, DUE_MAX, |_| false).due)
+    }
+
+    fn delivery_letters(&mut self) -> Result<Vec<(DeliveryKey, DeliveryLetter)>, Fault> {
+        // The rows themselves are looked at too: each that waits must be known from the start.
+        let stored = deliveries_of(self.store()?.records(RecordKind::Delivery)?.into_iter());
+        if stored != self.deliveries()? {
+            return Err(Fault::Damaged(format!("these deliveries are stored: {stored:?}")));
+        }
+        Ok(delivery_letters_of(self.store()?.records(RecordKind::DeadLetter)?.into_iter()))
     }
 
     fn dead_letters(&mut self) -> Result<Vec<(TenantId, DeadLetter)>, Fault> {

@@ -4,7 +4,8 @@ use tidemill_embedded::store::retention::Retention;
 use tidemill_engine::backend::{Answer, Fault, JobSnapshot};
 use tidemill_engine::command::Command;
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::record::{DeadLetter, Record, RecordKey};
+use tidemill_engine::outbound::{Delivery, DeliveryKey, DeliveryLetter};
+use tidemill_engine::record::{DeadLetter, Record, RecordKey, RecordValue};
 use tidemill_engine::state::job::Entry;
 use tidemill_engine::state::queue::Queued;
 use tidemill_model::event_query::{EventQuery, Page};
@@ -12,6 +13,9 @@ use tidemill_model::{Entity, Event, JobId, PublicState, TaskHead, TenantId, Time
 
 use crate::disk::SimDisk;
 use crate::rng::Rng;
+
+/// How many deliveries are asked for at a time.
+pub(crate) const DUE_MAX: usize = 16;
 
 /// A backend under test.
 pub trait Ledger {
@@ -37,6 +41,15 @@ pub trait Ledger {
 
     /// All dead letters, in the order of their keys.
     fn dead_letters(&mut self) -> Result<Vec<(TenantId, DeadLetter)>, Fault>;
+
+    /// All deliveries that wait.
+    fn deliveries(&mut self) -> Result<Vec<(DeliveryKey, Delivery)>, Fault>;
+
+    /// The deliveries that are to be tried now, the first of them if there are many.
+    fn due_deliveries(&mut self, now: Timestamp) -> Result<Vec<DeliveryKey>, Fault>;
+
+    /// All dead letters of deliveries.
+    fn delivery_letters(&mut self) -> Result<Vec<(DeliveryKey, DeliveryLetter)>, Fault>;
 
     /// Stores a blob durably.
     fn put_blob(&mut self, tenant: &TenantId, key: &str, bytes: Vec<u8>) -> Result<(), Fault>;
@@ -103,4 +116,28 @@ pub enum Chore {
     Expire,
     /// Removes blobs that no event came to name.
     SweepBlobs,
+}
+
+/// Deliveries and their keys, out of records.
+pub(crate) fn deliveries_of(
+    records: impl Iterator<Item = (RecordKey, Record)>,
+) -> Vec<(DeliveryKey, Delivery)> {
+    let of = |(key, record): (RecordKey, Record)| match record.value {
+        RecordValue::Delivery(delivery) => Some((key.as_delivery()?, *delivery)),
+        _ => None,
+    };
+    records.filter_map(of).collect()
+}
+
+/// Dead letters of deliveries and their keys, out of records.
+pub(crate) fn delivery_letters_of(
+    records: impl Iterator<Item = (RecordKey, Record)>,
+) -> Vec<(DeliveryKey, DeliveryLetter)> {
+    let of = |(key, record): (RecordKey, Record)| match record.value {
+        RecordValue::DeliveryLetter(letter) => {
+            Some((DeliveryKey { tenant: key.tenant?, id: letter.id }, *letter))
+        }
+        _ => None,
+    };
+    records.filter_map(of).collect()
 }

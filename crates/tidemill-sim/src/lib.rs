@@ -5,6 +5,7 @@
 //! hold is written down in `oracle`, which knows nothing of the engine's state.
 
 pub mod clock;
+mod courier;
 pub mod disk;
 pub mod embedded_ledger;
 pub mod ledger;

@@ -6,6 +6,7 @@ use tidemill_engine::backend::{Answer, Backend, Fault, JobSnapshot};
 use tidemill_engine::command::Command;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::memory::MemoryBackend;
+use tidemill_engine::outbound::{Delivery, DeliveryKey, DeliveryLetter};
 use tidemill_engine::policy::Policy;
 use tidemill_engine::record::{DeadLetter, Record, RecordKey, RecordValue};
 use tidemill_engine::state::queue::Queued;
@@ -13,7 +14,7 @@ use tidemill_model::event_query::{EventQuery, Page};
 use tidemill_model::{Entity, Event, JobId, TenantId, Timestamp};
 
 use crate::clock::VirtualClock;
-use crate::ledger::{Ledger, TaskShown};
+use crate::ledger::{DUE_MAX, Ledger, TaskShown, deliveries_of, delivery_letters_of};
 
 /// A ledger without a disk.
 #[derive(Debug)]
@@ -24,6 +25,15 @@ pub struct MemoryLedger {
 impl MemoryLedger {
     pub fn new(clock: VirtualClock, policy: Policy, seed: u64) -> Self {
         Self { backend: MemoryBackend::new(clock, policy, seed) }
+    }
+
+    /// All records, in the order of their keys.
+    fn records(&self) -> Vec<(RecordKey, Record)> {
+        let mut records: Vec<(RecordKey, Record)> = self.backend.with_state(|state| {
+            state.records().filter_map(|(key, record)| Some((key.clone(), record?.clone()))).collect()
+        });
+        records.sort_by(|(a, _), (b, _)| a.cmp(b));
+        records
     }
 }
 
@@ -70,6 +80,24 @@ impl Ledger for MemoryLedger {
 
     fn blob(&mut self, tenant: &TenantId, key: &str) -> Result<Option<Vec<u8>>, Fault> {
         at_once(self.backend.blob(tenant.clone(), key.to_owned()))
+    }
+
+    fn deliveries(&mut self) -> Result<Vec<(DeliveryKey, Delivery)>, Fault> {
+        Ok(self.backend.with_state(|state| {
+            let keys = state.deliveries().keys().map(|key| RecordKey::delivery(&key.tenant, key.id));
+            let mut records: Vec<(RecordKey, Record)> =
+                keys.filter_map(|key| Some((key.clone(), state.record(&key)?.clone()))).collect();
+            records.sort_by(|(a, _), (b, _)| a.cmp(b));
+            deliveries_of(records.into_iter())
+        }))
+    }
+
+    fn due_deliveries(&mut self, now: Timestamp) -> Result<Vec<DeliveryKey>, Fault> {
+        Ok(self.backend.with_state(|state| state.deliveries().due(now, DUE_MAX, |_| false).due))
+    }
+
+    fn delivery_letters(&mut self) -> Result<Vec<(DeliveryKey, DeliveryLetter)>, Fault> {
+        Ok(delivery_letters_of(self.records().into_iter()))
     }
 
     fn dead_letters(&mut self) -> Result<Vec<(TenantId, DeadLetter)>, Fault> {

@@ -67,8 +67,9 @@ impl Producer {
             tasks: tasks.iter().map(|task| task.task_id.clone()).collect(),
         });
         let budget = self.rng.chance(400).then(|| self.budget());
+        let callback = self.rng.chance(400).then(|| Arc::from("https://hooks.example.com/done"));
         let job = NewJob { tenant, app, job, request, name, created_at: now, tasks };
-        let submit = SubmitJob { created: created(&job), job, once, budget };
+        let submit = SubmitJob { created: created(&job), job, once, budget, callback };
         if !submit.once.is_empty() {
             self.keyed_jobs.push(submit.clone());
         }

@@ -3,7 +3,7 @@
 //! Each run leaves some things out and does others more often (swarm testing): a world that does a little of everything
 //! rarely goes deep enough into anything.
 
-use tidemill_engine::policy::Policy;
+use tidemill_engine::policy::{AlertTargets, Policy};
 use tidemill_model::RetryPolicy;
 
 use crate::rng::Rng;
@@ -35,6 +35,8 @@ pub(crate) enum Act {
     TellWorkflow,
     MarkErrors,
     Unpark,
+    EndDelivery,
+    AnswerDeliveryLetter,
 }
 
 #[derive(Debug, Clone)]
@@ -77,6 +79,8 @@ impl Profile {
             (6, Act::TellWorkflow),
             (2, Act::MarkErrors),
             (3, Act::Unpark),
+            (12, Act::EndDelivery),
+            (2, Act::AnswerDeliveryLetter),
         ];
         let mut acts = Vec::with_capacity(usual.len());
         for (weight, act) in usual {
@@ -111,6 +115,9 @@ pub(crate) fn draw_policy(rng: &mut Rng) -> Policy {
         claim_max: rng.weighted(&[(1, 3), (3, 256)]),
         sweep_max: rng.weighted(&[(1, 5), (3, 1_000)]),
         park_millis: rng.weighted(&[(1, 10_000), (1, 120_000), (2, usual.park_millis)]),
+        deliveries_max: rng.weighted(&[(1, 2), (3, usual.deliveries_max)]),
+        workflow_webhook: rng.chance(500),
+        alerts: AlertTargets { people: rng.chance(500), webhook: rng.chance(300) },
         statuses_bytes_max: rng.weighted(&[(1, 200), (3, 150_000)]),
         ..usual
     }

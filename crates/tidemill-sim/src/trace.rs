@@ -122,6 +122,9 @@ fn describe(text: &mut String, command: &Command) {
         Command::StepBulk { tenant, bulk } => write!(text, "step bulk {bulk} of {tenant}"),
         Command::CancelBulk { tenant, bulk } => write!(text, "cancel bulk {bulk} of {tenant}"),
         Command::Alert(alert) => write!(text, "alert {} for {}", alert.is_raised, alert.tenant),
+        Command::RecordHealth(checked) => {
+            write!(text, "health of {} with {} alerts", checked.tenant, checked.alerts.len())
+        }
         Command::EndDelivery(end) => write!(text, "end try {} of delivery {}", end.attempt, end.delivery),
         Command::ReplayDelivery { letter, .. } => write!(text, "replay delivery {letter}"),
         Command::DiscardDelivery { letter, .. } => write!(text, "discard delivery {letter}"),

@@ -244,6 +244,7 @@ impl Triager {
                     id,
                     action,
                     filter: BulkFilter { code, ..BulkFilter::default() },
+                    total: None,
                     rate_per_second: self.rng.chance(300).then_some(1),
                     by: None,
                     reason: None,

@@ -3,14 +3,15 @@
 //! Every step draws what happens next, lets the ledger decide it as one group and shows the outcome to the oracle. At
 //! the end faults stop, time goes on, and everything must come to rest.
 
-use tidemill_engine::backend::Answer;
+use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::clock::Clock;
-use tidemill_engine::command::{Command, Sweep};
+use tidemill_engine::command::{Command, DeliveryEnd, EndDelivery, Sweep};
 use tidemill_engine::policy::Policy;
 use tidemill_engine::reply::Reply;
 use tidemill_model::{TenantId, Timestamp};
 
 use crate::clock::VirtualClock;
+use crate::courier::Courier;
 use crate::ledger::Ledger;
 use crate::operator::Operator;
 use crate::oracle::Oracle;
@@ -48,6 +49,7 @@ pub struct World {
     operator: Operator,
     scripter: Scripter,
     triager: Triager,
+    courier: Courier,
     sweep: Sweep,
     swept_at: Timestamp,
     acknowledged: u64,
@@ -106,6 +108,7 @@ impl World {
             operator: Operator::new(rng.fork(), tenants.clone()),
             scripter: Scripter::new(rng.fork(), tenants.clone()),
             triager: Triager::new(rng.fork(), tenants.clone()),
+            courier: Courier::new(rng.fork(), tenants.clone()),
             oracle: Oracle::new(policy),
             trace: Trace::new(trace_max),
             generation: 1,
@@ -226,6 +229,8 @@ impl World {
             Act::MarkErrors => Some(self.triager.mark(now)),
             Act::Unpark if self.rng.chance(500) => self.triager.unpark_task(&self.oracle.parked()),
             Act::Unpark => self.triager.unpark(now),
+            Act::EndDelivery => self.courier.end_delivery(self.oracle.deliveries(), now),
+            Act::AnswerDeliveryLetter => self.courier.answer_letter(self.oracle.deliveries()),
         };
         Ok(command.map(|command| (Sender::Producer, command)))
     }
@@ -318,6 +323,7 @@ impl World {
             }
         }
         self.submit(vec![(Sender::Timer, Command::Sweep(Sweep::default()))])?;
+        self.tell_all()?;
         self.oracle.inspect(&mut *self.ledger)?;
         if self.ledger.disk().is_some() {
             // Long enough for all that may expire and for blobs that nobody came to name.
@@ -332,6 +338,38 @@ impl World {
             self.oracle.check_timeline(&mut *self.ledger, &self.tenants, &mut self.rng)?;
         }
         self.oracle.check_rest(&mut *self.ledger)
+    }
+
+    /// Whoever is to be told takes what comes. All of it comes due.
+    fn tell_all(&mut self) -> Result<(), Violation> {
+        let begin = self.now();
+        loop {
+            let waiting = self.oracle.deliveries().waiting();
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            if self.now().since(begin) > REST_MILLIS_MAX {
+                return Err(Violation::new("every delivery comes due", format!("{waiting:?}")));
+            }
+            let unreadable = |fault: Fault| Violation::new("what is due is known", fault.to_string());
+            let due = self.ledger.due_deliveries(self.now()).map_err(unreadable)?;
+            let mut group = Vec::new();
+            for key in &due {
+                let known =
+                    waiting.iter().find(|(waiting, _, next)| waiting == key && *next <= self.clock.now());
+                let Some((_, attempt, _)) = known else {
+                    return Err(Violation::new("what is due waits", format!("{key:?}")));
+                };
+                let (tenant, delivery, end) = (key.tenant.clone(), key.id, DeliveryEnd::Arrived);
+                let command = EndDelivery { tenant, delivery, attempt: *attempt, end };
+                group.push((Sender::Timer, Command::EndDelivery(command)));
+            }
+            self.submit(group)?;
+            if due.is_empty() {
+                self.clock.pass(60_000);
+                self.oracle.time_is(self.now());
+            }
+        }
     }
 
     /// Every worker finishes what it holds and takes more; time goes on when there is nothing to do.

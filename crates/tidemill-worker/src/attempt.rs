@@ -163,7 +163,8 @@ async fn run_with<S: TaskSource>(
         }
     };
     let (worker, input_file) = (&shared.config.environment, &directory.input_file);
-    let env = environment::of_child(worker, claim, &directory.path, input_file, tells.as_ref());
+    let is_traced = shared.config.is_traced;
+    let env = environment::of_child(worker, claim, &directory.path, input_file, tells.as_ref(), is_traced);
     let redaction = Redaction::of(claim, worker);
     let kills_before = shared.memory.before();
     let spawned = tokio::select! {

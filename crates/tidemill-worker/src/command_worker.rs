@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::WorkReport;
+use tidemill_engine::metrics::SlotMeter;
 use tidemill_model::{ErrorCategory, Runner, TenantId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -21,7 +22,7 @@ use crate::attempt::{self, End, Heart};
 use crate::child::agent_home::{AgentHome, AgentHomes};
 use crate::child::directory::OutputTree;
 use crate::child::memory_pressure::MemoryPressure;
-use crate::log_sink::{LogSink, NoSink};
+use crate::log_sink::{AttemptEnding, LogSink, NoSink};
 use crate::pace::{Pace, WorkerHandle};
 use crate::script_task::{self, ScriptTasks};
 use crate::source::{AttemptEnd, Claim, Followed, SourceError, TaskSource};
@@ -67,8 +68,12 @@ pub struct CommandConfig {
     pub persistence: Duration,
     /// Whether files stay in the output directory once the outcome is recorded.
     pub keep_files: bool,
+    /// Whether children are told which span of which trace they are in.
+    pub is_traced: bool,
     /// Where the lines of running tasks are shown.
     pub sink: Arc<dyn LogSink>,
+    /// Where it is counted how many slots there are and are in use.
+    pub slot_meter: SlotMeter,
 }
 
 impl CommandConfig {
@@ -89,7 +94,9 @@ impl CommandConfig {
             kill_grace: Duration::from_secs(5),
             persistence: Duration::from_secs(40),
             keep_files: true,
+            is_traced: false,
             sink: Arc::new(NoSink),
+            slot_meter: SlotMeter::default(),
         }
     }
 }
@@ -133,6 +140,7 @@ impl<S: TaskSource> CommandWorker<S> {
 /// Claims whenever there is a free permit, and runs what was claimed, until told to stop.
 async fn claim_and_run<S: TaskSource>(shared: Arc<Shared<S>>, mut pace: watch::Receiver<Pace>) {
     let permits = Arc::new(Semaphore::new(shared.config.slots));
+    let _slots = shared.config.slot_meter.add(shared.config.slots);
     let mut running = JoinSet::new();
     let mut pause = FIRST_PAUSE;
     loop {
@@ -188,9 +196,11 @@ async fn work_off<S: TaskSource>(
     permit: OwnedSemaphorePermit,
     pace: watch::Receiver<Pace>,
 ) {
+    let _slot = shared.config.slot_meter.busy();
     let mut next = Some(first);
     while let Some(claim) = next.take() {
         let (vitals, config) = (Vitals::default(), &shared.config);
+        let began = Instant::now();
         let mut heart = pin!(vitals.keep_lease(&shared.source, &claim, config.heartbeat, config.lease));
         let (home, end) = match agent_home(&shared, &claim) {
             Ok(_) if claim.execution.runner == Runner::Script => {
@@ -204,6 +214,7 @@ async fn work_off<S: TaskSource>(
         };
         match end {
             End::Report(end, directory) => {
+                config.sink.ended(&claim, AttemptEnding::of(&end.report), began.elapsed());
                 let reported = beside(heart.as_mut(), report(&shared, &claim, end, &pace, &vitals)).await;
                 let Some(Followed { is_over, next: following }) = reported else { break };
                 if let Some(home) = home.filter(|_| is_over) {
@@ -215,6 +226,7 @@ async fn work_off<S: TaskSource>(
                 next = following;
             }
             End::Lost(stop) => {
+                config.sink.ended(&claim, AttemptEnding::lost(stop == Stop::Cancelled), began.elapsed());
                 // Whoever took the task over may share it.
                 if let Some(home) = home.filter(|_| stop == Stop::Cancelled) {
                     home.remove().await;
@@ -222,6 +234,7 @@ async fn work_off<S: TaskSource>(
                 break;
             }
             End::GivenBack(spent) => {
+                config.sink.ended(&claim, AttemptEnding::GIVEN_BACK, began.elapsed());
                 // If it cannot be noted, the lease runs out.
                 let _ = shared.source.release(&claim, "worker shutdown".to_owned(), spent).await;
             }

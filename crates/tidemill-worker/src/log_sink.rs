@@ -3,12 +3,20 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tidemill_engine::clock::{Clock as _, SystemClock};
+use tidemill_engine::engine::WorkReport;
+use tidemill_model::{ErrorCategory, LogLevel, LogRecord};
 
 use crate::source::Claim;
 
 /// Lines that wait for a slow terminal. Beyond them lines are left out there; logs have them all.
 const WAITING_LINES_MAX: usize = 4_096;
+/// How long the last of them may take when all is over.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Who wrote a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,9 +42,45 @@ impl fmt::Display for LogLine<'_> {
     }
 }
 
+/// How an attempt ended, as far as this worker can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptEnding {
+    pub outcome: &'static str,
+    /// The class of its error.
+    pub class: Option<ErrorCategory>,
+}
+
+impl AttemptEnding {
+    /// The worker shuts down, and somebody else goes on.
+    pub const GIVEN_BACK: Self = Self { outcome: "given_back", class: None };
+
+    pub(crate) fn of(report: &WorkReport) -> Self {
+        match report {
+            WorkReport::Completed { .. } => Self { outcome: "completed", class: None },
+            WorkReport::Failed { category, .. } => Self { outcome: "failed", class: Some(*category) },
+            WorkReport::TimedOut { .. } => Self { outcome: "timed_out", class: Some(ErrorCategory::Timeout) },
+        }
+    }
+
+    pub(crate) fn lost(is_cancelled: bool) -> Self {
+        Self { outcome: if is_cancelled { "cancelled" } else { "lost" }, class: None }
+    }
+
+    fn level(self) -> LogLevel {
+        if matches!(self.outcome, "completed" | "cancelled" | "given_back") {
+            LogLevel::Info
+        } else {
+            LogLevel::Warn
+        }
+    }
+}
+
 /// Takes the lines of running tasks. It is called by the tasks of the runtime and must not block.
 pub trait LogSink: fmt::Debug + Send + Sync + 'static {
     fn line(&self, line: &LogLine<'_>);
+
+    /// An attempt ended after so long. Most sinks leave that to those who follow events.
+    fn ended(&self, _claim: &Claim, _ending: AttemptEnding, _took: Duration) {}
 }
 
 /// Shows nothing.
@@ -50,17 +94,53 @@ impl LogSink for NoSink {
 /// Writes lines to stderr from a thread of its own, so that a terminal that stands still stops no task.
 #[derive(Debug)]
 pub struct StderrSink {
-    lines: SyncSender<String>,
+    /// There until the end.
+    lines: Option<SyncSender<String>>,
+    /// Closed once all lines are written.
+    written: Mutex<Receiver<()>>,
     left_out: AtomicU64,
+    /// Tells the time of lines that are JSON; others have none.
+    json: Option<JsonLines>,
+}
+
+#[derive(Debug)]
+struct JsonLines {
+    clock: SystemClock,
+    worker: String,
+}
+
+impl JsonLines {
+    fn record<'a>(&'a self, claim: &'a Claim, level: LogLevel, message: &'a str) -> LogRecord<'a> {
+        LogRecord {
+            tenant: Some(&claim.task.tenant),
+            job: claim.job,
+            task: claim.job.map(|_| &claim.task_id),
+            request: Some(&claim.task.request),
+            run: Some(claim.run),
+            attempt: Some(claim.attempt),
+            worker: Some(&self.worker),
+            ..LogRecord::new(self.clock.now(), level, message)
+        }
+    }
 }
 
 impl StderrSink {
+    /// Lines with the task's prefix.
     pub fn start() -> io::Result<Self> {
         Self::writing_to(io::stderr())
     }
 
+    /// Each line a JSON object with the ids of the task, and one more for the end of each attempt.
+    pub fn start_json(worker: String) -> io::Result<Self> {
+        let json = Some(JsonLines { clock: SystemClock::start(), worker });
+        let mut sink = Self::writing_to(io::stderr())?;
+        sink.json = json;
+        Ok(sink)
+    }
+
     fn writing_to(mut out: impl Write + Send + 'static) -> io::Result<Self> {
         let (lines, waiting) = sync_channel::<String>(WAITING_LINES_MAX);
+        let (done, written) = sync_channel::<()>(1);
         std::thread::Builder::new().name("task-lines".to_owned()).spawn(move || {
             for line in waiting {
                 // Nobody looks any more.
@@ -68,19 +148,28 @@ impl StderrSink {
                     break;
                 }
             }
+            drop(done);
         })?;
-        Ok(Self { lines, left_out: AtomicU64::new(0) })
+        let (lines, written) = (Some(lines), Mutex::new(written));
+        Ok(Self { lines, written, left_out: AtomicU64::new(0), json: None })
     }
-}
 
-impl LogSink for StderrSink {
-    fn line(&self, line: &LogLine<'_>) {
+    fn show(&self, line: String) {
         let left_out = self.left_out.load(Ordering::Relaxed);
-        let text = match left_out {
-            0 => format!("{line}\n"),
-            count => format!("[tidemill] {count} lines are left out here; the logs have them\n{line}\n"),
+        let text = match (left_out, &self.json) {
+            (0, _) => line,
+            (count, None) => {
+                format!("[tidemill] {count} lines are left out here; the logs have them\n{line}")
+            }
+            (count, Some(json)) => {
+                let words = format!("{count} lines are left out here; the logs have them");
+                let mut text = LogRecord::new(json.clock.now(), LogLevel::Warn, &words).line();
+                text.push_str(&line);
+                text
+            }
         };
-        match self.lines.try_send(text) {
+        let Some(lines) = &self.lines else { return };
+        match lines.try_send(text) {
             Ok(()) => drop(self.left_out.fetch_sub(left_out, Ordering::Relaxed)),
             Err(TrySendError::Full(_)) => drop(self.left_out.fetch_add(1, Ordering::Relaxed)),
             Err(TrySendError::Disconnected(_)) => {}
@@ -88,9 +177,41 @@ impl LogSink for StderrSink {
     }
 }
 
+impl Drop for StderrSink {
+    /// Lets the last lines be written, unless the terminal stands still.
+    fn drop(&mut self) {
+        drop(self.lines.take());
+        let written = self.written.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = written.recv_timeout(LAST_LINES);
+    }
+}
+
+impl LogSink for StderrSink {
+    fn line(&self, line: &LogLine<'_>) {
+        let Some(json) = &self.json else { return self.show(format!("{line}\n")) };
+        let (level, stream) = match line.stream {
+            Stream::Stdout => (LogLevel::Info, Some("stdout")),
+            Stream::Stderr => (LogLevel::Info, Some("stderr")),
+            Stream::Worker => (LogLevel::Warn, None),
+        };
+        self.show(LogRecord { stream, ..json.record(line.claim, level, line.text) }.line());
+    }
+
+    fn ended(&self, claim: &Claim, ending: AttemptEnding, took: Duration) {
+        let Some(json) = &self.json else { return };
+        let record = LogRecord {
+            outcome: Some(ending.outcome),
+            class: ending.class.map(ErrorCategory::as_str),
+            duration_ms: Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+            ..json.record(claim, ending.level(), "attempt ended")
+        };
+        self.show(record.line());
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::mpsc::{Sender, channel};
 
     use tidemill_engine::commit::TaskKey;
     use tidemill_model::execution::ResolvedExecution;

@@ -8,6 +8,7 @@ use tidemill_embedded::{Embedded, OpenError, StoreOptions};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::{EngineConfig, EngineError, JobRequest};
+use tidemill_engine::triage::{TriageKeeper, TriageTimer};
 use tidemill_model::{
     AppName, BadId, JobId, JobStatus, Json, TaskId, TaskName, TaskOptions, TaskSpec, TenantId, WorkerId,
 };
@@ -62,6 +63,8 @@ pub struct Host {
     options: HostOptions,
     worker: Option<WorkerHandle>,
     sweeper: JoinHandle<()>,
+    /// Carries out bulks, and gives up what was parked too long.
+    triage: JoinHandle<()>,
 }
 
 impl Host {
@@ -84,7 +87,9 @@ impl Host {
         };
         let worker = NativeWorker::new(engine.clone(), handlers, worker).start();
         let sweeper = tokio::spawn(sweep(engine.clone(), options.sweep_every));
-        Ok(Self { engine, options, worker: Some(worker), sweeper })
+        let keeper = TriageKeeper::new(engine.clone(), TokioTimer);
+        let triage = tokio::spawn(async move { keeper.run().await });
+        Ok(Self { engine, options, worker: Some(worker), sweeper, triage })
     }
 
     pub fn engine(&self) -> &Engine {
@@ -99,20 +104,22 @@ impl Host {
             request: None,
             name: Some(name.to_owned()),
             budget: None,
+            callback: None,
             tasks,
             idempotency: None,
         };
         Ok(self.engine.submit_job(request).await?.job)
     }
 
-    /// Waits until nothing more happens in a job by itself: it is completed, failed or cancelled.
+    /// Waits until nothing more happens in a job by itself: it is completed, failed or cancelled, or all that is left of it
+    /// is parked. Then it is [`JobStatus::Failing`], and [`Engine::unpark`] lets its tasks go on.
     pub async fn wait(&self, job: JobId) -> Result<JobStatus, HostError> {
         let backend = self.engine.backend();
         loop {
             let rest = backend.watch_rest(job);
             let found = backend.job(self.options.tenant.clone(), job).await.map_err(EngineError::from)?;
             let Some(snapshot) = found else { return Err(HostError::NoSuchJob(job)) };
-            if snapshot.head.is_at_rest() {
+            if snapshot.head.has_stopped() {
                 return Ok(snapshot.status);
             }
             rest.await.map_err(EngineError::from)?;
@@ -122,6 +129,7 @@ impl Host {
     /// Claims nothing more, lets running tasks end, and closes the data directory.
     pub async fn shut_down(mut self) {
         self.sweeper.abort();
+        self.triage.abort();
         if let Some(worker) = self.worker.take() {
             worker.shut_down(self.options.grace).await;
         }
@@ -131,6 +139,16 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         self.sweeper.abort();
+        self.triage.abort();
+    }
+}
+
+/// Lets time pass as the runtime does.
+struct TokioTimer;
+
+impl TriageTimer for TokioTimer {
+    async fn sleep(&self, time: Duration) {
+        tokio::time::sleep(time).await;
     }
 }
 

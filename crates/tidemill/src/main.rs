@@ -6,6 +6,7 @@ mod config;
 mod data_dir;
 mod display;
 mod file_limit;
+mod logging;
 mod node;
 mod outbound;
 mod output;
@@ -13,6 +14,7 @@ mod privacy;
 mod remote_source;
 mod script_pool;
 mod token_key;
+mod traces;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -22,8 +24,8 @@ use clap::{Parser, Subcommand};
 
 use self::commands::{
     AgentTask, Alerts, CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended, Errors,
-    Events, Executions, Export, Flags, Import, Jobs, Keys, Parked, Rebuild, Run, Schema, Scripts, Serve,
-    Submit, Subscriptions, Tasks, Usage, Verify, Worker,
+    Events, Executions, Export, Flags, Health, Import, Jobs, Keys, Parked, Rebuild, Run, Schema, Scripts,
+    Serve, Submit, Subscriptions, Tasks, Usage, Verify, Worker,
 };
 use self::config::{Resolved, Sources};
 use self::file_limit::lower_file_limit;
@@ -71,6 +73,7 @@ enum Command {
     Errors(Errors),
     Parked(Parked),
     Usage(Usage),
+    Health(Health),
     Alerts(Alerts),
     Keys(Keys),
     Config(Config),
@@ -107,7 +110,7 @@ fn main() -> ExitCode {
     let code = execute(arguments, &mut out).unwrap_or_else(|error| {
         // Whoever closed our output has seen enough.
         if let Some(words) = error.words() {
-            out.note(words);
+            out.error(words);
         }
         error.exit_code()
     });
@@ -115,10 +118,11 @@ fn main() -> ExitCode {
 }
 
 fn execute(arguments: Arguments, out: &mut Output) -> Ended {
+    let logs = matches!(arguments.command, Command::Run(_) | Command::Serve(_) | Command::Worker(_));
     /// Reads the settings with the command's own flags, then runs it.
     macro_rules! configured {
         ($command:expr) => {{
-            let config = settings(arguments.config.as_deref(), $command.flags(), out)?;
+            let config = settings(arguments.config.as_deref(), $command.flags(), logs, out)?;
             $command.execute(&config, out)
         }};
     }
@@ -138,6 +142,7 @@ fn execute(arguments: Arguments, out: &mut Output) -> Ended {
         Command::Errors(command) => configured!(command),
         Command::Parked(command) => configured!(command),
         Command::Usage(command) => configured!(command),
+        Command::Health(command) => configured!(command),
         Command::Alerts(command) => configured!(command),
         Command::Keys(command) => configured!(command),
         Command::Config(command) => configured!(command),
@@ -152,14 +157,22 @@ fn execute(arguments: Arguments, out: &mut Output) -> Ended {
     }
 }
 
-/// Reads everything that can be set, once. Warnings are told.
-fn settings(file: Option<&Path>, flags: Flags, out: &mut Output) -> Result<Resolved, CommandError> {
+/// Reads everything that can be set, once. Warnings are told. What `logs` has lines in the form that is set.
+fn settings(
+    file: Option<&Path>,
+    flags: Flags,
+    logs: bool,
+    out: &mut Output,
+) -> Result<Resolved, CommandError> {
     // What is not text is no value of ours.
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let resolved = Sources::read(Path::new("."), environment, file, flags)?.resolve()?;
+    if logs {
+        resolved.values.log_format.set();
+    }
     for warning in &resolved.warnings {
-        out.note(format_args!("tidemill: {warning}"));
+        out.warn(format_args!("tidemill: {warning}"));
     }
     Ok(resolved)
 }

@@ -28,6 +28,7 @@ use crate::file_limit::limit_of_children;
 use crate::outbound::HttpSender;
 use crate::script_pool::ScriptPool;
 use crate::token_key::TokenKey;
+use crate::traces::Traces;
 
 /// The hidden command that carries out the task of an agent.
 const AGENT_TASK: &str = "agent-task";
@@ -71,7 +72,9 @@ impl Node {
             families: Arc::new(config.workflows.families.clone()),
             tokens: Arc::new(TokenSealer::new(move || token_key.get())),
             environment: values.environment.clone(),
+            health: values.health,
             policy: values.policy(),
+            callback_hosts: values.outbound.allowed_hosts.clone(),
             sanitizer: Arc::new(config.sanitizer()),
             ..EngineConfig::default()
         };
@@ -110,11 +113,21 @@ impl Node {
     ) -> Result<WorkerHandle, NodeError> {
         let spawner = start_spawner(self.data_id(), self.generation, &config.values);
         let spawner = spawner.map_err(NodeError::Spawner)?;
-        let worker = WorkerId::trusted(&format!("command-{}", std::process::id()));
-        let source = EngineSourceConfig { worker, generation: Some(self.generation), tenants: None };
+        let source = EngineSourceConfig {
+            worker: Self::worker_id(),
+            generation: Some(self.generation),
+            tenants: None,
+        };
         let source = EngineSource::new(self.engine.clone(), source);
-        let worker = CommandWorker::new(source, spawner, command_config(config, sink, scripts));
+        let mut command = command_config(config, sink, scripts);
+        command.slot_meter = self.engine.slot_meter().clone();
+        let worker = CommandWorker::new(source, spawner, command);
         Ok(worker.map_err(NodeError::Output)?.start())
+    }
+
+    /// What the worker of this process is called.
+    pub(crate) fn worker_id() -> WorkerId {
+        WorkerId::trusted(&format!("command-{}", std::process::id()))
     }
 
     /// Looks for what stands still, at once and then every so often.
@@ -128,6 +141,12 @@ impl Node {
         Triage(tokio::spawn(async move { keeper.run().await }))
     }
 
+    /// Checks the health of tasks every so often, if it is to be.
+    pub(crate) fn start_health(&self, values: &Values) -> Option<HealthTimer> {
+        let check = check_health(self.engine.clone(), self.tenant.clone(), values.health_every?);
+        Some(HealthTimer(tokio::spawn(check)))
+    }
+
     /// Starts to tell others what they are to be told.
     pub(crate) fn start_courier(&self, config: &Resolved) -> Deliveries {
         let sender = HttpSender::new(config.values.outbound.clone(), config.sanitizer());
@@ -137,7 +156,12 @@ impl Node {
             let own = courier.clone();
             tasks.spawn(async move { own.work().await });
         }
-        Deliveries { _tasks: tasks }
+        Deliveries { courier, tenant: self.tenant.clone(), _tasks: tasks }
+    }
+
+    /// Starts to tell a collector of traces what happens, if one is set.
+    pub(crate) fn start_traces(&self, values: &Values) -> Option<Traces> {
+        values.traces.as_ref().map(|settings| Traces::start(self.engine.clone(), settings))
     }
 
     /// Starts to run scripts for events.
@@ -200,7 +224,16 @@ impl ScriptsHandle {
 
 /// Deliveries under way. They end with their handle, and what was not recorded is tried again the next time.
 pub(crate) struct Deliveries {
+    courier: Courier<Embedded, HttpSender>,
+    tenant: TenantId,
     _tasks: JoinSet<()>,
+}
+
+impl Deliveries {
+    /// Waits until webhooks and callbacks have arrived or are given up, for so long; whether none waits any more.
+    pub(crate) async fn finish(&self, grace: Duration) -> bool {
+        tokio::time::timeout(grace, self.courier.until_told(&self.tenant)).await.is_ok()
+    }
 }
 
 /// Ends with its handle. What it was doing is done wholly or not at all.
@@ -237,6 +270,26 @@ async fn sweep(engine: Engine, every: Duration) {
     }
 }
 
+/// Ends with its handle.
+pub(crate) struct HealthTimer(JoinHandle<()>);
+
+impl Drop for HealthTimer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The first check is due one interval after the last one of a former life, or at once.
+async fn check_health(engine: Engine, tenant: TenantId, every: Duration) {
+    let mut pause = engine.until_health_check(&tenant, every).await.unwrap_or(every);
+    loop {
+        tokio::time::sleep(pause).await;
+        // A store that cannot answer now is asked again the next time.
+        let _ = engine.check_health_of_all(&tenant).await;
+        pause = every;
+    }
+}
+
 /// Starts this program again as the one that starts tasks.
 pub(crate) fn start_spawner(data_id: String, generation: u64, values: &Values) -> std::io::Result<Spawner> {
     let mut config = SpawnerConfig::new(data_id, generation)?;
@@ -270,6 +323,7 @@ pub(crate) fn command_config(
     command.idle_timeout = values.idle_timeout;
     command.tenant = Some(values.tenant.clone());
     command.keep_files = !values.delete_files;
+    command.is_traced = values.traces.is_some();
     command.sink = sink;
     command
 }

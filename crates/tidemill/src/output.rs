@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tidemill_embedded::store::watch::Progress;
+use tidemill_model::{LogLevel, LogRecord};
 
 use crate::display::visible::{Visible, visible};
 use crate::display::{Table, terminal};
+use crate::logging::json_now;
 
 /// On a terminal the line of progress changes this often at most.
 const LIVE_EVERY: Duration = Duration::from_millis(100);
@@ -91,7 +93,26 @@ impl Output {
 
     /// A line for people. If nobody can read it, that is no reason to stop.
     pub(crate) fn note(&mut self, line: impl fmt::Display) {
+        self.say(LogLevel::Info, line);
+    }
+
+    /// A line that somebody should look at.
+    pub(crate) fn warn(&mut self, line: impl fmt::Display) {
+        self.say(LogLevel::Warn, line);
+    }
+
+    /// A line about what stopped the command.
+    pub(crate) fn error(&mut self, line: impl fmt::Display) {
+        self.say(LogLevel::Error, line);
+    }
+
+    fn say(&mut self, level: LogLevel, line: impl fmt::Display) {
         self.words.wipe();
+        if let Some(now) = json_now() {
+            let line = LogRecord::new(now, level, &line.to_string()).line();
+            let _ = self.words.out.write_all(line.as_bytes());
+            return;
+        }
         let _ = if self.words.live {
             writeln!(self.words.out, "{}", visible(&line.to_string()))
         } else {

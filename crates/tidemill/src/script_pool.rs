@@ -149,7 +149,7 @@ impl ScriptHost for ScriptPool {
         let calls = done.calls.into_iter().map(|call| match call {
             HostCall::Publish { id, event_type, data } => RunCall::Publish { id, event_type, data },
             HostCall::SubmitJob { id, spec } => RunCall::SubmitJob { id, spec },
-            HostCall::ResolveError { error, .. } => RunCall::ResolveError { error },
+            HostCall::ResolveError { id, error } => RunCall::ResolveError { id, error },
         });
         Ok(RunDone {
             result: done.result,

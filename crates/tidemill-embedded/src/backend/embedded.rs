@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{JoinHandle, Thread};
+use std::time::Instant;
 
 use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::clock::Clock;
 use tidemill_engine::command::{Command, PutRecord};
+use tidemill_engine::metrics::CommitMeter;
 use tidemill_engine::notice::Notice;
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::row::{Row, RowKey};
@@ -64,6 +66,8 @@ pub(super) struct Shared {
     pub(super) rows: Arc<RowStore>,
     pub(super) blobs: Blobs,
     pub(super) progress: Progress,
+    /// What was written, counted.
+    pub(super) meter: CommitMeter,
     pub(super) work: WorkQueue,
     pub(super) writer_bell: Bell,
     pub(super) keeper_bell: Bell,
@@ -156,6 +160,7 @@ impl Embedded {
             clock,
             options,
             progress: Progress::new(),
+            meter: CommitMeter::default(),
             room: AtomicU64::new(log.room()),
             synced_seq: AtomicU64::new(log.next_seq().0.saturating_sub(1)),
             flushed_seq: AtomicU64::new(log.next_seq().0.saturating_sub(1)),
@@ -411,10 +416,12 @@ impl Shared {
             (closed, state.dirty_len(), state.queue().next_visible())
         };
         let Closed { mut group, number, stir } = closed;
+        let began = Instant::now();
         match self.append(writing, &group) {
             Ok(()) => {
                 // Whoever waits for an answer comes before those who follow the log.
                 self.progress.reached(number);
+                self.meter.wrote(began.elapsed(), group.event_count(), group.byte_count(), stir.jobs);
                 if group.event_count() > 0 {
                     self.grown.ring();
                 }

@@ -11,6 +11,8 @@ use tidemill_engine::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, 
 use tidemill_engine::command::Command;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::execution::ExecutionKey;
+use tidemill_engine::health::{LiveTask, Lookout};
+use tidemill_engine::metrics::CommitMetrics;
 use tidemill_engine::notice::Notice;
 use tidemill_engine::outbound::DeliveryKey;
 use tidemill_engine::record::{Record, RecordKey, RecordKind};
@@ -19,7 +21,7 @@ use tidemill_engine::state::stream::Stream;
 use tidemill_engine::state::trail::Seq;
 use tidemill_engine::state::{DueDeliveries, DueExecutions, Room, State, TriageIndex};
 use tidemill_model::event_query::{EventQuery, Page};
-use tidemill_model::{Entity, Event, JobId, JobStatus, TenantId, Timestamp};
+use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Timestamp};
 
 use super::embedded::{Embedded, Shared, Turn, block_on};
 use super::stored_task;
@@ -360,6 +362,25 @@ impl Backend for Embedded {
         self.shared().look(|state| state.triage().ended()).0
     }
 
+    async fn live_tasks(
+        &self,
+        tenant: TenantId,
+        after: Option<RequestId>,
+        limit: usize,
+    ) -> Result<Vec<LiveTask>, Fault> {
+        let shared = self.shared();
+        let (found, number) = shared.look(|state| state.live_tasks(&tenant, after.as_ref(), limit));
+        shared.settle(number).await?;
+        Ok(found)
+    }
+
+    async fn lookout(&self, tenant: Option<TenantId>) -> Result<BTreeMap<TenantId, Lookout>, Fault> {
+        let shared = self.shared();
+        let (found, number) = shared.look(|state| state.lookout(tenant.as_ref()));
+        shared.settle(number).await?;
+        Ok(found)
+    }
+
     async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {
         self.shared().blobs.put(&tenant, &key, &bytes).map_err(|error| io_fault(&error))
     }
@@ -375,9 +396,13 @@ impl Backend for Embedded {
             let mut deciding = shared.deciding();
             deciding.decider.state.move_on(now);
             let queue = deciding.decider.state.queue();
-            (QueueDepth { messages: queue.len(), ready: queue.ready() }, deciding.newest())
+            (queue.depth(), deciding.newest())
         };
         shared.settle(number).await?;
         Ok(depth)
+    }
+
+    fn commits(&self) -> CommitMetrics {
+        self.shared().meter.read()
     }
 }

@@ -45,6 +45,7 @@ fn estimate(command: &Command) -> u64 {
         Command::Finish(_) => 300_000,
         Command::Match(matched) => matched.executions.iter().map(|new| new.event.len() as u64 + 1_000).sum(),
         Command::EndExecution(end) => end_estimate(end),
+        Command::RecordHealth(checked) => (checked.kept.len() + checked.properties.len()) as u64 + 100_000,
         // What is delivered is as large as what it tells of.
         Command::ReplayLetter { .. }
         | Command::DiscardLetter { .. }
@@ -123,6 +124,7 @@ fn record_bytes(write: &RecordWrite) -> usize {
         RecordWrite::JobCancelled { tenant, .. }
         | RecordWrite::JobAllowance { tenant, .. }
         | RecordWrite::JobHops { tenant, .. } => tenant.as_str().len(),
+        RecordWrite::JobCallback { tenant, url, .. } => tenant.as_str().len() + url.len(),
         RecordWrite::Task(task) => {
             let names = task.tenant.as_str().len() + task.app.as_str().len() + task.request.as_str().len();
             names + spec_bytes(&task.spec)
@@ -223,6 +225,7 @@ mod tests {
             created: Prepared { id: None, properties: Json::empty_object() },
             once: Vec::new(),
             budget: None,
+            callback: None,
         })
     }
 

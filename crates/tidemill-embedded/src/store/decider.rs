@@ -11,6 +11,7 @@ use tidemill_engine::command::Command;
 use tidemill_engine::commit::{Commit, RecordWrite, TaskChangeKind, TaskKey};
 use tidemill_engine::decide::{Circumstances, decide};
 use tidemill_engine::id_source::IdSource;
+use tidemill_engine::metrics::JobEvents;
 use tidemill_engine::policy::Policy;
 use tidemill_engine::record::{Record, RecordKey, RecordKind};
 use tidemill_engine::reply::{Refusal, Reply};
@@ -52,6 +53,8 @@ pub(crate) struct Stir {
     pub(crate) rested: Vec<JobId>,
     /// Records that were written or removed, maybe several times.
     pub(crate) records: Vec<RecordKey>,
+    /// What became of jobs.
+    pub(crate) jobs: JobEvents,
 }
 
 impl Stir {
@@ -141,6 +144,7 @@ impl Decider {
         stir.messages += commit.visibility.iter().filter(|change| change.visible_at <= now).count();
         let links = self.state.apply(&commit, self.next_seq);
         stir.note_rested(&self.state, &commit);
+        stir.jobs.note(&commit);
         stir.records.extend(commit.records.iter().filter_map(|write| match write {
             RecordWrite::Put { key, .. } => Some(key.clone()),
             _ => None,
@@ -285,7 +289,8 @@ impl Decider {
                 if let RecordWrite::JobTasks { tenant, job, .. }
                 | RecordWrite::JobCancelled { tenant, job, .. }
                 | RecordWrite::JobAllowance { tenant, job, .. }
-                | RecordWrite::JobHops { tenant, job, .. } = &write
+                | RecordWrite::JobHops { tenant, job, .. }
+                | RecordWrite::JobCallback { tenant, job, .. } = &write
                 {
                     self.load(&RowKey::Job(tenant.clone(), *job))?;
                 }

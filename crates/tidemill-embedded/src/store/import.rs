@@ -39,6 +39,8 @@ pub struct Imported {
     pub tally: Tally,
     /// Messages that open tasks lacked and got.
     pub messages_made: u64,
+    /// Properties and inputs that not all readers of JSON can read. History is not changed, so they are taken over.
+    pub unreadable: u64,
 }
 
 /// Why nothing was imported.
@@ -79,11 +81,13 @@ impl Store {
         check_header(&mut lines)?;
         let mut assembly = Assembly::start(&disk, &options)?;
         let mut step = Step::begin(watch, "reading lines", None);
+        let mut unreadable = 0;
         let tally = loop {
             let last = lines.number();
             let (number, text) = lines.next()?.ok_or(ImportError::Cut { line: last })?;
             step.tick();
             let line = Line::read(text).map_err(|bad| Problem::from(bad).at(number))?;
+            unreadable += line.unreadable();
             if let Some(tally) = assembly.take(number, line)? {
                 break tally;
             }
@@ -96,7 +100,7 @@ impl Store {
         let mut store = Self::open_watched(disk, options, watch)?;
         let messages_made = store.renew_messages(now)?;
         store.flush_rows()?;
-        Ok(Imported { tally, messages_made })
+        Ok(Imported { tally, messages_made, unreadable })
     }
 }
 

@@ -431,7 +431,8 @@ fn rows_of(control: &Control) -> Vec<RowKey> {
             RecordWrite::JobTasks { tenant, job, .. }
             | RecordWrite::JobCancelled { tenant, job, .. }
             | RecordWrite::JobAllowance { tenant, job, .. }
-            | RecordWrite::JobHops { tenant, job, .. } => {
+            | RecordWrite::JobHops { tenant, job, .. }
+            | RecordWrite::JobCallback { tenant, job, .. } => {
                 vec![RowKey::Job(tenant.clone(), *job)]
             }
             RecordWrite::Task(task) => {

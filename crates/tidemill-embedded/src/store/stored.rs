@@ -519,14 +519,19 @@ impl Stored for JobHead {
         if let Some(allowance) = &self.allowance {
             allowance.put(out);
         }
-        if self.hops > 0 || self.counts.parked > 0 {
+        let has_callback = self.callback.is_some();
+        let has_parked = self.counts.parked > 0 || has_callback;
+        if self.hops > 0 || has_parked {
             if self.allowance.is_none() {
                 out.push(NO_ALLOWANCE);
             }
             self.hops.put(out);
         }
-        if self.counts.parked > 0 {
+        if has_parked {
             self.counts.parked.put(out);
+        }
+        if let Some(callback) = &self.callback {
+            callback.put(out);
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
@@ -544,6 +549,7 @@ impl Stored for JobHead {
             version: Stored::take(from)?,
             allowance: None,
             hops: 0,
+            callback: None,
         };
         // These stand at the end of the row, which ends before them when there are none.
         match from.rest().first() {
@@ -558,6 +564,9 @@ impl Stored for JobHead {
         }
         if !from.is_at_end() {
             head.counts.parked = Stored::take(from)?;
+        }
+        if !from.is_at_end() {
+            head.callback = Some(Stored::take(from)?);
         }
         Ok(head)
     }
@@ -659,6 +668,7 @@ stored_enum!(RecordWrite {
     5 => Put { key, record },
     6 => JobAllowance { tenant, job, allowance },
     7 => JobHops { tenant, job, hops },
+    8 => JobCallback { tenant, job, url },
 });
 stored_enum!(RecordKind {
     1 => Idempotency, 2 => DeadLetter, 3 => Definition, 4 => Cursor, 5 => Script, 6 => Subscription,
@@ -789,6 +799,7 @@ mod tests {
             version: 300,
             allowance: None,
             hops: 0,
+            callback: None,
         };
         let mut plain = Vec::new();
         job.put(&mut plain);
@@ -810,7 +821,14 @@ mod tests {
                 parked.counts.parked = 300;
                 let mut bytes = Vec::new();
                 parked.put(&mut bytes);
-                assert_eq!(read_all::<JobHead>(&bytes), Ok(parked));
+                assert_eq!(read_all::<JobHead>(&bytes), Ok(parked.clone()));
+                for count in [0, 300] {
+                    let mut told = JobHead { callback: Some(Arc::from("http://a/b")), ..parked.clone() };
+                    told.counts.parked = count;
+                    let mut bytes = Vec::new();
+                    told.put(&mut bytes);
+                    assert_eq!(read_all::<JobHead>(&bytes), Ok(told));
+                }
             }
         }
     }

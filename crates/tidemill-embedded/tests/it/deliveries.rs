@@ -4,14 +4,20 @@ use std::sync::Arc;
 
 use tidemill_embedded::data_lock::DataLock;
 use tidemill_embedded::import_dir::import_into;
-use tidemill_engine::command::{Command, DeliveryEnd, EndDelivery, PutRecord};
+use tidemill_engine::command::{
+    Command, DeliveryEnd, EndDelivery, PutRecord, Resume, ResumeTarget, SubmitJob,
+};
 use tidemill_engine::execution::SourceEvent;
 use tidemill_engine::outbound::{Delivery, DeliveryId, DeliveryKey, Target};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::Reply;
-use tidemill_model::{AppName, EntityId, EntityType, EventId, EventType, Timestamp};
+use tidemill_engine::state::row::{Row, RowKey};
+use tidemill_model::{AppName, EntityId, EntityType, ErrorCategory, EventId, EventType, JobId, Timestamp};
 
-use super::lab::{self, Fresh, Lab, acme, json, small, unwatched};
+use super::lab::{
+    self, DAY, Fresh, Lab, acme, assert_not_imported, json, plain, publish, small, spec, submit_job,
+    unwatched,
+};
 
 fn id(number: u128) -> DeliveryId {
     DeliveryId(EventId::from_u128(number))
@@ -113,4 +119,66 @@ fn deliveries_leave_memory_and_are_known_all_the_same() {
     assert_eq!(imported.run(fail(3, 2)).map(|reply| matches!(reply, Reply::DeliveryEnded { .. })), Ok(true));
     let imported = imported.rebuilt(&other, 0);
     assert_eq!(due(&imported).len(), 3);
+}
+
+/// Fills several segments and seals them, with a checkpoint behind.
+fn fill(lab: &mut Lab) {
+    for n in 0..200 {
+        let padding = "x".repeat(400);
+        let event = publish("filler", plain(&format!(r#"{{"n":{n},"padding":"{padding}"}}"#)), None, None);
+        lab.run(event).unwrap();
+    }
+    lab.store.flush_rows().unwrap();
+    lab.seal_all();
+}
+
+fn callback_of(lab: &Lab, job: JobId) -> Option<Arc<str>> {
+    match lab.store.row(&RowKey::Job(acme(), job)).unwrap() {
+        Some(Row::Job(head)) => head.callback,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Where a job is to be told of outlives the entries that said so, in every way in which a store is made again.
+#[test]
+fn a_callback_outlives_the_log_of_its_job() {
+    let url: Arc<str> = Arc::from("https://a.example/done");
+    let dir = Fresh::new();
+    let mut lab = Lab::begun(&dir, 10);
+    let job = JobId::from_u128(1);
+    let Command::SubmitJob(submit) = submit_job(job, vec![spec("a", &[]), spec("b", &["a"])], None) else {
+        unreachable!("it is a job")
+    };
+    lab.run(Command::SubmitJob(SubmitJob { callback: Some(Arc::clone(&url)), ..submit })).unwrap();
+    let task = lab.claim(1).remove(0);
+    lab.run(lab::fail(&task, ErrorCategory::Auth)).unwrap();
+    assert_eq!(due(&lab).len(), 1);
+    fill(&mut lab);
+    lab.pass(20 * DAY);
+    fill(&mut lab);
+    let expired = lab.store.expire(lab.now).unwrap();
+    assert!(expired.segments_rewritten > 0 && expired.rows_carried > 0, "{expired:?}");
+    lab.assert_clean();
+    let waiting = due(&lab);
+    assert_eq!(waiting.len(), 1, "it waits for longer than its event is kept");
+    lab = lab.rebuilt(&dir, 10);
+    assert_eq!((callback_of(&lab, job), due(&lab)), (Some(Arc::clone(&url)), waiting.clone()));
+
+    let (text, now) = (lab.export(), lab.now);
+    assert!(text.contains(r#""callbackUrl":"https://a.example/done""#), "{text}");
+    let other = Fresh::new();
+    let lock = DataLock::take(&other).unwrap();
+    import_into(&other, &lock, small(), &mut text.as_bytes(), now, &mut unwatched).unwrap();
+    drop(lock);
+    let mut imported = Lab::keeping(&other, 10, now);
+    assert_eq!((callback_of(&imported, job), due(&imported)), (Some(Arc::clone(&url)), waiting));
+    // The job goes on there, and is told of when it comes to rest again.
+    let target = ResumeTarget::Job { job, tasks: None };
+    imported.run(Command::Resume(Resume { tenant: acme(), target })).unwrap();
+    imported.work_off();
+    let told = due(&imported);
+    assert_eq!(told.len(), 2);
+    imported.assert_clean();
+    assert_eq!(due(&imported.rebuilt(&other, 10)), told);
+    assert_not_imported(&text, "https://a.example/done\",\"stream", "ftp://a.example/done\",\"stream", now);
 }

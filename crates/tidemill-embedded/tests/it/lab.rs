@@ -129,6 +129,7 @@ pub(crate) fn submit_job(job: JobId, tasks: Vec<TaskSpec>, once: Option<&str>) -
             lasting: false,
         })),
         budget: None,
+        callback: None,
     })
 }
 

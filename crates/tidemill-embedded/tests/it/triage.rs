@@ -135,6 +135,7 @@ fn start(lab: &mut Lab, id: BulkId) {
         id,
         action: resume(),
         filter: BulkFilter { code: Some(code("31001")), ..BulkFilter::default() },
+        total: None,
         rate_per_second: None,
         by: Some(Arc::from("ann")),
         reason: None,

@@ -89,6 +89,7 @@ pub(super) fn job_of(tasks: Vec<TaskSpec>) -> JobRequest {
         request: None,
         name: None,
         budget: None,
+        callback: None,
         tasks,
         idempotency: None,
     }

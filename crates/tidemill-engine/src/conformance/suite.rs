@@ -197,6 +197,12 @@ macro_rules! conformance_cases {
                 a_scripts_letter_is_never_deleted,
                 executions_stay_within_their_tenant,
                 records_of_all_tenants_are_listed;
+            deliveries:
+                a_rest_is_told_with_its_event,
+                a_try_ends_once,
+                what_is_given_up_is_kept,
+                due_deliveries_come_in_order,
+                a_callback_needs_an_allowed_host;
             records:
                 records_have_versions,
                 records_are_listed_in_order,
@@ -211,6 +217,13 @@ macro_rules! conformance_cases {
                 cancel_ends_what_is_parked,
                 failures_are_grouped_by_what_they_say,
                 parked_tasks_survive;
+            health:
+                a_check_lists_what_is_processing,
+                a_task_that_waits_for_its_retry_is_not_stuck,
+                a_check_is_about_one_tenant,
+                what_stands_for_too_long_is_found,
+                the_last_check_is_kept,
+                the_worst_of_many_tasks_are_listed;
             triage:
                 a_workflow_event_counts_once,
                 a_wrong_workflow_event_is_refused,

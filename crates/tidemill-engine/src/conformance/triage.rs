@@ -17,6 +17,7 @@ use crate::engine::{
 };
 use crate::record::RecordKind;
 use crate::reply::Refusal;
+use crate::scripts::AlertKind;
 use crate::triage::{
     BulkAction, BulkFilter, BulkState, ErrorMark, ErrorState, TokenState, TriageKeeper, TriageTimer,
     Unparked, Until,
@@ -355,8 +356,15 @@ pub async fn nobody_waits_for_ever<W: World>(lab: Lab<W>) {
     look(&lab).await;
     assert_eq!(lab.events(system).await.len(), 1, "it is told once");
     let lab = lab.reopen_if_it_can().await;
+    // It stands as long as it waits.
+    let standing = lab.engine.standing_alerts(Some(&acme())).await.expect("it works");
+    assert_eq!(standing.iter().map(|alert| alert.kind).collect::<Vec<_>>(), [AlertKind::ParkedExpiring]);
+    assert!(standing[0].message.starts_with("e-1 is parked"), "{standing:?}");
+    assert_eq!(lab.engine.standing_alerts(Some(&other())).await.expect("it works"), []);
+    assert_eq!(lab.engine.standing_alerts(None).await.expect("it works"), standing);
     lab.pass(week / 10 + 1);
     look(&lab).await;
+    assert_eq!(lab.engine.standing_alerts(None).await.expect("it works"), []);
     let refused = lab.engine.unpark(unpark("e-1", resume())).await;
     assert!(matches!(refused, Err(EngineError::Refused(Refusal::TokenExpired(_)))), "{refused:?}");
     let types: Vec<_> =

@@ -11,6 +11,7 @@ use super::usage::{self, Verdict};
 use crate::command::Claim;
 use crate::commit::{Delivered, Message, TaskChangeKind, TaskKey};
 use crate::reply::{Assignment, Reply};
+use crate::state::queue::Queued;
 use crate::state::{Place, State, TaskView};
 
 /// Messages that turn out to be stale are dropped on the way; so many more than asked for are looked at.
@@ -53,7 +54,7 @@ pub(super) fn decide(state: &State, command: &Claim, draft: &mut Draft<'_, '_>) 
                         // A failure lists the states of its job, so none may be listed that this commit changes.
                         failed_in.extend(message.task.request.job_part());
                     }
-                    let assignment = acquire(command, message, &task, head, takeover, until, draft);
+                    let assignment = acquire(command, queued, &task, head, takeover, until, draft);
                     tasks.push(Assignment { budget_left: *left, ..assignment });
                 } else {
                     more = true;
@@ -147,13 +148,14 @@ fn standing(state: &State, task: &TaskView<'_>, message: &Message) -> Option<Tim
 
 fn acquire(
     command: &Claim,
-    message: &Message,
+    queued: &Queued,
     task: &TaskView<'_>,
     head: &TaskHead,
     takeover: bool,
     until: Timestamp,
     draft: &mut Draft<'_, '_>,
 ) -> Assignment {
+    let message = &queued.message;
     let key = &message.task;
     let fence = head.fence.next();
     let at = draft.now();
@@ -187,6 +189,8 @@ fn acquire(
         fence,
         lease_until: until,
         message: message.id,
+        waited_millis: at.since(queued.visible_at),
+        is_takeover: takeover,
         session_id: head.session.clone(),
         budget_left: None,
     }

@@ -1,5 +1,7 @@
 //! Deliveries: made in the commit of their cause, each try ends once, and what never arrives becomes a dead letter.
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -10,14 +12,14 @@ use super::draft::Draft;
 use crate::command::{DeliveryEnd, EndDelivery};
 use crate::commit::{Expect, RecordWrite};
 use crate::execution::SourceEvent;
-use crate::outbound::{Delivery, DeliveryId, DeliveryLetter, Target, alert_text, pause_after};
+use crate::outbound::{Delivery, DeliveryId, DeliveryLetter, Lane, Target, alert_text, pause_after};
 use crate::record::{DeadLetterState, Record, RecordKey, RecordValue};
 use crate::reply::{Refusal, Reply};
 use crate::state::State;
 use crate::triage::Unparked;
 
-/// Sends something on its way.
-fn begin(
+/// Sends something on its way. If too many others of the tenant wait, it is a dead letter at once.
+pub(super) fn begin(
     tenant: &TenantId,
     target: Target,
     event: SourceEvent,
@@ -36,12 +38,19 @@ fn begin(
         error: None,
         replay_of: None,
     };
-    put_new(tenant, delivery, draft)
+    let limit = draft.policy().deliveries_max;
+    if delivery.target.is_alert() || draft.waiting(tenant, delivery.target.lane()) < limit {
+        return put_new(tenant, delivery, draft);
+    }
+    let error = Arc::from(format!("{limit} deliveries of the tenant wait, and no more are taken"));
+    bury(tenant, &delivery, 0, 0, &error, draft);
+    delivery.id
 }
 
 fn put_new(tenant: &TenantId, delivery: Delivery, draft: &mut Draft<'_, '_>) -> DeliveryId {
     let id = delivery.id;
     let key = RecordKey::delivery(tenant, id);
+    draft.began(tenant, delivery.target.lane());
     draft.expect(Expect::RecordAt { key: key.clone(), version: 0 });
     draft.record(put(key, 0, RecordValue::Delivery(Box::new(delivery))));
     id
@@ -52,7 +61,7 @@ fn put(key: RecordKey, version: u64, value: RecordValue) -> RecordWrite {
 }
 
 /// An event as deliveries name it.
-fn source_of(event: &Event) -> SourceEvent {
+pub(super) fn source_of(event: &Event) -> SourceEvent {
     SourceEvent {
         id: event.id,
         event_type: event.event_type.clone(),
@@ -99,8 +108,7 @@ pub(super) fn wait_ended(
         Unparked::Resumed { output, at, .. } => ("resumed", Some(output), None, None, *at),
         Unparked::Failed { error, cause, at, .. } => ("failed", None, Some(&**error), Some(&**cause), *at),
         Unparked::Expired { at } => ("expired", None, Some("ParkTimeout"), None, *at),
-        // It went on by itself: whoever holds the token did that.
-        Unparked::WentOn { .. } => return,
+        Unparked::WentOn { at } => ("went_on", None, None, None, *at),
     };
     let body = Json::of(&WaitEnded {
         event_id: event.id,
@@ -143,21 +151,45 @@ fn alert(
     draft: &mut Draft<'_, '_>,
 ) {
     let targets = draft.policy().alerts;
-    if targets.people {
-        begin(tenant, Target::People, event.clone(), Json::of(&Text { text }), draft);
+    if targets.people
+        && let Some((_, text)) = with_room(tenant, Lane::People, kind, text, draft)
+    {
+        begin(tenant, Target::People, event.clone(), Json::of(&Text { text: &text }), draft);
     }
-    if targets.webhook {
+    if targets.webhook
+        && let Some((kind, text)) = with_room(tenant, Lane::AlertWebhook, kind, text, draft)
+    {
         let environment = draft.site().environment();
         let body = Json::of(&AlertBody {
             kind,
             tenant_id: tenant,
             environment: &environment,
             is_raised,
-            text,
+            text: &text,
             event_id: event.id,
             event_type: event.event_type.as_str(),
         });
         begin(tenant, Target::AlertWebhook, event.clone(), body, draft);
+    }
+}
+
+/// What an alert says, by how many others wait: itself, or that no further ones are made, or nothing.
+fn with_room<'a>(
+    tenant: &TenantId,
+    lane: Lane,
+    kind: &'a str,
+    text: &'a str,
+    draft: &Draft<'_, '_>,
+) -> Option<(&'a str, Cow<'a, str>)> {
+    let limit = draft.policy().alerts_max;
+    match draft.waiting(tenant, lane).cmp(&limit) {
+        Ordering::Less => Some((kind, Cow::Borrowed(text))),
+        Ordering::Equal => {
+            let stage = draft.site().environment();
+            let told = alert_text::too_many_alerts(&stage, tenant.as_str(), limit);
+            Some((alert_text::TOO_MANY_ALERTS, Cow::Owned(told)))
+        }
+        Ordering::Greater => None,
     }
 }
 
@@ -175,6 +207,12 @@ pub(super) fn standing(
     alert(tenant, name, &text, is_raised, &event, draft);
 }
 
+/// Tells what a check of health found. The event that says so was appended last.
+pub(super) fn health(tenant: &TenantId, text: &str, is_raised: bool, draft: &mut Draft<'_, '_>) {
+    let Some(event) = draft.told().map(source_of) else { return };
+    alert(tenant, crate::health::text::KIND, text, is_raised, &event, draft);
+}
+
 pub(super) fn end(state: &State, command: &EndDelivery, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let EndDelivery { tenant, delivery: id, attempt, end } = command;
     let key = RecordKey::delivery(tenant, *id);
@@ -189,6 +227,12 @@ pub(super) fn end(state: &State, command: &EndDelivery, draft: &mut Draft<'_, '_
         draft.record(RecordWrite::Put { key, record: None });
         return Ok(Reply::DeliveryEnded { retry_at: None, is_dead: false });
     };
+    #[cfg(feature = "faults")]
+    if draft.policy().faults.forget_delivery {
+        draft.record(RecordWrite::Put { key, record: None });
+        let retry_at = Some(draft.now().plus(draft.policy().delivery_millis));
+        return Ok(Reply::DeliveryEnded { retry_at, is_dead: false });
+    }
     if let Some(pause) = pause_after(&before.target, *attempt, draft.policy().delivery_millis) {
         let retry_at = draft.now().plus(pause);
         let error = Some(Arc::clone(error));
@@ -197,15 +241,18 @@ pub(super) fn end(state: &State, command: &EndDelivery, draft: &mut Draft<'_, '_
         return Ok(Reply::DeliveryEnded { retry_at: Some(retry_at), is_dead: false });
     }
     draft.record(RecordWrite::Put { key, record: None });
-    bury(state, tenant, before, *attempt, error, draft);
+    let letter = state.record(&RecordKey::delivery_letter(tenant, *id));
+    let version = letter.map_or(0, |record| record.version);
+    bury(tenant, before, *attempt, version, error, draft);
     Ok(Reply::DeliveryEnded { retry_at: None, is_dead: true })
 }
 
+/// Keeps what will not be tried again, and tells people of it. `version` is that of an earlier letter.
 fn bury(
-    state: &State,
     tenant: &TenantId,
     delivery: &Delivery,
     attempts: u32,
+    version: u64,
     error: &Arc<str>,
     draft: &mut Draft<'_, '_>,
 ) {
@@ -223,7 +270,7 @@ fn bury(
     };
     let text = alert_text::delivery_failure(&letter.event, letter.id);
     alert(tenant, "delivery_failure", &text, true, &letter.event, draft);
-    mark(state, tenant, letter, draft);
+    put_letter(tenant, version, letter, draft);
 }
 
 /// Delivers exactly what did not arrive once more, as a delivery of its own.
@@ -234,6 +281,10 @@ pub(super) fn replay(
     draft: &mut Draft<'_, '_>,
 ) -> Result<Reply, Refusal> {
     let letter = open_letter(state, tenant, id)?.clone();
+    let limit = draft.policy().deliveries_max;
+    if draft.waiting(tenant, letter.target.lane()) >= limit {
+        return Err(Refusal::TooManyWaiting { limit });
+    }
     let now = draft.now();
     let again = Delivery {
         id: DeliveryId(draft.event_id()),
@@ -278,6 +329,11 @@ fn open_letter<'s>(
 fn mark(state: &State, tenant: &TenantId, letter: DeliveryLetter, draft: &mut Draft<'_, '_>) {
     let key = RecordKey::delivery_letter(tenant, letter.id);
     let version = state.record(&key).map_or(0, |record| record.version);
+    put_letter(tenant, version, letter, draft);
+}
+
+fn put_letter(tenant: &TenantId, version: u64, letter: DeliveryLetter, draft: &mut Draft<'_, '_>) {
+    let key = RecordKey::delivery_letter(tenant, letter.id);
     draft.expect(Expect::RecordAt { key: key.clone(), version });
     draft.record(put(key, version, RecordValue::DeliveryLetter(Box::new(letter))));
 }
@@ -465,5 +521,84 @@ mod tests {
                 ended(&mut fixture, delivery.id, 1, DeliveryEnd::Arrived).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn what_comes_when_too_many_wait_is_kept_as_a_letter() {
+        let mut fixture = parked("e1");
+        fixture.policy.deliveries_max = 1;
+        for id in ["e2", "e3"] {
+            let failed = status(id, WorkflowStatus::Failed, &["20a"]);
+            let now = fixture.now;
+            fixture.run(&told(StatusItem { token: Some(token(id)), ..failed }, now)).unwrap();
+        }
+        for id in ["e1", "e2", "e3"] {
+            fixture.run(&super::super::triage_property::unpark(id)).unwrap();
+        }
+        let lanes = [Lane::Webhooks, Lane::People, Lane::AlertWebhook];
+        assert_eq!(lanes.map(|lane| fixture.state.deliveries().count(&tenant(), lane)), [1, 2, 0]);
+        let letters: Vec<_> = fixture
+            .state
+            .records()
+            .filter_map(|(_, record)| match &record?.value {
+                RecordValue::DeliveryLetter(letter) => Some((**letter).clone()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(letters.len(), 2, "nothing is lost");
+        for letter in &letters {
+            assert_eq!((letter.attempts, letter.state), (0, DeadLetterState::Open));
+            assert_eq!(&*letter.error, "1 deliveries of the tenant wait, and no more are taken");
+            let text = alert_text::delivery_failure(&letter.event, letter.id);
+            let is_told = |told: &Delivery| told.body == Json::of(&Text { text: &text });
+            assert!(pending(&fixture).iter().any(is_told), "{text}");
+        }
+        // There is no room for a replay before the one that waits has arrived.
+        let replay = Command::ReplayDelivery { tenant: tenant(), letter: letters[0].id };
+        assert_eq!(fixture.run(&replay).unwrap_err(), Refusal::TooManyWaiting { limit: 1 });
+        let waiting = pending(&fixture).into_iter().find(|told| !told.target.is_alert()).unwrap();
+        ended(&mut fixture, waiting.id, 1, DeliveryEnd::Arrived).unwrap();
+        fixture.run(&replay).unwrap();
+        assert_eq!(letter(&fixture, letters[0].id).state, DeadLetterState::Replayed);
+    }
+
+    #[test]
+    fn the_last_of_too_many_alerts_says_so() {
+        let mut fixture = Fixture::new();
+        fixture.policy.alerts = AlertTargets { people: true, webhook: true };
+        fixture.policy.alerts_max = 2;
+        let alert = |fixture: &mut Fixture, message: &str| {
+            let alert = Alert {
+                tenant: tenant(),
+                name: "script_failures",
+                is_raised: true,
+                message: message.to_owned(),
+                properties: Json::empty_object(),
+            };
+            fixture.run(&Command::Alert(alert)).unwrap();
+            let mut texts: Vec<_> = pending(fixture)
+                .iter()
+                .filter(|told| told.target == Target::People)
+                .map(|told| (told.id, told.body.as_str().to_owned()))
+                .collect();
+            texts.sort();
+            texts
+        };
+        let webhooks = |fixture: &Fixture| fixture.state.deliveries().count(&tenant(), Lane::AlertWebhook);
+        for message in ["one", "two", "three", "four", "five"] {
+            alert(&mut fixture, message);
+        }
+        let texts = alert(&mut fixture, "six");
+        let [one, two, three] = &texts[..] else { panic!("{texts:?}") };
+        assert!(one.1.contains("one") && two.1.contains("two"), "{texts:?}");
+        assert!(three.1.contains("too_many_alerts") && three.1.contains("2 alerts wait"), "{texts:?}");
+        assert_eq!(webhooks(&fixture), 3);
+        // Once people have heard, they hear again; the other place is still away.
+        for (id, _) in texts {
+            ended(&mut fixture, id, 1, DeliveryEnd::Arrived).unwrap();
+        }
+        let texts = alert(&mut fixture, "seven");
+        assert!(texts.len() == 1 && texts[0].1.contains("seven"), "{texts:?}");
+        assert_eq!(webhooks(&fixture), 3);
     }
 }

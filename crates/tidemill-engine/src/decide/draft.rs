@@ -1,5 +1,6 @@
 //! A commit being written: stamping, events, dispatch.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidemill_model::properties::{TaskIdentity, TaskPending};
@@ -14,11 +15,12 @@ use crate::commit::{
     Commit, Delivered, Expect, Message, MessageId, RecordWrite, TaskChange, TaskChangeKind, TaskKey,
     Visibility,
 };
+use crate::outbound::Lane;
 use crate::policy::Policy;
 use crate::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
 use crate::site::{Origin, Site};
 use crate::state::job::Job;
-use crate::state::{Place, TaskView};
+use crate::state::{Deliveries, Place, TaskView};
 
 pub(super) struct Draft<'a, 'c> {
     circumstances: &'a mut Circumstances<'c>,
@@ -26,6 +28,9 @@ pub(super) struct Draft<'a, 'c> {
     /// When the last event of a job was stamped that another one of it may follow in this commit.
     told_job: Option<(Entity, Timestamp)>,
     notes: Notes,
+    /// Deliveries that waited before, and those that begin here.
+    waiting: &'a Deliveries,
+    begun: BTreeMap<(TenantId, Lane), usize>,
 }
 
 /// Whose event it is: the same for all events of one task or job.
@@ -39,14 +44,36 @@ pub(super) struct Subject {
 }
 
 impl<'a, 'c> Draft<'a, 'c> {
-    pub(super) fn new(circumstances: &'a mut Circumstances<'c>) -> Self {
-        Self { circumstances, commit: Commit::default(), told_job: None, notes: Notes::default() }
+    pub(super) fn new(circumstances: &'a mut Circumstances<'c>, waiting: &'a Deliveries) -> Self {
+        Self {
+            circumstances,
+            commit: Commit::default(),
+            told_job: None,
+            notes: Notes::default(),
+            waiting,
+            begun: BTreeMap::new(),
+        }
     }
 
     pub(super) fn into_commit(self) -> Commit {
         let mut commit = self.commit;
         self.notes.flush(&mut commit);
         commit
+    }
+
+    /// What is drafted so far.
+    pub(super) fn commit(&self) -> &Commit {
+        &self.commit
+    }
+
+    /// How many deliveries of a tenant wait, those that begin here included.
+    pub(super) fn waiting(&self, tenant: &TenantId, lane: Lane) -> usize {
+        let begun = self.begun.get(&(tenant.clone(), lane)).copied().unwrap_or_default();
+        self.waiting.count(tenant, lane) + begun
+    }
+
+    pub(super) fn began(&mut self, tenant: &TenantId, lane: Lane) {
+        *self.begun.entry((tenant.clone(), lane)).or_default() += 1;
     }
 
     /// The triage records that this decision reads and writes.

@@ -122,7 +122,7 @@ pub(super) fn submit_job(job: JobId, tasks: Vec<TaskSpec>) -> SubmitJob {
         tasks: tasks.into_iter().map(Arc::new).collect(),
     };
     let created = Prepared { id: None, properties: Json::empty_object() };
-    SubmitJob { job, created, once: Vec::new(), budget: None }
+    SubmitJob { job, created, once: Vec::new(), budget: None, callback: None }
 }
 
 pub(super) fn claim(max: usize) -> Command {

@@ -5,6 +5,7 @@
 
 mod add_tasks;
 mod advance;
+mod callback;
 mod cancel;
 mod cancel_task;
 mod claim;
@@ -15,6 +16,7 @@ mod finish;
 #[cfg(test)]
 mod fixture;
 mod forget;
+mod health;
 mod heartbeat;
 mod park;
 mod publish;
@@ -68,7 +70,7 @@ pub fn decide(
     command: &Command,
     circumstances: &mut Circumstances<'_>,
 ) -> Result<(Commit, Reply), Refusal> {
-    let mut draft = draft::Draft::new(circumstances);
+    let mut draft = draft::Draft::new(circumstances, state.deliveries());
     let reply = match command {
         Command::SubmitJob(command) => submit_job::decide(state, command, &mut draft)?,
         Command::AddTasks(command) => add_tasks::decide(state, command, &mut draft)?,
@@ -103,6 +105,7 @@ pub fn decide(
         Command::ReplayLetter { tenant, letter } => scripts::replay(state, tenant, *letter, &mut draft)?,
         Command::DiscardLetter { tenant, letter } => scripts::discard(state, tenant, *letter, &mut draft)?,
         Command::Alert(command) => scripts::alert(state, command, &mut draft),
+        Command::RecordHealth(command) => health::record(state, command, &mut draft)?,
         Command::EndDelivery(command) => delivery::end(state, command, &mut draft)?,
         Command::ReplayDelivery { tenant, letter } => delivery::replay(state, tenant, *letter, &mut draft)?,
         Command::DiscardDelivery { tenant, letter } => delivery::discard(state, tenant, *letter, &mut draft)?,
@@ -113,5 +116,6 @@ pub fn decide(
         Command::CancelBulk { tenant, bulk } => triage_bulk::cancel(state, tenant, *bulk, &mut draft)?,
         Command::SetBudget(command) => usage::set(state, command, &mut draft)?,
     };
+    callback::tell(state, &mut draft);
     Ok((draft.into_commit(), reply))
 }

@@ -399,6 +399,54 @@ mod tests {
         }
     }
 
+    /// Ends the wait of a task.
+    type Way = Box<dyn FnOnce(&TaskKey) -> Command>;
+
+    #[test]
+    fn the_webhook_hears_how_each_wait_of_a_task_ended() {
+        let act = |how| {
+            move |key: &TaskKey| {
+                let execution = ExecutionId::from(&key.request);
+                Command::Unpark(Unpark { tenant: tenant(), execution, how, by: None, reason: None })
+            }
+        };
+        let of_job = |key: &TaskKey| {
+            let target = ResumeTarget::Job { job: key.request.job_part().unwrap(), tasks: None };
+            Command::Resume(Resume { tenant: tenant(), target })
+        };
+        let of_task = |key: &TaskKey| {
+            Command::Resume(Resume { tenant: tenant(), target: ResumeTarget::Task(key.request.clone()) })
+        };
+        let cancel = |key: &TaskKey| {
+            let job = key.request.job_part().unwrap();
+            Command::Cancel(Cancel { tenant: tenant(), job, by: "ann".to_owned(), reason: None })
+        };
+        let look = |key: &TaskKey| {
+            let execution = ExecutionId::from(&key.request);
+            Command::LookAfterParked { keys: vec![crate::triage::ParkedKey { tenant: tenant(), execution }] }
+        };
+        let rerun = BulkAction::Resume { output: Json::empty_object(), rerun: true };
+        let fail = BulkAction::Fail { error: "E".into(), cause: "why".into() };
+        let ways: [(Way, u64, &str); 7] = [
+            (Box::new(act(output())), 0, "resumed"),
+            (Box::new(act(rerun)), 0, "resumed"),
+            (Box::new(act(fail)), 0, "failed"),
+            (Box::new(look), u64::MAX >> 20, "expired"),
+            (Box::new(of_job), 0, "went_on"),
+            (Box::new(of_task), 0, "went_on"),
+            (Box::new(cancel), 0, "went_on"),
+        ];
+        for (at, (way, later, outcome)) in ways.into_iter().enumerate() {
+            let (mut fixture, key) = parked();
+            fixture.policy.workflow_webhook = true;
+            fixture.now = fixture.now.plus(later);
+            fixture.run(&way(&key)).unwrap();
+            assert!(!is_waiting(&fixture, &key));
+            let told = super::super::triage_property::webhook(&fixture);
+            assert_eq!(told, [(key.request.to_string(), outcome.to_owned())], "way {at}");
+        }
+    }
+
     #[test]
     fn commands_name_what_they_need_to_know_of_errors() {
         let (mut fixture, key) = parked();

@@ -17,7 +17,7 @@ pub(super) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>
     }
     let now = draft.now();
     let mut published = Vec::with_capacity(command.events.len());
-    let (mut is_noted, mut changed) = (false, 0);
+    let (mut is_noted, mut changed, mut tokens) = (false, 0, Vec::new());
     // When the last event of an entity was stamped whose id was made elsewhere: ids say nothing of their order then.
     let mut stamped: HashMap<&Entity, (Timestamp, EventId)> = HashMap::new();
     for (at, event) in command.events.iter().enumerate() {
@@ -78,12 +78,14 @@ pub(super) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>
         });
         if let Some(item) = &event.workflow {
             is_noted = true;
-            changed += triage::take_in(state, &command.tenant, item, id, timestamp, draft)?;
+            let done = triage::take_in(state, &command.tenant, item, id, timestamp, draft)?;
+            changed += done.changed;
+            tokens.extend(done.token.map(|token| (at, token)));
         }
     }
     is_noted |= published.iter().any(|(.., repeated)| *repeated);
     if is_noted {
-        return Ok(Reply::Noted { events: published, changed });
+        return Ok(Reply::Noted { events: published, changed, tokens });
     }
     let events = published.into_iter().map(|(id, timestamp, _)| (id, timestamp)).collect();
     Ok(Reply::Published { events })

@@ -34,6 +34,10 @@ pub(super) fn decide(
         let allowance = Some(Allowance { budget, spent: Spending::default() });
         draft.record(RecordWrite::JobAllowance { tenant: job.tenant.clone(), job: job.job, allowance });
     }
+    if let Some(url) = &command.callback {
+        let (tenant, url) = (job.tenant.clone(), Arc::clone(url));
+        draft.record(RecordWrite::JobCallback { tenant, job: job.job, url });
+    }
     let mut subject = Subject {
         tenant: job.tenant.clone(),
         app: job.app.clone(),

@@ -9,6 +9,7 @@ use crate::command::{
 };
 use crate::commit::TaskKey;
 use crate::execution::ExecutionId;
+use crate::health;
 use crate::record::{Effect, RecordKey, RecordValue, UsageOf};
 use crate::state::State;
 use crate::state::row::RowKey;
@@ -104,6 +105,10 @@ impl Command {
             Self::Alert(command) => {
                 keys.push(RowKey::Entity(command.tenant.clone(), Entity::system(scripts::ENTITY)));
                 keys.push(RowKey::Record(RecordKey::alert(&command.tenant, command.name)));
+            }
+            Self::RecordHealth(command) => {
+                keys.push(RowKey::Entity(command.tenant.clone(), Entity::system(health::ENTITY)));
+                keys.push(RowKey::Record(RecordKey::health(&command.tenant)));
             }
             Self::Forget { keys: records } => {
                 keys.extend(records.iter().cloned().map(RowKey::Record));

@@ -16,7 +16,9 @@ use super::triage_waits::{more_codes, park, put_token, went_on};
 use crate::record::{Effect, Idempotency, RecordKey, RecordValue};
 use crate::reply::Refusal;
 use crate::state::State;
-use crate::triage::{Cell, GroupKind, SEEN_MAX, Seen, StatusItem, TokenState, TriageExecution, WorkflowItem};
+use crate::triage::{
+    Cell, GroupKind, SEEN_MAX, Seen, StatusItem, TokenState, TokenTaken, TriageExecution, WorkflowItem,
+};
 
 pub(super) use super::triage_rows::{execution_rows, forget, forget_rows, item_rows, task_rows};
 pub(super) use super::triage_tasks::{TaskError, park_task, task_completed, task_failed, unpark_task};
@@ -50,7 +52,16 @@ pub(super) fn repeated(
     }
 }
 
-/// Notes what a workflow event says. Says how many errors changed their state because of a mark.
+/// What a workflow event did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TakenIn {
+    /// How many errors changed their state because of a mark.
+    pub(super) changed: u64,
+    /// What became of its token, if it brought one.
+    pub(super) token: Option<TokenTaken>,
+}
+
+/// Notes what a workflow event says.
 pub(super) fn take_in(
     state: &State,
     tenant: &TenantId,
@@ -58,15 +69,19 @@ pub(super) fn take_in(
     event: EventId,
     at: Timestamp,
     draft: &mut Draft<'_, '_>,
-) -> Result<u64, Refusal> {
+) -> Result<TakenIn, Refusal> {
     match item {
-        WorkflowItem::Status(item) => status(state, tenant, item, event, at, draft).map(|()| 0),
+        WorkflowItem::Status(item) => {
+            let token = status(state, tenant, item, event, at, draft)?;
+            Ok(TakenIn { changed: 0, token })
+        }
         WorkflowItem::Mark(item) => {
             if let Some(once) = &item.once {
                 let held = draft.notes().find(state, once_key(tenant, once));
                 remember(held, *once, event, draft);
             }
-            mark(state, tenant, item, at, draft)
+            let changed = mark(state, tenant, item, at, draft)?;
+            Ok(TakenIn { changed, token: None })
         }
     }
 }
@@ -78,7 +93,7 @@ fn status(
     event: EventId,
     at: Timestamp,
     draft: &mut Draft<'_, '_>,
-) -> Result<(), Refusal> {
+) -> Result<Option<TokenTaken>, Refusal> {
     let held = draft.notes().find(state, RecordKey::triage_execution(tenant, &item.execution));
     let is_newer = match draft.notes().execution(held) {
         None => true,
@@ -138,9 +153,10 @@ fn status(
         };
         occurs(state, held, &occurred, draft)?;
     }
+    let mut became = None;
     match (item.status, &item.token) {
         (WorkflowStatus::Failed, Some(token)) if is_newer => {
-            park(state, tenant, held, token, &item.errors, None, draft);
+            became = park(state, tenant, held, token, &item.errors, None, draft);
         }
         (WorkflowStatus::Failed, None) if is_newer => more_codes(state, tenant, held, &item.errors, draft),
         _ if is_newer => went_on(state, tenant, held, at, draft),
@@ -153,9 +169,10 @@ fn status(
         if !draft.notes().is_there(place) {
             put_token(place, &item.execution, token, TokenState::Replaced, draft);
         }
+        became = Some(TokenTaken::Late);
     }
     keep(held, draft);
-    Ok(())
+    Ok(became)
 }
 
 fn short(once: &[u8; 32]) -> u64 {

@@ -38,9 +38,10 @@ pub(super) fn start(state: &State, command: &StartBulk, draft: &mut Draft<'_, '_
 fn begin(state: &State, command: &StartBulk, draft: &mut Draft<'_, '_>) -> Arc<Bulk> {
     let now = draft.now();
     let (tenant, filter) = (&command.tenant, &command.filter);
-    let total =
-        fitting(state.triage(), tenant, filter, None).count() + parked_here(state, tenant, filter, draft);
-    let total = total as u64;
+    let total = command.total.unwrap_or_else(|| {
+        let fitting = fitting(state.triage(), tenant, filter, None).count();
+        (fitting + parked_here(state, tenant, filter, draft)) as u64
+    });
     let bulk = Bulk {
         id: command.id,
         action: command.action.clone(),
@@ -82,6 +83,7 @@ pub(super) fn resume_settled(state: &State, tenant: &TenantId, code: &ErrorCode,
         id: BulkId::mint(draft.event_id()),
         action: triage_unpark::settled_action(),
         filter,
+        total: None,
         rate_per_second: None,
         by: Some(Arc::from("auto-resume")),
         reason: None,
@@ -182,6 +184,10 @@ pub(super) fn step(
     if !goes_on {
         bulk.state = BulkState::Done;
         bulk.ended_at = Some(now);
+        if bulk.filter.settled {
+            // Which of them had nothing left to mend was not known for all when it began.
+            bulk.total = bulk.done + bulk.failed;
+        }
     }
     let next = goes_on.then(|| next_at(&bulk, now));
     let bulk = put(state, tenant, bulk, draft);

@@ -14,8 +14,8 @@ use crate::record::{RecordKey, RecordKind, RecordValue};
 use crate::reply::{Refusal, Reply};
 use crate::triage::{
     BulkAction, BulkFilter, BulkId, BulkState, CELLS_MAX, Cell, Counts, ErrorGroup, ErrorMark, ErrorState,
-    MarkItem, NewToken, ParkedKey, SEEN_MAX, StatusItem, TokenState, TriageError, TriageExecution, Unparked,
-    Until, WORKFLOW_ENTITY, WorkflowItem,
+    MarkItem, NewToken, ParkedKey, SEEN_MAX, StatusItem, TokenState, TokenTaken, TriageError,
+    TriageExecution, Unparked, Until, WORKFLOW_ENTITY, WorkflowItem,
 };
 
 pub(super) fn code(text: &str) -> ErrorCode {
@@ -256,6 +256,7 @@ fn counts_are_those_of_a_recount_and_each_wait_ends_once() {
                         settled: random.below(2) == 0,
                         ..BulkFilter::default()
                     },
+                    total: None,
                     rate_per_second: (random.below(2) == 0).then_some(2),
                     by: None,
                     reason: None,
@@ -427,10 +428,19 @@ fn an_execution_waits_with_its_newest_token_until_it_goes_on() {
         token: Some(token(text)),
         ..status("e1", WorkflowStatus::Failed, &["20Cook"])
     };
-    fixture.run(&told(failed("t1"), now)).unwrap();
-    fixture.run(&told(failed("t1"), now.plus(1))).unwrap();
+    // What the answer says of the token.
+    let heard = |fixture: &mut Fixture, item: StatusItem, at| match fixture.run(&told(item, at)).unwrap().1 {
+        Reply::Noted { tokens, .. } => tokens.into_iter().map(|(_, token)| token).next(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(heard(&mut fixture, failed("t1"), now), Some(TokenTaken::Waits));
+    assert_eq!(heard(&mut fixture, failed("t1"), now.plus(1)), Some(TokenTaken::Waits));
     assert_eq!(known(&fixture, "e1").token, TokenState::Unused, "the same token is the same wait");
-    fixture.run(&told(failed("t2"), now.plus(2))).unwrap();
+    assert_eq!(heard(&mut fixture, failed("t2"), now.plus(2)), Some(TokenTaken::Waits));
+    let foreign = StatusItem { execution: execution("e2"), ..failed("t2") };
+    assert_eq!(heard(&mut fixture, foreign, now.plus(2)), Some(TokenTaken::Foreign));
+    assert!(!known(&fixture, "e2").parked);
+    assert_eq!(heard(&mut fixture, status("e2", WorkflowStatus::Failed, &[]), now.plus(3)), None);
     let token_of = |fixture: &Fixture, text: &str| match &fixture
         .state
         .record(&RecordKey::token(&tenant(), &Arc::from(text)))
@@ -444,7 +454,7 @@ fn an_execution_waits_with_its_newest_token_until_it_goes_on() {
     assert_eq!(fixture.state.triage().parked_count(&tenant()), 1);
     // One that came late ends nothing and its token is good for nothing.
     fixture.run(&told(status("e1", WorkflowStatus::InProgress, &[]), now)).unwrap();
-    fixture.run(&told(failed("t0"), now)).unwrap();
+    assert_eq!(heard(&mut fixture, failed("t0"), now), Some(TokenTaken::Late));
     assert!(known(&fixture, "e1").parked);
     assert_eq!(token_of(&fixture, "t0"), TokenState::Replaced);
     let (commit, _) = fixture.run(&unpark("e1")).unwrap();
@@ -453,7 +463,7 @@ fn an_execution_waits_with_its_newest_token_until_it_goes_on() {
     let Some(Unparked::Resumed { output, .. }) = known(&fixture, "e1").outcome else { panic!("resumed") };
     assert_eq!(output.as_str(), r#"{"resolved":true}"#);
     // A used token parks nobody.
-    fixture.run(&told(failed("t2"), now.plus(3))).unwrap();
+    assert_eq!(heard(&mut fixture, failed("t2"), now.plus(3)), Some(TokenTaken::Used));
     assert!(!known(&fixture, "e1").parked);
     let outcome_of = |fixture: &Fixture, text: &str| match &fixture
         .state
@@ -472,7 +482,7 @@ fn an_execution_waits_with_its_newest_token_until_it_goes_on() {
     let ended = known(&fixture, "e1");
     assert_eq!((ended.parked, ended.token), (false, TokenState::Replaced));
     // The same token was never used: the execution may wait with it again. It may not with an older one.
-    fixture.run(&told(failed("t1"), now.plus(6))).unwrap();
+    assert_eq!(heard(&mut fixture, failed("t1"), now.plus(6)), Some(TokenTaken::Replaced));
     assert!(!known(&fixture, "e1").parked);
     fixture.run(&told(failed("t3"), now.plus(7))).unwrap();
     assert!(known(&fixture, "e1").parked);
@@ -516,6 +526,13 @@ fn nobody_waits_for_ever() {
         assert_eq!(fixture.state.triage().due(now.plus(passed), 9).parked.is_empty(), expected.is_empty());
         fixture.now = now.plus(passed);
         assert_eq!(look(&mut fixture).0, expected, "after {passed} ms");
+        // It stands from the alarm until the wait ends.
+        let expiring = fixture.state.triage().expiring(&tenant());
+        let stands = (90_000..100_000).contains(&passed);
+        assert_eq!(
+            expiring.map(|found| (found.count, found.first.deadline)),
+            stands.then(|| (1, now.plus(100_000)))
+        );
     }
     assert_eq!(fixture.run(&unpark("e1")).unwrap_err(), Refusal::TokenExpired(execution("e1")));
 }
@@ -536,6 +553,7 @@ fn a_bulk_goes_on_where_it_was_and_touches_nobody_twice() {
         id,
         action: resume(),
         filter: BulkFilter { code: Some(code("20Cook")), ..BulkFilter::default() },
+        total: None,
         rate_per_second: None,
         by: None,
         reason: None,
@@ -584,6 +602,7 @@ fn a_bulk_keeps_its_rate() {
         id,
         action: resume(),
         filter: BulkFilter::default(),
+        total: None,
         rate_per_second: Some(10),
         by: None,
         reason: None,
@@ -622,7 +641,7 @@ fn executions_go_on_by_themselves_when_nothing_is_left_to_mend() {
     let (tenant, bulk) = fixture.state.triage().due(fixture.now, 0).bulks[0].clone();
     let (_, reply) = fixture.run(&Command::StepBulk { tenant, bulk }).unwrap();
     let Reply::Bulk { bulk, .. } = reply else { panic!("{reply:?}") };
-    assert_eq!((bulk.done, bulk.skipped, bulk.state), (1, 1, BulkState::Done));
+    assert_eq!((bulk.total, bulk.done, bulk.skipped, bulk.state), (1, 1, 1, BulkState::Done));
     assert!(!known(&fixture, "e1").parked && known(&fixture, "e2").parked);
 }
 
@@ -674,4 +693,59 @@ fn what_is_parked_and_mended_in_one_command_goes_on() {
     let Reply::Bulk { bulk, .. } = reply else { panic!("{reply:?}") };
     assert_eq!((bulk.total, bulk.done, bulk.state), (1, 1, BulkState::Done));
     assert!(!known(&fixture, "e1").parked);
+}
+
+/// What the workflow webhook is to be told: of whom, and how it ended.
+pub(super) fn webhook(fixture: &Fixture) -> Vec<(String, String)> {
+    let mut told: Vec<_> = fixture
+        .state
+        .records()
+        .filter_map(|(_, record)| match &record?.value {
+            RecordValue::Delivery(delivery) => {
+                let body: serde_json::Value = delivery.body.read().unwrap();
+                let text = |name: &str| body[name].as_str().unwrap().to_owned();
+                Some((text("executionId"), text("outcome")))
+            }
+            _ => None,
+        })
+        .collect();
+    told.sort();
+    told
+}
+
+#[test]
+fn the_webhook_hears_of_every_wait_that_somebody_ended() {
+    let mut fixture = Fixture::new();
+    fixture.policy.workflow_webhook = true;
+    fixture.policy.auto_resume = true;
+    let now = fixture.now;
+    for (id, error) in
+        [("bulk-1", "20Bulk"), ("bulk-2", "20Bulk"), ("code", "20Code"), ("own", "20Own"), ("on", "20On")]
+    {
+        let item = StatusItem { token: Some(token(id)), ..status(id, WorkflowStatus::Failed, &[error]) };
+        fixture.run(&told(item, now)).unwrap();
+    }
+    assert_eq!(webhook(&fixture), []);
+    let id = BulkId::mint(EventId::from_u128(7));
+    let start = StartBulk {
+        tenant: tenant(),
+        id,
+        action: BulkAction::Fail { error: Arc::from("E"), cause: Arc::from("why") },
+        filter: BulkFilter { code: Some(code("20Bulk")), ..BulkFilter::default() },
+        total: None,
+        rate_per_second: None,
+        by: None,
+        reason: None,
+    };
+    fixture.run(&Command::StartBulk(start)).unwrap();
+    fixture.run(&Command::StepBulk { tenant: tenant(), bulk: id }).unwrap();
+    // Mended, by the execution and by the code.
+    fixture.run(&marked(Some("own"), None, ErrorMark::Resolve)).unwrap();
+    fixture.run(&marked(None, Some("20Code"), ErrorMark::Resolve)).unwrap();
+    let (tenant, bulk) = fixture.state.triage().due(fixture.now, 0).bulks[0].clone();
+    fixture.run(&Command::StepBulk { tenant, bulk }).unwrap();
+    // Whoever holds the token let this one go on.
+    fixture.run(&told(status("on", WorkflowStatus::Succeeded, &[]), now.plus(1))).unwrap();
+    let expected = [("bulk-1", "failed"), ("bulk-2", "failed"), ("code", "resumed"), ("own", "resumed")];
+    assert_eq!(webhook(&fixture), expected.map(|(id, how)| (id.to_owned(), how.to_owned())));
 }

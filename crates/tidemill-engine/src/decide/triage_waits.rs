@@ -11,10 +11,12 @@ use super::triage::keep;
 use super::triage_notes::Held;
 use crate::record::{RecordKey, RecordValue};
 use crate::state::State;
-use crate::triage::{CODES_MAX, NewToken, Parked, StoredToken, TokenState, TriageExecution, Unparked};
+use crate::triage::{
+    CODES_MAX, NewToken, Parked, StoredToken, TokenState, TokenTaken, TriageExecution, Unparked,
+};
 
 /// Lets an execution wait for somebody with this token. It is found by the codes it was parked with, and by all others
-/// that it had before: those may be open too.
+/// that it had before: those may be open too. Says what became of the token.
 pub(super) fn park(
     state: &State,
     tenant: &TenantId,
@@ -23,19 +25,20 @@ pub(super) fn park(
     codes: &[ErrorCode],
     park_millis: Option<u64>,
     draft: &mut Draft<'_, '_>,
-) {
+) -> Option<TokenTaken> {
     let now = draft.now();
-    let Some(known) = draft.notes().execution(held).cloned() else { return };
+    let known = draft.notes().execution(held).cloned()?;
     let place = draft.notes().find(state, RecordKey::token(tenant, &token.digest));
     let stands = known.parked && known.token_digest.as_ref() == Some(&token.digest);
     if stands {
         more_codes(state, tenant, held, codes, draft);
-        return;
+        return Some(TokenTaken::Waits);
     }
-    if draft.notes().token(place).is_some_and(|stored| !may_wait_again(&known, stored, token)) {
-        // It was used before, or belongs to another execution: nobody can wait with it.
+    let stored = draft.notes().token(place).filter(|stored| !may_wait_again(&known, stored, token));
+    if let Some(reason) = stored.map(|stored| why_not(&known, stored)) {
+        // Nobody can wait with it.
         more_codes(state, tenant, held, codes, draft);
-        return;
+        return Some(reason);
     }
     if let Some(old) = known.token_digest.as_ref().filter(|old| **old != token.digest) {
         leave_token(state, tenant, old, &known, draft);
@@ -64,6 +67,17 @@ pub(super) fn park(
         known.outcome = None;
     });
     keep(held, draft);
+    Some(TokenTaken::Waits)
+}
+
+/// Why an execution cannot wait with a token that is known.
+fn why_not(known: &TriageExecution, stored: &StoredToken) -> TokenTaken {
+    match stored.state {
+        _ if stored.execution != known.id => TokenTaken::Foreign,
+        TokenState::Expired => TokenTaken::Expired,
+        TokenState::Replaced => TokenTaken::Replaced,
+        TokenState::Used | TokenState::Unused | TokenState::None => TokenTaken::Used,
+    }
 }
 
 fn add_codes(listed: &mut Vec<ErrorCode>, codes: &[ErrorCode]) {
@@ -126,11 +140,14 @@ pub(super) fn end_wait(
     draft: &mut Draft<'_, '_>,
 ) {
     let Some(known) = draft.notes().execution(held) else { return };
-    let (id, digest) = (known.id.clone(), known.token_digest.clone());
+    let (id, digest, of_task) = (known.id.clone(), known.token_digest.clone(), known.task.is_some());
     if let Some(digest) = &digest {
         turn_token(state, tenant, digest, token, draft);
     }
-    delivery::wait_ended(tenant, &id, &outcome, digest.as_ref(), draft);
+    // Of one that runs elsewhere, whoever holds the token let it go on.
+    if of_task || !matches!(outcome, Unparked::WentOn { .. }) {
+        delivery::wait_ended(tenant, &id, &outcome, digest.as_ref(), draft);
+    }
     let place = draft.notes().find(state, RecordKey::parked(tenant, &id));
     draft.notes().put(place, None, None);
     draft.notes().change_execution(held, |known| {

@@ -62,7 +62,12 @@ fn short_text(field: Field, text: &str, limit: usize) -> Result<(), EngineError>
     if text.is_empty() {
         return Err(EngineError::invalid(field, "is empty"));
     }
-    size(field.clone(), text.len(), limit)?;
+    if text.len() > limit {
+        return Err(EngineError::invalid(
+            field,
+            format!("is {} bytes long; the limit is {limit}", text.len()),
+        ));
+    }
     match text.chars().find(|c| c.is_control()) {
         Some(found) => {
             Err(EngineError::invalid(field, format!("holds {found:?}; control characters are refused")))

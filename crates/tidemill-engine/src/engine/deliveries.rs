@@ -60,6 +60,26 @@ impl<B: Backend> Engine<B> {
         })
     }
 
+    /// Whether anything but alerts of a tenant has not arrived yet.
+    pub(crate) async fn has_webhooks_waiting(&self, tenant: &TenantId) -> Result<bool, EngineError> {
+        let mut after = None;
+        loop {
+            let page = (RecordKind::Delivery, Some(tenant.clone()), after.take(), LIST_MAX);
+            let records = self.inner.backend.records(page.0, page.1, page.2, page.3).await?;
+            let is_webhook = |value: &RecordValue| match value {
+                RecordValue::Delivery(delivery) => !delivery.target.is_alert(),
+                _ => false,
+            };
+            if records.iter().any(|(_, record)| is_webhook(&record.value)) {
+                return Ok(true);
+            }
+            if records.len() < LIST_MAX {
+                return Ok(false);
+            }
+            after = records.last().map(|(key, _)| key.id.clone());
+        }
+    }
+
     pub(crate) async fn end_delivery(
         &self,
         key: &DeliveryKey,
@@ -144,6 +164,10 @@ impl<B: Backend> Engine<B> {
         for id in found.letters {
             match self.replay_delivery(tenant.clone(), id).await {
                 Ok(_) => letters.push(id),
+                // The rest has to wait until some have arrived.
+                Err(EngineError::Refused(Refusal::TooManyWaiting { .. })) if !letters.is_empty() => {
+                    return Ok(ManyDeliveries { letters, more: true });
+                }
                 // Somebody else was faster.
                 Err(EngineError::Refused(Refusal::NotOpen(_))) => {}
                 Err(error) => return Err(error),

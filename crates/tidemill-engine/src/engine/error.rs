@@ -10,6 +10,7 @@ use tidemill_model::overflow::BadPayload;
 
 use crate::backend::Fault;
 use crate::reply::Refusal;
+use crate::triage::TokenFault;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EngineError {
@@ -34,6 +35,9 @@ pub enum EngineError {
     /// A large value is not where its event says. It may turn up: try again.
     #[error("blob {key} is missing")]
     BlobMissing { key: String },
+    /// A token could not be sealed. Nothing was changed.
+    #[error(transparent)]
+    Token(#[from] TokenFault),
     /// Stored events contradict each other or the engine.
     #[error("a stored history cannot be understood")]
     History(#[from] BadHistory),
@@ -47,7 +51,9 @@ impl EngineError {
     /// Whether the same request may succeed later, unchanged.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::BlobMissing { .. } | Self::Fault(Fault::Full(_) | Fault::Stopped(_)) => true,
+            Self::BlobMissing { .. } | Self::Token(_) | Self::Fault(Fault::Full(_) | Fault::Stopped(_)) => {
+                true
+            }
             Self::Refused(_)
             | Self::Fault(_)
             | Self::Invalid { .. }

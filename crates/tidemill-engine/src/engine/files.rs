@@ -9,8 +9,8 @@ use tidemill_model::execution::is_loading_variable;
 use tidemill_model::field_problem::{FieldProblems, code};
 use tidemill_model::job_file::COUNTY_LABEL;
 use tidemill_model::{
-    AddTasksFile, AppName, Definition, Execution, JobFile, JobId, Json, Pinned, Runner, TaskEntry, TaskFile,
-    TaskId, TaskName, TaskOptions, TaskSettings, TaskSpec, TaskWork, TenantId,
+    AddTasksFile, AppName, CallbackUrl, Definition, Execution, JobFile, JobId, Json, Pinned, Runner,
+    TaskEntry, TaskFile, TaskId, TaskName, TaskOptions, TaskSettings, TaskSpec, TaskWork, TenantId,
 };
 
 use super::limits::FILE_TASKS_BYTES_MAX;
@@ -67,6 +67,7 @@ impl<B: Backend> Engine<B> {
         if let Some(id) = &file.request_id {
             promises.push(once_by_file(&tenant, "job requestId", id, &app, &digest_of_job(&file)));
         }
+        self.check_callback(file.callback.as_ref(), &promises).await?;
         let names = file.tasks.iter().enumerate().map(|(at, task)| (format!("tasks[{at}].name"), &task.work));
         let definitions = self.definitions_of(&tenant, names, &promises).await?;
         check_variables(listed(&file.tasks), &definitions, rights)?;
@@ -78,6 +79,7 @@ impl<B: Backend> Engine<B> {
             request: file.request_id,
             name: file.name,
             budget: file.budget,
+            callback: file.callback,
             tasks,
             idempotency: None,
         };
@@ -174,6 +176,20 @@ impl<B: Backend> Engine<B> {
             return Err(problems.into());
         }
         Ok(found)
+    }
+
+    /// Refuses hosts that the operator did not put on the list, unless the request was carried out before.
+    pub(super) async fn check_callback(
+        &self,
+        callback: Option<&CallbackUrl>,
+        once: &[Once],
+    ) -> Result<(), EngineError> {
+        let Some(url) = callback else { return Ok(()) };
+        if self.inner.callback_hosts.admits(url.host(), url.port()) || self.was_done(once).await? {
+            return Ok(());
+        }
+        let message = format!("names the host {}, which CALLBACK_ALLOWED_HOSTS does not list", url.host());
+        Err(FieldProblems::one("callbackUrl", code::INVALID_VALUE, message).into())
     }
 
     /// Whether the same request was carried out before.
@@ -295,6 +311,10 @@ fn digest_of_job(file: &JobFile) -> String {
     let mut text = format!("{:?}", file.name);
     if let Some(budget) = file.budget {
         text.push_str(Json::of(&budget).as_str());
+    }
+    if let Some(callback) = &file.callback {
+        text.push_str(callback.as_str());
+        text.push(' ');
     }
     for task in &file.tasks {
         push_task(&mut text, task.task_id.as_str(), &task.work, &task.input, &task.settings);

@@ -12,7 +12,7 @@ use super::{Engine, EngineError, check, take_reply};
 use crate::backend::Backend;
 use crate::command::{Command, Prepared, Publish, PublishedEvent};
 use crate::reply::{Refusal, Reply};
-use crate::triage::WorkflowItem;
+use crate::triage::{TokenTaken, WorkflowItem};
 
 /// Events of one application.
 #[derive(Debug, Clone)]
@@ -37,6 +37,17 @@ pub struct NewEvent {
     pub ttl: Option<u64>,
 }
 
+/// What became of events that were stored.
+#[derive(Debug)]
+pub(super) struct StoredEvents {
+    /// Each with whether it was there before.
+    pub(super) events: Vec<(EventId, Timestamp, bool)>,
+    /// How many errors changed their state because of marks.
+    pub(super) changed: u64,
+    /// What became of tokens, by the place of the event that brought each.
+    pub(super) tokens: Vec<(usize, TokenTaken)>,
+}
+
 impl<B: Backend> Engine<B> {
     /// Stores events, all or none, and tells their ids and times in the order they came.
     pub async fn publish(&self, request: PublishRequest) -> Result<Vec<(EventId, Timestamp)>, EngineError> {
@@ -51,20 +62,20 @@ impl<B: Backend> Engine<B> {
                 None => (event, None),
             });
         }
-        cut_tokens(&tokens, all.iter_mut().map(|(event, item)| (event, item.as_mut())));
-        let (events, _) = self.publish_all(tenant, app, context, all).await?;
-        Ok(events.into_iter().map(|(id, timestamp, _)| (id, timestamp)).collect())
+        let found = all.iter_mut().map(|(event, item)| (event, item.as_mut()));
+        cut_tokens(&tokens, "events", ".properties", found)?;
+        let stored = self.publish_all(tenant, app, context, all).await?;
+        Ok(stored.events.into_iter().map(|(id, timestamp, _)| (id, timestamp)).collect())
     }
 
-    /// Stores events that are checked, with what those of workflows say. Says of each whether it was there before, and
-    /// how many errors changed their state because of marks.
+    /// Stores events that are checked, with what those of workflows say.
     pub(super) async fn publish_all(
         &self,
         tenant: TenantId,
         app: AppName,
         context: Context,
         all: Vec<(NewEvent, Option<WorkflowItem>)>,
-    ) -> Result<(Vec<(EventId, Timestamp, bool)>, u64), EngineError> {
+    ) -> Result<StoredEvents, EngineError> {
         let mut packed = Vec::with_capacity(all.len());
         for (event, _) in &all {
             let id = self.mint_event_id();
@@ -94,10 +105,11 @@ impl<B: Backend> Engine<B> {
         let events = events.collect();
         let reply = self.execute(Command::Publish(Publish { tenant, app, context, events })).await?;
         match reply {
-            Reply::Noted { events, changed } => Ok((events, changed)),
+            Reply::Noted { events, changed, tokens } => Ok(StoredEvents { events, changed, tokens }),
             reply => {
                 let events = take_reply!(reply, Reply::Published { events } => events)?;
-                Ok((events.into_iter().map(|(id, timestamp)| (id, timestamp, false)).collect(), 0))
+                let events = events.into_iter().map(|(id, timestamp)| (id, timestamp, false)).collect();
+                Ok(StoredEvents { events, changed: 0, tokens: Vec::new() })
             }
         }
     }

@@ -275,7 +275,8 @@ impl<B: Backend> Engine<B> {
         // An unknown task is for the decision to refuse.
         let Some(snapshot) = self.inner.backend.task(task.clone()).await? else { return Ok(None) };
         let parks = snapshot.spec.options.on_failure == OnFailure::Park;
-        let token = if parks { Some(self.mint_park_token(&task.tenant)?) } else { None };
+        // Nobody is told the token of a task that runs here: a key that cannot be had now keeps no failure back.
+        let token = if parks { self.mint_park_token(&task.tenant).ok() } else { None };
         let kind = snapshot.spec.kind_of_work();
         let ErrorFingerprint { code, message: title, .. } = ErrorFingerprint::of(category, kind, error, code);
         Ok(Some(Box::new(Cause { code, title, token })))

@@ -54,7 +54,10 @@ impl<B: Backend> Engine<B> {
                     let submit = self.prepare_job(request, once, FILE_TASKS_BYTES_MAX, id).await?;
                     effects.push(ScriptEffect::SubmitJob(Box::new(submit)));
                 }
-                RunCall::ResolveError { error } => marks.push(self.resolve_of(execution, &error)?),
+                RunCall::ResolveError { id, error } => {
+                    let (event, item) = self.resolve_of(execution, &error)?;
+                    marks.push((id, event, Some(item)));
+                }
             }
         }
         if events.is_empty() && marks.is_empty() {
@@ -71,8 +74,9 @@ impl<B: Backend> Engine<B> {
             let made = self.as_workflow(&request.tenant, &format!("events[{at}]"), &event, &mut tokens)?;
             all.push(made.map_or((id, event, None), |(event, item)| (id, event, Some(item))));
         }
-        cut_tokens(&tokens, all.iter_mut().map(|(_, event, item)| (event, item.as_mut())));
-        all.extend(marks.into_iter().map(|(event, item)| (self.mint_event_id(), event, Some(item))));
+        let found = all.iter_mut().map(|(_, event, item)| (event, item.as_mut()));
+        cut_tokens(&tokens, "events", ".properties", found)?;
+        all.extend(marks);
         let mut published = Vec::with_capacity(all.len());
         for (id, event, workflow) in all {
             let provisional = Event {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::EventQuery;
+use tidemill_model::event_query::{EventQuery, Order};
 use tidemill_model::{
     Event, EventId, EventType, ScriptId, Subscription, SubscriptionId, TenantId, Timestamp,
 };
@@ -126,26 +126,31 @@ pub const EXPLAINED_MAX: usize = 1_000;
 pub const ACTUAL_BYTES_MAX: usize = 1_024;
 /// How many events on either side of its place in the log an event is looked for.
 const AROUND_MAX: u64 = 2_000;
+/// How many events of a span of time are looked at for an event that has no known place in the log.
+pub const EVENTS_LOOKED_AT_MAX: usize = 20_000;
 const PAGE: usize = 1_000;
-/// How far an event's own time may lie from the moment in its id, in milliseconds, tried in turn; at last anywhere.
-const SPANS: [Option<u64>; 3] = [Some(1_000), Some(600_000), None];
+/// How far an event's own time may lie from the moment that is known of it, in milliseconds, tried in turn; at last
+/// anywhere.
+const SPANS: [Option<u64>; 4] = [Some(0), Some(1_000), Some(600_000), None];
 
 impl<B: Backend> Engine<B> {
-    /// An event by its id, as long as it is stored.
+    /// An event by its id and, if that is known, its time, as long as it is stored.
     ///
     /// The id tells when it was written, and events lie in the log in that order but for few, so its place is found by
     /// halves and looked around. One that is not there (a script's, which has its id from the event that it ran for, or one
-    /// that was imported) is looked for by its time, and then among all of the tenant's, newest first.
+    /// that was imported) is looked for by its time, and then among the tenant's newest: a bounded number of each.
     pub async fn find_event(
         &self,
         tenant: &TenantId,
         id: EventId,
+        time: Option<Timestamp>,
     ) -> Result<Option<FoundEvent>, EngineError> {
-        let moment = u64::try_from(id.as_u128() >> 80).unwrap_or(0);
-        if let Some((number, event)) = self.find_in_log(tenant, id, moment).await? {
+        let written = u64::try_from(id.as_u128() >> 80).unwrap_or(0);
+        if let Some((number, event)) = self.find_in_log(tenant, id, written).await? {
             let event = self.rehydrate(event).await?;
             return Ok(Some(FoundEvent { event, number: Some(number) }));
         }
+        let moment = time.map_or(written, Timestamp::millis);
         for span in SPANS {
             let bound = |millis| Timestamp::new("eventId", millis).ok();
             let (from, to) = match span {
@@ -156,9 +161,12 @@ impl<B: Backend> Engine<B> {
                 continue;
             }
             let path = AccessPath::Tenant;
-            let mut query = EventQuery { from, to, ..EventQuery::all(tenant.clone(), path) };
-            loop {
+            let all = EventQuery::all(tenant.clone(), path);
+            let mut query = EventQuery { from, to, order: Order::Descending, ..all };
+            let mut looked_at = 0;
+            while looked_at < EVENTS_LOOKED_AT_MAX {
                 let page = self.inner.backend.events(query.clone()).await?;
+                looked_at += page.events.len();
                 if let Some(event) = page.events.into_iter().find(|event| event.id == id) {
                     let event = self.rehydrate(event).await?;
                     return Ok(Some(FoundEvent { event, number: None }));

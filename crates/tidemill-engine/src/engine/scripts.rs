@@ -75,6 +75,16 @@ impl ScriptChanges {
         std::mem::take(&mut *self.lock()).into_iter().collect()
     }
 
+    /// Whether a subscription of another tenant changed since somebody last asked.
+    pub(crate) fn is_told_of_another(&self, tenant: &TenantId) -> bool {
+        let changed = self.lock();
+        let least = ScriptChange::Subscription(TenantId::trusted(""), SubscriptionId::trusted(""));
+        // They lie in order, so that another tenant's are at either end.
+        let mut subscriptions = changed.range(least..);
+        let is_other = |change: Option<&ScriptChange>| matches!(change, Some(ScriptChange::Subscription(other, _)) if other != tenant);
+        is_other(subscriptions.next()) || is_other(subscriptions.next_back())
+    }
+
     /// Begins to listen: the answer resolves with the first change after this call.
     pub fn listen(&self) -> Listening {
         self.notice.listen()
@@ -457,5 +467,23 @@ mod tests {
         scripts.reserve(&TenantId::trusted("other"), &script, true).expect("others have room of their own");
         scripts.release(&tenant, &script, true);
         scripts.reserve(&tenant, &script, true).expect("there is room again");
+    }
+
+    #[test]
+    fn changes_of_other_tenants_are_told_apart() {
+        let (one, two) = (TenantId::trusted("one"), TenantId::trusted("two"));
+        let subscription =
+            |tenant: &TenantId, id| ScriptChange::Subscription(tenant.clone(), SubscriptionId::trusted(id));
+        let changes = ScriptChanges::default();
+        changes.tell(ScriptChange::Script(two.clone(), ScriptId::trusted("s")));
+        assert!(!changes.is_told_of_another(&one), "a script matches nothing");
+        changes.tell(subscription(&one, "a"));
+        changes.tell(subscription(&one, "b"));
+        assert!(!changes.is_told_of_another(&one));
+        assert!(changes.is_told_of_another(&two));
+        changes.tell(subscription(&two, "a"));
+        assert!(changes.is_told_of_another(&one) && changes.is_told_of_another(&two));
+        changes.take();
+        assert!(!changes.is_told_of_another(&two));
     }
 }

@@ -7,8 +7,8 @@ use tidemill_model::dag::{self, Dag};
 use tidemill_model::dag_violation::{Violation, Violations};
 use tidemill_model::task_input::new_input_problem;
 use tidemill_model::{
-    AppName, Budget, Entity, Event, EventId, JobId, Json, KnownType, RequestId, TaskId, TaskName,
-    TaskOptions, TaskSpec, TenantId, Timestamp,
+    AppName, Budget, CallbackUrl, Entity, Event, EventId, JobId, Json, KnownType, RequestId, TaskId,
+    TaskName, TaskOptions, TaskSpec, TenantId, Timestamp,
 };
 
 use super::limits::TASKS_BYTES_MAX;
@@ -31,6 +31,8 @@ pub struct JobRequest {
     pub name: Option<String>,
     /// What its agents may use in all.
     pub budget: Option<Budget>,
+    /// Who is told once it is at rest.
+    pub callback: Option<CallbackUrl>,
     pub tasks: Vec<TaskSpec>,
     pub idempotency: Option<IdempotencyKey>,
 }
@@ -121,6 +123,7 @@ impl<B: Backend> Engine<B> {
         if let Some(id) = &request.request {
             promises.push(once_by_request(&request, id));
         }
+        self.check_callback(request.callback.as_ref(), &promises).await?;
         self.submit_job_once(request, promises, TASKS_BYTES_MAX).await
     }
 
@@ -180,7 +183,8 @@ impl<B: Backend> Engine<B> {
             created_at: Timestamp::MIN,
             tasks: request.tasks.into_iter().map(Arc::new).collect(),
         };
-        Ok(SubmitJob { job, created, once, budget })
+        let callback = request.callback.map(|callback| Arc::clone(callback.text()));
+        Ok(SubmitJob { job, created, once, budget, callback })
     }
 
     /// Adds tasks to a job. They may depend on tasks of the job and on each other.
@@ -333,6 +337,7 @@ fn once_by_request(request: &JobRequest, id: &RequestId) -> Once {
     let mut parts = vec![request.app.as_str().as_bytes(), name.as_bytes(), tasks.as_str().as_bytes()];
     let budget = request.budget.map(|budget| Json::of(&budget));
     parts.extend(budget.iter().map(|budget| budget.as_str().as_bytes()));
+    parts.extend(request.callback.iter().map(|callback| callback.as_str().as_bytes()));
     let body_hash = digest::of(&parts);
     Once {
         key: RecordKey::idempotency(&request.tenant, "job requestId", id.as_str()),

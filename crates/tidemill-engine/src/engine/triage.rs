@@ -1,12 +1,12 @@
 //! Triage, as callers change it: workflow events in, marks on errors, and the ends of waits.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde::Serialize;
 use tidemill_model::workflow::{
-    ErrorCode, ErrorScope, ExecutionId, Families, MessageKind, TaskToken, TokenCleaner, WorkflowBody,
-    WorkflowMessage,
+    ErrorCode, ErrorScope, ExecutionId, Families, IN_AN_ID, MessageKind, TaskToken, TokenCleaner,
+    WorkflowBody, WorkflowMessage,
 };
 use tidemill_model::{
     AppName, Context, Entity, EntityId, EntityType, EventId, EventType, Json, KnownType, TenantId, Timestamp,
@@ -20,9 +20,10 @@ use crate::command::{Command, StartBulk, Unpark as UnparkCommand};
 use crate::decide::fitting;
 use crate::record::{RecordKey, RecordValue};
 use crate::reply::{Refusal, Reply};
+use crate::state::TriageIndex;
 use crate::triage::{
     Bulk, BulkAction, BulkFilter, BulkId, Cell, ERROR_ENTITY, ErrorMark, ErrorState, MarkItem, NewToken,
-    Parked, StatusItem, TokenFault, TokenState, TriageExecution, Unparked, WORKFLOW_ENTITY, WorkflowItem,
+    Parked, StatusItem, TokenState, TokenTaken, TriageExecution, Unparked, WORKFLOW_ENTITY, WorkflowItem,
 };
 
 /// What a parked execution is told to do.
@@ -45,6 +46,8 @@ pub struct Ingested {
     pub timestamp: Timestamp,
     /// It was there already.
     pub repeated: bool,
+    /// What became of its token, if it brought one and was not there already.
+    pub token: Option<TokenTaken>,
 }
 
 /// What a mark did.
@@ -83,6 +86,8 @@ pub struct BulkPreview {
     pub oldest: Option<Timestamp>,
     /// The oldest of them.
     pub first: Vec<Arc<Parked>>,
+    /// Those that were named and do not fit, or are not parked.
+    pub left_out: Vec<ExecutionId>,
 }
 
 /// What became of a token.
@@ -124,11 +129,17 @@ impl<B: Backend> Engine<B> {
             let (event, item) = self.workflow_event(&tenant, message)?;
             events.push((event, Some(item)));
         }
-        cut_tokens(&tokens, events.iter_mut().map(|(event, item)| (event, item.as_mut())));
+        cut_tokens(&tokens, "", ".detail", events.iter_mut().map(|(event, item)| (event, item.as_mut())))?;
         let context = self.context_of(&origin);
-        let (events, _) = self.publish_all(tenant, app, context, events).await?;
-        let taken = |(event, timestamp, repeated)| Ingested { event, timestamp, repeated };
-        Ok(events.into_iter().map(taken).collect())
+        let stored = self.publish_all(tenant, app, context, events).await?;
+        let ingested = |(event, timestamp, repeated)| Ingested { event, timestamp, repeated, token: None };
+        let mut all: Vec<_> = stored.events.into_iter().map(ingested).collect();
+        for (at, token) in stored.tokens {
+            if let Some(one) = all.get_mut(at) {
+                one.token = Some(token);
+            }
+        }
+        Ok(all)
     }
 
     pub(super) fn context_of(&self, origin: &str) -> Context {
@@ -224,10 +235,10 @@ impl<B: Backend> Engine<B> {
         let (event, item) = self.mark_event(&scope, mark, by, reason)?;
         let app = AppName::trusted("tidemill");
         let context = self.context_of("producer-api");
-        let (events, changed) = self.publish_all(tenant, app, context, vec![(event, Some(item))]).await?;
-        let event = events.first().map(|(event, ..)| *event);
+        let stored = self.publish_all(tenant, app, context, vec![(event, Some(item))]).await?;
+        let event = stored.events.first().map(|(event, ..)| *event);
         let event = event.ok_or_else(|| EngineError::invalid("events", "are none"))?;
-        Ok(Marked { event, changed })
+        Ok(Marked { event, changed: stored.changed })
     }
 
     async fn check_marked(&self, tenant: &TenantId, scope: &ErrorScope) -> Result<(), EngineError> {
@@ -336,9 +347,10 @@ impl<B: Backend> Engine<B> {
                     settled.push(parked);
                 }
             }
-            return Ok(preview_of(settled.iter()));
+            return Ok(preview_of(filter, settled.iter()));
         }
-        Ok(self.inner.backend.triage(|index| preview_of(fitting(index, tenant, filter, None))).await?)
+        let preview = |index: &TriageIndex| preview_of(filter, fitting(index, tenant, filter, None));
+        Ok(self.inner.backend.triage(preview).await?)
     }
 
     /// Whether none of a parked execution's errors has to be mended any more.
@@ -373,11 +385,15 @@ impl<B: Backend> Engine<B> {
             let problem = format!("is {rate}; it must be from 1 to {RATE_MAX}");
             return Err(EngineError::invalid("ratePerSecond", problem));
         }
+        // Whether an error is open is not for a decision to find out about ever so many.
+        let total =
+            if filter.settled { Some(self.preview_bulk(&tenant, &filter).await?.total) } else { None };
         let command = StartBulk {
             tenant,
             id: BulkId::mint(self.mint_event_id()),
             action,
             filter,
+            total,
             rate_per_second,
             by: by.map(Arc::from),
             reason: reason.map(Arc::from),
@@ -464,11 +480,13 @@ impl<B: Backend> Engine<B> {
     }
 }
 
-fn preview_of<'p>(all: impl Iterator<Item = &'p Arc<Parked>>) -> BulkPreview {
+fn preview_of<'p>(filter: &BulkFilter, all: impl Iterator<Item = &'p Arc<Parked>>) -> BulkPreview {
     let mut preview = BulkPreview::default();
+    let mut left_out: BTreeSet<_> = filter.executions.iter().flatten().collect();
     let mut codes: HashMap<&ErrorCode, u64> = HashMap::new();
     for parked in all {
         preview.total += 1;
+        left_out.remove(&parked.execution);
         preview.oldest.get_or_insert(parked.since);
         if preview.first.len() < PREVIEW_MAX {
             preview.first.push(Arc::clone(parked));
@@ -481,6 +499,7 @@ fn preview_of<'p>(all: impl Iterator<Item = &'p Arc<Parked>>) -> BulkPreview {
     codes.sort_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));
     codes.truncate(PREVIEW_MAX);
     preview.by_code = codes;
+    preview.left_out = left_out.into_iter().cloned().collect();
     preview
 }
 
@@ -492,25 +511,48 @@ fn token_of(message: &WorkflowMessage) -> Option<&TaskToken> {
 }
 
 /// Takes the tokens of all events of a call out of each of them. It is done after a repetition is known by its content,
-/// which must not depend on what came beside it.
+/// which must not depend on what came beside it. An id with a token in it is refused, by the name that the field has
+/// in its list.
 pub(super) fn cut_tokens<'e>(
     tokens: &[TaskToken],
+    list: &str,
+    within: &str,
     events: impl ExactSizeIterator<Item = (&'e mut NewEvent, Option<&'e mut WorkflowItem>)>,
-) {
+) -> Result<(), EngineError> {
     // Its own token was taken out of each when it was read.
     if tokens.is_empty() || events.len() < 2 {
-        return;
+        return Ok(());
     }
     let cleaner = TokenCleaner::of(tokens);
-    for (event, item) in events {
+    for (at, (event, item)) in events.enumerate() {
         event.properties = cleaner.clean(std::mem::take(&mut event.properties));
-        if let Some(WorkflowItem::Status(item)) = item {
-            let clean = |text: &mut Arc<str>| *text = Arc::from(cleaner.clean_text(text.to_string()));
-            let cell = &mut item.cell;
-            [&mut cell.county, &mut cell.phase, &mut cell.step].into_iter().for_each(clean);
-            cell.data_group_label.iter_mut().for_each(clean);
+        let refused = |field: &str| EngineError::invalid(format!("{list}[{at}]{within}.{field}"), IN_AN_ID);
+        let holds = |text: &str| cleaner.is_in(text);
+        match item {
+            Some(WorkflowItem::Status(item)) => {
+                if holds(item.execution.as_str()) {
+                    return Err(refused("executionId"));
+                }
+                if let Some(error) = item.errors.iter().position(|code| holds(code.as_str())) {
+                    return Err(refused(&format!("errors[{error}].code")));
+                }
+                let clean = |text: &mut Arc<str>| *text = Arc::from(cleaner.clean_text(text.to_string()));
+                let cell = &mut item.cell;
+                [&mut cell.county, &mut cell.phase, &mut cell.step].into_iter().for_each(clean);
+                cell.data_group_label.iter_mut().for_each(clean);
+            }
+            Some(WorkflowItem::Mark(item)) => {
+                if item.execution.as_ref().is_some_and(|id| holds(id.as_str())) {
+                    return Err(refused("executionId"));
+                }
+                if item.code.as_ref().is_some_and(|code| holds(code.as_str())) {
+                    return Err(refused("errorCode"));
+                }
+            }
+            None => {}
         }
     }
+    Ok(())
 }
 
 /// A message as it would come from a bus.
@@ -571,10 +613,4 @@ fn check_filter(filter: &BulkFilter) -> Result<(), EngineError> {
         return Err(refusal.into());
     }
     Ok(())
-}
-
-impl From<TokenFault> for EngineError {
-    fn from(fault: TokenFault) -> Self {
-        Self::Fault(crate::backend::Fault::Stopped(fault.to_string()))
-    }
 }

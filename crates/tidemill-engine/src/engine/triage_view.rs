@@ -14,7 +14,8 @@ use super::{Engine, EngineError, check};
 use crate::backend::Backend;
 use crate::decide::fitting;
 use crate::record::{RecordKey, RecordKind, RecordValue, TRIAGE_EXECUTION};
-use crate::state::{CountedGroup, ParkedAt};
+use crate::scripts::{AlertKind, StandingAlert};
+use crate::state::{CountedGroup, Expiring, ParkedAt};
 use crate::triage::{
     BulkFilter, Cell, Counts, ErrorGroup, ErrorState, GroupKind, Parked, TriageError, TriageExecution,
     WORKFLOW_ENTITY,
@@ -101,6 +102,23 @@ pub struct TriageFilter {
     pub phase: Option<String>,
     pub step: Option<String>,
     pub code: Option<ErrorCode>,
+    /// With a code of this type.
+    pub error_type: Option<ErrorType>,
+    /// Only those that wait, or only those that do not.
+    pub parked: Option<bool>,
+}
+
+impl TriageFilter {
+    fn wants(&self, known: &TriageExecution) -> bool {
+        let of_type = |wanted| known.codes.iter().any(|code| code.error_type() == wanted);
+        self.status.is_none_or(|status| status == known.status)
+            && is(self.county.as_ref(), &known.cell.county)
+            && is(self.phase.as_ref(), &known.cell.phase)
+            && is(self.step.as_ref(), &known.cell.step)
+            && self.code.as_ref().is_none_or(|code| known.codes.contains(code))
+            && self.error_type.is_none_or(of_type)
+            && self.parked.is_none_or(|parked| parked == known.parked)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -483,13 +501,8 @@ impl<B: Backend> Engine<B> {
             let is_last = records.len() < LIST_MAX;
             for (key, record) in records {
                 let RecordValue::TriageExecution(known) = record.value else { continue };
-                let fits = filter.status.is_none_or(|status| status == known.status)
-                    && is(filter.county.as_ref(), &known.cell.county)
-                    && is(filter.phase.as_ref(), &known.cell.phase)
-                    && is(filter.step.as_ref(), &known.cell.step)
-                    && filter.code.as_ref().is_none_or(|code| known.codes.contains(code));
                 from = key.id;
-                if !fits {
+                if !filter.wants(&known) {
                     continue;
                 }
                 if executions.len() == limit {
@@ -529,6 +542,37 @@ impl<B: Backend> Engine<B> {
             ParkedPage { next: last.filter(|_| more), parked, total: index.parked_count(tenant) }
         });
         Ok(page.await?)
+    }
+
+    /// The alerts that stand: those of scripts, and of parked executions that will be given up soon. Of one tenant if it
+    /// is given.
+    pub async fn standing_alerts(
+        &self,
+        tenant: Option<&TenantId>,
+    ) -> Result<Vec<StandingAlert>, EngineError> {
+        let mut standing = self.alerts(tenant);
+        let now = self.inner.clock.now();
+        let expiring = self.inner.backend.triage(|index| {
+            let all: Vec<_> = match tenant {
+                Some(tenant) => vec![tenant.clone()],
+                None => index.tenants().cloned().collect(),
+            };
+            let told = |tenant: TenantId| index.expiring(&tenant).map(|expiring| (tenant, expiring));
+            all.into_iter().filter_map(told).collect::<Vec<_>>()
+        });
+        standing.extend(expiring.await?.into_iter().map(|(tenant_id, Expiring { count, first })| {
+            let minutes = first.deadline.since(now).div_ceil(60_000);
+            let (id, others) = (&first.execution, count - 1);
+            let message = match others {
+                0 => format!("{id} is parked and will be given up within {minutes} minutes"),
+                _ => format!(
+                    "{id} is parked and will be given up within {minutes} minutes, {others} more later"
+                ),
+            };
+            let kind = AlertKind::ParkedExpiring;
+            StandingAlert { kind, tenant_id, raised_at: first.alarm_at, message }
+        }));
+        Ok(standing)
     }
 
     /// What was counted, of all tenants.

@@ -34,6 +34,18 @@ pub fn standing(name: &str, stage: &str, tenant: &str, message: &str, is_raised:
     format!("{sign} *{word}: {name}* ({stage}, tenant {tenant})\n{message}")
 }
 
+/// The kind of the alert that ends a row of alerts.
+pub const TOO_MANY_ALERTS: &str = "too_many_alerts";
+
+/// Tells that further alerts are not sent while so many wait.
+pub fn too_many_alerts(stage: &str, tenant: &str, limit: usize) -> String {
+    let message = format!(
+        "{limit} alerts wait to be sent. Further ones are not sent until some have arrived; \
+         what they would tell of is on record as dead letters and events."
+    );
+    standing(TOO_MANY_ALERTS, stage, tenant, &message, true)
+}
+
 /// A moment as ISO 8601 has it, in whole seconds.
 pub fn iso(at: Timestamp) -> String {
     let seconds = at.millis() / 1_000 % 86_400;

@@ -124,6 +124,20 @@ impl<B: Backend, S: Sender> Courier<B, S> {
         }
     }
 
+    /// Resolves once no webhook and no callback of a tenant waits, or nobody can say. Others have to do the work.
+    pub async fn until_told(&self, tenant: &TenantId) {
+        loop {
+            let freed = self.shared.freed.listen();
+            match self.engine.has_webhooks_waiting(tenant).await {
+                Ok(true) => any(freed, self.shared.stop.wait()).await,
+                Ok(false) | Err(_) => return,
+            }
+            if self.shared.stop.is_set() {
+                return;
+            }
+        }
+    }
+
     /// The next delivery that is due and not under way, and else how long it is until one is.
     async fn take(&self) -> Result<(Option<DeliveryKey>, Option<Duration>), EngineError> {
         loop {

@@ -59,10 +59,27 @@ impl Target {
         }
     }
 
+    /// With which others it is counted.
+    pub fn lane(&self) -> Lane {
+        match self {
+            Self::Workflow | Self::Callback(_) => Lane::Webhooks,
+            Self::People => Lane::People,
+            Self::AlertWebhook => Lane::AlertWebhook,
+        }
+    }
+
     /// Alerts are tried until they arrive; all else is given up after some tries.
     pub fn is_alert(&self) -> bool {
         matches!(self, Self::People | Self::AlertWebhook)
     }
+}
+
+/// Deliveries that are counted together. One whose other side is away fills no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    Webhooks,
+    People,
+    AlertWebhook,
 }
 
 /// How often a delivery is tried before it is given up.

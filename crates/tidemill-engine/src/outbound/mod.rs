@@ -4,10 +4,12 @@
 //! then kept as a dead letter. How it travels is not known here: that is the `Sender` of the program around.
 
 pub mod alert_text;
+mod allowed_hosts;
 mod courier;
 mod delivery;
 mod sender;
 
+pub use allowed_hosts::AllowedHosts;
 pub use courier::{Courier, IN_FLIGHT_MAX};
-pub use delivery::{Delivery, DeliveryId, DeliveryKey, DeliveryLetter, Target, pause_after};
+pub use delivery::{Delivery, DeliveryId, DeliveryKey, DeliveryLetter, Lane, Target, pause_after};
 pub use sender::{Parcel, SendError, Sender};

@@ -25,6 +25,8 @@ const RUNS_MAX: usize = 10_000;
 pub enum AlertKind {
     ScriptFailureRate,
     ScriptQueueDepth,
+    /// Parked executions will be given up soon. It stands as long as there are such.
+    ParkedExpiring,
 }
 
 impl AlertKind {
@@ -32,6 +34,7 @@ impl AlertKind {
         match self {
             Self::ScriptFailureRate => "script_failure_rate",
             Self::ScriptQueueDepth => "script_queue_depth",
+            Self::ParkedExpiring => "parked_expiring",
         }
     }
 }
@@ -115,6 +118,8 @@ impl Alerts {
             AlertKind::ScriptQueueDepth => {
                 self.depth.get_or_insert_with(|| (tenant.clone(), standing));
             }
+            // The executions themselves tell it.
+            AlertKind::ParkedExpiring => {}
         }
     }
 

@@ -52,7 +52,7 @@ pub struct RunDone {
 pub enum RunCall {
     Publish { id: EventId, event_type: EventType, data: Json },
     SubmitJob { id: JobId, spec: Json },
-    ResolveError { error: Json },
+    ResolveError { id: EventId, error: Json },
 }
 
 /// A script that did not.

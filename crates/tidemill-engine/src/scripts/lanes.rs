@@ -1,33 +1,36 @@
-//! Lanes: tenants whose events take long to match are matched on their own, so that nobody else waits for them.
+//! Lanes: tenants whose events take long to match, or who change very many subscriptions, are matched on their own, so that
+//! nobody else waits for them.
 //!
 //! A lane has a cursor of its own, which begins where the router put the tenant aside and is as durable as the router's.
-//! The lanes take turns; each turn ends after an event that took long. A lane never passes the router, which hears of
-//! changes to subscriptions first, and goes back to it when it has caught up and was cheap for a while.
+//! The lanes take turns; each turn ends after an event that took long, or after some subscriptions were taken in. A lane
+//! never passes the router, which hears of changes to subscriptions first, and takes in what it was told of before it looks
+//! at an event. It goes back to the router when it has caught up and was cheap for a while.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use tidemill_model::matcher::Matcher;
-use tidemill_model::{Event, SubscriptionId, TenantId, Timestamp};
+use tidemill_model::{Event, Subscription, SubscriptionId, TenantId, Timestamp};
 
 use super::host::ScriptHost;
 use super::matching::{self, Batch, Index, Place, Wanted};
-use super::router::{Ended, LAZY_EVENTS, QUIET, TURN_WORK_MAX, ended};
+use super::router::{Ended, LAZY_EVENTS, QUIET, TURN_WEIGHT_MAX, TURN_WORK_MAX, ended};
 use super::stop::{First, Stop, any, either};
 use crate::Engine;
 use crate::backend::Backend;
 use crate::notice::Notice;
-use crate::record::{RecordKind, RecordValue};
+use crate::record::{RecordKey, RecordKind, RecordValue};
 
 /// Events that are read at a time.
 const EVENTS_MAX: usize = 1_000;
+/// Subscriptions that are read at a time.
 const PAGE: usize = 1_000;
 /// A tenant that cost little for so long is matched with all others again.
 const CHEAP_MILLIS: u64 = 60_000;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// No more tenants than these are put aside: each lane reads the log for itself.
-const LANES_MAX: usize = 64;
+pub(super) const LANES_MAX: usize = 64;
 
 /// What the router and the lanes share.
 #[derive(Debug, Default)]
@@ -41,8 +44,8 @@ pub(super) struct Lanes {
 
 #[derive(Debug, Default)]
 pub(super) struct Board {
-    /// Counts how often the router began anew; all lanes begin anew with it.
-    epoch: u64,
+    /// How many lanes were opened so far.
+    opened: u64,
     /// How far the router has come.
     followed: u64,
     open: BTreeMap<TenantId, Open>,
@@ -50,11 +53,22 @@ pub(super) struct Board {
 
 #[derive(Debug)]
 struct Open {
+    /// No other lane has it, also none that the same tenant had before.
+    number: u64,
     begin: Place,
+    /// What the router knew of the tenant's subscriptions, until the lane takes it over. Without it they are read.
+    index: Option<Index>,
     /// Subscriptions that changed since the lane last looked.
     changed: BTreeSet<SubscriptionId>,
-    /// Where the lane stands, once it wants to go back to the router.
-    done: Option<(u64, Place)>,
+    /// Where the lane stands, once it wants to go back to the router, and what it knows of the subscriptions.
+    done: Option<(u64, Place, Index)>,
+}
+
+/// A lane that goes back to the router.
+pub(super) struct Returned {
+    pub(super) tenant: TenantId,
+    pub(super) place: Place,
+    pub(super) index: Index,
 }
 
 impl Lanes {
@@ -65,8 +79,10 @@ impl Lanes {
     /// The router begins anew with these lanes.
     pub(super) fn begin(&self, open: Vec<(TenantId, Place)>) {
         let mut board = self.board();
-        board.epoch += 1;
-        board.open = open.into_iter().map(|(tenant, begin)| (tenant, Open::at(begin))).collect();
+        board.open.clear();
+        for (tenant, begin) in open {
+            board.add(&tenant, begin, None, BTreeSet::new());
+        }
         std::mem::drop(board);
         self.moved.ring();
     }
@@ -75,15 +91,23 @@ impl Lanes {
         self.board().open.len() < LANES_MAX
     }
 
-    pub(super) fn open(&self, tenant: &TenantId, begin: Place) {
-        self.board().open.insert(tenant.clone(), Open::at(begin));
+    pub(super) fn open(
+        &self,
+        tenant: &TenantId,
+        begin: Place,
+        index: Option<Index>,
+        changed: BTreeSet<SubscriptionId>,
+    ) {
+        self.board().add(tenant, begin, index, changed);
         self.moved.ring();
     }
 
-    pub(super) fn changed(&self, tenant: &TenantId, id: &SubscriptionId) {
+    /// A lane is to take these in before it looks at an event that the router comes to from now on.
+    pub(super) fn changed(&self, tenant: &TenantId, mut ids: BTreeSet<SubscriptionId>) {
         if let Some(open) = self.board().open.get_mut(tenant) {
-            open.changed.insert(id.clone());
+            open.changed.append(&mut ids);
         }
+        self.moved.ring();
     }
 
     /// The router has come so far.
@@ -97,33 +121,36 @@ impl Lanes {
         }
     }
 
-    /// The lanes that stand where the router stands and want to go back to it. The others go on.
-    pub(super) fn returning(&self, cursor: u64) -> Vec<(TenantId, Place)> {
+    /// The lanes that stand where the router stands, know all subscriptions and want to go back. The others go on.
+    pub(super) fn returning(&self, cursor: u64) -> Vec<Returned> {
         let mut board = self.board();
         let mut back = Vec::new();
         for (tenant, open) in &mut board.open {
             match open.done.take() {
-                Some((at, place)) if at == cursor => back.push((tenant.clone(), place)),
+                Some((at, place, index)) if at == cursor && open.changed.is_empty() => {
+                    back.push(Returned { tenant: tenant.clone(), place, index });
+                }
                 _ => {}
             }
         }
-        for (tenant, _) in &back {
+        for Returned { tenant, .. } in &back {
             board.open.remove(tenant);
         }
         back
     }
-
-    /// All lanes, which are closed with this.
-    pub(super) fn take_all(&self) -> Vec<TenantId> {
-        let mut board = self.board();
-        board.epoch += 1;
-        std::mem::take(&mut board.open).into_keys().collect()
-    }
 }
 
-impl Open {
-    fn at(begin: Place) -> Self {
-        Self { begin, changed: BTreeSet::new(), done: None }
+impl Board {
+    fn add(
+        &mut self,
+        tenant: &TenantId,
+        begin: Place,
+        index: Option<Index>,
+        changed: BTreeSet<SubscriptionId>,
+    ) {
+        self.opened += 1;
+        let open = Open { number: self.opened, begin, index, changed, done: None };
+        self.open.insert(tenant.clone(), open);
     }
 }
 
@@ -134,14 +161,21 @@ pub(super) struct LaneRouter<'a, B, H> {
     stop: &'a Stop,
     lanes: &'a Lanes,
     seed: u64,
-    epoch: u64,
     /// How far the router had come when its changes were taken in last.
     followed: u64,
     own: BTreeMap<TenantId, Lane>,
 }
 
 struct Lane {
+    number: u64,
     index: Index,
+    /// Whether not all that is stored has been read yet, and which was read last.
+    is_unread: bool,
+    read_last: Option<Arc<str>>,
+    /// What was read and not taken in yet.
+    read: VecDeque<Subscription>,
+    /// Subscriptions that are to be taken in before the next event.
+    changed: BTreeSet<SubscriptionId>,
     cursor: u64,
     place: Place,
     /// Events of the tenant that were read, and how far.
@@ -159,7 +193,7 @@ impl<'a, B: Backend, H: ScriptHost> LaneRouter<'a, B, H> {
         lanes: &'a Lanes,
         seed: u64,
     ) -> Self {
-        Self { engine, host, stop, lanes, seed, epoch: 0, followed: 0, own: BTreeMap::new() }
+        Self { engine, host, stop, lanes, seed, followed: 0, own: BTreeMap::new() }
     }
 
     /// Takes the lanes in turn until it is told to stop or the store breaks.
@@ -206,86 +240,117 @@ impl<'a, B: Backend, H: ScriptHost> LaneRouter<'a, B, H> {
         Ok(is_busy)
     }
 
-    /// Takes in what the router did: lanes that came, went, or have other subscriptions.
+    /// Hears what the router did: lanes that came, went, or have other subscriptions.
     async fn adopt(&mut self) -> Result<(), Option<Ended>> {
-        let (come, changed) = {
+        let come = {
             let mut board = self.lanes.board();
             self.followed = board.followed;
-            if board.epoch != self.epoch {
-                self.epoch = board.epoch;
-                self.own.clear();
-            }
-            self.own.retain(|tenant, _| board.open.contains_key(tenant));
-            let come = board.open.iter().filter(|(tenant, _)| !self.own.contains_key(*tenant));
-            let come: Vec<_> = come.map(|(tenant, open)| (tenant.clone(), open.begin)).collect();
-            let changed: Vec<_> = board
-                .open
-                .iter_mut()
-                .flat_map(|(tenant, open)| {
-                    std::mem::take(&mut open.changed).into_iter().map(move |id| (tenant.clone(), id))
-                })
-                .collect();
-            (come, changed)
-        };
-        for (tenant, id) in changed {
-            let Some(lane) = self.own.get(&tenant) else { continue };
-            let known = self.engine.subscription(&tenant, &id).await;
-            match known.map_err(|error| ended(&error))? {
-                Some(known) => {
-                    matching::take(&lane.index, &known);
+            self.own
+                .retain(|tenant, lane| board.open.get(tenant).is_some_and(|open| open.number == lane.number));
+            let mut come = Vec::new();
+            for (tenant, open) in &mut board.open {
+                let mut changed = std::mem::take(&mut open.changed);
+                if !changed.is_empty() {
+                    // It does not know all of them any more.
+                    open.done = None;
                 }
-                None => matching::drop(&lane.index, &(tenant, id)),
+                if let Some(lane) = self.own.get_mut(tenant) {
+                    lane.changed.append(&mut changed);
+                } else {
+                    let (number, begin, index) = (open.number, open.begin, open.index.take());
+                    come.push((tenant.clone(), Open { number, begin, index, changed, done: None }));
+                }
             }
-        }
-        for (tenant, begin) in come {
-            let lane = self.begin(&tenant, begin).await?;
+            come
+        };
+        for (tenant, open) in come {
+            let lane = self.begin(&tenant, open).await?;
             self.own.insert(tenant, lane);
         }
         Ok(())
     }
 
-    /// A lane with all subscriptions of its tenant. They are read after the router began to tell of changes.
-    async fn begin(&self, tenant: &TenantId, begin: Place) -> Result<Lane, Option<Ended>> {
-        let index: Index = Arc::new(RwLock::new(Matcher::new(self.seed)));
-        let newest = self.engine.backend().newest();
-        let mut after = None;
-        loop {
-            let (kind, whose) = (RecordKind::Subscription, Some(tenant.clone()));
-            let page = self.engine.backend().records(kind, whose, after.take(), PAGE).await;
-            let page = page.map_err(|fault| ended(&fault.into()))?;
-            let is_last = page.len() < PAGE;
-            after = page.last().map(|(key, _)| Arc::clone(&key.id));
-            let own = Arc::clone(&index);
-            let taken = self.host.aside(move || {
-                for (_, record) in page {
-                    let RecordValue::Bytes(bytes) = &record.value else { continue };
-                    let Ok(mut known) = serde_json::from_slice::<tidemill_model::Subscription>(bytes) else {
-                        continue;
-                    };
-                    known.since_seq = known.since_seq.min(newest);
-                    matching::take(&own, &known);
-                }
-            });
-            taken.await.ok_or(None)?;
-            if is_last {
-                break;
-            }
-        }
+    /// A lane that knows what the router knew, or else nothing yet.
+    async fn begin(&self, tenant: &TenantId, open: Open) -> Result<Lane, Option<Ended>> {
+        let Open { number, begin, index, changed, .. } = open;
         // What was written last counts, which may be more than the router knew.
-        let key = crate::record::RecordKey::scripts_cursor_of(Some(tenant));
+        let key = RecordKey::scripts_cursor_of(Some(tenant));
         let record = self.engine.backend().record(key).await.map_err(|fault| ended(&fault.into()))?;
         let place = record.map_or(begin, |record| Place {
             written: cursor_of(&record.value).or(begin.written),
             version: record.version,
         });
         let cursor = place.written.unwrap_or(0);
-        let costly_at = self.engine.script_now();
-        let (events, batch) = (VecDeque::new(), Batch::default());
-        Ok(Lane { index, cursor, place, events, read_to: cursor, batch, costly_at })
+        Ok(Lane {
+            number,
+            is_unread: index.is_none(),
+            read_last: None,
+            read: VecDeque::new(),
+            index: index.unwrap_or_else(|| Arc::new(RwLock::new(Matcher::new(self.seed)))),
+            changed,
+            cursor,
+            place,
+            events: VecDeque::new(),
+            read_to: cursor,
+            batch: Batch::default(),
+            costly_at: self.engine.script_now(),
+        })
+    }
+
+    /// Takes in some of the subscriptions that a lane does not know yet. Tells whether there were any.
+    async fn take_in(&self, tenant: &TenantId, lane: &mut Lane) -> Result<bool, Option<Ended>> {
+        if lane.is_unread && lane.read.is_empty() {
+            let backend = self.engine.backend();
+            let newest = backend.newest();
+            let (kind, whose) = (RecordKind::Subscription, Some(tenant.clone()));
+            let page = backend.records(kind, whose, lane.read_last.take(), PAGE).await;
+            let page = page.map_err(|fault| ended(&fault.into()))?;
+            lane.read_last = page.last().map(|(key, _)| Arc::clone(&key.id));
+            lane.is_unread = page.len() == PAGE;
+            let stored = page.iter().filter_map(|(_, record)| matching::stored(&record.value, newest));
+            lane.read = stored.collect();
+        }
+        let (mut known, mut gone, mut weight) = (Vec::new(), Vec::new(), 0);
+        while weight < TURN_WEIGHT_MAX {
+            if let Some(next) = lane.read.pop_front() {
+                weight += matching::weight(Some(&next));
+                known.push(next);
+                continue;
+            }
+            // What changed is not older than what was read.
+            let next = if lane.is_unread { None } else { lane.changed.pop_first() };
+            let Some(id) = next else { break };
+            let stands = self.engine.subscription(tenant, &id).await.map_err(|error| ended(&error))?;
+            weight += matching::weight(stands.as_ref());
+            match stands {
+                Some(stands) => known.push(stands),
+                None => gone.push((tenant.clone(), id)),
+            }
+        }
+        if known.is_empty() && gone.is_empty() {
+            return Ok(lane.is_unread);
+        }
+        if weight >= TURN_WEIGHT_MAX {
+            lane.costly_at = self.engine.script_now();
+        }
+        let index = Arc::clone(&lane.index);
+        let taken = self.host.aside(move || {
+            for known in &known {
+                matching::take(&index, known);
+            }
+            for id in &gone {
+                matching::drop(&index, id);
+            }
+        });
+        taken.await.ok_or(None)?;
+        Ok(true)
     }
 
     /// Matches events of a lane until one or several took long. Tells whether there may be more.
     async fn turn(&self, tenant: &TenantId, lane: &mut Lane) -> Result<bool, Option<Ended>> {
+        if self.take_in(tenant, lane).await? {
+            return Ok(true);
+        }
         if lane.events.is_empty() {
             lane.cursor = lane.cursor.max(lane.read_to);
             let followed = self.followed;
@@ -354,8 +419,9 @@ impl<'a, B: Backend, H: ScriptHost> LaneRouter<'a, B, H> {
         }
         // Nothing is left to be written then, until the router has come further.
         lane.write(self.engine, tenant).await?;
-        if let Some(open) = self.lanes.board().open.get_mut(tenant) {
-            open.done = Some((lane.cursor, lane.place));
+        let mut board = self.lanes.board();
+        if let Some(open) = board.open.get_mut(tenant).filter(|open| open.number == lane.number) {
+            open.done = Some((lane.cursor, lane.place, Arc::clone(&lane.index)));
             self.lanes.returned.ring();
         }
         Ok(())

@@ -14,6 +14,7 @@ use crate::backend::{Backend, Fault};
 use crate::command::{Command, Match, NewExecution};
 use crate::engine::EngineError;
 use crate::execution::SourceEvent;
+use crate::record::RecordValue;
 use crate::reply::Reply;
 
 /// Executions and bytes of them that are queued in one commit.
@@ -25,6 +26,9 @@ const INLINE_BYTES_MAX: usize = 16 * 1_024;
 const COPIES_BYTES_MAX: usize = 1 << 20;
 /// Reading so many bytes of an event counts as one comparison.
 const BYTES_PER_WORK: usize = 256;
+/// What any subscription weighs beside its rules, and what one weighs that is gone, whose rules nobody knows any more.
+const SUBSCRIPTION_WEIGHT: usize = 256;
+const GONE_WEIGHT: usize = 2 * 1_024;
 
 pub(super) type Id = (TenantId, SubscriptionId);
 
@@ -90,6 +94,19 @@ pub(super) fn take(index: &Index, known: &Subscription) -> bool {
         drop(index, &id);
     }
     taken.is_ok()
+}
+
+/// What taking in a subscription as it stands now weighs, in bytes of rules about: how long it takes goes with them.
+pub(super) fn weight(known: Option<&Subscription>) -> usize {
+    known.map_or(GONE_WEIGHT, |known| SUBSCRIPTION_WEIGHT + known.filter_rules.len())
+}
+
+/// A subscription as it is stored.
+pub(super) fn stored(value: &RecordValue, newest: u64) -> Option<Subscription> {
+    let RecordValue::Bytes(bytes) = value else { return None };
+    let known: Subscription = serde_json::from_slice(bytes).ok()?;
+    // Numbers of another log, which was imported, may lie ahead of this one's.
+    Some(Subscription { since_seq: known.since_seq.min(newest), ..known })
 }
 
 pub(super) fn drop(index: &Index, id: &Id) {

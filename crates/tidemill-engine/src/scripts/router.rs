@@ -2,22 +2,25 @@
 //!
 //! Matching twice queues once, so a crash at any point loses and repeats nothing. Where nothing matches, the cursor is
 //! written only now and then; where nobody is subscribed, the log is not read at all and no cursor holds up retention.
+//!
+//! All tenants wait for what is done here, so there is only so much of it for each of them: whose events or subscriptions
+//! take more goes into a lane.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tidemill_model::matcher::Matcher;
-use tidemill_model::{Event, Subscription, TenantId};
+use tidemill_model::{Event, Subscription, SubscriptionId, TenantId};
 
 use super::host::ScriptHost;
-use super::lanes::{Lanes, cursor_of};
+use super::lanes::{LANES_MAX, Lanes, Returned, cursor_of};
 use super::matching::{self, Batch, Index, Place, Wanted};
 use super::stop::{First, Stop, any, either};
 use crate::Engine;
 use crate::backend::{Backend, Fault};
 use crate::engine::{EngineError, ScriptChange};
-use crate::record::{RecordKey, RecordKind, RecordValue};
+use crate::record::{RecordKey, RecordKind};
 
 /// Events that are read at a time.
 const EVENTS_MAX: usize = 1_000;
@@ -32,6 +35,11 @@ const WORK_MAX: usize = 10_000;
 pub(super) const TURN_WORK_MAX: usize = 50_000;
 /// Executions that one event may bring here.
 const FAN_OUT_MAX: usize = 1_000;
+/// What the subscriptions of one tenant may weigh that are taken in at a time. A tenant that changes more is put aside, and
+/// its lane takes them in.
+pub(super) const TURN_WEIGHT_MAX: usize = 64 * 1_024;
+/// The same where all subscriptions are taken in, before the first event.
+const BEGIN_WEIGHT_MAX: usize = 4 << 20;
 const PAGE: usize = 1_000;
 /// The origin of events that scripts published: it, and how many scripts stand before them.
 pub(crate) const SCRIPT_ORIGIN: &str = "script/";
@@ -41,7 +49,8 @@ pub(super) struct Router<'a, B, H> {
     host: &'a H,
     stop: &'a Stop,
     lanes: &'a Lanes,
-    index: Index,
+    /// The subscriptions of those who are not put aside. Who has none is not here.
+    tenants: HashMap<TenantId, Index, foldhash::fast::RandomState>,
     /// The last event that was matched; `None` when nobody follows.
     cursor: Option<u64>,
     /// What the cursor's record says.
@@ -76,7 +85,7 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
             host,
             stop,
             lanes,
-            index: Arc::new(RwLock::new(Matcher::new(seed))),
+            tenants: HashMap::default(),
             cursor: None,
             place: Place::default(),
             batch: Batch::default(),
@@ -117,24 +126,11 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
         self.cursor = None;
         let newest = self.engine.backend().newest();
         self.engine.script_changes().take();
-        let mut after = None;
-        self.clear();
-        loop {
-            let page = self.engine.backend().all_records(RecordKind::Subscription, after.take(), PAGE).await;
-            let page = page.map_err(|fault| ended(&fault.into()))?;
-            let is_last = page.len() < PAGE;
-            after = page.last().map(|(key, _)| key.clone());
-            for (_, record) in page {
-                let RecordValue::Bytes(bytes) = &record.value else { continue };
-                let Ok(mut known) = serde_json::from_slice::<Subscription>(bytes) else { continue };
-                // Numbers of another log, which was imported, may lie ahead of this one's.
-                known.since_seq = known.since_seq.min(newest);
-                self.take(&known);
-            }
-            if is_last {
-                break;
-            }
-        }
+        self.tenants.clear();
+        self.first = None;
+        let lanes = self.stored_lanes(newest).await?;
+        self.apart = lanes.iter().map(|(tenant, _)| tenant.clone()).collect();
+        let heavy = self.read_all(newest).await?;
         let record = self.record(RecordKey::scripts_cursor()).await?;
         self.place = Place {
             version: record.as_ref().map_or(0, |record| record.version),
@@ -147,11 +143,77 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
             (None, Some(_)) if self.was_imported().await? => Some(newest),
             (None, Some(first)) => Some(first),
         };
-        let lanes = self.stored_lanes(newest).await?;
-        self.apart = lanes.iter().map(|(tenant, _)| tenant.clone()).collect();
         self.lanes.begin(lanes);
         // From here on the cursor is what counts, also for the next life.
-        if self.place.written.is_none() { self.write_cursor().await } else { Ok(()) }
+        self.write_cursor().await?;
+        for tenant in heavy {
+            self.tenants.remove(&tenant);
+            self.put_aside(&tenant, BTreeSet::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes in all subscriptions. Gives back tenants that have too many for that: their lanes are to do it.
+    async fn read_all(&mut self, newest: u64) -> Result<BTreeSet<TenantId>, Option<Ended>> {
+        let mut weights: HashMap<TenantId, usize, foldhash::fast::RandomState> = HashMap::default();
+        let mut heavy = BTreeSet::new();
+        let mut after = None;
+        loop {
+            let page = self.engine.backend().all_records(RecordKind::Subscription, after.take(), PAGE).await;
+            let page = page.map_err(|fault| ended(&fault.into()))?;
+            let is_last = page.len() < PAGE;
+            after = page.last().map(|(key, _)| key.clone());
+            for (_, record) in page {
+                let Some(known) = matching::stored(&record.value, newest) else { continue };
+                let tenant = &known.tenant_id;
+                if self.apart.contains(tenant) {
+                    continue;
+                }
+                let weight = weights.entry(tenant.clone()).or_default();
+                // One that is disabled is not taken in.
+                *weight += if known.enabled { matching::weight(Some(&known)) } else { 0 };
+                if *weight > BEGIN_WEIGHT_MAX && self.apart.len() + heavy.len() < LANES_MAX {
+                    heavy.insert(tenant.clone());
+                }
+                if heavy.contains(tenant) {
+                    self.note_first(&known);
+                } else {
+                    self.take(&known);
+                }
+            }
+            if is_last {
+                break;
+            }
+        }
+        // Nobody waits for a tenant that is alone.
+        if weights.len() + self.apart.len() == 1
+            && let Some(tenant) = heavy.first().cloned()
+            && self.read_own(&tenant, newest).await?
+        {
+            heavy.clear();
+        }
+        Ok(heavy)
+    }
+
+    /// Takes in all subscriptions of a tenant. Tells whether that was done before somebody else came.
+    async fn read_own(&mut self, tenant: &TenantId, newest: u64) -> Result<bool, Option<Ended>> {
+        let mut after = None;
+        loop {
+            let (kind, whose) = (RecordKind::Subscription, Some(tenant.clone()));
+            let page = self.engine.backend().records(kind, whose, after.take(), PAGE).await;
+            let page = page.map_err(|fault| ended(&fault.into()))?;
+            after = page.last().map(|(key, _)| Arc::clone(&key.id));
+            let is_last = page.len() < PAGE;
+            page.iter()
+                .filter_map(|(_, record)| matching::stored(&record.value, newest))
+                .for_each(|known| self.take(&known));
+            if is_last {
+                return Ok(true);
+            }
+            if self.engine.script_changes().is_told_of_another(tenant) {
+                return Ok(false);
+            }
+        }
     }
 
     /// The lanes of a former life.
@@ -183,7 +245,6 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
         let (changed, returned) = (self.engine.script_changes().listen(), self.lanes.returned.listen());
         self.catch_up().await?;
         if self.is_idle() {
-            self.end_lanes().await?;
             self.cursor = None;
             self.write_cursor().await?;
             any(changed, self.stop.wait()).await;
@@ -196,6 +257,9 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
             return self.write_cursor().await;
         };
         self.take_back(cursor).await?;
+        if self.is_idle() {
+            return Ok(());
+        }
         let newest = self.engine.backend().newest();
         let events = self.engine.backend().follow(cursor, EVENTS_MAX).await;
         let events = events.map_err(|fault| ended(&fault.into()))?;
@@ -235,62 +299,119 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
     }
 
     fn is_idle(&self) -> bool {
-        self.index.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.tenants.is_empty() && self.apart.is_empty()
     }
 
-    fn clear(&mut self) {
-        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-        *index = Matcher::new(self.seed);
-        drop(index);
-        self.first = None;
+    /// Whether nobody else waits for what is done for a tenant.
+    fn is_alone(&self, tenant: &TenantId) -> bool {
+        self.apart.is_empty() && self.tenants.keys().all(|other| other == tenant)
     }
 
-    /// Takes in what was written since the last look.
+    /// Takes in what was written since the last look, or lets a lane do it.
     async fn catch_up(&mut self) -> Result<(), Option<Ended>> {
+        let mut changed: BTreeMap<TenantId, BTreeSet<SubscriptionId>> = BTreeMap::new();
         for change in self.engine.script_changes().take() {
             let ScriptChange::Subscription(tenant, id) = change else { continue };
-            let known = self.engine.subscription(&tenant, &id).await;
-            match known.map_err(|error| ended(&error))? {
-                Some(known) => self.take(&known),
-                None => matching::drop(&self.index, &(tenant.clone(), id.clone())),
-            }
+            changed.entry(tenant).or_default().insert(id);
+        }
+        let is_one = changed.len() == 1;
+        for (tenant, ids) in changed {
             if self.apart.contains(&tenant) {
-                self.lanes.changed(&tenant, &id);
+                self.lanes.changed(&tenant, ids);
+            } else {
+                let is_alone = is_one && self.is_alone(&tenant);
+                self.take_changes(&tenant, ids, is_alone).await?;
             }
         }
         Ok(())
     }
 
+    /// Takes in what a tenant changed. If that is too much, those that are left are for its lane.
+    async fn take_changes(
+        &mut self,
+        tenant: &TenantId,
+        mut ids: BTreeSet<SubscriptionId>,
+        is_alone: bool,
+    ) -> Result<(), Option<Ended>> {
+        // Where a lane would begin is known once somebody follows.
+        let has_room = self.cursor.is_some() && self.lanes.has_room();
+        let mut weight = 0;
+        while let Some(id) = ids.first() {
+            let known = self.engine.subscription(tenant, id).await.map_err(|error| ended(&error))?;
+            weight += matching::weight(known.as_ref());
+            if weight > TURN_WEIGHT_MAX && has_room {
+                // Nobody waits for a tenant that is alone, until somebody comes.
+                if !is_alone || self.engine.script_changes().is_told_of_another(tenant) {
+                    return self.put_aside(tenant, ids).await;
+                }
+                weight = 0;
+            }
+            match known {
+                Some(known) => self.take(&known),
+                None => self.drop(tenant, id),
+            }
+            ids.pop_first();
+        }
+        Ok(())
+    }
+
     fn take(&mut self, known: &Subscription) {
-        if matching::take(&self.index, known) && self.cursor.is_none() {
+        let index = self
+            .tenants
+            .entry(known.tenant_id.clone())
+            .or_insert_with(|| Arc::new(RwLock::new(Matcher::new(self.seed))));
+        if matching::take(index, known) {
+            self.note_first(known);
+        } else {
+            self.forget_if_empty(&known.tenant_id);
+        }
+    }
+
+    fn note_first(&mut self, known: &Subscription) {
+        if known.enabled && self.cursor.is_none() {
             let first = self.first.unwrap_or(u64::MAX);
             self.first = Some(first.min(known.since_seq));
         }
     }
 
+    fn drop(&mut self, tenant: &TenantId, id: &SubscriptionId) {
+        if let Some(index) = self.tenants.get(tenant) {
+            matching::drop(index, &(tenant.clone(), id.clone()));
+            self.forget_if_empty(tenant);
+        }
+    }
+
+    fn forget_if_empty(&mut self, tenant: &TenantId) {
+        let is_empty = |index: &Index| index.read().unwrap_or_else(PoisonError::into_inner).is_empty();
+        if self.tenants.get(tenant).is_some_and(is_empty) {
+            self.tenants.remove(tenant);
+        }
+    }
+
     /// Finds who wants an event.
     async fn look_at(&mut self, number: u64, event: &Event) -> Result<(), Option<Ended>> {
-        let (is_wanted, is_alone) = {
-            let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
-            (index.count(&event.tenant, &event.event_type) > 0, index.tenant_count() == 1)
+        // Who is put aside is not here.
+        let Some(index) = self.tenants.get(&event.tenant) else { return Ok(()) };
+        let count = |index: &Index| {
+            index.read().unwrap_or_else(PoisonError::into_inner).count(&event.tenant, &event.event_type)
         };
-        if !is_wanted || self.apart.contains(&event.tenant) {
+        if count(index) == 0 {
             return Ok(());
         }
-        // Nobody waits for a tenant that is alone.
-        let may_part = !is_alone && self.lanes.has_room();
+        let index = Arc::clone(index);
+        let may_part = !self.is_alone(&event.tenant) && self.lanes.has_room();
         let spent = self.spent.get(&event.tenant).copied().unwrap_or(0);
         if may_part && spent >= TURN_WORK_MAX {
-            return self.put_aside(&event.tenant).await;
+            return self.put_aside(&event.tenant, BTreeSet::new()).await;
         }
         let whole = matching::whole(self.engine, event).await?;
-        let Wanted { by, counts, work } = match matching::wanted(&self.index, &whole, WORK_MAX) {
+        let Wanted { by, counts, work } = match matching::wanted(&index, &whole, WORK_MAX) {
             Some(wanted) => wanted,
-            None if may_part => return self.put_aside(&event.tenant).await,
-            None => matching::wanted_aside(self.host, &self.index, whole).await?,
+            None if may_part => return self.put_aside(&event.tenant, BTreeSet::new()).await,
+            None => matching::wanted_aside(self.host, &index, whole).await?,
         };
         if may_part && by.len() > FAN_OUT_MAX {
-            return self.put_aside(&event.tenant).await;
+            return self.put_aside(&event.tenant, BTreeSet::new()).await;
         }
         *self.spent.entry(event.tenant.clone()).or_default() += work;
         let fresh = matching::fresh(by, number);
@@ -310,14 +431,18 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
         Ok(())
     }
 
-    /// Gives a tenant a lane of its own from here on. What was matched so far is written first, so that either cursor
-    /// stands before what is not.
-    async fn put_aside(&mut self, tenant: &TenantId) -> Result<(), Option<Ended>> {
+    /// Gives a tenant a lane of its own from here on, which takes in first what has `changed`. What was matched so far is
+    /// written before, so that either cursor stands before what is not.
+    async fn put_aside(
+        &mut self,
+        tenant: &TenantId,
+        changed: BTreeSet<SubscriptionId>,
+    ) -> Result<(), Option<Ended>> {
         self.write_cursor().await?;
         let mut place = Place::default();
         matching::commit(self.engine, Some(tenant), &mut place, self.cursor, &mut Batch::default()).await?;
         self.apart.insert(tenant.clone());
-        self.lanes.open(tenant, place);
+        self.lanes.open(tenant, place, self.tenants.remove(tenant), changed);
         Ok(())
     }
 
@@ -330,25 +455,12 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
         if !back.is_empty() {
             self.write_cursor().await?;
         }
-        for (tenant, mut place) in back {
+        for Returned { tenant, mut place, index } in back {
             matching::commit(self.engine, Some(&tenant), &mut place, None, &mut Batch::default()).await?;
             self.apart.remove(&tenant);
+            self.tenants.insert(tenant.clone(), index);
+            self.forget_if_empty(&tenant);
         }
-        Ok(())
-    }
-
-    /// Nobody is subscribed any more, so no lane has anything to do.
-    async fn end_lanes(&mut self) -> Result<(), Option<Ended>> {
-        if self.apart.is_empty() {
-            return Ok(());
-        }
-        for tenant in self.lanes.take_all() {
-            let record = self.record(RecordKey::scripts_cursor_of(Some(&tenant))).await?;
-            let Some(record) = record else { continue };
-            let mut place = Place { written: cursor_of(&record.value), version: record.version };
-            matching::commit(self.engine, Some(&tenant), &mut place, None, &mut Batch::default()).await?;
-        }
-        self.apart.clear();
         Ok(())
     }
 

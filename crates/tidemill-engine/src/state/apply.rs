@@ -52,6 +52,7 @@ impl State {
                     version: 1,
                     allowance: None,
                     hops: 0,
+                    callback: None,
                 });
                 job.grow(&new.tasks);
                 self.rows.touch(|| RowKey::Job(new.tenant.clone(), new.job));
@@ -84,6 +85,13 @@ impl State {
             RecordWrite::JobHops { job, hops, .. } => {
                 let Some(found) = self.jobs.get_mut(job) else { return };
                 found.head.hops = *hops;
+                found.head.version += 1;
+                let tenant = found.head.tenant.clone();
+                self.rows.touch(|| RowKey::Job(tenant, *job));
+            }
+            RecordWrite::JobCallback { job, url, .. } => {
+                let Some(found) = self.jobs.get_mut(job) else { return };
+                found.head.callback = Some(Arc::clone(url));
                 found.head.version += 1;
                 let tenant = found.head.tenant.clone();
                 self.rows.touch(|| RowKey::Job(tenant, *job));
@@ -234,7 +242,7 @@ impl State {
 }
 
 /// The one place where a task's head moves.
-fn change_head(slot: &mut Option<TaskHead>, change: &TaskChangeKind) {
+pub(crate) fn change_head(slot: &mut Option<TaskHead>, change: &TaskChangeKind) {
     if let TaskChangeKind::Dispatch = change {
         slot.get_or_insert_with(TaskHead::dispatched);
         return;

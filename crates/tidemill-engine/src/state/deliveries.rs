@@ -6,7 +6,7 @@ use tidemill_model::{EventId, TenantId, Timestamp};
 
 use super::Map;
 use crate::notice::Notice;
-use crate::outbound::{DeliveryId, DeliveryKey};
+use crate::outbound::{DeliveryId, DeliveryKey, Lane};
 use crate::record::{Record, RecordKey, RecordKind, RecordValue};
 
 /// So many of a tenant are looked at for one that may be tried. Those that may not are under way, and few.
@@ -16,7 +16,8 @@ const LOOK_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub struct Deliveries {
     tenants: BTreeMap<TenantId, BTreeSet<(Timestamp, DeliveryId)>>,
-    moments: Map<DeliveryKey, Timestamp>,
+    moments: Map<DeliveryKey, (Timestamp, Lane)>,
+    counts: BTreeMap<TenantId, BTreeMap<Lane, usize>>,
     nearer: Notice,
 }
 
@@ -39,6 +40,25 @@ impl Deliveries {
 
     pub fn is_empty(&self) -> bool {
         self.moments.is_empty()
+    }
+
+    /// Whose deliveries wait, how many, and when the oldest was made: ids tell the time.
+    pub fn waiting(&self) -> impl Iterator<Item = (&TenantId, usize, Timestamp)> {
+        self.tenants.iter().filter_map(|(tenant, waiting)| {
+            let oldest = waiting.iter().map(|(_, id)| id.as_u128()).min()?;
+            let millis = u64::try_from(oldest >> 80).unwrap_or(u64::MAX);
+            Some((tenant, waiting.len(), Timestamp::clamped(millis)))
+        })
+    }
+
+    /// All that wait, in no order.
+    pub fn keys(&self) -> impl Iterator<Item = &DeliveryKey> {
+        self.moments.keys()
+    }
+
+    /// How many of a tenant wait, due or not.
+    pub fn count(&self, tenant: &TenantId, lane: Lane) -> usize {
+        self.counts.get(tenant).and_then(|lanes| lanes.get(&lane)).copied().unwrap_or_default()
     }
 
     /// What is due at `now`, without what `skip` names, at most `limit`.
@@ -69,28 +89,44 @@ impl Deliveries {
             return;
         }
         let Some(key) = key.as_delivery() else { return };
-        let moment = record.and_then(|record| match &record.value {
-            RecordValue::Delivery(delivery) => Some(delivery.next_try_at),
+        let after = record.and_then(|record| match &record.value {
+            RecordValue::Delivery(delivery) => Some((delivery.next_try_at, delivery.target.lane())),
             _ => None,
         });
-        let before = match moment {
-            Some(moment) => self.moments.insert(key.clone(), moment),
+        let before = match after {
+            Some(after) => self.moments.insert(key.clone(), after),
             None => self.moments.remove(&key),
         };
-        if before == moment {
+        if before == after {
             return;
         }
-        if let Some(before) = before
-            && let Some(waiting) = self.tenants.get_mut(&key.tenant)
-        {
-            waiting.remove(&(before, key.id));
+        if let Some((moment, lane)) = before {
+            self.take_out(&key, moment, lane);
+        }
+        if let Some((moment, lane)) = after {
+            *self.counts.entry(key.tenant.clone()).or_default().entry(lane).or_default() += 1;
+            self.tenants.entry(key.tenant).or_default().insert((moment, key.id));
+            self.nearer.ring();
+        }
+    }
+
+    fn take_out(&mut self, key: &DeliveryKey, moment: Timestamp, lane: Lane) {
+        if let Some(waiting) = self.tenants.get_mut(&key.tenant) {
+            waiting.remove(&(moment, key.id));
             if waiting.is_empty() {
                 self.tenants.remove(&key.tenant);
             }
         }
-        if let Some(moment) = moment {
-            self.tenants.entry(key.tenant).or_default().insert((moment, key.id));
-            self.nearer.ring();
+        if let Some(lanes) = self.counts.get_mut(&key.tenant)
+            && let Some(count) = lanes.get_mut(&lane)
+        {
+            *count -= 1;
+            if *count == 0 {
+                lanes.remove(&lane);
+            }
+            if lanes.is_empty() {
+                self.counts.remove(&key.tenant);
+            }
         }
     }
 }

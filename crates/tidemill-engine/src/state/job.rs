@@ -30,6 +30,8 @@ pub struct JobHead {
     pub allowance: Option<Box<Allowance>>,
     /// How many scripts stand between it and what came from outside; 0 unless a script submitted it.
     pub hops: u32,
+    /// Who is told once it is at rest.
+    pub callback: Option<Arc<str>>,
 }
 
 impl JobHead {

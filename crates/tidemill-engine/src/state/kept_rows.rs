@@ -477,6 +477,7 @@ mod tests {
                 stream: crate::state::stream::Stream::default(),
                 version: 1,
                 allowance: None,
+                callback: None,
                 hops: 0,
             });
             job.head.counts = tidemill_model::JobCounts::default();

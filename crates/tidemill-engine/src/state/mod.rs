@@ -23,6 +23,7 @@ use tidemill_model::{Entity, JobId, PublicState, TenantId, Timestamp};
 
 use crate::commit::{Expect, NewTask, TaskKey};
 use crate::record::{Record, RecordKey};
+pub(crate) use apply::change_head;
 use carried_job::CarriedJob;
 pub use deliveries::{Deliveries, DueDeliveries};
 use job::{Entry, Job};
@@ -30,7 +31,7 @@ use kept_rows::KeptRows;
 pub use pending::{DueExecutions, Pending, Room};
 use queue::Queue;
 use stream::Stream;
-pub use triage_index::{CountedGroup, ParkedAt, TriageDue, TriageIndex};
+pub use triage_index::{CountedGroup, Expiring, ParkedAt, TriageDue, TriageIndex};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 type Set<K> = HashSet<K, foldhash::fast::RandomState>;

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use tidemill_model::{TenantId, Timestamp};
 
+use crate::backend::QueueDepth;
 use crate::commit::{Delivered, Message, MessageId};
 
 /// A message and its deliveries so far.
@@ -48,6 +49,13 @@ impl Queue {
     /// How many messages could be delivered, as far as the queue has been moved on.
     pub fn ready(&self) -> usize {
         self.lanes.values().map(BTreeSet::len).sum()
+    }
+
+    /// How full it is, as far as it has been moved on.
+    pub fn depth(&self) -> QueueDepth {
+        let next = self.lanes.values().filter_map(|lane| self.get(*lane.first()?));
+        let oldest_ready = next.map(|queued| queued.visible_at).min();
+        QueueDepth { messages: self.len(), ready: self.ready(), oldest_ready }
     }
 
     /// Whether a message could be delivered to somebody who serves these tenants.

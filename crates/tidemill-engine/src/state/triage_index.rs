@@ -33,7 +33,17 @@ struct OfTenant {
     parked: Map<ExecutionId, Arc<Parked>>,
     by_age: BTreeSet<ParkedAt>,
     by_code: Map<ErrorCode, BTreeSet<ParkedAt>>,
+    /// Those of whom an alarm told, by the moment at which they are given up.
+    expiring: BTreeSet<ParkedAt>,
     bulks: BTreeMap<BulkId, Arc<Bulk>>,
+}
+
+/// Parked executions of whom an alarm told that they will be given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expiring {
+    pub count: usize,
+    /// The one that is given up first.
+    pub first: Arc<Parked>,
 }
 
 /// A group with what is counted of it, so that a list of very many needs to look at few of them.
@@ -101,6 +111,13 @@ impl TriageIndex {
 
     pub fn parked(&self, tenant: &TenantId, execution: &ExecutionId) -> Option<&Arc<Parked>> {
         self.tenants.get(tenant)?.parked.get(execution)
+    }
+
+    /// A tenant's parked executions of whom an alarm told; `None` if there are none.
+    pub fn expiring(&self, tenant: &TenantId) -> Option<Expiring> {
+        let own = self.tenants.get(tenant)?;
+        let (_, first) = own.expiring.first()?;
+        Some(Expiring { count: own.expiring.len(), first: Arc::clone(own.parked.get(first)?) })
     }
 
     /// A tenant's parked executions after `after`, oldest first; with a code, only those that have it.
@@ -218,6 +235,7 @@ impl TriageIndex {
         if let Some(before) = &before {
             let place = (before.since, before.execution.clone());
             own.by_age.remove(&place);
+            own.expiring.remove(&(before.deadline, before.execution.clone()));
             for code in &before.codes {
                 if let Some(list) = own.by_code.get_mut(code) {
                     list.remove(&place);
@@ -233,6 +251,9 @@ impl TriageIndex {
                 own.by_code.entry(code.clone()).or_default().insert(place.clone());
             }
             own.by_age.insert(place);
+            if parked.is_told {
+                own.expiring.insert((parked.deadline, parked.execution.clone()));
+            }
         }
         let first = self.due.first().map(|(at, ..)| *at);
         if let Some(before) = &before {

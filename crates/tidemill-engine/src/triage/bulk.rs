@@ -129,7 +129,8 @@ pub struct Bulk {
     /// How many a second; `None`: as many as it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_second: Option<u32>,
-    /// How many fitted when it began.
+    /// How many fitted when it began. Those with an open error do not count where only others are wanted, as far as it is
+    /// known; of a bulk that is done it is.
     pub total: u64,
     pub done: u64,
     /// Those that could not be unparked.

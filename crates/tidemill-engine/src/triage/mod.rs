@@ -21,7 +21,7 @@ pub use group::{ErrorGroup, ErrorState, GroupKind, HOURS_MAX, Ignored, Mark, SAM
 pub use item::{ErrorMark, MarkItem, NewToken, StatusItem, Until, WorkflowItem};
 pub use keeper::{TriageKeeper, TriageTimer};
 pub use parked::{Parked, ParkedKey};
-pub use token::{StoredToken, TokenFault, TokenSealer};
+pub use token::{StoredToken, TokenFault, TokenSealer, TokenTaken};
 
 /// How many distinct codes of errors a tenant may have.
 pub const ERROR_GROUPS_MAX: usize = 100_000;

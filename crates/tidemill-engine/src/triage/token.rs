@@ -47,6 +47,23 @@ impl fmt::Debug for StoredToken {
     }
 }
 
+/// What became of a token that came with an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenTaken {
+    /// The execution waits with it.
+    Waits,
+    /// Its wait has ended before: nobody waits with it again.
+    Used,
+    /// The wait with it was given up.
+    Expired,
+    /// A newer one took its place before.
+    Replaced,
+    /// Another execution came with it first.
+    Foreign,
+    /// A later status of the execution is known, or it is a task that runs here and tells its status itself.
+    Late,
+}
+
 /// Why a token could not be sealed or opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFault {
@@ -63,7 +80,7 @@ type KeySource = Box<dyn Fn() -> Result<[u8; 32], String> + Send + Sync>;
 /// Seals tokens with a key that lies apart from the data. The key is asked for when it is first needed.
 pub struct TokenSealer {
     source: KeySource,
-    key: OnceLock<Result<LessSafeKey, String>>,
+    key: OnceLock<LessSafeKey>,
     random: SystemRandom,
 }
 
@@ -82,12 +99,14 @@ impl TokenSealer {
     }
 
     fn key(&self) -> Result<&LessSafeKey, TokenFault> {
-        let made = self.key.get_or_init(|| {
-            let bytes = (self.source)()?;
-            let key = UnboundKey::new(&CHACHA20_POLY1305, &bytes).map_err(|_| "it is no key".to_owned())?;
-            Ok(LessSafeKey::new(key))
-        });
-        made.as_ref().map_err(|error| TokenFault::Key(error.clone()))
+        if let Some(key) = self.key.get() {
+            return Ok(key);
+        }
+        // What could not be had is asked for again: somebody may have mended it.
+        let bytes = (self.source)().map_err(TokenFault::Key)?;
+        let key = UnboundKey::new(&CHACHA20_POLY1305, &bytes);
+        let key = key.map_err(|_| TokenFault::Key("it is no key".to_owned()))?;
+        Ok(self.key.get_or_init(|| LessSafeKey::new(key)))
     }
 
     /// The token as it may be stored. Only the same tenant's is opened again.
@@ -156,7 +175,16 @@ mod tests {
         assert_eq!(one.open(&acme, &damaged), Err(TokenFault::Damaged));
         assert_eq!(one.open(&acme, &damaged[..5]), Err(TokenFault::Damaged));
         assert_ne!(one.mint().unwrap().expose(), token.expose());
-        let broken = TokenSealer::new(|| Err("no such file".to_owned()));
+        let is_mended = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let broken = TokenSealer::new({
+            let is_mended = Arc::clone(&is_mended);
+            move || {
+                let key = is_mended.load(std::sync::atomic::Ordering::Relaxed).then_some([1; 32]);
+                key.ok_or_else(|| "no such file".to_owned())
+            }
+        });
         assert_eq!(broken.seal(&acme, &token), Err(TokenFault::Key("no such file".to_owned())));
+        is_mended.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(broken.seal(&acme, &token).is_ok(), "it is asked for again");
     }
 }

@@ -332,6 +332,9 @@ fn settings(document: &mut Document<'_>) -> Option<Json> {
         let message = format!("is {} bytes; the limit is {SETTINGS_BYTES_MAX}", json.len());
         document.problem("settings", code::TOO_LONG, message);
     }
+    if let Some(problem) = json.problem() {
+        document.problem("settings", code::INVALID_VALUE, problem.to_string());
+    }
     Some(json)
 }
 

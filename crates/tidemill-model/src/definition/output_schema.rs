@@ -25,6 +25,10 @@ pub(super) fn output_schema(document: &mut Document<'_>) -> Option<Json> {
         let message = format!("is {} bytes; the limit is {OUTPUT_SCHEMA_BYTES_MAX}", json.len());
         document.problem("outputSchema", code::TOO_LONG, message);
     }
+    if let Some(problem) = json.problem() {
+        document.problem("outputSchema", code::INVALID_VALUE, problem.to_string());
+        return None;
+    }
     let path = document.path("outputSchema");
     check_schema(&path, &value, document.problems);
     Some(json)

@@ -319,6 +319,17 @@ mod tests {
     }
 
     #[test]
+    fn values_that_readers_cannot_read_are_refused() {
+        let deep = (0..110).fold(json!(1), |inner, _| json!([inner]));
+        for (fields, path) in [
+            (json!({ "settings": { "x": deep } }), "settings"),
+            (json!({ "outputSchema": { "type": "object", "const": deep } }), "outputSchema"),
+        ] {
+            assert_eq!(problems_of(&fields), [(path.to_owned(), code::INVALID_VALUE)], "{path}");
+        }
+    }
+
+    #[test]
     fn an_agent_has_its_only_step_at_the_top_or_several_in_a_list() {
         let schema = json!({ "type": "object", "properties": { "tags": { "type": "array" } } });
         let draft = DefinitionDraft::read(json!({

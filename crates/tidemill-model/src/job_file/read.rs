@@ -7,6 +7,7 @@ use super::{
     RetryEntry, TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, TaskEntry, TaskFile, TaskSettings, TaskWork,
 };
 use crate::budget::Budget;
+use crate::callback_url::{BadCallbackUrl, CallbackUrl};
 use crate::dag::JOB_TASKS_MAX;
 use crate::definition::{AgentFields, SCRIPT_BYTES_MAX};
 use crate::document::{Document, kind};
@@ -25,13 +26,13 @@ impl JobFile {
     /// Reads a job, or tells everything that is wrong.
     pub fn read(value: Value) -> Result<Self, FieldProblems> {
         let mut problems = FieldProblems::default();
-        let mut file = Self { name: None, request_id: None, budget: None, tasks: Vec::new() };
+        let mut file = Self { name: None, request_id: None, budget: None, callback: None, tasks: Vec::new() };
         if let Some(mut document) = Document::open("", value, &mut problems) {
             file.name = document.short_text("name", JOB_NAME_BYTES_MAX);
             file.request_id = request_id(&mut document);
             let budget = document.take("budget");
             file.budget = budget.and_then(|budget| Budget::read("budget", budget, document.problems));
-            refuse_callback(&mut document);
+            file.callback = callback(&mut document);
             file.tasks = tasks(&mut document);
             document.close(JOB_FIELDS);
         }
@@ -76,10 +77,15 @@ fn request_id(document: &mut Document<'_>) -> Option<RequestId> {
         .ok()
 }
 
-fn refuse_callback(document: &mut Document<'_>) {
-    if document.take("callbackUrl").is_some() {
-        document.problem("callbackUrl", code::NOT_AVAILABLE, "is not available yet");
-    }
+fn callback(document: &mut Document<'_>) -> Option<CallbackUrl> {
+    let text = document.text("callbackUrl")?;
+    let code_of = |bad: &BadCallbackUrl| match bad {
+        BadCallbackUrl::TooLong(_) => code::TOO_LONG,
+        _ => code::INVALID_VALUE,
+    };
+    CallbackUrl::new(&text)
+        .map_err(|bad| document.problem("callbackUrl", code_of(&bad), bad.to_string()))
+        .ok()
 }
 
 fn tasks(document: &mut Document<'_>) -> Vec<TaskEntry> {
@@ -256,7 +262,7 @@ mod tests {
         let file = JobFile::read(json!({
             "name": "nightly",
             "requestId": "req-1",
-            "callbackUrl": null,
+            "callbackUrl": "https://hooks.example.com/done",
             "budget": { "usd": 2.5, "tokens": 1000 },
             "tasks": [
                 { "taskId": "a", "run": ["echo", "x"], "input": { "n": 1 }, "timeout": "30s", "idleTimeout": 5000,
@@ -272,6 +278,7 @@ mod tests {
             (Some("nightly"), "req-1")
         );
         assert_eq!(file.budget, Some(Budget { usd: Some(MicroUsd(2_500_000)), tokens: Some(1_000) }));
+        assert_eq!(file.callback.as_ref().unwrap().as_str(), "https://hooks.example.com/done");
         let [a, b, c] = &file.tasks[..] else { panic!("{file:?}") };
         assert_eq!(a.work, TaskWork::Inline(Run::Argv(vec!["echo".to_owned(), "x".to_owned()])));
         assert_eq!(a.input.as_str(), r#"{"n":1}"#);
@@ -309,6 +316,20 @@ mod tests {
             (with(&json!({ "run": "x", "onFailure": "retry" })), "tasks[0].onFailure", code::INVALID_VALUE),
         ] {
             assert_eq!(problems_of(value.clone()), [(path.to_owned(), expected)], "{value}");
+        }
+    }
+
+    #[test]
+    fn a_callback_is_an_address_of_the_web() {
+        let far = format!("http://x/{}", "x".repeat(2_048));
+        for (url, expected) in [
+            (json!("ftp://x"), code::INVALID_VALUE),
+            (json!("http://user:secret@x"), code::INVALID_VALUE),
+            (json!(7), code::INVALID_TYPE),
+            (json!(far), code::TOO_LONG),
+        ] {
+            let value = json!({ "tasks": [{ "taskId": "a", "run": "x" }], "callbackUrl": url });
+            assert_eq!(problems_of(value), [("callbackUrl".to_owned(), expected)], "{url}");
         }
     }
 
@@ -394,11 +415,6 @@ mod tests {
                 json!({ "tasks": [{ "taskId": "a", "run": "x" }], "version": 1 }),
                 "version",
                 code::UNKNOWN_FIELD,
-            ),
-            (
-                json!({ "tasks": [{ "taskId": "a", "run": "x" }], "callbackUrl": "http://x" }),
-                "callbackUrl",
-                code::NOT_AVAILABLE,
             ),
             (json!({ "tasks": [{ "taskId": "a", "run": "x" }], "name": "" }), "name", code::INVALID_VALUE),
             (json!({ "tasks": [{ "taskId": "a", "run": "x" }], "name": long }), "name", code::TOO_LONG),

@@ -34,8 +34,9 @@ struct JobFileShape {
     /// The tasks. Each starts once all tasks that it depends on are completed.
     #[schemars(length(min = 1, max = 100_000))]
     tasks: Vec<TaskShape>,
-    /// Not available yet: must be left out or null.
-    callback_url: Option<NotYet>,
+    /// Who is told once the job is at rest: an address of the web whose host the operator allows.
+    #[schemars(length(max = 2_048), regex(pattern = "^[Hh][Tt][Tt][Pp][Ss]?://[^@#/?\\\\ ]+([/?][^# ]*)?$"))]
+    callback_url: Option<String>,
 }
 
 /// In dollars, in tokens, or in both: the first limit that is reached counts.
@@ -229,25 +230,6 @@ struct AgentStepShape {
     /// The model of this step.
     #[schemars(length(min = 1, max = 200))]
     model: Option<String>,
-}
-
-/// What a later release brings.
-#[derive(Serialize, Default)]
-struct NotYet;
-
-impl JsonSchema for NotYet {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "NotYet".into()
-    }
-
-    /// No value is right.
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schemars::json_schema!({ "not": {} })
-    }
 }
 
 /// Makes `agent` a field that may be left out but is not null.

@@ -279,6 +279,37 @@ mod tests {
         matcher.insert(3, &one, &created, Some(&of(1)), ()).unwrap();
     }
 
+    /// What an event costs goes with what it matches, not with how many subscriptions there are.
+    #[test]
+    fn sc_07_a_hundred_times_the_subscriptions_take_no_more_tries() {
+        let (one, _, created, _) = names();
+        let event =
+            json!({"store": {"id": 7}, "amount": 75, "message": "the order of store 7 is late", "vip": true});
+        for (name, rules_of) in [
+            ("a value", (|at| json!({"store.id": at / 10})) as fn(usize) -> Value),
+            ("a value beside others", |at| json!({"store.id": at / 10, "vip": true, "amount": {"gt": 1}})),
+            ("a span", |at| json!({"amount": {"gte": at / 10 * 10, "lt": at / 10 * 10 + 10}, "vip": true})),
+            ("a list", |at| json!({"store.id": {"in": [at / 10, 1_000_000 + at]}})),
+            ("a part of a text", |at| json!({"message": {"contains": format!("store {} is", at / 10)}})),
+            ("either", |at| {
+                json!({"logic": "OR", "conditions": [
+                    {"field": "store.id", "op": "eq", "value": at / 10}, {"field": "amount", "op": "eq", "value": 1_000 + at}
+                ]})
+            }),
+        ] {
+            let tried = [100, 10_000].map(|count| {
+                let mut matcher = Matcher::new(1);
+                for at in 0..count {
+                    matcher.insert(at, &one, &created, Some(&rules(&rules_of(at))), ()).unwrap();
+                }
+                let counts = matcher.matches(&one, &created, &event, |_, ()| ());
+                assert_eq!((counts.matched, counts.filtered), (10, count - 10), "{name}");
+                counts.tried
+            });
+            assert!(tried[1] <= tried[0].max(20), "{name}: {tried:?}");
+        }
+    }
+
     #[test]
     fn an_event_that_takes_too_long_is_put_aside_whole() {
         let (one, _, created, _) = names();

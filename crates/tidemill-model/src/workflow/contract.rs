@@ -11,7 +11,7 @@ use super::error_code::{ErrorCode, ExecutionId, hex};
 use super::family::{Families, MessageKind};
 use super::place::Place;
 use super::raw_object::{Reader, SECOND_MILLIS, kind_of};
-use super::token::{TaskToken, TokenCleaner};
+use super::token::{IN_AN_ID, TaskToken, TokenCleaner};
 use crate::field_problem::{FieldProblems, code};
 use crate::id::EventType;
 use crate::json::Json;
@@ -250,6 +250,18 @@ fn read_envelope(envelope: &mut Reader<'_, '_>, families: &Families) -> Option<W
         _ => None,
     };
     let cleaner = TokenCleaner::of(token);
+    if let WorkflowBody::Status(status) = &body
+        && status.token.is_some()
+    {
+        if cleaner.is_in(status.execution.as_str()) {
+            fields.problem("executionId", code::INVALID_VALUE, IN_AN_ID);
+        }
+        for (at, error) in status.errors.iter().enumerate() {
+            if cleaner.is_in(error.code.as_str()) {
+                fields.problem(&format!("errors[{at}].code"), code::INVALID_VALUE, IN_AN_ID);
+            }
+        }
+    }
     let detail = cleaner.detail(&fields.fields);
     let body = match body {
         WorkflowBody::Status(mut status) => {
@@ -439,6 +451,25 @@ mod tests {
         let message = read_text(&escaped).unwrap();
         assert!(!message.detail.as_str().contains("AAAAKg"), "{}", message.detail.as_str());
         assert!(status_of(&message).token.is_some());
+    }
+
+    #[test]
+    fn an_id_with_the_token_in_it_is_refused() {
+        let token = "AAAAKgAAAAIAAAAAAAAAAQ==";
+        let errors = json!([{ "code": "20Cook" }, { "code": format!("20{token}") }]);
+        for (fields, place) in [
+            (json!({ "executionId": token }), "detail.executionId"),
+            (json!({ "executionId": format!("arn:{token}") }), "detail.executionId"),
+            (json!({ "errors": errors }), "detail.errors[1].code"),
+        ] {
+            let problems = read(&with(&fields)).unwrap_err();
+            let named: Vec<_> = problems.listed.iter().map(|problem| problem.path.as_str()).collect();
+            assert_eq!(named, [place]);
+            assert!(!problems.to_string().contains("AAAAKg"), "{problems}");
+        }
+        // A short one might be a part of any word.
+        let short = json!({ "executionId": "run-abc-1", "taskToken": "abc" });
+        assert!(read(&with(&short)).is_ok());
     }
 
     #[test]

@@ -23,4 +23,4 @@ pub use family::{Families, Family, MessageKind};
 pub use fingerprint::{ErrorFingerprint, TASK_TYPE};
 pub use normalise::normalise;
 pub use place::{PHASES, Place, STEPS};
-pub use token::{TOKEN_BYTES_MAX, TaskToken, TokenCleaner};
+pub use token::{IN_AN_ID, TOKEN_BYTES_MAX, TaskToken, TokenCleaner};

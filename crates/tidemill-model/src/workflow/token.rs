@@ -13,6 +13,10 @@ use crate::json::Json;
 use crate::sanitize::REDACTED;
 use crate::secrets::{Secrets, Tokens};
 
+/// What is said of an id that a token stands in. Ids are shown to everybody, and what they name is found by them, so that
+/// nothing can be taken out.
+pub const IN_AN_ID: &str = "holds a task token, which is a secret";
+
 /// The longest token that is accepted.
 pub const TOKEN_BYTES_MAX: usize = 2_048;
 
@@ -154,6 +158,11 @@ impl TokenCleaner {
             Cow::Borrowed(_) => text,
             Cow::Owned(clean) => clean,
         }
+    }
+
+    /// Whether a text holds one of the tokens.
+    pub fn is_in(&self, text: &str) -> bool {
+        self.clean_text(text.to_owned()) != text
     }
 
     /// Whether a closer look is needed. A token that stands nowhere as it is stands there with an escape or a percent

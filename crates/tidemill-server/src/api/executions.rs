@@ -111,6 +111,8 @@ pub enum AlertKindName {
     ScriptFailureRate,
     /// More than 90 % of the buffer's executions wait, most of them the tenant's.
     ScriptQueueDepth,
+    /// Parked executions will be given up soon, because nobody came.
+    ParkedExpiring,
 }
 
 impl ExecutionView {
@@ -178,6 +180,7 @@ impl From<StandingAlert> for AlertView {
             kind: match alert.kind {
                 AlertKind::ScriptFailureRate => AlertKindName::ScriptFailureRate,
                 AlertKind::ScriptQueueDepth => AlertKindName::ScriptQueueDepth,
+                AlertKind::ParkedExpiring => AlertKindName::ParkedExpiring,
             },
             tenant_id: alert.tenant_id,
             raised_at: alert.raised_at,

@@ -59,6 +59,9 @@ pub struct JobView {
     /// What its agents may use, if it is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetView>,
+    /// Who is told once it is at rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback_url: Option<String>,
     pub tasks: Vec<TaskRow>,
     /// Continue with it at `/v1/jobs/{jobId}/tasks`; null when all tasks are here.
     pub next_cursor: Option<String>,

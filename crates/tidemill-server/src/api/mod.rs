@@ -3,6 +3,7 @@
 mod dead_letters;
 mod events;
 mod executions;
+mod health;
 mod jobs;
 mod keys;
 mod object;
@@ -26,6 +27,9 @@ pub use dead_letters::{
 };
 pub use events::{EventAccepted, EventDraft, EventEnvelope, EventJson, EventsAccepted, PublishRequest};
 pub use executions::{AlertKindName, AlertView, ExecutionStatusName, ExecutionView, RunErrorView};
+pub use health::{
+    FindingKindName, FindingView, HealthCheckView, HealthName, HealthSummaryView, TaskHealthView,
+};
 pub use jobs::{
     CancelRequest, Cancelled, CancelledTask, Counts, JobAccepted, JobSummary, JobView, JobsCancelled,
     JobsFilter, JobsResumed, ResumeRequest, Resumed, RetriedTask, TaskRow, TasksAdded,
@@ -56,7 +60,7 @@ pub use worker::{
 };
 pub use workflow::{
     IgnoreRequest, MarkRequest, MarkedView, OutcomeName, OutcomeView, TokenOutcomeName, TokenOutcomeView,
-    TokenRequest, WorkflowEnvelope, WorkflowEventAccepted, WorkflowEventsAccepted,
+    TokenRequest, TokenTakenName, WorkflowEnvelope, WorkflowEventAccepted, WorkflowEventsAccepted,
 };
 pub use workflow_errors::{
     ErrorCountsView, ErrorGroupDetailView, ErrorGroupView, ErrorKindName, ErrorStateName, ErrorView,

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tidemill_engine::engine::TokenOutcome;
-use tidemill_engine::triage::Unparked;
+use tidemill_engine::triage::{TokenTaken, Unparked};
 use tidemill_model::workflow::{ErrorCode, ExecutionId};
 use tidemill_model::{EventId, Json, Timestamp};
 
@@ -43,6 +43,54 @@ pub struct WorkflowEventAccepted {
     pub timestamp: Timestamp,
     /// Whether it had come before. Then nothing was counted.
     pub repeated: bool,
+    /// What became of its task token. Absent if it brought none to wait with, or had come before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<TokenTakenName>,
+}
+
+/// What became of a task token that came with an event. With all but the first nobody waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "TokenTaken")]
+pub enum TokenTakenName {
+    /// The execution is parked with it.
+    Parked,
+    /// The wait with it has ended before.
+    Used,
+    /// The wait with it was given up before.
+    Expired,
+    /// A newer token took its place before.
+    Replaced,
+    /// Another execution came with it first.
+    Foreign,
+    /// A later status is known, or the execution is a task that runs here.
+    Late,
+}
+
+impl TokenTakenName {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Parked => "parked",
+            Self::Used => "used",
+            Self::Expired => "expired",
+            Self::Replaced => "replaced",
+            Self::Foreign => "foreign",
+            Self::Late => "late",
+        }
+    }
+}
+
+impl From<TokenTaken> for TokenTakenName {
+    fn from(taken: TokenTaken) -> Self {
+        match taken {
+            TokenTaken::Waits => Self::Parked,
+            TokenTaken::Used => Self::Used,
+            TokenTaken::Expired => Self::Expired,
+            TokenTaken::Replaced => Self::Replaced,
+            TokenTaken::Foreign => Self::Foreign,
+            TokenTaken::Late => Self::Late,
+        }
+    }
 }
 
 /// Which errors: all of an execution, a code in all executions, or a code in one. One of both must be there.

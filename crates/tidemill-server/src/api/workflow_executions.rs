@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use tidemill_engine::engine::{BulkPreview, ShownTriageExecution};
 use tidemill_engine::triage::{Bulk, BulkAction, BulkFilter, BulkState, Cell, Parked, TokenState};
 use tidemill_model::workflow::{ErrorCode, ErrorType, ExecutionId, Place, WorkflowStatus};
-use tidemill_model::{Json, Timestamp};
+use tidemill_model::{BadId, Json, Timestamp};
 
 use super::{ErrorView, OutcomeView, object};
+use crate::problem::Problem;
 
 /// One execution of a workflow, or one of our tasks that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -175,8 +176,8 @@ pub struct BulkFilterView {
     pub step: Option<String>,
     /// Only these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1_000))]
-    pub execution_ids: Option<Vec<ExecutionId>>,
+    #[schemars(with = "Option<Vec<ExecutionId>>", length(max = 1_000))]
+    pub execution_ids: Option<Vec<String>>,
     /// Only those without an open error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub settled: bool,
@@ -198,6 +199,9 @@ pub struct BulkPreviewView {
     pub oldest: Option<Timestamp>,
     /// The first ones.
     pub first: Vec<WorkflowExecutionView>,
+    /// Those that were named and are not touched: they are not parked, or do not fit the other conditions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<ExecutionId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -217,7 +221,7 @@ pub struct BulkView {
     pub action: BulkActionName,
     pub filter: BulkFilterView,
     pub state: BulkStateName,
-    /// How many fitted when it began.
+    /// How many fitted when it began; with `settled`, those without an open error.
     pub total: u64,
     pub done: u64,
     /// Those that could not be unparked.
@@ -329,17 +333,25 @@ impl From<TokenState> for TokenStateName {
     }
 }
 
-impl From<BulkFilterView> for BulkFilter {
-    fn from(view: BulkFilterView) -> Self {
-        Self {
-            code: view.code,
-            error_type: view.error_type,
-            county: view.county.map(Arc::from),
-            phase: view.phase.map(Arc::from),
-            step: view.step.map(Arc::from),
-            executions: view.execution_ids,
-            settled: view.settled,
-        }
+impl BulkFilterView {
+    /// What it means. Ids are checked here, so that a wrong one is named by its place.
+    pub(crate) fn checked(self) -> Result<BulkFilter, Problem> {
+        let id = |(at, id): (usize, String)| {
+            let wrong = |error: BadId| {
+                Problem::invalid_field(format!("filter.executionIds[{at}]"), error.problem.to_string())
+            };
+            ExecutionId::new(id).map_err(wrong)
+        };
+        let ids = |ids: Vec<String>| ids.into_iter().enumerate().map(id).collect::<Result<_, _>>();
+        Ok(BulkFilter {
+            code: self.code,
+            error_type: self.error_type,
+            county: self.county.map(Arc::from),
+            phase: self.phase.map(Arc::from),
+            step: self.step.map(Arc::from),
+            executions: self.execution_ids.map(ids).transpose()?,
+            settled: self.settled,
+        })
     }
 }
 
@@ -352,7 +364,10 @@ impl From<&BulkFilter> for BulkFilterView {
             county: text(&filter.county),
             phase: text(&filter.phase),
             step: text(&filter.step),
-            execution_ids: filter.executions.clone(),
+            execution_ids: filter
+                .executions
+                .as_ref()
+                .map(|ids| ids.iter().map(ToString::to_string).collect()),
             settled: filter.settled,
             all: *filter == BulkFilter::default(),
         }
@@ -368,6 +383,7 @@ impl From<&BulkPreview> for BulkPreviewView {
             by_code: preview.by_code.iter().map(count).collect(),
             oldest: preview.oldest,
             first: preview.first.iter().map(|parked| WorkflowExecutionView::from(&**parked)).collect(),
+            left_out: preview.left_out.clone(),
         }
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .part("id", ID, "The dead letter.")
         .gives::<Replayed>(202, "Its work is done again.")
-        .fails(&[409, 415]),
+        .fails(&[409]),
         Route::new(
             Method::POST,
             "/v1/dead-letters/{id}/discard",
@@ -100,7 +100,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         .about("It stays on record.")
         .part("id", ID, "The dead letter.")
         .gives::<DeadLetterView>(200, "It was put aside.")
-        .fails(&[409, 415]),
+        .fails(&[409]),
     ]
 }
 
@@ -158,7 +158,8 @@ async fn shown<B: Backend>(call: &Call<B>, found: Found) -> Result<DeadLetterVie
     };
     let tenant = call.tenant()?;
     if letter.event.data.is_none() {
-        let event = call.app.engine().find_event(&tenant, letter.event.id).await?;
+        let event =
+            call.app.engine().find_event(&tenant, letter.event.id, Some(letter.event.timestamp)).await?;
         letter.event.data = event.map(|found| found.event.properties);
     }
     Ok(DeadLetterView::Script(Box::new(ScriptLetterView::of(&tenant, *letter))))

@@ -9,7 +9,7 @@ use tidemill_model::{ScriptId, SubscriptionId};
 use super::scripts;
 use crate::api::{AlertView, ExecutionView, Page};
 use crate::list_cursor;
-use crate::metrics_text::{self, METRICS_TEXT};
+use crate::metrics::{METRICS_TEXT, render};
 use crate::param::Kind;
 use crate::problem::Problem;
 use crate::route::{Call, READ, Reply, Route, json, page_size, raw};
@@ -86,13 +86,12 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
 }
 
 async fn alerts<B: Backend>(call: Call<B>) -> Reply {
-    let standing = call.app.engine().alerts(Some(&call.tenant()?));
+    let standing = call.app.engine().standing_alerts(Some(&call.tenant()?)).await?;
     let items = standing.into_iter().map(AlertView::from).collect();
     json(StatusCode::OK, &Page { items, next_cursor: None })
 }
 
 async fn metrics<B: Backend>(call: Call<B>) -> Reply {
-    let engine = call.app.engine();
-    let text = metrics_text::render(&engine.script_metrics().await?, &engine.triage_metrics().await?);
+    let text = render(&call.app.engine().metrics().await?);
     Ok(raw(StatusCode::OK, METRICS_TEXT, text))
 }

@@ -217,6 +217,7 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
             counts,
             usage,
             budget,
+            callback_url: snapshot.head.callback.as_deref().map(ToOwned::to_owned),
             tasks,
             next_cursor,
             created_at,

@@ -6,6 +6,7 @@ mod dead_letters;
 mod definitions;
 mod events;
 mod executions;
+mod health;
 mod jobs;
 mod keys;
 mod queue;
@@ -46,6 +47,7 @@ pub(crate) fn table<B: Backend>() -> Vec<Route<B>> {
     routes.extend(workflow_errors::routes());
     routes.extend(workflow_executions::routes());
     routes.extend(workflow_bulk::routes());
+    routes.extend(health::routes());
     routes.extend(usage::routes());
     routes.extend(keys::routes());
     routes.extend(queue::routes());

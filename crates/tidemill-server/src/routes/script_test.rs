@@ -107,6 +107,6 @@ fn told(call: &RunCall) -> Value {
             value!({"call": "publish", "type": event_type, "data": data})
         }
         RunCall::SubmitJob { spec, .. } => value!({"call": "submitJob", "spec": spec}),
-        RunCall::ResolveError { error } => value!({"call": "resolveError", "error": error}),
+        RunCall::ResolveError { error, .. } => value!({"call": "resolveError", "error": error}),
     }
 }

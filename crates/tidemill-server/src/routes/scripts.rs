@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use serde_json::Value;
 use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::{EngineError, ExplainedEvent, ScriptError, WriteScript};
+use tidemill_engine::engine::{EVENTS_LOOKED_AT_MAX, EngineError, ExplainedEvent, ScriptError, WriteScript};
 use tidemill_engine::reply::Refusal;
 use tidemill_model::{Script, ScriptDraft, ScriptId, TenantId};
 
@@ -167,10 +167,16 @@ async fn explain<B: Backend>(call: Call<B>) -> Reply {
     let tenant = call.tenant()?;
     let request: ExplainRequest = json_body::read(&call.body)?;
     let event = match (request.event_id, request.event) {
-        (Some(id), None) => match call.app.engine().find_event(&tenant, id).await? {
-            Some(event) => event.into(),
-            None => return Err(Problem::not_found("event", &id.to_string())),
-        },
+        (Some(id), None) => {
+            let found = call.app.engine().find_event(&tenant, id, None).await?;
+            let absent = || {
+                let detail = format!(
+                    "event {id} is not among those of its time, nor among the newest {EVENTS_LOOKED_AT_MAX}"
+                );
+                Problem::new(StatusCode::NOT_FOUND, "NOT_FOUND", detail)
+            };
+            found.ok_or_else(absent)?.into()
+        }
         (None, Some(event)) => ExplainedEvent {
             is_unreadable: false,
             number: None,

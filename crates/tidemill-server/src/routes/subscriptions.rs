@@ -71,8 +71,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .about("It sees events that come from now on. Repeating it changes nothing.")
         .part("id", ID, "The subscription.")
-        .gives::<Subscription>(200, "It is enabled.")
-        .fails(&[415]),
+        .gives::<Subscription>(200, "It is enabled."),
         Route::new(
             Method::POST,
             "/v1/subscriptions/{id}/disable",
@@ -82,8 +81,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .about("What was matched before runs all the same. Repeating it changes nothing.")
         .part("id", ID, "The subscription.")
-        .gives::<Subscription>(200, "It is disabled.")
-        .fails(&[415]),
+        .gives::<Subscription>(200, "It is disabled."),
         Route::new(
             Method::DELETE,
             "/v1/subscriptions/{id}",

@@ -59,7 +59,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         Route::new(Method::POST, "/v1/tasks/{requestId}/retry", SUBMIT, [GROUP, "retryTask", "Run a failed task again"], retry::<B>)
             .request_id()
             .gives::<RetriedTask>(202, "It runs again.")
-            .fails(&[409, 415]),
+            .fails(&[409]),
         Route::new(Method::POST, "/v1/tasks/{requestId}/cancel", SUBMIT, [GROUP, "cancelTask", "Cancel a task without a job"], cancel::<B>)
             .about("A task of a job ends with its job.")
             .request_id()

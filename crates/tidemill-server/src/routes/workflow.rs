@@ -42,7 +42,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         .about(
             "One event, or a list of up to 100: all are stored or none. What comes again under the same `id` counts \
              once. A `FAILED` with a `taskToken` parks its execution; the token is kept sealed and the stored event has \
-             `[REDACTED]` in its place.",
+             `[REDACTED]` in its place. A token that was used before parks nobody, and the answer says so.",
         )
         .reads_schema(envelopes)
         .gives::<WorkflowEventsAccepted>(202, "They are stored."),
@@ -130,6 +130,7 @@ async fn publish<B: Backend>(call: Call<B>) -> Reply {
         event_id: stored.event,
         timestamp: stored.timestamp,
         repeated: stored.repeated,
+        token: stored.token.map(Into::into),
     });
     json(StatusCode::ACCEPTED, &WorkflowEventsAccepted { events: events.collect() })
 }

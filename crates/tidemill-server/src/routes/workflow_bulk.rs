@@ -57,7 +57,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         .about("What it has done stays done.")
         .part("bulkId", ID, "The bulk.")
         .gives::<BulkView>(200, "It stopped, or had ended.")
-        .fails(&[409, 415]),
+        .fails(&[409]),
     ]
 }
 
@@ -73,16 +73,16 @@ async fn start<B: Backend>(call: Call<B>) -> Reply {
         return Err(Problem::invalid_field(*field, message));
     }
     let all = request.filter.all;
-    let filter = BulkFilter::from(request.filter);
+    let named = request.filter.execution_ids.as_ref().map_or(0, Vec::len);
+    if named > EXECUTIONS_MAX {
+        let message = format!("has {named} entries; the limit is {EXECUTIONS_MAX}");
+        return Err(Problem::field("TOO_MANY", "filter.executionIds", message));
+    }
+    let filter = request.filter.checked()?;
     if all == (filter != BulkFilter::default()) {
         let message = if all { "cannot stand beside conditions" } else { "needs a condition, or all" };
         let field = if all { "filter.all" } else { "filter" };
         return Err(Problem::field("ONE_OF", field, message));
-    }
-    let named = filter.executions.as_ref().map_or(0, Vec::len);
-    if named > EXECUTIONS_MAX {
-        let message = format!("has {named} entries; the limit is {EXECUTIONS_MAX}");
-        return Err(Problem::field("TOO_MANY", "filter.executionIds", message));
     }
     if request.rate_per_second.is_some_and(|rate| !(1..=RATE_MAX).contains(&rate)) {
         return Err(Problem::invalid_field("ratePerSecond", format!("must be from 1 to {RATE_MAX}")));

@@ -109,8 +109,15 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
         let items = page.parked.iter().map(|parked| WorkflowExecutionView::from(&**parked)).collect();
         return json(StatusCode::OK, &Page { items, next_cursor });
     }
-    let filter =
-        TriageFilter { status, county: text("county"), phase: text("phase"), step: text("step"), code };
+    let filter = TriageFilter {
+        status,
+        county: text("county"),
+        phase: text("phase"),
+        step: text("step"),
+        code,
+        error_type,
+        parked: inputs.text("parked").map(|_| false),
+    };
     let after = match inputs.text("cursor") {
         Some(cursor) => {
             let place = list_cursor::read("workflow-execution", cursor)?;
@@ -120,12 +127,8 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     };
     let page = engine.triage_executions(&tenant, &filter, after, limit).await?;
     let next_cursor = page.next.map(|next| list_cursor::write("workflow-execution", next.as_str()));
-    let only_free = inputs.text("parked") == Some("false");
-    let items = page.executions.iter().map(WorkflowExecutionView::from).filter(|view| {
-        let of_type = |wanted| view.codes.iter().any(|code| code.error_type() == wanted);
-        !(only_free && view.parked) && error_type.is_none_or(of_type)
-    });
-    json(StatusCode::OK, &Page { items: items.collect(), next_cursor })
+    let items = page.executions.iter().map(WorkflowExecutionView::from).collect();
+    json(StatusCode::OK, &Page { items, next_cursor })
 }
 
 /// Where a list of parked executions goes on.

@@ -81,6 +81,9 @@ async fn wrong_types_and_unknown_fields_are_named() {
         ("/v1/events", json!({"eventType": 5}), "eventType"),
         ("/v1/events", json!({"eventType": "x", "extra": 1}), "extra"),
         ("/v1/keys", json!({"role": "admin", "tenant": "x"}), "tenant"),
+        ("/v1/keys", json!({"role": "admin", "label": "x".repeat(201)}), "label"),
+        ("/v1/jobs", json!({"name": "x".repeat(201), "tasks": [{"taskId": "a", "name": "work"}]}), "name"),
+        ("/v1/jobs/cancel", json!({"reason": "x".repeat(100_000)}), "reason"),
         ("/v1/worker/claim", json!({"workerId": "w", "slots": 1e300}), "slots"),
     ] {
         let answer = client.post(path, &body).await;
@@ -95,6 +98,48 @@ async fn wrong_types_and_unknown_fields_are_named() {
         assert!(fields.contains(&field), "{path} {body}: {problem}");
     }
     assert_eq!(client.get("/v1/jobs").await.expect(200)["items"], json!([]));
+}
+
+/// Every POST that reads nothing, as the server's own description lists them.
+#[tokio::test]
+async fn what_is_said_where_nothing_is_read_is_refused_by_name() {
+    let lab = Lab::start().await;
+    let client = lab.local();
+    let document = client.get("/openapi.json").await.expect(200);
+    let mut refused = Vec::new();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        let path = path.replace("{jobId}", "job-00000000000000000000000000000000");
+        // Whatever else is named need not exist: the body is looked at first.
+        let path: String = path
+            .split('/')
+            .map(|part| if part.starts_with('{') { "x" } else { part })
+            .collect::<Vec<_>>()
+            .join("/");
+        for (method, operation) in operations.as_object().unwrap() {
+            if method != "post" || !operation["requestBody"].is_null() {
+                continue;
+            }
+            let send = async |body: &str| client.send("POST", &path, &[JSON], body.as_bytes()).await;
+            let told = |field: &str, code: &str| (400, code.to_owned(), field.to_owned());
+            for (body, expected) in [
+                (r#"{"surprise": 1}"#, told("surprise", "UNKNOWN_FIELD")),
+                ("[]", told("body", "INVALID_FIELD")),
+                ("null", told("body", "INVALID_FIELD")),
+                ("{", told("body", "INVALID_JSON")),
+            ] {
+                assert_eq!(send(body).await.problem(), expected, "{path} {body}");
+            }
+            for body in ["", "{}", " { } "] {
+                assert_ne!(send(body).await.status, 400, "{path} {body:?}");
+            }
+            let form = [("Content-Type", "application/x-www-form-urlencoded")];
+            assert_eq!(client.send("POST", &path, &form, b"surprise=1").await.status, 415, "{path}");
+            refused.push(path.clone());
+        }
+    }
+    for known in ["/v1/subscriptions/x/enable", "/v1/dead-letters/x/replay", "/v1/tasks/x/retry"] {
+        assert!(refused.iter().any(|path| path == known), "{known}: {refused:?}");
+    }
 }
 
 #[tokio::test]

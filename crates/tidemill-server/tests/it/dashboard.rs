@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use crate::lab::{Answer, Client, LONG, Lab, SAMPLE};
 
 const FORM: &str = "application/x-www-form-urlencoded";
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "/",
     "/jobs",
     "/events",
@@ -19,6 +19,7 @@ const PAGES: [&str; 10] = [
     "/dead-letters",
     "/scripts",
     "/scripts/new",
+    "/health",
     "/usage",
     "/settings",
 ];

@@ -96,7 +96,17 @@ async fn pa_03_to_pa_06_each_violation_has_its_code_and_changes_nothing() {
         ),
         (
             json!({"tasks": [task("a", &[])], "callbackUrl": "http://example.com/"}),
-            "NOT_AVAILABLE",
+            "INVALID_VALUE",
+            "callbackUrl",
+        ),
+        (
+            json!({"tasks": [task("a", &[])], "callbackUrl": "http://user:secret@example.com/"}),
+            "INVALID_VALUE",
+            "callbackUrl",
+        ),
+        (
+            json!({"tasks": [task("a", &[])], "callbackUrl": format!("http://a/{}", "x".repeat(2_048))}),
+            "TOO_LONG",
             "callbackUrl",
         ),
         (json!({"tasks": [task("a", &[])], "color": "red"}), "UNKNOWN_FIELD", "color"),

@@ -23,6 +23,7 @@ impl Oracle {
         if let Some(doubt) = &doubt {
             self.resolve(doubt, extra, ledger)?;
             self.executions.resync(&doubt.commands, &self.log, ledger)?;
+            self.deliveries.resync(&doubt.commands, ledger)?;
         } else {
             demand(extra.is_empty(), "nothing is written that nobody asked for", || format!("{extra:?}"))?;
         }
@@ -220,6 +221,7 @@ impl Oracle {
 
     /// Everything that can be asked for is as it must be.
     pub fn inspect(&mut self, ledger: &mut dyn Ledger) -> Result<(), Violation> {
+        self.deliveries.compare(&self.policy, ledger)?;
         for job in self.history.jobs.keys() {
             self.check_job(*job, ledger)?;
         }
@@ -301,7 +303,13 @@ impl Oracle {
         })?;
         demand(shown.head.cancelled == known.cancelled, "a job is cancelled when it was said", || {
             format!("{job}: {}", shown.head.cancelled)
-        })
+        })?;
+        let status = match counts.status() {
+            JobStatus::Completed => JobStatus::Completed,
+            _ if known.cancelled => JobStatus::Cancelled,
+            status => status,
+        };
+        self.deliveries.check_job(job, status, counts)
     }
 
     /// After a whole sweep nothing stands still: a task that waits has a message, one that runs a live lease or one.

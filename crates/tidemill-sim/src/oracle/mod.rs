@@ -4,6 +4,7 @@
 //! state. `history` follows the events, `leases` and `requests` follow the answers, and each group of commands must
 //! make the two agree. Where an answer was lost with the store, all of the group is there or none (`doubt`).
 
+mod deliveries;
 mod doubt;
 mod executions;
 mod history;
@@ -31,6 +32,7 @@ use tidemill_model::{Event, JobId, KnownType, RequestId, TenantId, Timestamp};
 
 use crate::ledger::Ledger;
 use crate::violation::{Violation, demand};
+pub(crate) use deliveries::Deliveries;
 use doubt::Doubt;
 pub(crate) use executions::{Executions, subscriptions_of};
 use history::History;
@@ -50,6 +52,7 @@ pub struct Oracle {
     letters: Letters,
     usages: Usages,
     executions: Executions,
+    deliveries: Deliveries,
     triage: Triage,
     /// Every event that was ever seen, by its number less one.
     log: Vec<Event>,
@@ -72,6 +75,7 @@ impl Oracle {
             letters: Letters::default(),
             usages: Usages::default(),
             executions: Executions::default(),
+            deliveries: Deliveries::default(),
             triage: Triage::default(),
             log: Vec::new(),
             doubt: None,
@@ -93,6 +97,10 @@ impl Oracle {
 
     pub(crate) fn executions(&self) -> &Executions {
         &self.executions
+    }
+
+    pub(crate) fn deliveries(&self) -> &Deliveries {
+        &self.deliveries
     }
 
     /// Time has moved on to this moment.
@@ -139,8 +147,13 @@ impl Oracle {
             }
         }
         self.usages.settle();
+        self.deliveries.look(&self.policy, ledger)?;
         self.check_due(&due, before)?;
-        for job in self.history.settle()? {
+        let settled = self.history.settle()?;
+        if self.policy.deliveries_max < Policy::default().deliveries_max && !settled.is_empty() {
+            self.deliveries.look_at_letters(&self.policy, ledger)?;
+        }
+        for job in settled {
             self.check_job(job, ledger)?;
         }
         Ok(())
@@ -154,6 +167,9 @@ impl Oracle {
 
     /// The store died over this group.
     pub fn unanswered(&mut self, commands: &[Command], now: Timestamp) {
+        for command in commands {
+            self.deliveries.ask(command);
+        }
         self.doubt = Some(Doubt::new(commands, now, &self.requests));
     }
 
@@ -169,6 +185,7 @@ impl Oracle {
         self.letters.hear(command, answer, |key| self.history.tasks.contains_key(key))?;
         self.usages.hear(command, answer)?;
         self.executions.hear(command, answer)?;
+        self.deliveries.hear(command, answer, now, &self.policy)?;
         self.triage.hear(command, answer);
         self.check_owner(command, answer)?;
         match (command, answer) {
@@ -257,6 +274,7 @@ impl Oracle {
             if let Ok(Some(place)) = overflow::reference(&event.properties) {
                 self.blobs.push((self.log.len(), event.tenant.clone(), place.key));
             }
+            self.deliveries.take(&event, self.log.len() + 1);
             self.log.push(event);
         }
         Ok(())

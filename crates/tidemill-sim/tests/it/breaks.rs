@@ -59,6 +59,22 @@ fn an_ignored_budget_is_found() {
 }
 
 #[test]
+fn a_rest_that_is_not_told_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { skip_callback: true, ..Faults::default() };
+        assert_is_found("a job at rest tells nobody", &with_faults(kind, faults));
+    }
+}
+
+#[test]
+fn a_forgotten_delivery_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { forget_delivery: true, ..Faults::default() };
+        assert_is_found("a delivery whose try failed is gone", &with_faults(kind, faults));
+    }
+}
+
+#[test]
 fn a_removed_sync_is_found() {
     for (operation, prefix) in [
         (Operation::Sync, "log/0"),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use tidemill_model::SessionId;
+use tidemill_engine::commit::TaskKey;
+use tidemill_model::{SessionId, TraceContext};
 
 use super::redaction::is_secret;
 use crate::source::Claim;
@@ -69,6 +70,7 @@ pub(crate) fn of_child(
     output_dir: &Path,
     input_file: &Path,
     agent: Option<&AgentTells<'_>>,
+    is_traced: bool,
 ) -> Vec<(OsString, OsString)> {
     let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
     let mut secret_names = Vec::new();
@@ -100,6 +102,11 @@ pub(crate) fn of_child(
     set("TIDEMILL_RUN", claim.run.to_string().as_ref());
     set("TIDEMILL_ATTEMPT", claim.attempt.to_string().as_ref());
     set("TIDEMILL_FENCE", claim.fence.0.to_string().as_ref());
+    if is_traced {
+        let TaskKey { tenant, request } = &claim.task;
+        let context = TraceContext::of_attempt(tenant, claim.job, request, claim.fence);
+        set("TRACEPARENT", context.traceparent().as_ref());
+    }
     if let Some(agent) = agent {
         set("TIDEMILL_AGENT_FILE", agent.file.as_os_str());
         set("TIDEMILL_AGENT_HOME", agent.home.as_os_str());

@@ -181,6 +181,7 @@ impl Lab {
             request: None,
             name: None,
             budget: None,
+            callback: None,
             tasks: vec![spec],
             idempotency: None,
         };

@@ -3,6 +3,7 @@
 mod call;
 mod error;
 mod http;
+mod item;
 mod local;
 mod reach;
 pub(crate) mod server_file;
@@ -11,6 +12,7 @@ mod sse;
 pub(crate) use call::{Call, Client, Query, encode};
 pub(crate) use error::ClientError;
 pub(crate) use http::HttpWay;
+pub(crate) use item::{Item, Items};
 pub(crate) use local::LocalWay;
 pub(crate) use reach::{Reach, ReachArguments, add};
 pub(crate) use sse::SseReader;

@@ -5,16 +5,16 @@ use std::process::ExitCode;
 
 use axum::http::Method;
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tidemill::document::Document;
 use tidemill::job_file::placed;
-use tidemill_model::DefinitionDraft;
+use tidemill_model::{DefinitionDraft, Json};
 
 use super::input_file::{InputFile, at_places};
 use super::moment::now;
 use super::runtime::block_on;
 use super::{Ended, Flags};
-use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
+use crate::client::{Call, Client, Item, Items, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
 use crate::display::Table;
 use crate::display::humanize::ago;
@@ -101,22 +101,21 @@ fn path_of(name: &str) -> String {
 }
 
 async fn list(client: &Client, limit: usize, json: bool, out: &mut Output) -> Ended {
-    let items: Vec<Value> = client.list("/v1/task-definitions", &Query::new(), limit).await?;
+    let items: Vec<Item> = client.list("/v1/task-definitions", &Query::new(), limit).await?;
     if json {
-        out.json(&json!({ "items": items }))?;
+        out.json(&Items { items: &items })?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(&["NAME", "RUNNER", "VERSION", "UPDATED", "DESCRIPTION"]);
     let now = now();
     for item in items {
-        let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
-        let updated = item["updatedAt"].as_u64().map(|at| ago(at, now)).unwrap_or_default();
+        let updated = item.number("updatedAt").map(|at| ago(at, now)).unwrap_or_default();
         table.row(vec![
-            text("name"),
-            text("runner"),
-            item["version"].to_string(),
+            item.text("name"),
+            item.text("runner"),
+            item.shown("version"),
             updated,
-            text("description"),
+            item.text("description"),
         ]);
     }
     out.table(&table)?;
@@ -124,8 +123,12 @@ async fn list(client: &Client, limit: usize, json: bool, out: &mut Output) -> En
 }
 
 async fn get(client: &Client, name: &str, version: Option<u64>, out: &mut Output) -> Ended {
-    let found: Value = client.get(Query::new().maybe("version", version).on(&path_of(name))).await?;
-    out.json_pretty(&found)?;
+    let found: Json = client.get(Query::new().maybe("version", version).on(&path_of(name))).await?;
+    match found.read::<Value>() {
+        Ok(found) => out.json_pretty(&found)?,
+        // An older version let something in that cannot be read.
+        Err(_) => out.json(&found)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,7 +11,7 @@ use super::input_file::{InputFile, at_places};
 use super::moment::Moment;
 use super::runtime::block_on;
 use super::{CommandError, Ended, Flags};
-use crate::client::{Call, Client, Query, Reach, ReachArguments, SseReader};
+use crate::client::{Call, Client, Item, Items, Query, Reach, ReachArguments, SseReader};
 use crate::config::Resolved;
 use crate::display::Table;
 use crate::display::humanize::moment;
@@ -121,7 +121,7 @@ impl Events {
                         .maybe("from", since)
                         .maybe("to", before)
                         .set("order", order);
-                    let events: Vec<Value> = client.list("/v1/events", &query, limit).await?;
+                    let events: Vec<Item> = client.list("/v1/events", &query, limit).await?;
                     show(&events, json, out)
                 }
                 What::Tail { job, task, event_type, after, count } => {
@@ -142,9 +142,9 @@ impl Events {
 }
 
 /// Events as a table, or as they are.
-pub(super) fn show(events: &[Value], json: bool, out: &mut Output) -> Ended {
+pub(super) fn show(events: &[Item], json: bool, out: &mut Output) -> Ended {
     if json {
-        out.json(&json!({ "items": events }))?;
+        out.json(&Items { items: events })?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(&["TIME", "TYPE", "ENTITY", "PROPERTIES"]);
@@ -155,11 +155,10 @@ pub(super) fn show(events: &[Value], json: bool, out: &mut Output) -> Ended {
     Ok(ExitCode::SUCCESS)
 }
 
-fn cells(event: &Value) -> Vec<String> {
-    let text = |name: &str| event[name].as_str().unwrap_or_default();
-    let at = event["timestamp"].as_u64().map(moment).unwrap_or_default();
-    let entity = format!("{}/{}", text("entityType"), text("entityId"));
-    vec![at, text("eventType").to_owned(), entity, event["properties"].to_string()]
+fn cells(event: &Item) -> Vec<String> {
+    let at = event.number("timestamp").map(moment).unwrap_or_default();
+    let entity = format!("{}/{}", event.text("entityType"), event.text("entityId"));
+    vec![at, event.text("eventType"), entity, event.shown("properties")]
 }
 
 async fn tail(client: &Client, query: &Query, count: Option<usize>, json: bool, out: &mut Output) -> Ended {
@@ -173,14 +172,14 @@ async fn tail(client: &Client, query: &Query, count: Option<usize>, json: bool, 
         let Some(message) = stream.next().await? else {
             return Err(CommandError::Failed("the server ended the stream".to_owned()));
         };
-        let event = match serde_json::from_str::<Value>(&message.data) {
+        let event = match serde_json::from_str::<Item>(&message.data) {
             Ok(event) => event,
             Err(error) => {
                 out.note(format!("left out an event that cannot be read: {error}"));
                 continue;
             }
         };
-        if event.get("eventType").is_none() {
+        if event.text("eventType").is_empty() {
             continue;
         }
         if json {
@@ -226,6 +225,12 @@ async fn publish_file(client: &Client, file: &std::path::Path, json: bool, out: 
             out.json(&accepted)?;
         } else {
             accepted.events.iter().try_for_each(|event| out.data(event.event_id))?;
+        }
+        for event in &accepted.events {
+            if let Some(token) = event.token.filter(|token| *token != api::TokenTakenName::Parked) {
+                let (id, why) = (event.event_id, token.as_str());
+                out.note(format_args!("{id}: its token parks nobody ({why}); the error is counted"));
+            }
         }
         return Ok(ExitCode::SUCCESS);
     }

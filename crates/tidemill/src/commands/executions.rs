@@ -3,13 +3,12 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::json;
 use tidemill_server::api;
 
 use super::moment::now;
 use super::runtime::block_on;
 use super::{Ended, Flags};
-use crate::client::{Client, Query, Reach, ReachArguments, encode};
+use crate::client::{Client, Items, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
 use crate::display::Table;
 use crate::display::humanize::{ago, span};
@@ -101,7 +100,7 @@ impl Executions {
 async fn list(client: &Client, query: &Query, limit: usize, json: bool, out: &mut Output) -> Ended {
     let items: Vec<api::ExecutionView> = client.list("/v1/executions", query, limit).await?;
     if json {
-        out.json(&json!({ "items": items }))?;
+        out.json(&Items { items: &items })?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(&["ID", "SCRIPT", "STATUS", "RUNS", "CREATED", "TOOK", "TYPE", "ERROR"]);

@@ -57,6 +57,12 @@ impl Import {
         if imported.messages_made > 0 {
             out.note(format_args!("{} open tasks had no message and got one", imported.messages_made));
         }
+        if imported.unreadable > 0 {
+            out.note(format_args!(
+                "{} values are kept that not all readers of JSON can read: numbers too large, halves of characters, or too deep",
+                imported.unreadable
+            ));
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

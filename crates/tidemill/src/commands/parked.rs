@@ -25,6 +25,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const BULKS_SHOWN: usize = 1_000;
 /// How many codes a preview names.
 const CODES_SHOWN: usize = 10;
+/// How many of the executions that were named and cannot be touched are told.
+const LEFT_OUT_SHOWN: usize = 20;
 
 /// List, resume and fail executions that are parked
 #[derive(Args)]
@@ -331,11 +333,20 @@ async fn carry_out(
         out.note("nothing is parked that fits");
         return Ok(ExitCode::SUCCESS);
     }
+    let left_out = preview.left_out.len();
+    if left_out > 0 {
+        let named: Vec<_> = preview.left_out.iter().take(LEFT_OUT_SHOWN).map(ToString::to_string).collect();
+        let more = left_out.saturating_sub(LEFT_OUT_SHOWN);
+        let more = if more > 0 { format!(" and {} more", grouped(more as u64)) } else { String::new() };
+        out.note(format_args!("not parked, or not fitting: {}{more}", named.join(" ")));
+    }
     if !how.yes && !agreed(deed, preview.total, out)? {
         return Ok(ExitCode::SUCCESS);
     }
     let bulk: api::BulkView = client.json(Call::post("/v1/workflow/bulk", &body)).await?;
-    follow(client, bulk, json, out).await
+    let ended = follow(client, bulk, json, out).await?;
+    // What was asked for by name was not done with all of them.
+    Ok(if left_out > 0 { ExitCode::FAILURE } else { ended })
 }
 
 fn tell_preview(preview: &api::BulkPreviewView, out: &mut Output) -> std::io::Result<()> {
@@ -383,7 +394,7 @@ async fn follow(client: &Client, mut bulk: api::BulkView, json: bool, out: &mut 
     let kept = format!("bulk {} is kept; follow it with `tidemill parked follow {}`", bulk.id, bulk.id);
     while bulk.state == api::BulkStateName::Running {
         if !json {
-            out.bar(deed.doing, bulk.done + bulk.failed + bulk.skipped, bulk.total);
+            out.bar(deed.doing, bulk.done + bulk.failed, bulk.total);
         }
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}

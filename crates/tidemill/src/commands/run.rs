@@ -23,12 +23,13 @@ use super::resume::{self, Resumable};
 use super::run_report::{self, JobReport};
 use super::runtime::block_on_threads;
 use super::signals::StopSignals;
-use super::{CommandError, Ended, Flags};
+use super::{CommandError, Ended, Flags, serve};
 use crate::client::server_file::ServerFile;
 use crate::client::{Call, Client, ClientError, LocalWay, Query, add};
 use crate::config::Resolved;
 use crate::display::humanize::{count, span};
 use crate::file_limit::raise_file_limit;
+use crate::logging::LogFormat;
 use crate::node::{Node, NodeError};
 use crate::output::Output;
 use crate::script_pool::ScriptPool;
@@ -66,6 +67,9 @@ pub(crate) struct Run {
     /// Run tasks as this user, NAME or UID:GID; only root can choose one
     #[arg(long = "run-as", value_name = "USER")]
     user: Option<String>,
+    /// What lines on standard error are; with json there is no progress [default: text]
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
+    log_format: Option<String>,
 }
 
 impl Run {
@@ -74,6 +78,7 @@ impl Run {
         add(&mut flags, "TIDEMILL_DATA", "--data", self.data.as_ref().map(|dir| dir.display()));
         add(&mut flags, "MAX_CONCURRENT_CLAUDE", "--concurrency", self.concurrency);
         add(&mut flags, "TIDEMILL_RUN_AS", "--run-as", self.user.as_ref());
+        add(&mut flags, "LOG_FORMAT", "--log-format", self.log_format.as_ref());
         flags
     }
 
@@ -88,6 +93,7 @@ impl Run {
     async fn to_end(&self, read: &ReadJob, name: &str, config: &Resolved, out: &mut Output) -> Ended {
         let mut signals = StopSignals::listen()?;
         let node = Arc::new(Node::open(config).await.map_err(|error| in_use(error, config))?);
+        let traces = node.start_traces(&config.values);
         let pool = ScriptPool::new(&config.values);
         let compiler = Arc::new(pool.clone());
         let client = Client::Local(LocalWay::new(Arc::clone(&node), config.server_config(), compiler));
@@ -111,16 +117,30 @@ impl Run {
             submit(&client, &read.document, name).await?
         };
         let said = Arc::new(Said::new());
-        let sink = Arc::new(JobSink { job: JobId::new(&job_id).ok(), said: Arc::clone(&said) });
-        let show = if self.json { Show::Nothing } else { Show::Progress { colours: colours(config) } };
+        let is_json = config.values.log_format == LogFormat::Json;
+        let sink: Arc<dyn LogSink> = if is_json {
+            serve::stderr_sink(LogFormat::Json, Node::worker_id().as_str())?
+        } else {
+            Arc::new(JobSink { job: JobId::new(&job_id).ok(), said: Arc::clone(&said) })
+        };
+        let is_silent = self.json || is_json;
+        let show = if is_silent { Show::Nothing } else { Show::Progress { colours: colours(config) } };
         let mut watch = Watch::new(&client, &job_id, show, said);
         let worker = node.start_worker(config, sink, &pool)?;
         let timers = (node.start_sweeper(&config.values), node.start_triage(), node.start_courier(config));
         let ended = watched(&mut watch, worker, &mut signals, config.values.grace, out).await;
         watch.end(out).await;
+        if matches!(ended, Ok(End::AtRest)) && !timers.2.finish(config.values.grace).await {
+            out.note(
+                "a callback has not arrived yet; it is tried again when this data directory is used next",
+            );
+        }
         drop(timers);
         if let Some(scripts) = scripts {
             scripts.shut_down(config.values.grace).await;
+        }
+        if let Some(traces) = traces {
+            traces.shut_down().await;
         }
         let report = JobReport::read(&client, &job_id).await?;
         match ended? {

@@ -1,17 +1,16 @@
 //! How a job ended, for people and for programs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::process::ExitCode;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 use tidemill_engine::clock::{Clock as _, SystemClock};
-use tidemill_model::UsageSum;
+use tidemill_model::{Json, UsageSum};
 use tidemill_server::api::{JobStatusName, JobView, TaskRow, TaskStateName, TaskView};
 
 use super::Ended;
 use super::usage::usage_line;
-use crate::client::{Client, ClientError, Query, encode};
+use crate::client::{Client, ClientError, Item, Query, encode};
 use crate::display::humanize::{count, span};
 use crate::display::line;
 use crate::output::Output;
@@ -91,7 +90,7 @@ impl JobReport {
     pub(super) fn to_json(&self, interrupted: bool) -> JobReportJson<'_> {
         let tasks = self.rows.iter().map(|row| {
             let cause = self.causes.get(&row.task_id);
-            (row.task_id.clone(), task_json(row, cause))
+            (row.task_id.as_str(), task_json(row, cause))
         });
         let tasks = tasks.collect();
         JobReportJson {
@@ -120,21 +119,20 @@ pub(super) struct JobReportJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<UsageSum>,
     /// By task id.
-    tasks: Map<String, Value>,
+    tasks: BTreeMap<&'a str, BTreeMap<String, Json>>,
 }
 
 /// A task that has no attempts left says only that; `cause` is why the last one failed.
-fn task_json(row: &TaskRow, cause: Option<&String>) -> Value {
-    let mut value = serde_json::to_value(row).unwrap_or_default();
-    if let Some(fields) = value.as_object_mut() {
-        for name in ["taskId", "blockedBy", "labels"] {
-            fields.remove(name);
-        }
-        if let Some(cause) = cause {
-            fields.insert("cause".to_owned(), Value::from(cause.as_str()));
-        }
+fn task_json(row: &TaskRow, cause: Option<&String>) -> BTreeMap<String, Json> {
+    // Field by field and letter by letter: an output need not be one that can be read.
+    let mut fields: BTreeMap<String, Json> = Json::of(row).read().unwrap_or_default();
+    for name in ["taskId", "blockedBy", "labels"] {
+        fields.remove(name);
     }
-    value
+    if let Some(cause) = cause {
+        fields.insert("cause".to_owned(), Json::of(cause));
+    }
+    fields
 }
 
 /// Says how the job ended. The exit code tells too.
@@ -212,9 +210,9 @@ fn has_failed(row: &TaskRow) -> bool {
 async fn cause_of(client: &Client, row: &TaskRow) -> Result<Option<String>, ClientError> {
     let path = format!("/v1/tasks/{}/events", encode(&row.request_id));
     // The end comes last, the attempt before it; heartbeats are of no interest.
-    let events: Vec<Value> = client.list(&path, &Query::new().set("order", "desc"), 20).await?;
-    let failed = events.iter().find(|event| event["eventType"] == "Task Processing Failed");
-    let same_run =
-        failed.filter(|event| event["properties"]["run"].as_u64().unwrap_or(1) == u64::from(row.run));
-    Ok(same_run.and_then(|event| event["properties"]["error"].as_str().map(str::to_owned)))
+    let events: Vec<Item> = client.list(&path, &Query::new().set("order", "desc"), 20).await?;
+    let failed = events.iter().find(|event| event.text("eventType") == "Task Processing Failed");
+    let failed = failed.and_then(|event| event.read::<Item>("properties"));
+    let same_run = failed.filter(|failed| failed.number("run").unwrap_or(1) == u64::from(row.run));
+    Ok(same_run.and_then(|failed| failed.read("error")))
 }

@@ -21,6 +21,7 @@ use crate::client::server_file::ServerFile;
 use crate::config::Resolved;
 use crate::display::humanize::span;
 use crate::file_limit::raise_file_limit;
+use crate::logging::LogFormat;
 use crate::node::Node;
 use crate::output::Output;
 use crate::script_pool::ScriptPool;
@@ -54,6 +55,9 @@ pub(crate) struct Serve {
     /// Run tasks as this user, NAME or UID:GID; only root can choose one
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
+    /// What lines on standard error are [default: text]
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
+    log_format: Option<String>,
 }
 
 impl Serve {
@@ -63,6 +67,7 @@ impl Serve {
         add(&mut flags, "TIDEMILL_LISTEN", "--listen", self.listen.as_ref());
         add(&mut flags, "MAX_CONCURRENT_CLAUDE", "--concurrency", self.concurrency);
         add(&mut flags, "TIDEMILL_RUN_AS", "--run-as", self.run_as.as_ref());
+        add(&mut flags, "LOG_FORMAT", "--log-format", self.log_format.as_ref());
         flags
     }
 
@@ -76,6 +81,7 @@ async fn serve(config: &Resolved, with_worker: bool, out: &mut Output) -> Ended 
     let values = &config.values;
     let mut signals = StopSignals::listen()?;
     let node = Node::open(config).await?;
+    let traces = node.start_traces(values);
     let unusable = |error: &dyn std::fmt::Display| CommandError::Unusable(error.to_string());
     check_listen(node.engine(), values.listen).await.map_err(|error| unusable(&error))?;
     let listener = TcpListener::bind(values.listen).await;
@@ -97,8 +103,18 @@ async fn serve(config: &Resolved, with_worker: bool, out: &mut Output) -> Ended 
     };
     let mut server = tokio::spawn(tidemill_server::serve(listener, app, stopped));
     out.note(format_args!("listening on {url}"));
-    let timers = (node.start_sweeper(values), node.start_triage(), node.start_courier(config));
-    let worker = if with_worker { Some(node.start_worker(config, stderr_sink()?, &scripts)?) } else { None };
+    let timers = (
+        node.start_sweeper(values),
+        node.start_triage(),
+        node.start_courier(config),
+        node.start_health(values),
+    );
+    let worker = if with_worker {
+        let sink = stderr_sink(values.log_format, Node::worker_id().as_str())?;
+        Some(node.start_worker(config, sink, &scripts)?)
+    } else {
+        None
+    };
     let scripts = node.start_scripts(values, scripts);
 
     tokio::select! {
@@ -124,14 +140,20 @@ async fn serve(config: &Resolved, with_worker: bool, out: &mut Output) -> Ended 
         },
         () = signals.next() => return Err(CommandError::Interrupted),
     }
+    if let Some(traces) = traces {
+        traces.shut_down().await;
+    }
     out.note("stopped");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows what tasks write, with their ids in front.
-pub(super) fn stderr_sink() -> Result<Arc<StderrSink>, CommandError> {
-    let sink = StderrSink::start()
-        .map_err(|error| CommandError::Failed(format!("no thread can be started: {error}")))?;
+/// Shows what tasks write, with their ids.
+pub(super) fn stderr_sink(format: LogFormat, worker: &str) -> Result<Arc<StderrSink>, CommandError> {
+    let sink = match format {
+        LogFormat::Text => StderrSink::start(),
+        LogFormat::Json => StderrSink::start_json(worker.to_owned()),
+    };
+    let sink = sink.map_err(|error| CommandError::Failed(format!("no thread can be started: {error}")))?;
     Ok(Arc::new(sink))
 }
 

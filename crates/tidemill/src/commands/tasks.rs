@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use http_body_util::BodyExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 use tidemill_server::api;
 
 use super::runtime::block_on;
 use super::{CommandError, Ended, Flags};
-use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
+use crate::client::{Call, Client, Item, Items, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
 use crate::display::Table;
 use crate::display::humanize::{bytes, moment, span};
@@ -146,7 +146,7 @@ async fn list(
     out: &mut Output,
 ) -> Ended {
     // Those of a job and those of a tenant come from different lists with much in common.
-    let items: Vec<Value> = if let Some(job) = job {
+    let items: Vec<Item> = if let Some(job) = job {
         let query = Query::new().maybe("status", state.map(State::name));
         client.list(&format!("/v1/jobs/{}/tasks", encode(job)), &query, limit).await?
     } else {
@@ -154,15 +154,14 @@ async fn list(
         client.list("/v1/tasks", &query, limit).await?
     };
     if json {
-        out.json(&json!({ "items": items }))?;
+        out.json(&Items { items: &items })?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(&["TASK", "STATUS", "ATTEMPT", "NAME", "ERROR"]);
     for item in items {
-        let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
-        let status = item["status"].as_str().unwrap_or("waiting").to_owned();
-        let error = if item["error"].is_string() { text("error") } else { text("errorCategory") };
-        table.row(vec![text("requestId"), status, item["attempt"].to_string(), text("name"), error]);
+        let status = item.read("status").unwrap_or_else(|| "waiting".to_owned());
+        let error = item.read("error").unwrap_or_else(|| item.text("errorCategory"));
+        table.row(vec![item.text("requestId"), status, item.shown("attempt"), item.text("name"), error]);
     }
     out.table(&table)?;
     Ok(ExitCode::SUCCESS)
@@ -207,7 +206,7 @@ async fn get(client: &Client, task: &str, json: bool, out: &mut Output) -> Ended
 
 async fn history(client: &Client, task: &str, limit: usize, json: bool, out: &mut Output) -> Ended {
     let path = format!("/v1/tasks/{}/events", encode(task));
-    let events: Vec<Value> = client.list(&path, &Query::new(), limit).await?;
+    let events: Vec<Item> = client.list(&path, &Query::new(), limit).await?;
     super::events::show(&events, json, out)
 }
 

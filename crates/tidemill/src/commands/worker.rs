@@ -46,6 +46,9 @@ pub(crate) struct Worker {
     /// Run tasks as this user, NAME or UID:GID; only root can choose one
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
+    /// What lines on standard error are [default: text]
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
+    log_format: Option<String>,
 }
 
 impl Worker {
@@ -55,6 +58,7 @@ impl Worker {
         add(&mut flags, "TIDEMILL_API_KEY", "--key", self.key.as_ref());
         add(&mut flags, "MAX_CONCURRENT_CLAUDE", "--concurrency", self.concurrency);
         add(&mut flags, "TIDEMILL_RUN_AS", "--run-as", self.run_as.as_ref());
+        add(&mut flags, "LOG_FORMAT", "--log-format", self.log_format.as_ref());
         flags
     }
 
@@ -91,7 +95,7 @@ async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
     let worker_id = worker_id();
     let source = RemoteSource::new(client.clone(), worker_id.clone());
     let scripts = ScriptPool::new(values);
-    let command = command_config(config, serve::stderr_sink()?, &scripts);
+    let command = command_config(config, serve::stderr_sink(values.log_format, &worker_id)?, &scripts);
     let worker = CommandWorker::new(source, spawner, command);
     let worker = worker.map_err(|error| failed("the output directory cannot be used", &error))?.start();
     out.note(format_args!("working for {} as {worker_id}, {} tasks at a time", client.place(), values.slots));

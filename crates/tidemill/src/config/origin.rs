@@ -12,6 +12,8 @@ pub(crate) enum Origin {
     Environment,
     /// The flag's name with its dashes.
     Flag(&'static str),
+    /// Nobody gave it; it is so in production.
+    Production,
 }
 
 impl fmt::Display for Origin {
@@ -20,6 +22,7 @@ impl fmt::Display for Origin {
             Self::File { name, line } => write!(f, "{name}:{line}"),
             Self::Environment => f.write_str("environment"),
             Self::Flag(name) => f.write_str(name),
+            Self::Production => f.write_str("default in prod"),
         }
     }
 }

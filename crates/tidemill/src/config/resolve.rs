@@ -20,6 +20,9 @@ use super::{check, env_file};
 /// The file that is read when none is named.
 const FILE_NAME: &str = "tidemill";
 
+/// The stages in which what is in production is so.
+const PRODUCTION: [&str; 2] = ["prod", "production"];
+
 /// Everything that is wrong, one line each: exit code 2.
 #[derive(Debug)]
 pub(crate) struct ConfigError(pub(crate) Vec<String>);
@@ -178,8 +181,13 @@ impl Sources {
         let mut warnings = Vec::new();
         let mut shown = Vec::new();
         let mut texts = HashMap::new();
+        let stage = self.given("NODE_ENV").map_or("", |source| source.value.as_str());
+        let is_prod = PRODUCTION.contains(&stage);
         for setting in SETTINGS {
-            let source = self.settle(setting, &mut problems);
+            let source = self.settle(setting, &mut problems).or_else(|| {
+                let value = setting.in_prod.filter(|_| is_prod)?.to_owned();
+                Some(Source { value, origin: Origin::Production })
+            });
             if let Some(source) = &source {
                 if let Err(expected) = setting.kind.check(&source.value) {
                     problems.push(wrong(setting, source, &expected));

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use tidemill_model::span;
 
 use super::user::user;
+use crate::traces::parse_headers;
 
 /// A name, what it may be, and what it is when nobody says.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(crate) struct Setting {
     pub(crate) aliases: &'static [&'static str],
     pub(crate) kind: Kind,
     pub(crate) default: Option<&'static str>,
+    /// What it is in production when nobody says, if that is something else.
+    pub(crate) in_prod: Option<&'static str>,
     /// Whether its value is shown to nobody.
     pub(crate) secret: bool,
     pub(crate) used: Use,
@@ -53,6 +56,10 @@ pub(crate) enum Kind {
     Address,
     /// A user of this machine.
     User,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Headers of HTTP.
+    Headers,
 }
 
 impl Kind {
@@ -67,6 +74,8 @@ impl Kind {
             Self::Url => is_url(text),
             Self::Address => address(text).is_some(),
             Self::User => user(text).is_some(),
+            Self::Choice(words) => words.contains(&text),
+            Self::Headers => parse_headers(text).is_some(),
         };
         if fits { Ok(()) } else { Err(self.to_string()) }
     }
@@ -85,6 +94,8 @@ impl fmt::Display for Kind {
             Self::Url => f.write_str("a URL that begins with http:// or https://"),
             Self::Address => f.write_str("an address with a port, such as 127.0.0.1:7070"),
             Self::User => f.write_str("a user of this machine, or UID:GID"),
+            Self::Choice(words) => write!(f, "one of {}", words.join(", ")),
+            Self::Headers => f.write_str("headers such as name=value,name=value"),
         }
     }
 }

@@ -10,12 +10,16 @@ const fn setting(
     default: Option<&'static str>,
     about: &'static str,
 ) -> Setting {
-    Setting { name, aliases: &[], kind, default, secret: false, used: Use::Now, about }
+    Setting { name, aliases: &[], kind, default, in_prod: None, secret: false, used: Use::Now, about }
 }
 
 impl Setting {
     const fn also(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
+    }
+
+    const fn in_prod(self, default: &'static str) -> Self {
+        Self { in_prod: Some(default), ..self }
     }
 
     const fn secret(self) -> Self {
@@ -248,15 +252,73 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting("ALERT_CHANNEL", Kind::Text, None, "the channel of alerts that a bot posts"),
     setting("SLACK_API_URL", Kind::Url, Some("https://slack.com/api"), "where the bot posts"),
     setting("ALERT_WEBHOOK_URL", Kind::Url, None, "where alerts go as well, signed").secret(),
-    setting("HEALTH_CHECK_ENABLED", Kind::Flag, Some("false"), "whether tasks are looked after by a timer")
-        .used(Use::Later),
+    // Health.
+    setting(
+        "HEALTH_CHECK_ENABLED",
+        Kind::Flag,
+        Some("false"),
+        "whether a server checks the health of running tasks by a timer; true in prod when nobody says",
+    )
+    .in_prod("true"),
     setting(
         "HEALTH_CHECK_INTERVAL_MS",
         Kind::Millis { min: 1_000, max: 366 * DAY },
         Some("300000"),
         "how often, in ms",
-    )
-    .used(Use::Later),
+    ),
+    setting(
+        "HEALTH_OVERTIME_MS",
+        Kind::Millis { min: 1, max: 366 * DAY },
+        Some("3600000"),
+        "how long an attempt may run before a check calls it overtime, in ms",
+    ),
+    setting(
+        "HEALTH_PENDING_MS",
+        Kind::Millis { min: 1, max: 366 * DAY },
+        Some("900000"),
+        "how long a task may wait for its start before a check tells, in ms",
+    ),
+    setting(
+        "HEALTH_PARKED_MS",
+        Kind::Millis { min: 1, max: 366 * DAY },
+        Some("86400000"),
+        "how long an execution may be parked before a check tells, in ms",
+    ),
+    setting(
+        "HEALTH_OUTBOUND_MS",
+        Kind::Millis { min: 1, max: 366 * DAY },
+        Some("300000"),
+        "how long a delivery may be under way before a check tells, in ms",
+    ),
+    setting(
+        "HEALTH_ALERT_WARNING",
+        Kind::Flag,
+        Some("false"),
+        "whether tasks with a warning are alerted too",
+    ),
+    // Logs and traces.
+    setting(
+        "LOG_FORMAT",
+        Kind::Choice(&["text", "json"]),
+        Some("text"),
+        "what the lines of run, serve and worker on standard error are",
+    ),
+    setting(
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        Kind::Url,
+        None,
+        "the collector that traces go to, at /v1/traces below it; none: there are no traces",
+    ),
+    setting(
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        Kind::Url,
+        None,
+        "the same as a whole address; it goes before the other",
+    ),
+    setting("OTEL_EXPORTER_OTLP_HEADERS", Kind::Headers, None, "what the collector wants to see")
+        .also(&["OTEL_EXPORTER_OTLP_TRACES_HEADERS"])
+        .secret(),
+    setting("OTEL_SERVICE_NAME", Kind::Text, Some("tidemill"), "what traces call this program"),
     // AWS.
     setting("AWS_REGION", Kind::Text, Some("eu-west-1"), "the region of the AWS backend").used(Use::Later),
     setting("AWS_ACCESS_KEY_ID", Kind::Text, None, "its key").secret().used(Use::Later),
@@ -291,7 +353,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), count);
         for setting in SETTINGS {
-            if let Some(default) = setting.default {
+            for default in setting.default.into_iter().chain(setting.in_prod) {
                 assert_eq!(setting.kind.check(default), Ok(()), "{}", setting.name);
             }
         }

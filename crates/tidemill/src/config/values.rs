@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidemill_engine::health::HealthRules;
+use tidemill_engine::outbound::AllowedHosts;
 use tidemill_engine::policy::{AlertTargets, Policy};
 use tidemill_model::{AppName, RetryPolicy, TenantId};
 use tidemill_worker::spawner::RunAs;
@@ -12,7 +14,9 @@ use tidemill_worker::spawner::RunAs;
 use super::setting::{self, Kind};
 use super::table::SETTINGS;
 use super::user::user;
-use crate::outbound::{AllowedHosts, OutboundSettings};
+use crate::logging::LogFormat;
+use crate::outbound::OutboundSettings;
+use crate::traces::{TraceSettings, parse_headers};
 
 /// What this release goes by.
 #[derive(Debug, Clone)]
@@ -56,6 +60,12 @@ pub(crate) struct Values {
     pub(crate) token_key_file: Option<PathBuf>,
     /// Whom we tell things, and how.
     pub(crate) outbound: OutboundSettings,
+    /// How often the health of tasks is checked, if it is.
+    pub(crate) health_every: Option<Duration>,
+    pub(crate) health: HealthRules,
+    pub(crate) log_format: LogFormat,
+    /// Where traces go.
+    pub(crate) traces: Option<TraceSettings>,
     /// The program that agents are driven by.
     pub(crate) claude: String,
     /// What the processes that drive agents go by, wherever it was set.
@@ -139,6 +149,19 @@ impl Values {
                 signing_key: given.maybe("WEBHOOK_SIGNING_KEY").map(str::to_owned),
                 allowed_hosts: AllowedHosts::parse(given.maybe("CALLBACK_ALLOWED_HOSTS").unwrap_or_default()),
             },
+            health_every: given
+                .flag("HEALTH_CHECK_ENABLED")
+                .then(|| given.millis("HEALTH_CHECK_INTERVAL_MS")),
+            health: HealthRules {
+                silence_millis: lease_millis(given.number("VISIBILITY_EXTENSION_AMOUNT")),
+                overtime_millis: given.whole_millis("HEALTH_OVERTIME_MS"),
+                pending_millis: given.whole_millis("HEALTH_PENDING_MS"),
+                parked_millis: given.whole_millis("HEALTH_PARKED_MS"),
+                outbound_millis: given.whole_millis("HEALTH_OUTBOUND_MS"),
+                alert_warnings: given.flag("HEALTH_ALERT_WARNING"),
+            },
+            log_format: LogFormat::of(given.text("LOG_FORMAT")),
+            traces: given.traces(),
             claude: given.plain("CLAUDE_BIN").expect("the setting has a default"),
             of_agents: OF_AGENTS.into_iter().filter_map(|name| Some((name, given.plain(name)?))).collect(),
         }
@@ -146,7 +169,7 @@ impl Values {
 
     /// How long a claim or a heartbeat protects a task.
     pub(crate) fn lease_millis(&self) -> u64 {
-        self.extension_secs * 1_500
+        lease_millis(self.extension_secs)
     }
 
     /// The engine's own numbers, by what was set.
@@ -164,6 +187,11 @@ impl Values {
             ..Policy::default()
         }
     }
+}
+
+/// The extension and half of it again.
+fn lease_millis(extension_secs: u64) -> u64 {
+    extension_secs * 1_500
 }
 
 struct Given<'a>(&'a HashMap<&'static str, Option<String>>);
@@ -186,7 +214,11 @@ impl Given<'_> {
     }
 
     fn millis(&self, name: &str) -> Duration {
-        Duration::from_millis(setting::millis(self.text(name)).expect("milliseconds were checked"))
+        Duration::from_millis(self.whole_millis(name))
+    }
+
+    fn whole_millis(&self, name: &str) -> u64 {
+        setting::millis(self.text(name)).expect("milliseconds were checked")
     }
 
     /// A value in the one form that other programs understand: no units, no `yes`.
@@ -200,6 +232,20 @@ impl Given<'_> {
                 std::path::absolute(text).map_or_else(|_| text.to_owned(), |path| path.display().to_string())
             }
             _ => text.to_owned(),
+        })
+    }
+
+    fn traces(&self) -> Option<TraceSettings> {
+        let url = TraceSettings::url_of(
+            self.maybe("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
+            self.maybe("OTEL_EXPORTER_OTLP_ENDPOINT"),
+        )?;
+        let headers = self.maybe("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
+        Some(TraceSettings {
+            url,
+            headers: parse_headers(headers).expect("headers were checked"),
+            service: self.text("OTEL_SERVICE_NAME").to_owned(),
+            environment: self.text("NODE_ENV").to_owned(),
         })
     }
 

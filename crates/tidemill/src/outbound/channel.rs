@@ -1,6 +1,6 @@
 //! Where deliveries go, by what the operator set.
 
-use super::address::AllowedHosts;
+use tidemill_engine::outbound::AllowedHosts;
 
 /// The addresses and keys of deliveries.
 #[derive(Debug, Clone, Default)]

@@ -1,17 +1,17 @@
 //! Takes deliveries to their places over HTTP.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidemill_engine::clock::{Clock as _, SystemClock};
 use tidemill_engine::outbound::{DeliveryId, Parcel, SendError, Sender, Target};
-use tidemill_model::{ErrorSanitizer, EventId, Json, TenantId};
+use tidemill_model::{CallbackUrl, ErrorSanitizer, EventId, Json, TenantId};
 
-use super::address::Guard;
+use super::address::{Guard, guard_of};
 use super::channel::{OutboundSettings, People};
 use super::post::{Post, Poster};
 use super::signature;
+use crate::logging;
 
 /// The header by which the other side can tell a repeated try.
 const DELIVERY_HEADER: &str = "tidemill-delivery";
@@ -70,8 +70,9 @@ impl HttpSender {
                 self.webhook("ALERT_WEBHOOK_URL", url, parcel, self.clean_alert(parcel).to_string()).await
             }
             Target::Callback(url) => {
-                let uri = url.parse().map_err(|_| "the address is not a URL".to_owned())?;
-                let guard = self.settings.allowed_hosts.guard(&uri)?;
+                let url = CallbackUrl::new(url).map_err(|bad| format!("the address {bad}"))?;
+                let guard = guard_of(&self.settings.allowed_hosts, &url)?;
+                let uri = url.as_str().parse().map_err(|_| "the address is not a URL".to_owned())?;
                 self.signed(uri, guard, parcel, parcel.body.as_str().to_owned()).await
             }
             Target::People => self.tell_people(parcel).await,
@@ -134,8 +135,7 @@ impl HttpSender {
                 Err(format!("Slack refused it: {}", answer["error"].as_str().unwrap_or("without a reason")))
             }
             People::Log => {
-                let line = text.replace('\n', " | ");
-                let _ = writeln!(std::io::stderr().lock(), "alert: {line}");
+                logging::alert(&parcel.tenant, text);
                 Ok(())
             }
         }

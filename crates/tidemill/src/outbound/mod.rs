@@ -5,10 +5,11 @@
 
 mod address;
 mod channel;
+mod collector;
 mod http_sender;
 mod post;
 mod signature;
 
-pub(crate) use address::AllowedHosts;
 pub(crate) use channel::OutboundSettings;
+pub(crate) use collector::Collector;
 pub(crate) use http_sender::HttpSender;

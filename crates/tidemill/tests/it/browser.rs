@@ -1,10 +1,13 @@
 //! The dashboard in a real browser: what people do with it, and how it looks.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
 use crate::browser_chromium::Chromium;
+use crate::outbound::{Listener, host_of, status};
 use crate::sandbox::{Sandbox, eventually};
 
 /// A job whose second step waits for a file.
@@ -80,7 +83,17 @@ fn people_work_with_the_dashboard_in_a_browser() {
     };
     let token =
         sandbox.run(&["keys", "create", "--role", "admin", "--label", "first"]).ok().out.trim().to_owned();
-    let server = sandbox.serve(&[], &[("SCRIPT_MAX_RETRIES", "0")]);
+    let healed = Arc::new(AtomicBool::new(false));
+    let is_healed = Arc::clone(&healed);
+    let listener =
+        Listener::start(move |_, _| status(if is_healed.load(Ordering::SeqCst) { 204 } else { 503 }, ""));
+    let settings = [
+        ("SCRIPT_MAX_RETRIES", "0"),
+        ("HEALTH_OVERTIME_MS", "1"),
+        ("HEALTH_PARKED_MS", "1"),
+        ("CALLBACK_ALLOWED_HOSTS", host_of(&listener)),
+    ];
+    let server = sandbox.serve(&[], &settings);
     let url = server.url.clone();
     let stage = Stage { sandbox, token, url };
     let at = |path: &str| format!("{}{path}", stage.url);
@@ -104,10 +117,14 @@ fn people_work_with_the_dashboard_in_a_browser() {
     watch_a_job_turn_green(&stage, &mut browser);
     retry_a_failed_task(&stage, &mut browser);
     let letter = replay_a_dead_letter(&stage, &mut browser);
+    let told = look_through_callbacks(&stage, &mut browser, &listener, &healed);
     write_and_test_a_script(&stage, &mut browser);
     let bulk = resolve_an_error_and_resume_what_waits(&stage, &mut browser);
     let mut pages = everything_to_look_at(&stage, letter);
     pages.extend(parked_to_look_at(&stage, bulk));
+    pages.push(("dead-letters-events", "/dead-letters?kind=event&state=replayed".to_owned()));
+    pages.push(("dead-letter-event", told));
+    check_health(&stage, &mut browser);
     take_pictures(&stage, &mut browser, &pages);
 
     // Out.
@@ -176,6 +193,61 @@ fn replay_a_dead_letter(stage: &Stage, browser: &mut Chromium) -> String {
         browser.eval("document.querySelector('.note').textContent").as_str().unwrap().contains("runs again")
     );
     eventually("the end of the job", || stage.status(&job) == "completed");
+    letter
+}
+
+/// Callbacks that never arrived: one is sent again, one is put aside, the rest is sent again at once.
+fn look_through_callbacks(
+    stage: &Stage,
+    browser: &mut Chromium,
+    listener: &Listener,
+    healed: &AtomicBool,
+) -> String {
+    for (at, name) in ["<script>alert(1)</script>", "second", "third", "fourth"].into_iter().enumerate() {
+        let job = json!({
+            "name": name, "callbackUrl": format!("{}/done-{at}", listener.url),
+            "tasks": [{ "taskId": "only", "run": "true" }],
+        });
+        stage.submit("callback.json", &job.to_string());
+    }
+    let list = ["dead-letters", "list", "--kind", "event", "--json"];
+    let count = || {
+        let listed: serde_json::Value = serde_json::from_str(&stage.run(&list)).unwrap();
+        listed["items"].as_array().unwrap().iter().filter(|letter| letter["state"] == "open").count()
+    };
+    eventually("that they are given up", || count() == 4);
+    browser.open(&format!("{}/dead-letters", stage.url));
+    browser.follow("a.chip[href*='kind=event']");
+    assert_eq!(browser.eval("document.querySelectorAll('#list tbody tr').length"), 4);
+    let first = format!("{}/done-0", listener.url);
+    let row = format!(
+        "[...document.querySelectorAll('#list tr')].find((row) => row.innerText.includes('{first}'))"
+    );
+    let link =
+        browser.eval(&format!("{row}.querySelector(\"a[href^='/dead-letters/']\").getAttribute('href')"));
+    let letter = link.as_str().unwrap().to_owned();
+    browser.follow(&format!("#list a[href='{letter}']"));
+    let shown = browser.eval("document.body.innerText");
+    for text in ["What was to be told", "<script>alert(1)</script>", "Job Completed", "answered 503", &first]
+    {
+        assert!(shown.as_str().unwrap().contains(text), "{text} is not in {shown}");
+    }
+    healed.store(true, Ordering::SeqCst);
+    let tries = listener.of("/done-0").len();
+    browser.follow("form[action$='/replay'] button");
+    assert_eq!(browser.eval("document.querySelector('#letter .state').dataset.state"), "replayed");
+    let note = browser.eval("document.querySelector('.note').textContent");
+    assert!(note.as_str().unwrap().starts_with("Replayed as delivery "), "{note}");
+    eventually("that it arrived", || listener.of("/done-0").len() == tries + 1);
+    browser.open(&format!("{}/dead-letters?kind=event", stage.url));
+    browser.follow("#list tbody a[href^='/dead-letters/']");
+    browser.eval("document.querySelector('details.confirm').open = true");
+    browser.follow("form[action$='/discard'] button");
+    assert_eq!(browser.eval("document.querySelector('#letter .state').dataset.state"), "discarded");
+    browser.open(&format!("{}/dead-letters?kind=event", stage.url));
+    browser.follow("button[value='replay-all']");
+    assert_eq!(browser.eval("document.querySelector('.note').textContent"), "2 were replayed.");
+    assert_eq!(count(), 0);
     letter
 }
 
@@ -280,6 +352,26 @@ fn resolve_an_error_and_resume_what_waits(stage: &Stage, browser: &mut Chromium)
     browser.eval("location.pathname").as_str().unwrap().to_owned()
 }
 
+/// A task runs for too long and executions are parked for too long, as far as this server is told.
+fn check_health(stage: &Stage, browser: &mut Chromium) {
+    browser.open(&format!("{}/health", stage.url));
+    assert!(browser.eval("document.body.innerText").as_str().unwrap().contains("No check was made yet"));
+    browser.follow("form[action='/health/check'] button");
+    let told = browser.eval("document.querySelector('.note').textContent");
+    assert_eq!(told, "Checked: something needs a look.");
+    assert_eq!(browser.eval("document.querySelectorAll('#tasks .state[data-state=overtime]').length"), 1);
+    assert!(
+        browser.eval("document.querySelector('#findings').innerText").as_str().unwrap().contains("parked")
+    );
+    browser.wait("document.querySelector('#live-light').dataset.on === 'yes'");
+    browser.eval("window.before = document.querySelector('#verdict time').dataset.at");
+    let environment = [("TIDEMILL_SERVER", stage.url.as_str()), ("TIDEMILL_API_KEY", &stage.token)];
+    assert_eq!(stage.sandbox.run_with(&["health"], &environment).code, 1);
+    browser.wait("document.querySelector('#verdict time').dataset.at !== window.before");
+    browser.follow("#tasks td a");
+    assert!(browser.eval("location.pathname").as_str().unwrap().starts_with("/tasks/"));
+}
+
 /// Tasks and executions that wait, and the pages that show them.
 fn parked_to_look_at(stage: &Stage, bulk: String) -> Vec<(&'static str, String)> {
     failures(stage, "31Lee", "Lee", 4);
@@ -327,6 +419,7 @@ fn everything_to_look_at(stage: &Stage, letter: String) -> Vec<(&'static str, St
         ("dead-letter", letter),
         ("scripts", "/scripts".to_owned()),
         ("script", "/scripts/greet".to_owned()),
+        ("health", "/health".to_owned()),
         ("usage", "/usage".to_owned()),
         ("settings", "/settings".to_owned()),
     ]

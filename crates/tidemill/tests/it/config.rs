@@ -53,6 +53,12 @@ fn cf_every_name_is_there_with_its_default() {
         ("SLACK_BOT_TOKEN", json!(null)),
         ("ALERT_CHANNEL", json!(null)),
         ("HEALTH_CHECK_ENABLED", json!("false")),
+        ("HEALTH_CHECK_INTERVAL_MS", json!("300000")),
+        ("HEALTH_OVERTIME_MS", json!("3600000")),
+        ("HEALTH_PENDING_MS", json!("900000")),
+        ("HEALTH_PARKED_MS", json!("86400000")),
+        ("HEALTH_OUTBOUND_MS", json!("300000")),
+        ("HEALTH_ALERT_WARNING", json!("false")),
         ("OUTPUT_DIR", json!(".output")),
         ("SHUTDOWN_GRACE_MS", json!("30000")),
         ("SWEEP_INTERVAL_MS", json!("60000")),
@@ -61,6 +67,25 @@ fn cf_every_name_is_there_with_its_default() {
     ] {
         assert_eq!(value(&config, name), &default, "{name}");
         assert_eq!(config[name]["origin"], "default", "{name}");
+    }
+}
+
+/// HC-05: production is looked after when nobody says otherwise.
+#[test]
+fn hc_05_checks_are_on_in_prod_only() {
+    let sandbox = Sandbox::new();
+    for (environment, expected) in [
+        (&[][..], ("false", "default")),
+        (&[("NODE_ENV", "dev")][..], ("false", "default")),
+        (&[("NODE_ENV", "prod")][..], ("true", "default in prod")),
+        (&[("NODE_ENV", "production")][..], ("true", "default in prod")),
+        (&[("NODE_ENV", "prod"), ("HEALTH_CHECK_ENABLED", "false")][..], ("false", "environment")),
+        (&[("HEALTH_CHECK_ENABLED", "true")][..], ("true", "environment")),
+    ] {
+        let config = sandbox.run_with(&["config", "--json"], environment).ok().json();
+        assert_eq!(value(&config, "HEALTH_CHECK_ENABLED"), expected.0, "{environment:?}");
+        assert_eq!(config["HEALTH_CHECK_ENABLED"]["origin"], expected.1, "{environment:?}");
+        assert_eq!(value(&config, "HEALTH_CHECK_INTERVAL_MS"), "300000");
     }
 }
 

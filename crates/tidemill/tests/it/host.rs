@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tidemill::{Handlers, Host, HostOptions, JobId, JobStatus, Json, TaskError, TaskOptions, TaskSpec, task};
 use tidemill_engine::commit::TaskKey;
-use tidemill_model::{ErrorCategory, Outcome, RetryPolicy, TaskHead, TaskId, TenantId};
+use tidemill_engine::engine::{Unpark, UnparkRequest};
+use tidemill_model::workflow::ExecutionId;
+use tidemill_model::{ErrorCategory, OnFailure, Outcome, RetryPolicy, TaskHead, TaskId, TenantId};
 
 /// A data directory that is removed with the test.
 struct Directory(PathBuf);
@@ -179,5 +181,42 @@ async fn work_goes_on_in_the_next_life() {
     assert_eq!(host.wait(job).await.unwrap(), JobStatus::Completed);
     let head = head(&host, job, "a").await;
     assert_eq!((head.attempts, head.takeovers, head.fence.0), (1, 1, 2));
+    host.shut_down().await;
+}
+
+/// A task that failed for good and is parked: whoever waits for the job hears it, and may let it go on or leave it.
+#[tokio::test]
+async fn a_job_with_a_parked_task_keeps_nobody_waiting() {
+    let directory = Directory::fresh();
+    let handlers = Handlers::new()
+        .on("break", |_| async { Err(TaskError::fatal("no such column")) })
+        .unwrap()
+        .on("pass", |_| async { Ok(Json::empty_object()) })
+        .unwrap();
+    let host = open(&directory, handlers).await;
+    let parking = |timeout: Option<u64>| {
+        let mut first = task("first", "break", &[]).unwrap();
+        first.options.on_failure = OnFailure::Park;
+        first.options.park_timeout_ms = timeout;
+        vec![first, task("second", "pass", &["first"]).unwrap()]
+    };
+    let job = host.submit("parks", parking(None)).await.unwrap();
+    assert_eq!(host.wait(job).await.unwrap(), JobStatus::Failing);
+    assert!(head(&host, job, "first").await.is_parked());
+    let request = UnparkRequest {
+        tenant: TenantId::new("default").unwrap(),
+        execution: ExecutionId::from(&job.request_id(&TaskId::new("first").unwrap())),
+        how: Unpark::Resume { output: Json::empty_object(), rerun: false },
+        by: None,
+        reason: None,
+    };
+    host.engine().unpark(request).await.unwrap();
+    assert_eq!(host.wait(job).await.unwrap(), JobStatus::Completed);
+    // Nobody comes for this one: the host gives it up by itself.
+    let job = host.submit("parks", parking(Some(300))).await.unwrap();
+    while host.wait(job).await.unwrap() != JobStatus::Failed {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(head(&host, job, "first").await.outcome(), Some(Outcome::Failed));
     host.shut_down().await;
 }

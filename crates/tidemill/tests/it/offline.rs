@@ -215,6 +215,66 @@ fn an_export_can_be_imported() {
     assert!(words.contains("cannot read /nowhere/at/all: "), "{words}");
 }
 
+/// Values that an older version let in. They are not told to anybody as something else, and cost nothing beside them.
+#[test]
+fn what_readers_cannot_read_is_kept_and_shown_as_it_is() {
+    let (one, two) = (Fresh::new(), Fresh::new());
+    let job = one.0.with_extension("json");
+    let result = r#"@@tidemill {"kind":"result","output":{"v":"MARK-OUT"}}"#;
+    let tasks = serde_json::json!([
+        { "taskId": "a", "run": ["echo", result], "input": { "v": "MARK-IN" } },
+        { "taskId": "b", "run": ["true"], "dependsOn": ["a"] },
+    ]);
+    std::fs::write(&job, serde_json::json!({ "tasks": tasks }).to_string()).unwrap();
+    let (code, out, words) = run(&["run", job.to_str().unwrap(), "--json"], &one);
+    std::fs::remove_file(&job).unwrap();
+    assert_eq!(code, 0, "{words}");
+    let ran: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    let job = ran["jobId"].as_str().unwrap();
+    let publish = ["events", "publish", "--type", "user.made", "--properties", r#"{"v":"MARK-EVENT"}"#];
+    let (code, event, words) = run(&publish, &one);
+    assert_eq!(code, 0, "{words}");
+    let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
+    let (code, export, words) = run(&["export"], &one);
+    assert_eq!(code, 0, "{words}");
+    let broken = export
+        .replace(r#""MARK-OUT""#, "1e999")
+        .replace(r#""MARK-IN""#, r#""\ud800""#)
+        .replace(r#""MARK-EVENT""#, &deep);
+    assert!(broken.contains("1e999") && broken.contains(r"\ud800") && broken.contains(&deep));
+    let (code, _, words) = import(&two, &broken);
+    assert_eq!(code, 0, "{words}");
+    assert!(words.contains(" values are kept that not all readers of JSON can read"), "{words}");
+    assert_eq!(run(&["verify"], &two).0, 0);
+    assert_eq!(run(&["export"], &two).1, broken, "not a letter is changed");
+    let task = format!("{job}_a");
+    let all = export.lines().filter(|line| line.starts_with(r#"{"kind":"event""#)).count().to_string();
+    for (command, shown) in [
+        (&["events", "query"][..], &["1e999", r"\ud800", &deep][..]),
+        (&["events", "query", "--json"], &["1e999", r"\ud800", &deep]),
+        (&["events", "tail", "--after", "0", "--count", &all], &["1e999", r"\ud800", &deep]),
+        (&["events", "tail", "--after", "0", "--count", &all, "--json"], &["1e999", r"\ud800", &deep]),
+        (&["tasks", "list"], &[&task]),
+        (&["tasks", "list", "--job", job], &[&task]),
+        (&["tasks", "list", "--job", job, "--json"], &["1e999", &task]),
+        (&["tasks", "get", &task], &["1e999", r"\ud800"]),
+        (&["tasks", "get", &task, "--json"], &["1e999", r"\ud800"]),
+        (&["tasks", "history", &task], &["1e999"]),
+        (&["tasks", "history", &task, "--json"], &["1e999"]),
+        (&["jobs", "list"], &[job]),
+        (&["jobs", "get", job], &[job]),
+        (&["jobs", "get", job, "--json"], &[job]),
+        (&["scripts", "explain", "--event", event.trim()], &[]),
+        (&["scripts", "explain", "--event", event.trim(), "--json"], &["user.made"]),
+    ] {
+        let (code, out, words) = run(command, &two);
+        assert_eq!(code, 0, "{command:?}: {words}");
+        for shown in shown {
+            assert!(out.contains(shown), "{command:?} does not show {shown}: {out}");
+        }
+    }
+}
+
 #[test]
 fn a_reader_that_has_enough_ends_an_export_in_silence() {
     let dir = Fresh::filled();

@@ -11,19 +11,19 @@ use crate::sandbox::{Sandbox, eventually};
 
 /// A request that somebody made.
 #[derive(Debug, Clone)]
-struct Asked {
+pub(crate) struct Asked {
     path: String,
     headers: Vec<(String, String)>,
-    body: String,
+    pub(crate) body: String,
 }
 
 impl Asked {
-    fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
         found.map_or("", |(_, value)| value)
     }
 
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap()
     }
 }
@@ -32,13 +32,13 @@ impl Asked {
 type Answers = dyn Fn(&str, usize) -> String + Send + Sync;
 
 /// Listens for webhooks.
-struct Listener {
-    url: String,
+pub(crate) struct Listener {
+    pub(crate) url: String,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Listener {
-    fn start(answers: impl Fn(&str, usize) -> String + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(answers: impl Fn(&str, usize) -> String + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
@@ -52,7 +52,7 @@ impl Listener {
         Self { url, asked }
     }
 
-    fn of(&self, path: &str) -> Vec<Asked> {
+    pub(crate) fn of(&self, path: &str) -> Vec<Asked> {
         self.asked.lock().unwrap().iter().filter(|asked| asked.path == path).cloned().collect()
     }
 }
@@ -83,12 +83,22 @@ fn answer(stream: TcpStream, asked: &Mutex<Vec<Asked>>, answers: &Answers) {
     let _ = reader.get_mut().write_all(answers(&path, count).as_bytes());
 }
 
-fn status(code: u16, more: &str) -> String {
+pub(crate) fn status(code: u16, more: &str) -> String {
     format!("HTTP/1.1 {code} X\r\nconnection: close\r\ncontent-length: 0\r\n{more}\r\n")
 }
 
-fn ok_json(body: &str) -> String {
+pub(crate) fn ok_json(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+fn assert_signed(asked: &Asked, key: &[u8]) {
+    let (at, mac) = asked.header("tidemill-signature").split_once(",v1=").unwrap();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+    let signed = hmac::sign(&key, format!("{}.{}", at.trim_start_matches("t="), asked.body).as_bytes());
+    assert_eq!(mac.len(), 64);
+    for (at, byte) in signed.as_ref().iter().enumerate() {
+        assert_eq!(mac[2 * at..2 * at + 2], format!("{byte:02x}"), "{mac}");
+    }
 }
 
 fn park(sandbox: &Sandbox, execution: &str) {
@@ -132,11 +142,7 @@ fn the_workflow_webhook_hears_of_every_end_though_the_server_is_killed() {
     for asked in &tries {
         assert_eq!(asked.header("tidemill-delivery"), id);
         assert_eq!(asked.body, tries[0].body);
-        let (at, mac) = asked.header("tidemill-signature").split_once(",v1=").unwrap();
-        let key = hmac::Key::new(hmac::HMAC_SHA256, b"a key of ours");
-        let signed = hmac::sign(&key, format!("{}.{}", at.trim_start_matches("t="), asked.body).as_bytes());
-        let expected: String = signed.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(mac, expected);
+        assert_signed(asked, b"a key of ours");
     }
     let body = tries[0].json();
     assert_eq!((&body["executionId"], &body["outcome"]), (&json!("e1"), &json!("resumed")));
@@ -277,4 +283,207 @@ fn alerts_can_be_tried_out() {
     assert!(!unreached.words.contains("127.0.0.1:1"), "the address is a secret: {unreached:#?}");
     let logged = sandbox.run(&["alerts", "test"]).ok();
     assert!(logged.words.contains("alert: :wave: *Tidemill test alert*"), "{logged:#?}");
+}
+
+fn callback_job(url: &str, run: &str) -> String {
+    json!({ "name": "nightly", "requestId": format!("r-{}", run.len()), "callbackUrl": url, "tasks": [
+        { "taskId": "a", "run": "true" }, { "taskId": "b", "run": run, "dependsOn": ["a"], "retry": { "maxAttempts": 1 } },
+    ] })
+    .to_string()
+}
+
+/// The host and port of a listener, as the list of hosts has it.
+pub(crate) fn host_of(listener: &Listener) -> &str {
+    listener.url.trim_start_matches("http://")
+}
+
+/// Each rest of a job is told until it arrives, under one id and signed, and again after a resume.
+#[test]
+fn a_callback_hears_each_time_that_the_job_comes_to_rest() {
+    let sandbox = Sandbox::new();
+    let listener = Listener::start(|path, count| match (path, count) {
+        ("/done", 1) => status(500, ""),
+        ("/done", 2) => status(302, "location: /elsewhere\r\n"),
+        _ => status(204, ""),
+    });
+    let settings = [("CALLBACK_ALLOWED_HOSTS", host_of(&listener)), ("WEBHOOK_SIGNING_KEY", "a key of ours")];
+    let server = sandbox.serve(&[], &settings);
+    let url = format!("{}/done", listener.url);
+    sandbox.write("job.json", &callback_job(&url, "test -e mended || exit 3"));
+    let submitted = sandbox.run(&["submit", "job.json", "--json"]).ok().json();
+    let job = submitted["jobId"].as_str().unwrap().to_owned();
+    eventually("that it arrived", || listener.of("/done").len() == 3);
+    let tries = listener.of("/done");
+    for asked in &tries {
+        assert_eq!(asked.header("tidemill-delivery"), tries[0].header("tidemill-delivery"));
+        assert_eq!(asked.body, tries[0].body);
+        assert_signed(asked, b"a key of ours");
+    }
+    let told = tries[0].json();
+    let known = sandbox.run(&["jobs", "get", &job, "--json"]).ok().json();
+    assert_eq!(known["callbackUrl"], url);
+    for (field, expected) in [
+        ("jobId", json!(job)),
+        ("requestId", known["requestId"].clone()),
+        ("name", json!("nightly")),
+        ("tenantId", json!("default")),
+        ("status", json!("failed")),
+        ("counts", known["counts"].clone()),
+    ] {
+        assert_eq!(told[field], expected, "{field} of {told}");
+    }
+    let is_told = |event_type: &str, body: &Value| {
+        let events = sandbox.run(&["events", "query", "--type", event_type, "--json"]).ok().json();
+        let event = &events["items"][0];
+        let key = format!("#EVENT#{}", body["eventId"].as_str().unwrap());
+        assert!(event["SK"].as_str().unwrap().ends_with(&key), "{key} is not the key of {event}");
+        assert_eq!(event["timestamp"], body["at"], "{event}");
+    };
+    is_told("Job Failure Detected", &told);
+    sandbox.run(&["jobs", "resume", &job]).ok();
+    eventually("the second rest", || listener.of("/done").len() == 4);
+    let again = listener.of("/done").remove(3);
+    assert_ne!(again.header("tidemill-delivery"), tries[0].header("tidemill-delivery"));
+    assert_ne!(again.json()["eventId"], told["eventId"]);
+
+    // A job that is cancelled, and one that completes.
+    sandbox.write("job.json", &callback_job(&url, "sleep 600"));
+    let job =
+        sandbox.run(&["submit", "job.json", "--json"]).ok().json()["jobId"].as_str().unwrap().to_owned();
+    sandbox.run(&["jobs", "cancel", &job]).ok();
+    eventually("the cancel", || listener.of("/done").len() == 5);
+    let told = listener.of("/done").remove(4).json();
+    assert_eq!((&told["jobId"], &told["status"]), (&json!(job), &json!("cancelled")));
+    is_told("Job Cancelled", &told);
+    sandbox.write("job.json", &callback_job(&url, "true"));
+    sandbox.run(&["submit", "job.json"]).ok();
+    eventually("the completion", || listener.of("/done").len() == 6);
+    let told = listener.of("/done").remove(5).json();
+    assert_eq!((&told["status"], &told["counts"]["completed"]), (&json!("completed"), &json!(2)));
+    is_told("Job Completed", &told);
+    server.stop().ok();
+    sandbox.run(&["verify"]).ok();
+    assert!(listener.of("/elsewhere").is_empty(), "no redirect is followed");
+    assert_eq!(listener.of("/done").len(), 6);
+}
+
+/// A process that dies between the rest of a job and the answer of the other side tells it again.
+#[test]
+fn a_callback_survives_the_death_of_the_server() {
+    let sandbox = Sandbox::new();
+    let open = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_open = Arc::clone(&open);
+    // It hears the request and never answers, until it does.
+    let listener = Listener::start(move |_, _| {
+        if is_open.load(std::sync::atomic::Ordering::SeqCst) { status(200, "") } else { String::new() }
+    });
+    let settings = [("CALLBACK_ALLOWED_HOSTS", host_of(&listener))];
+    let server = sandbox.serve(&[], &settings);
+    sandbox.write("job.json", &callback_job(&format!("{}/done", listener.url), "true"));
+    sandbox.run(&["submit", "job.json"]).ok();
+    eventually("the first try", || !listener.of("/done").is_empty());
+    server.process.kill();
+    let heard = listener.of("/done").len();
+    open.store(true, std::sync::atomic::Ordering::SeqCst);
+    // What was exported and read elsewhere is told from there.
+    sandbox.run(&["export", "--out", "all.jsonl"]).ok();
+    let copy = Sandbox::new();
+    copy.write("all.jsonl", &sandbox.read("all.jsonl"));
+    copy.run(&["import", "all.jsonl"]).ok();
+    copy.run(&["verify"]).ok();
+    sandbox.run(&["rebuild"]).ok();
+    for (place, count) in [(&sandbox, heard + 1), (&copy, heard + 2)] {
+        let server = place.serve(&["--no-worker"], &settings);
+        eventually("that it arrived", || listener.of("/done").len() == count);
+        server.stop().ok();
+        place.run(&["verify"]).ok();
+    }
+    let tries = listener.of("/done");
+    assert!(tries.iter().all(|asked| asked.body == tries[0].body));
+    assert!(
+        tries.iter().all(|a| a.header("tidemill-delivery") == tries[0].header("tidemill-delivery")),
+        "{tries:#?}"
+    );
+}
+
+/// A callback that never arrives is a dead letter like any other, with the alert that people know.
+#[test]
+fn a_callback_that_never_arrives_is_kept_and_told_to_people() {
+    let sandbox = Sandbox::new();
+    let healed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_healed = Arc::clone(&healed);
+    let listener = Listener::start(move |path, count| match path {
+        "/done" if !is_healed.load(std::sync::atomic::Ordering::SeqCst) => status(503, ""),
+        // The alert itself fails twice before it arrives.
+        "/slack" if count <= 2 => status(500, ""),
+        _ => status(200, ""),
+    });
+    let slack = format!("{}/slack", listener.url);
+    let settings = [("CALLBACK_ALLOWED_HOSTS", host_of(&listener)), ("SLACK_WEBHOOK_URL", slack.as_str())];
+    let server = sandbox.serve(&[], &settings);
+    let url = format!("{}/done", listener.url);
+    sandbox.write("job.json", &callback_job(&url, "true"));
+    let submitted = sandbox.run(&["submit", "job.json", "--json"]).ok().json();
+    let job = submitted["jobId"].as_str().unwrap();
+    eventually("the alert", || listener.of("/slack").len() == 3);
+    assert_eq!(listener.of("/done").len(), 4, "one try and three more");
+    let letters = sandbox.run(&["dead-letters", "list", "--kind", "event", "--json"]).ok().json();
+    let [letter] = &letters["items"].as_array().unwrap()[..] else { panic!("{letters}") };
+    let id = letter["id"].as_str().unwrap();
+    assert_eq!(
+        (&letter["target"], &letter["url"], &letter["attempts"], &letter["errorMessage"]),
+        (&json!("callback"), &json!(url), &json!(4), &json!("answered 503"))
+    );
+    let told = listener.of("/done")[0].json();
+    let events = sandbox.run(&["events", "query", "--type", "Job Completed", "--json"]).ok().json();
+    let at = events["items"][0]["timestamp"].as_u64().unwrap();
+    assert_eq!(told["at"], at);
+    let alert = listener.of("/slack")[0].json();
+    let time = tidemill_engine::outbound::alert_text::iso(tidemill_model::Timestamp::clamped(at));
+    let expected = format!(
+        ":rotating_light: *EventBridge delivery failure*\n*Event type:* Job Completed\n*Detail type:* log-event\n\
+         *Task:* JOB#{job}\n*Time:* {time}\n*Message ID:* {id}"
+    );
+    assert_eq!(alert, json!({ "text": expected }));
+    healed.store(true, std::sync::atomic::Ordering::SeqCst);
+    let again = sandbox.run(&["dead-letters", "replay", id, "--json"]).ok().json();
+    eventually("that it arrived", || listener.of("/done").len() == 5);
+    let arrived = listener.of("/done").remove(4);
+    assert_eq!(arrived.header("tidemill-delivery"), again["deliveryId"].as_str().unwrap());
+    assert_eq!(arrived.json(), told);
+    server.stop().ok();
+}
+
+#[test]
+fn a_callback_goes_only_where_the_operator_lets_it() {
+    let sandbox = Sandbox::new();
+    let listener = Listener::start(|_, _| status(200, ""));
+    let url = format!("{}/done", listener.url);
+    sandbox.write("job.json", &callback_job(&url, "true"));
+    for (hosts, expected) in [
+        ("", "callbackUrl: names the host 127.0.0.1, which CALLBACK_ALLOWED_HOSTS does not list"),
+        ("hooks.example.com,127.0.0.2", "callbackUrl: names the host 127.0.0.1"),
+    ] {
+        let refused = sandbox.run_with(&["run", "job.json"], &[("CALLBACK_ALLOWED_HOSTS", hosts)]);
+        assert_ne!(refused.code, 0, "{refused:#?}");
+        assert!(refused.words.contains(expected), "{refused:#?}");
+    }
+    sandbox.write("bad.json", &callback_job("http://user:secret@127.0.0.1/", "true"));
+    let refused = sandbox.run_with(&["run", "bad.json"], &[("CALLBACK_ALLOWED_HOSTS", "127.0.0.1")]);
+    assert!(refused.code != 0 && refused.words.contains("callbackUrl"), "{refused:#?}");
+    assert_eq!(sandbox.run(&["jobs", "list", "--json"]).ok().json()["items"], json!([]));
+    // The command that runs the job tells it before it ends. Proxies of the environment are not asked.
+    let settings = [
+        ("CALLBACK_ALLOWED_HOSTS", host_of(&listener)),
+        ("HTTP_PROXY", "http://127.0.0.1:9/"),
+        ("http_proxy", "http://127.0.0.1:9/"),
+        ("ALL_PROXY", "http://127.0.0.1:9/"),
+    ];
+    sandbox.run_with(&["run", "job.json"], &settings).ok();
+    assert_eq!(listener.of("/done").len(), 1);
+    assert_eq!(
+        listener.of("/done")[0].header("tidemill-signature"),
+        "",
+        "without a key there is no signature"
+    );
 }

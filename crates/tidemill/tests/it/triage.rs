@@ -106,6 +106,48 @@ fn a_thousand_are_resumed_by_one_command_through_a_crash_and_none_twice() {
     }
 }
 
+/// Executions that are named are all done, or it is said which are not.
+#[test]
+fn executions_that_are_named_and_not_parked_are_told() {
+    let sandbox = Sandbox::new();
+    let server = sandbox.serve(&["--no-worker"], &[]);
+    let events: Vec<_> = (0..3).map(|n| failed(&format!("e-{n}"), "Cook", "20Cook")).collect();
+    publish(&sandbox, &events);
+    let some = sandbox.run(&["parked", "resume", "e-0", "e-1", "gone", "e-0", "--yes"]);
+    assert_eq!(some.code, 1, "{some:?}");
+    assert!(some.words.contains("not parked, or not fitting: gone\n"), "{some:?}");
+    assert!(some.words.contains("2 resumed"), "{some:?}");
+    assert_eq!(items(&sandbox, &["parked", "list", "--json"]).len(), 1);
+    let look = sandbox.run(&["parked", "fail", "e-0", "e-2", "--county", "Cook", "--json"]).ok().json();
+    assert_eq!((&look["total"], &look["leftOut"]), (&json!(1), &json!(["e-0"])));
+    sandbox.run(&["parked", "fail", "e-2", "--county", "Cook", "--yes"]).ok();
+    // A token that was used before parks nobody, and whoever sends it hears so.
+    let again = failed("e-2", "Cook", "20Lee");
+    sandbox.write("again.json", &json!([again]).to_string());
+    let again = sandbox.run(&["events", "publish", "--file", "again.json"]).ok();
+    assert!(again.words.contains("its token parks nobody (used)"), "{again:?}");
+    assert!(items(&sandbox, &["parked", "list", "--json"]).is_empty());
+    assert_eq!(server.stop().code, 0);
+}
+
+/// The key of tokens cannot be made: whoever brings a token is told that, and nothing is stored.
+#[test]
+fn a_token_that_cannot_be_kept_is_refused_with_its_reason() {
+    let sandbox = Sandbox::new();
+    let place = [("TOKEN_KEY_FILE", "place/token.key")];
+    let run = |arguments: &[&str]| sandbox.run_with(arguments, &place);
+    let server = sandbox.serve(&["--no-worker"], &place);
+    sandbox.write("events.json", &json!([failed("e-0", "Cook", "20Cook")]).to_string());
+    let ran = run(&["events", "publish", "--file", "events.json"]);
+    assert!(ran.code == 1 && ran.words.contains("the file of the key that seals tokens"), "{ran:?}");
+    assert_eq!(run(&["errors", "list", "--json"]).ok().json()["items"], json!([]), "nothing was stored");
+    // Somebody mends it: the server needs no restart.
+    std::fs::create_dir(sandbox.dir.join("place")).unwrap();
+    run(&["events", "publish", "--file", "events.json"]).ok();
+    assert_eq!(run(&["parked", "list", "--json"]).ok().json()["items"][0]["executionId"], json!("e-0"));
+    assert_eq!(server.stop().code, 0);
+}
+
 /// Ctrl-C ends the watching, not the work.
 #[test]
 fn a_bulk_goes_on_without_whoever_began_it() {

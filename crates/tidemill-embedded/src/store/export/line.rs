@@ -62,6 +62,8 @@ pub(super) struct Job<'a> {
     /// How many scripts stand between it and what came from outside.
     #[serde(skip_serializing_if = "is_none")]
     hops: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callback_url: Option<&'a str>,
     stream: Stream,
 }
 
@@ -253,6 +255,7 @@ impl<'a> Job<'a> {
             changes: head.version,
             allowance: head.allowance.as_deref().map(Allowance::of),
             hops: head.hops,
+            callback_url: head.callback.as_deref(),
             stream: Stream::of(&head.stream),
         }
     }

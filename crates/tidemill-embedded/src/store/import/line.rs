@@ -16,8 +16,8 @@ use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::stream::Stream;
 use tidemill_engine::triage::{Bulk, ErrorGroup, Parked, TriageError, TriageExecution};
 use tidemill_model::{
-    Allowance, Entity, Event, Fence, JobCounts, JobId, Outcome, TaskHead, TaskSpec, TaskState, TenantBudget,
-    TenantId, Timestamp, UsageSum,
+    Allowance, CallbackUrl, Entity, Event, Fence, JobCounts, JobId, Outcome, TaskHead, TaskSpec, TaskState,
+    TenantBudget, TenantId, Timestamp, UsageSum,
 };
 
 use super::super::export::{Tally, is_exported, kind_name, letter_state_name};
@@ -97,6 +97,21 @@ impl Line {
         fields.finish().map(|()| line)
     }
 
+    /// How many values it brings that not all readers of JSON can read.
+    pub(super) fn unreadable(&self) -> u64 {
+        let count = |is_unreadable: bool| u64::from(is_unreadable);
+        match self {
+            Self::Event { event, .. } => count(event.properties.problem().is_some()),
+            Self::JobTasks { tasks, .. } => {
+                tasks.iter().map(|task| count(task.input.problem().is_some())).sum()
+            }
+            Self::Task(task) => {
+                count(task.alone.as_ref().is_some_and(|alone| alone.spec.input.problem().is_some()))
+            }
+            _ => 0,
+        }
+    }
+
     fn header(fields: &mut Fields<'_>) -> Result<Self, BadField> {
         Ok(Self::Header { format: fields.required("format")?, version: fields.required("version")? })
     }
@@ -139,6 +154,7 @@ impl Line {
             version: fields.number("changes")?,
             allowance: fields.object("allowance")?.map(allowance).transpose()?.map(Box::new),
             hops: fields.optional_count("hops")?.unwrap_or(0),
+            callback: fields.optional::<String>("callbackUrl")?.map(|url| callback(&url)).transpose()?,
         };
         Ok(Self::Job { head: Box::new(head), told: told(fields)? })
     }
@@ -314,6 +330,11 @@ fn dead_letter(mut fields: Fields<'_>) -> Result<DeadLetter, BadField> {
 fn tenant_budget(mut fields: Fields<'_>) -> Result<TenantBudget, BadField> {
     let (period, current) = (fields.required("period")?, fields.count("current")?);
     Ok(TenantBudget { period, current, allowance: allowance(fields)? })
+}
+
+fn callback(url: &str) -> Result<Arc<str>, BadField> {
+    let url = CallbackUrl::new(url).map_err(|bad| BadField::new("callbackUrl", bad.to_string()))?;
+    Ok(Arc::clone(url.text()))
 }
 
 fn allowance(mut fields: Fields<'_>) -> Result<Allowance, BadField> {

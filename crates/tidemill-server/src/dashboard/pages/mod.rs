@@ -4,6 +4,7 @@ mod dead_letters;
 mod error;
 mod errors;
 mod events;
+mod health;
 mod job;
 mod job_tasks;
 mod jobs;
@@ -77,6 +78,7 @@ pub(super) const NAVIGATION: &[(&str, &str, &str, &str)] = &[
     ("parked", "/parked", "Parked", "‖"),
     ("dead-letters", "/dead-letters", "Dead letters", "✉\u{fe0e}"),
     ("scripts", "/scripts", "Scripts", "ƒ"),
+    ("health", "/health", "Health", "♥\u{fe0e}"),
     ("usage", "/usage", "Usage", "∑"),
     ("settings", "/settings", "Settings", "⚙\u{fe0e}"),
 ];
@@ -96,6 +98,7 @@ pub(super) fn all<B: Backend>() -> Vec<Page<B>> {
     all.extend(dead_letters::pages());
     all.extend(scripts::pages());
     all.extend(script::pages());
+    all.extend(health::pages());
     all.extend(usage::pages());
     all.extend(settings::pages());
     all

@@ -281,7 +281,7 @@ fn filter_text(filter: &BulkFilterView) -> String {
 
 /// How far a bulk is, as a bar.
 fn progress(bulk: &BulkView) -> Markup {
-    let left = bulk.total.saturating_sub(bulk.done + bulk.failed + bulk.skipped);
+    let left = bulk.total.saturating_sub(bulk.done + bulk.failed);
     let about = format!("{} of {}", number(bulk.done), number(bulk.total));
     let parts =
         [("completed", bulk.done), ("failed", bulk.failed), ("skipped", bulk.skipped), ("waiting", left)];
@@ -436,7 +436,7 @@ fn preview_screen<B: Backend>(
 async fn follow<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     let path = format!("/v1/workflow/bulk/{}", encode(visit.part("id")));
     let bulk: BulkView = visit.api.get(&path).await?;
-    let left = bulk.total.saturating_sub(bulk.done + bulk.failed + bulk.skipped);
+    let left = bulk.total.saturating_sub(bulk.done + bulk.failed);
     let head = html! {
         div class="title" {
             div {

@@ -1,0 +1,377 @@
+//! Callbacks: whoever asked for it is told when a job comes to rest, in the commit that brings it there.
+//!
+//! Jobs come to rest in many ways: the last task ends, somebody cancels, a wait is given up. So this looks at what a
+//! decision has drafted, not at the decisions.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::Serialize;
+use tidemill_model::{
+    Event, EventId, JobCounts, JobId, JobStatus, Json, PublicState, RequestId, TaskHead, TenantId, Timestamp,
+};
+
+use super::delivery;
+use super::draft::Draft;
+use crate::commit::{Commit, RecordWrite, TaskChangeKind};
+use crate::execution::SourceEvent;
+use crate::outbound::Target;
+use crate::state::job::{Job, JobHead};
+use crate::state::{State, change_head};
+
+/// What is told of a job.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AtRest<'a> {
+    job_id: JobId,
+    request_id: &'a RequestId,
+    name: Option<&'a str>,
+    status: JobStatus,
+    counts: JobCounts,
+    event_id: EventId,
+    tenant_id: &'a TenantId,
+    at: Timestamp,
+}
+
+/// Tells of the jobs that this decision brings to rest.
+pub(super) fn tell(state: &State, draft: &mut Draft<'_, '_>) {
+    #[cfg(feature = "faults")]
+    if draft.policy().faults.skip_callback {
+        return;
+    }
+    for (tenant, id) in ended(state, draft.commit()) {
+        let Some(job) = state.job(&tenant, id) else { continue };
+        let Some(url) = job.head.callback.clone() else { continue };
+        let head = head_after(job, draft.commit());
+        let is_news = !job.head.is_at_rest() || job.head.status() != head.status();
+        if !head.is_at_rest() || !is_news {
+            continue;
+        }
+        let Some(event) = event_of(job, draft) else { continue };
+        let body = Json::of(&AtRest {
+            job_id: head.job,
+            request_id: &head.request,
+            name: head.name.as_deref(),
+            status: head.status(),
+            counts: head.counts,
+            event_id: event.id,
+            tenant_id: &head.tenant,
+            at: event.timestamp,
+        });
+        delivery::begin(&head.tenant, Target::Callback(url), event, body, draft);
+    }
+}
+
+/// The jobs with a callback of which a task ends here, or which are cancelled. No other comes to rest.
+fn ended(state: &State, commit: &Commit) -> BTreeSet<(TenantId, JobId)> {
+    let of_tasks = commit.tasks.iter().filter_map(|change| match change.kind {
+        TaskChangeKind::Finish { .. } => Some((&change.task.tenant, change.task.request.job_part()?)),
+        _ => None,
+    });
+    let cancelled = commit.records.iter().filter_map(|write| match write {
+        RecordWrite::JobCancelled { tenant, job, cancelled: true } => Some((tenant, *job)),
+        _ => None,
+    });
+    let has_callback = |(tenant, job): &(&TenantId, JobId)| {
+        state.job(tenant, *job).is_some_and(|job| job.head.callback.is_some())
+    };
+    let ended = of_tasks.chain(cancelled).filter(has_callback);
+    ended.map(|(tenant, job)| (tenant.clone(), job)).collect()
+}
+
+/// The job as it stands once the commit is made.
+fn head_after(job: &Job, commit: &Commit) -> JobHead {
+    let mut head = job.head.clone();
+    for write in &commit.records {
+        match write {
+            RecordWrite::JobCancelled { job, cancelled, .. } if *job == head.job => {
+                head.cancelled = *cancelled;
+            }
+            RecordWrite::JobTasks { job, tasks, .. } if *job == head.job => {
+                head.counts.waiting += u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+            }
+            _ => {}
+        }
+    }
+    // A task may change more than once.
+    let mut tasks: HashMap<&str, Option<TaskHead>> = HashMap::new();
+    for change in &commit.tasks {
+        let Some((_, task)) = change.task.request.parts().filter(|(of, _)| *of == head.job) else { continue };
+        let known = || job.index_of(task).and_then(|index| job.node(index).entry.head.clone());
+        let slot = tasks.entry(task).or_insert_with(known);
+        let before = states_of(slot.as_ref());
+        change_head(slot, &change.kind);
+        let after = states_of(slot.as_ref());
+        *head.counts.of(before.0) -= 1;
+        *head.counts.of(after.0) += 1;
+        head.counts.parked += after.1;
+        head.counts.parked -= before.1;
+    }
+    head
+}
+
+/// What users see of a task, and 1 if it is parked.
+fn states_of(head: Option<&TaskHead>) -> (Option<PublicState>, u32) {
+    (head.map(TaskHead::public_state), u32::from(head.is_some_and(TaskHead::is_parked)))
+}
+
+/// The event that tells it: the last of the job here, else the last of one of its tasks.
+fn event_of(job: &Job, draft: &Draft<'_, '_>) -> Option<SourceEvent> {
+    let entity = draft.site().job(job.head.job);
+    let events = || draft.commit().events.iter().rev();
+    let of_task = |event: &&Event| {
+        let task = RequestId::trusted(event.entity.id.as_str());
+        task.job_part() == Some(job.head.job) && event.entity == draft.site().task(&task)
+    };
+    events().find(|event| event.entity == entity).or_else(|| events().find(of_task)).map(delivery::source_of)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+    use tidemill_model::workflow::ExecutionId;
+    use tidemill_model::{ErrorCategory, OnFailure, TaskSpec};
+
+    use super::super::fixture::{Fixture, completed, failed, key, spec, submit_job, tenant, timed_out};
+    use super::*;
+    use crate::command::{Cancel, Command, Report, Resume, ResumeTarget, Unpark};
+    use crate::commit::TaskKey;
+    use crate::id_source::IdSource;
+    use crate::outbound::Delivery;
+    use crate::record::RecordValue;
+    use crate::triage::{BulkAction, ParkedKey};
+
+    const URL: &str = "https://hooks.example.com/done";
+
+    fn job() -> JobId {
+        JobId::from_u128(7)
+    }
+
+    fn task(name: &str) -> TaskKey {
+        key(job().request_id(&tidemill_model::TaskId::trusted(name)).as_str())
+    }
+
+    fn parking(name: &str, parents: &[&str]) -> TaskSpec {
+        let mut spec = spec(name, parents);
+        spec.options.on_failure = OnFailure::Park;
+        spec
+    }
+
+    fn with_callback(tasks: Vec<TaskSpec>) -> Fixture {
+        let mut fixture = Fixture::new();
+        let mut submit = submit_job(job(), tasks);
+        submit.callback = Some(Arc::from(URL));
+        fixture.run(&Command::SubmitJob(submit)).unwrap();
+        fixture
+    }
+
+    /// The callbacks that a commit begins.
+    fn begun(commit: &Commit) -> Vec<Delivery> {
+        let of = |write: &RecordWrite| match write {
+            RecordWrite::Put { record: Some(record), .. } => match &record.value {
+                RecordValue::Delivery(delivery) => Some((**delivery).clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        commit.records.iter().filter_map(of).collect()
+    }
+
+    /// Runs a command and gives what it tells: the status, and the event that says it.
+    fn told(fixture: &mut Fixture, command: &Command) -> Vec<(String, String)> {
+        let (commit, _) = fixture.run(command).unwrap();
+        let told = begun(&commit).into_iter().map(|delivery| {
+            let body: Value = delivery.body.read().unwrap();
+            assert_eq!(delivery.target, Target::Callback(Arc::from(URL)));
+            assert!(commit.events.iter().any(|event| event.id == delivery.event.id), "it came with it");
+            (body["status"].as_str().unwrap().to_owned(), delivery.event.event_type.as_str().to_owned())
+        });
+        told.collect()
+    }
+
+    fn finish(fixture: &mut Fixture, name: &str, report: Report) -> Vec<(String, String)> {
+        let head = fixture.state.task(&task(name)).unwrap().entry.head.clone().unwrap();
+        let finish = crate::command::Finish {
+            task: task(name),
+            fence: head.fence,
+            worker: super::super::fixture::worker(),
+            report,
+            spent: crate::command::Spent::default(),
+            cause: None,
+        };
+        told(fixture, &Command::Finish(finish))
+    }
+
+    fn cancel() -> Command {
+        Command::Cancel(Cancel { tenant: tenant(), job: job(), by: "ann".to_owned(), reason: None })
+    }
+
+    fn resume() -> Command {
+        let target = ResumeTarget::Job { job: job(), tasks: None };
+        Command::Resume(Resume { tenant: tenant(), target })
+    }
+
+    fn pair(status: &str, event: &str) -> Vec<(String, String)> {
+        vec![(status.to_owned(), event.to_owned())]
+    }
+
+    #[test]
+    fn a_completed_job_is_told_with_all_it_is() {
+        let mut fixture = with_callback(vec![spec("a", &[]), spec("b", &["a"])]);
+        fixture.claim(1);
+        assert_eq!(finish(&mut fixture, "a", completed()), [], "b is left");
+        let fence = fixture.claim(1).remove(0).fence;
+        let finish = crate::command::Finish {
+            task: task("b"),
+            fence,
+            worker: super::super::fixture::worker(),
+            report: completed(),
+            spent: crate::command::Spent::default(),
+            cause: None,
+        };
+        let (commit, _) = fixture.run(&Command::Finish(finish)).unwrap();
+        let [delivery] = &begun(&commit)[..] else { panic!("one callback") };
+        let event = commit.events.iter().find(|event| event.event_type.as_str() == "Job Completed").unwrap();
+        let body: Value = delivery.body.read().unwrap();
+        assert_eq!(
+            body,
+            json!({
+                "jobId": job().to_string(), "requestId": "req-1", "name": null, "status": "completed",
+                "counts": { "waiting": 0, "pending": 0, "processing": 0, "completed": 2, "failed": 0 },
+                "eventId": event.id.to_string(), "tenantId": "acme", "at": event.timestamp.millis(),
+            })
+        );
+        assert_eq!((delivery.attempts, delivery.next_try_at), (0, fixture.now));
+    }
+
+    #[test]
+    fn each_way_to_rest_is_told_once_and_again_after_a_resume() {
+        // Nothing else goes on.
+        for (report, event) in
+            [(failed(ErrorCategory::Auth), "Job Failure Detected"), (timed_out(), "Job Failure Detected")]
+        {
+            let mut fixture = with_callback(vec![spec("a", &[]), spec("b", &["a"])]);
+            fixture.claim(1);
+            assert_eq!(finish(&mut fixture, "a", report), pair("failed", event));
+            assert_eq!(told(&mut fixture, &resume()), []);
+            fixture.claim(1);
+            assert_eq!(finish(&mut fixture, "a", completed()), []);
+            fixture.claim(1);
+            assert_eq!(finish(&mut fixture, "b", completed()), pair("completed", "Job Completed"));
+        }
+        // The failure came before the rest.
+        let mut fixture = with_callback(vec![spec("a", &[]), spec("b", &[])]);
+        fixture.claim(2);
+        assert_eq!(finish(&mut fixture, "a", failed(ErrorCategory::Auth)), []);
+        assert_eq!(finish(&mut fixture, "b", completed()), pair("failed", "Task Completed"));
+        assert_eq!(told(&mut fixture, &cancel()), pair("cancelled", "Job Cancelled"));
+        assert_eq!(told(&mut fixture, &cancel()), [], "it is cancelled already");
+        assert_eq!(told(&mut fixture, &resume()), []);
+        assert_eq!(told(&mut fixture, &cancel()), pair("cancelled", "Job Cancelled"));
+        // What is tried again is not at rest.
+        let mut fixture = with_callback(vec![spec("a", &[])]);
+        for last in [false, false, true] {
+            fixture.now = fixture.now.plus(3_600_000);
+            fixture.claim(1);
+            let expected = if last { pair("failed", "Job Failure Detected") } else { Vec::new() };
+            assert_eq!(finish(&mut fixture, "a", failed(ErrorCategory::Network)), expected);
+        }
+        // Nobody asked for it.
+        let mut fixture = Fixture::new();
+        fixture.submit_job(vec![spec("a", &[])]);
+        fixture.claim(1);
+        assert_eq!(finish(&mut fixture, "a", completed()), []);
+    }
+
+    #[test]
+    fn a_parked_job_is_told_once_its_wait_is_over() {
+        let fail = BulkAction::Fail { error: Arc::from("Broken"), cause: Arc::from("for good") };
+        let output = BulkAction::Resume { output: Json::trusted("{}"), rerun: false };
+        let execution = || ExecutionId::from(&task("a").request);
+        let unpark = |how| {
+            let unpark = Unpark { tenant: tenant(), execution: execution(), how, by: None, reason: None };
+            Command::Unpark(unpark)
+        };
+        let expire =
+            Command::LookAfterParked { keys: vec![ParkedKey { tenant: tenant(), execution: execution() }] };
+        for (command, later, status) in [
+            (unpark(fail), 0, "failed"),
+            (unpark(output), 0, "completed"),
+            (expire, u64::MAX >> 20, "failed"),
+            (cancel(), 0, "cancelled"),
+        ] {
+            let mut fixture = with_callback(vec![parking("a", &[])]);
+            fixture.claim(1);
+            assert_eq!(finish(&mut fixture, "a", failed(ErrorCategory::Auth)), [], "it waits");
+            fixture.now = fixture.now.plus(later);
+            let told = told(&mut fixture, &command);
+            assert_eq!(told.iter().map(|(status, _)| status.as_str()).collect::<Vec<_>>(), [status]);
+        }
+    }
+
+    /// Whatever happens: what is told is what the state says, when it says it for the first time.
+    #[test]
+    fn what_is_told_is_what_the_state_says() {
+        let mut rests = 0;
+        for seed in 1..=400 {
+            let mut chance = IdSource::new(seed);
+            let mut pick = |count: u64| usize::try_from(chance.random() % count).unwrap();
+            let tasks = vec![spec("a", &[]), parking("b", &[]), spec("c", &["a"]), parking("d", &["a", "b"])];
+            let mut fixture = with_callback(tasks);
+            let names = ["a", "b", "c", "d"];
+            for step in 0..40 {
+                fixture.now = fixture.now.plus(3_600_000);
+                let name = names[pick(4)];
+                let report =
+                    [completed(), failed(ErrorCategory::Auth), timed_out(), completed()][pick(4)].clone();
+                let head = fixture.state.task(&task(name)).and_then(|task| task.entry.head.clone());
+                let unpark = |how| {
+                    let execution = ExecutionId::from(&task(name).request);
+                    Command::Unpark(Unpark { tenant: tenant(), execution, how, by: None, reason: None })
+                };
+                let command = match pick(12) {
+                    0 => cancel(),
+                    1 => resume(),
+                    2 => unpark(BulkAction::Fail { error: Arc::from("Broken"), cause: Arc::from("") }),
+                    3 => unpark(BulkAction::Resume { output: Json::trusted("{}"), rerun: false }),
+                    4 => unpark(BulkAction::Resume { output: Json::trusted("{}"), rerun: true }),
+                    5 => Command::Resume(Resume {
+                        tenant: tenant(),
+                        target: ResumeTarget::Task(task(name).request),
+                    }),
+                    6..=8 => super::super::fixture::claim(1),
+                    _ => {
+                        let Some(head) = head else { continue };
+                        Command::Finish(crate::command::Finish {
+                            task: task(name),
+                            fence: head.fence,
+                            worker: super::super::fixture::worker(),
+                            report,
+                            spent: crate::command::Spent::default(),
+                            cause: None,
+                        })
+                    }
+                };
+                let before = fixture.state.job(&tenant(), job()).unwrap().head.clone();
+                let Ok((commit, _)) = fixture.run(&command) else { continue };
+                let after = fixture.state.job(&tenant(), job()).unwrap().head.clone();
+                let is_news =
+                    after.is_at_rest() && (!before.is_at_rest() || before.status() != after.status());
+                let begun = begun(&commit);
+                assert_eq!(begun.len(), usize::from(is_news), "seed {seed}, step {step}: {command:?}");
+                rests += begun.len();
+                for delivery in begun {
+                    let body: Value = delivery.body.read().unwrap();
+                    let known = json!([after.status(), after.counts, delivery.event.id.to_string()]);
+                    assert_eq!(
+                        json!([body["status"], body["counts"], body["eventId"]]),
+                        known,
+                        "seed {seed}"
+                    );
+                }
+            }
+        }
+        assert!(rests > 400, "{rests}");
+    }
+}

@@ -1,0 +1,39 @@
+//! All figures of this process.
+
+use tidemill_model::Timestamp;
+
+use super::{Engine, EngineError};
+use crate::backend::Backend;
+use crate::metrics::{Metrics, SlotMeter, SpanMeter};
+
+impl<B: Backend> Engine<B> {
+    /// What was counted since the process began, and how full everything is now. Nothing is scanned for it.
+    pub async fn metrics(&self) -> Result<Metrics, EngineError> {
+        let inner = &self.inner;
+        let queue = inner.backend.queue().await?;
+        let now = inner.clock.now();
+        let deliveries = inner.backend.due_deliveries(Timestamp::MIN, 0, |_| true).await?;
+        Ok(Metrics {
+            queue,
+            queue_oldest_millis: queue.oldest_ready.map(|since| now.since(since)),
+            commits: inner.backend.commits(),
+            work: inner.meter.read(),
+            slots: inner.slots.read(),
+            spans: inner.spans.read(),
+            deliveries_waiting: deliveries.pending,
+            scripts: self.script_metrics().await?,
+            triage: self.triage_metrics().await?,
+            health: self.last_checks().into_values().collect(),
+        })
+    }
+
+    /// Where workers of this process say how busy they are.
+    pub fn slot_meter(&self) -> &SlotMeter {
+        &self.inner.slots
+    }
+
+    /// Where whoever exports traces says how it goes.
+    pub fn span_meter(&self) -> &SpanMeter {
+        &self.inner.spans
+    }
+}

@@ -1,0 +1,287 @@
+//! What workers did and how long work waited, by commands and their answers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidemill_model::{ErrorCategory, Outcome, WorkerId};
+
+use super::histogram::{Bounds, Histogram, HistogramMetrics, micros};
+use crate::backend::Answer;
+use crate::command::{Command, DeliveryEnd, Report};
+use crate::reply::{Assignment, Ending, Reply};
+
+/// A worker that was not heard of for so long does not count. Idle ones ask for work more often.
+pub const WORKER_SEEN: Duration = Duration::from_secs(60);
+/// Workers that are remembered. Beyond them new ones are not counted.
+const WORKERS_MAX: usize = 10_000;
+
+/// The counters themselves.
+#[derive(Debug)]
+pub(crate) struct WorkMeter {
+    commands: Histogram,
+    refused: AtomicU64,
+    start: Histogram,
+    hop: Histogram,
+    claimed: AtomicU64,
+    takeovers: AtomicU64,
+    released: AtomicU64,
+    tasks_submitted: AtomicU64,
+    events_published: AtomicU64,
+    deliveries_arrived: AtomicU64,
+    deliveries_failed: AtomicU64,
+    deliveries_dead: AtomicU64,
+    ended: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+    workers: Mutex<HashMap<WorkerId, Instant, foldhash::fast::RandomState>>,
+}
+
+/// What workers did and how long work waited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkMetrics {
+    /// From a command to its durable answer. Claims that found nothing are left out.
+    pub commands: HistogramMetrics,
+    pub commands_refused: u64,
+    /// From the moment a task without parents could run to the durable claim of its first attempt.
+    pub submit_to_start: HistogramMetrics,
+    /// The same for tasks with parents: from the end of the last parent.
+    pub hop: HistogramMetrics,
+    pub attempts_claimed: u64,
+    /// Claims of tasks whose worker fell silent.
+    pub takeovers: u64,
+    /// Attempts that were given back without an outcome.
+    pub attempts_released: u64,
+    /// Attempts whose end was reported, by what followed and the class of the error, which is empty for a success.
+    pub attempts_ended: BTreeMap<(&'static str, &'static str), u64>,
+    /// Workers that were heard of within [`WORKER_SEEN`].
+    pub workers: usize,
+    /// Tasks without a job.
+    pub tasks_submitted: u64,
+    pub events_published: u64,
+    /// Tries of deliveries.
+    pub deliveries_arrived: u64,
+    pub deliveries_failed: u64,
+    /// Deliveries that were given up.
+    pub deliveries_dead: u64,
+}
+
+impl Default for WorkMetrics {
+    fn default() -> Self {
+        WorkMeter::default().read()
+    }
+}
+
+/// What is kept of a command while it is on its way.
+#[derive(Debug, Clone)]
+pub(crate) enum Asked {
+    Claim(WorkerId),
+    Heartbeat(WorkerId),
+    Finish(WorkerId, &'static str),
+    Release,
+    SubmitTask,
+    Delivery { arrives: bool },
+    Other,
+}
+
+impl Asked {
+    pub(crate) fn of(command: &Command) -> Self {
+        match command {
+            Command::Claim(claim) => Self::Claim(claim.worker.clone()),
+            Command::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat.worker.clone()),
+            Command::Finish(finish) => Self::Finish(finish.worker.clone(), class_of(&finish.report)),
+            Command::Release(_) => Self::Release,
+            Command::SubmitTask(_) => Self::SubmitTask,
+            Command::EndDelivery(end) => Self::Delivery { arrives: matches!(end.end, DeliveryEnd::Arrived) },
+            _ => Self::Other,
+        }
+    }
+}
+
+fn class_of(report: &Report) -> &'static str {
+    match report {
+        Report::Completed { .. } => "",
+        Report::Failed { category, .. } => category.as_str(),
+        Report::TimedOut { .. } => ErrorCategory::Timeout.as_str(),
+    }
+}
+
+fn outcome_of(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Done(Outcome::Completed) => "completed",
+        Ending::Done(Outcome::Failed) => "failed",
+        Ending::Done(Outcome::TimedOut) => "timed_out",
+        Ending::Done(Outcome::Cancelled) => "cancelled",
+        Ending::Retrying { .. } => "retrying",
+        Ending::Parked => "parked",
+    }
+}
+
+impl Default for WorkMeter {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            commands: Histogram::new(Bounds::LATENCY),
+            refused: zero(),
+            start: Histogram::new(Bounds::LATENCY),
+            hop: Histogram::new(Bounds::LATENCY),
+            claimed: zero(),
+            takeovers: zero(),
+            released: zero(),
+            tasks_submitted: zero(),
+            events_published: zero(),
+            deliveries_arrived: zero(),
+            deliveries_failed: zero(),
+            deliveries_dead: zero(),
+            ended: Mutex::default(),
+            workers: Mutex::default(),
+        }
+    }
+}
+
+impl WorkMeter {
+    /// Counts commands that were answered together, `took` after they were sent.
+    pub(crate) fn look_at(&self, asked: Vec<Asked>, answers: &[Answer], took: Duration) {
+        let is_idle =
+            |answer: &Answer| matches!(answer, Ok(Reply::Claimed { tasks, .. }) if tasks.is_empty());
+        if !answers.iter().all(is_idle) {
+            self.commands.took(took);
+        }
+        for (asked, answer) in asked.into_iter().zip(answers) {
+            let Ok(reply) = answer else {
+                count(&self.refused, 1);
+                continue;
+            };
+            match (asked, reply) {
+                (Asked::Claim(worker), Reply::Claimed { tasks, .. }) => {
+                    self.seen(worker);
+                    for task in tasks {
+                        self.claimed(task, took);
+                    }
+                }
+                (Asked::Heartbeat(worker), _) => self.seen(worker),
+                (Asked::Finish(worker, class), Reply::Finished { ending, repeated: false }) => {
+                    self.seen(worker);
+                    let key = (outcome_of(*ending), class);
+                    *self.ended().entry(key).or_default() += 1;
+                }
+                (Asked::Release, _) => count(&self.released, 1),
+                (Asked::SubmitTask, Reply::TaskSubmitted { repeated: false, .. }) => {
+                    count(&self.tasks_submitted, 1);
+                }
+                (Asked::Delivery { arrives }, Reply::DeliveryEnded { is_dead, .. }) => {
+                    count(if arrives { &self.deliveries_arrived } else { &self.deliveries_failed }, 1);
+                    count(&self.deliveries_dead, u64::from(*is_dead));
+                }
+                (_, Reply::Published { events }) => count(&self.events_published, events.len() as u64),
+                (_, Reply::Noted { events, .. }) => {
+                    let fresh = events.iter().filter(|(_, _, is_repeated)| !is_repeated).count();
+                    count(&self.events_published, fresh as u64);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn claimed(&self, task: &Assignment, took: Duration) {
+        count(&self.claimed, 1);
+        count(&self.takeovers, u64::from(task.is_takeover));
+        // What comes later waits for other reasons: a retry's delay, a person, a lost worker.
+        if task.is_takeover || task.run > 1 || task.attempt > 1 {
+            return;
+        }
+        let waited = task.waited_millis.saturating_mul(1_000).saturating_add(micros(took));
+        let histogram = if task.spec.depends_on.is_empty() { &self.start } else { &self.hop };
+        histogram.add(waited);
+    }
+
+    fn seen(&self, worker: WorkerId) {
+        let now = Instant::now();
+        let mut workers = self.workers();
+        if let Some(last) = workers.get_mut(&worker) {
+            *last = now;
+            return;
+        }
+        if workers.len() >= WORKERS_MAX {
+            workers.retain(|_, last| now.duration_since(*last) <= WORKER_SEEN);
+        }
+        if workers.len() < WORKERS_MAX {
+            workers.insert(worker, now);
+        }
+    }
+
+    pub(crate) fn read(&self) -> WorkMetrics {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let workers = {
+            let (now, mut workers) = (Instant::now(), self.workers());
+            workers.retain(|_, last| now.duration_since(*last) <= WORKER_SEEN);
+            workers.len()
+        };
+        WorkMetrics {
+            commands: self.commands.read(),
+            commands_refused: read(&self.refused),
+            submit_to_start: self.start.read(),
+            hop: self.hop.read(),
+            attempts_claimed: read(&self.claimed),
+            takeovers: read(&self.takeovers),
+            attempts_released: read(&self.released),
+            attempts_ended: self.ended().clone(),
+            workers,
+            tasks_submitted: read(&self.tasks_submitted),
+            events_published: read(&self.events_published),
+            deliveries_arrived: read(&self.deliveries_arrived),
+            deliveries_failed: read(&self.deliveries_failed),
+            deliveries_dead: read(&self.deliveries_dead),
+        }
+    }
+
+    fn ended(&self) -> MutexGuard<'_, BTreeMap<(&'static str, &'static str), u64>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn workers(&self) -> MutexGuard<'_, HashMap<WorkerId, Instant, foldhash::fast::RandomState>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn count(counter: &AtomicU64, more: u64) {
+    if more > 0 {
+        counter.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::Refusal;
+
+    #[test]
+    fn claims_that_find_nothing_and_repeated_reports_do_not_count() {
+        let meter = WorkMeter::default();
+        let worker = || WorkerId::trusted("w");
+        let idle = [Ok(Reply::Claimed { tasks: Vec::new(), next: None })];
+        meter.look_at(vec![Asked::Claim(worker())], &idle, Duration::from_millis(3));
+        assert_eq!((meter.read().commands.count, meter.read().workers), (0, 1));
+        let ending = Ending::Done(Outcome::Completed);
+        let answers = [
+            Ok(Reply::Finished { ending, repeated: false }),
+            Ok(Reply::Finished { ending, repeated: true }),
+            Err(Refusal::NothingToResume),
+        ];
+        let asked = vec![Asked::Finish(worker(), ""), Asked::Finish(worker(), ""), Asked::Other];
+        meter.look_at(asked, &answers, Duration::from_millis(3));
+        let read = meter.read();
+        assert_eq!(read.attempts_ended, BTreeMap::from([(("completed", ""), 1)]));
+        assert_eq!((read.commands.count, read.commands.sum, read.commands_refused), (1, 3_000, 1));
+    }
+
+    #[test]
+    fn no_more_workers_are_remembered_than_fit() {
+        let meter = WorkMeter::default();
+        for number in 0..WORKERS_MAX + 10 {
+            meter.seen(WorkerId::trusted(&format!("w-{number}")));
+        }
+        assert_eq!(meter.read().workers, WORKERS_MAX);
+        meter.seen(WorkerId::trusted("w-0"));
+        assert_eq!(meter.read().workers, WORKERS_MAX, "one that is known stays");
+    }
+}

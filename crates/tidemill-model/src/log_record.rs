@@ -1,0 +1,115 @@
+//! A line of a program's own log, as one JSON object.
+
+use serde::{Serialize, Serializer};
+
+use crate::day::Day;
+use crate::id::{JobId, RequestId, TaskId, TenantId};
+use crate::time::Timestamp;
+
+/// How much a line matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    Info,
+    /// It may need somebody.
+    Warn,
+    /// It needs somebody.
+    Error,
+}
+
+/// What happened, and to what. What is not known is left out.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogRecord<'a> {
+    #[serde(serialize_with = "moment")]
+    pub ts: Timestamp,
+    pub level: LogLevel,
+    pub message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<&'a TenantId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<&'a TaskId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<&'a RequestId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// The execution of a script or a workflow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<&'a str>,
+    /// Who said it, if it was not this program: `stdout` or `stderr` of a task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<&'a str>,
+    /// How an attempt ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<&'a str>,
+    /// The class of its error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+}
+
+impl<'a> LogRecord<'a> {
+    pub fn new(ts: Timestamp, level: LogLevel, message: &'a str) -> Self {
+        Self {
+            ts,
+            level,
+            message,
+            tenant: None,
+            job: None,
+            task: None,
+            request: None,
+            run: None,
+            attempt: None,
+            execution: None,
+            worker: None,
+            stream: None,
+            outcome: None,
+            class: None,
+            duration_ms: None,
+        }
+    }
+
+    /// The line, with its end.
+    pub fn line(&self) -> String {
+        let mut text = serde_json::to_string(self).expect("texts and numbers can be written");
+        text.push('\n');
+        text
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn moment<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    let millis = at.millis();
+    let (seconds, rest) = (millis / 1_000, millis % 1_000);
+    let (hours, minutes) = (seconds / 3_600 % 24, seconds / 60 % 60);
+    serializer.collect_str(&format_args!(
+        "{}T{hours:02}:{minutes:02}:{:02}.{rest:03}Z",
+        Day::of(*at),
+        seconds % 60
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_one_object_with_what_is_known() {
+        let at = Timestamp::clamped(1_763_251_445_007);
+        let record = LogRecord::new(at, LogLevel::Warn, "a \"quote\"\nand a line");
+        assert_eq!(
+            record.line(),
+            "{\"ts\":\"2025-11-16T00:04:05.007Z\",\"level\":\"warn\",\"message\":\"a \\\"quote\\\"\\nand a line\"}\n"
+        );
+        let (tenant, request) = (TenantId::trusted("acme"), RequestId::trusted("r-1"));
+        let record = LogRecord { tenant: Some(&tenant), request: Some(&request), run: Some(1), ..record };
+        assert!(record.line().ends_with(",\"tenant\":\"acme\",\"request\":\"r-1\",\"run\":1}\n"));
+    }
+}

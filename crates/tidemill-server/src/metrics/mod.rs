@@ -1,0 +1,33 @@
+//! Metrics in the text format of Prometheus. The names are a promise; docs/metrics.md lists them all.
+//!
+//! Tenants are added up: their names are nobody else's business.
+
+mod health;
+mod process;
+mod scripts;
+mod text;
+mod triage;
+mod work;
+
+use tidemill_engine::metrics::Metrics;
+
+use process::Process;
+use text::{Kind, Text};
+
+/// The content type.
+pub(crate) const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The text of all metrics.
+pub(crate) fn render(metrics: &Metrics) -> String {
+    let mut text = Text::default();
+    text.family("tidemill_build_info", Kind::Gauge, "Which release this is; always 1.");
+    text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    work::render(metrics, &mut text);
+    scripts::render(&metrics.scripts, &mut text);
+    triage::render(&metrics.triage, &mut text);
+    health::render(&metrics.health, &mut text);
+    if let Some(process) = Process::look() {
+        process.render(&mut text);
+    }
+    text.end()
+}

@@ -1,0 +1,102 @@
+//! The program's own lines as JSON.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::sandbox::{Ran, Sandbox, eventually};
+
+/// All lines, each of which must be a whole record.
+fn records(ran: &Ran) -> Vec<Value> {
+    let read = |line: &str| {
+        let record: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        let at = record["ts"].as_str().unwrap_or_else(|| panic!("no time: {line}"));
+        assert!(at.len() == 24 && at.ends_with('Z') && at.starts_with("20"), "{line}");
+        assert!(["info", "warn", "error"].contains(&record["level"].as_str().unwrap()), "{line}");
+        assert!(record["message"].is_string(), "{line}");
+        record
+    };
+    ran.words.lines().map(read).collect()
+}
+
+fn with<'a>(records: &'a [Value], message: &str) -> Vec<&'a Value> {
+    records.iter().filter(|record| record["message"].as_str().unwrap().contains(message)).collect()
+}
+
+const JOB: &str = "name: talk\ntasks:\n- {taskId: say, run: 'echo \"a \\\"quoted\\\" word\"; echo aside >&2'}\n\
+                   - {taskId: fail, run: 'echo bad credentials >&2; exit 1', dependsOn: [say], retry: {maxAttempts: 1}}\n";
+
+#[test]
+fn a_server_and_a_worker_write_one_object_a_line_with_their_ids() {
+    let sandbox = Sandbox::new();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--no-worker", "--log-format", "json"];
+    let mut server = sandbox.start(&arguments, &[]);
+    server.wait_for("listening on http://");
+    let file: Value = serde_json::from_str(&sandbox.read(".tidemill/server.json")).unwrap();
+    let url = file["url"].as_str().unwrap().to_owned();
+    let mut worker = sandbox.start(&["worker", "--server", &url], &[("LOG_FORMAT", "json")]);
+    worker.wait_for("working for");
+    sandbox.write("job.yaml", JOB);
+    let job = sandbox.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+    eventually("the end of the job", || {
+        sandbox.run(&["jobs", "get", &job, "--json"]).ok().json()["status"] == "failed"
+    });
+    worker.signal(Signal::TERM);
+    let ended = worker.end();
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    let lines = records(&ended);
+    let said = with(&lines, "a \"quoted\" word");
+    let [said] = said.as_slice() else { panic!("{lines:#?}") };
+    let name = |record: &Value, field: &str| record[field].as_str().unwrap_or_default().to_owned();
+    assert_eq!(
+        (name(said, "tenant"), name(said, "job"), name(said, "task")),
+        ("default".into(), job.clone(), "say".into())
+    );
+    assert_eq!(name(said, "request"), format!("{job}_say"));
+    assert_eq!((&said["run"], &said["attempt"], &said["stream"]), (&1.into(), &1.into(), &"stdout".into()));
+    assert_eq!(with(&lines, "aside")[0]["stream"], "stderr");
+    let ends = with(&lines, "attempt ended");
+    assert_eq!(ends.len(), 2, "{lines:#?}");
+    assert_eq!(
+        (name(ends[0], "task"), name(ends[0], "outcome"), name(ends[0], "level")),
+        ("say".into(), "completed".into(), "info".into())
+    );
+    assert_eq!(
+        (name(ends[1], "task"), name(ends[1], "outcome"), name(ends[1], "level")),
+        ("fail".into(), "failed".into(), "warn".into())
+    );
+    assert!(ends.iter().all(|end| end["durationMs"].is_u64()) && ends[1]["class"].is_string(), "{ends:#?}");
+    assert!(!name(said, "worker").is_empty() && name(said, "worker") == name(ends[1], "worker"));
+    assert!(with(&lines, "working for")[0].get("job").is_none(), "what is not known is left out");
+
+    server.signal(Signal::TERM);
+    let ended = server.end();
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    let lines = records(&ended);
+    assert!(with(&lines, "listening on").len() == 1 && with(&lines, "stopped").len() == 1, "{lines:#?}");
+}
+
+#[test]
+fn a_run_writes_them_too_and_other_commands_speak_to_people() {
+    let sandbox = Sandbox::new();
+    sandbox.write("job.yaml", JOB);
+    let ran = sandbox.run(&["run", "job.yaml", "--log-format", "json"]);
+    assert_eq!(ran.code, 1, "{ran:#?}");
+    let lines = records(&ran);
+    assert_eq!(with(&lines, "a \"quoted\" word").len(), 1, "{lines:#?}");
+    assert_eq!(with(&lines, "attempt ended").len(), 2);
+    assert!(with(&lines, "go on with: tidemill run").len() == 1, "{lines:#?}");
+    // An error that ends the command is one of its lines.
+    let ran = sandbox.run_with(&["serve", "--listen", "203.0.113.1:7070"], &[("LOG_FORMAT", "json")]);
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    let lines = records(&ran);
+    assert_eq!(lines.last().unwrap()["level"], "error", "{lines:#?}");
+    let ran = sandbox.run_with(&["jobs", "get", "job-0"], &[("LOG_FORMAT", "json")]);
+    assert!(ran.code != 0 && !ran.words.starts_with('{'), "{ran:#?}");
+    // A form that there is not.
+    for (arguments, environment) in
+        [(&["serve", "--log-format", "xml"][..], None), (&["serve"], Some(("LOG_FORMAT", "xml")))]
+    {
+        let ran = sandbox.run_with(arguments, environment.as_slice());
+        assert!(ran.code == 2 && ran.words.contains("json") && ran.words.contains("xml"), "{ran:#?}");
+    }
+}
