@@ -419,9 +419,10 @@ impl Shared {
         let began = Instant::now();
         match self.append(writing, &group) {
             Ok(()) => {
+                // What was answered is counted.
+                self.meter.wrote(began.elapsed(), group.event_count(), group.byte_count(), stir.jobs);
                 // Whoever waits for an answer comes before those who follow the log.
                 self.progress.reached(number);
-                self.meter.wrote(began.elapsed(), group.event_count(), group.byte_count(), stir.jobs);
                 if group.event_count() > 0 {
                     self.grown.ring();
                 }
