@@ -6,7 +6,6 @@
 pub mod backend;
 mod blob;
 mod blob_file;
-pub mod codec;
 pub mod data_lock;
 pub mod disk;
 pub mod import_dir;
@@ -16,3 +15,4 @@ pub mod store;
 
 pub use backend::{Embedded, JobRest, OpenError};
 pub use store::{Store, StoreOptions};
+pub use tidemill_engine::codec;

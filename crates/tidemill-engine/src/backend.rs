@@ -34,6 +34,9 @@ pub enum Fault {
     /// What was asked may be written or not; the store refuses everything until it is opened again.
     #[error("the store stopped: {0}")]
     Stopped(String),
+    /// The store cannot be reached. What was asked may be written or not; the next try may work.
+    #[error("the store cannot be reached: {0}")]
+    Unavailable(String),
     /// Something stored cannot be read back.
     #[error("the store is damaged: {0}")]
     Damaged(String),

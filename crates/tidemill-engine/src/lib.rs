@@ -5,6 +5,7 @@
 
 pub mod backend;
 pub mod clock;
+pub mod codec;
 pub mod command;
 pub mod commit;
 #[cfg(feature = "conformance")]

@@ -140,6 +140,11 @@ impl From<Fault> for Problem {
                 "the store stopped; the request may have been carried out or not",
                 STORE_RETRY_SECONDS,
             ),
+            Fault::Unavailable(_) => Self::unavailable(
+                "STORE_UNAVAILABLE",
+                "the store cannot be reached; the request may have been carried out or not",
+                STORE_RETRY_SECONDS,
+            ),
             Fault::Damaged(_) | Fault::Newer(_) => {
                 Self::unavailable("STORE_UNAVAILABLE", "the store cannot answer this", STORE_RETRY_SECONDS)
             }

@@ -18,12 +18,10 @@ pub(crate) use derive::decider as decider_from_disk;
 pub(crate) mod query;
 mod rebuild;
 pub mod retention;
-pub(crate) mod row_key;
 pub(crate) mod row_store;
-mod stored;
-mod stored_triage;
 pub mod verify;
 pub mod watch;
+pub(crate) use tidemill_engine::codec::{row_key, stored};
 
 use std::sync::Arc;
 

@@ -10,9 +10,9 @@ use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_engine::backend::Fault;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::execution::ExecutionId;
-use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
+use tidemill_engine::record::{RecordKey, RecordKind};
 use tidemill_engine::state::job::{Entry, JobHead};
-use tidemill_engine::state::row::{Row, RowKey, TaskRow};
+use tidemill_engine::state::row::{Row, RowKey, TaskRow, is_open};
 use tidemill_model::{JobId, TaskSpec, TenantId, Timestamp};
 
 use super::row_key;
@@ -411,21 +411,6 @@ fn first_older(key: &RecordKey, oldest: Timestamp) -> Option<Vec<u8>> {
         let first = RecordKey::execution(&execution.tenant, ExecutionId::from_u128(last));
         row_key::bytes_of(&RowKey::Record(first))
     })
-}
-
-/// Whether a row belongs to live work; `None` when it is not a row of work.
-pub(super) fn is_open(key: &RowKey, row: &Row) -> Option<bool> {
-    match (key, row) {
-        (RowKey::Job(..), Row::Job(head)) => Some(!head.is_at_rest()),
-        (RowKey::Task(_), Row::Task(TaskRow { alone: Some(_), entry, .. })) => Some(entry.is_live()),
-        (RowKey::Record(key), _) if key.kind.stays_in_memory() => Some(true),
-        (RowKey::Record(_), Row::Record(record)) => match &record.value {
-            RecordValue::Execution(execution) => Some(execution.status.is_pending()),
-            RecordValue::Delivery(_) => Some(true),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 /// Why a look at the rows failed: the database, or what a row holds.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidemill_engine::backend::Fault;
 use tidemill_engine::state::State;
 use tidemill_engine::state::job::{Entry, Job};
-use tidemill_engine::state::row::RowKey;
+use tidemill_engine::state::row::{RowKey, is_open};
 use tidemill_engine::state::stream::Stream;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::EventQuery;
@@ -15,7 +15,7 @@ use tidemill_model::{Entity, Event, JobId, TaskSpec, TenantId, Timestamp, overfl
 
 use super::control::Control;
 use super::difference::{name_of, sentence};
-use super::row_store::{io_fault, is_open};
+use super::row_store::io_fault;
 use super::watch::{Step, Watch, unwatched};
 use super::{Store, query};
 use crate::log::{Entry as LogEntry, LogPosition};

@@ -286,6 +286,30 @@ macro_rules! conformance_test_modules {
     };
 }
 
+/// Like [`conformance_tests!`], for adapters that run cases in their own way: the argument is called with each case.
+#[macro_export]
+macro_rules! conformance_tests_run_by {
+    ($run:expr) => {
+        $crate::conformance_cases! { conformance_test_modules_run_by $run }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_test_modules_run_by {
+    ([$run:expr] $($section:ident: $($case:ident),+;)+) => {
+        $(mod $section {
+            #[allow(unused_imports, reason = "the function that runs the case may stand anywhere")]
+            use super::*;
+
+            $(#[test]
+            fn $case() {
+                $run(stringify!($case), $crate::conformance::$section::$case);
+            })+
+        })+
+    };
+}
+
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_names {

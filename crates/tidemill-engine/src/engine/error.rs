@@ -51,9 +51,9 @@ impl EngineError {
     /// Whether the same request may succeed later, unchanged.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::BlobMissing { .. } | Self::Token(_) | Self::Fault(Fault::Full(_) | Fault::Stopped(_)) => {
-                true
-            }
+            Self::BlobMissing { .. }
+            | Self::Token(_)
+            | Self::Fault(Fault::Full(_) | Fault::Stopped(_) | Fault::Unavailable(_)) => true,
             Self::Refused(_)
             | Self::Fault(_)
             | Self::Invalid { .. }

@@ -88,6 +88,15 @@ impl State {
         Self { rows: KeptRows::kept(), ..Self::default() }
     }
 
+    /// Rings the bells of a state that this one replaces, once for all that happened between.
+    pub fn take_over(&mut self, former: &Self) {
+        self.deliveries.take_over(&former.deliveries);
+        self.triage.take_over(&former.triage);
+        for bell in [self.deliveries.nearer(), self.triage.nearer(), self.triage.ended()] {
+            bell.ring();
+        }
+    }
+
     pub fn job(&self, tenant: &TenantId, job: JobId) -> Option<&Job> {
         self.jobs.get(&job).filter(|found| found.head.tenant == *tenant)
     }

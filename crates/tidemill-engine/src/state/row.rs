@@ -11,7 +11,7 @@ use super::job::{Entry, JobHead};
 use super::queue::Queued;
 use super::stream::Stream;
 use crate::commit::{MessageId, NewTask, TaskKey};
-use crate::record::{Record, RecordKey};
+use crate::record::{Record, RecordKey, RecordValue};
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowKey {
@@ -41,6 +41,22 @@ pub struct TaskRow {
     pub entry: Entry,
     /// Its place in the list of its job, so that what it does is found without the rest of the list.
     pub index: Option<u32>,
+}
+
+/// Whether a row must be in memory from the start, because it belongs to live work or decisions look at it; of pending
+/// executions and deliveries only when they are due. `None` when it is no such row.
+pub fn is_open(key: &RowKey, row: &Row) -> Option<bool> {
+    match (key, row) {
+        (RowKey::Job(..), Row::Job(head)) => Some(!head.is_at_rest()),
+        (RowKey::Task(_), Row::Task(TaskRow { alone: Some(_), entry, .. })) => Some(entry.is_live()),
+        (RowKey::Record(key), _) if key.kind.stays_in_memory() => Some(true),
+        (RowKey::Record(_), Row::Record(record)) => match &record.value {
+            RecordValue::Execution(execution) => Some(execution.status.is_pending()),
+            RecordValue::Delivery(_) => Some(true),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// How many of a job's tasks one row lists. Rows stay small, whatever the size of the job.

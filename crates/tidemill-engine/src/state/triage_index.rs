@@ -168,6 +168,12 @@ impl TriageIndex {
         self.ended.clone()
     }
 
+    /// Rings the bells of another, whose listeners go on with this one.
+    pub(super) fn take_over(&mut self, former: &Self) {
+        self.nearer = former.nearer();
+        self.ended = former.ended();
+    }
+
     /// Takes note of a record as it stands now.
     pub(super) fn note(&mut self, key: &RecordKey, record: Option<&Record>) {
         let Some(tenant) = &key.tenant else { return };

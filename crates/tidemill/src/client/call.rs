@@ -17,7 +17,7 @@ const PAGE: usize = 200;
 /// Whoever answers. Clones share connections.
 #[derive(Clone)]
 pub(crate) enum Client {
-    Http(HttpWay),
+    Http(Box<HttpWay>),
     Local(LocalWay),
 }
 

@@ -63,7 +63,7 @@ impl Reach {
     pub(crate) async fn client(self, config: &Resolved) -> Result<Client, CommandError> {
         let values = &config.values;
         if let Some(url) = &values.server {
-            return Ok(Client::Http(HttpWay::new(url, values.api_key.clone())?));
+            return Ok(Client::Http(Box::new(HttpWay::new(url, values.api_key.clone())?)));
         }
         // A look, not a promise: whoever makes a store does it under the lock.
         if self == Self::Existing && !values.data.join("log").is_dir() {
@@ -85,7 +85,7 @@ impl Reach {
                         "the data directory {dir} is in use by process {holder}, which is no server; wait for it to end"
                     )));
                 };
-                Ok(Client::Http(HttpWay::new(&server.url, values.api_key.clone())?))
+                Ok(Client::Http(Box::new(HttpWay::new(&server.url, values.api_key.clone())?)))
             }
             Err(error) => Err(error.into()),
         }

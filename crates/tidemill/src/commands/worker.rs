@@ -77,7 +77,7 @@ impl Worker {
 async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
     let values = &config.values;
     let mut signals = StopSignals::listen()?;
-    let client = Client::Http(HttpWay::new(url, values.api_key.clone())?);
+    let client = Client::Http(Box::new(HttpWay::new(url, values.api_key.clone())?));
     greet(&client, out).await?;
     let failed = |what: &str, error: &std::io::Error| CommandError::Failed(format!("{what}: {error}"));
     std::fs::create_dir_all(&values.output_dir)

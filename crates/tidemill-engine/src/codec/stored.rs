@@ -5,22 +5,20 @@
 
 use std::sync::Arc;
 
-use tidemill_engine::commit::{
+use crate::commit::{
     Delivered, Message, MessageId, NewJob, NewTask, RecordWrite, TaskChange, TaskChangeKind, TaskKey,
     Visibility,
 };
-use tidemill_engine::execution::{
-    ExecutionId, ExecutionStatus, RunError, ScriptExecution, ScriptLetter, SourceEvent,
-};
-use tidemill_engine::outbound::{Delivery, DeliveryId, DeliveryLetter, Target};
-use tidemill_engine::record::{
+use crate::execution::{ExecutionId, ExecutionStatus, RunError, ScriptExecution, ScriptLetter, SourceEvent};
+use crate::outbound::{Delivery, DeliveryId, DeliveryLetter, Target};
+use crate::record::{
     DeadLetter, DeadLetterState, Effect, Idempotency, Record, RecordKey, RecordKind, RecordValue,
 };
-use tidemill_engine::state::job::{Entry, JobHead};
-use tidemill_engine::state::queue::Queued;
-use tidemill_engine::state::row::{Row, RowKey, TaskRow};
-use tidemill_engine::state::stream::{Late, Stream};
-use tidemill_engine::state::trail::{History, Seq, Trail};
+use crate::state::job::{Entry, JobHead};
+use crate::state::queue::Queued;
+use crate::state::row::{Row, RowKey, TaskRow};
+use crate::state::stream::{Late, Stream};
+use crate::state::trail::{History, Seq, Trail};
 use tidemill_model::{
     Allowance, AppName, Budget, Entity, EntityId, EntityType, ErrorCategory, EventId, EventType, Fence,
     JobCounts, JobId, Json, Lease, MicroUsd, OnFailure, Outcome, Owner, Period, Position, RequestId,
@@ -28,16 +26,16 @@ use tidemill_model::{
     TaskSpec, TaskState, TenantBudget, TenantId, Timestamp, UsageSum,
 };
 
-use crate::codec::{BadBytes, Reader, put_varint, unzigzag, zigzag};
+use super::bytes::{BadBytes, Reader, put_varint, unzigzag, zigzag};
 
 /// A value that can be written and read back.
-pub(crate) trait Stored: Sized {
+pub trait Stored: Sized {
     fn put(&self, out: &mut Vec<u8>);
     fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes>;
 }
 
 /// Reads one value that fills `bytes`.
-pub(crate) fn read_all<T: Stored>(bytes: &[u8]) -> Result<T, BadBytes> {
+pub fn read_all<T: Stored>(bytes: &[u8]) -> Result<T, BadBytes> {
     let mut reader = Reader::new(bytes);
     let value = T::take(&mut reader)?;
     if reader.is_at_end() { Ok(value) } else { Err(BadBytes("goes on after its end")) }

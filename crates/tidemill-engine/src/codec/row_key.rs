@@ -1,23 +1,23 @@
 //! Row keys as bytes: a table, then parts in an order that makes the needed scans prefixes.
 
-use tidemill_engine::record::{RecordKey, RecordKind};
-use tidemill_engine::state::row::RowKey;
+use crate::record::{RecordKey, RecordKind};
+use crate::state::row::RowKey;
 use tidemill_model::{JobId, TenantId};
 
 use super::stored::Stored;
 
-pub(super) const TASK: u8 = 1;
-pub(super) const JOB: u8 = 2;
-pub(super) const JOB_TASKS: u8 = 3;
-pub(super) const MESSAGE: u8 = 4;
-pub(super) const RECORD: u8 = 5;
-pub(super) const ENTITY: u8 = 6;
+pub const TASK: u8 = 1;
+pub const JOB: u8 = 2;
+pub const JOB_TASKS: u8 = 3;
+pub const MESSAGE: u8 = 4;
+pub const RECORD: u8 = 5;
+pub const ENTITY: u8 = 6;
 
 /// Ends a text within a key. No id holds it.
 const END: u8 = 0;
 
 /// The key under which a row is kept.
-pub(crate) fn bytes_of(key: &RowKey) -> Vec<u8> {
+pub fn bytes_of(key: &RowKey) -> Vec<u8> {
     let mut out = Vec::with_capacity(80);
     match key {
         RowKey::Task(task) => {
@@ -51,14 +51,14 @@ pub(crate) fn bytes_of(key: &RowKey) -> Vec<u8> {
 }
 
 /// What the keys of a tenant's jobs begin with.
-pub(crate) fn jobs_of(tenant: &TenantId) -> Vec<u8> {
+pub fn jobs_of(tenant: &TenantId) -> Vec<u8> {
     let mut out = Vec::new();
     put(&mut out, JOB, tenant);
     out
 }
 
 /// The key that follows those of a tenant's jobs before `before`, or of all.
-pub(crate) fn jobs_before(tenant: &TenantId, before: Option<JobId>) -> Vec<u8> {
+pub fn jobs_before(tenant: &TenantId, before: Option<JobId>) -> Vec<u8> {
     let mut out = jobs_of(tenant);
     match before {
         Some(before) => out.extend_from_slice(&before.as_u128().to_be_bytes()),
@@ -68,7 +68,7 @@ pub(crate) fn jobs_before(tenant: &TenantId, before: Option<JobId>) -> Vec<u8> {
 }
 
 /// What the keys of a job's task lists begin with.
-pub(crate) fn tasks_of(tenant: &TenantId, job: JobId) -> Vec<u8> {
+pub fn tasks_of(tenant: &TenantId, job: JobId) -> Vec<u8> {
     let mut out = Vec::with_capacity(48);
     put(&mut out, JOB_TASKS, tenant);
     out.extend_from_slice(&job.as_u128().to_be_bytes());
@@ -76,7 +76,7 @@ pub(crate) fn tasks_of(tenant: &TenantId, job: JobId) -> Vec<u8> {
 }
 
 /// What the keys of a job's tasks begin with.
-pub(super) fn entries_of(tenant: &TenantId, job: JobId) -> Vec<u8> {
+pub fn entries_of(tenant: &TenantId, job: JobId) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     put(&mut out, TASK, tenant);
     out.extend_from_slice(format!("{job}_").as_bytes());
@@ -84,7 +84,7 @@ pub(super) fn entries_of(tenant: &TenantId, job: JobId) -> Vec<u8> {
 }
 
 /// What the keys of a kind of records begin with.
-pub(crate) fn records_of(kind: RecordKind, tenant: Option<&TenantId>) -> Vec<u8> {
+pub fn records_of(kind: RecordKind, tenant: Option<&TenantId>) -> Vec<u8> {
     let mut out = vec![RECORD];
     kind.put(&mut out);
     if let Some(tenant) = tenant {
@@ -95,14 +95,14 @@ pub(crate) fn records_of(kind: RecordKind, tenant: Option<&TenantId>) -> Vec<u8>
 }
 
 /// What the keys of a kind of records begin with, whatever the tenant.
-pub(crate) fn records_of_all(kind: RecordKind) -> Vec<u8> {
+pub fn records_of_all(kind: RecordKind) -> Vec<u8> {
     let mut out = vec![RECORD];
     kind.put(&mut out);
     out
 }
 
 /// The row key that `bytes_of` made these bytes of.
-pub(super) fn parse(bytes: &[u8]) -> Option<RowKey> {
+pub fn parse(bytes: &[u8]) -> Option<RowKey> {
     let (table, rest) = bytes.split_first()?;
     let split = |bytes: &'_ [u8]| -> Option<(TenantId, usize)> {
         let end = bytes.iter().position(|byte| *byte == END)?;
@@ -112,7 +112,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<RowKey> {
         TASK => {
             let (tenant, at) = split(rest)?;
             let request = tidemill_model::RequestId::trusted(text(&rest[at..])?);
-            RowKey::Task(tidemill_engine::commit::TaskKey { tenant, request })
+            RowKey::Task(crate::commit::TaskKey { tenant, request })
         }
         JOB => {
             let (tenant, at) = split(rest)?;
@@ -124,12 +124,10 @@ pub(super) fn parse(bytes: &[u8]) -> Option<RowKey> {
             let first = u32::from_be_bytes(first.try_into().ok()?);
             RowKey::JobTasks(tenant, JobId::from_u128(u128::from_be_bytes(*job)), first)
         }
-        MESSAGE => {
-            RowKey::Message(tidemill_engine::commit::MessageId(u128::from_be_bytes(rest.try_into().ok()?)))
-        }
+        MESSAGE => RowKey::Message(crate::commit::MessageId(u128::from_be_bytes(rest.try_into().ok()?))),
         RECORD => {
             let (kind, rest) = rest.split_first()?;
-            let kind = RecordKind::take(&mut crate::codec::Reader::new(&[*kind])).ok()?;
+            let kind = RecordKind::take(&mut super::bytes::Reader::new(&[*kind])).ok()?;
             let end = rest.iter().position(|byte| *byte == END)?;
             let tenant = (end > 0).then(|| text(&rest[..end])).flatten().map(TenantId::trusted);
             RowKey::Record(RecordKey { kind, tenant, id: text(&rest[end + 1..])?.into() })
@@ -159,7 +157,7 @@ fn put(out: &mut Vec<u8>, table: u8, tenant: &TenantId) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidemill_engine::commit::{MessageId, TaskKey};
+    use crate::commit::{MessageId, TaskKey};
     use tidemill_model::{Entity, EntityId, EntityType, RequestId};
 
     #[test]

@@ -1,6 +1,6 @@
 //! How triage records are written as bytes. The same promise as in `stored`: append, never reorder.
 
-use tidemill_engine::triage::{
+use crate::triage::{
     Bulk, BulkAction, BulkFilter, BulkId, BulkState, Cell, Counts, ErrorGroup, ErrorState, GroupCell,
     GroupKind, Ignored, Mark, Occurrence, Parked, Sample, Seen, Settled, StoredToken, TokenState,
     TriageError, TriageExecution, Unparked,
@@ -8,8 +8,8 @@ use tidemill_engine::triage::{
 use tidemill_model::EventId;
 use tidemill_model::workflow::{ErrorCode, ErrorType, ExecutionId, WorkflowStatus};
 
+use super::bytes::{BadBytes, Reader, put_varint};
 use super::stored::{Stored, put_str, stored_enum, stored_struct, stored_text};
-use crate::codec::{BadBytes, Reader, put_varint};
 
 stored_text!(ErrorCode, ExecutionId);
 

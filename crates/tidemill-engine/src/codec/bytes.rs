@@ -6,7 +6,7 @@
 pub struct BadBytes(pub &'static str);
 
 /// Appends `value`, seven bits to a byte.
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(low_byte(value) | 0x80);
         value >>= 7;
@@ -15,18 +15,18 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a length and the text.
-pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_varint(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
 
 /// Maps small negative and positive numbers to small positive ones.
-pub(crate) fn zigzag(value: i64) -> u64 {
+pub fn zigzag(value: i64) -> u64 {
     (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned()
 }
 
 /// The inverse of [`zigzag`].
-pub(crate) fn unzigzag(value: u64) -> i64 {
+pub fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
@@ -37,51 +37,51 @@ fn low_byte(value: u64) -> u8 {
 
 /// Takes values off the front of a slice.
 #[derive(Debug, Clone)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
     /// What has not been read yet.
-    pub(crate) fn rest(&self) -> &'a [u8] {
+    pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    pub(crate) fn is_at_end(&self) -> bool {
+    pub fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }
 
-    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], BadBytes> {
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], BadBytes> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(BadBytes("ends too early"))?;
         self.rest = rest;
         Ok(taken)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], BadBytes> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], BadBytes> {
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(BadBytes("ends too early"))?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    pub(crate) fn byte(&mut self) -> Result<u8, BadBytes> {
+    pub fn byte(&mut self) -> Result<u8, BadBytes> {
         let (first, rest) = self.rest.split_first().ok_or(BadBytes("ends too early"))?;
         self.rest = rest;
         Ok(*first)
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, BadBytes> {
+    pub fn u32(&mut self) -> Result<u32, BadBytes> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, BadBytes> {
+    pub fn u64(&mut self) -> Result<u64, BadBytes> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(crate) fn varint(&mut self) -> Result<u64, BadBytes> {
+    pub fn varint(&mut self) -> Result<u64, BadBytes> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         Err(BadBytes("holds a number of more than 64 bits"))
     }
 
-    pub(crate) fn text(&mut self) -> Result<&'a str, BadBytes> {
+    pub fn text(&mut self) -> Result<&'a str, BadBytes> {
         let length = usize::try_from(self.varint()?).map_err(|_| BadBytes("holds a text without end"))?;
         std::str::from_utf8(self.take(length)?).map_err(|_| BadBytes("holds a text that is not UTF-8"))
     }

@@ -11,7 +11,7 @@ use tidemill_model::{
 
 use super::bytes::{BadBytes, Reader, put_text, put_varint, unzigzag, zigzag};
 use super::word::{ENTITY_TYPES, ENVIRONMENTS, EVENT_TYPES, ORIGINS};
-use crate::log::{Links, Seq, StoredEvent};
+use crate::state::trail::{Links, Seq};
 
 const VERSION: u8 = 1;
 const HAS_WORKER: u8 = 1;
@@ -20,6 +20,14 @@ const HAS_TTL: u8 = 2;
 const IS_ASIDE: u8 = 4;
 /// A UUID's low 80 bits; the high 48 of version 7 are its time.
 const ID_LOW_BITS: u32 = 80;
+
+/// An event with its place in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredEvent {
+    pub seq: Seq,
+    pub event: Event,
+    pub links: Links,
+}
 
 /// What indexes and filters need of an event, borrowed from its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,532 @@
+//! The port's methods: commands and questions.
+//!
+//! A question first takes in what other processes wrote, so that whoever was told of a thing finds it, through whichever
+//! process. Events are the exception: they are read from the table, which hears of them a little later; what this process
+//! knows and the table may not have yet is added.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidemill_engine::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, TaskSnapshot};
+use tidemill_engine::clock::Clock;
+use tidemill_engine::command::Command;
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::execution::ExecutionKey;
+use tidemill_engine::health::{LiveTask, Lookout};
+use tidemill_engine::notice::Notice;
+use tidemill_engine::outbound::DeliveryKey;
+use tidemill_engine::record::{Record, RecordKey, RecordKind};
+use tidemill_engine::state::job::JobHead;
+use tidemill_engine::state::row::{Row, RowKey};
+use tidemill_engine::state::{DueDeliveries, DueExecutions, Room, State, TriageIndex};
+use tidemill_model::access_path::AccessPath;
+use tidemill_model::event_query::{EventQuery, Order, Page};
+use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Timestamp};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::connection::Connection;
+use crate::core::Core;
+use crate::events;
+use crate::fault::unavailable;
+use crate::group::group_of;
+use crate::log::Log;
+use crate::objects::Objects;
+use crate::options::AwsOptions;
+use crate::outbox::{Outbox, Progress};
+use crate::row_item::{jobs_partition, record_key, records_partition, records_prefix};
+use crate::rows::{Rows, Scan};
+use crate::turnstile::Turnstile;
+use crate::writer::{Ask, Bells, Call, Sender, Writer};
+
+/// The engine's store in a table, a bucket, a bus and a queue. Any number of processes may have it open.
+pub struct Aws {
+    core: Arc<Turnstile>,
+    asks: mpsc::UnboundedSender<Ask>,
+    runtime: Handle,
+    connection: Connection,
+    table: Arc<str>,
+    objects: Objects,
+    rows: Rows,
+    log: Log,
+    clock: Arc<dyn Clock>,
+    bells: Bells,
+    newest: Arc<AtomicU64>,
+    sent: Arc<AtomicU64>,
+    deliveries_nearer: Notice,
+    triage_nearer: Notice,
+    triage_ended: Notice,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Aws {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Aws {
+    /// Opens the store: rows up to their checkpoint, then what the log says after it. What was committed and may not have
+    /// been sent is sent again.
+    pub async fn open(
+        connection: Connection,
+        options: AwsOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, Fault> {
+        let objects = Objects::new(&connection, &options.bucket);
+        let log = Log::new(&connection, objects.clone(), &options.table, &options.shard);
+        let rows = Rows::new(&connection, objects.clone(), &options.table, &options.shard);
+        let outbox = Outbox {
+            connection: connection.clone(),
+            table: options.table.clone(),
+            shard: options.shard.clone(),
+            bus: options.bus,
+            queue_url: options.queue_url,
+            clock: Arc::clone(&clock),
+        };
+        let (to_send, sendings) = mpsc::unbounded_channel();
+        let cursor = outbox.cursor().await?;
+        let mut core = Core::new(rows.clone(), options.policy, options.site, options.seed);
+        core.rebuild(&log, cursor, &mut |sending| drop(to_send.send(sending))).await?;
+        let (end, newest) = (core.end, Arc::new(AtomicU64::new(core.newest)));
+        let [deliveries_nearer, triage_nearer, triage_ended] =
+            [core.state.deliveries().nearer(), core.state.triage().nearer(), core.state.triage().ended()];
+        let core = Turnstile::new(core);
+        let (asks, asked) = mpsc::unbounded_channel();
+        let bells = Bells::default();
+        let sent = Arc::new(AtomicU64::new(cursor));
+        let writer = Writer {
+            core: Arc::clone(&core),
+            log: log.clone(),
+            rows: rows.clone(),
+            clock: Arc::clone(&clock),
+            outbox: outbox.clone(),
+            sendings: to_send,
+            bells: bells.clone(),
+            newest: Arc::clone(&newest),
+            seed: options.seed,
+            puts: 0,
+            flush_every: options.flush_every,
+            follow_every: options.follow_every,
+            flushed: end,
+            flushing: JoinSet::new(),
+            life: 0,
+        };
+        let sender = Sender {
+            outbox,
+            log: log.clone(),
+            core: Arc::clone(&core),
+            progress: Progress::from(cursor),
+            bells: bells.clone(),
+            sent: Arc::clone(&sent),
+        };
+        let tasks = vec![tokio::spawn(writer.run(asked)), tokio::spawn(sender.run(sendings))];
+        Ok(Self {
+            core,
+            asks,
+            runtime: Handle::current(),
+            connection,
+            table: options.table.into(),
+            objects,
+            rows,
+            log,
+            clock,
+            bells,
+            newest,
+            sent,
+            deliveries_nearer,
+            triage_nearer,
+            triage_ended,
+            tasks,
+        })
+    }
+
+    /// Waits until everything that was committed so far is sent.
+    pub async fn all_sent(&self) {
+        let end = self.core.look(|core| core.end).await;
+        loop {
+            let further = self.bells.sent.listen();
+            if self.sent.load(Ordering::Acquire) >= end {
+                return;
+            }
+            further.await;
+        }
+    }
+
+    /// Writes down the rows that changed, so that the next to open has little to read.
+    pub async fn flush(&self) -> Result<(), Fault> {
+        self.ask(Ask::Flush).await
+    }
+
+    /// The clock has moved.
+    pub fn time_passed(&self) {
+        self.bells.arrived.ring();
+    }
+
+    async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<Result<T, Fault>>) -> Ask) -> Result<T, Fault> {
+        let (answer, answered) = oneshot::channel();
+        let gone = || Fault::Stopped("the writer has ended".to_owned());
+        self.asks.send(ask(answer)).map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())?
+    }
+
+    /// Calls of the SDK want its runtime, whoever waits for them.
+    async fn call<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.runtime.spawn(call).await.map_err(|error| unavailable("a call ended", error))?
+    }
+
+    /// Looks at the state with all that any process was told of.
+    async fn fresh<T>(&self, look: impl FnOnce(&Core) -> T) -> Result<T, Fault> {
+        let mut look = Some(look);
+        loop {
+            self.ask(Ask::CatchUp).await?;
+            // If it is not sound, a group failed in between.
+            let looked =
+                self.core.look(|core| if core.is_sound { look.take().map(|look| look(core)) } else { None });
+            if let Some(looked) = looked.await {
+                return Ok(looked);
+            }
+        }
+    }
+
+    /// A state that holds one stored job, or one stored task.
+    async fn stored(&self, key: &TaskKey) -> Result<State, Fault> {
+        if let Some(job) = key.request.job_part() {
+            return self.stored_job(key.tenant.clone(), job).await;
+        }
+        let (rows, key) = (self.rows.clone(), RowKey::Task(key.clone()));
+        let mut state = State::default();
+        if let Some(row) = self
+            .call({
+                let key = key.clone();
+                async move { rows.row(&key).await }
+            })
+            .await?
+        {
+            state.load(key, row);
+        }
+        Ok(state)
+    }
+
+    async fn stored_job(&self, tenant: TenantId, job: JobId) -> Result<State, Fault> {
+        let rows = self.rows.clone();
+        let found = self.call(async move { rows.job(&tenant, job).await }).await?;
+        let mut state = State::default();
+        if let Some(job) = found {
+            state.load_job(job.head, job.tasks, job.entries);
+        }
+        Ok(state)
+    }
+
+    /// Records that fit, in order, at most `limit`: those in memory as they are there, the others as they were stored.
+    async fn records_that(
+        &self,
+        kind: RecordKind,
+        fits: impl Fn(&RecordKey) -> bool + Send + 'static,
+        scan: Scan,
+        limit: usize,
+    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
+        let changed = self.fresh(|core| {
+            let own = core.state.records().filter(|(key, _)| fits(key));
+            own.map(|(key, record)| (key.clone(), record.cloned())).collect::<BTreeMap<_, _>>()
+        });
+        let changed = changed.await?;
+        let rows = self.rows.clone();
+        self.call(async move {
+            let mut scan = scan;
+            let mut found = BTreeMap::new();
+            let enough = limit.saturating_add(changed.len());
+            while found.len() < enough
+                && let Some((sk, row)) = scan.next(&rows).await?
+            {
+                if let (Some(key), Some(Row::Record(record))) = (record_key(kind, &sk), row.row)
+                    && fits(&key)
+                    && !changed.contains_key(&key)
+                {
+                    found.insert(key, record);
+                }
+            }
+            found.extend(changed.into_iter().filter_map(|(key, record)| record.map(|record| (key, record))));
+            Ok(found.into_iter().take(limit).collect())
+        })
+        .await
+    }
+
+    async fn page(&self, query: EventQuery) -> Result<Page, Fault> {
+        query.check()?;
+        let unsaved = self.core.look(|core| {
+            let unsaved = core.recent.unsaved().filter(|event| query.matches(event));
+            unsaved.cloned().collect::<Vec<Event>>()
+        });
+        let unsaved = unsaved.await;
+        let (connection, table, now) = (self.connection.clone(), Arc::clone(&self.table), self.clock.now());
+        self.call(async move { events::page(&connection, &table, &query, unsaved, now).await }).await
+    }
+}
+
+impl Backend for Aws {
+    async fn execute(&self, commands: Vec<Command>) -> Result<Vec<Answer>, Fault> {
+        self.ask(|answer| Ask::Execute(Call { commands, answer })).await
+    }
+
+    async fn work(&self, tenants: Option<Arc<[TenantId]>>) {
+        let arrived = self.bells.arrived.listen();
+        let now = self.clock.now();
+        let serves = |tenant: &TenantId| tenants.as_ref().is_none_or(|served| served.contains(tenant));
+        let is_ready = self.core.look(|core| {
+            core.state.move_on(now);
+            core.state.queue().has_ready(serves)
+        });
+        if !is_ready.await {
+            arrived.await;
+        }
+    }
+
+    async fn task(&self, key: TaskKey) -> Result<Option<TaskSnapshot>, Fault> {
+        if let Some(found) = self.fresh(|core| TaskSnapshot::of(&core.state, &key)).await? {
+            return Ok(Some(found));
+        }
+        Ok(TaskSnapshot::of(&self.stored(&key).await?, &key))
+    }
+
+    async fn job(&self, tenant: TenantId, job: JobId) -> Result<Option<JobSnapshot>, Fault> {
+        let found = self.fresh(|core| core.state.job(&tenant, job).map(|job| JobSnapshot::of(&job.head)));
+        if let Some(found) = found.await? {
+            return Ok(Some(found));
+        }
+        let rows = self.rows.clone();
+        let found = self.call(async move { rows.row(&RowKey::Job(tenant, job)).await }).await?;
+        Ok(found.and_then(|row| if let Row::Job(head) = row { Some(JobSnapshot::of(&head)) } else { None }))
+    }
+
+    async fn job_tasks(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        from: u32,
+        limit: usize,
+    ) -> Result<Vec<TaskSnapshot>, Fault> {
+        let found = self.fresh(|core| {
+            let is_here = core.state.job(&tenant, job).is_some();
+            is_here.then(|| TaskSnapshot::of_job(&core.state, &tenant, job, from, limit))
+        });
+        if let Some(tasks) = found.await? {
+            return Ok(tasks);
+        }
+        let state = self.stored_job(tenant.clone(), job).await?;
+        Ok(TaskSnapshot::of_job(&state, &tenant, job, from, limit))
+    }
+
+    async fn jobs(
+        &self,
+        tenant: TenantId,
+        status: Option<JobStatus>,
+        before: Option<JobId>,
+        limit: usize,
+    ) -> Result<Vec<JobSnapshot>, Fault> {
+        let wanted = move |head: &JobHead| {
+            before.is_none_or(|before| head.job < before)
+                && status.is_none_or(|status| head.status() == status)
+        };
+        // Jobs in memory hide what is stored of them; they are few beside the finished ones.
+        let live = self.fresh(|core| {
+            let own = core.state.jobs().map(|job| &job.head).filter(|head| head.tenant == tenant);
+            own.cloned().map(|head| (head.job, head)).collect::<BTreeMap<JobId, JobHead>>()
+        });
+        let live = live.await?;
+        let rows = self.rows.clone();
+        self.call(async move {
+            let mut found: Vec<JobSnapshot> = Vec::new();
+            let mut rest: Vec<_> = live.values().filter(|head| wanted(head)).collect();
+            let partition = jobs_partition(rows.shard(), &tenant);
+            let mut scan = Scan::backward(partition, before.map(|before| before.to_string()));
+            while found.len() < limit
+                && let Some((_, row)) = scan.next(&rows).await?
+            {
+                let Some(Row::Job(head)) = row.row else { continue };
+                while let Some(next) = rest.pop_if(|next| next.job > head.job) {
+                    found.push(JobSnapshot::of(next));
+                }
+                if !live.contains_key(&head.job) && wanted(&head) {
+                    found.push(JobSnapshot::of(&head));
+                }
+            }
+            found.extend(rest.into_iter().rev().map(JobSnapshot::of));
+            found.truncate(limit);
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<Page, Fault> {
+        self.page(query).await
+    }
+
+    async fn latest(&self, tenant: TenantId, entity: Entity) -> Result<Option<Event>, Fault> {
+        let mut query = EventQuery::all(tenant, AccessPath::Entity(entity));
+        (query.order, query.limit) = (Order::Descending, 1);
+        Ok(self.page(query).await?.events.pop())
+    }
+
+    fn newest(&self) -> u64 {
+        self.newest.load(Ordering::Acquire)
+    }
+
+    async fn follow(&self, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, Fault> {
+        let now = self.clock.now();
+        let Some(first) = after.checked_add(1) else { return Ok(Vec::new()) };
+        let found = self.core.look(|core| match core.recent.from(group_of(first)) {
+            Some(recent) => {
+                let later = recent.filter(|(number, event)| *number > after && !event.is_outlived(now));
+                Ok(later.take(limit).cloned().collect())
+            }
+            None => Err(core.end),
+        });
+        let end = match found.await {
+            Ok(recent) => return Ok(recent),
+            Err(end) => end,
+        };
+        let log = self.log.clone();
+        self.call(async move {
+            let mut found = Vec::new();
+            let mut next = group_of(first).max(1);
+            while found.len() < limit && next <= end {
+                let items = log.from(next).await?;
+                if items.is_empty() {
+                    break;
+                }
+                for item in items.into_iter().take_while(|item| item.number <= end) {
+                    next = item.number + 1;
+                    let events = Core::read_events(&item)?.events;
+                    let later =
+                        events.iter().filter(|(number, event)| *number > after && !event.is_outlived(now));
+                    found.extend(later.cloned());
+                }
+            }
+            found.truncate(limit);
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn committed(&self, after: u64) {
+        loop {
+            let grown = self.bells.grown.listen();
+            if self.newest() > after {
+                return;
+            }
+            grown.await;
+        }
+    }
+
+    async fn record(&self, key: RecordKey) -> Result<Option<Record>, Fault> {
+        let row = RowKey::Record(key.clone());
+        let found = self.fresh(|core| core.state.is_loaded(&row).then(|| core.state.record(&key).cloned()));
+        if let Some(record) = found.await? {
+            return Ok(record);
+        }
+        let rows = self.rows.clone();
+        let found = self.call(async move { rows.row(&row).await }).await?;
+        Ok(found.and_then(|row| if let Row::Record(record) = row { Some(record) } else { None }))
+    }
+
+    async fn records(
+        &self,
+        kind: RecordKind,
+        tenant: Option<TenantId>,
+        after: Option<Arc<str>>,
+        limit: usize,
+    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
+        let prefix = records_prefix(tenant.as_ref());
+        let behind = after.as_ref().map(|after| format!("{prefix}{after}"));
+        let scan = Scan::prefix(records_partition(self.rows.shard(), kind), prefix, behind);
+        let fits = move |key: &RecordKey| {
+            key.kind == kind && key.tenant == tenant && after.as_ref().is_none_or(|after| key.id > *after)
+        };
+        self.records_that(kind, fits, scan, limit).await
+    }
+
+    async fn all_records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
+        let behind = after.as_ref().map(|key| format!("{}{}", records_prefix(key.tenant.as_ref()), key.id));
+        let scan = Scan::prefix(records_partition(self.rows.shard(), kind), String::new(), behind);
+        let fits = move |key: &RecordKey| key.kind == kind && after.as_ref().is_none_or(|after| key > after);
+        self.records_that(kind, fits, scan, limit).await
+    }
+
+    async fn due_executions(
+        &self,
+        now: Timestamp,
+        room: &Room,
+        skip: impl Fn(&ExecutionKey) -> bool + Send,
+    ) -> Result<DueExecutions, Fault> {
+        self.fresh(|core| core.state.pending().due(now, room, skip)).await
+    }
+
+    async fn due_deliveries(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        skip: impl Fn(&DeliveryKey) -> bool + Send,
+    ) -> Result<DueDeliveries, Fault> {
+        self.fresh(|core| core.state.deliveries().due(now, limit, skip)).await
+    }
+
+    fn deliveries_nearer(&self) -> Notice {
+        self.deliveries_nearer.clone()
+    }
+
+    async fn triage<T: Send>(&self, look: impl FnOnce(&TriageIndex) -> T + Send) -> Result<T, Fault> {
+        self.fresh(|core| look(core.state.triage())).await
+    }
+
+    fn triage_nearer(&self) -> Notice {
+        self.triage_nearer.clone()
+    }
+
+    fn triage_ended(&self) -> Notice {
+        self.triage_ended.clone()
+    }
+
+    async fn live_tasks(
+        &self,
+        tenant: TenantId,
+        after: Option<RequestId>,
+        limit: usize,
+    ) -> Result<Vec<LiveTask>, Fault> {
+        self.fresh(|core| core.state.live_tasks(&tenant, after.as_ref(), limit)).await
+    }
+
+    async fn lookout(&self, tenant: Option<TenantId>) -> Result<BTreeMap<TenantId, Lookout>, Fault> {
+        self.fresh(|core| core.state.lookout(tenant.as_ref())).await
+    }
+
+    async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {
+        let objects = self.objects.clone();
+        self.call(async move { objects.put_blob(&tenant, &key, bytes).await }).await
+    }
+
+    async fn blob(&self, tenant: TenantId, key: String) -> Result<Option<Vec<u8>>, Fault> {
+        let objects = self.objects.clone();
+        self.call(async move { objects.blob(&tenant, &key).await }).await
+    }
+
+    async fn queue(&self) -> Result<QueueDepth, Fault> {
+        let now = self.clock.now();
+        self.fresh(|_| ()).await?;
+        let depth = self.core.look(|core| {
+            core.state.move_on(now);
+            core.state.queue().depth()
+        });
+        Ok(depth.await)
+    }
+}

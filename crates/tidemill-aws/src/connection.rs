@@ -1,0 +1,68 @@
+//! The clients of all services, made once.
+
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_smithy_http_client::tls::Provider;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use std::time::Duration;
+
+/// How often a call is made at most, with growing pauses, when it is throttled or gets no answer.
+const CALL_ATTEMPTS: u32 = 6;
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Objects may have many megabytes.
+const OBJECT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Who this process is to AWS, and where AWS is.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    pub(crate) dynamo: aws_sdk_dynamodb::Client,
+    pub(crate) s3: aws_sdk_s3::Client,
+    pub(crate) bus: aws_sdk_eventbridge::Client,
+    pub(crate) sqs: aws_sdk_sqs::Client,
+}
+
+impl Connection {
+    /// By the standard chain: environment, profile, role of the container or machine.
+    pub async fn from_environment() -> Self {
+        let https = aws_smithy_http_client::Builder::new()
+            .tls_provider(Provider::Rustls(CryptoMode::Ring))
+            .build_https();
+        let config = aws_config::defaults(BehaviorVersion::latest()).http_client(https);
+        Self::new(&config.load().await)
+    }
+
+    /// A double on this machine, with any credentials.
+    pub async fn to_double(endpoint: &str) -> Self {
+        let config = aws_config::defaults(BehaviorVersion::latest())
+            .http_client(aws_smithy_http_client::Builder::new().build_http())
+            .endpoint_url(endpoint)
+            .region(Region::new("us-east-1"))
+            .credentials_provider(aws_sdk_dynamodb::config::Credentials::new(
+                "test", "test", None, None, "double",
+            ));
+        Self::new(&config.load().await)
+    }
+
+    fn new(config: &SdkConfig) -> Self {
+        let retry = RetryConfig::standard().with_max_attempts(CALL_ATTEMPTS);
+        let timeout = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT_TIMEOUT).build();
+        let long = TimeoutConfig::builder().operation_attempt_timeout(OBJECT_TIMEOUT).build();
+        let is_double = config.endpoint_url().is_some();
+        let dynamo = aws_sdk_dynamodb::config::Builder::from(config);
+        let s3 = aws_sdk_s3::config::Builder::from(config).force_path_style(is_double);
+        let bus = aws_sdk_eventbridge::config::Builder::from(config);
+        let sqs = aws_sdk_sqs::config::Builder::from(config);
+        Self {
+            dynamo: aws_sdk_dynamodb::Client::from_conf(
+                dynamo.retry_config(retry.clone()).timeout_config(timeout.clone()).build(),
+            ),
+            s3: aws_sdk_s3::Client::from_conf(s3.retry_config(retry.clone()).timeout_config(long).build()),
+            bus: aws_sdk_eventbridge::Client::from_conf(
+                bus.retry_config(retry.clone()).timeout_config(timeout).build(),
+            ),
+            // Receiving waits for up to 20 seconds.
+            sqs: aws_sdk_sqs::Client::from_conf(sqs.retry_config(retry).build()),
+        }
+    }
+}

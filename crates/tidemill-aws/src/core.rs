@@ -1,0 +1,480 @@
+//! The deciding core: the engine's state, folded from rows and log, and how far it got.
+//!
+//! Between two calls it says what the log says up to item `end`. While a group is decided it may run ahead; if the group
+//! is not committed then, the state is made anew.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use tidemill_engine::backend::{Answer, Fault};
+use tidemill_engine::codec::control::Control;
+use tidemill_engine::command::Command;
+use tidemill_engine::commit::{Commit, MessageId, RecordWrite};
+use tidemill_engine::decide::{Circumstances, decide};
+use tidemill_engine::id_source::IdSource;
+use tidemill_engine::policy::Policy;
+use tidemill_engine::record::RecordKind;
+use tidemill_engine::reply::Refusal;
+use tidemill_engine::site::Site;
+use tidemill_engine::state::State;
+use tidemill_engine::state::row::{Row, RowKey, is_open};
+use tidemill_engine::state::trail::Seq;
+use tidemill_model::{Entity, Event, EventId, TenantId, Timestamp};
+
+use crate::fault::damaged;
+use crate::group::{EVENTS_MAX, Entry, Group, first_seq, read_group};
+use crate::log::{Log, LogItem};
+use crate::outbox::Sending;
+use crate::recent::Recent;
+use crate::rows::{Flush, Rows};
+
+/// What does not fit into a group of so many bytes is refused.
+const GROUP_BYTES_MAX: usize = 64 << 20;
+
+pub(crate) struct Core {
+    pub(crate) state: State,
+    pub(crate) recent: Recent,
+    rows: Rows,
+    ids: IdSource,
+    policy: Policy,
+    site: Site,
+    /// The number of the newest item of the log that is in the state.
+    pub(crate) end: u64,
+    /// The number of the newest event.
+    pub(crate) newest: u64,
+    last_id: u128,
+    /// The rows that must be in memory when the store is opened, as of the last flush.
+    open: BTreeSet<RowKey>,
+    /// Whether the state is what the log says.
+    pub(crate) is_sound: bool,
+}
+
+/// Why the state cannot go on from where it is.
+pub(crate) enum Stuck {
+    Fault(Fault),
+    /// A row is newer than the state.
+    Behind,
+}
+
+impl From<Fault> for Stuck {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// What a group of calls comes to.
+pub(crate) struct Decided {
+    /// For each call, an answer for each of its commands.
+    pub(crate) answers: Vec<Vec<Answer>>,
+    pub(crate) group: Group,
+    commits: Vec<Commit>,
+    /// How many of the commits are in the state.
+    applied: usize,
+}
+
+impl Decided {
+    /// Whether the state has run ahead of the log.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.applied > 0
+    }
+}
+
+impl Core {
+    pub(crate) fn new(rows: Rows, policy: Policy, site: Site, seed: u64) -> Self {
+        Self {
+            state: State::keeping_rows(),
+            recent: Recent::default(),
+            rows,
+            ids: IdSource::new(seed),
+            policy,
+            site,
+            end: 0,
+            newest: 0,
+            last_id: 0,
+            open: BTreeSet::new(),
+            is_sound: false,
+        }
+    }
+
+    /// Makes the state from rows and log. `sent` is the group up to which all is sent; later ones are handed to `each`.
+    pub(crate) async fn rebuild(
+        &mut self,
+        log: &Log,
+        sent: u64,
+        each: &mut (dyn FnMut(Sending) + Send),
+    ) -> Result<(), Fault> {
+        self.is_sound = false;
+        loop {
+            match self.try_rebuild(log, sent, each).await {
+                Ok(()) => break,
+                Err(Stuck::Fault(fault)) => return Err(fault),
+                // Somebody wrote newer rows meanwhile.
+                Err(Stuck::Behind) => {}
+            }
+        }
+        self.is_sound = true;
+        Ok(())
+    }
+
+    async fn try_rebuild(
+        &mut self,
+        log: &Log,
+        sent: u64,
+        each: &mut (dyn FnMut(Sending) + Send),
+    ) -> Result<(), Stuck> {
+        let mut state = State::keeping_rows();
+        state.take_over(&self.state);
+        self.state = state;
+        (self.end, self.newest, self.recent) = (0, 0, Recent::default());
+        self.open = BTreeSet::new();
+        self.recent.saved(sent);
+        if let Some(checkpoint) = self.rows.checkpoint().await? {
+            let Some(flush) = self.rows.flushed(&checkpoint).await? else { return Err(Stuck::Behind) };
+            if checkpoint.written < checkpoint.at {
+                self.rows.write(&flush).await?;
+            }
+            self.end = flush.at;
+            self.note_id(flush.last_id);
+            self.open = flush.open;
+            self.load_open().await?;
+            // What was not sent may lie before the rows.
+            let mut next = sent + 1;
+            while next <= self.end {
+                for item in log.from(next).await? {
+                    next = item.number + 1;
+                    if item.number <= self.end {
+                        let events = Self::read_events(&item)?;
+                        self.newest = events.events.last().map_or(self.newest, |(number, _)| *number);
+                        self.recent.push(item.number, Arc::clone(&events.events));
+                        each(events);
+                    }
+                }
+            }
+        }
+        self.catch_up(log, &mut |sending| {
+            if sending.number > sent {
+                each(sending);
+            }
+        })
+        .await?;
+        if self.newest == 0 {
+            self.find_newest(log).await?;
+        }
+        Ok(())
+    }
+
+    /// The number of the newest event, when no group that was read has one.
+    async fn find_newest(&mut self, log: &Log) -> Result<(), Fault> {
+        for number in (1..=self.end).rev() {
+            let Some(item) = log.get(number).await? else { break };
+            if let Some((newest, _)) = Self::read_events(&item)?.events.last() {
+                self.newest = *newest;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read_events(item: &LogItem) -> Result<Sending, Fault> {
+        let mut sending = Sending::new(item.number);
+        let mut events = Vec::new();
+        for entry in read_group(item.number, &item.group)? {
+            match entry {
+                Entry::Event(seq, event) => events.push((seq.0, event)),
+                Entry::Control(Control::Enqueue(message)) => sending.enqueue.push(message),
+                Entry::Control(_) => {}
+            }
+        }
+        sending.events = Arc::new(events);
+        Ok(sending)
+    }
+
+    async fn load_open(&mut self) -> Result<(), Stuck> {
+        for key in self.open.clone() {
+            if let RowKey::Record(record) = &key
+                && matches!(record.kind, RecordKind::Execution | RecordKind::Delivery)
+            {
+                // Only that it is to run, and when. There may be very many.
+                let Some(found) = self.rows.get(&key).await? else { continue };
+                self.check_at(found.at)?;
+                if let Some(Row::Record(found)) = found.row {
+                    self.state.note_stored(record, &found);
+                }
+                continue;
+            }
+            if let RowKey::Message(_) = &key {
+                let Some(found) = self.rows.get(&key).await? else { continue };
+                self.check_at(found.at)?;
+                if let Some(row) = found.row {
+                    self.state.load(key, row);
+                }
+                continue;
+            }
+            self.load(&key).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what the log has beyond the state.
+    pub(crate) async fn catch_up(
+        &mut self,
+        log: &Log,
+        each: &mut (dyn FnMut(Sending) + Send),
+    ) -> Result<(), Stuck> {
+        loop {
+            let items = log.from(self.end + 1).await?;
+            let is_last = items.len() <= 1;
+            for item in items {
+                let sending = Self::read_events(&item)?;
+                // A fault in the middle leaves a state that is neither here nor there.
+                self.is_sound = false;
+                self.replay(&item).await?;
+                self.is_sound = true;
+                self.end = item.number;
+                self.recent.push(item.number, Arc::clone(&sending.events));
+                if let Some((number, event)) = sending.events.last() {
+                    self.newest = *number;
+                    self.note_id(event.id.as_u128());
+                }
+                each(sending);
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn note_id(&mut self, id: u128) {
+        if id > 0 {
+            self.last_id = self.last_id.max(id);
+            self.ids.observe(EventId::from_u128(id));
+        }
+    }
+
+    async fn replay(&mut self, item: &LogItem) -> Result<(), Stuck> {
+        self.state.part_with_visitors();
+        for entry in read_group(item.number, &item.group)? {
+            match entry {
+                Entry::Event(seq, event) => {
+                    self.load(&entity_row(&event.tenant, &event.entity)).await?;
+                    self.state.apply_event(seq, &event);
+                }
+                Entry::Control(control) => self.replay_control(control).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn replay_control(&mut self, control: Control) -> Result<(), Stuck> {
+        match control {
+            Control::Record(write) => {
+                if let RecordWrite::JobTasks { tenant, job, .. }
+                | RecordWrite::JobCancelled { tenant, job, .. }
+                | RecordWrite::JobAllowance { tenant, job, .. }
+                | RecordWrite::JobHops { tenant, job, .. } = &write
+                {
+                    self.load(&RowKey::Job(tenant.clone(), *job)).await?;
+                }
+                self.state.apply_record(&write);
+            }
+            Control::Task(change) => {
+                self.load(&RowKey::Task(change.task.clone())).await?;
+                self.state.apply_task(&change);
+            }
+            Control::Enqueue(message) => {
+                self.load(&RowKey::Task(message.task.clone())).await?;
+                self.state.apply_enqueue(&message);
+            }
+            Control::Visibility(change) => {
+                self.load_task_of(change.message).await?;
+                self.state.apply_visibility(&change);
+            }
+            Control::Settle(message) => {
+                self.load_task_of(message).await?;
+                self.state.apply_settle(message);
+            }
+            Control::Carry(..) => {
+                return Err(damaged("the log carries rows, which it never does here").into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn load_task_of(&mut self, message: MessageId) -> Result<(), Stuck> {
+        if let Some(queued) = self.state.queue().get(message) {
+            let key = RowKey::Task(queued.message.task.clone());
+            self.load(&key).await?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a row that is newer than the state: what it says has happened in part already.
+    fn check_at(&self, at: u64) -> Result<(), Stuck> {
+        if at > self.end { Err(Stuck::Behind) } else { Ok(()) }
+    }
+
+    /// Brings a row into memory if it is not there and the table has it. Says whether it did.
+    async fn load(&mut self, key: &RowKey) -> Result<bool, Stuck> {
+        if self.state.is_loaded(key) {
+            return Ok(false);
+        }
+        let of_job = match key {
+            RowKey::Job(tenant, job) | RowKey::JobTasks(tenant, job, _) => Some((tenant, *job)),
+            RowKey::Task(task) => task.request.job_part().map(|job| (&task.tenant, job)),
+            _ => None,
+        };
+        if let Some((tenant, job)) = of_job {
+            if self.state.is_loaded(&RowKey::Job(tenant.clone(), job)) {
+                return Ok(false);
+            }
+            let Some(job) = self.rows.job(tenant, job).await? else { return Ok(false) };
+            self.check_at(job.at)?;
+            self.state.load_job(job.head, job.tasks, job.entries);
+            return Ok(true);
+        }
+        let Some(found) = self.rows.get(key).await? else { return Ok(false) };
+        self.check_at(found.at)?;
+        let Some(row) = found.row else { return Ok(false) };
+        self.state.load(key.clone(), row);
+        Ok(true)
+    }
+
+    /// Loads the rows a command needs. Some are known only once others are here, hence twice.
+    async fn load_for(
+        &mut self,
+        command: &Command,
+        now: Timestamp,
+        absent: &mut HashSet<RowKey>,
+    ) -> Result<(), Stuck> {
+        for _ in 0..2 {
+            let mut found = false;
+            for key in command.touches(&self.state, now) {
+                if absent.contains(&key) {
+                    continue;
+                }
+                if self.load(&key).await? {
+                    found = true;
+                } else if !self.state.is_loaded(&key) {
+                    absent.insert(key);
+                }
+            }
+            if !found {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides the calls one after the other, as the group that follows the log's end.
+    ///
+    /// The last commit is not applied: most groups have one, and if another process was faster nothing has to be undone.
+    pub(crate) async fn decide<'c>(
+        &mut self,
+        calls: impl Iterator<Item = &'c [Command]>,
+        now: Timestamp,
+    ) -> Result<Decided, Stuck> {
+        self.state.part_with_visitors();
+        self.state.move_on(now);
+        let mut decided =
+            Decided { answers: Vec::new(), group: Group::default(), commits: Vec::new(), applied: 0 };
+        let mut absent = HashSet::new();
+        for commands in calls {
+            let mut answers = Vec::with_capacity(commands.len());
+            for command in commands {
+                self.apply_decided(&mut decided);
+                self.is_sound = !decided.is_ahead();
+                self.load_for(command, now, &mut absent).await?;
+                answers.push(self.decide_one(command, now, &mut decided));
+            }
+            decided.answers.push(answers);
+        }
+        self.is_sound = !decided.is_ahead();
+        Ok(decided)
+    }
+
+    fn decide_one(&mut self, command: &Command, now: Timestamp, decided: &mut Decided) -> Answer {
+        let mut circumstances =
+            Circumstances { now, ids: &mut self.ids, policy: &self.policy, site: &self.site };
+        let (commit, reply) = decide(&self.state, command, &mut circumstances)?;
+        debug_assert!(commit.expect.iter().all(|expect| self.state.holds(expect)), "{:?}", commit.expect);
+        if commit.is_empty() {
+            return Ok(reply);
+        }
+        let (bytes, events) = (decided.group.byte_count(), decided.group.event_count());
+        decided.group.push(&commit);
+        if decided.group.byte_count() > GROUP_BYTES_MAX || decided.group.event_count() >= EVENTS_MAX {
+            let size_bytes = decided.group.byte_count() - bytes;
+            decided.group.cut(bytes, events);
+            return Err(Refusal::TooLarge { field: "tasks", size_bytes, limit_bytes: GROUP_BYTES_MAX });
+        }
+        decided.commits.push(commit);
+        Ok(reply)
+    }
+
+    /// Applies what was decided, so that the next command sees it.
+    fn apply_decided(&mut self, decided: &mut Decided) {
+        let before: usize = decided.commits[..decided.applied].iter().map(|commit| commit.events.len()).sum();
+        let mut seq = Seq(first_seq(self.end + 1).0 + before as u64);
+        for commit in &decided.commits[decided.applied..] {
+            self.state.apply(commit, seq);
+            seq = Seq(seq.0 + commit.events.len() as u64);
+        }
+        decided.applied = decided.commits.len();
+    }
+
+    /// The group is in the log: makes all of it true and tells what is to be sent.
+    pub(crate) fn committed(&mut self, mut decided: Decided) -> (Vec<Vec<Answer>>, Sending) {
+        self.apply_decided(&mut decided);
+        self.is_sound = true;
+        self.end += 1;
+        let mut sending = Sending::new(self.end);
+        let mut events: Vec<(u64, Event)> = Vec::new();
+        let first = first_seq(self.end).0;
+        for commit in decided.commits {
+            sending.enqueue.extend(commit.enqueue);
+            sending.stirred |= !commit.visibility.is_empty();
+            events.extend((first + events.len() as u64..).zip(commit.events));
+        }
+        if let Some((number, event)) = events.last() {
+            self.newest = *number;
+            self.last_id = self.last_id.max(event.id.as_u128());
+        }
+        sending.events = Arc::new(events);
+        self.recent.push(self.end, Arc::clone(&sending.events));
+        (decided.answers, sending)
+    }
+
+    /// The rows that changed, with all that goes into a checkpoint.
+    pub(crate) fn take_flush(&mut self) -> Option<Flush> {
+        let rows = self.state.take_dirty()?;
+        for (key, row) in &rows {
+            let is_open = match (key, row) {
+                (RowKey::Message(_), row) => Some(row.is_some()),
+                (key, Some(row)) => is_open(key, row),
+                (RowKey::Record(record), None) if record.kind.may_be_open() => Some(false),
+                (_, None) => None,
+            };
+            match is_open {
+                Some(true) => drop(self.open.insert(key.clone())),
+                Some(false) => drop(self.open.remove(key)),
+                None => {}
+            }
+        }
+        Some(Flush { at: self.end, last_id: self.last_id, rows, open: self.open.clone() })
+    }
+}
+
+/// The row that keeps the stream of an entity.
+pub(crate) fn entity_row(tenant: &TenantId, entity: &Entity) -> RowKey {
+    match entity.kind.as_str() {
+        "TASK" => RowKey::Task(tidemill_engine::commit::TaskKey {
+            tenant: tenant.clone(),
+            request: tidemill_model::RequestId::trusted(entity.id.as_str()),
+        }),
+        "JOB" => match tidemill_model::JobId::new(entity.id.as_str()) {
+            Ok(job) => RowKey::Job(tenant.clone(), job),
+            Err(_) => RowKey::Entity(tenant.clone(), entity.clone()),
+        },
+        _ => RowKey::Entity(tenant.clone(), entity.clone()),
+    }
+}

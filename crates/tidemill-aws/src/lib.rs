@@ -1,0 +1,32 @@
+//! The backend on AWS: a commit log, rows and events in one DynamoDB table, large values in S3.
+//!
+//! The deciding core is the engine's; what differs from one machine is where the log lies. Item n of the log is put only
+//! if it is absent, so of all processes one makes it, and the others see what it says before they decide again. What
+//! follows from a commit (events on the bus, tickets in the queue) is read off the log and may be sent twice.
+
+mod backend;
+mod connection;
+mod core;
+mod event_item;
+mod events;
+mod fault;
+mod group;
+mod item;
+mod log;
+mod objects;
+mod options;
+mod outbox;
+mod recent;
+mod row_item;
+mod rows;
+mod save_event;
+mod table;
+mod turnstile;
+mod writer;
+
+pub use backend::Aws;
+pub use connection::Connection;
+pub use options::AwsOptions;
+pub use outbox::Bus;
+pub use save_event::{Saved, save_event};
+pub use table::create_table;

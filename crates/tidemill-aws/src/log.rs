@@ -1,0 +1,145 @@
+//! The commit log: one item per group of commits, each put only if nobody put it before.
+//!
+//! The put of item n + 1 is the commit. Of all who try one succeeds; whoever fails was behind.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::KeysAndAttributes;
+use tidemill_engine::backend::Fault;
+
+use crate::connection::Connection;
+use crate::fault::{damaged, is_refused, unavailable};
+use crate::item::{Item, binary, key_of, read_bytes, read_text, text};
+use crate::objects::Objects;
+
+const SORT_KEY: &str = "LOG";
+/// Larger groups lie in S3. An item may have 400 KB with its names.
+const INLINE_BYTES_MAX: usize = 350_000;
+/// How many items are read at once when there are more.
+const BATCH: u64 = 32;
+/// How often a put without a clear answer is made again, the pauses doubling.
+const PUT_TRIES: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Tells the puts of one process from those of all others.
+pub(crate) type Nonce = [u8; 16];
+
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    client: aws_sdk_dynamodb::Client,
+    objects: Objects,
+    table: String,
+    shard: String,
+}
+
+/// Who made the item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Put {
+    Ours,
+    Theirs,
+}
+
+/// An item of the log.
+#[derive(Debug, Clone)]
+pub(crate) struct LogItem {
+    pub(crate) number: u64,
+    pub(crate) nonce: Vec<u8>,
+    pub(crate) group: Vec<u8>,
+}
+
+impl Log {
+    pub(crate) fn new(connection: &Connection, objects: Objects, table: &str, shard: &str) -> Self {
+        Self { client: connection.dynamo.clone(), objects, table: table.to_owned(), shard: shard.to_owned() }
+    }
+
+    fn partition(&self, number: u64) -> String {
+        format!("LOG#{}#{number:020}", self.shard)
+    }
+
+    /// Makes item `number`, unless it is there.
+    ///
+    /// A put that got no answer may have succeeded, or may still do so. It is made again with the same bytes, and who made
+    /// the item is read off its nonce; so the answer is right whichever of them arrived.
+    pub(crate) async fn put(&self, number: u64, nonce: &Nonce, group: &[u8]) -> Result<Put, Fault> {
+        let mut item = key_of(&self.partition(number), SORT_KEY);
+        item.insert("nonce".to_owned(), binary(*nonce));
+        if group.len() <= INLINE_BYTES_MAX {
+            item.insert("group".to_owned(), binary(group));
+        } else {
+            let key = format!("log/{}/{number:020}-{:032x}", self.shard, u128::from_be_bytes(*nonce));
+            self.objects.put(&key, group.to_vec()).await?;
+            item.insert("object".to_owned(), text(key));
+        }
+        let mut pause = FIRST_PAUSE;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let put = self.client.put_item().table_name(&self.table).set_item(Some(item.clone()));
+            let Err(error) = put.condition_expression("attribute_not_exists(PK)").send().await else {
+                return Ok(Put::Ours);
+            };
+            if is_refused(&error) {
+                return match self.get(number).await? {
+                    Some(found) if found.nonce == nonce => Ok(Put::Ours),
+                    Some(_) => Ok(Put::Theirs),
+                    None => Err(damaged(format!("item {number} of the log was there and is gone"))),
+                };
+            }
+            if tries == PUT_TRIES {
+                return Err(unavailable("PutItem", error));
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+    }
+
+    pub(crate) async fn get(&self, number: u64) -> Result<Option<LogItem>, Fault> {
+        let key = key_of(&self.partition(number), SORT_KEY);
+        let get = self.client.get_item().table_name(&self.table).set_key(Some(key)).consistent_read(true);
+        let found = get.send().await.map_err(|error| unavailable("GetItem", error))?;
+        match found.item {
+            Some(item) => self.read(number, &item).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The items from `number` on, without a hole, some of them if there are many.
+    pub(crate) async fn from(&self, number: u64) -> Result<Vec<LogItem>, Fault> {
+        let Some(first) = self.get(number).await? else { return Ok(Vec::new()) };
+        let mut found = vec![first];
+        let mut wanted: Vec<Item> =
+            (number + 1..=number + BATCH).map(|number| key_of(&self.partition(number), SORT_KEY)).collect();
+        let mut items = std::collections::BTreeMap::new();
+        while !wanted.is_empty() {
+            let keys = KeysAndAttributes::builder().set_keys(Some(wanted)).consistent_read(true).build();
+            let keys = keys.map_err(|error| unavailable("BatchGetItem", error))?;
+            let answer = self.client.batch_get_item().request_items(&self.table, keys).send().await;
+            let answer = answer.map_err(|error| unavailable("BatchGetItem", error))?;
+            for item in
+                answer.responses.into_iter().filter_map(|mut tables| tables.remove(&self.table)).flatten()
+            {
+                items.insert(read_text(&item, "PK")?.to_owned(), item);
+            }
+            let mut rest = answer.unprocessed_keys.unwrap_or_default();
+            wanted = rest.remove(&self.table).map(|rest| rest.keys).unwrap_or_default();
+        }
+        for next in number + 1..=number + BATCH {
+            let Some(item) = items.remove(&self.partition(next)) else { break };
+            found.push(self.read(next, &item).await?);
+        }
+        Ok(found)
+    }
+
+    async fn read(&self, number: u64, item: &Item) -> Result<LogItem, Fault> {
+        let nonce = read_bytes(item, "nonce").unwrap_or_default().to_vec();
+        let group = if let Some(group) = read_bytes(item, "group") {
+            group.to_vec()
+        } else {
+            let key = read_text(item, "object")?;
+            let found = self.objects.get(key).await?;
+            found
+                .ok_or_else(|| damaged(format!("item {number} of the log names {key}, which is not there")))?
+        };
+        Ok(LogItem { number, nonce, group })
+    }
+}

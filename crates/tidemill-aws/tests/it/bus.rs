@@ -1,0 +1,217 @@
+//! Events over the bus and tickets through the queue, as they go on AWS.
+
+use std::sync::Arc;
+
+use aws_sdk_sqs::types::QueueAttributeName;
+use tidemill_aws::{Aws, AwsOptions, Bus, Connection, Saved, create_table, save_event};
+use tidemill_embedded::{Embedded, StoreOptions};
+use tidemill_engine::backend::Backend;
+use tidemill_engine::conformance::{Lab, ManualClock, World};
+use tidemill_model::access_path::AccessPath;
+use tidemill_model::{Event, JobStatus, Timestamp};
+
+use crate::conformance::TableWorld;
+use crate::double::{Double, RUNTIME, double, fresh_name};
+
+/// A bus whose rule leads to a queue, and a queue for tickets.
+struct Site {
+    sqs: aws_sdk_sqs::Client,
+    bus: String,
+    /// What `save_event` is fed from.
+    events: String,
+    tickets: String,
+}
+
+impl Site {
+    async fn make(double: &Double, name: &str) -> Self {
+        let config = aws_config::defaults(aws_config::BehaviorVersion::latest())
+            .http_client(aws_smithy_http_client::Builder::new().build_http())
+            .endpoint_url(&double.endpoint)
+            .region(aws_config::Region::new("us-east-1"))
+            .credentials_provider(aws_sdk_sqs::config::Credentials::new("test", "test", None, None, "double"))
+            .load()
+            .await;
+        let sqs = aws_sdk_sqs::Client::new(&config);
+        let bridge = aws_sdk_eventbridge::Client::new(&config);
+        let queue = async |name: String| {
+            let made = sqs.create_queue().queue_name(name).send().await.expect("the queue is made");
+            made.queue_url.expect("it has an address")
+        };
+        let (events, tickets) = (queue(format!("{name}-events")).await, queue(format!("{name}-tasks")).await);
+        let asked =
+            sqs.get_queue_attributes().queue_url(&events).attribute_names(QueueAttributeName::QueueArn);
+        let attributes = asked.send().await.expect("the queue is there").attributes.unwrap_or_default();
+        let arn = attributes[&QueueAttributeName::QueueArn].clone();
+        bridge.create_event_bus().name(name).send().await.expect("the bus is made");
+        let rule = bridge.put_rule().name("save-event").event_bus_name(name);
+        let rule = rule.event_pattern(r#"{"detail-type":["log-event"]}"#);
+        rule.send().await.expect("the rule is made");
+        let target =
+            aws_sdk_eventbridge::types::Target::builder().id("1").arn(arn).build().expect("a target");
+        let targets = bridge.put_targets().rule("save-event").event_bus_name(name).targets(target);
+        targets.send().await.expect("the target is set");
+        Self { sqs, bus: name.to_owned(), events, tickets }
+    }
+
+    /// All messages that are in a queue now.
+    async fn drain(&self, queue: &str) -> Vec<serde_json::Value> {
+        let mut found = Vec::new();
+        loop {
+            let receive = self.sqs.receive_message().queue_url(queue).max_number_of_messages(10);
+            let messages = receive.send().await.expect("the queue answers").messages.unwrap_or_default();
+            if messages.is_empty() {
+                return found;
+            }
+            for message in messages {
+                let body = message.body.expect("a message has a body");
+                found.push(serde_json::from_str(&body).expect("it is JSON"));
+                let receipt = message.receipt_handle.expect("it can be deleted");
+                let delete = self.sqs.delete_message().queue_url(queue).receipt_handle(receipt);
+                delete.send().await.expect("it is deleted");
+            }
+        }
+    }
+}
+
+/// Runs the sample job and gives its events, in their order.
+async fn sample_job<W: World>(lab: &Lab<W>) -> Vec<Event> {
+    let job = lab.submit("A B C<A D<A E<C+D").await;
+    while lab.status(job).await == JobStatus::Running {
+        lab.pass(10);
+        for task in lab.claim(9).await {
+            lab.pass(10);
+            lab.complete(&task, r#"{"n":1}"#).await;
+        }
+    }
+    lab.events(AccessPath::Tenant).await
+}
+
+#[test]
+fn events_reach_the_table_over_the_bus_and_tickets_the_queue() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let name = fresh_name();
+        let connection = double.connect().await;
+        create_table(&connection, &name, &name).await.expect("the table is made");
+        let site = Site::make(double, &name).await;
+        let clock = ManualClock::default();
+        let options = AwsOptions {
+            queue_url: Some(site.tickets.clone()),
+            follow_every: None,
+            ..AwsOptions::new(name.clone(), name.clone(), Bus::Named(site.bus.clone()), 1)
+        };
+        let lab = Lab::new(
+            TableWorld::open(connection.clone(), options.clone(), clock.clone()).await,
+            clock.clone(),
+        );
+        let told = sample_job(&lab).await;
+        assert_eq!(told.len(), 2 + 3 * 5, "events that are not in the table yet are known here");
+        lab.world.backend().all_sent().await;
+
+        let sent = site.drain(&site.events).await;
+        let received_at = Timestamp::clamped(1_800_000_100_000);
+        for entry in &sent {
+            assert_eq!(entry["detail-type"], "log-event");
+            assert_eq!(entry["source"], format!("task-workflow.{}", told[0].app));
+            let detail = entry["detail"].to_string();
+            for expected in [Saved::New, Saved::Known] {
+                let saved = save_event(&connection, &name, &detail, received_at).await;
+                assert_eq!(saved.expect("the event is taken"), expected);
+            }
+        }
+        assert_eq!(sent.len(), told.len(), "each event once");
+
+        // Another process has nothing in memory and reads the table.
+        drop(lab);
+        let again = Aws::open(connection, AwsOptions { seed: 2, ..options }, Arc::new(clock.clone())).await;
+        let again = again.expect("the store opens");
+        let query = tidemill_model::event_query::EventQuery::all(told[0].tenant.clone(), AccessPath::Tenant);
+        let stored = again.events(query).await.expect("the query is answered").events;
+        let at_receipt = |event: &Event| Event { received_at, ..event.clone() };
+        assert_eq!(shapes(&stored), shapes(&told.iter().map(at_receipt).collect::<Vec<_>>()));
+        for (stored, told) in stored.iter().zip(&told) {
+            assert_eq!(
+                (stored.id, stored.timestamp, stored.received_at),
+                (told.id, told.timestamp, received_at)
+            );
+        }
+
+        let tickets = site.drain(&site.tickets).await;
+        let mut tasks: Vec<&str> = tickets.iter().filter_map(|ticket| ticket["requestId"].as_str()).collect();
+        tasks.sort_unstable();
+        let names: Vec<_> = tasks.iter().filter_map(|task| task.rsplit('_').next()).collect();
+        assert_eq!(names, ["A", "B", "C", "D", "E"], "{tickets:?}");
+    });
+}
+
+#[test]
+fn the_sample_job_tells_the_same_at_home_and_on_aws() {
+    let Some(double) = double() else { return };
+    let clock = ManualClock::default();
+    let dir = std::env::temp_dir().join(format!("tidemill-aws-{}", fresh_name()));
+    let at_home = {
+        let backend = Embedded::open(
+            &dir,
+            StoreOptions { seed: 7, ..StoreOptions::default() },
+            Arc::new(clock.clone()),
+        );
+        let lab = Lab::new(Home(Arc::new(backend.expect("the directory opens"))), clock.clone());
+        tidemill_engine::conformance::block_on(sample_job(&lab))
+    };
+    std::fs::remove_dir_all(&dir).expect("the directory was made");
+    let on_aws = RUNTIME.block_on(async {
+        let name = fresh_name();
+        let connection: Connection = double.connect().await;
+        create_table(&connection, &name, &name).await.expect("the table is made");
+        let clock = ManualClock::default();
+        let options =
+            AwsOptions { follow_every: None, ..AwsOptions::new(name.clone(), name, Bus::Loopback, 1) };
+        let lab = Lab::new(TableWorld::open(connection, options, clock.clone()).await, clock);
+        sample_job(&lab).await
+    });
+    assert_eq!(shapes(&on_aws), shapes(&at_home));
+}
+
+struct Home(Arc<Embedded>);
+
+impl World for Home {
+    type Backend = Embedded;
+
+    fn backend(&self) -> Arc<Embedded> {
+        Arc::clone(&self.0)
+    }
+
+    fn time_passed(&self) {
+        self.0.time_passed();
+    }
+}
+
+/// Events as text, without what differs between two runs: ids, times and the order of fields.
+fn shapes(events: &[Event]) -> Vec<String> {
+    let sorted =
+        |event: &Event| serde_json::from_str::<serde_json::Value>(&event.to_json()).expect("it is JSON");
+    events.iter().map(|event| shape(&sorted(event).to_string())).collect()
+}
+
+/// The text with every UUID, every id of a job and every moment replaced.
+fn shape(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_hexdigit() || c == '-';
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(is_part) {
+        out.push_str(&rest[..start]);
+        let run = &rest[start..];
+        let end = run.find(|c| !is_part(c)).unwrap_or(run.len());
+        let word = &run[..end];
+        let digits = word.bytes().all(|byte| byte.is_ascii_digit());
+        out.push_str(match word.len() {
+            36 => "<uuid>",
+            13 if digits => "<time>",
+            // What is left of `job-` and the id behind it.
+            33.. => "<job>",
+            _ => word,
+        });
+        rest = &run[end..];
+    }
+    out + rest
+}

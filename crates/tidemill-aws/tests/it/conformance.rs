@@ -1,0 +1,91 @@
+//! The conformance suite on a double.
+
+use std::sync::Arc;
+
+use tidemill_aws::{Aws, AwsOptions, Bus, Connection, create_table};
+use tidemill_engine::conformance::{Lab, ManualClock, World, block_on};
+
+use crate::double::{RUNTIME, double, fresh_name};
+
+/// A store in a table and a bucket of its own.
+pub(crate) struct TableWorld {
+    backend: Arc<Aws>,
+    connection: Connection,
+    options: AwsOptions,
+}
+
+impl TableWorld {
+    pub(crate) async fn open(connection: Connection, options: AwsOptions, clock: ManualClock) -> Self {
+        let opened = Aws::open(connection.clone(), options.clone(), Arc::new(clock)).await;
+        let backend = Arc::new(opened.expect("the store opens"));
+        Self { backend, connection, options }
+    }
+}
+
+impl World for TableWorld {
+    type Backend = Aws;
+    const REOPENS: bool = true;
+
+    fn backend(&self) -> Arc<Aws> {
+        Arc::clone(&self.backend)
+    }
+
+    fn time_passed(&self) {
+        self.backend.time_passed();
+    }
+
+    /// Nothing is closed: what the process was doing stops where it is.
+    async fn reopen(self, clock: ManualClock) -> Option<Self> {
+        let Self { backend, connection, mut options } = self;
+        drop(Arc::into_inner(backend).expect("nobody else holds the backend"));
+        options.seed += 1;
+        let opened = RUNTIME.spawn(Self::open(connection, options, clock));
+        Some(opened.await.expect("opening does not panic"))
+    }
+}
+
+/// Cases of thousands of questions for events, for which a double takes minutes. Rows have no part in them: once is enough.
+const SLOW: [&str; 2] = ["every_path_answers_like_select", "every_path_honours_time_ranges"];
+
+/// Runs a case, unless there is no double.
+fn run<F: Future<Output = ()>>(flush_every: u64, case: impl FnOnce(Lab<TableWorld>) -> F) {
+    let Some(double) = double() else { return };
+    let clock = ManualClock::default();
+    let world = RUNTIME.block_on(async {
+        let connection = double.connect().await;
+        let name = fresh_name();
+        create_table(&connection, &name, &name).await.expect("the table is made");
+        let options = AwsOptions {
+            flush_every,
+            follow_every: None,
+            ..AwsOptions::new(name.clone(), name, Bus::Loopback, 1)
+        };
+        TableWorld::open(connection, options, clock.clone()).await
+    });
+    block_on(case(Lab::new(world, clock)));
+}
+
+/// Rows are hardly ever written: what is opened again is folded from the log.
+mod from_the_log {
+    use super::*;
+
+    fn in_turn<F: Future<Output = ()>>(name: &str, case: impl FnOnce(Lab<TableWorld>) -> F) {
+        if SLOW.contains(&name) {
+            return eprintln!("{name} runs in from_the_rows only");
+        }
+        run(1_000, case);
+    }
+
+    tidemill_engine::conformance_tests_run_by!(in_turn);
+}
+
+/// Rows are written after every other commit, and leave memory as soon as they may.
+mod from_the_rows {
+    use super::*;
+
+    fn in_turn<F: Future<Output = ()>>(_: &str, case: impl FnOnce(Lab<TableWorld>) -> F) {
+        run(2, case);
+    }
+
+    tidemill_engine::conformance_tests_run_by!(in_turn);
+}

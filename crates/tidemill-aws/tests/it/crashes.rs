@@ -1,0 +1,185 @@
+//! A process that dies between any two of its calls, and networks that lose, repeat and delay them.
+
+use tidemill_aws::{AwsOptions, Bus, Connection, create_table};
+use tidemill_engine::backend::Backend;
+use tidemill_engine::conformance::{Lab, ManualClock, World, side_by_side};
+use tidemill_engine::engine::JobRequest;
+use tidemill_model::access_path::AccessPath;
+use tidemill_model::{
+    AppName, JobId, JobStatus, Json, KnownType, RequestId, TaskId, TaskName, TaskOptions, TaskSpec, TenantId,
+};
+
+use crate::conformance::TableWorld;
+use crate::double::{Double, RUNTIME, double, fresh_name};
+use crate::proxy::{Fate, Proxy};
+
+const LEASE_MILLIS: u64 = 60_000;
+
+async fn open(endpoint: &str, name: &str, seed: u64, clock: &ManualClock) -> Lab<TableWorld> {
+    let connection = Connection::to_double(endpoint).await;
+    let options = options(name, seed);
+    Lab::new(TableWorld::open(connection, options, clock.clone()).await, clock.clone())
+}
+
+fn options(name: &str, seed: u64) -> AwsOptions {
+    AwsOptions {
+        // Rows are written in the middle of it, too.
+        flush_every: 3,
+        follow_every: None,
+        ..AwsOptions::new(name, name, Bus::Loopback, seed)
+    }
+}
+
+/// `a` and `b`, then `c`. Asked for under the same name again and again, it is one job.
+async fn submit(lab: &Lab<TableWorld>) -> JobId {
+    let spec = |id: &str, depends_on: &[&str]| TaskSpec {
+        task_id: TaskId::trusted(id),
+        name: TaskName::trusted("n"),
+        depends_on: depends_on.iter().map(|id| TaskId::trusted(id)).collect(),
+        input: Json::empty_object(),
+        options: TaskOptions::default(),
+    };
+    let request = JobRequest {
+        tenant: TenantId::trusted("acme"),
+        app: AppName::trusted("orders"),
+        request: Some(RequestId::trusted("once")),
+        name: None,
+        budget: None,
+        callback: None,
+        tasks: vec![spec("a", &[]), spec("b", &[]), spec("c", &["a", "b"])],
+        idempotency: None,
+    };
+    lab.engine.submit_job(request).await.expect("the job is accepted").job
+}
+
+/// Claims and completes until there is nothing left to do.
+async fn run_to_the_end(lab: &Lab<TableWorld>) -> JobId {
+    let job = submit(lab).await;
+    while lab.status(job).await == JobStatus::Running {
+        for task in lab.claim(9).await {
+            lab.complete(&task, "{}").await;
+        }
+        // Whoever died with a task in hand is given up.
+        lab.pass(LEASE_MILLIS);
+    }
+    job
+}
+
+/// The job has one end, each task has one, and the table tells the same as the heads.
+async fn check(lab: &Lab<TableWorld>, job: JobId, what: &str) {
+    assert_eq!(lab.status(job).await, JobStatus::Completed, "{what}");
+    lab.world.backend().all_sent().await;
+    lab.check_job(job).await;
+    for (known, expected) in [
+        (KnownType::JobCreated, 1),
+        (KnownType::TaskPending, 3),
+        (KnownType::TaskCompleted, 3),
+        (KnownType::JobCompleted, 1),
+    ] {
+        assert_eq!(lab.count(known).await, expected, "{} {what}", known.as_str());
+    }
+    let told = lab.events(AccessPath::Tenant).await;
+    let followed = lab.world.backend().follow(0, 1_000).await.expect("the log is read");
+    let mut followed: Vec<_> = followed.into_iter().map(|(_, event)| event).collect();
+    followed.sort_by_key(tidemill_model::Event::position);
+    assert_eq!(told, followed, "{what}");
+}
+
+async fn fresh_table(double: &Double) -> String {
+    let name = fresh_name();
+    create_table(&double.connect().await, &name, &name).await.expect("the table is made");
+    name
+}
+
+/// Kills the process at one of its requests, and lets another finish.
+async fn die_at(double: &Double, at: u64, fate: Fate) -> bool {
+    let name = fresh_table(double).await;
+    let clock = ManualClock::default();
+    let proxy =
+        Proxy::start(&double.endpoint, move |number, _| if number == at { fate } else { Fate::Forward })
+            .await;
+    let first = async {
+        let lab = open(&proxy.endpoint, &name, 1, &clock).await;
+        run_to_the_end(&lab).await;
+        lab.world.backend().flush().await.expect("the rows are written");
+        lab.world.backend().all_sent().await;
+    };
+    let survived = tokio::select! {
+        () = proxy.is_cut() => false,
+        () = first => true,
+    };
+    let lab = open(&double.endpoint, &name, 2, &clock).await;
+    lab.pass(LEASE_MILLIS);
+    let job = run_to_the_end(&lab).await;
+    check(&lab, job, &format!("after {fate:?} at request {at}")).await;
+    survived
+}
+
+#[test]
+fn whoever_dies_at_any_request_leaves_nothing_undone_and_nothing_twice() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        for fate in [Fate::CutBefore, Fate::LastToArrive] {
+            let mut at = 1;
+            while !die_at(double, at, fate).await {
+                at += 1;
+            }
+            assert!(at > 20, "the process makes more than {at} requests");
+            eprintln!("{fate:?}: died at {} requests, one after the other", at - 1);
+        }
+    });
+}
+
+#[test]
+fn what_networks_do_changes_nothing() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        for fate in [Fate::Throttle, Fate::LoseAnswer, Fate::LoseRequest, Fate::Double] {
+            let name = fresh_table(double).await;
+            let clock = ManualClock::default();
+            let plan = move |number: u64, operation: &str| match operation {
+                "PutItem" | "GetItem" | "UpdateItem" | "Query" if number.is_multiple_of(3) => fate,
+                _ => Fate::Forward,
+            };
+            let proxy = Proxy::start(&double.endpoint, plan).await;
+            let lab = open(&proxy.endpoint, &name, 1, &clock).await;
+            let job = run_to_the_end(&lab).await;
+            assert!(proxy.requests() > 20);
+            check(&lab, job, &format!("with {fate:?}")).await;
+        }
+    });
+}
+
+/// Four processes claim and finish side by side; each task has one winner, and all see the same in the end.
+#[test]
+fn many_processes_share_one_store() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let name = fresh_table(double).await;
+        let clock = ManualClock::default();
+        let mut labs = Vec::new();
+        for seed in 1..=4 {
+            labs.push(open(&double.endpoint, &name, seed, &clock).await);
+        }
+        let jobs = side_by_side(labs.iter().map(submit)).await;
+        assert!(jobs.iter().all(|job| *job == jobs[0]), "the same request makes one job: {jobs:?}");
+        let done: Vec<usize> = side_by_side(labs.iter().map(|lab| work(lab, jobs[0]))).await;
+        assert_eq!(done.iter().sum::<usize>(), 3, "{done:?}");
+        for lab in &labs {
+            lab.world.backend().all_sent().await;
+        }
+        check(&labs[3], jobs[0], "with four processes").await;
+    });
+}
+
+/// Claims and completes one task after the other until the job is done, and tells how many.
+async fn work(lab: &Lab<TableWorld>, job: JobId) -> usize {
+    let mut done = 0;
+    while lab.status(job).await == JobStatus::Running {
+        for task in lab.claim(1).await {
+            lab.complete(&task, "{}").await;
+            done += 1;
+        }
+    }
+    done
+}

@@ -1,0 +1,7 @@
+//! The backend on doubles of AWS, which the tests start themselves.
+
+mod bus;
+mod conformance;
+mod crashes;
+mod double;
+mod proxy;

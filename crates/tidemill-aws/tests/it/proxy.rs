@@ -1,0 +1,184 @@
+//! A proxy between the backend and the double that does what networks and services do at their worst.
+//!
+//! It takes one request per connection, forwards it and gives the answer back, unless its plan says otherwise.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidemill_engine::notice::Notice;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Forward,
+    /// It is not forwarded, and the answer says that there were too many.
+    Throttle,
+    /// It arrives, and its answer is lost.
+    LoseAnswer,
+    /// It is lost on the way.
+    LoseRequest,
+    /// It arrives twice; the second answer is given.
+    Double,
+    /// It arrives, its answer is lost, and nothing comes through any more.
+    LastToArrive,
+    /// It is lost, and so is all after it.
+    CutBefore,
+}
+
+pub(crate) struct Proxy {
+    pub(crate) endpoint: String,
+    plan: Arc<Plan>,
+    accepting: JoinHandle<()>,
+}
+
+/// What becomes of the request with this number and operation.
+type Fates = Box<dyn Fn(u64, &str) -> Fate + Send + Sync>;
+
+struct Plan {
+    upstream: String,
+    fate: Fates,
+    requests: AtomicU64,
+    is_cut: std::sync::atomic::AtomicBool,
+    cut: Notice,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Proxy {
+    /// A proxy to the double at `upstream`. The plan is asked with the number of a request, from 1, and its operation.
+    pub(crate) async fn start(
+        upstream: &str,
+        fate: impl Fn(u64, &str) -> Fate + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let plan = Arc::new(Plan {
+            upstream: upstream.trim_start_matches("http://").to_owned(),
+            fate: Box::new(fate),
+            requests: AtomicU64::new(0),
+            is_cut: false.into(),
+            cut: Notice::default(),
+        });
+        let accepted = Arc::clone(&plan);
+        let accepting = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let plan = Arc::clone(&accepted);
+                // A connection that breaks is what this is about.
+                tokio::spawn(async move { drop(plan.serve(client).await) });
+            }
+        });
+        Self { endpoint, plan, accepting }
+    }
+
+    /// How many requests there were.
+    pub(crate) fn requests(&self) -> u64 {
+        self.plan.requests.load(Ordering::SeqCst)
+    }
+
+    /// Waits until nothing comes through any more.
+    pub(crate) async fn is_cut(&self) {
+        loop {
+            let cut = self.plan.cut.listen();
+            if self.plan.is_cut.load(Ordering::SeqCst) {
+                return;
+            }
+            cut.await;
+        }
+    }
+}
+
+impl Plan {
+    async fn serve(&self, mut client: TcpStream) -> std::io::Result<()> {
+        let request = read_request(&mut client).await?;
+        if self.is_cut.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
+        match (self.fate)(number, &operation(&request)) {
+            Fate::Forward => client.write_all(&self.forward(&request).await?).await,
+            Fate::Double => {
+                self.forward(&request).await?;
+                client.write_all(&self.forward(&request).await?).await
+            }
+            Fate::LoseAnswer => self.forward(&request).await.map(drop),
+            Fate::LoseRequest => Ok(()),
+            Fate::Throttle => {
+                let body = br#"{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"too fast"}"#;
+                let head = format!(
+                    "HTTP/1.1 400 Bad Request\r\ncontent-type: application/x-amz-json-1.0\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                    body.len()
+                );
+                client.write_all(head.as_bytes()).await?;
+                client.write_all(body).await
+            }
+            Fate::LastToArrive => {
+                self.is_cut.store(true, Ordering::SeqCst);
+                let arrived = self.forward(&request).await.map(drop);
+                self.cut.ring();
+                arrived
+            }
+            Fate::CutBefore => {
+                self.is_cut.store(true, Ordering::SeqCst);
+                self.cut.ring();
+                Ok(())
+            }
+        }
+    }
+
+    async fn forward(&self, request: &[u8]) -> std::io::Result<Vec<u8>> {
+        let mut server = TcpStream::connect(&self.upstream).await?;
+        // The answer ends where the connection does.
+        let head_end = find(request, b"\r\n").unwrap_or(0);
+        server.write_all(&request[..head_end]).await?;
+        server.write_all(b"\r\nconnection: close").await?;
+        server.write_all(&request[head_end..]).await?;
+        let mut answer = Vec::new();
+        server.read_to_end(&mut answer).await?;
+        Ok(answer)
+    }
+}
+
+/// What a request asks for: `PutItem`, or the method and path of an object.
+fn operation(request: &[u8]) -> String {
+    let head =
+        String::from_utf8_lossy(&request[..find(request, b"\r\n\r\n").unwrap_or(request.len())]).into_owned();
+    let target = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("x-amz-target")
+            .then(|| value.trim().rsplit('.').next().unwrap_or_default().to_owned())
+    });
+    target.unwrap_or_else(|| head.lines().next().unwrap_or_default().to_owned())
+}
+
+async fn read_request(client: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut request = Vec::new();
+    loop {
+        if client.read_buf(&mut request).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let Some(head_end) = find(&request, b"\r\n\r\n") else { continue };
+        let head = String::from_utf8_lossy(&request[..head_end]).to_ascii_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+        let whole = head_end + 4 + length.unwrap_or(0);
+        if head.contains("expect: 100-continue") && request.len() == head_end + 4 {
+            client.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+        }
+        while request.len() < whole {
+            if client.read_buf(&mut request).await? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        return Ok(request);
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}

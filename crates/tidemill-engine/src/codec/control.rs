@@ -1,0 +1,93 @@
+//! Control entries: the part of a commit that users do not see, as the log keeps it.
+
+use crate::backend::Fault;
+use crate::commit::{Commit, Message, MessageId, RecordWrite, TaskChange, Visibility};
+use crate::state::row::{Row, RowKey};
+
+use super::bytes::{BadBytes, Reader};
+use super::stored::Stored;
+
+/// The form of control entries that this release writes.
+const VERSION: u8 = 1;
+
+/// One control entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Control {
+    Record(RecordWrite),
+    Task(TaskChange),
+    Enqueue(Message),
+    Visibility(Visibility),
+    Settle(MessageId),
+    /// A row as it stands, written again because the segment that made it is about to go.
+    Carry(RowKey, Option<Row>),
+}
+
+impl Control {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        match self {
+            Self::Record(write) => tagged(out, 1, write),
+            Self::Task(change) => tagged(out, 2, change),
+            Self::Enqueue(message) => tagged(out, 3, message),
+            Self::Visibility(change) => tagged(out, 4, change),
+            Self::Settle(message) => tagged(out, 5, message),
+            Self::Carry(key, row) => {
+                tagged(out, 7, key);
+                row.put(out);
+            }
+        }
+    }
+
+    /// What a control entry of the log says.
+    pub fn read(bytes: &[u8]) -> Result<Self, Fault> {
+        Self::decode(bytes).map_err(|error| Fault::Damaged(format!("a control entry in the log {error}")))
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadBytes> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != VERSION {
+            return Err(BadBytes("has a version this release does not know"));
+        }
+        let control = match reader.byte()? {
+            1 => Self::Record(Stored::take(&mut reader)?),
+            2 => Self::Task(Stored::take(&mut reader)?),
+            3 => Self::Enqueue(Stored::take(&mut reader)?),
+            4 => Self::Visibility(Stored::take(&mut reader)?),
+            5 => Self::Settle(Stored::take(&mut reader)?),
+            7 => Self::Carry(Stored::take(&mut reader)?, Stored::take(&mut reader)?),
+            _ => return Err(BadBytes("holds an unknown kind of control entry")),
+        };
+        if reader.is_at_end() { Ok(control) } else { Err(BadBytes("goes on after its end")) }
+    }
+}
+
+fn tagged<T: Stored>(out: &mut Vec<u8>, tag: u8, value: &T) {
+    out.push(tag);
+    value.put(out);
+}
+
+/// The bytes of a commit's control entries, one after the other in the order in which they are applied.
+pub fn each_control(commit: &Commit, scratch: &mut Vec<u8>, mut each: impl FnMut(&[u8])) {
+    let mut push = |tag: u8, put: &dyn Fn(&mut Vec<u8>)| {
+        scratch.clear();
+        scratch.push(VERSION);
+        scratch.push(tag);
+        put(scratch);
+        each(scratch);
+    };
+    for write in &commit.records {
+        push(1, &|out| write.put(out));
+    }
+    for change in &commit.tasks {
+        push(2, &|out| change.put(out));
+    }
+    for message in &commit.enqueue {
+        push(3, &|out| message.put(out));
+    }
+    for change in &commit.visibility {
+        push(4, &|out| change.put(out));
+    }
+    for message in &commit.settle {
+        push(5, &|out| message.put(out));
+    }
+}
