@@ -121,7 +121,7 @@ fn whoever_dies_at_any_request_leaves_nothing_undone_and_nothing_twice() {
     RUNTIME.block_on(async {
         for fate in [Fate::CutBefore, Fate::LastToArrive] {
             let mut at = 1;
-            while !die_at(double, at, fate).await {
+            while !Box::pin(die_at(double, at, fate)).await {
                 at += 1;
             }
             assert!(at > 20, "the process makes more than {at} requests");
