@@ -110,7 +110,7 @@ pub async fn options_out_of_bounds_are_refused<W: World>(lab: Lab<W>) {
     let error = lab.engine.submit_job(JobRequest { idempotency: Some(key), ..job_of(graph("a")) }).await;
     assert_eq!(
         error.expect_err("the key is too long").to_string(),
-        "idempotencyKey is 257 bytes; the limit is 256"
+        "idempotencyKey is 257 bytes long; the limit is 256"
     );
     nothing_is_stored(&lab).await;
 }
