@@ -220,9 +220,10 @@ fn metric(server: &Server, line: &str) -> Option<u64> {
 #[test]
 fn a_collector_that_is_away_holds_up_nothing_and_what_it_missed_is_counted() {
     let sandbox = Sandbox::new();
-    // A port that nobody listens on any more.
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let url = format!("http://{nobody}/traces");
+    // Whoever calls is cut off. A port that was given up could belong to another test by now.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/traces", listener.local_addr().unwrap());
+    std::thread::spawn(move || listener.incoming().for_each(drop));
     let server = sandbox.serve(&[], &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &url)]);
     sandbox.write("job.yaml", "tasks: [{taskId: a, run: 'true'}, {taskId: b, run: 'true', dependsOn: [a]}]");
     sandbox.run(&["submit", "job.yaml", "--watch"]).ok();
