@@ -268,9 +268,7 @@ async fn se_01_se_02_ids_of_another_tenant_do_not_exist() {
                     answer.text()
                 );
             }
-            // The caller's own check, which sees nothing of others.
-            "checkHealth" => assert_eq!(answer.expect(200)["tasks"], json!([]), "{name}"),
-            "getHealthCheck" => assert!(!answer.text().contains(&own.job), "{name}: {}", answer.text()),
+            "checkHealth" | "getHealthCheck" => assert!(!answer.text().contains(&own.job), "{name}"),
             "retryJobs" | "cancelJobs" => assert_eq!(answer.expect(202)["jobIds"], json!([]), "{name}"),
             "claimTasks" => assert!(!answer.expect(200)["tasks"].to_string().contains("acme"), "{name}"),
             "receiveMessages" => {
