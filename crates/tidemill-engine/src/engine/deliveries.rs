@@ -159,21 +159,7 @@ impl<B: Backend> Engine<B> {
         tenant: &TenantId,
         filter: &DeliveryFilter,
     ) -> Result<ManyDeliveries, EngineError> {
-        let found = self.deliveries_to_change(tenant, filter).await?;
-        let mut letters = Vec::new();
-        for id in found.letters {
-            match self.replay_delivery(tenant.clone(), id).await {
-                Ok(_) => letters.push(id),
-                // The rest has to wait until some have arrived.
-                Err(EngineError::Refused(Refusal::TooManyWaiting { .. })) if !letters.is_empty() => {
-                    return Ok(ManyDeliveries { letters, more: true });
-                }
-                // Somebody else was faster.
-                Err(EngineError::Refused(Refusal::NotOpen(_))) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(ManyDeliveries { letters, more: found.more })
+        self.change_deliveries(tenant, filter, DeadLetterState::Replayed).await
     }
 
     /// Discards the open letters that fit, the first of them if there are very many.
@@ -182,11 +168,29 @@ impl<B: Backend> Engine<B> {
         tenant: &TenantId,
         filter: &DeliveryFilter,
     ) -> Result<ManyDeliveries, EngineError> {
+        self.change_deliveries(tenant, filter, DeadLetterState::Discarded).await
+    }
+
+    async fn change_deliveries(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+        to: DeadLetterState,
+    ) -> Result<ManyDeliveries, EngineError> {
         let found = self.deliveries_to_change(tenant, filter).await?;
         let mut letters = Vec::new();
         for id in found.letters {
-            match self.discard_delivery(tenant.clone(), id).await {
+            let changed = match to {
+                DeadLetterState::Replayed => self.replay_delivery(tenant.clone(), id).await.map(|_| ()),
+                _ => self.discard_delivery(tenant.clone(), id).await,
+            };
+            match changed {
                 Ok(()) => letters.push(id),
+                // The rest has to wait until some have arrived.
+                Err(EngineError::Refused(Refusal::TooManyWaiting { .. })) if !letters.is_empty() => {
+                    return Ok(ManyDeliveries { letters, more: true });
+                }
+                // Somebody else was faster.
                 Err(EngineError::Refused(Refusal::NotOpen(_))) => {}
                 Err(error) => return Err(error),
             }
