@@ -8,7 +8,6 @@ mod display;
 mod file_limit;
 mod logging;
 mod node;
-mod outbound;
 mod output;
 mod privacy;
 mod remote_source;

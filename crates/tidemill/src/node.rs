@@ -16,6 +16,7 @@ use tidemill_engine::site::Site;
 use tidemill_engine::state::Room;
 use tidemill_engine::triage::{TokenSealer, TriageKeeper, TriageTimer};
 use tidemill_model::{TenantId, Timestamp, WorkerId};
+use tidemill_outbound::HttpSender;
 use tidemill_worker::log_sink::LogSink;
 use tidemill_worker::spawner::{Spawner, SpawnerConfig};
 use tidemill_worker::{
@@ -25,7 +26,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::{Resolved, Values};
 use crate::file_limit::limit_of_children;
-use crate::outbound::HttpSender;
+use crate::logging;
 use crate::script_pool::ScriptPool;
 use crate::token_key::TokenKey;
 use crate::traces::Traces;
@@ -149,7 +150,7 @@ impl Node {
 
     /// Starts to tell others what they are to be told.
     pub(crate) fn start_courier(&self, config: &Resolved) -> Deliveries {
-        let sender = HttpSender::new(config.values.outbound.clone(), config.sanitizer());
+        let sender = HttpSender::new(config.values.outbound.clone(), config.sanitizer(), logging::alert);
         let courier = Courier::new(self.engine.clone(), sender);
         let mut tasks = JoinSet::new();
         for _ in 0..IN_FLIGHT_MAX {
