@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidemill_model::TenantId;
 
-use super::delivery::{Delivery, DeliveryKey};
+use super::delivery::{Delivery, DeliveryKey, Target};
 use super::sender::{Parcel, Sender};
 use crate::Engine;
 use crate::backend::{Backend, Fault};
@@ -121,6 +121,24 @@ impl<B: Backend, S: Sender> Courier<B, S> {
                 }
                 None => any(any(heard, freed), stop.wait()).await,
             }
+        }
+    }
+
+    /// Tries what is due now and is wanted, each once, and no more: for those who do not stay. Says how many these were.
+    pub async fn work_due(&self, wants: impl Fn(&Target) -> bool) -> Result<usize, EngineError> {
+        let mut passed = Vec::new();
+        let mut tried = 0;
+        loop {
+            let now = self.engine.delivery_now();
+            let skip = |key: &DeliveryKey| passed.contains(key);
+            let due = self.engine.backend().due_deliveries(now, 1, skip).await?;
+            let Some(key) = due.due.into_iter().next() else { return Ok(tried) };
+            let wanted = self.engine.delivery(&key).await?.is_some_and(|delivery| wants(&delivery.target));
+            if wanted {
+                self.deliver(&key).await?;
+                tried += 1;
+            }
+            passed.push(key);
         }
     }
 

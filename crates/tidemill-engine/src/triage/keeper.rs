@@ -80,6 +80,13 @@ impl<B: Backend, T: TriageTimer> TriageKeeper<B, T> {
         }
     }
 
+    /// Does what is due now, and no more: for those who do not stay.
+    pub async fn run_due(&self) -> Result<(), EngineError> {
+        let mut paced = HashMap::new();
+        while self.turn(&mut paced).await?.is_some_and(|next| next <= self.engine.triage_now()) {}
+        Ok(())
+    }
+
     /// Does what is due once. Says when to come again.
     async fn turn(
         &self,

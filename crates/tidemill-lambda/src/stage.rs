@@ -1,0 +1,185 @@
+//! What each function does with an event.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use serde_json::json;
+use tidemill_aws::handlers::{self, BusEvent, QueueEvent};
+use tidemill_aws::{Aws, AwsOptions, Connection};
+use tidemill_engine::Engine;
+use tidemill_engine::clock::Clock as _;
+use tidemill_engine::engine::EngineConfig;
+use tidemill_engine::outbound::{Courier, DeliveryId, Parcel, Sender as _, Target};
+use tidemill_engine::triage::{TokenSealer, TriageKeeper, TriageTimer};
+use tidemill_model::{EventId, Json, TenantId, Timestamp};
+use tidemill_outbound::HttpSender;
+use tidemill_server::{App, ServerConfig};
+use tokio::sync::OnceCell;
+
+use crate::answer::{Failure, json};
+use crate::clock::WallClock;
+use crate::role::Role;
+use crate::settings::{Settings, StoreSettings};
+use crate::{gateway, say};
+
+/// A function of a stage. What it needs is made by the first invocation.
+pub(crate) struct Stage {
+    role: Role,
+    settings: Settings,
+    clock: Arc<WallClock>,
+    connection: OnceCell<Connection>,
+    store: OnceCell<Store>,
+}
+
+struct Store {
+    engine: Engine<Aws>,
+    router: Router,
+}
+
+impl Stage {
+    pub(crate) fn new(role: Role, settings: Settings) -> Self {
+        Self { role, settings, clock: Arc::default(), connection: OnceCell::new(), store: OnceCell::new() }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The answer to an event that is to be done within `time`.
+    pub(crate) async fn handle(&self, event: &Bytes, time: Duration) -> Result<Vec<u8>, Failure> {
+        let settings = match &self.settings {
+            Settings::Events { table } => return self.save_event(table, event).await,
+            Settings::Store(settings) => settings,
+        };
+        let Store { engine, router } = self.store.get_or_try_init(async || self.open(settings).await).await?;
+        let answer = match self.role {
+            // Its settings are those of events alone.
+            Role::SaveEvent => Err(Failure::bad_event("this function stores no events")),
+            Role::DlqProcessor => json(&handlers::dead_tickets(engine, &queue_event(event)?).await),
+            Role::Dispatcher => json(&handlers::dispatch(engine, &bus_event(event)?).await?),
+            Role::EventBridgeDlqAlert => {
+                let post = async |text: String| tell_people(settings, text).await;
+                let dead = queue_event(event)?;
+                json(&handlers::target_dead_letter(engine, &settings.tenant, &dead, post).await)
+            }
+            Role::WorkflowEvent => {
+                let (tenant, app) = (settings.tenant.clone(), settings.app.clone());
+                let taken = handlers::workflow_event(engine, tenant, app, &bus_event(event)?).await?;
+                json(&json!({ "events": taken.len() }))
+            }
+            Role::HealthCheck => {
+                let tenants = engine.check_health_of_all(&settings.tenant).await?;
+                json(&json!({ "tenants": tenants, "told": deliver(engine, settings).await? }))
+            }
+            Role::Reconcile => {
+                let done = handlers::reconcile(engine).await?;
+                TriageKeeper::new(engine.clone(), NoTimer).run_due().await?;
+                json(&json!({ "done": done, "told": deliver(engine, settings).await? }))
+            }
+            Role::ProducerApi => gateway::answer(router, event, time).await,
+        };
+        // Nothing may be under way when the process is frozen.
+        engine.backend().own_sent().await;
+        answer
+    }
+
+    async fn save_event(&self, table: &str, event: &Bytes) -> Result<Vec<u8>, Failure> {
+        let connection = self.connection().await;
+        let saved = handlers::save_event(connection, table, &bus_event(event)?, self.now()).await?;
+        json(&json!({ "saved": format!("{saved:?}") }))
+    }
+
+    async fn connection(&self) -> &Connection {
+        self.connection.get_or_init(Connection::from_environment).await
+    }
+
+    async fn open(&self, settings: &StoreSettings) -> Result<Store, Failure> {
+        let options = AwsOptions {
+            policy: settings.policy.clone(),
+            // The log is looked at when something is asked; between invocations nobody does.
+            follow_every: None,
+            ..AwsOptions::from_settings(&settings.aws, seed()?)
+        };
+        let backend =
+            Aws::open(self.connection().await.clone(), options, Arc::clone(&self.clock) as _).await?;
+        let key = settings.token_key;
+        let config = EngineConfig {
+            environment: settings.aws.stage.clone(),
+            bucket: settings.aws.bucket.clone(),
+            policy: settings.policy.clone(),
+            sanitizer: Arc::new(settings.sanitizer.clone()),
+            tokens: Arc::new(TokenSealer::new(move || key.ok_or_else(|| "TOKEN_KEY is not set".to_owned()))),
+            health: settings.health,
+            callback_hosts: settings.outbound.allowed_hosts.clone(),
+            ..EngineConfig::default()
+        };
+        let engine = Engine::new(backend, Arc::clone(&self.clock), seed()?, config);
+        let server = ServerConfig {
+            tenant: settings.tenant.clone(),
+            app: settings.app.clone(),
+            ..ServerConfig::default()
+        };
+        let router = tidemill_server::router(App::new(engine.clone(), server));
+        Ok(Store { engine, router })
+    }
+}
+
+fn bus_event(event: &Bytes) -> Result<BusEvent, Failure> {
+    let text = std::str::from_utf8(event).ok();
+    text.and_then(BusEvent::read).ok_or_else(|| Failure::bad_event("the event of the bus is no JSON"))
+}
+
+fn queue_event(event: &Bytes) -> Result<QueueEvent, Failure> {
+    serde_json::from_slice(event)
+        .map_err(|error| Failure::bad_event(format!("these are no messages of a queue: {error}")))
+}
+
+/// Makes the ids of this process differ from those of others.
+fn seed() -> Result<u64, Failure> {
+    getrandom::u64().map_err(|error| Failure::new("NoRandomness", error.to_string()))
+}
+
+/// Tries deliveries that are due, as far as this function was told where they go.
+async fn deliver(engine: &Engine<Aws>, settings: &StoreSettings) -> Result<usize, Failure> {
+    let outbound = &settings.outbound;
+    let wants = |target: &Target| match target {
+        Target::People => true,
+        Target::AlertWebhook => outbound.alert_webhook.is_some(),
+        Target::Workflow => outbound.workflow_webhook.is_some(),
+        Target::Callback(_) => outbound.allowed_hosts != Default::default(),
+        Target::Bus => false,
+    };
+    Ok(Courier::new(engine.clone(), sender(settings)).work_due(wants).await?)
+}
+
+fn sender(settings: &StoreSettings) -> HttpSender {
+    let log =
+        |tenant: &TenantId, text: &str| say(&format!("alert of {tenant}: {}", text.replace('\n', " | ")));
+    HttpSender::new(settings.outbound.clone(), settings.sanitizer.clone(), log)
+}
+
+async fn tell_people(settings: &StoreSettings, text: String) -> Result<(), String> {
+    let id = getrandom::u64().map_err(|error| error.to_string())?;
+    let parcel = Parcel {
+        id: DeliveryId(EventId::from_u128(u128::from(id))),
+        tenant: settings.tenant.clone(),
+        target: Target::People,
+        body: Json::of(&json!({ "kind": "bus", "text": text })),
+        attempt: 1,
+    };
+    let told = sender(settings).send(parcel).await;
+    told.map_err(|error| {
+        let error = settings.sanitizer.clean(&error.0);
+        say(&format!("people were not told: {error}"));
+        error
+    })
+}
+
+/// What is not due now is not waited for.
+struct NoTimer;
+
+impl TriageTimer for NoTimer {
+    async fn sleep(&self, _: Duration) {}
+}

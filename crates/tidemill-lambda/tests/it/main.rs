@@ -1,0 +1,6 @@
+mod deployed;
+mod double;
+mod site;
+mod slack;
+mod templates;
+mod units;
