@@ -5,3 +5,5 @@ mod conformance;
 mod crashes;
 mod double;
 mod proxy;
+mod site;
+mod tickets;
