@@ -1,10 +1,11 @@
-//! The API in this process: the same routes, called without a socket, on a data directory that this process holds.
+//! The API in this process: the same routes, called without a socket, on a store that this process has open.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::Response;
+use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::ScriptCompiler;
 use tidemill_model::TenantId;
 use tidemill_server::{App, Caller, ServerConfig};
@@ -18,24 +19,29 @@ use crate::node::{Node, Triage};
 pub(crate) struct LocalWay {
     router: Router,
     tenant: TenantId,
-    /// Open as long as somebody may call.
-    node: Arc<Node>,
+    place: String,
+    start_triage: Arc<dyn Fn() -> Triage + Send + Sync>,
 }
 
 impl LocalWay {
-    pub(crate) fn new(node: Arc<Node>, config: ServerConfig, compiler: Arc<dyn ScriptCompiler>) -> Self {
+    pub(crate) fn new<B: Backend>(
+        node: Arc<Node<B>>,
+        config: ServerConfig,
+        compiler: Arc<dyn ScriptCompiler>,
+    ) -> Self {
         let tenant = config.tenant.clone();
         let app = App::with_compiler(node.engine().clone(), config, Some(compiler));
         let router = tidemill_server::router(app);
-        Self { router, tenant, node }
+        let place = node.place().to_owned();
+        Self { router, tenant, place, start_triage: Arc::new(move || node.start_triage()) }
     }
 
     pub(super) fn place(&self) -> String {
-        self.node.dir().display().to_string()
+        self.place.clone()
     }
 
     pub(super) fn start_triage(&self) -> Triage {
-        self.node.start_triage()
+        (self.start_triage)()
     }
 
     pub(super) async fn send(&self, call: Call) -> Result<Response<Body>, ClientError> {

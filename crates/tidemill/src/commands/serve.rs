@@ -91,7 +91,7 @@ async fn serve(config: &Resolved, with_worker: bool, out: &mut Output) -> Ended 
     let url = url_of(address);
     let file = ServerFile { url: url.clone(), pid: std::process::id() };
     let file = file
-        .write(node.dir())
+        .write(&values.data)
         .map_err(|error| unusable(&format_args!("cannot write server.json: {error}")))?;
 
     let scripts = ScriptPool::new(values);
@@ -110,7 +110,7 @@ async fn serve(config: &Resolved, with_worker: bool, out: &mut Output) -> Ended 
         node.start_health(values),
     );
     let worker = if with_worker {
-        let sink = stderr_sink(values.log_format, Node::worker_id().as_str())?;
+        let sink = stderr_sink(values.log_format, node.worker_id())?;
         Some(node.start_worker(config, sink, &scripts)?)
     } else {
         None

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tidemill::host::random_seed;
-use tidemill_worker::{CommandWorker, kill_leftovers};
+use tidemill_worker::CommandWorker;
 
 use super::moment::now;
 use super::runtime::block_on_threads;
@@ -15,7 +15,7 @@ use super::{CommandError, Ended, Flags, serve};
 use crate::client::{Call, Client, ClientError, HttpWay, add};
 use crate::config::Resolved;
 use crate::file_limit::raise_file_limit;
-use crate::node::{command_config, id_of, start_spawner};
+use crate::node::{Life, command_config, id_of, start_spawner};
 use crate::output::Output;
 use crate::remote_source::RemoteSource;
 use crate::script_pool::ScriptPool;
@@ -84,12 +84,11 @@ async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
         .map_err(|error| failed(&format!("cannot make {}", values.output_dir.display()), &error))?;
     let place = Place::take(&values.output_dir, url);
     // The clock of a machine goes on over restarts, and so do generations.
-    let generation = now();
+    let life = Life { data_id: place.data_id.clone(), generation: now() };
     if place.alone {
-        let data_id = place.data_id.clone();
-        let _ = tokio::task::spawn_blocking(move || kill_leftovers(&data_id, generation)).await;
+        life.end_former().await;
     }
-    let spawner = start_spawner(place.data_id.clone(), generation, values);
+    let spawner = start_spawner(&life, values);
     let spawner =
         spawner.map_err(|error| failed("the process that starts tasks cannot be started", &error))?;
     let worker_id = worker_id();
