@@ -1,8 +1,10 @@
 //! The clients of all services, made once.
 
+use aws_config::meta::region::RegionProviderChain;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_dynamodb::config::Credentials;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use std::time::Duration;
@@ -12,6 +14,27 @@ const CALL_ATTEMPTS: u32 = 6;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Objects may have many megabytes.
 const OBJECT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What is known of AWS beforehand. What is not, the standard chain finds: environment, profile, role of the container or
+/// machine.
+#[derive(Clone, Default)]
+pub struct Access {
+    pub region: Option<String>,
+    /// The region if nothing else names one.
+    pub region_default: Option<String>,
+    /// Another place than AWS itself.
+    pub endpoint: Option<String>,
+    pub credentials: Option<Credentials>,
+}
+
+impl Access {
+    /// An access key, with the token that belongs to a temporary one.
+    #[must_use]
+    pub fn with_key(mut self, id: &str, secret: &str, session: Option<String>) -> Self {
+        self.credentials = Some(Credentials::new(id, secret, session, None, "settings"));
+        self
+    }
+}
 
 /// Who this process is to AWS, and where AWS is.
 #[derive(Debug, Clone)]
@@ -32,15 +55,31 @@ impl Connection {
         Self::new(&config.load().await)
     }
 
+    /// By what is known, and the standard chain for the rest.
+    pub async fn open(access: Access) -> Self {
+        let https = aws_smithy_http_client::Builder::new()
+            .tls_provider(Provider::Rustls(CryptoMode::Ring))
+            .build_https();
+        let mut config = aws_config::defaults(BehaviorVersion::latest()).http_client(https);
+        let given = RegionProviderChain::first_try(access.region.map(Region::new));
+        let default = access.region_default.map(Region::new);
+        config = config.region(given.or_default_provider().or_else(default));
+        if let Some(endpoint) = access.endpoint {
+            config = config.endpoint_url(endpoint);
+        }
+        if let Some(credentials) = access.credentials {
+            config = config.credentials_provider(credentials);
+        }
+        Self::new(&config.load().await)
+    }
+
     /// A double on this machine, with any credentials.
     pub async fn to_double(endpoint: &str) -> Self {
         let config = aws_config::defaults(BehaviorVersion::latest())
             .http_client(aws_smithy_http_client::Builder::new().build_http())
             .endpoint_url(endpoint)
             .region(Region::new("us-east-1"))
-            .credentials_provider(aws_sdk_dynamodb::config::Credentials::new(
-                "test", "test", None, None, "double",
-            ));
+            .credentials_provider(Credentials::new("test", "test", None, None, "double"));
         Self::new(&config.load().await)
     }
 

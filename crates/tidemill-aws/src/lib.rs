@@ -7,6 +7,7 @@
 mod backend;
 mod connection;
 mod core;
+mod duty;
 mod event_item;
 mod events;
 mod fault;
@@ -25,7 +26,8 @@ mod turnstile;
 mod writer;
 
 pub use backend::Aws;
-pub use connection::Connection;
+pub use connection::{Access, Connection};
+pub use duty::Roster;
 pub use options::AwsOptions;
 pub use outbox::Bus;
 pub use save_event::{Saved, save_event};

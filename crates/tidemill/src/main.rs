@@ -1,5 +1,7 @@
 //! The binary: parses the arguments, reads the settings, runs one command, ends with its exit code.
 
+#[cfg(feature = "aws")]
+mod aws;
 mod client;
 mod commands;
 mod config;
@@ -12,6 +14,7 @@ mod outbound;
 mod output;
 mod privacy;
 mod remote_source;
+mod rota;
 mod script_pool;
 mod token_key;
 mod traces;

@@ -15,7 +15,7 @@ use tidemill_engine::scripts::{Scripts, ScriptsConfig};
 use tidemill_engine::site::Site;
 use tidemill_engine::state::Room;
 use tidemill_engine::triage::{TokenSealer, TriageKeeper, TriageTimer};
-use tidemill_model::{TenantId, Timestamp, WorkerId};
+use tidemill_model::{ErrorSanitizer, TenantId, Timestamp, WorkerId};
 use tidemill_worker::log_sink::LogSink;
 use tidemill_worker::spawner::{Spawner, SpawnerConfig};
 use tidemill_worker::{
@@ -23,7 +23,7 @@ use tidemill_worker::{
 };
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::config::{Resolved, Values};
+use crate::config::{Resolved, Role, Values};
 use crate::file_limit::limit_of_children;
 use crate::outbound::HttpSender;
 use crate::script_pool::ScriptPool;
@@ -67,6 +67,12 @@ pub(crate) struct Life {
 }
 
 impl Life {
+    /// Of a process that starts no tasks.
+    #[cfg(feature = "aws")]
+    pub(crate) fn nowhere() -> Self {
+        Self { data_id: String::new(), generation: 0 }
+    }
+
     /// Ends what former lives left running. Before their leases go to others nothing of them may run any more.
     pub(crate) async fn end_former(&self) {
         let Self { data_id, generation } = self.clone();
@@ -85,7 +91,8 @@ impl Node<Embedded> {
             seed: random_seed(),
             ..StoreOptions::default()
         };
-        let token_key = TokenKey::of(&values.data, values.token_key_file.as_deref());
+        let token_key =
+            TokenKey::of(&values.data, values.token_key_file.as_deref(), values.token_key.as_deref());
         token_key.check().map_err(NodeError::TokenKey)?;
         let engine_config = engine_config(config, TokenSealer::new(move || token_key.get()));
         let backend = Embedded::open(&values.data, options, Arc::clone(&clock) as _)?;
@@ -100,6 +107,20 @@ impl Node<Embedded> {
         let claims = EngineSourceConfig { worker, generation: Some(generation), tenants: None };
         let (place, tenant) = (values.data.display().to_string(), values.tenant.clone());
         Ok(Self { place, tenant, engine, claims, life })
+    }
+}
+
+#[cfg(feature = "aws")]
+impl Node<tidemill_aws::Aws> {
+    /// A stage, by the name of its table.
+    pub(crate) fn on_aws(
+        table: &str,
+        tenant: TenantId,
+        engine: Engine<tidemill_aws::Aws>,
+        claims: EngineSourceConfig,
+        life: Life,
+    ) -> Self {
+        Self { place: format!("the table {table}"), tenant, engine, claims, life }
     }
 }
 
@@ -139,6 +160,23 @@ impl<B: Backend> Node<B> {
         Ok(worker.map_err(NodeError::Output)?.start())
     }
 
+    /// Starts one of the things that only one process does at a time. Health may be off.
+    pub(crate) fn start_duty(&self, role: Role, config: &DutyConfig) -> Option<Duty<B>> {
+        let values = &config.values;
+        match role {
+            Role::Api | Role::Worker => None,
+            Role::Timers => {
+                Some(Duty::Timers { _sweeper: self.start_sweeper(values), _triage: self.start_triage() })
+            }
+            Role::Scripts => Some(Duty::Scripts(self.start_scripts(values, config.scripts.clone()))),
+            Role::Courier => {
+                let sender = HttpSender::new(values.outbound.clone(), config.sanitizer.clone());
+                Some(Duty::Courier { _deliveries: self.start_deliveries(sender) })
+            }
+            Role::Health => self.start_health(values).map(|timer| Duty::Health { _timer: timer }),
+        }
+    }
+
     /// Looks for what stands still, at once and then every so often.
     pub(crate) fn start_sweeper(&self, values: &Values) -> Sweeper {
         Sweeper(tokio::spawn(sweep(self.engine.clone(), values.sweep_every)))
@@ -151,14 +189,17 @@ impl<B: Backend> Node<B> {
     }
 
     /// Checks the health of tasks every so often, if it is to be.
-    pub(crate) fn start_health(&self, values: &Values) -> Option<HealthTimer> {
+    fn start_health(&self, values: &Values) -> Option<HealthTimer> {
         let check = check_health(self.engine.clone(), self.tenant.clone(), values.health_every?);
         Some(HealthTimer(tokio::spawn(check)))
     }
 
     /// Starts to tell others what they are to be told.
     pub(crate) fn start_courier(&self, config: &Resolved) -> Deliveries<B> {
-        let sender = HttpSender::new(config.values.outbound.clone(), config.sanitizer());
+        self.start_deliveries(HttpSender::new(config.values.outbound.clone(), config.sanitizer()))
+    }
+
+    fn start_deliveries(&self, sender: HttpSender) -> Deliveries<B> {
         let courier = Courier::new(self.engine.clone(), sender);
         let mut tasks = JoinSet::new();
         for _ in 0..IN_FLIGHT_MAX {
@@ -213,6 +254,31 @@ pub(crate) fn engine_config(config: &Resolved, tokens: TokenSealer) -> EngineCon
 fn data_id(dir: &Path) -> String {
     let path = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     id_of(&path.to_string_lossy())
+}
+
+/// What duties are carried out with.
+#[derive(Clone)]
+pub(crate) struct DutyConfig {
+    pub(crate) values: Values,
+    pub(crate) sanitizer: ErrorSanitizer,
+    pub(crate) scripts: ScriptPool,
+}
+
+/// Something that one process does at a time. It ends with its handle.
+pub(crate) enum Duty<B> {
+    Timers { _sweeper: Sweeper, _triage: Triage },
+    Scripts(ScriptsHandle<B>),
+    Courier { _deliveries: Deliveries<B> },
+    Health { _timer: HealthTimer },
+}
+
+impl<B: Backend> Duty<B> {
+    /// Ends in order: running scripts may go on for so long.
+    pub(crate) async fn end(self, grace: Duration) {
+        if let Self::Scripts(scripts) = self {
+            scripts.shut_down(grace).await;
+        }
+    }
 }
 
 /// Scripts that run for events. Dropping it ends them.

@@ -188,10 +188,11 @@ fn lock(dir: &Path) -> Finding {
 /// Tokens of parked executions are sealed with it.
 fn token_key(config: &Resolved) -> Finding {
     let check = "token key";
-    let key = TokenKey::of(&config.values.data, config.values.token_key_file.as_deref());
-    let shown = key.file().display();
+    let values = &config.values;
+    let key = TokenKey::of(&values.data, values.token_key_file.as_deref(), values.token_key.as_deref());
+    let shown = key.name();
     match key.check() {
-        Ok(KeyState::Good) => Finding::ok(check, shown.to_string()),
+        Ok(KeyState::Good) => Finding::ok(check, shown),
         Ok(KeyState::NotMade) => Finding::ok(check, format!("{shown} is made when it is first needed")),
         Err(problem) => {
             Finding::fail(check, problem, "nothing starts without it; keep a copy apart from the data")

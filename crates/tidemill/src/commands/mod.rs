@@ -64,6 +64,8 @@ pub(crate) use tasks::Tasks;
 pub(crate) use usage::Usage;
 pub(crate) use verify::Verify;
 pub(crate) use worker::Worker;
+#[cfg(feature = "aws")]
+pub(crate) use worker::{Place, host_worker_id};
 
 /// What a command finished with.
 pub(crate) type Ended = Result<std::process::ExitCode, CommandError>;

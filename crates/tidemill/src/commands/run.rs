@@ -26,7 +26,7 @@ use super::signals::StopSignals;
 use super::{CommandError, Ended, Flags, serve};
 use crate::client::server_file::ServerFile;
 use crate::client::{Call, Client, ClientError, LocalWay, Query, add};
-use crate::config::Resolved;
+use crate::config::{BackendName, Resolved};
 use crate::display::humanize::{count, span};
 use crate::file_limit::raise_file_limit;
 use crate::logging::LogFormat;
@@ -83,6 +83,13 @@ impl Run {
     }
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
+        if config.values.backend == BackendName::Aws {
+            return Err(CommandError::Unusable(
+                "`tidemill run` works on a data directory, and TIDEMILL_BACKEND is aws; hand the job to the stage with \
+                 `tidemill submit --watch`, which `tidemill worker` and `tidemill serve` run"
+                    .to_owned(),
+            ));
+        }
         let input = InputFile::read(&self.file)?;
         let read = read_job(&input.name, input.form(), &input.bytes)?;
         let name = read.file.name.clone().unwrap_or_else(|| input.short_name());

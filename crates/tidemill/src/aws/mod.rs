@@ -1,0 +1,6 @@
+//! A stage on AWS as the store of this process.
+
+mod access;
+mod stage;
+
+pub(crate) use stage::{Purpose, Stage, client};
