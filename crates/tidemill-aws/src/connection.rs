@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// How often a call is made at most, with growing pauses, when it is throttled or gets no answer.
 const CALL_ATTEMPTS: u32 = 6;
+/// Where a stage is if nothing else is said.
+const REGION_DEFAULT: &str = "eu-west-1";
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Objects may have many megabytes.
 const OBJECT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -20,8 +22,6 @@ const OBJECT_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Clone, Default)]
 pub struct Access {
     pub region: Option<String>,
-    /// The region if nothing else names one.
-    pub region_default: Option<String>,
     /// Another place than AWS itself.
     pub endpoint: Option<String>,
     pub credentials: Option<Credentials>,
@@ -46,13 +46,9 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// By the standard chain: environment, profile, role of the container or machine.
+    /// By the standard chain: environment, profile, role of the container or machine. `AWS_ENDPOINT_URL` names a double.
     pub async fn from_environment() -> Self {
-        let https = aws_smithy_http_client::Builder::new()
-            .tls_provider(Provider::Rustls(CryptoMode::Ring))
-            .build_https();
-        let config = aws_config::defaults(BehaviorVersion::latest()).http_client(https);
-        Self::new(&config.load().await)
+        Self::open(Access::default()).await
     }
 
     /// By what is known, and the standard chain for the rest.
@@ -60,10 +56,10 @@ impl Connection {
         let https = aws_smithy_http_client::Builder::new()
             .tls_provider(Provider::Rustls(CryptoMode::Ring))
             .build_https();
-        let mut config = aws_config::defaults(BehaviorVersion::latest()).http_client(https);
-        let given = RegionProviderChain::first_try(access.region.map(Region::new));
-        let default = access.region_default.map(Region::new);
-        config = config.region(given.or_default_provider().or_else(default));
+        let region = RegionProviderChain::first_try(access.region.map(Region::new)).or_default_provider();
+        let mut config = aws_config::defaults(BehaviorVersion::latest())
+            .http_client(https)
+            .region(region.or_else(REGION_DEFAULT));
         if let Some(endpoint) = access.endpoint {
             config = config.endpoint_url(endpoint);
         }

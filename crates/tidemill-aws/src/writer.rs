@@ -3,7 +3,6 @@
 //!
 //! While a put is on its way more calls arrive; they become the next group. Nobody waits for a group that is not full.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,22 +13,16 @@ use tidemill_engine::command::Command;
 use tidemill_engine::notice::Notice;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::core::{Core, Stuck};
 use crate::log::{Log, Nonce, Put};
-use crate::outbox::{Bus, Outbox, Progress, Sending};
+use crate::outbox::{Outbox, Sending};
 use crate::rows::Rows;
+use crate::tickets::Tickets;
 use crate::turnstile::Turnstile;
 
 /// How many commands one group takes, not counting the last call's.
 const GROUP_COMMANDS: usize = 2_000;
-/// How many groups are sent side by side.
-const SENDS_AT_ONCE: usize = 8;
-/// How long the way from the bus to the table may take before an event is believed to be in the table.
-const SAVE_LAG: Duration = Duration::from_secs(60);
-/// If the outbox stands still for so long, whoever should have sent is believed dead, and others send.
-const RECONCILE_EVERY: Duration = Duration::from_secs(10);
 
 pub(crate) type Answered<T> = oneshot::Sender<Result<T, Fault>>;
 
@@ -66,6 +59,9 @@ pub(crate) struct Writer {
     pub(crate) outbox: Outbox,
     pub(crate) sendings: mpsc::UnboundedSender<Sending>,
     pub(crate) bells: Bells,
+    pub(crate) tickets: Option<Tickets>,
+    /// How many groups of this process are not sent yet.
+    pub(crate) unsent: Arc<AtomicU64>,
     pub(crate) newest: Arc<AtomicU64>,
     /// Differs between processes, and with the count between the puts of one.
     pub(crate) seed: u64,
@@ -190,6 +186,7 @@ impl Writer {
                 Put::Ours => {
                     let (answers, sending) = core.committed(decided);
                     self.tell(core, &sending);
+                    self.unsent.fetch_add(1, Ordering::AcqRel);
                     // Nobody receives when the process ends.
                     let _ = self.sendings.send(sending);
                     return Ok(answers);
@@ -207,11 +204,13 @@ impl Writer {
         }
         let sent = self.outbox.cursor().await?;
         self.life += 1;
-        // What is to be sent was handed over when it was seen first.
-        core.rebuild(&self.log, sent, &mut |_| {}).await?;
+        core.rebuild(&self.log, sent).await?;
         self.newest.fetch_max(core.newest, Ordering::AcqRel);
         self.bells.grown.ring();
         self.bells.arrived.ring();
+        if let Some(tickets) = &self.tickets {
+            tickets.all_moved();
+        }
         Ok(())
     }
 
@@ -246,8 +245,11 @@ impl Writer {
             self.newest.fetch_max(core.newest, Ordering::AcqRel);
             self.bells.grown.ring();
         }
-        if !sending.enqueue.is_empty() || sending.stirred {
+        if !sending.enqueue.is_empty() || !sending.moved.is_empty() {
             self.bells.arrived.ring();
+        }
+        if let Some(tickets) = &self.tickets {
+            tickets.moved(&sending.moved);
         }
     }
 
@@ -310,93 +312,6 @@ impl Writer {
 async fn pause(idle: Option<Duration>) {
     match idle {
         Some(idle) => tokio::time::sleep(idle).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Sends what was committed, and moves the cursor behind it.
-pub(crate) struct Sender {
-    pub(crate) outbox: Outbox,
-    pub(crate) log: Log,
-    pub(crate) core: Arc<Turnstile>,
-    pub(crate) progress: Progress,
-    pub(crate) bells: Bells,
-    /// Up to where all is sent, for those who wait for it.
-    pub(crate) sent: Arc<AtomicU64>,
-}
-
-impl Sender {
-    pub(crate) async fn run(mut self, mut sendings: mpsc::UnboundedReceiver<Sending>) {
-        let mut sending: JoinSet<u64> = JoinSet::new();
-        // Groups that are sent, and when they are believed to be in the table.
-        let mut saved: VecDeque<(Instant, u64)> = VecDeque::new();
-        let mut stood_at = None;
-        loop {
-            let has_room = sending.len() < SENDS_AT_ONCE;
-            let next_saved = saved.front().map(|(at, _)| *at);
-            tokio::select! {
-                next = sendings.recv(), if has_room => {
-                    let Some(next) = next else { return };
-                    let outbox = self.outbox.clone();
-                    sending.spawn(async move {
-                        outbox.send(&next).await;
-                        next.number
-                    });
-                }
-                Some(done) = sending.join_next() => {
-                    let Ok(number) = done else { continue };
-                    if self.progress.note(number) {
-                        self.moved(&mut saved).await;
-                    } else if self.progress.has_gap()
-                        && let Ok(cursor) = self.outbox.cursor().await
-                        && self.progress.rise_to(cursor)
-                    {
-                        self.moved(&mut saved).await;
-                    }
-                }
-                () = until(next_saved) => {
-                    if let Some((_, number)) = saved.pop_front() {
-                        self.core.look(|core| core.recent.saved(number)).await;
-                    }
-                }
-                () = tokio::time::sleep(RECONCILE_EVERY) => self.reconcile(&mut stood_at, &mut saved).await,
-            }
-        }
-    }
-
-    async fn moved(&self, saved: &mut VecDeque<(Instant, u64)>) {
-        let sent = self.progress.sent;
-        // If that fails the next one moves it.
-        let _ = self.outbox.move_cursor(sent).await;
-        match self.outbox.bus {
-            Bus::Loopback => self.core.look(|core| core.recent.saved(sent)).await,
-            Bus::Named(_) => saved.push_back((Instant::now() + SAVE_LAG, sent)),
-        }
-        self.sent.fetch_max(sent, Ordering::AcqRel);
-        self.bells.sent.ring();
-    }
-
-    /// Sends what somebody else committed and did not send, if nobody got further since the last look.
-    async fn reconcile(&mut self, stood_at: &mut Option<u64>, saved: &mut VecDeque<(Instant, u64)>) {
-        let Ok(cursor) = self.outbox.cursor().await else { return };
-        let end = self.core.look(|core| core.end).await;
-        if stood_at.replace(cursor) == Some(cursor) && cursor < end {
-            let Ok(items) = self.log.from(cursor + 1).await else { return };
-            for item in items {
-                let Ok(sending) = Core::read_events(&item) else { return };
-                self.outbox.send(&sending).await;
-                self.progress.note(item.number);
-            }
-        }
-        if self.progress.rise_to(cursor) || self.progress.sent > cursor {
-            self.moved(saved).await;
-        }
-    }
-}
-
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
     }
 }

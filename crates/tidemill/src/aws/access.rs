@@ -1,18 +1,21 @@
 //! Where the parts of a stage are, by the settings.
 
-use tidemill_aws::{Access, AwsOptions, Bus};
+use std::time::Duration;
+
+use tidemill_aws::{Access, AwsOptions, Bus, TicketOptions};
+use tidemill_engine::site::Site;
 
 use crate::commands::CommandError;
-use crate::config::Resolved;
+use crate::config::{Resolved, Setting, Source};
 
 /// How this process reaches AWS.
 pub(crate) fn access(config: &Resolved) -> Access {
     let values = &config.values.aws;
-    let is_given =
-        |name: &str| config.shown.iter().any(|(setting, source)| setting.name == name && source.is_some());
-    let region = Some(values.region.clone());
-    let (region, region_default) = if is_given("AWS_REGION") { (region, None) } else { (None, region) };
-    let access = Access { region, region_default, endpoint: values.endpoint.clone(), credentials: None };
+    // When nobody says, the region of the profile goes before the default.
+    let is_region = |shown: &&(&Setting, Option<Source>)| shown.0.name == "AWS_REGION";
+    let region = config.shown.iter().find(is_region).and_then(|(_, source)| source.as_ref());
+    let region = region.map(|source| source.value.clone());
+    let access = Access { region, endpoint: values.endpoint.clone(), credentials: None };
     match (&values.key, &values.secret) {
         (Some(id), Some(secret)) => {
             let session = config.environment.get("AWS_SESSION_TOKEN").filter(|token| !token.is_empty());
@@ -36,5 +39,12 @@ pub(crate) fn options(config: &Resolved, seed: u64) -> Result<AwsOptions, Comman
     let bus = values.bus.clone().map_or(Bus::Loopback, Bus::Named);
     let mut options = AwsOptions::new(&values.table, bucket, bus, seed);
     options.queue_url = Some(queue.clone());
+    options.policy = config.values.policy();
+    options.site = Site::new(&config.values.environment);
+    options.tickets = TicketOptions {
+        at_once: u32::try_from(config.values.claim_max).unwrap_or(1),
+        wait: config.values.claim_wait,
+        visibility: Duration::from_secs(config.values.visibility_secs),
+    };
     Ok(options)
 }

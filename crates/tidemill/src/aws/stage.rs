@@ -7,7 +7,6 @@ use tidemill::host::random_seed;
 use tidemill_aws::{Aws, Connection, Roster};
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::Engine;
-use tidemill_engine::site::Site;
 use tidemill_engine::triage::TokenSealer;
 use tidemill_model::WorkerId;
 use tidemill_worker::EngineSourceConfig;
@@ -48,8 +47,7 @@ impl Stage {
         let values = &config.values;
         let seed = random_seed();
         let mut options = options(config, seed)?;
-        options.policy = values.policy();
-        options.site = Site::new(&values.environment);
+        options.takes_tickets = purpose == Purpose::Working;
         let (table, shard, bucket) = (options.table.clone(), options.shard.clone(), options.bucket.clone());
         let place = match purpose {
             Purpose::Asking => None,
@@ -88,7 +86,7 @@ impl Stage {
     pub(crate) async fn close(&self, out: &mut Output) {
         let backend = self.node.engine().backend();
         let closed = async {
-            backend.all_sent().await;
+            backend.own_sent().await;
             backend.flush().await
         };
         match tokio::time::timeout(LAST_SENDINGS, closed).await {
@@ -109,7 +107,7 @@ pub(crate) async fn client(config: &Resolved) -> Result<Client, CommandError> {
     Ok(Client::Local(way.sending(Arc::new(move || {
         let engine = engine.clone();
         Box::pin(async move {
-            let _ = tokio::time::timeout(LAST_SENDINGS, engine.backend().all_sent()).await;
+            let _ = tokio::time::timeout(LAST_SENDINGS, engine.backend().own_sent()).await;
         })
     }))))
 }

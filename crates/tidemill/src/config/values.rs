@@ -90,7 +90,6 @@ pub(crate) enum BackendName {
 #[cfg(feature = "aws")]
 #[derive(Debug, Clone)]
 pub(crate) struct AwsValues {
-    pub(crate) region: String,
     pub(crate) key: Option<String>,
     pub(crate) secret: Option<String>,
     pub(crate) endpoint: Option<String>,
@@ -176,7 +175,6 @@ impl Values {
             token_key: given.maybe("TOKEN_KEY").map(str::to_owned),
             #[cfg(feature = "aws")]
             aws: AwsValues {
-                region: given.text("AWS_REGION").to_owned(),
                 key: given.maybe("AWS_ACCESS_KEY_ID").map(str::to_owned),
                 secret: given.maybe("AWS_SECRET_ACCESS_KEY").map(str::to_owned),
                 endpoint: given.maybe("AWS_ENDPOINT_URL").map(str::to_owned),
