@@ -10,7 +10,6 @@ mod display;
 mod file_limit;
 mod logging;
 mod node;
-mod outbound;
 mod output;
 mod privacy;
 mod remote_source;

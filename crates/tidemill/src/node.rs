@@ -16,6 +16,7 @@ use tidemill_engine::site::Site;
 use tidemill_engine::state::Room;
 use tidemill_engine::triage::{TokenSealer, TriageKeeper, TriageTimer};
 use tidemill_model::{ErrorSanitizer, TenantId, Timestamp, WorkerId};
+use tidemill_outbound::HttpSender;
 use tidemill_worker::log_sink::LogSink;
 use tidemill_worker::spawner::{Spawner, SpawnerConfig};
 use tidemill_worker::{
@@ -25,7 +26,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::{Resolved, Role, Values};
 use crate::file_limit::limit_of_children;
-use crate::outbound::HttpSender;
+use crate::logging;
 use crate::script_pool::ScriptPool;
 use crate::token_key::TokenKey;
 use crate::traces::Traces;
@@ -170,8 +171,8 @@ impl<B: Backend> Node<B> {
             }
             Role::Scripts => Some(Duty::Scripts(self.start_scripts(values, config.scripts.clone()))),
             Role::Courier => {
-                let sender = HttpSender::new(values.outbound.clone(), config.sanitizer.clone());
-                Some(Duty::Courier { _deliveries: self.start_deliveries(sender) })
+                let deliveries = self.start_deliveries(values, config.sanitizer.clone());
+                Some(Duty::Courier { _deliveries: deliveries })
             }
             Role::Health => self.start_health(values).map(|timer| Duty::Health { _timer: timer }),
         }
@@ -196,10 +197,11 @@ impl<B: Backend> Node<B> {
 
     /// Starts to tell others what they are to be told.
     pub(crate) fn start_courier(&self, config: &Resolved) -> Deliveries<B> {
-        self.start_deliveries(HttpSender::new(config.values.outbound.clone(), config.sanitizer()))
+        self.start_deliveries(&config.values, config.sanitizer())
     }
 
-    fn start_deliveries(&self, sender: HttpSender) -> Deliveries<B> {
+    fn start_deliveries(&self, values: &Values, sanitizer: ErrorSanitizer) -> Deliveries<B> {
+        let sender = HttpSender::new(values.outbound.clone(), sanitizer, logging::alert);
         let courier = Courier::new(self.engine.clone(), sender);
         let mut tasks = JoinSet::new();
         for _ in 0..IN_FLIGHT_MAX {

@@ -9,6 +9,7 @@ use tidemill_engine::health::HealthRules;
 use tidemill_engine::outbound::AllowedHosts;
 use tidemill_engine::policy::{AlertTargets, Policy};
 use tidemill_model::{AppName, RetryPolicy, TenantId};
+use tidemill_outbound::OutboundSettings;
 use tidemill_worker::spawner::RunAs;
 
 use super::role::Role;
@@ -16,7 +17,6 @@ use super::setting::{self, Kind};
 use super::table::SETTINGS;
 use super::user::user;
 use crate::logging::LogFormat;
-use crate::outbound::OutboundSettings;
 use crate::traces::{TraceSettings, parse_headers};
 
 /// What this release goes by.
