@@ -43,6 +43,8 @@ pub struct Connection {
     pub(crate) s3: aws_sdk_s3::Client,
     pub(crate) bus: aws_sdk_eventbridge::Client,
     pub(crate) sqs: aws_sdk_sqs::Client,
+    #[cfg(feature = "deploy")]
+    sdk: SdkConfig,
 }
 
 impl Connection {
@@ -79,6 +81,18 @@ impl Connection {
         Self::new(&config.load().await)
     }
 
+    /// The region that was found.
+    #[cfg(feature = "deploy")]
+    pub fn region(&self) -> Option<String> {
+        self.sdk.region().map(ToString::to_string)
+    }
+
+    /// Made when it is wanted: only those who deploy do.
+    #[cfg(feature = "deploy")]
+    pub(crate) fn cloudformation(&self) -> aws_sdk_cloudformation::Client {
+        aws_sdk_cloudformation::Client::new(&self.sdk)
+    }
+
     fn new(config: &SdkConfig) -> Self {
         let retry = RetryConfig::standard().with_max_attempts(CALL_ATTEMPTS);
         let timeout = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT_TIMEOUT).build();
@@ -98,6 +112,8 @@ impl Connection {
             ),
             // Receiving waits for up to 20 seconds.
             sqs: aws_sdk_sqs::Client::from_conf(sqs.retry_config(retry).build()),
+            #[cfg(feature = "deploy")]
+            sdk: config.clone(),
         }
     }
 }

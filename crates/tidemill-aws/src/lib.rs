@@ -7,6 +7,8 @@
 mod backend;
 mod connection;
 mod core;
+#[cfg(feature = "deploy")]
+pub mod deploy;
 mod desk;
 mod duty;
 mod event_item;

@@ -6,15 +6,13 @@ use tidemill_aws::{Access, AwsOptions, Bus, TicketOptions};
 use tidemill_engine::site::Site;
 
 use crate::commands::CommandError;
-use crate::config::{Resolved, Setting, Source};
+use crate::config::Resolved;
 
 /// How this process reaches AWS.
 pub(crate) fn access(config: &Resolved) -> Access {
     let values = &config.values.aws;
     // When nobody says, the region of the profile goes before the default.
-    let is_region = |shown: &&(&Setting, Option<Source>)| shown.0.name == "AWS_REGION";
-    let region = config.shown.iter().find(is_region).and_then(|(_, source)| source.as_ref());
-    let region = region.map(|source| source.value.clone());
+    let region = config.given("AWS_REGION").map(|source| source.value.clone());
     let access = Access { region, endpoint: values.endpoint.clone(), credentials: None };
     match (&values.key, &values.secret) {
         (Some(id), Some(secret)) => {

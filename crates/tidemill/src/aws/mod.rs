@@ -3,4 +3,5 @@
 mod access;
 mod stage;
 
+pub(crate) use access::{access, options};
 pub(crate) use stage::{Purpose, Stage, client};

@@ -53,9 +53,9 @@ impl Stage {
             Purpose::Asking => None,
             Purpose::Working => Some(Place::take(&values.output_dir, &table)?),
         };
-        let connection = Connection::open(access(config)).await;
+        let connection = Box::pin(Connection::open(access(config))).await;
         let clock = Arc::new(SystemClock::start());
-        let backend = Aws::open(connection.clone(), options, Arc::clone(&clock) as _).await?;
+        let backend = Box::pin(Aws::open(connection.clone(), options, Arc::clone(&clock) as _)).await?;
         let (digits, file) = (values.token_key.clone(), values.token_key_file.clone());
         let tokens = TokenSealer::new(move || shared_key(digits.as_deref(), file.as_deref()));
         let mut engine_config = engine_config(config, tokens);
