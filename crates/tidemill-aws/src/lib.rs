@@ -7,7 +7,10 @@
 mod backend;
 mod connection;
 mod core;
+#[cfg(feature = "deploy")]
+pub mod deploy;
 mod desk;
+mod duty;
 mod event_item;
 mod events;
 mod fault;
@@ -33,7 +36,8 @@ mod upkeep;
 mod writer;
 
 pub use backend::Aws;
-pub use connection::Connection;
+pub use connection::{Access, Connection};
+pub use duty::Roster;
 pub use options::AwsOptions;
 pub use outbox::Bus;
 pub use save_event::{Saved, save_event};
