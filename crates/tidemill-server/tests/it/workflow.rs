@@ -659,6 +659,24 @@ async fn we_21_we_22_we_23_a_parked_execution_is_resumed_or_failed_once() {
 }
 
 #[tokio::test]
+async fn an_execution_that_will_be_given_up_soon_stands_among_the_alerts() {
+    let lab = Lab::start().await;
+    let client = lab.local();
+    publish(&client, &[failed(ARN, "Cook", "SVL", &["31001"])]).await;
+    let none = json!({"items": [], "nextCursor": null});
+    assert_eq!(client.get("/v1/alerts").await.expect(200), none);
+    lab.pass(lab.engine.policy().park_millis / 20 * 19);
+    let _keeper = Keeper::start(&lab);
+    let is_there = |found: &Value| !found["items"].as_array().unwrap().is_empty();
+    let found = until(&client, "/v1/alerts", is_there).await;
+    let [alert] = &found["items"].as_array().unwrap()[..] else { panic!("one: {found}") };
+    assert_eq!(alert["kind"], "parked_expiring", "{found}");
+    assert!(alert["message"].as_str().unwrap().starts_with(&format!("{ARN} is parked")), "{found}");
+    client.post(&format!("{}/resume", path(ARN)), &json!({})).await.expect(200);
+    assert_eq!(client.get("/v1/alerts").await.expect(200), none, "somebody came");
+}
+
+#[tokio::test]
 async fn an_execution_that_nobody_came_for_is_given_up() {
     let policy = Policy { park_millis: 1_000, ..Policy::default() };
     let lab = Lab::with(ServerConfig::default(), policy).await;

@@ -12,7 +12,7 @@ use super::super::widgets::{card, empty, exact, figure, moment, number, short_id
 use super::Page;
 use super::jobs::job_rows;
 use crate::api::{
-    self, AlertView, DeadLetterView, ErrorGroupView, JobSummary, QueueView, TaskSummary,
+    self, AlertKindName, AlertView, DeadLetterView, ErrorGroupView, JobSummary, QueueView, TaskSummary,
     WorkflowExecutionView,
 };
 use crate::problem::Problem;
@@ -65,7 +65,10 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
 fn alert_list(alerts: &[AlertView], now: u64) -> Markup {
     html! {
         @for alert in alerts {
-            div class="alert" role="alert" { strong { (alert.message) } " " (moment(now, alert.raised_at.millis())) }
+            div class="alert" role="alert" {
+                strong { (alert.message) } " " (moment(now, alert.raised_at.millis()))
+                @if alert.kind == AlertKindName::TaskHealth { " " a href="/health" { "The last check" } }
+            }
         }
     }
 }
