@@ -269,6 +269,7 @@ async fn replay<B: Backend>(call: Call<B>) -> Reply {
             Replayed { delivery_id: Some(delivery.to_string()), ..replayed }
         }
     };
+    call.app.letters_changed();
     json(StatusCode::ACCEPTED, &replayed)
 }
 
@@ -279,6 +280,7 @@ async fn discard<B: Backend>(call: Call<B>) -> Reply {
         Found::Script(letter) => engine.discard_letter(tenant, letter.id).await?,
         Found::Event(letter) => engine.discard_delivery(tenant, letter.id).await?,
     }
+    call.app.letters_changed();
     get(call).await
 }
 
@@ -290,11 +292,15 @@ enum Deed {
 }
 
 async fn replay_many<B: Backend>(call: Call<B>) -> Reply {
-    json(StatusCode::ACCEPTED, &many(&call, Deed::Replay).await?)
+    let done = many(&call, Deed::Replay).await;
+    call.app.letters_changed();
+    json(StatusCode::ACCEPTED, &done?)
 }
 
 async fn discard_many<B: Backend>(call: Call<B>) -> Reply {
-    json(StatusCode::OK, &many(&call, Deed::Discard).await?)
+    let done = many(&call, Deed::Discard).await;
+    call.app.letters_changed();
+    json(StatusCode::OK, &done?)
 }
 
 async fn many<B: Backend>(call: &Call<B>, deed: Deed) -> Result<ManyLettersView, Problem> {

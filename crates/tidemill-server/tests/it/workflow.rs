@@ -16,7 +16,7 @@ const ARN: &str = "arn:aws:states:eu-west-1:123456789012:execution:prepare/50%25
 const TOKEN: &str = "AQCEAAAAKgAAAAMAAAAAAAAAAb7QkTokenOfTheSample==";
 
 /// A path with this execution in it.
-fn path(execution: &str) -> String {
+pub(crate) fn path(execution: &str) -> String {
     let encoded = execution.bytes().fold(String::new(), |text, byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' => text + &char::from(byte).to_string(),
         byte => text + &format!("%{byte:02X}"),
@@ -24,7 +24,7 @@ fn path(execution: &str) -> String {
     format!("/v1/workflow/executions/{encoded}")
 }
 
-fn failed(execution: &str, county: &str, step: &str, codes: &[&str]) -> Value {
+pub(crate) fn failed(execution: &str, county: &str, step: &str, codes: &[&str]) -> Value {
     let errors: Vec<_> = codes
         .iter()
         .map(|code| json!({"code": code, "details": {"why": format!("{code} went wrong")}}))
@@ -49,7 +49,7 @@ fn message(kind: &str, detail: &Value) -> Value {
     json!({"source": "elephant.workflow", "detail-type": kind, "detail": detail})
 }
 
-async fn publish(client: &Client, events: &[Value]) -> Value {
+pub(crate) async fn publish(client: &Client, events: &[Value]) -> Value {
     client.post("/v1/workflow-events", &json!(events)).await.expect(202)
 }
 

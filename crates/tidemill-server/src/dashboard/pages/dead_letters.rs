@@ -137,6 +137,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
         }
     };
     let screen = Screen::new("dead-letters", "Dead letters")
+        .with_letters()
         .watching(Watch::Tenant)
         .still("head", head)
         .live("list", card("Letters", &html! { "oldest first" }, &body));
@@ -181,6 +182,7 @@ async fn one<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
         },
     };
     let screen = Screen::new("dead-letters", "Dead letter")
+        .with_letters()
         .watching(Watch::Tenant)
         .live("letter", head)
         .live("detail", detail);
