@@ -25,6 +25,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::{Resolved, Values};
 use crate::file_limit::limit_of_children;
+use crate::logging;
 use crate::outbound::HttpSender;
 use crate::script_pool::ScriptPool;
 use crate::token_key::TokenKey;
@@ -285,7 +286,9 @@ async fn check_health(engine: Engine, tenant: TenantId, every: Duration) {
     loop {
         tokio::time::sleep(pause).await;
         // A store that cannot answer now is asked again the next time.
-        let _ = engine.check_health_of_all(&tenant).await;
+        if let Err(error) = engine.check_health_of_all(&tenant).await {
+            logging::trouble(&format!("the check of health failed: {}", engine.clean(&error.to_string())));
+        }
         pause = every;
     }
 }

@@ -72,7 +72,7 @@ impl TokenKey {
                 return match mark {
                     None => Ok(None),
                     Some(_) => Err(format!(
-                        "the token key {shown} is not there; put it back, or remove {} to begin with a new one \
+                        "the token key {shown} is not there; name it with TOKEN_KEY_FILE as the server does, put it back, or remove {} to begin with a new one \
                          (tokens of executions that are parked now cannot be opened then)",
                         self.mark.display()
                     )),
@@ -93,7 +93,8 @@ impl TokenKey {
             .ok_or_else(|| format!("the token key {shown} is no key: it must be 64 hexadecimal digits"))?;
         if mark.is_some_and(|mark| mark.trim() != id_of(&key)) {
             return Err(format!(
-                "the token key {shown} is not the one that this data directory was used with; put that one back"
+                "the token key {shown} is not the one that this data directory was used with; put that one back, or name it \
+                 with TOKEN_KEY_FILE as the server does"
             ));
         }
         Ok(Some(key))

@@ -119,7 +119,7 @@ impl Run {
         let said = Arc::new(Said::new());
         let is_json = config.values.log_format == LogFormat::Json;
         let sink: Arc<dyn LogSink> = if is_json {
-            serve::stderr_sink(LogFormat::Json, Node::worker_id().as_str())?
+            serve::stderr_sink(config, Node::worker_id().as_str())?
         } else {
             Arc::new(JobSink { job: JobId::new(&job_id).ok(), said: Arc::clone(&said) })
         };

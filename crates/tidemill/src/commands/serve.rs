@@ -110,7 +110,7 @@ async fn serve(config: &Resolved, with_worker: bool, out: &mut Output) -> Ended 
         node.start_health(values),
     );
     let worker = if with_worker {
-        let sink = stderr_sink(values.log_format, Node::worker_id().as_str())?;
+        let sink = stderr_sink(config, Node::worker_id().as_str())?;
         Some(node.start_worker(config, sink, &scripts)?)
     } else {
         None
@@ -147,14 +147,14 @@ async fn serve(config: &Resolved, with_worker: bool, out: &mut Output) -> Ended 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows what tasks write, with their ids.
-pub(super) fn stderr_sink(format: LogFormat, worker: &str) -> Result<Arc<StderrSink>, CommandError> {
-    let sink = match format {
+/// Shows what tasks write, with their ids and without secrets.
+pub(super) fn stderr_sink(config: &Resolved, worker: &str) -> Result<Arc<StderrSink>, CommandError> {
+    let sink = match config.values.log_format {
         LogFormat::Text => StderrSink::start(),
         LogFormat::Json => StderrSink::start_json(worker.to_owned()),
     };
     let sink = sink.map_err(|error| CommandError::Failed(format!("no thread can be started: {error}")))?;
-    Ok(Arc::new(sink))
+    Ok(Arc::new(sink.without_secrets(config.sanitizer())))
 }
 
 /// Lets running tasks end. A second signal does not.

@@ -3,7 +3,17 @@
 use axum::http::Uri;
 
 use super::address::Guard;
-use super::post::{Post, Poster};
+use super::post::{Post, PostError, Poster};
+
+/// What became of something that was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    Taken,
+    /// It may be taken another time.
+    Missed,
+    /// It will not be taken.
+    Refused,
+}
 
 pub(crate) struct Collector {
     poster: Poster,
@@ -19,9 +29,18 @@ impl Collector {
         Self { poster: Poster::default(), uri: url.parse().ok(), headers }
     }
 
-    pub(crate) async fn send(&self, body: String) -> Result<(), String> {
-        let uri = self.uri.clone().ok_or_else(|| "the address is not a URL".to_owned())?;
+    pub(crate) async fn send(&self, body: String) -> Sent {
+        let Some(uri) = self.uri.clone() else { return Sent::Refused };
         let post = Post { uri, guard: Guard::Anything, headers: self.headers.clone(), body };
-        self.poster.post(post).await.map(drop)
+        match self.poster.post(post).await {
+            Ok(_) => Sent::Taken,
+            // What it does not like it will not like again, but for what says that it has too much to do.
+            Err(PostError::Refused(status))
+                if (400..500).contains(&status) && !matches!(status, 408 | 429) =>
+            {
+                Sent::Refused
+            }
+            Err(_) => Sent::Missed,
+        }
     }
 }

@@ -11,5 +11,5 @@ mod post;
 mod signature;
 
 pub(crate) use channel::OutboundSettings;
-pub(crate) use collector::Collector;
+pub(crate) use collector::{Collector, Sent};
 pub(crate) use http_sender::HttpSender;

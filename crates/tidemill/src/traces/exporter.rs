@@ -8,7 +8,7 @@ use tokio::sync::mpsc::Receiver;
 use super::otlp;
 use super::settings::TraceSettings;
 use super::span::Span;
-use crate::outbound::Collector;
+use crate::outbound::{Collector, Sent};
 
 /// Spans in one request.
 const BATCH_MAX: usize = 512;
@@ -50,10 +50,12 @@ impl Exporter {
     async fn send(&self, batch: &[Span]) {
         let body = otlp::body_of(batch, &self.settings);
         let mut pauses = PAUSES.iter();
-        while self.collector.send(body.clone()).await.is_err() {
-            let Some(pause) = pauses.next() else { return self.meter.dropped(batch.len()) };
-            tokio::time::sleep(*pause).await;
+        loop {
+            match (self.collector.send(body.clone()).await, pauses.next()) {
+                (Sent::Taken, _) => return self.meter.sent(batch.len()),
+                (Sent::Missed, Some(pause)) => tokio::time::sleep(*pause).await,
+                (Sent::Missed, None) | (Sent::Refused, _) => return self.meter.dropped(batch.len()),
+            }
         }
-        self.meter.sent(batch.len());
     }
 }

@@ -231,8 +231,11 @@ async fn many<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Probl
     else {
         return Err(Problem::field("MISSING_FIELD", "deed", "is missing"));
     };
-    let past = if deed == "replay" { "replayed" } else { "discarded" };
-    let deed = if deed == "replay" { "replay" } else { "discard" };
+    let past = match deed {
+        "replay" => "replayed",
+        "discard" => "discarded",
+        _ => return Err(Problem::field("INVALID_FIELD", "deed", "must be replay or discard")),
+    };
     if is_all {
         let done: ManyLettersView =
             visit.api.post(&format!("/v1/dead-letters/{deed}"), &json!({"kind": kind})).await?;
