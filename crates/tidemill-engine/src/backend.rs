@@ -157,7 +157,7 @@ pub trait Backend: Send + Sync + 'static {
         skip: impl Fn(&DeliveryKey) -> bool + Send,
     ) -> impl Future<Output = Result<DueDeliveries, Fault>> + Send;
 
-    /// Rung when there is another delivery to try, or an earlier moment.
+    /// Rung when there is another delivery to try, another moment, or one fewer.
     fn deliveries_nearer(&self) -> Notice;
 
     /// Looks at groups of errors, parked executions and bulks, all as of one moment.

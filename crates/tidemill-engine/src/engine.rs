@@ -5,6 +5,7 @@
 //! What happens next is not decided here but in `decide`; nothing here holds state beside a source
 //! of ids, what watchers wait for, and copies of what never changes.
 
+mod alerts;
 mod check;
 mod definitions;
 mod deliveries;

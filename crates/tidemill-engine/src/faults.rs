@@ -18,4 +18,6 @@ pub struct Faults {
     pub skip_callback: bool,
     /// A delivery whose first try failed is forgotten.
     pub forget_delivery: bool,
+    /// A check of health is taken whatever was told meanwhile.
+    pub skip_check_version: bool,
 }

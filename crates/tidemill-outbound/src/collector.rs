@@ -3,7 +3,17 @@
 use axum::http::Uri;
 
 use crate::address::Guard;
-use crate::post::{Post, Poster};
+use crate::post::{Post, PostError, Poster};
+
+/// What became of something that was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    Taken,
+    /// It may be taken another time.
+    Missed,
+    /// It will not be taken.
+    Refused,
+}
 
 pub struct Collector {
     poster: Poster,
@@ -19,9 +29,18 @@ impl Collector {
         Self { poster: Poster::default(), uri: url.parse().ok(), headers }
     }
 
-    pub async fn send(&self, body: String) -> Result<(), String> {
-        let uri = self.uri.clone().ok_or_else(|| "the address is not a URL".to_owned())?;
+    pub async fn send(&self, body: String) -> Sent {
+        let Some(uri) = self.uri.clone() else { return Sent::Refused };
         let post = Post { uri, guard: Guard::Anything, headers: self.headers.clone(), body };
-        self.poster.post(post).await.map(drop)
+        match self.poster.post(post).await {
+            Ok(_) => Sent::Taken,
+            // What it does not like it will not like again, but for what says that it has too much to do.
+            Err(PostError::Refused(status))
+                if (400..500).contains(&status) && !matches!(status, 408 | 429) =>
+            {
+                Sent::Refused
+            }
+            Err(_) => Sent::Missed,
+        }
     }
 }

@@ -109,7 +109,7 @@ impl HttpSender {
             let at = self.clock.now().millis() / 1_000;
             headers.push((signature::HEADER, signature::of(key, at, body.as_bytes())));
         }
-        self.poster.post(Post { uri, guard, headers, body }).await.map(drop)
+        Ok(self.poster.post(Post { uri, guard, headers, body }).await.map(drop)?)
     }
 
     async fn tell_people(&self, parcel: &Parcel) -> Result<(), String> {
@@ -119,7 +119,7 @@ impl HttpSender {
         match self.settings.people() {
             People::Webhook(url) => {
                 let uri = url.parse().map_err(|_| "SLACK_WEBHOOK_URL is not a URL".to_owned())?;
-                let body = json!({ "text": text }).to_string();
+                let body = json!({ "text": slack_text(text) }).to_string();
                 let post = Post { uri, guard: Guard::Anything, headers: vec![delivery], body };
                 let done = self.poster.post(post).await;
                 done.map(drop).map_err(|error| format!("SLACK_WEBHOOK_URL: {error}"))
@@ -127,7 +127,7 @@ impl HttpSender {
             People::Bot { token, channel } => {
                 let url = format!("{}/chat.postMessage", self.settings.slack_api.trim_end_matches('/'));
                 let uri = url.parse().map_err(|_| "SLACK_API_URL is not a URL".to_owned())?;
-                let body = json!({ "channel": channel, "text": text }).to_string();
+                let body = json!({ "channel": channel, "text": slack_text(text) }).to_string();
                 let headers = vec![delivery, ("authorization", format!("Bearer {token}"))];
                 let post = Post { uri, guard: Guard::Anything, headers, body };
                 let answer = self.poster.post(post).await.map_err(|error| format!("Slack: {error}"))?;
@@ -155,6 +155,11 @@ impl HttpSender {
     }
 }
 
+/// A text that Slack shows as it is: what clients named must not call people or stand for links.
+fn slack_text(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
 impl Sender for HttpSender {
     async fn send(&self, parcel: Parcel) -> Result<(), SendError> {
         self.deliver(&parcel).await.map_err(SendError)
@@ -168,6 +173,18 @@ impl Sender for HttpSender {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_clients_named_calls_nobody_in_slack() {
+        for (text, expected) in [
+            ("*Task:* TASK#req-1", "*Task:* TASK#req-1"),
+            ("<!channel> <@U1>", "&lt;!channel&gt; &lt;@U1&gt;"),
+            ("<http://evil|ok> & more", "&lt;http://evil|ok&gt; &amp; more"),
+            ("&lt;!here&gt;", "&amp;lt;!here&amp;gt;"),
+        ] {
+            assert_eq!(slack_text(text), expected);
+        }
+    }
 
     #[test]
     fn alerts_hold_no_secret() {

@@ -41,6 +41,36 @@ impl Default for Poster {
     }
 }
 
+/// Why something was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PostError {
+    /// The other side answered with this status.
+    Refused(u16),
+    /// In words, without the address.
+    Failed(String),
+}
+
+impl std::fmt::Display for PostError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(status) => write!(f, "answered {status}"),
+            Self::Failed(what) => f.write_str(what),
+        }
+    }
+}
+
+impl From<String> for PostError {
+    fn from(what: String) -> Self {
+        Self::Failed(what)
+    }
+}
+
+impl From<PostError> for String {
+    fn from(error: PostError) -> Self {
+        error.to_string()
+    }
+}
+
 /// What is to be sent.
 pub(crate) struct Post {
     pub(crate) uri: Uri,
@@ -51,21 +81,21 @@ pub(crate) struct Post {
 
 impl Poster {
     /// The answer, if it says that all went well. An error says what happened, without the address.
-    pub(crate) async fn post(&self, post: Post) -> Result<Bytes, String> {
+    pub(crate) async fn post(&self, post: Post) -> Result<Bytes, PostError> {
         match tokio::time::timeout(self.time_max, self.exchange(post)).await {
             Ok(done) => done,
-            Err(_) => Err(format!("no answer came within {} s", self.time_max.as_secs())),
+            Err(_) => Err(format!("no answer came within {} s", self.time_max.as_secs()).into()),
         }
     }
 
-    async fn exchange(&self, post: Post) -> Result<Bytes, String> {
+    async fn exchange(&self, post: Post) -> Result<Bytes, PostError> {
         let Post { uri, guard, headers, body } = post;
         let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
         // The connector asks no resolver about these.
         if let Ok(address) = host.parse::<IpAddr>()
             && !guard.admits(address)
         {
-            return Err(refused(address));
+            return Err(refused(address).into());
         }
         // What was looked at is what is connected to: a second lookup could give something else.
         let look_up = Arc::clone(&self.look_up);
@@ -90,9 +120,9 @@ impl Poster {
         let status = answer.status();
         let read = axum::body::to_bytes(Body::new(answer.into_body()), ANSWER_BYTES_MAX).await;
         if !status.is_success() {
-            return Err(format!("answered {}", status.as_u16()));
+            return Err(PostError::Refused(status.as_u16()));
         }
-        read.map_err(|_| format!("answered with more than {ANSWER_BYTES_MAX} bytes, or broke off"))
+        read.map_err(|_| format!("answered with more than {ANSWER_BYTES_MAX} bytes, or broke off").into())
     }
 
     fn tls(&self) -> Result<rustls::ClientConfig, String> {
@@ -200,7 +230,7 @@ mod tests {
             vec!["fd00::1", "93.184.216.34"],
         ] {
             let (poster, count) = with_names(move |_| bad.clone());
-            let refused = poster.post(post(&url, Guard::Public)).await.unwrap_err();
+            let refused = poster.post(post(&url, Guard::Public)).await.unwrap_err().to_string();
             assert!(refused.ends_with("is not a public address"), "{refused}");
             assert_eq!(count.load(Ordering::SeqCst), 1);
         }
@@ -227,7 +257,7 @@ mod tests {
             "localhost",
         ] {
             let url = format!("http://{host}:{port}/x");
-            let refused = poster.post(post(&url, Guard::Public)).await.unwrap_err();
+            let refused = poster.post(post(&url, Guard::Public)).await.unwrap_err().to_string();
             assert!(refused.ends_with("is not a public address"), "{host}: {refused}");
         }
         assert_eq!(asked.lock().unwrap().len(), 0, "nobody was called");
@@ -288,7 +318,7 @@ mod tests {
             let (port, _) = listen(answer);
             let begun = Instant::now();
             let failed = poster.post(post(&format!("http://127.0.0.1:{port}/"), Guard::Anything)).await;
-            let failed = failed.unwrap_err();
+            let failed = failed.unwrap_err().to_string();
             assert!(failed.starts_with(expected), "{failed}, not {expected}");
             assert!(begun.elapsed() < Duration::from_secs(4), "{expected} took {:?}", begun.elapsed());
         }
@@ -301,7 +331,7 @@ mod tests {
         let poster = Poster::default();
         let mut evil = post(&format!("http://127.0.0.1:{port}/"), Guard::Anything);
         evil.headers.push(("authorization", "Bearer x\r\nevil: yes".to_owned()));
-        assert_eq!(poster.post(evil).await.unwrap_err(), "a header cannot be sent");
+        assert_eq!(poster.post(evil).await.unwrap_err().to_string(), "a header cannot be sent");
         for url in ["http://a/x\r\nevil: yes", "http://a/x y", "http://a\r\n.b/"] {
             assert!(url.parse::<Uri>().is_err(), "{url:?}");
         }

@@ -27,6 +27,8 @@ struct Inner<B> {
     closing: watch::Sender<bool>,
     /// Counts the changes of keys.
     keys: watch::Sender<u64>,
+    /// Counts the changes of dead letters that somebody asked for.
+    letters: watch::Sender<u64>,
     document: OnceLock<Bytes>,
     page: OnceLock<Bytes>,
 }
@@ -50,6 +52,7 @@ impl<B> App<B> {
             compiler,
             closing: watch::Sender::new(false),
             keys: watch::Sender::new(0),
+            letters: watch::Sender::new(0),
             document: OnceLock::new(),
             page: OnceLock::new(),
             engine,
@@ -83,6 +86,15 @@ impl<B> App<B> {
 
     pub(crate) fn key_changes(&self) -> watch::Receiver<u64> {
         self.inner.keys.subscribe()
+    }
+
+    /// Somebody replayed or discarded dead letters, which no event tells.
+    pub(crate) fn letters_changed(&self) {
+        self.inner.letters.send_modify(|changes| *changes += 1);
+    }
+
+    pub(crate) fn letter_changes(&self) -> watch::Receiver<u64> {
+        self.inner.letters.subscribe()
     }
 
     pub(crate) fn rates(&self) -> &RateLimits {

@@ -31,5 +31,6 @@ pub use app::App;
 pub use caller::Caller;
 pub use config::ServerConfig;
 pub use connection::{ServeError, check_listen, serve};
+pub use metrics::{METRICS_TEXT, worker_metrics};
 pub use router::router;
 pub use routes::openapi_document;

@@ -4,6 +4,7 @@
 //! takes along. The engine's decisions are the real ones; only the clock, the disk and the actors are ours. What must
 //! hold is written down in `oracle`, which knows nothing of the engine's state.
 
+mod checker;
 pub mod clock;
 mod courier;
 pub mod disk;

@@ -37,6 +37,7 @@ pub(crate) enum Act {
     Unpark,
     EndDelivery,
     AnswerDeliveryLetter,
+    CheckHealth,
 }
 
 #[derive(Debug, Clone)]
@@ -81,6 +82,7 @@ impl Profile {
             (3, Act::Unpark),
             (12, Act::EndDelivery),
             (2, Act::AnswerDeliveryLetter),
+            (3, Act::CheckHealth),
         ];
         let mut acts = Vec::with_capacity(usual.len());
         for (weight, act) in usual {

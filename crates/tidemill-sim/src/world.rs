@@ -10,6 +10,7 @@ use tidemill_engine::policy::Policy;
 use tidemill_engine::reply::Reply;
 use tidemill_model::{TenantId, Timestamp};
 
+use crate::checker::Checker;
 use crate::clock::VirtualClock;
 use crate::courier::Courier;
 use crate::ledger::Ledger;
@@ -50,6 +51,7 @@ pub struct World {
     scripter: Scripter,
     triager: Triager,
     courier: Courier,
+    checker: Checker,
     sweep: Sweep,
     swept_at: Timestamp,
     acknowledged: u64,
@@ -109,6 +111,7 @@ impl World {
             scripter: Scripter::new(rng.fork(), tenants.clone()),
             triager: Triager::new(rng.fork(), tenants.clone()),
             courier: Courier::new(rng.fork(), tenants.clone()),
+            checker: Checker::new(rng.fork(), tenants.clone()),
             oracle: Oracle::new(policy),
             trace: Trace::new(trace_max),
             generation: 1,
@@ -231,6 +234,11 @@ impl World {
             Act::Unpark => self.triager.unpark(now),
             Act::EndDelivery => self.courier.end_delivery(self.oracle.deliveries(), now),
             Act::AnswerDeliveryLetter => self.courier.answer_letter(self.oracle.deliveries()),
+            Act::CheckHealth => {
+                let unreadable = |fault: Fault| Violation::new("what was told is known", fault.to_string());
+                let checked = self.checker.check(&self.oracle.active(), &mut *self.ledger, now);
+                checked.map_err(unreadable)?
+            }
         };
         Ok(command.map(|command| (Sender::Producer, command)))
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::WorkReport;
-use tidemill_engine::metrics::SlotMeter;
+use tidemill_engine::metrics::{AttemptMeter, SlotMeter};
 use tidemill_model::{ErrorCategory, Runner, TenantId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -74,6 +74,8 @@ pub struct CommandConfig {
     pub sink: Arc<dyn LogSink>,
     /// Where it is counted how many slots there are and are in use.
     pub slot_meter: SlotMeter,
+    /// Where ends of attempts are counted.
+    pub attempt_meter: AttemptMeter,
 }
 
 impl CommandConfig {
@@ -97,7 +99,13 @@ impl CommandConfig {
             is_traced: false,
             sink: Arc::new(NoSink),
             slot_meter: SlotMeter::default(),
+            attempt_meter: AttemptMeter::default(),
         }
+    }
+
+    fn ended(&self, claim: &Claim, ending: AttemptEnding, took: Duration) {
+        self.sink.ended(claim, ending, took);
+        self.attempt_meter.ended(ending.outcome, ending.class.map_or("", ErrorCategory::as_str), took);
     }
 }
 
@@ -214,7 +222,7 @@ async fn work_off<S: TaskSource>(
         };
         match end {
             End::Report(end, directory) => {
-                config.sink.ended(&claim, AttemptEnding::of(&end.report), began.elapsed());
+                config.ended(&claim, AttemptEnding::of(&end.report), began.elapsed());
                 let reported = beside(heart.as_mut(), report(&shared, &claim, end, &pace, &vitals)).await;
                 let Some(Followed { is_over, next: following }) = reported else { break };
                 if let Some(home) = home.filter(|_| is_over) {
@@ -226,7 +234,7 @@ async fn work_off<S: TaskSource>(
                 next = following;
             }
             End::Lost(stop) => {
-                config.sink.ended(&claim, AttemptEnding::lost(stop == Stop::Cancelled), began.elapsed());
+                config.ended(&claim, AttemptEnding::lost(stop == Stop::Cancelled), began.elapsed());
                 // Whoever took the task over may share it.
                 if let Some(home) = home.filter(|_| stop == Stop::Cancelled) {
                     home.remove().await;
@@ -234,7 +242,7 @@ async fn work_off<S: TaskSource>(
                 break;
             }
             End::GivenBack(spent) => {
-                config.sink.ended(&claim, AttemptEnding::GIVEN_BACK, began.elapsed());
+                config.ended(&claim, AttemptEnding::GIVEN_BACK, began.elapsed());
                 // If it cannot be noted, the lease runs out.
                 let _ = shared.source.release(&claim, "worker shutdown".to_owned(), spent).await;
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidemill_engine::clock::{Clock as _, SystemClock};
 use tidemill_engine::engine::WorkReport;
-use tidemill_model::{ErrorCategory, LogLevel, LogRecord};
+use tidemill_model::{ErrorCategory, ErrorSanitizer, LogLevel, LogRecord};
 
 use crate::source::Claim;
 
@@ -101,6 +101,8 @@ pub struct StderrSink {
     left_out: AtomicU64,
     /// Tells the time of lines that are JSON; others have none.
     json: Option<JsonLines>,
+    /// Takes secrets out of lines.
+    sanitizer: Option<ErrorSanitizer>,
 }
 
 #[derive(Debug)]
@@ -138,6 +140,13 @@ impl StderrSink {
         Ok(sink)
     }
 
+    /// Takes secrets out of what tasks print: whoever reads these lines looks after all tenants.
+    #[must_use]
+    pub fn without_secrets(mut self, sanitizer: ErrorSanitizer) -> Self {
+        self.sanitizer = Some(sanitizer);
+        self
+    }
+
     fn writing_to(mut out: impl Write + Send + 'static) -> io::Result<Self> {
         let (lines, waiting) = sync_channel::<String>(WAITING_LINES_MAX);
         let (done, written) = sync_channel::<()>(1);
@@ -151,7 +160,7 @@ impl StderrSink {
             drop(done);
         })?;
         let (lines, written) = (Some(lines), Mutex::new(written));
-        Ok(Self { lines, written, left_out: AtomicU64::new(0), json: None })
+        Ok(Self { lines, written, left_out: AtomicU64::new(0), json: None, sanitizer: None })
     }
 
     fn show(&self, line: String) {
@@ -188,6 +197,8 @@ impl Drop for StderrSink {
 
 impl LogSink for StderrSink {
     fn line(&self, line: &LogLine<'_>) {
+        let clean = self.sanitizer.as_ref().map(|sanitizer| sanitizer.clean_within(line.text, line.text.len()));
+        let line = &LogLine { text: clean.as_deref().unwrap_or(line.text), ..*line };
         let Some(json) = &self.json else { return self.show(format!("{line}\n")) };
         let (level, stream) = match line.stream {
             Stream::Stdout => (LogLevel::Info, Some("stdout")),

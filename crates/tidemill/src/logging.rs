@@ -49,3 +49,12 @@ pub(crate) fn alert(tenant: &TenantId, text: &str) {
     // If nobody can read it, there is nobody to tell.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
+
+/// Writes that something which nobody waits for went wrong.
+pub(crate) fn trouble(text: &str) {
+    let line = match json_now() {
+        Some(now) => LogRecord::new(now, LogLevel::Warn, text).line(),
+        None => format!("warning: {}\n", text.replace('\n', " | ")),
+    };
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}

@@ -18,6 +18,7 @@ mod script_pool;
 mod token_key;
 mod traces;
 mod watch;
+mod worker_metrics;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -377,7 +377,9 @@ async fn check_health<B: Backend>(engine: Engine<B>, tenant: TenantId, every: Du
     loop {
         tokio::time::sleep(pause).await;
         // A store that cannot answer now is asked again the next time.
-        let _ = engine.check_health_of_all(&tenant).await;
+        if let Err(error) = engine.check_health_of_all(&tenant).await {
+            logging::trouble(&format!("the check of health failed: {}", engine.clean(&error.to_string())));
+        }
         pause = every;
     }
 }

@@ -96,7 +96,8 @@ impl TokenKey {
             && mark.trim() != id_of(key)
         {
             return Err(format!(
-                "the token key {} is not the one that this data directory was used with; put that one back",
+                "the token key {} is not the one that this data directory was used with; put that one back, or name it \
+                 with TOKEN_KEY_FILE as the server does",
                 self.name()
             ));
         }
@@ -112,8 +113,8 @@ impl TokenKey {
                     return Ok(None);
                 }
                 return Err(format!(
-                    "the token key {shown} is not there; put it back, or remove {} to begin with a new one \
-                     (tokens of executions that are parked now cannot be opened then)",
+                    "the token key {shown} is not there; name it with TOKEN_KEY_FILE as the server does, put it back, or \
+                     remove {} to begin with a new one (tokens of executions that are parked now cannot be opened then)",
                     self.mark.display()
                 ));
             }

@@ -64,10 +64,6 @@ fn due(lab: &Lab) -> Vec<DeliveryKey> {
     lab.store.state().deliveries().due(Timestamp::MAX, 1_000, |_| false).due
 }
 
-fn letters(lab: &Lab) -> Vec<RecordValue> {
-    lab.store.records(RecordKind::DeadLetter).unwrap().into_iter().map(|(_, record)| record.value).collect()
-}
-
 #[test]
 fn deliveries_leave_memory_and_are_known_all_the_same() {
     let dir = Fresh::new();
@@ -93,14 +89,14 @@ fn deliveries_leave_memory_and_are_known_all_the_same() {
     for attempt in 1..=4 {
         lab.run(fail(2, attempt)).unwrap();
     }
-    let (waiting, kept) = (due(&lab), letters(&lab));
+    let (waiting, kept) = (due(&lab), lab.letters());
     assert_eq!((waiting.len(), kept.len()), (3, 1));
     let RecordValue::DeliveryLetter(letter) = &kept[0] else { panic!("{kept:?}") };
     assert_eq!((letter.id, letter.attempts), (id(2), 4));
     let now = lab.now;
     drop(lab);
     let mut lab = Lab::keeping(&dir, 0, now);
-    assert_eq!((due(&lab), letters(&lab)), (waiting.clone(), kept.clone()));
+    assert_eq!((due(&lab), lab.letters()), (waiting.clone(), kept.clone()));
     lab.assert_clean();
 
     let text = lab.export();
@@ -110,7 +106,7 @@ fn deliveries_leave_memory_and_are_known_all_the_same() {
     drop(lock);
     let mut imported = Lab::keeping(&other, 0, now);
     assert_eq!(imported.export(), text);
-    assert_eq!((due(&imported), letters(&imported)), (waiting, kept));
+    assert_eq!((due(&imported), imported.letters()), (waiting, kept));
     imported.assert_clean();
     let replay = Command::ReplayDelivery { tenant: acme(), letter: id(2) };
     let Ok(Reply::DeliveryReplayed { delivery }) = imported.run(replay) else { panic!("a replay") };

@@ -91,10 +91,6 @@ fn in_memory(lab: &Lab) -> usize {
     lab.store.state().records().filter(|(key, _)| key.kind == RecordKind::Execution).count()
 }
 
-fn letters(lab: &Lab) -> Vec<RecordValue> {
-    lab.store.records(RecordKind::DeadLetter).unwrap().into_iter().map(|(_, record)| record.value).collect()
-}
-
 #[test]
 fn what_waits_leaves_memory_and_is_known_all_the_same() {
     let dir = Fresh::new();
@@ -151,7 +147,7 @@ fn letters_and_what_waits_outlive_the_events_and_what_is_done_does_not() {
     lab.work_off();
     // A cursor that stands holds up what it has not seen.
     lab.run(matching(1, None, [])).unwrap();
-    let (waiting, kept) = (due(&lab), letters(&lab));
+    let (waiting, kept) = (due(&lab), lab.letters());
     assert_eq!((waiting.len(), kept.len(), hops(&lab, 1)), (2, 1, 3));
     fill(&mut lab);
     lab.pass(20 * DAY);
@@ -161,7 +157,7 @@ fn letters_and_what_waits_outlive_the_events_and_what_is_done_does_not() {
     lab.assert_clean();
     for round in 0..2 {
         assert_eq!(
-            (due(&lab), letters(&lab), hops(&lab, 1)),
+            (due(&lab), lab.letters(), hops(&lab, 1)),
             (waiting.clone(), kept.clone(), 3),
             "round {round}"
         );
@@ -175,7 +171,7 @@ fn letters_and_what_waits_outlive_the_events_and_what_is_done_does_not() {
     for event in [1, 2, 3] {
         assert_eq!(lab.store.row(&RowKey::Record(RecordKey::execution(&acme(), id(event)))).unwrap(), None);
     }
-    assert_eq!((due(&lab), letters(&lab)), (waiting, kept));
+    assert_eq!((due(&lab), lab.letters()), (waiting, kept));
     lab.store.flush_rows().unwrap();
     lab.assert_clean();
 }
@@ -197,7 +193,7 @@ fn an_export_takes_executions_and_letters_along() {
     let mut copy = Lab::keeping(&two, 0, lab.now);
     copy.assert_clean();
     assert_eq!(copy.export(), text);
-    assert_eq!((due(&copy), letters(&copy), hops(&copy, 1)), (due(&lab), letters(&lab), 3));
+    assert_eq!((due(&copy), copy.letters(), hops(&copy, 1)), (due(&lab), lab.letters(), 3));
     copy.run(end(5, 1, success())).unwrap();
     for (from, to) in [("\"status\":\"queued\"", "\"status\":\"lost\""), ("\"hops\":3", "\"hops\":-3")] {
         assert_not_imported(&text, from, to, copy.now);

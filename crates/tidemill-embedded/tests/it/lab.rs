@@ -17,7 +17,7 @@ use tidemill_engine::command::{
     SubmitTask,
 };
 use tidemill_engine::commit::{NewJob, NewTask};
-use tidemill_engine::record::RecordKey;
+use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::{Assignment, Refusal, Reply};
 use tidemill_model::{
     AppName, Context, Entity, EntityId, EntityType, ErrorCategory, EventType, JobId, Json, Owner, RequestId,
@@ -231,6 +231,11 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
+    /// All dead letters, of whatever kind.
+    pub(crate) fn letters(&self) -> Vec<RecordValue> {
+        self.store.records(RecordKind::DeadLetter).unwrap().into_iter().map(|(_, record)| record.value).collect()
+    }
+
     /// A store that keeps events for `days`, at its beginning.
     pub(crate) fn begun(dir: &Path, days: u64) -> Self {
         Self::keeping(dir, days, Timestamp::clamped(START))

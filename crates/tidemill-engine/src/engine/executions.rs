@@ -11,7 +11,7 @@ use crate::command::Command;
 use crate::execution::{ExecutionId, ExecutionKey, ExecutionStatus, ScriptExecution, ScriptLetter};
 use crate::record::{DeadLetterState, RecordKey, RecordKind, RecordValue, SCRIPT_LETTER};
 use crate::reply::{Refusal, Reply};
-use crate::scripts::{ScriptMetrics, StandingAlert};
+use crate::scripts::ScriptMetrics;
 use crate::state::Room;
 
 /// Where an execution stands, as far as this process knows.
@@ -290,10 +290,5 @@ impl<B: Backend> Engine<B> {
     pub async fn script_metrics(&self) -> Result<ScriptMetrics, EngineError> {
         let found = self.backend().due_executions(Timestamp::MIN, &Room::of(0), |_| true).await?;
         Ok(self.inner.board.counters.read(found.pending as u64))
-    }
-
-    /// The alerts that stand; of one tenant if it is given.
-    pub fn alerts(&self, tenant: Option<&TenantId>) -> Vec<StandingAlert> {
-        self.inner.board.alerts().standing(tenant)
     }
 }

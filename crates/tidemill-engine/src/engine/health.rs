@@ -9,13 +9,13 @@ use tidemill_model::{AppName, Entity, Event, EventId, Json, KnownType, RequestId
 
 use super::limits::LIST_MAX;
 use super::{Engine, EngineError, take_reply};
-use crate::backend::{Backend, Fault};
+use crate::backend::Backend;
 use crate::command::{Command, HealthAlert, RecordHealth};
 use crate::health::{
     APP, Alarms, Change, ENTITY, Finding, FindingKind, HealthReport, Judged, Kept, LastCheck, Lookout,
     TASKS_MAX, text,
 };
-use crate::record::{HEALTH, Record, RecordKey, RecordKind, RecordValue};
+use crate::record::RecordKey;
 use crate::reply::Reply;
 use crate::site::Origin;
 
@@ -112,19 +112,9 @@ impl<B: Backend> Engine<B> {
             }
             after = keys.last().map(|key| key.id.clone());
         }
-        let mut after = None;
-        loop {
-            let records = self.inner.backend.all_records(RecordKind::System, after, LIST_MAX).await?;
-            for (key, record) in records.iter().filter(|(key, _)| &*key.id == HEALTH) {
-                if read(record).is_ok_and(|kept| !kept.alarms.is_empty()) {
-                    tenants.extend(key.tenant.clone());
-                }
-            }
-            if records.len() < LIST_MAX {
-                return Ok(tenants);
-            }
-            after = records.last().map(|(key, _)| key.clone());
-        }
+        let alarmed = self.all_kept_health().await?.into_iter().filter(|(_, kept)| !kept.alarms.is_empty());
+        tenants.extend(alarmed.map(|(tenant, _)| tenant));
+        Ok(tenants)
     }
 
     async fn check_tenant(&self, tenant: &TenantId, lookout: Lookout) -> Result<HealthReport, EngineError> {
@@ -167,11 +157,11 @@ impl<B: Backend> Engine<B> {
         Ok(kept.report)
     }
 
-    async fn kept_health(&self, tenant: &TenantId) -> Result<(Option<Kept>, u64), EngineError> {
+    pub(super) async fn kept_health(&self, tenant: &TenantId) -> Result<(Option<Kept>, u64), EngineError> {
         let Some(record) = self.inner.backend.record(RecordKey::health(tenant)).await? else {
             return Ok((None, 0));
         };
-        Ok((Some(read(&record)?), record.version))
+        Ok((Some(Kept::read(&record)?), record.version))
     }
 
     async fn look_at(
@@ -372,14 +362,6 @@ impl Pending {
             self.oldest.pop_last();
         }
     }
-}
-
-fn read(record: &Record) -> Result<Kept, Fault> {
-    let RecordValue::Bytes(bytes) = &record.value else {
-        return Err(Fault::Damaged("what is kept of a check of health is something else".to_owned()));
-    };
-    let unreadable = |error| Fault::Damaged(format!("what is kept of a check of health: {error}"));
-    serde_json::from_slice(bytes).map_err(unreadable)
 }
 
 fn tell(count: u64, one: &str, many: &str) -> String {

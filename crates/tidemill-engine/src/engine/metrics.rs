@@ -27,6 +27,11 @@ impl<B: Backend> Engine<B> {
         })
     }
 
+    /// How many workers, here and elsewhere, were heard of within [`WORKER_SEEN`](crate::metrics::WORKER_SEEN).
+    pub fn workers_seen(&self) -> usize {
+        self.inner.meter.workers_seen()
+    }
+
     /// Where workers of this process say how busy they are.
     pub fn slot_meter(&self) -> &SlotMeter {
         &self.inner.slots

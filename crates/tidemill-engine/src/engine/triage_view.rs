@@ -14,8 +14,7 @@ use super::{Engine, EngineError, check};
 use crate::backend::Backend;
 use crate::decide::fitting;
 use crate::record::{RecordKey, RecordKind, RecordValue, TRIAGE_EXECUTION};
-use crate::scripts::{AlertKind, StandingAlert};
-use crate::state::{CountedGroup, Expiring, ParkedAt};
+use crate::state::{CountedGroup, ParkedAt};
 use crate::triage::{
     BulkFilter, Cell, Counts, ErrorGroup, ErrorState, GroupKind, Parked, TriageError, TriageExecution,
     WORKFLOW_ENTITY,
@@ -542,37 +541,6 @@ impl<B: Backend> Engine<B> {
             ParkedPage { next: last.filter(|_| more), parked, total: index.parked_count(tenant) }
         });
         Ok(page.await?)
-    }
-
-    /// The alerts that stand: those of scripts, and of parked executions that will be given up soon. Of one tenant if it
-    /// is given.
-    pub async fn standing_alerts(
-        &self,
-        tenant: Option<&TenantId>,
-    ) -> Result<Vec<StandingAlert>, EngineError> {
-        let mut standing = self.alerts(tenant);
-        let now = self.inner.clock.now();
-        let expiring = self.inner.backend.triage(|index| {
-            let all: Vec<_> = match tenant {
-                Some(tenant) => vec![tenant.clone()],
-                None => index.tenants().cloned().collect(),
-            };
-            let told = |tenant: TenantId| index.expiring(&tenant).map(|expiring| (tenant, expiring));
-            all.into_iter().filter_map(told).collect::<Vec<_>>()
-        });
-        standing.extend(expiring.await?.into_iter().map(|(tenant_id, Expiring { count, first })| {
-            let minutes = first.deadline.since(now).div_ceil(60_000);
-            let (id, others) = (&first.execution, count - 1);
-            let message = match others {
-                0 => format!("{id} is parked and will be given up within {minutes} minutes"),
-                _ => format!(
-                    "{id} is parked and will be given up within {minutes} minutes, {others} more later"
-                ),
-            };
-            let kind = AlertKind::ParkedExpiring;
-            StandingAlert { kind, tenant_id, raised_at: first.alarm_at, message }
-        }));
-        Ok(standing)
     }
 
     /// What was counted, of all tenants.

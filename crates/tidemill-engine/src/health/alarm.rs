@@ -30,6 +30,9 @@ pub(crate) struct TaskAlarm {
     pub(crate) run: u32,
     pub(crate) attempt: u32,
     pub(crate) health: Health,
+    /// When it was told first, if it was told more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first_at: Option<Timestamp>,
     pub(crate) told_at: Timestamp,
 }
 
@@ -37,7 +40,22 @@ pub(crate) struct TaskAlarm {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FindingAlarm {
     pub(crate) kind: FindingKind,
+    /// When it was told first, if it was told more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first_at: Option<Timestamp>,
     pub(crate) told_at: Timestamp,
+}
+
+impl TaskAlarm {
+    pub(crate) fn since(&self) -> Timestamp {
+        self.first_at.unwrap_or(self.told_at)
+    }
+}
+
+impl FindingAlarm {
+    pub(crate) fn since(&self) -> Timestamp {
+        self.first_at.unwrap_or(self.told_at)
+    }
 }
 
 /// What a check changes about alarms.
@@ -77,7 +95,8 @@ impl Alarms {
             self.tasks.iter().map(|alarm| (&alarm.request_id, alarm)).collect();
         let mut alarmed: HashSet<&RequestId> = HashSet::new();
         for task in ill.iter().filter(|task| rules.alarms(task.health)).take(REQUESTS_MAX) {
-            let known = before.get(&task.request).filter(|known| {
+            let before = before.get(&task.request);
+            let known = before.filter(|known| {
                 let key = (known.run, known.attempt, known.health);
                 key == (task.run, task.attempt, task.health) && now.since(known.told_at) < REPEAT_MILLIS
             });
@@ -90,6 +109,7 @@ impl Alarms {
                 run: task.run,
                 attempt: task.attempt,
                 health: task.health,
+                first_at: before.map(|known| known.since()),
                 told_at: known.map_or(now, |known| known.told_at),
             });
         }
@@ -104,13 +124,14 @@ impl Alarms {
             }
         }
         for finding in findings {
-            let known = self.findings.iter().find(|known| known.kind == finding.kind);
-            let known = known.filter(|known| now.since(known.told_at) < REPEAT_MILLIS);
+            let before = self.findings.iter().find(|known| known.kind == finding.kind);
+            let known = before.filter(|known| now.since(known.told_at) < REPEAT_MILLIS);
             if known.is_none() {
                 change.raised_findings.push(finding);
             }
             let told_at = known.map_or(now, |known| known.told_at);
-            change.after.findings.push(FindingAlarm { kind: finding.kind, told_at });
+            let first_at = before.map(|known| known.since());
+            change.after.findings.push(FindingAlarm { kind: finding.kind, first_at, told_at });
         }
         let is_over = |known: &&FindingAlarm| !findings.iter().any(|finding| finding.kind == known.kind);
         change.recovered_findings.extend(self.findings.iter().filter(is_over).map(|known| known.kind));

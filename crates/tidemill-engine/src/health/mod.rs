@@ -10,7 +10,7 @@ mod report;
 mod rule;
 pub mod text;
 
-pub(crate) use alarm::{Alarms, Change};
+pub(crate) use alarm::{Alarms, Change, TaskAlarm};
 pub(crate) use board::HealthBoard;
 pub use board::LastCheck;
 #[cfg(test)]

@@ -5,6 +5,8 @@ use tidemill_model::properties::{HealthSummary, TaskHealth};
 use tidemill_model::{EventId, Timestamp};
 
 use super::alarm::Alarms;
+use crate::backend::Fault;
+use crate::record::{Record, RecordValue};
 
 /// How many tasks are listed, the worst first.
 pub const TASKS_MAX: usize = 500;
@@ -72,4 +74,14 @@ impl FindingKind {
 pub(crate) struct Kept {
     pub(crate) report: HealthReport,
     pub(crate) alarms: Alarms,
+}
+
+impl Kept {
+    pub(crate) fn read(record: &Record) -> Result<Self, Fault> {
+        let RecordValue::Bytes(bytes) = &record.value else {
+            return Err(Fault::Damaged("what is kept of a check of health is something else".to_owned()));
+        };
+        let unreadable = |error| Fault::Damaged(format!("what is kept of a check of health: {error}"));
+        serde_json::from_slice(bytes).map_err(unreadable)
+    }
 }

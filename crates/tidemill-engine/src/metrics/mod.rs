@@ -3,12 +3,14 @@
 //! Nothing here is durable and nothing is read back from the log: counters begin at 0 with the process, and a look at
 //! them costs a few loads. Durations are measured by the steady clock of the process and decide nothing.
 
+mod attempts;
 mod commits;
 mod histogram;
 mod slots;
 mod spans;
 mod work;
 
+pub use attempts::{AttemptMeter, AttemptsMetrics};
 pub use commits::{CommitMeter, CommitMetrics, JobEvents};
 pub use histogram::{Bounds, Histogram, HistogramMetrics};
 pub use slots::{SlotMeter, SlotsMetrics, TakenSlot};

@@ -209,13 +209,15 @@ impl WorkMeter {
         }
     }
 
+    pub(crate) fn workers_seen(&self) -> usize {
+        let (now, mut workers) = (Instant::now(), self.workers());
+        workers.retain(|_, last| now.duration_since(*last) <= WORKER_SEEN);
+        workers.len()
+    }
+
     pub(crate) fn read(&self) -> WorkMetrics {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let workers = {
-            let (now, mut workers) = (Instant::now(), self.workers());
-            workers.retain(|_, last| now.duration_since(*last) <= WORKER_SEEN);
-            workers.len()
-        };
+        let workers = self.workers_seen();
         WorkMetrics {
             commands: self.commands.read(),
             commands_refused: read(&self.refused),

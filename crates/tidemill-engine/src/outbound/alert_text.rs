@@ -11,10 +11,10 @@ const UNKNOWN: &str = "unknown";
 
 /// Tells that an event could not be delivered. Whoever reads these knows the words of EventBridge.
 pub fn delivery_failure(event: &SourceEvent, id: DeliveryId) -> String {
-    let or_unknown = |text: &str| if text.is_empty() { UNKNOWN.to_owned() } else { text.to_owned() };
+    let or_unknown = |text: &str| if text.is_empty() { UNKNOWN.to_owned() } else { one_line(text) };
     let task = match (event.entity_type.as_str(), event.entity_id.as_str()) {
         ("", _) | (_, "") => UNKNOWN.to_owned(),
-        (kind, id) => format!("{kind}#{id}"),
+        (kind, id) => one_line(&format!("{kind}#{id}")),
     };
     let time = if event.timestamp == Timestamp::MIN { UNKNOWN.to_owned() } else { iso(event.timestamp) };
     [
@@ -31,7 +31,12 @@ pub fn delivery_failure(event: &SourceEvent, id: DeliveryId) -> String {
 /// Tells that something needs attention, or no longer does.
 pub fn standing(name: &str, stage: &str, tenant: &str, message: &str, is_raised: bool) -> String {
     let (sign, word) = if is_raised { (":warning:", "Alert") } else { (":white_check_mark:", "Recovered") };
-    format!("{sign} *{word}: {name}* ({stage}, tenant {tenant})\n{message}")
+    format!("{sign} *{word}: {name}* ({}, tenant {tenant})\n{}", one_line(stage), one_line(message))
+}
+
+/// A text that cannot pass for further lines of an alert.
+pub(crate) fn one_line(text: &str) -> String {
+    text.replace(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'), " ")
 }
 
 /// The kind of the alert that ends a row of alerts.
@@ -84,6 +89,9 @@ mod tests {
              *Time:* 2027-01-15T08:01:01Z\n\
              *Message ID:* 01900000-0000-7000-8000-000000000001"
         );
+        let forged = event("Job Completed\n*Task:* x", "JOB", "a\r\n*Time:* never", Timestamp::MIN);
+        assert_eq!(delivery_failure(&forged, id).lines().count(), 6, "nobody adds a line");
+        assert_eq!(standing("x", "prod\nb", "acme", "a\nb\u{2028}c", true).lines().count(), 2);
         let bare = delivery_failure(&event("", "", "", Timestamp::MIN), id);
         let lines: Vec<_> = bare.lines().collect();
         assert_eq!(lines[1], "*Event type:* unknown");

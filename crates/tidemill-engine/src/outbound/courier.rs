@@ -3,13 +3,12 @@
 //! What it has to do is known from the records alone. A process that dies between a try and its record tries again:
 //! deliveries arrive at least once, each time under the same id.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidemill_model::TenantId;
 
-use super::delivery::{Delivery, DeliveryKey, Target};
+use super::delivery::{Delivery, DeliveryId, DeliveryKey, Lane, Target, Way};
 use super::sender::{Parcel, Sender};
 use crate::Engine;
 use crate::backend::{Backend, Fault};
@@ -17,11 +16,18 @@ use crate::command::DeliveryEnd;
 use crate::engine::EngineError;
 use crate::notice::Notice;
 use crate::scripts::stop::{First, Stop, any, either};
+use crate::state::DueWay;
 
+/// Webhooks and callbacks that are under way at a time.
+const WEBHOOKS_MAX: usize = 24;
+/// Alerts that are under way at a time, for each place they go to: no webhook holds up an alert.
+const ALERTS_MAX: usize = 4;
 /// How many deliveries are under way at a time.
-pub const IN_FLIGHT_MAX: usize = 16;
-/// How many of them may be of one tenant: one whose address hangs does not hold up the others.
-const IN_FLIGHT_TENANT_MAX: usize = IN_FLIGHT_MAX / 2;
+pub const IN_FLIGHT_MAX: usize = WEBHOOKS_MAX + 2 * ALERTS_MAX;
+/// Webhooks and callbacks that are under way for one tenant: one whose address hangs does not hold up the others.
+const TENANT_MAX: usize = WEBHOOKS_MAX / 3;
+/// Those of them to one host: one that hangs does not hold up the tenant's others.
+const WAY_MAX: usize = TENANT_MAX * 3 / 4;
 /// A store that could not is asked again after so long.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -41,30 +47,66 @@ struct Shared<S> {
     freed: Notice,
 }
 
+/// At most [`IN_FLIGHT_MAX`].
 #[derive(Debug, Default)]
-struct InFlight(HashMap<TenantId, Vec<DeliveryKey>>);
+struct InFlight(Vec<(Arc<Way>, DeliveryId)>);
+
+/// What became of an attempt to begin a delivery.
+#[derive(Debug, PartialEq, Eq)]
+enum Begun {
+    One(Arc<Way>, DeliveryId),
+    /// Somebody else was faster: what is due has changed.
+    Raced,
+    /// There is nothing, or no place for it.
+    Nothing,
+}
 
 impl InFlight {
-    fn admits(&self, key: &DeliveryKey) -> bool {
-        let of_tenant = self.0.get(&key.tenant).map_or(&[][..], Vec::as_slice);
-        of_tenant.len() < IN_FLIGHT_TENANT_MAX && !of_tenant.contains(key)
+    fn has(&self, key: &DeliveryKey) -> bool {
+        self.0.iter().any(|(way, id)| *id == key.id && way.tenant == key.tenant)
     }
 
-    fn begin(&mut self, key: &DeliveryKey) -> bool {
-        let admitted = self.admits(key);
-        if admitted {
-            self.0.entry(key.tenant.clone()).or_default().push(key.clone());
-        }
-        admitted
+    fn count(&self, fits: impl Fn(&Way) -> bool) -> usize {
+        self.0.iter().filter(|(way, _)| fits(way)).count()
     }
 
-    fn end(&mut self, key: &DeliveryKey) {
-        if let Some(of_tenant) = self.0.get_mut(&key.tenant) {
-            of_tenant.retain(|other| other != key);
-            if of_tenant.is_empty() {
-                self.0.remove(&key.tenant);
+    fn of_tenant(&self, own: &Way) -> usize {
+        self.count(|way| way.lane == own.lane && way.tenant == own.tenant)
+    }
+
+    fn of_way(&self, own: &Way) -> usize {
+        self.count(|way| way == own)
+    }
+
+    fn admits(&self, way: &Way) -> bool {
+        let of_lane = self.count(|other| other.lane == way.lane);
+        match way.lane {
+            Lane::Webhooks => {
+                of_lane < WEBHOOKS_MAX && self.of_tenant(way) < TENANT_MAX && self.of_way(way) < WAY_MAX
             }
+            Lane::People | Lane::AlertWebhook => of_lane < ALERTS_MAX,
         }
+    }
+
+    /// Begins the one whose tenant and host have the fewest under way; of these the one that waits longest.
+    fn begin(&mut self, due: &[DueWay]) -> Begun {
+        let is_new =
+            |due: &&DueWay| !self.0.iter().any(|(way, id)| *id == due.id && way.tenant == due.way.tenant);
+        let best = due.iter().filter(is_new).filter(|due| self.admits(&due.way));
+        let best =
+            best.min_by_key(|due| (self.of_tenant(&due.way), self.of_way(&due.way), due.since, due.id));
+        match best {
+            Some(DueWay { way, id, .. }) => {
+                self.0.push((Arc::clone(way), *id));
+                Begun::One(Arc::clone(way), *id)
+            }
+            None if due.iter().any(|due| !is_new(&due)) => Begun::Raced,
+            None => Begun::Nothing,
+        }
+    }
+
+    fn end(&mut self, way: &Way, id: DeliveryId) {
+        self.0.retain(|(other, own)| *own != id || **other != *way);
     }
 }
 
@@ -102,9 +144,9 @@ impl<B: Backend, S: Sender> Courier<B, S> {
                     continue;
                 }
             };
-            if let Some(key) = found {
-                let done = self.deliver(&key).await;
-                self.in_flight(|in_flight| in_flight.end(&key));
+            if let Some((way, id)) = found {
+                let done = self.deliver(&DeliveryKey { tenant: way.tenant.clone(), id }).await;
+                self.in_flight(|in_flight| in_flight.end(&way, id));
                 self.shared.freed.ring();
                 match done {
                     Err(EngineError::Fault(Fault::Stopped(_) | Fault::Damaged(_))) => return,
@@ -156,18 +198,19 @@ impl<B: Backend, S: Sender> Courier<B, S> {
         }
     }
 
-    /// The next delivery that is due and not under way, and else how long it is until one is.
-    async fn take(&self) -> Result<(Option<DeliveryKey>, Option<Duration>), EngineError> {
+    /// The next delivery that is due, not under way and has a place, and else how long it is until one comes due.
+    async fn take(&self) -> Result<(Option<(Arc<Way>, DeliveryId)>, Option<Duration>), EngineError> {
         loop {
             let now = self.engine.delivery_now();
-            let skip = |key: &DeliveryKey| !self.in_flight(|in_flight| in_flight.admits(key));
-            let due = self.engine.backend().due_deliveries(now, 1, skip).await?;
-            let Some(key) = due.due.into_iter().next() else {
-                let pause = due.next.map(|next| Duration::from_millis(next.since(now).max(1)));
-                return Ok((None, pause));
-            };
-            if self.in_flight(|in_flight| in_flight.begin(&key)) {
-                return Ok((Some(key), None));
+            let skip = |key: &DeliveryKey| self.in_flight(|in_flight| in_flight.has(key));
+            let due = self.engine.backend().due_deliveries(now, 0, skip).await?;
+            match self.in_flight(|in_flight| in_flight.begin(&due.ways)) {
+                Begun::One(way, id) => return Ok((Some((way, id)), None)),
+                Begun::Raced => {}
+                Begun::Nothing => {
+                    let pause = due.next.map(|next| Duration::from_millis(next.since(now).max(1)));
+                    return Ok((None, pause));
+                }
             }
         }
     }
@@ -186,5 +229,65 @@ impl<B: Backend, S: Sender> Courier<B, S> {
 
     fn in_flight<T>(&self, look: impl FnOnce(&mut InFlight) -> T) -> T {
         look(&mut self.shared.in_flight.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_model::{EventId, Timestamp};
+
+    use super::*;
+
+    fn due(tenant: &str, lane: Lane, host: &str, since: u64, id: u128) -> DueWay {
+        let way = Way { tenant: TenantId::trusted(tenant), lane, host: Arc::from(host) };
+        let since = Timestamp::clamped(1_800_000_000_000 + since);
+        DueWay { way: Arc::new(way), since, id: DeliveryId(EventId::from_u128(id)) }
+    }
+
+    /// Begins all that it can of what never ends.
+    fn fill(in_flight: &mut InFlight, tenant: &str, lane: Lane, host: &str, first: u128) -> usize {
+        let mut ids = first..;
+        let mut begin = || in_flight.begin(&[due(tenant, lane, host, 0, ids.next().unwrap())]);
+        std::iter::from_fn(|| matches!(begin(), Begun::One(..)).then_some(())).count()
+    }
+
+    #[test]
+    fn who_hangs_holds_up_nobody_else() {
+        let mut in_flight = InFlight::default();
+        assert_eq!(fill(&mut in_flight, "a", Lane::Webhooks, "hang", 100), WAY_MAX);
+        assert_eq!(fill(&mut in_flight, "b", Lane::Webhooks, "hang", 200), WAY_MAX);
+        let waiting = [
+            due("a", Lane::Webhooks, "hang", 1, 300),
+            due("a", Lane::Webhooks, "good", 9, 301),
+            due("c", Lane::Webhooks, "good", 9, 302),
+            due("a", Lane::People, "", 9, 303),
+        ];
+        let mut begun = Vec::new();
+        while let Begun::One(_, id) = in_flight.begin(&waiting[..]) {
+            begun.push(id.as_u128());
+            if begun.len() == 3 {
+                break;
+            }
+        }
+        assert_eq!(begun, [302, 303, 301], "those with the fewest under way come first");
+        assert_eq!(in_flight.begin(&waiting[..1]), Begun::Nothing, "its way is full");
+        assert_eq!(in_flight.begin(&waiting[1..2]), Begun::Raced, "it is under way already");
+        in_flight.end(&waiting[0].way, DeliveryId(EventId::from_u128(100)));
+        assert!(matches!(in_flight.begin(&waiting[..1]), Begun::One(..)));
+    }
+
+    #[test]
+    fn alerts_have_places_of_their_own_and_all_together_are_bounded() {
+        let mut in_flight = InFlight::default();
+        let mut webhooks = 0;
+        for (at, tenant) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
+            for (host, more) in [("one", 0), ("two", 100), ("three", 200)] {
+                webhooks += fill(&mut in_flight, tenant, Lane::Webhooks, host, 1_000 * at as u128 + more);
+            }
+        }
+        assert_eq!(webhooks, WEBHOOKS_MAX);
+        assert_eq!(fill(&mut in_flight, "a", Lane::People, "", 7_000), ALERTS_MAX);
+        assert_eq!(fill(&mut in_flight, "a", Lane::AlertWebhook, "", 8_000), ALERTS_MAX);
+        assert_eq!(in_flight.0.len(), IN_FLIGHT_MAX);
     }
 }

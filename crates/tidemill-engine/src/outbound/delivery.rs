@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tidemill_model::{EventId, Json, TenantId, Timestamp};
+use tidemill_model::{CallbackUrl, EventId, Json, TenantId, Timestamp};
 
 use crate::execution::SourceEvent;
 use crate::record::DeadLetterState;
@@ -71,6 +71,21 @@ impl Target {
         }
     }
 
+    /// The host and port that a client named; nothing for the operator's own places.
+    fn host(&self) -> String {
+        match self {
+            Self::Callback(url) => {
+                CallbackUrl::new(url).map(|url| format!("{}:{}", url.host(), url.port())).unwrap_or_default()
+            }
+            Self::Workflow | Self::People | Self::AlertWebhook => String::new(),
+        }
+    }
+
+    /// The way that deliveries of a tenant take to it.
+    pub fn way(&self, tenant: &TenantId) -> Way {
+        Way { tenant: tenant.clone(), lane: self.lane(), host: Arc::from(self.host()) }
+    }
+
     /// Alerts are tried until they arrive; all else is given up after some tries.
     pub fn is_alert(&self) -> bool {
         matches!(self, Self::People | Self::AlertWebhook)
@@ -83,6 +98,14 @@ pub enum Lane {
     Webhooks,
     People,
     AlertWebhook,
+}
+
+/// Deliveries that arrive or hang together: of one tenant, in one lane, to one host.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Way {
+    pub tenant: TenantId,
+    pub lane: Lane,
+    pub host: Arc<str>,
 }
 
 /// How often a delivery is tried before it is given up.
@@ -177,6 +200,25 @@ impl DeliveryLetter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ways_are_told_apart_by_tenant_lane_and_host() {
+        let way = |target: &Target, tenant| target.way(&TenantId::trusted(tenant));
+        let to = |url: &str| Target::Callback(Arc::from(url));
+        let one = way(&to("https://A.example/x"), "acme");
+        assert_eq!(&*one.host, "a.example:443");
+        assert_eq!(one, way(&to("https://a.example:443/y?z"), "acme"));
+        for other in [
+            way(&to("https://a.example/x"), "other"),
+            way(&to("https://b.example/x"), "acme"),
+            way(&to("http://a.example/x"), "acme"),
+            way(&Target::Workflow, "acme"),
+            way(&Target::People, "acme"),
+            way(&Target::AlertWebhook, "acme"),
+        ] {
+            assert_ne!(one, other);
+        }
+    }
 
     #[test]
     fn pauses_double_until_all_but_alerts_are_given_up() {

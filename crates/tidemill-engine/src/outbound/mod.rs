@@ -11,5 +11,5 @@ mod sender;
 
 pub use allowed_hosts::AllowedHosts;
 pub use courier::{Courier, IN_FLIGHT_MAX};
-pub use delivery::{Delivery, DeliveryId, DeliveryKey, DeliveryLetter, Lane, Target, pause_after};
+pub use delivery::{Delivery, DeliveryId, DeliveryKey, DeliveryLetter, Lane, Target, Way, pause_after};
 pub use sender::{Parcel, SendError, Sender};

@@ -27,6 +27,8 @@ pub enum AlertKind {
     ScriptQueueDepth,
     /// Parked executions will be given up soon. It stands as long as there are such.
     ParkedExpiring,
+    /// Something that a check of health told. It stands until another check finds it no more.
+    TaskHealth,
 }
 
 impl AlertKind {
@@ -35,6 +37,7 @@ impl AlertKind {
             Self::ScriptFailureRate => "script_failure_rate",
             Self::ScriptQueueDepth => "script_queue_depth",
             Self::ParkedExpiring => "parked_expiring",
+            Self::TaskHealth => "task_health",
         }
     }
 }
@@ -118,8 +121,8 @@ impl Alerts {
             AlertKind::ScriptQueueDepth => {
                 self.depth.get_or_insert_with(|| (tenant.clone(), standing));
             }
-            // The executions themselves tell it.
-            AlertKind::ParkedExpiring => {}
+            // The executions themselves tell it, and what is kept of the check.
+            AlertKind::ParkedExpiring | AlertKind::TaskHealth => {}
         }
     }
 

@@ -1,22 +1,23 @@
 //! Which deliveries are to be tried, and when. The records themselves may have left memory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tidemill_model::{EventId, TenantId, Timestamp};
 
 use super::Map;
 use crate::notice::Notice;
-use crate::outbound::{DeliveryId, DeliveryKey, Lane};
+use crate::outbound::{DeliveryId, DeliveryKey, Lane, Way};
 use crate::record::{Record, RecordKey, RecordKind, RecordValue};
 
-/// So many of a tenant are looked at for one that may be tried. Those that may not are under way, and few.
+/// So many of one way are looked at for one that may be tried. Those that may not are under way, and few.
 const LOOK_MAX: usize = 64;
 
-/// Deliveries that have not arrived, by tenant and the moment of their next try.
+/// Deliveries that have not arrived, by their way and the moment of their next try.
 #[derive(Debug, Default)]
 pub struct Deliveries {
-    tenants: BTreeMap<TenantId, BTreeSet<(Timestamp, DeliveryId)>>,
-    moments: Map<DeliveryKey, (Timestamp, Lane)>,
+    ways: BTreeMap<Arc<Way>, BTreeSet<(Timestamp, DeliveryId)>>,
+    moments: Map<DeliveryKey, (Timestamp, Arc<Way>)>,
     counts: BTreeMap<TenantId, BTreeMap<Lane, usize>>,
     nearer: Notice,
 }
@@ -26,14 +27,25 @@ pub struct Deliveries {
 pub struct DueDeliveries {
     /// The earliest first.
     pub due: Vec<DeliveryKey>,
+    /// The earliest of each way, in no order.
+    pub ways: Vec<DueWay>,
     /// When the next one comes due that is not yet.
     pub next: Option<Timestamp>,
     /// How many wait in all, due or not.
     pub pending: usize,
 }
 
+/// The delivery that comes next on one way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueWay {
+    pub way: Arc<Way>,
+    /// When it came due.
+    pub since: Timestamp,
+    pub id: DeliveryId,
+}
+
 impl Deliveries {
-    /// Rung when there is another one to try, or an earlier moment.
+    /// Rung when there is another one to try, another moment, or one fewer.
     pub fn nearer(&self) -> Notice {
         self.nearer.clone()
     }
@@ -49,11 +61,14 @@ impl Deliveries {
 
     /// Whose deliveries wait, how many, and when the oldest was made: ids tell the time.
     pub fn waiting(&self) -> impl Iterator<Item = (&TenantId, usize, Timestamp)> {
-        self.tenants.iter().filter_map(|(tenant, waiting)| {
-            let oldest = waiting.iter().map(|(_, id)| id.as_u128()).min()?;
-            let millis = u64::try_from(oldest >> 80).unwrap_or(u64::MAX);
-            Some((tenant, waiting.len(), Timestamp::clamped(millis)))
-        })
+        let mut found: BTreeMap<&TenantId, (usize, Timestamp)> = BTreeMap::new();
+        for (way, waiting) in &self.ways {
+            let Some(oldest) = waiting.iter().map(|(_, id)| id.as_u128()).min() else { continue };
+            let made_at = Timestamp::clamped(u64::try_from(oldest >> 80).unwrap_or(u64::MAX));
+            let (count, first) = found.entry(&way.tenant).or_insert((0, made_at));
+            (*count, *first) = (*count + waiting.len(), made_at.min(*first));
+        }
+        found.into_iter().map(|(tenant, (count, first))| (tenant, count, first))
     }
 
     /// All that wait, in no order.
@@ -69,12 +84,17 @@ impl Deliveries {
     /// What is due at `now`, without what `skip` names, at most `limit`.
     pub fn due(&self, now: Timestamp, limit: usize, skip: impl Fn(&DeliveryKey) -> bool) -> DueDeliveries {
         let mut due: Vec<(Timestamp, DeliveryKey)> = Vec::new();
+        let mut ways = Vec::new();
         let mut next: Option<Timestamp> = None;
-        for (tenant, waiting) in &self.tenants {
-            let key = |id: DeliveryId| DeliveryKey { tenant: tenant.clone(), id };
+        for (way, waiting) in &self.ways {
+            let key = |id: DeliveryId| DeliveryKey { tenant: way.tenant.clone(), id };
             let ready = waiting.iter().take_while(|(at, _)| *at <= now).take(LOOK_MAX);
             let ready = ready.map(|(at, id)| (*at, key(*id)));
-            due.extend(ready.filter(|(_, key)| !skip(key)).take(limit));
+            let mut ready = ready.filter(|(_, key)| !skip(key)).peekable();
+            if let Some((since, key)) = ready.peek() {
+                ways.push(DueWay { way: Arc::clone(way), since: *since, id: key.id });
+            }
+            due.extend(ready.take(limit));
             let first = (now.plus(1), DeliveryId(EventId::from_u128(0)));
             let later = waiting.range(first..).next().map(|(at, _)| *at);
             next = next.into_iter().chain(later).min();
@@ -83,6 +103,7 @@ impl Deliveries {
         due.truncate(limit);
         DueDeliveries {
             due: due.into_iter().map(|(_, key)| key).collect(),
+            ways,
             next,
             pending: self.moments.len(),
         }
@@ -95,39 +116,46 @@ impl Deliveries {
         }
         let Some(key) = key.as_delivery() else { return };
         let after = record.and_then(|record| match &record.value {
-            RecordValue::Delivery(delivery) => Some((delivery.next_try_at, delivery.target.lane())),
+            RecordValue::Delivery(delivery) => {
+                Some((delivery.next_try_at, self.known(delivery.target.way(&key.tenant))))
+            }
             _ => None,
         });
         let before = match after {
-            Some(after) => self.moments.insert(key.clone(), after),
+            Some(ref after) => self.moments.insert(key.clone(), after.clone()),
             None => self.moments.remove(&key),
         };
         if before == after {
             return;
         }
-        if let Some((moment, lane)) = before {
-            self.take_out(&key, moment, lane);
+        if let Some((moment, way)) = before {
+            self.take_out(&key, moment, &way);
         }
-        if let Some((moment, lane)) = after {
-            *self.counts.entry(key.tenant.clone()).or_default().entry(lane).or_default() += 1;
-            self.tenants.entry(key.tenant).or_default().insert((moment, key.id));
-            self.nearer.ring();
+        if let Some((moment, way)) = after {
+            *self.counts.entry(key.tenant).or_default().entry(way.lane).or_default() += 1;
+            self.ways.entry(way).or_default().insert((moment, key.id));
         }
+        self.nearer.ring();
     }
 
-    fn take_out(&mut self, key: &DeliveryKey, moment: Timestamp, lane: Lane) {
-        if let Some(waiting) = self.tenants.get_mut(&key.tenant) {
+    /// The same way, kept once.
+    fn known(&self, way: Way) -> Arc<Way> {
+        self.ways.get_key_value(&way).map_or_else(|| Arc::new(way), |(known, _)| Arc::clone(known))
+    }
+
+    fn take_out(&mut self, key: &DeliveryKey, moment: Timestamp, way: &Arc<Way>) {
+        if let Some(waiting) = self.ways.get_mut(way) {
             waiting.remove(&(moment, key.id));
             if waiting.is_empty() {
-                self.tenants.remove(&key.tenant);
+                self.ways.remove(way);
             }
         }
         if let Some(lanes) = self.counts.get_mut(&key.tenant)
-            && let Some(count) = lanes.get_mut(&lane)
+            && let Some(count) = lanes.get_mut(&way.lane)
         {
             *count -= 1;
             if *count == 0 {
-                lanes.remove(&lane);
+                lanes.remove(&way.lane);
             }
             if lanes.is_empty() {
                 self.counts.remove(&key.tenant);

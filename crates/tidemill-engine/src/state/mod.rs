@@ -25,7 +25,7 @@ use crate::commit::{Expect, NewTask, TaskKey};
 use crate::record::{Record, RecordKey};
 pub(crate) use apply::change_head;
 use carried_job::CarriedJob;
-pub use deliveries::{Deliveries, DueDeliveries};
+pub use deliveries::{Deliveries, DueDeliveries, DueWay};
 use job::{Entry, Job};
 use kept_rows::KeptRows;
 pub use pending::{DueExecutions, Pending, Room};

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails, fails its test")]
 
+mod courier;
 mod health;
 mod memory_world;
 mod scripts;

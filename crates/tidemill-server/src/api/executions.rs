@@ -113,6 +113,8 @@ pub enum AlertKindName {
     ScriptQueueDepth,
     /// Parked executions will be given up soon, because nobody came.
     ParkedExpiring,
+    /// What the last check of health told of tasks and of what else stood for too long.
+    TaskHealth,
 }
 
 impl ExecutionView {
@@ -181,6 +183,7 @@ impl From<StandingAlert> for AlertView {
                 AlertKind::ScriptFailureRate => AlertKindName::ScriptFailureRate,
                 AlertKind::ScriptQueueDepth => AlertKindName::ScriptQueueDepth,
                 AlertKind::ParkedExpiring => AlertKindName::ParkedExpiring,
+                AlertKind::TaskHealth => AlertKindName::TaskHealth,
             },
             tenant_id: alert.tenant_id,
             raised_at: alert.raised_at,

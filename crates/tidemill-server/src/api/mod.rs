@@ -46,7 +46,7 @@ pub use script_test::{ScriptTestRequest, ScriptTestView};
 pub use scripts::{
     ConditionView, ExplainEvent, ExplainRequest, ExplainedView, ExplanationView, ScriptSummary, VerdictName,
 };
-pub use site::{Health, Readiness};
+pub use site::{Health, Readiness, SlotsView};
 pub use states::{ErrorClass, JobStatusName, TaskStateName};
 pub use tasks::{Artifact, LeaseView, PinnedView, RetryView, TaskAccepted, TaskSummary, TaskView, UsageView};
 pub use tidemill_model::{

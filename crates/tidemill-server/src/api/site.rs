@@ -17,4 +17,19 @@ pub struct Readiness {
     pub status: String,
     /// What is in the way; empty when ready.
     pub reasons: Vec<String>,
+    /// What somebody should look at although the server is ready.
+    pub warnings: Vec<String>,
+    /// Workers, here and elsewhere, that were heard of in the last 60 seconds.
+    pub workers: usize,
+    pub slots: SlotsView,
+}
+
+/// What may run in the server's own process at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Slots")]
+pub struct SlotsView {
+    /// How many tasks may; 0 for a server that runs none.
+    pub total: usize,
+    /// How many do.
+    pub busy: usize,
 }

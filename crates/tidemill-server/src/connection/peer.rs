@@ -5,30 +5,55 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 /// Whoever sent a request. A request that is handled in process has nobody at the other end; dropping it is enough.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Peer(Option<Arc<TcpStream>>);
+pub(crate) struct Peer {
+    stream: Option<Arc<TcpStream>>,
+    /// Closed once whoever is there may stay no longer.
+    stay: Option<watch::Receiver<()>>,
+}
 
 impl Peer {
     pub(super) fn new(stream: Arc<TcpStream>) -> Self {
-        Self(Some(stream))
+        Self { stream: Some(stream), stay: None }
+    }
+
+    /// The same, who counts as gone once `stay` is closed.
+    pub(crate) fn staying(self, stay: Option<watch::Receiver<()>>) -> Self {
+        Self { stay, ..self }
     }
 
     /// Waits until the other end closed its side. What it may have sent meanwhile is not touched.
     pub(crate) async fn gone(&self) {
-        if let Some(stream) = &self.0
-            && !matches!(stream.peek(&mut [0]).await, Ok(1..))
-        {
-            return;
+        let left = async {
+            if let Some(stream) = &self.stream
+                && !matches!(stream.peek(&mut [0]).await, Ok(1..))
+            {
+                return;
+            }
+            // Either nobody can go, or there is a further request behind this one and the end cannot be seen.
+            std::future::pending::<()>().await;
+        };
+        let sent_away = async {
+            match self.stay.clone() {
+                Some(mut stay) => while stay.changed().await.is_ok() {},
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = left => {}
+            () = sent_away => {}
         }
-        // Either nobody can go, or there is a further request behind this one and the end cannot be seen.
-        std::future::pending::<()>().await;
     }
 
     /// Whether the other end has closed its side by now. Asks the system itself, which knows before the runtime does.
     pub(crate) fn is_gone(&self) -> bool {
-        let Some(stream) = &self.0 else { return false };
+        if self.stay.as_ref().is_some_and(|stay| stay.has_changed().is_err()) {
+            return true;
+        }
+        let Some(stream) = &self.stream else { return false };
         match recv(stream, &mut [0_u8][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Ok((_, count)) => count == 0,
             Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),

@@ -33,9 +33,24 @@
     }
   };
 
+  // What an element belongs to. Checks, open sheets and typed texts stay with their item, or go with it.
+  const itemOf = (node) => {
+    if (node.nodeType !== Node.ELEMENT_NODE) return "";
+    const named = (text) => (text ? `${node.nodeName} ${text}` : "");
+    if (node.id) return named(node.id);
+    switch (node.nodeName) {
+      case "FORM":
+        return named(node.getAttribute("action"));
+      case "INPUT":
+        return node.matches("[type=checkbox][name], [type=radio][name]") ? named(`${node.name} ${node.getAttribute("value")}`) : "";
+      case "TR": case "LI": case "DETAILS":
+        return named([...node.querySelectorAll("form[action], input[type=checkbox][name]")].map(itemOf).join(" "));
+      default:
+        return "";
+    }
+  };
   // Makes `now` like `next` by as few changes as will do, so that focus, open folds and checks stay.
-  const alike = (one, other) =>
-    one && one.nodeType === other.nodeType && one.nodeName === other.nodeName && (one.id || "") === (other.id || "");
+  const alike = (one, other) => one.nodeType === other.nodeType && one.nodeName === other.nodeName;
   const morph = (now, next) => {
     if (now.nodeType !== Node.ELEMENT_NODE) {
       if (now.nodeValue !== next.nodeValue) now.nodeValue = next.nodeValue;
@@ -51,16 +66,24 @@
     morphChildren(now, next);
   };
   const morphChildren = (now, next) => {
-    const ids = new Map();
-    for (const child of now.children) if (child.id) ids.set(child.id, child);
+    const all = [...next.childNodes].map((wanted) => [wanted, itemOf(wanted)]);
+    const stays = new Set(all.map(([, item]) => item));
+    const known = new Map();
+    for (const child of [...now.children]) {
+      const item = itemOf(child);
+      if (!item) continue;
+      if (!stays.has(item)) { child.remove(); continue; }
+      if (!known.has(item)) known.set(item, []);
+      known.get(item).push(child);
+    }
     let place = now.firstChild;
-    for (const wanted of [...next.childNodes]) {
-      const known = wanted.id ? ids.get(wanted.id) : null;
-      if (known) {
-        if (known !== place) now.insertBefore(known, place);
-        morph(known, wanted);
-        place = known.nextSibling;
-      } else if (alike(place, wanted) && !(place.id && ids.has(place.id))) {
+    for (const [wanted, item] of all) {
+      const own = item ? known.get(item)?.shift() : null;
+      if (own) {
+        if (own !== place) now.insertBefore(own, place);
+        morph(own, wanted);
+        place = own.nextSibling;
+      } else if (!item && place && !itemOf(place) && alike(place, wanted)) {
         morph(place, wanted);
         place = place.nextSibling;
       } else {
@@ -252,7 +275,7 @@
         }
       };
       source.addEventListener("bye", (event) => {
-        if (event.data === "out") ended("This key is no longer in force. Log in again.");
+        if (event.data === "out") ended("This session is over. Log in again.");
       });
       source.onerror = () => {
         if (source?.readyState === EventSource.CLOSED) {

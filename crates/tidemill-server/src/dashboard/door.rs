@@ -5,6 +5,7 @@ use std::time::Instant;
 use axum::http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use axum::http::request::Parts;
 use tidemill_engine::backend::Backend;
+use tokio::sync::watch;
 
 use super::cookie;
 use super::form::Pairs;
@@ -24,8 +25,30 @@ pub(super) struct Viewer {
     pub(super) caller: Caller,
     /// What the forms of this viewer must hold.
     pub(super) token: String,
-    /// Whether there is a session that could be ended.
-    pub(super) may_log_out: bool,
+    /// The session, if there is one that could be ended.
+    pub(super) session: Option<OpenSession>,
+}
+
+/// A session as long as it lasts.
+#[derive(Debug, Clone)]
+pub(super) struct OpenSession {
+    word: String,
+    /// Closed once it is over.
+    pub(super) open: watch::Receiver<()>,
+}
+
+impl OpenSession {
+    /// Whether it goes on. Looking counts as use.
+    pub(super) fn holds<B>(&self, dashboard: &Dashboard<B>) -> bool {
+        dashboard.sessions.find(&self.word, Instant::now()).is_some()
+    }
+}
+
+impl Viewer {
+    /// Whether the viewer's session goes on, if it takes one.
+    pub(super) fn is_in<B>(&self, dashboard: &Dashboard<B>) -> bool {
+        self.session.as_ref().is_none_or(|session| session.holds(dashboard))
+    }
 }
 
 /// The viewer, or `None` for somebody who must log in first.
@@ -33,7 +56,7 @@ pub(super) async fn admit<B: Backend>(
     dashboard: &Dashboard<B>,
     parts: &Parts,
 ) -> Result<Option<Viewer>, Problem> {
-    let keyless = |caller| Viewer { caller, token: dashboard.token.clone(), may_log_out: false };
+    let keyless = |caller| Viewer { caller, token: dashboard.token.clone(), session: None };
     if let Some(caller) = parts.extensions.get::<Caller>() {
         return Ok(Some(keyless(caller.clone())));
     }
@@ -48,7 +71,8 @@ pub(super) async fn admit<B: Backend>(
         dashboard.sessions.end(word);
         return Ok(None);
     }
-    Ok(Some(Viewer { caller: session.caller, token: session.token, may_log_out: true }))
+    let open = OpenSession { word: word.to_owned(), open: session.open };
+    Ok(Some(Viewer { caller: session.caller, token: session.token, session: Some(open) }))
 }
 
 /// Without keys even a page that needs no login is for this machine only.

@@ -93,7 +93,7 @@ fn side(viewer: &Viewer, current: Option<&str>, role: &str) -> Markup {
                     span class="faint" title="Role" { (role) }
                 }
                 a href="/docs" { "API docs" }
-                @if viewer.may_log_out {
+                @if viewer.session.is_some() {
                     form method="post" action="/logout" class="inline" {
                         (token(viewer))
                         button type="submit" class="link" { "Log out" }

@@ -27,8 +27,6 @@ use crate::stream::{EventFilter, Outlet, channel};
 const EVENTS_MAX: usize = 1_000;
 /// A page is made again no sooner than this.
 const PAUSE: Duration = Duration::from_millis(400);
-/// A page that takes long to make is made less often: at most this part of the time goes into it.
-const SHARE: u32 = 5;
 
 /// What the browser is to change.
 #[derive(Serialize)]
@@ -101,7 +99,10 @@ async fn follow<B: Backend>(
     let app = visit.dashboard.app.clone();
     let (backend, peer) = (app.engine().backend(), visit.api.peer.clone());
     let (mut closing, mut welcome) = (app.closing(), Welcome::of(&app, &visit.viewer.caller));
-    let watch = screen.watch.clone();
+    let (watch, letters) = (screen.watch.clone(), screen.shows_letters);
+    let deliveries = backend.deliveries_nearer();
+    let mut heard = Box::pin(deliveries.listen());
+    let mut changes = app.letter_changes();
     let mut sent = Sent::default();
     let mut after = backend.newest();
     let first = sent.update(&screen);
@@ -116,8 +117,16 @@ async fn follow<B: Backend>(
     }
     loop {
         let patience = if is_partial { PAUSE } else { app.config().stream_heartbeat };
+        let mut is_touched = false;
         tokio::select! {
             () = backend.committed(after) => {}
+            // What becomes of deliveries is told by no event.
+            () = &mut heard, if letters => {
+                heard = Box::pin(deliveries.listen());
+                is_touched = true;
+            }
+            // What people do with letters neither.
+            Ok(()) = changes.changed(), if letters => is_touched = true,
             // Leases run out and messages come due without an event.
             () = tokio::time::sleep(patience) => {
                 if outlet.send(": heartbeat\n\n").await.is_err() {
@@ -127,10 +136,10 @@ async fn follow<B: Backend>(
             () = closing.begun() => return outlet.end("event: bye\ndata: closing\n\n"),
             () = welcome.ended() => return outlet.end("event: bye\ndata: out\n\n"),
             () = outlet.closed() => return,
-            () = peer.gone() => return,
+            () = peer.gone() => return outlet.end("event: bye\ndata: out\n\n"),
         }
         let newest = backend.newest();
-        let mut is_touched = newest == after;
+        is_touched |= newest == after;
         while after < newest {
             let Ok(found) = backend.follow(after, EVENTS_MAX).await else { return };
             let Some((last, _)) = found.last() else { break };
@@ -145,13 +154,20 @@ async fn follow<B: Backend>(
         if !is_touched {
             continue;
         }
-        if !welcome.holds().await {
+        if !visit.viewer.is_in(&visit.dashboard) || !welcome.holds().await {
             return outlet.end("event: bye\ndata: out\n\n");
         }
+        let turn = tokio::select! {
+            turn = visit.dashboard.pace.live(visit.viewer.caller.name()) => turn,
+            () = closing.begun() => continue,
+            () = outlet.closed() => return,
+            () = peer.gone() => continue,
+        };
         let began = Instant::now();
         visit.renew();
         // A page that cannot be made now may be made the next time.
         let Ok(Sight::Screen(screen)) = show(visit.clone()).await else { return };
+        turn.took(began.elapsed());
         if let Some(data) = sent.update(&screen)
             && outlet.send(event(after, &data)).await.is_err()
         {
@@ -159,11 +175,12 @@ async fn follow<B: Backend>(
         }
         is_partial = screen.is_partial;
         drop(screen);
-        let pause = PAUSE.max(began.elapsed() * (SHARE - 1));
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(PAUSE) => {}
             () = closing.begun() => {}
             () = outlet.closed() => return,
+            // The next turn tells why.
+            () = peer.gone() => {}
         }
     }
 }

@@ -18,6 +18,7 @@ mod inside;
 mod layout;
 mod live;
 mod mount;
+mod pace;
 mod pages;
 mod pulse;
 mod screen;

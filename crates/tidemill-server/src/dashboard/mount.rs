@@ -19,6 +19,7 @@ use tidemill_engine::clock::{Clock, SystemClock};
 use super::door::{self, Viewer};
 use super::form::{Pairs, decode, encode, query};
 use super::inside::Inside;
+use super::pace::Pace;
 use super::pages::{self, Act, Page, Show};
 use super::pulse::Pulses;
 use super::session::{AGE_MAX, Sessions, random_word};
@@ -43,6 +44,7 @@ pub(super) struct Dashboard<B> {
     pub(super) api: Router,
     pub(super) sessions: Sessions,
     pub(super) pulses: Pulses,
+    pub(super) pace: Pace,
     pub(super) clock: SystemClock,
     /// The token of forms where nobody logs in.
     pub(super) token: String,
@@ -56,6 +58,7 @@ pub(crate) fn mount<B: Backend>(app: App<B>, api: Router) -> Router {
         api: api.clone(),
         sessions: Sessions::default(),
         pulses: Pulses::default(),
+        pace: Pace::default(),
         clock: SystemClock::start(),
         // Without random bytes there is no token to give, and forms are refused.
         token: random_word().unwrap_or_default(),
@@ -66,7 +69,8 @@ pub(crate) fn mount<B: Backend>(app: App<B>, api: Router) -> Router {
         let sofar = std::mem::take(&mut router);
         router = sofar.route(path, any(move |request: Request| handle(request)));
     };
-    for Page { path, show, acts, is_live } in pages::all::<B>() {
+    for Page { path, show, acts, is_live, is_large } in pages::all::<B>() {
+        let show = if is_large { apart(show) } else { show };
         let (own, shown) = (Arc::clone(&dashboard), Arc::clone(&show));
         let post = acts.iter().find(|(at, _)| *at == path).map(|(_, act)| Arc::clone(act));
         add(
@@ -98,6 +102,23 @@ pub(crate) fn mount<B: Backend>(app: App<B>, api: Router) -> Router {
     add("/logout", Arc::new(move |request| Box::pin(logout(Arc::clone(&own), request))));
     add("/assets/{name}", Arc::new(move |request| Box::pin(give_asset(Arc::clone(&dashboard), request))));
     router
+}
+
+/// Makes a page on a thread of its own when it is its turn: what takes long there keeps nobody else waiting.
+fn apart<B: Backend>(show: Show<B>) -> Show<B> {
+    Arc::new(move |visit| {
+        let show = Arc::clone(&show);
+        Box::pin(async move {
+            let right = visit.dashboard.pace.large(visit.viewer.caller.name()).await;
+            let runtime = tokio::runtime::Handle::current();
+            let made = tokio::task::spawn_blocking(move || {
+                let made = runtime.block_on(show(visit));
+                drop(right);
+                made
+            });
+            made.await.unwrap_or_else(|_| Err(Problem::internal()))
+        })
+    })
 }
 
 /// A page, or what a form does.
@@ -145,7 +166,9 @@ async fn visit<B: Backend>(
         Ok(params) => params.iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect(),
         Err(_) => return Err(Problem::no_such_route()),
     };
-    let peer = parts.extensions.get::<Peer>().cloned().unwrap_or_default();
+    // What was opened in a session ends with it.
+    let stay = viewer.session.as_ref().map(|session| session.open.clone());
+    let peer = parts.extensions.get::<Peer>().cloned().unwrap_or_default().staying(stay);
     Ok(Visit {
         dashboard: Arc::clone(dashboard),
         viewer: viewer.clone(),
@@ -284,6 +307,10 @@ async fn try_login<B: Backend>(
         return Err(refuse(Problem::forbidden("FORBIDDEN", detail)));
     }
     let word = dashboard.sessions.begin(caller, Instant::now()).map_err(refuse)?;
+    // The browser forgets the word of a former session, and nobody could end it any more.
+    if let Some(former) = cookie::read(&parts.headers, cookie::SESSION) {
+        dashboard.sessions.end(former);
+    }
     Ok((word, form.text("next").map(ToOwned::to_owned)))
 }
 

@@ -11,10 +11,13 @@ use std::time::{Duration, Instant};
 use tidemill_engine::Engine;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::{Clock, SystemClock};
+use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::JobFilter;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
-use tidemill_model::{Event, JobCounts, JobId, JobStatus, KnownType, RequestId, TenantId, Timestamp};
+use tidemill_model::{
+    Event, JobCounts, JobId, JobStatus, KnownType, PublicState, RequestId, TenantId, Timestamp,
+};
 use tokio::sync::watch;
 
 use crate::app::App;
@@ -50,10 +53,26 @@ pub(super) struct Pulse {
     pub(super) minutes: BTreeMap<u64, Minute>,
     /// Jobs that are neither completed nor cancelled, with the states of their tasks.
     pub(super) open: BTreeMap<JobId, (JobStatus, JobCounts)>,
+    /// Tasks without a job that are not done.
+    pub(super) loose: Loose,
     /// Whether all jobs were counted.
     pub(super) is_counted: bool,
     /// Whether the past hour was read.
     pub(super) is_read: bool,
+}
+
+/// Tasks without a job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Loose {
+    pub(super) pending: u64,
+    pub(super) processing: u64,
+}
+
+impl Loose {
+    fn of(states: &HashMap<RequestId, PublicState>) -> Self {
+        let count = |state| states.values().filter(|own| **own == state).count() as u64;
+        Self { pending: count(PublicState::Pending), processing: count(PublicState::Processing) }
+    }
 }
 
 impl Pulse {
@@ -129,6 +148,8 @@ async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
     if count_jobs(engine, &tenant, &beat).await.is_none() {
         return;
     }
+    let Some(mut loose) = loose_tasks(engine, &tenant).await else { return };
+    lock(&beat.pulse).loose = Loose::of(&loose);
     let since = clock.now().millis() / MINUTE_MILLIS - MINUTES + 1;
     if read_back(engine, &tenant, &beat, Timestamp::clamped(since * MINUTE_MILLIS), after).await.is_none() {
         return;
@@ -139,7 +160,7 @@ async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
     tokio::task::yield_now().await;
     let mut closing = app.closing();
     loop {
-        let mut changed = BTreeSet::new();
+        let (mut changed, mut changed_alone) = (BTreeSet::new(), BTreeSet::new());
         let newest = backend.newest();
         loop {
             let Ok(events) = backend.follow(after, EVENTS_AT_ONCE).await else { return };
@@ -150,6 +171,7 @@ async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
                 for (_, event) in events.iter().filter(|(_, event)| event.tenant == tenant) {
                     pulse.add(event);
                     changed.extend(job_of(event));
+                    changed_alone.extend(loose_task_of(event));
                 }
             }
             tokio::task::yield_now().await;
@@ -160,6 +182,17 @@ async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
             let Ok(found) = engine.job(tenant.clone(), job).await else { return };
             note(&mut lock(&beat.pulse), job, found.map(|job| (job.status, job.head.counts)));
         }
+        for request in changed_alone {
+            let key = TaskKey { tenant: tenant.clone(), request };
+            let Ok(found) = engine.task(key.clone()).await else { return };
+            match found.and_then(|task| task.state) {
+                Some(state @ (PublicState::Pending | PublicState::Processing)) => {
+                    loose.insert(key.request, state);
+                }
+                _ => drop(loose.remove(&key.request)),
+            }
+        }
+        lock(&beat.pulse).loose = Loose::of(&loose);
         lock(&beat.pulse).forget_before(clock.now().millis() / MINUTE_MILLIS - MINUTES + 1);
         if lock(&beat.looked_at).elapsed() > UNWATCHED_MAX {
             return;
@@ -186,6 +219,33 @@ fn job_of(event: &Event) -> Option<JobId> {
         "JOB" => JobId::new(event.entity.id.as_str()).ok(),
         "TASK" => RequestId::trusted(event.entity.id.as_str()).job_part(),
         _ => None,
+    }
+}
+
+fn loose_task_of(event: &Event) -> Option<RequestId> {
+    let is_task = event.entity.kind.as_str() == "TASK";
+    let request = is_task.then(|| RequestId::trusted(event.entity.id.as_str()));
+    request.filter(|request| request.job_part().is_none())
+}
+
+/// The tasks without a job that are not done.
+async fn loose_tasks<B: Backend>(
+    engine: &Engine<B>,
+    tenant: &TenantId,
+) -> Option<HashMap<RequestId, PublicState>> {
+    let mut states = HashMap::new();
+    let mut after = None;
+    loop {
+        let tasks = engine.backend().live_tasks(tenant.clone(), after, EVENTS_AT_ONCE).await.ok()?;
+        for task in tasks.iter().filter(|task| task.request.job_part().is_none()) {
+            let state = if task.begun { PublicState::Processing } else { PublicState::Pending };
+            states.insert(task.request.clone(), state);
+        }
+        if tasks.len() < EVENTS_AT_ONCE {
+            return Some(states);
+        }
+        after = tasks.last().map(|task| task.request.clone());
+        tokio::task::yield_now().await;
     }
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Screen {
     pub(super) watch: Watch,
     /// Whether something is still being counted: then it is made again soon, whether there are events or not.
     pub(super) is_partial: bool,
+    /// Whether it shows what became of deliveries.
+    pub(super) shows_letters: bool,
 }
 
 /// Which events may change a page.
@@ -39,7 +41,8 @@ pub(super) struct Piece {
 
 impl Screen {
     pub(super) fn new(nav: &'static str, title: impl Into<String>) -> Self {
-        Self { title: title.into(), nav, pieces: Vec::new(), watch: Watch::Nothing, is_partial: false }
+        let (title, watch) = (title.into(), Watch::Nothing);
+        Self { title, nav, pieces: Vec::new(), watch, is_partial: false, shows_letters: false }
     }
 
     pub(super) fn watching(mut self, watch: Watch) -> Self {
@@ -49,6 +52,12 @@ impl Screen {
 
     pub(super) fn partial(mut self, is_partial: bool) -> Self {
         self.is_partial = is_partial;
+        self
+    }
+
+    /// It is made again when something becomes of a delivery, too.
+    pub(super) fn with_letters(mut self) -> Self {
+        self.shows_letters = true;
         self
     }
 

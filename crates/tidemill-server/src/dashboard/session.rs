@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
+use tokio::sync::watch;
 
 use crate::caller::Caller;
 use crate::problem::Problem;
@@ -41,18 +42,27 @@ pub(super) struct Session {
     pub(super) caller: Caller,
     /// What every form must hold.
     pub(super) token: String,
+    /// Closed once the session is over: whatever it opened ends with it.
+    pub(super) open: watch::Receiver<()>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    caller: Caller,
+    token: String,
     began: Instant,
     used: Instant,
+    open: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Sessions(Mutex<HashMap<[u8; 32], Session>>);
+pub(super) struct Sessions(Mutex<HashMap<[u8; 32], Kept>>);
 
 fn digest(word: &str) -> [u8; 32] {
     Sha256::digest(word.as_bytes()).into()
 }
 
-impl Session {
+impl Kept {
     fn is_over(&self, now: Instant) -> bool {
         now.duration_since(self.used) > IDLE_MAX || now.duration_since(self.began) > AGE_MAX
     }
@@ -67,14 +77,15 @@ impl Sessions {
         let own = sessions.values().filter(|session| session.caller.name() == caller.name()).count();
         if own >= SESSIONS_PER_KEY_MAX || sessions.len() >= SESSIONS_MAX {
             let is_candidate =
-                |session: &Session| own < SESSIONS_PER_KEY_MAX || session.caller.name() == caller.name();
+                |session: &Kept| own < SESSIONS_PER_KEY_MAX || session.caller.name() == caller.name();
             let candidates = sessions.iter().filter(|(_, session)| is_candidate(session));
             let oldest = candidates.min_by_key(|(_, session)| session.used).map(|(id, _)| *id);
             if let Some(oldest) = oldest {
                 sessions.remove(&oldest);
             }
         }
-        sessions.insert(digest(&word), Session { caller, token, began: now, used: now });
+        let open = watch::Sender::new(());
+        sessions.insert(digest(&word), Kept { caller, token, began: now, used: now, open });
         Ok(word)
     }
 
@@ -88,7 +99,8 @@ impl Sessions {
         }
         let session = sessions.get_mut(&id)?;
         session.used = now;
-        Some(session.clone())
+        let Kept { caller, token, open, .. } = session;
+        Some(Session { caller: caller.clone(), token: token.clone(), open: open.subscribe() })
     }
 
     pub(super) fn end(&self, word: &str) {
@@ -121,8 +133,11 @@ mod tests {
         let idle = sessions.begin(caller("a"), start).unwrap();
         assert!(sessions.find(&idle, start + IDLE_MAX + Duration::from_secs(1)).is_none());
         let ended = sessions.begin(caller("a"), start).unwrap();
+        let opened = sessions.find(&ended, start).unwrap().open;
+        assert!(opened.has_changed().is_ok());
         sessions.end(&ended);
         assert!(sessions.find(&ended, start).is_none());
+        assert!(opened.has_changed().is_err(), "what it opened hears of it");
     }
 
     #[test]

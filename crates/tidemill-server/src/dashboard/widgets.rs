@@ -299,7 +299,7 @@ mod tests {
         let viewer = Viewer {
             caller: crate::caller::Caller::local(tidemill_model::TenantId::trusted("t")),
             token: bad.to_owned(),
-            may_log_out: false,
+            session: None,
         };
         for markup in [
             state(bad),

@@ -8,20 +8,21 @@ mod scripts;
 mod text;
 mod triage;
 mod work;
+mod worker;
 
 use tidemill_engine::metrics::Metrics;
 
 use process::Process;
 use text::{Kind, Text};
+pub use worker::worker_metrics;
 
 /// The content type.
-pub(crate) const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The text of all metrics.
 pub(crate) fn render(metrics: &Metrics) -> String {
     let mut text = Text::default();
-    text.family("tidemill_build_info", Kind::Gauge, "Which release this is; always 1.");
-    text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    build(&mut text);
     work::render(metrics, &mut text);
     scripts::render(&metrics.scripts, &mut text);
     triage::render(&metrics.triage, &mut text);
@@ -30,4 +31,9 @@ pub(crate) fn render(metrics: &Metrics) -> String {
         process.render(&mut text);
     }
     text.end()
+}
+
+fn build(text: &mut Text) {
+    text.family("tidemill_build_info", Kind::Gauge, "Which release this is; always 1.");
+    text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
 }

@@ -1,6 +1,6 @@
 //! Queue, commits, workers, attempts, deliveries, traces.
 
-use tidemill_engine::metrics::{Metrics, WORKER_SEEN};
+use tidemill_engine::metrics::{Metrics, SlotsMetrics, WORKER_SEEN};
 
 use super::text::{Kind, Text, scaled};
 
@@ -70,8 +70,7 @@ fn attempts(metrics: &Metrics, text: &mut Text) {
     let about =
         format!("Workers, here and elsewhere, that were heard of in the last {} s.", WORKER_SEEN.as_secs());
     text.gauge("tidemill_workers", &about, work.workers);
-    text.gauge("tidemill_slots", "Tasks that may run in this process at a time.", metrics.slots.total);
-    text.gauge("tidemill_slots_busy", "Tasks that run in this process.", metrics.slots.busy);
+    slots(metrics.slots, text);
     text.counter("tidemill_attempts_claimed_total", "Attempts that workers took.", work.attempts_claimed);
     text.counter(
         "tidemill_takeovers_total",
@@ -101,6 +100,11 @@ fn attempts(metrics: &Metrics, text: &mut Text) {
         "From the end of a task's last parent to its first claim, in seconds.",
         &work.hop,
     );
+}
+
+pub(super) fn slots(slots: SlotsMetrics, text: &mut Text) {
+    text.gauge("tidemill_slots", "Tasks that may run in this process at a time.", slots.total);
+    text.gauge("tidemill_slots_busy", "Tasks that run in this process.", slots.busy);
 }
 
 fn deliveries(metrics: &Metrics, text: &mut Text) {

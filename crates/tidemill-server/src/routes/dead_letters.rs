@@ -269,6 +269,7 @@ async fn replay<B: Backend>(call: Call<B>) -> Reply {
             Replayed { delivery_id: Some(delivery.to_string()), ..replayed }
         }
     };
+    call.app.letters_changed();
     json(StatusCode::ACCEPTED, &replayed)
 }
 
@@ -279,6 +280,7 @@ async fn discard<B: Backend>(call: Call<B>) -> Reply {
         Found::Script(letter) => engine.discard_letter(tenant, letter.id).await?,
         Found::Event(letter) => engine.discard_delivery(tenant, letter.id).await?,
     }
+    call.app.letters_changed();
     get(call).await
 }
 
@@ -290,11 +292,15 @@ enum Deed {
 }
 
 async fn replay_many<B: Backend>(call: Call<B>) -> Reply {
-    json(StatusCode::ACCEPTED, &many(&call, Deed::Replay).await?)
+    let done = many(&call, Deed::Replay).await;
+    call.app.letters_changed();
+    json(StatusCode::ACCEPTED, &done?)
 }
 
 async fn discard_many<B: Backend>(call: Call<B>) -> Reply {
-    json(StatusCode::OK, &many(&call, Deed::Discard).await?)
+    let done = many(&call, Deed::Discard).await;
+    call.app.letters_changed();
+    json(StatusCode::OK, &done?)
 }
 
 async fn many<B: Backend>(call: &Call<B>, deed: Deed) -> Result<ManyLettersView, Problem> {
@@ -341,26 +347,29 @@ async fn many<B: Backend>(call: &Call<B>, deed: Deed) -> Result<ManyLettersView,
     Ok(ManyLettersView { ids, more: page.next.is_some() })
 }
 
+fn until_of(filter: &LettersFilter) -> Option<Timestamp> {
+    filter.to.map(|to| after_moment(to.millis()))
+}
+
+fn changed(letters: &[impl ToString], more: bool) -> ManyLettersView {
+    ManyLettersView { ids: letters.iter().map(ToString::to_string).collect(), more }
+}
+
 async fn many_events<B: Backend>(
     call: &Call<B>,
     tenant: &TenantId,
     filter: LettersFilter,
     deed: Deed,
 ) -> Result<ManyLettersView, Problem> {
-    let is_dry = filter.dry_run;
-    let filter = DeliveryFilter {
-        event_type: filter.event_type,
-        from: filter.from,
-        until: filter.to.map(|to| after_moment(to.millis())),
-        state: None,
-    };
+    let (is_dry, until) = (filter.dry_run, until_of(&filter));
+    let filter = DeliveryFilter { event_type: filter.event_type, from: filter.from, until, state: None };
     let engine = call.app.engine();
     let ManyDeliveries { letters, more } = match deed {
         _ if is_dry => engine.deliveries_to_change(tenant, &filter).await?,
         Deed::Replay => engine.replay_deliveries(tenant, &filter).await?,
         Deed::Discard => engine.discard_deliveries(tenant, &filter).await?,
     };
-    Ok(ManyLettersView { ids: letters.iter().map(ToString::to_string).collect(), more })
+    Ok(changed(&letters, more))
 }
 
 async fn many_scripts<B: Backend>(
@@ -369,19 +378,14 @@ async fn many_scripts<B: Backend>(
     filter: LettersFilter,
     deed: Deed,
 ) -> Result<ManyLettersView, Problem> {
-    let is_dry = filter.dry_run;
-    let filter = LetterFilter {
-        script: filter.script_id,
-        event_type: filter.event_type,
-        from: filter.from,
-        until: filter.to.map(|to| after_moment(to.millis())),
-        state: None,
-    };
+    let (is_dry, until) = (filter.dry_run, until_of(&filter));
+    let LettersFilter { script_id: script, event_type, from, .. } = filter;
+    let filter = LetterFilter { script, event_type, from, until, state: None };
     let engine = call.app.engine();
     let ManyLetters { letters, more } = match deed {
         _ if is_dry => engine.letters_to_change(tenant, &filter).await?,
         Deed::Replay => engine.replay_letters(tenant, &filter).await?,
         Deed::Discard => engine.discard_letters(tenant, &filter).await?,
     };
-    Ok(ManyLettersView { ids: letters.iter().map(ToString::to_string).collect(), more })
+    Ok(changed(&letters, more))
 }

@@ -49,7 +49,8 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             [GROUP, "listAlerts", "List the alerts that stand"],
             alerts::<B>,
         )
-        .about("They are told by the events `Alert Raised` and `Alert Cleared` too.")
+        .about("Those of scripts and of parked executions are told by the events `Alert Raised` and `Alert Cleared` too. Those \
+             of health are as the last check found them.")
         .gives::<Page<AlertView>>(200, "All of the tenant's."),
         Route::new(Method::GET, "/metrics", READ, ["Server", "getMetrics", "Read the metrics"], metrics::<B>)
             .about("In the text format of Prometheus. Counted by this process, of all tenants together.")

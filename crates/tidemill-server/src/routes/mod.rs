@@ -28,6 +28,8 @@ mod workflow_executions;
 
 use tidemill_engine::backend::Backend;
 
+pub(crate) use views::task_summary;
+
 use crate::route::Route;
 
 /// All routes.

@@ -6,8 +6,9 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::command::Command;
+use tidemill_engine::metrics::WORKER_SEEN;
 
-use crate::api::{Health, Readiness};
+use crate::api::{Health, Readiness, SlotsView};
 use crate::docs_page;
 use crate::route::{Access, Call, Reply, Route, json, raw};
 
@@ -32,7 +33,8 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             [GROUP, "getReadiness", "Can the server do its work?"],
             readyz::<B>,
         )
-        .about("Whether the store takes writes.")
+        .about("Whether the store takes writes, and who is there to work. A server without workers is ready: they come to it. \
+             If tasks wait meanwhile, a warning says so.")
         .gives::<Readiness>(200, "It can.")
         .gives::<Readiness>(503, "It cannot, and why."),
         Route::new(Method::GET, "/openapi.json", open, [GROUP, "getOpenApi", "This document"], openapi::<B>)
@@ -53,16 +55,26 @@ async fn readyz<B: Backend>(call: Call<B>) -> Reply {
     }
     // Forgetting nothing goes the whole way of a write and changes nothing.
     let nothing = Command::Forget { keys: Vec::new() };
-    match call.app.engine().backend().execute(vec![nothing]).await {
+    let engine = call.app.engine();
+    match engine.backend().execute(vec![nothing]).await {
         Ok(_) => {}
         Err(Fault::Full(_)) => reasons.push("the store has no space left".to_owned()),
         Err(Fault::Stopped(_)) => reasons.push("the store stopped".to_owned()),
         Err(_) => reasons.push("the store cannot be used".to_owned()),
     }
-    if reasons.is_empty() {
-        return json(StatusCode::OK, &Readiness { status: "ready".to_owned(), reasons });
+    let workers = engine.workers_seen();
+    let slots = engine.slot_meter().read();
+    let mut warnings = Vec::new();
+    // Whoever takes such a server out of service keeps workers from coming to it, so it is ready all the same.
+    if workers == 0 && slots.total == 0 && engine.backend().queue().await.is_ok_and(|queue| queue.ready > 0) {
+        warnings.push(format!("tasks wait and no worker was heard of for {} s", WORKER_SEEN.as_secs()));
     }
-    json(StatusCode::SERVICE_UNAVAILABLE, &Readiness { status: "unavailable".to_owned(), reasons })
+    let (code, status) = match reasons.is_empty() {
+        true => (StatusCode::OK, "ready"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+    };
+    let slots = SlotsView { total: slots.total, busy: slots.busy };
+    json(code, &Readiness { status: status.to_owned(), reasons, warnings, workers, slots })
 }
 
 async fn openapi<B: Backend>(call: Call<B>) -> Reply {

@@ -52,7 +52,7 @@ pub(super) fn task_row(detail: TaskDetail) -> TaskRow {
     }
 }
 
-pub(super) fn task_summary(task: &TaskSnapshot) -> TaskSummary {
+pub(crate) fn task_summary(task: &TaskSnapshot) -> TaskSummary {
     let in_job = task.job.is_some();
     let head = task.head.as_ref();
     TaskSummary {

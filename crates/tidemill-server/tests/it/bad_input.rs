@@ -209,8 +209,24 @@ async fn pa_18_errors_tell_no_paths_and_no_stacks() {
 async fn probes_answer() {
     let lab = Lab::start().await;
     let client = lab.local();
-    assert_eq!(client.get("/readyz").await.expect(200), json!({"status": "ready", "reasons": []}));
+    let ready = |warnings: &[&str], workers: usize, total: usize, busy: usize| {
+        json!({
+            "status": "ready", "reasons": [], "warnings": warnings, "workers": workers,
+            "slots": {"total": total, "busy": busy},
+        })
+    };
+    assert_eq!(client.get("/readyz").await.expect(200), ready(&[], 0, 0, 0));
     assert_eq!(client.get("/healthz").await.expect(200), json!({"status": "ok"}));
+    client.define("work").await;
+    client.submit(&[("a", &[])]).await;
+    let alone = ["tasks wait and no worker was heard of for 60 s"];
+    assert_eq!(client.get("/readyz").await.expect(200), ready(&alone, 0, 0, 0));
+    let (slots, busy) = (lab.engine.slot_meter().add(3), lab.engine.slot_meter().busy());
+    assert_eq!(client.get("/readyz").await.expect(200), ready(&[], 0, 3, 1), "it works itself");
+    drop((slots, busy));
+    client.claim(1).await;
+    client.submit(&[("b", &[])]).await;
+    assert_eq!(client.get("/readyz").await.expect(200), ready(&[], 1, 0, 0), "somebody was heard of");
 }
 
 #[tokio::test]
@@ -225,6 +241,7 @@ async fn a_store_that_stopped_is_503_without_its_reasons() {
     assert!(!answer.text().contains("/var") && !answer.text().contains("EIO"), "{}", answer.text());
     let readiness = client.get("/readyz").await;
     assert_eq!(readiness.status, 503);
-    assert_eq!(readiness.json(), json!({"status": "unavailable", "reasons": ["the store stopped"]}));
+    let (status, reasons) = (&readiness.json()["status"], &readiness.json()["reasons"]);
+    assert_eq!((status, reasons), (&json!("unavailable"), &json!(["the store stopped"])));
     client.get("/healthz").await.expect(200);
 }

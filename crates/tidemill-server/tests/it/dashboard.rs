@@ -76,6 +76,12 @@ impl Browser {
         answer
     }
 
+    /// What a stream of this session says.
+    async fn live(&self, path: &str) -> Live {
+        let cookie = self.cookie.clone().unwrap();
+        Live::open_with(&self.client, path, &[("Cookie", &cookie)]).await
+    }
+
     /// The token that the forms of a page hold.
     pub(crate) async fn token(&self, path: &str) -> String {
         let page = self.get(path).await.text();
@@ -92,10 +98,20 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) async fn open(client: &Client, path: &str) -> Self {
+        Self::open_with(client, path, &[]).await
+    }
+
+    async fn open_with(client: &Client, path: &str, headers: &[(&str, &str)]) -> Self {
         let mut connection = TcpStream::connect(client.address).await.unwrap();
-        let head = client.head("GET", path, &[], "HTTP/1.1") + "\r\n";
+        let head = client.head("GET", path, headers, "HTTP/1.1") + "\r\n";
         connection.write_all(head.as_bytes()).await.unwrap();
         Self { connection, heard: String::new() }
+    }
+
+    /// Waits until nothing more can come.
+    async fn read_to_end(&mut self) {
+        // The last chunk of a body is an empty one.
+        self.read_until("\r\n0\r\n\r\n").await;
     }
 
     /// All that was heard once `text` is part of it.
@@ -521,4 +537,38 @@ async fn jobs_are_found_filtered_and_steered_many_at_a_time() {
     let wrong =
         browser.post(&format!("/jobs/{}/tasks", jobs[2]), &[("form_token", &token), ("tasks", "{")]).await;
     assert_eq!(wrong.status, 400);
+}
+
+#[tokio::test]
+async fn what_a_session_opened_ends_with_it() {
+    let lab = Lab::start().await;
+    let admin = lab.key("acme", Role::Admin).await;
+    let worker = lab.key("acme", Role::Worker).await;
+    admin.define("work").await;
+    admin.submit(&[("a", &[])]).await;
+    let task = worker.claim(1).await.remove(0);
+    let id = task["requestId"].as_str().unwrap();
+    let mut browser = Browser::logged_in(&admin).await;
+    let mut live = browser.live("/live/jobs").await;
+    live.read_until("data: ").await;
+    let mut log = browser.live(&format!("/tasks/{id}/log?follow=true")).await;
+    log.read_until("200 OK").await;
+    let token = browser.token("/jobs").await;
+    let answer = browser.post("/logout", &[("form_token", &token)]).await;
+    assert_eq!(answer.status, 303);
+    live.read_until("event: bye\ndata: out").await;
+    log.read_to_end().await;
+}
+
+#[tokio::test]
+async fn who_logs_in_again_ends_the_former_session() {
+    let lab = Lab::start().await;
+    let (admin, reader) = (lab.key("acme", Role::Admin).await, lab.key("acme", Role::Reader).await);
+    let mut browser = Browser::logged_in(&admin).await;
+    let former = Browser { client: browser.client.clone(), cookie: browser.cookie.clone() };
+    assert_eq!(former.get("/jobs").await.status, 200);
+    let key = reader.token.clone().unwrap();
+    assert_eq!(browser.post("/login", &[("key", &key)]).await.status, 303);
+    assert_eq!(browser.get("/jobs").await.status, 200);
+    assert_eq!(former.get("/jobs").await.status, 303, "its word is good for nothing");
 }

@@ -82,3 +82,38 @@ async fn the_dashboard_shows_the_last_check_and_makes_one() {
     let page = looking.get("/health").await.text();
     assert!(page.contains(id) && !page.contains("Check now"), "{page}");
 }
+
+#[tokio::test]
+async fn what_a_check_told_stands_among_the_alerts_until_another_finds_it_well() {
+    let lab = Lab::start().await;
+    let admin = lab.key("acme", Role::Admin).await;
+    let (other, worker) = (lab.key("other", Role::Admin).await, lab.key("acme", Role::Worker).await);
+    admin.define("work").await;
+    admin.submit(&[("a", &[]), ("b", &[])]).await;
+    let task = worker.claim(1).await.remove(0);
+    let id = task["requestId"].as_str().unwrap();
+    begin(&worker, &task).await;
+    let none = json!({"items": [], "nextCursor": null});
+    admin.post("/v1/health-check", &json!({})).await.expect(200);
+    assert_eq!(admin.get("/v1/alerts").await.expect(200), none);
+    lab.pass(16 * 60_000);
+    let found = admin.post("/v1/health-check", &json!({})).await.expect(200);
+    let at = &found["checkedAt"];
+    let alerts = admin.get("/v1/alerts").await.expect(200);
+    let waits = found["findings"][0]["message"].as_str().unwrap();
+    let alert = |message: &str| json!({"kind": "task_health", "tenantId": "acme", "raisedAt": at, "message": message});
+    let expected = [alert(&format!("1 task is not well: 1 critical ({id})")), alert(waits)];
+    assert_eq!(alerts["items"], json!(expected));
+    assert_eq!(other.get("/v1/alerts").await.expect(200), none, "it is another's");
+    let page = Browser::logged_in(&admin).await.get("/").await.text();
+    assert!(page.contains("1 task is not well: 1 critical") && page.contains(waits), "{page}");
+    // Told again after an hour, it stands since it was told first.
+    lab.pass(61 * 60_000);
+    admin.post("/v1/health-check", &json!({})).await.expect(200);
+    assert_eq!(&admin.get("/v1/alerts").await.expect(200)["items"][0]["raisedAt"], at);
+    for task in worker.claim(2).await {
+        begin(&worker, &task).await;
+    }
+    admin.post("/v1/health-check", &json!({})).await.expect(200);
+    assert_eq!(admin.get("/v1/alerts").await.expect(200), none);
+}

@@ -14,7 +14,7 @@ use tidemill_engine::Engine;
 use tidemill_engine::clock::{Clock, SystemClock};
 use tidemill_engine::engine::{CompileProblem, EngineConfig, ScriptCompiler};
 use tidemill_engine::policy::Policy;
-use tidemill_model::{ErrorSanitizer, Role, TenantId};
+use tidemill_model::{ErrorSanitizer, Role, TenantId, Timestamp};
 use tidemill_server::{App, ServerConfig, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -51,6 +51,18 @@ impl ScriptCompiler for Compiler {
     }
 }
 
+/// The machine's clock, which a test may put forward.
+struct LabClock {
+    running: SystemClock,
+    passed_millis: AtomicU64,
+}
+
+impl Clock for LabClock {
+    fn now(&self) -> Timestamp {
+        self.running.now().plus(self.passed_millis.load(Ordering::SeqCst))
+    }
+}
+
 /// A directory that goes with the test.
 struct Directory(PathBuf);
 
@@ -72,6 +84,7 @@ impl Drop for Directory {
 pub(crate) struct Lab {
     pub(crate) engine: Engine<Embedded>,
     pub(crate) address: SocketAddr,
+    clock: Arc<LabClock>,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
     _directory: Directory,
@@ -108,14 +121,14 @@ impl Lab {
         policy: Policy,
         open: impl FnOnce(&Path, StoreOptions, Arc<dyn Clock>) -> Embedded,
     ) -> Self {
-        let clock = Arc::new(SystemClock::start());
+        let clock = Arc::new(LabClock { running: SystemClock::start(), passed_millis: AtomicU64::new(0) });
         let seed = u64::from(std::process::id());
         let options = StoreOptions { policy: policy.clone(), seed, ..StoreOptions::default() };
         let backend = open(&directory.0, options, Arc::clone(&clock) as _);
         let sanitizer =
             Arc::new(ErrorSanitizer::new(vec![SECRET.to_owned()], Some("/home/somebody".to_owned())));
         let settings = EngineConfig { policy, sanitizer, ..EngineConfig::default() };
-        let engine = Engine::new(backend, clock, seed + 1, settings);
+        let engine = Engine::new(backend, Arc::clone(&clock), seed + 1, settings);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -124,7 +137,12 @@ impl Lab {
             let stopped = async { drop(stopped.await) };
             serve(listener, app, stopped).await.unwrap();
         });
-        Self { engine, address, stop: Some(stop), serving, _directory: directory }
+        Self { engine, address, clock, stop: Some(stop), serving, _directory: directory }
+    }
+
+    /// Lets so much time pass. Whoever sleeps already does not notice.
+    pub(crate) fn pass(&self, millis: u64) {
+        self.clock.passed_millis.fetch_add(millis, Ordering::SeqCst);
     }
 
     /// The local user of a server without keys.

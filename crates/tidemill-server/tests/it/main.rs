@@ -7,6 +7,7 @@ mod bad_input;
 mod breakable_disk;
 mod connections;
 mod dashboard;
+mod dashboard_overview;
 mod dashboard_triage;
 mod dead_letters;
 mod definitions;

@@ -16,7 +16,7 @@ const ARN: &str = "arn:aws:states:eu-west-1:123456789012:execution:prepare/50%25
 const TOKEN: &str = "AQCEAAAAKgAAAAMAAAAAAAAAAb7QkTokenOfTheSample==";
 
 /// A path with this execution in it.
-fn path(execution: &str) -> String {
+pub(crate) fn path(execution: &str) -> String {
     let encoded = execution.bytes().fold(String::new(), |text, byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' => text + &char::from(byte).to_string(),
         byte => text + &format!("%{byte:02X}"),
@@ -24,7 +24,7 @@ fn path(execution: &str) -> String {
     format!("/v1/workflow/executions/{encoded}")
 }
 
-fn failed(execution: &str, county: &str, step: &str, codes: &[&str]) -> Value {
+pub(crate) fn failed(execution: &str, county: &str, step: &str, codes: &[&str]) -> Value {
     let errors: Vec<_> = codes
         .iter()
         .map(|code| json!({"code": code, "details": {"why": format!("{code} went wrong")}}))
@@ -49,7 +49,7 @@ fn message(kind: &str, detail: &Value) -> Value {
     json!({"source": "elephant.workflow", "detail-type": kind, "detail": detail})
 }
 
-async fn publish(client: &Client, events: &[Value]) -> Value {
+pub(crate) async fn publish(client: &Client, events: &[Value]) -> Value {
     client.post("/v1/workflow-events", &json!(events)).await.expect(202)
 }
 
@@ -659,6 +659,24 @@ async fn we_21_we_22_we_23_a_parked_execution_is_resumed_or_failed_once() {
 }
 
 #[tokio::test]
+async fn an_execution_that_will_be_given_up_soon_stands_among_the_alerts() {
+    let lab = Lab::start().await;
+    let client = lab.local();
+    publish(&client, &[failed(ARN, "Cook", "SVL", &["31001"])]).await;
+    let none = json!({"items": [], "nextCursor": null});
+    assert_eq!(client.get("/v1/alerts").await.expect(200), none);
+    lab.pass(lab.engine.policy().park_millis / 20 * 19);
+    let _keeper = Keeper::start(&lab);
+    let is_there = |found: &Value| !found["items"].as_array().unwrap().is_empty();
+    let found = until(&client, "/v1/alerts", is_there).await;
+    let [alert] = &found["items"].as_array().unwrap()[..] else { panic!("one: {found}") };
+    assert_eq!(alert["kind"], "parked_expiring", "{found}");
+    assert!(alert["message"].as_str().unwrap().starts_with(&format!("{ARN} is parked")), "{found}");
+    client.post(&format!("{}/resume", path(ARN)), &json!({})).await.expect(200);
+    assert_eq!(client.get("/v1/alerts").await.expect(200), none, "somebody came");
+}
+
+#[tokio::test]
 async fn an_execution_that_nobody_came_for_is_given_up() {
     let policy = Policy { park_millis: 1_000, ..Policy::default() };
     let lab = Lab::with(ServerConfig::default(), policy).await;
@@ -690,13 +708,15 @@ async fn many_are_resumed_by_one_call_after_a_look() {
         (json!({"action": "resume", "filter": []}), "filter"),
         (json!({"action": "resume", "filter": {"all": true, "code": "20Cook"}}), "filter.all"),
         (json!({"action": "stop", "filter": {"all": true}}), "action"),
-        (json!({"action": "resume", "filter": {"code": "x"}}), "filter"),
+        (json!({"action": "resume", "filter": {"code": "x"}}), "filter.code"),
+        (json!({"action": "resume", "filter": {"code": "20Cook", "county": 7, "step": "x"}}), "filter.county"),
+        (json!({"action": "resume", "filter": {"settled": "yes"}}), "filter.settled"),
         (
             json!({"action": "resume", "filter": {"executionIds": ["a", "b", "", "c"]}}),
             "filter.executionIds[2]",
         ),
-        (json!({"action": "resume", "filter": {"executionIds": ["a", 7]}}), "filter"),
-        (json!({"action": "resume", "filter": {"executionIds": "a"}}), "filter"),
+        (json!({"action": "resume", "filter": {"executionIds": ["a", 7]}}), "filter.executionIds[1]"),
+        (json!({"action": "resume", "filter": {"executionIds": "a"}}), "filter.executionIds"),
         (json!({"action": "resume", "filter": {"all": true}, "error": "x"}), "error"),
         (json!({"action": "fail", "filter": {"all": true}, "output": {}}), "output"),
         (json!({"action": "fail", "filter": {"all": true}, "ratePerSecond": 0}), "ratePerSecond"),

@@ -86,6 +86,17 @@ impl Deliveries {
         self.letters.keys().cloned().collect()
     }
 
+    /// How often people were told what each check of health found, by the check's mark.
+    pub(super) fn of_checks(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        let alerts = self.known.values().filter(|known| known.target == Target::People && !known.replay);
+        for mark in alerts.filter_map(|known| known.body.as_str().split_once("check ")) {
+            let number: String = mark.1.chars().take_while(char::is_ascii_digit).collect();
+            *counts.entry(format!("check {number}")).or_default() += 1;
+        }
+        counts
+    }
+
     /// A command was handed in, whatever became of it: ids of jobs are used once.
     pub(super) fn ask(&mut self, command: &Command) {
         if let Command::SubmitJob(submit) = command

@@ -24,6 +24,7 @@ impl Oracle {
             self.resolve(doubt, extra, ledger)?;
             self.executions.resync(&doubt.commands, &self.log, ledger)?;
             self.deliveries.resync(&doubt.commands, ledger)?;
+            self.health.resync(&doubt.commands, ledger)?;
         } else {
             demand(extra.is_empty(), "nothing is written that nobody asked for", || format!("{extra:?}"))?;
         }
@@ -222,6 +223,7 @@ impl Oracle {
     /// Everything that can be asked for is as it must be.
     pub fn inspect(&mut self, ledger: &mut dyn Ledger) -> Result<(), Violation> {
         self.deliveries.compare(&self.policy, ledger)?;
+        self.health.compare(&self.policy, &self.deliveries, ledger)?;
         for job in self.history.jobs.keys() {
             self.check_job(*job, ledger)?;
         }

@@ -7,6 +7,7 @@
 mod deliveries;
 mod doubt;
 mod executions;
+mod health;
 mod history;
 mod inspection;
 mod job_history;
@@ -35,6 +36,7 @@ use crate::violation::{Violation, demand};
 pub(crate) use deliveries::Deliveries;
 use doubt::Doubt;
 pub(crate) use executions::{Executions, subscriptions_of};
+use health::Health;
 use history::History;
 use leases::{Due, Leases};
 use letters::Letters;
@@ -53,6 +55,7 @@ pub struct Oracle {
     usages: Usages,
     executions: Executions,
     deliveries: Deliveries,
+    health: Health,
     triage: Triage,
     /// Every event that was ever seen, by its number less one.
     log: Vec<Event>,
@@ -76,6 +79,7 @@ impl Oracle {
             usages: Usages::default(),
             executions: Executions::default(),
             deliveries: Deliveries::default(),
+            health: Health::default(),
             triage: Triage::default(),
             log: Vec::new(),
             doubt: None,
@@ -186,6 +190,7 @@ impl Oracle {
         self.usages.hear(command, answer)?;
         self.executions.hear(command, answer)?;
         self.deliveries.hear(command, answer, now, &self.policy)?;
+        self.health.hear(command, answer)?;
         self.triage.hear(command, answer);
         self.check_owner(command, answer)?;
         match (command, answer) {
@@ -275,6 +280,7 @@ impl Oracle {
                 self.blobs.push((self.log.len(), event.tenant.clone(), place.key));
             }
             self.deliveries.take(&event, self.log.len() + 1);
+            self.health.take(&event)?;
             self.log.push(event);
         }
         Ok(())

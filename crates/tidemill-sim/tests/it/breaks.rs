@@ -75,6 +75,14 @@ fn a_forgotten_delivery_is_found() {
 }
 
 #[test]
+fn a_check_that_knew_too_little_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { skip_check_version: true, ..Faults::default() };
+        assert_is_found("a check of health tells what was told meanwhile", &with_faults(kind, faults));
+    }
+}
+
+#[test]
 fn a_removed_sync_is_found() {
     for (operation, prefix) in [
         (Operation::Sync, "log/0"),

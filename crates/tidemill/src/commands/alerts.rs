@@ -49,6 +49,8 @@ impl Alerts {
         for (place, done) in told.iter().filter(|_| !self.json) {
             match done {
                 Ok(()) => out.note(format_args!("{place}: arrived")),
+                // Most say by themselves which setting they are about.
+                Err(error) if error.starts_with(place) => out.note(error),
                 Err(error) => out.note(format_args!("{place}: {error}")),
             }
         }

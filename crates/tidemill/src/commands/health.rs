@@ -11,7 +11,7 @@ use super::{Ended, Flags};
 use crate::client::{Call, Reach, ReachArguments};
 use crate::config::Resolved;
 use crate::display::Table;
-use crate::display::humanize::{count, span};
+use crate::display::humanize::{count, grouped, span};
 use crate::output::Output;
 
 /// Check the health of running tasks
@@ -87,7 +87,7 @@ impl Health {
         let parts: Vec<_> = parts
             .into_iter()
             .filter(|(own, _)| *own > 0)
-            .map(|(own, name)| format!("{own} {name}"))
+            .map(|(own, name)| format!("{} {name}", grouped(u64::from(own))))
             .collect();
         let running = count(u64::from(summary.total_processing), "running task");
         let said = if parts.is_empty() { running } else { format!("{running}: {}", parts.join(", ")) };

@@ -126,7 +126,7 @@ impl Run {
         let said = Arc::new(Said::new());
         let is_json = config.values.log_format == LogFormat::Json;
         let sink: Arc<dyn LogSink> = if is_json {
-            serve::stderr_sink(LogFormat::Json, node.worker_id())?
+            serve::stderr_sink(config, node.worker_id())?
         } else {
             Arc::new(JobSink { job: JobId::new(&job_id).ok(), said: Arc::clone(&said) })
         };

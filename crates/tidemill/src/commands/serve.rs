@@ -133,7 +133,7 @@ async fn serve<B: Backend>(
     let timers = [Role::Timers, Role::Courier, Role::Health].into_iter().filter(is_wanted).map(begin);
     let timers: Vec<OnDuty> = timers.collect();
     let worker = if roles.contains(&Role::Worker) {
-        let sink = stderr_sink(values.log_format, node.worker_id())?;
+        let sink = stderr_sink(config, node.worker_id())?;
         Some(node.start_worker(config, sink, &scripts)?)
     } else {
         None
@@ -238,14 +238,14 @@ impl Api {
     }
 }
 
-/// Shows what tasks write, with their ids.
-pub(super) fn stderr_sink(format: LogFormat, worker: &str) -> Result<Arc<StderrSink>, CommandError> {
-    let sink = match format {
+/// Shows what tasks write, with their ids and without secrets.
+pub(super) fn stderr_sink(config: &Resolved, worker: &str) -> Result<Arc<StderrSink>, CommandError> {
+    let sink = match config.values.log_format {
         LogFormat::Text => StderrSink::start(),
         LogFormat::Json => StderrSink::start_json(worker.to_owned()),
     };
     let sink = sink.map_err(|error| CommandError::Failed(format!("no thread can be started: {error}")))?;
-    Ok(Arc::new(sink))
+    Ok(Arc::new(sink.without_secrets(config.sanitizer())))
 }
 
 /// Lets running tasks end. A second signal does not.

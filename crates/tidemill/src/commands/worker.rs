@@ -21,6 +21,7 @@ use crate::node::{Life, command_config, id_of, start_spawner};
 use crate::output::Output;
 use crate::remote_source::RemoteSource;
 use crate::script_pool::ScriptPool;
+use crate::worker_metrics::WorkerMetrics;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -52,6 +53,9 @@ pub(crate) struct Worker {
     /// Run tasks as this user, NAME or UID:GID; only root can choose one
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
+    /// Where to answer /metrics and /healthz, such as 127.0.0.1:9464; port 0 picks one [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<String>,
     /// What lines on standard error are [default: text]
     #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
     log_format: Option<String>,
@@ -65,6 +69,7 @@ impl Worker {
         add(&mut flags, "TIDEMILL_API_KEY", "--key", self.key.as_ref());
         add(&mut flags, "MAX_CONCURRENT_CLAUDE", "--concurrency", self.concurrency);
         add(&mut flags, "TIDEMILL_RUN_AS", "--run-as", self.run_as.as_ref());
+        add(&mut flags, "WORKER_METRICS_LISTEN", "--metrics", self.metrics.as_ref());
         add(&mut flags, "LOG_FORMAT", "--log-format", self.log_format.as_ref());
         flags
     }
@@ -103,12 +108,24 @@ async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
     let worker_id = host_worker_id();
     let source = RemoteSource::new(client.clone(), worker_id.clone());
     let scripts = ScriptPool::new(values);
-    let command = command_config(config, serve::stderr_sink(values.log_format, &worker_id)?, &scripts);
+    let command = command_config(config, serve::stderr_sink(config, &worker_id)?, &scripts);
+    let metrics = match values.worker_metrics {
+        Some(address) => {
+            let (slots, attempts) = (command.slot_meter.clone(), command.attempt_meter.clone());
+            let serving = WorkerMetrics::serve(address, slots, attempts).await;
+            let serving = serving
+                .map_err(|error| CommandError::Unusable(format!("cannot listen on {address}: {error}")))?;
+            out.note(format_args!("metrics on http://{}/metrics", serving.address));
+            Some(serving)
+        }
+        None => None,
+    };
     let worker = CommandWorker::new(source, spawner, command);
     let worker = worker.map_err(|error| failed("the output directory cannot be used", &error))?.start();
     out.note(format_args!("working for {} as {worker_id}, {} tasks at a time", client.place(), values.slots));
     signals.next().await;
     serve::drain(Some(worker), values.grace, &mut signals, out).await?;
+    drop(metrics);
     out.note("stopped");
     Ok(ExitCode::SUCCESS)
 }

@@ -260,8 +260,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         Kind::Text,
         None,
         "hosts that callbacks of jobs may call, with commas between them; *.HOST for all below it",
-    )
-    .used(Use::Later),
+    ),
     setting("SLACK_WEBHOOK_URL", Kind::Url, None, "where alerts go; none: the bot, else the log").secret(),
     setting("SLACK_BOT_TOKEN", Kind::Text, None, "the bot that posts alerts to ALERT_CHANNEL").secret(),
     setting("ALERT_CHANNEL", Kind::Text, None, "the channel of alerts that a bot posts"),
@@ -311,7 +310,13 @@ pub(crate) static SETTINGS: &[Setting] = &[
         Some("false"),
         "whether tasks with a warning are alerted too",
     ),
-    // Logs and traces.
+    // Logs, metrics of workers and traces.
+    setting(
+        "WORKER_METRICS_LISTEN",
+        Kind::Address,
+        None,
+        "where a worker answers /metrics and /healthz; none: nowhere",
+    ),
     setting(
         "LOG_FORMAT",
         Kind::Choice(&["text", "json"]),

@@ -71,6 +71,8 @@ pub(crate) struct Values {
     pub(crate) health_every: Option<Duration>,
     pub(crate) health: HealthRules,
     pub(crate) log_format: LogFormat,
+    /// Where a worker tells its metrics, if anywhere.
+    pub(crate) worker_metrics: Option<SocketAddr>,
     /// Where traces go.
     pub(crate) traces: Option<TraceSettings>,
     /// The program that agents are driven by.
@@ -205,6 +207,7 @@ impl Values {
                 alert_warnings: given.flag("HEALTH_ALERT_WARNING"),
             },
             log_format: LogFormat::of(given.text("LOG_FORMAT")),
+            worker_metrics: given.maybe("WORKER_METRICS_LISTEN").and_then(setting::address),
             traces: given.traces(),
             claude: given.plain("CLAUDE_BIN").expect("the setting has a default"),
             of_agents: OF_AGENTS.into_iter().filter_map(|name| Some((name, given.plain(name)?))).collect(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidemill_engine::metrics::SpanMeter;
-use tidemill_outbound::Collector;
+use tidemill_outbound::{Collector, Sent};
 use tokio::sync::mpsc::Receiver;
 
 use super::otlp;
@@ -50,10 +50,12 @@ impl Exporter {
     async fn send(&self, batch: &[Span]) {
         let body = otlp::body_of(batch, &self.settings);
         let mut pauses = PAUSES.iter();
-        while self.collector.send(body.clone()).await.is_err() {
-            let Some(pause) = pauses.next() else { return self.meter.dropped(batch.len()) };
-            tokio::time::sleep(*pause).await;
+        loop {
+            match (self.collector.send(body.clone()).await, pauses.next()) {
+                (Sent::Taken, _) => return self.meter.sent(batch.len()),
+                (Sent::Missed, Some(pause)) => tokio::time::sleep(*pause).await,
+                (Sent::Missed, None) | (Sent::Refused, _) => return self.meter.dropped(batch.len()),
+            }
         }
-        self.meter.sent(batch.len());
     }
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use tidemill_engine::backend::{Backend, Fault};
+use tidemill_engine::clock::{Clock as _, SystemClock};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::Engine;
 use tidemill_engine::metrics::SpanMeter;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
-use tidemill_model::{Entity, Event, JobId, KnownType, Timestamp, TraceContext};
+use tidemill_model::{Entity, Event, JobId, KnownType, TenantId, Timestamp, TraceContext};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::watch;
 
@@ -27,6 +28,10 @@ pub(super) struct Follower<B> {
     tracker: Tracker,
     /// The number of the last event that was looked at.
     after: u64,
+    /// When this life began.
+    began: Timestamp,
+    /// The job whose end was told last, and the version it had.
+    told: Option<(JobId, u64)>,
     /// The job whose attempt ended last, and when: the event of its end may bear an earlier time.
     last: Option<(JobId, Timestamp)>,
 }
@@ -34,7 +39,8 @@ pub(super) struct Follower<B> {
 impl<B: Backend> Follower<B> {
     pub(super) fn new(engine: Engine<B>, spans: Sender<Span>, meter: SpanMeter) -> Self {
         let after = engine.backend().newest();
-        Self { engine, spans, meter, tracker: Tracker::default(), after, last: None }
+        let began = SystemClock::start().now();
+        Self { engine, spans, meter, tracker: Tracker::default(), after, began, told: None, last: None }
     }
 
     /// Until it is stopped; then up to what has happened.
@@ -141,6 +147,10 @@ impl<B: Backend> Follower<B> {
             None => self.name_of(&key).await,
         };
         let root = TraceContext::of_task(&key.tenant, &key.request);
+        // Its first run has ended, and was told then.
+        if facts.run > 1 {
+            self.tracker.was_told(root);
+        }
         let (context, parent) = self.tracker.root(root, event);
         let outcome = outcome_of(kind, facts);
         let error = (kind != KnownType::TaskCompleted).then(|| outcome.to_owned());
@@ -160,6 +170,11 @@ impl<B: Backend> Follower<B> {
             return self.tracker.fails(&event.tenant, job);
         }
         self.tracker.rests(&event.tenant, job);
+        // The end of a task and the failure of its job are told by one commit.
+        let end = Some((job, snapshot.head.version));
+        if std::mem::replace(&mut self.told, end) == end {
+            return;
+        }
         let status = match kind {
             KnownType::JobCompleted => "completed",
             KnownType::JobCancelled => "cancelled",
@@ -167,7 +182,14 @@ impl<B: Backend> Follower<B> {
         };
         let head = snapshot.head;
         let last = self.last.filter(|(other, _)| *other == job).map(|(_, at)| at);
-        let (context, parent) = self.tracker.root(TraceContext::of_job(job), event);
+        let root = TraceContext::of_job(job);
+        if head.created_at < self.began
+            && !self.tracker.knows_root(root)
+            && self.ended_before(&head.tenant, job).await
+        {
+            self.tracker.was_told(root);
+        }
+        let (context, parent) = self.tracker.root(root, event);
         let mut span = Span {
             context,
             parent,
@@ -181,6 +203,20 @@ impl<B: Backend> Follower<B> {
         span.tell("tidemill.status", Some(status));
         span.tell("tidemill.tasks", Some(head.counts.total()));
         self.push(span);
+    }
+
+    /// Whether a former life saw the job come to an end. It goes on since somebody resumed it.
+    async fn ended_before(&self, tenant: &TenantId, job: JobId) -> bool {
+        for kind in [KnownType::JobFailureDetected, KnownType::JobCancelled, KnownType::JobCompleted] {
+            let path = AccessPath::TypeEntity(kind.event_type(), Entity::job(job));
+            let query =
+                EventQuery { to: Some(self.began), limit: 1, ..EventQuery::all(tenant.clone(), path) };
+            let found = self.engine.backend().events(query).await;
+            if found.is_ok_and(|found| !found.events.is_empty()) {
+                return true;
+            }
+        }
+        false
     }
 
     /// The beginning of the attempt that an event ends, from the log.

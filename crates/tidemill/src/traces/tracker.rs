@@ -22,7 +22,7 @@ pub(super) struct Facts {
     pub(super) job_id: Option<JobId>,
     task_id: Option<TaskId>,
     #[serde(default = "one")]
-    run: u32,
+    pub(super) run: u32,
     name: Option<String>,
     worker_id: Option<String>,
     process_id: Option<u32>,
@@ -192,6 +192,15 @@ impl Tracker {
     /// The place of a span that stands for a whole trace: the first of it, or below it when that was told already.
     pub(super) fn root(&mut self, root: TraceContext, event: &Event) -> (TraceContext, Option<TraceContext>) {
         if self.rooted.insert(root) { (root, None) } else { (root.other(event.id.as_u128()), Some(root)) }
+    }
+
+    pub(super) fn knows_root(&self, root: TraceContext) -> bool {
+        self.rooted.set.contains(&root)
+    }
+
+    /// The first span of a trace was told by a former life.
+    pub(super) fn was_told(&mut self, root: TraceContext) {
+        self.rooted.insert(root);
     }
 
     fn insert(&mut self, key: TaskKey, track: Track) {

@@ -40,6 +40,13 @@ tasks:
 - {taskId: load, run: 'echo no such county >&2; exit 3', retry: {maxAttempts: 1}, onFailure: park, labels: {county: Cook}}
 - {taskId: count, run: 'cat \"$INPUT_FILE\"', dependsOn: [load]}
 ";
+const THREE_PARKED: &str = "\
+name: three wait
+tasks:
+- {taskId: p1, run: 'exit 3', retry: {maxAttempts: 1}, onFailure: park}
+- {taskId: p2, run: 'exit 3', retry: {maxAttempts: 1}, onFailure: park}
+- {taskId: p3, run: 'exit 3', retry: {maxAttempts: 1}, onFailure: park}
+";
 const WIDTHS: [u32; 2] = [1280, 400];
 const THEMES: [&str; 2] = ["light", "dark"];
 
@@ -120,6 +127,7 @@ fn people_work_with_the_dashboard_in_a_browser() {
     let told = look_through_callbacks(&stage, &mut browser, &listener, &healed);
     write_and_test_a_script(&stage, &mut browser);
     let bulk = resolve_an_error_and_resume_what_waits(&stage, &mut browser);
+    checks_and_sheets_stay_with_their_items(&stage, &mut browser);
     let mut pages = everything_to_look_at(&stage, letter);
     pages.extend(parked_to_look_at(&stage, bulk));
     pages.push(("dead-letters-events", "/dead-letters?kind=event&state=replayed".to_owned()));
@@ -350,6 +358,55 @@ fn resolve_an_error_and_resume_what_waits(stage: &Stage, browser: &mut Chromium)
     let left = stage.run(&["parked", "list", "--json"]);
     assert!(!left.contains("Cook-"), "{left}");
     browser.eval("location.pathname").as_str().unwrap().to_owned()
+}
+
+/// What is checked or opened belongs to its item, whatever comes or goes around it.
+fn checks_and_sheets_stay_with_their_items(stage: &Stage, browser: &mut Chromium) {
+    failures(stage, "31Dade", "Dade", 3);
+    let execution = |at: u32| format!("arn:aws:states:eu-west-1:123456789012:execution:prepare:Dade-{at}");
+    browser.open(&format!("{}/parked?code=31Dade", stage.url));
+    browser.wait("document.querySelector('#live-light').dataset.on === 'yes'");
+    let boxes = "[...document.querySelectorAll('tbody input[type=checkbox]')]";
+    assert_eq!(browser.eval(&format!("{boxes}.length")), 3);
+    browser.eval(&format!("{boxes}.find((box) => box.value.endsWith('Dade-1')).checked = true"));
+    stage.run(&["parked", "resume", &execution(0)]);
+    browser.wait(&format!("{boxes}.length === 2"));
+    let checked = format!("{boxes}.filter((box) => box.checked).map((box) => box.value).join()");
+    assert_eq!(browser.eval(&checked), execution(1), "the check stays with its row");
+    stage.run(&["parked", "resume", &execution(1)]);
+    browser.wait(&format!("{boxes}.length === 1"));
+    assert_eq!(browser.eval(&checked), "", "and goes with it");
+
+    let job = stage.submit("three.yaml", THREE_PARKED);
+    let task = |name: &str| format!("{job}_{name}");
+    eventually("that all are parked", || {
+        let parked = stage.run(&["parked", "list", "--json"]);
+        ["p1", "p2", "p3"].iter().all(|name| parked.contains(&task(name)))
+    });
+    browser.open(&format!("{}/jobs/{job}", stage.url));
+    browser.wait("document.querySelector('#live-light').dataset.on === 'yes'");
+    let sheet = "document.querySelector('details.confirm[open]')";
+    let form = |name: &str| format!("form[action*='{}'][action$='/fail']", task(name));
+    browser.wait(&format!("document.querySelector(\"{}\")", form("p3")));
+    browser.eval(&format!("document.querySelector(\"{}\").closest('details').open = true", form("p2")));
+    stage.run(&["parked", "resume", &task("p1")]);
+    browser.wait(&format!("!document.querySelector(\"{}\")", form("p1")));
+    let action = browser.eval(&format!("{sheet}?.querySelector('form').getAttribute('action') ?? ''"));
+    assert!(action.as_str().unwrap().contains(&task("p2")), "the open sheet is that of p2: {action}");
+    stage.run(&["parked", "resume", &task("p2")]);
+    browser.wait(&format!("!document.querySelector(\"{}\")", form("p2")));
+    assert_eq!(browser.eval(&format!("{sheet} === null")), true, "it went with p2");
+    stage.run(&["parked", "resume", &task("p3")]);
+
+    // A letter that somebody else put aside leaves at once.
+    let job = stage.submit("aside.yaml", &BROKEN.replace("NAME", "put aside").replace("FILE", "never"));
+    eventually("the failure of the task", || stage.status(&job) == "failed");
+    browser.open(&format!("{}/dead-letters", stage.url));
+    browser.wait("document.querySelector('#live-light').dataset.on === 'yes'");
+    let row = format!("document.querySelector(\"tr:has(a[href='/tasks/{job}_load'])\")");
+    let letter = browser.eval(&format!("{row}.querySelector('input').value"));
+    stage.run(&["dead-letters", "discard", letter.as_str().unwrap()]);
+    browser.wait(&format!("!{row}"));
 }
 
 /// A task runs for too long and executions are parked for too long, as far as this server is told.

@@ -22,7 +22,7 @@ fn with<'a>(records: &'a [Value], message: &str) -> Vec<&'a Value> {
     records.iter().filter(|record| record["message"].as_str().unwrap().contains(message)).collect()
 }
 
-const JOB: &str = "name: talk\ntasks:\n- {taskId: say, run: 'echo \"a \\\"quoted\\\" word\"; echo aside >&2'}\n\
+const JOB: &str = "name: talk\ntasks:\n- {taskId: say, run: 'echo \"a \\\"quoted\\\" word\"; echo aside >&2; echo key=sk-ant-api03-$(printf a%.0s $(seq 40))'}\n\
                    - {taskId: fail, run: 'echo bad credentials >&2; exit 1', dependsOn: [say], retry: {maxAttempts: 1}}\n";
 
 #[test]
@@ -54,6 +54,7 @@ fn a_server_and_a_worker_write_one_object_a_line_with_their_ids() {
     assert_eq!(name(said, "request"), format!("{job}_say"));
     assert_eq!((&said["run"], &said["attempt"], &said["stream"]), (&1.into(), &1.into(), &"stdout".into()));
     assert_eq!(with(&lines, "aside")[0]["stream"], "stderr");
+    assert_eq!(with(&lines, "key=[REDACTED]").len(), 1, "secrets are not passed on: {lines:#?}");
     let ends = with(&lines, "attempt ended");
     assert_eq!(ends.len(), 2, "{lines:#?}");
     assert_eq!(

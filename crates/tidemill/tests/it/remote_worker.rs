@@ -36,6 +36,49 @@ fn child(sandbox: &Sandbox, fence: u32) -> u32 {
 }
 
 #[test]
+fn a_worker_tells_its_own_metrics() {
+    let (sandbox, elsewhere) = (Sandbox::new(), Sandbox::new());
+    let server = sandbox.serve(&["--no-worker"], &[]);
+    let mut worker = elsewhere
+        .start(&["worker", "--server", &server.url, "--metrics", "127.0.0.1:0", "--concurrency", "2"], &[]);
+    let said = worker.wait_for("metrics on http://");
+    let address = said.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    let ask = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let tells = |line: &str| ask("/metrics").lines().any(|own| own == line);
+    assert!(ask("/healthz").starts_with("HTTP/1.1 200"));
+    assert!(ask("/v1/jobs").starts_with("HTTP/1.1 404"));
+    assert!(tells("tidemill_slots 2") && tells("tidemill_slots_busy 0"), "{}", ask("/metrics"));
+    let held = "while [ ! -e go ]; do sleep 0.05; done";
+    sandbox.write(
+        "job.yaml",
+        &format!(
+            "tasks: [{{taskId: a, run: '{held}'}}, {{taskId: b, run: 'exit 7', retry: {{maxAttempts: 1}}}}]"
+        ),
+    );
+    sandbox.run(&["submit", "job.yaml"]).ok();
+    eventually("that both began and one ended", || {
+        tells("tidemill_slots_busy 1") && tells("tidemill_worker_attempt_seconds_count 1")
+    });
+    elsewhere.write("go", "");
+    eventually("the other end", || {
+        tells(r#"tidemill_worker_attempts_total{outcome="completed",class=""} 1"#)
+            && tells("tidemill_slots_busy 0")
+    });
+    let text = ask("/metrics");
+    assert!(text.contains("tidemill_worker_attempts_total{outcome=\"failed\",class=\""), "{text}");
+    assert!(text.contains("process_resident_memory_bytes "), "{text}");
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.end().code, 0);
+    assert_eq!(server.stop().code, 0);
+}
+
+#[test]
 fn a_worker_with_only_the_url_completes_a_job() {
     let (sandbox, elsewhere) = (Sandbox::new(), Sandbox::new());
     sandbox.write("job.yaml", "\

@@ -18,6 +18,10 @@ struct Collector {
 impl Collector {
     /// It refuses the first so many requests.
     fn start(refusals: usize) -> Self {
+        Self::saying(refusals, "503 Later")
+    }
+
+    fn saying(refusals: usize, refusal: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let got: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
@@ -41,7 +45,7 @@ impl Collector {
                 }
                 let mut body = vec![0; length];
                 reader.read_exact(&mut body).unwrap();
-                let status = if refusals > 0 { "503 Later" } else { "200 OK" };
+                let status = if refusals > 0 { refusal } else { "200 OK" };
                 if refusals == 0 {
                     own.lock().unwrap().push((head, serde_json::from_slice(&body).unwrap()));
                 }
@@ -231,6 +235,63 @@ fn a_collector_that_is_away_holds_up_nothing_and_what_it_missed_is_counted() {
     assert_eq!(metric(&server, "tidemill_slots "), Some(3));
     eventually("that spans are given up", || metric(&server, &name("dropped")) == Some(3));
     assert_eq!(metric(&server, &name("sent")), Some(0));
+    assert_eq!(server.stop().code, 0);
+}
+
+#[test]
+fn what_a_collector_does_not_like_is_not_sent_again_unless_it_was_too_much() {
+    for (refusal, sent, dropped) in [("400 No", 0, 2), ("429 Slowly", 2, 0)] {
+        let sandbox = Sandbox::new();
+        let collector = Collector::saying(1, refusal);
+        let server = sandbox.serve(&[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url)]);
+        sandbox.write("job.yaml", "tasks: [{taskId: a, run: 'true'}]");
+        sandbox.run(&["submit", "job.yaml", "--watch"]).ok();
+        let count = |result| metric(&server, &format!("tidemill_trace_spans_total{{result=\"{result}\"}}"));
+        eventually("what became of both spans", || {
+            count("sent") == Some(sent) && count("dropped") == Some(dropped)
+        });
+        assert_eq!(collector.spans().len() as u64, sent, "{refusal}");
+        assert_eq!(server.stop().code, 0);
+    }
+}
+
+#[test]
+fn a_job_of_which_two_tasks_fail_has_one_end() {
+    let sandbox = Sandbox::new();
+    let collector = Collector::start(0);
+    let server = sandbox.serve(&[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url)]);
+    let task = |name: &str, run: &str| format!("- {{taskId: {name}, run: '{run}', retry: {{maxAttempts: 1}}}}\n");
+    let (first, second) = (task("a", "false"), task("b", "while [ ! -e go ]; do sleep 0.05; done; false"));
+    sandbox.write("two.yaml", &format!("name: two\ntasks:\n{first}{second}"));
+    let job = sandbox.run(&["submit", "two.yaml"]).ok().out.trim().to_owned();
+    eventually("the first failure", || collector.of("a").len() == 1);
+    sandbox.write("go", "");
+    eventually("the end", || sandbox.run(&["jobs", "get", &job, "--json"]).ok().json()["status"] == "failed");
+    assert_eq!(server.stop().code, 0);
+    assert_eq!(collector.of("b").len(), 1);
+    assert_eq!(collector.of("two").len(), 1, "{:#?}", collector.of("two"));
+}
+
+#[test]
+fn the_first_span_of_a_trace_is_told_once_over_a_restart() {
+    let sandbox = Sandbox::new();
+    let collector = Collector::start(0);
+    let settings = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str())];
+    let server = sandbox.serve(&[], &settings);
+    let fixed = sandbox.dir.join("fixed");
+    let job = "name: again\ntasks: [{taskId: step, run: 'test -e FILE', retry: {maxAttempts: 1}}]";
+    sandbox.write("again.yaml", &job.replace("FILE", fixed.to_str().unwrap()));
+    let job = sandbox.run(&["submit", "again.yaml"]).ok().out.trim().to_owned();
+    eventually("the failed spans", || collector.of("again").len() == 1);
+    assert_eq!(server.stop().code, 0);
+    std::fs::write(&fixed, "").unwrap();
+    let server = sandbox.serve(&[], &settings);
+    sandbox.run(&["jobs", "resume", &job]).ok();
+    eventually("the second end", || collector.of("again").len() == 2);
+    let jobs = collector.of("again");
+    let (first, second) = if jobs[0].parent.is_none() { (&jobs[0], &jobs[1]) } else { (&jobs[1], &jobs[0]) };
+    assert_ne!(first.id, second.id);
+    assert_eq!((first.status, second.status, second.parent.as_ref()), (2, 1, Some(&first.id)));
     assert_eq!(server.stop().code, 0);
 }
 

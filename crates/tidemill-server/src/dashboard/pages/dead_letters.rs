@@ -137,6 +137,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
         }
     };
     let screen = Screen::new("dead-letters", "Dead letters")
+        .with_letters()
         .watching(Watch::Tenant)
         .still("head", head)
         .live("list", card("Letters", &html! { "oldest first" }, &body));
@@ -181,6 +182,7 @@ async fn one<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
         },
     };
     let screen = Screen::new("dead-letters", "Dead letter")
+        .with_letters()
         .watching(Watch::Tenant)
         .live("letter", head)
         .live("detail", detail);
@@ -229,8 +231,11 @@ async fn many<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Probl
     else {
         return Err(Problem::field("MISSING_FIELD", "deed", "is missing"));
     };
-    let past = if deed == "replay" { "replayed" } else { "discarded" };
-    let deed = if deed == "replay" { "replay" } else { "discard" };
+    let past = match deed {
+        "replay" => "replayed",
+        "discard" => "discarded",
+        _ => return Err(Problem::field("INVALID_FIELD", "deed", "must be replay or discard")),
+    };
     if is_all {
         let done: ManyLettersView =
             visit.api.post(&format!("/v1/dead-letters/{deed}"), &json!({"kind": kind})).await?;

@@ -30,6 +30,7 @@ pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     vec![
         Page::new("/jobs/{jobId}", show)
             .live()
+            .large()
             .act("/jobs/{jobId}/cancel", cancel)
             .act("/jobs/{jobId}/resume", resume)
             .act("/jobs/{jobId}/tasks", add),

@@ -216,7 +216,7 @@ pub(super) async fn timeline<B: Backend>(
         gantt::render(&rows, visit.now)
     };
     let aside = html! {
-        @if begun.len() > TIMELINE_TASKS_MAX { "the first " (TIMELINE_TASKS_MAX) " of " (number(begun.len() as u64)) " tasks that ran, of " (job.total_tasks) }
+        @if begun.len() > TIMELINE_TASKS_MAX { "the first " (TIMELINE_TASKS_MAX) " of " (number(begun.len() as u64)) " tasks that ran, of " (number(u64::from(job.total_tasks))) }
     };
     Ok(card("Timeline", &aside, &body))
 }

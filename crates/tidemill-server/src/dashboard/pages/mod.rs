@@ -41,6 +41,8 @@ pub(super) struct Page<B> {
     pub(super) show: Show<B>,
     pub(super) acts: Vec<(&'static str, Act<B>)>,
     pub(super) is_live: bool,
+    /// Whether it may take long to make.
+    pub(super) is_large: bool,
 }
 
 impl<B: Backend> Page<B> {
@@ -49,7 +51,14 @@ impl<B: Backend> Page<B> {
         F: Fn(Visit<B>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Sight, Problem>> + Send + 'static,
     {
-        Self { path, show: Arc::new(move |visit| Box::pin(show(visit))), acts: Vec::new(), is_live: false }
+        let show: Show<B> = Arc::new(move |visit| Box::pin(show(visit)));
+        Self { path, show, acts: Vec::new(), is_live: false, is_large: false }
+    }
+
+    /// It may take long to make, and is made apart.
+    fn large(mut self) -> Self {
+        self.is_large = true;
+        self
     }
 
     /// It is kept up to date while somebody looks.

@@ -2,6 +2,9 @@
 
 use maud::{Markup, html};
 use tidemill_engine::backend::Backend;
+use tidemill_engine::commit::TaskKey;
+use tidemill_engine::engine::EngineError;
+use tidemill_engine::health::Hold;
 use tidemill_model::JobStatus;
 
 use super::super::chart::Bars;
@@ -12,13 +15,16 @@ use super::super::widgets::{card, empty, exact, figure, moment, number, short_id
 use super::Page;
 use super::jobs::job_rows;
 use crate::api::{
-    self, AlertView, DeadLetterView, ErrorGroupView, JobSummary, QueueView, TaskSummary,
+    self, AlertKindName, AlertView, DeadLetterView, ErrorGroupView, JobSummary, QueueView, TaskSummary,
     WorkflowExecutionView,
 };
 use crate::problem::Problem;
+use crate::routes::task_summary;
 
 /// Running tasks that are shown.
 const RUNNING_MAX: usize = 8;
+/// Live tasks that are looked at in one go.
+const LIVE_AT_ONCE: usize = 1_000;
 
 pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     vec![Page::new("/", show).live()]
@@ -27,32 +33,31 @@ pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
 async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     let pulse = visit.dashboard.pulses.look(&visit.dashboard.app, &visit.tenant()?).await;
     let recent: api::Page<JobSummary> = visit.api.get("/v1/jobs?limit=8").await?;
-    let mut running: api::Page<TaskSummary> = visit.api.get("/v1/tasks?state=processing&limit=50").await?;
-    let letters: api::Page<DeadLetterView> = visit.api.get("/v1/dead-letters?state=open&limit=100").await?;
-    let scripts: api::Page<DeadLetterView> =
-        visit.api.get("/v1/dead-letters?kind=script&state=open&limit=100").await?;
+    let running = running_now(&visit).await?;
+    let mut dead = Vec::new();
+    for kind in ["task", "script", "event"] {
+        let asked = format!("/v1/dead-letters?kind={kind}&state=open&limit=100");
+        let letters: api::Page<DeadLetterView> = visit.api.get(&asked).await?;
+        dead.push((kind, letters.items.len() as u64, letters.next_cursor.is_some()));
+    }
     let open: api::Page<ErrorGroupView> = visit.api.get("/v1/workflow/errors?state=open&limit=100").await?;
     let parked: api::Page<WorkflowExecutionView> =
         visit.api.get("/v1/workflow/executions?parked=true&limit=100").await?;
-    // What is parked counts as being processed, but nobody works on it.
-    let waits = |task: &TaskSummary| {
-        parked.items.iter().any(|parked| parked.request_id.as_deref() == Some(task.request_id.as_str()))
-    };
-    running.items.retain(|task| !waits(task));
-    running.items.truncate(RUNNING_MAX);
     let alerts: api::Page<AlertView> = visit.api.get("/v1/alerts").await?;
-    // How full the queue is over all tenants is for admins only.
+    // How full the queue is over all tenants is for whoever looks after all of them.
     let queue: Option<QueueView> =
-        if visit.is_admin() { Some(visit.api.get("/v1/queues/tasks").await?) } else { None };
-    let dead = (letters.items.len() + scripts.items.len()) as u64;
+        if visit.viewer.caller.is_operator() { Some(visit.api.get("/v1/queues/tasks").await?) } else { None };
+    let kind = dead.iter().find(|(_, count, _)| *count > 0).map_or("task", |(kind, ..)| *kind);
     let found = Found {
-        dead: (dead, letters.next_cursor.is_some() || scripts.next_cursor.is_some()),
+        dead: (dead.iter().map(|(_, count, _)| count).sum(), dead.iter().any(|(.., more)| *more)),
+        dead_letters: format!("/dead-letters?kind={kind}"),
         errors: (open.items.iter().map(|group| group.counts.open).sum(), open.next_cursor.is_some()),
         parked: (parked.items.len() as u64, parked.next_cursor.is_some()),
     };
     let screen = Screen::new("overview", "Overview")
         .watching(Watch::Tenant)
         .partial(!pulse.is_read)
+        .with_letters()
         .still("head", html! { h1 { "Overview" } })
         .live("alerts", alert_list(&alerts.items, visit.now))
         .live("figures", figures(&pulse, queue.as_ref(), &found))
@@ -62,10 +67,37 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     Ok(screen.into())
 }
 
+/// Tasks that a worker has right now, some of them if they are many. What is live is looked through in pages, so that
+/// nothing else waits for long.
+async fn running_now<B: Backend>(visit: &Visit<B>) -> Result<Vec<TaskSummary>, Problem> {
+    let (engine, tenant) = (visit.engine(), visit.tenant()?);
+    let mut running = Vec::new();
+    let mut after = None;
+    loop {
+        let live = engine.backend().live_tasks(tenant.clone(), after, LIVE_AT_ONCE).await;
+        let live = live.map_err(EngineError::from)?;
+        for task in live.iter().filter(|task| task.begun && matches!(task.hold, Hold::Worker { .. })) {
+            let key = TaskKey { tenant: tenant.clone(), request: task.request.clone() };
+            running.extend(engine.task(key).await?.map(|task| task_summary(&task)));
+            if running.len() == RUNNING_MAX {
+                return Ok(running);
+            }
+        }
+        if live.len() < LIVE_AT_ONCE {
+            return Ok(running);
+        }
+        after = live.last().map(|task| task.request.clone());
+        tokio::task::yield_now().await;
+    }
+}
+
 fn alert_list(alerts: &[AlertView], now: u64) -> Markup {
     html! {
         @for alert in alerts {
-            div class="alert" role="alert" { strong { (alert.message) } " " (moment(now, alert.raised_at.millis())) }
+            div class="alert" role="alert" {
+                strong { (alert.message) } " " (moment(now, alert.raised_at.millis()))
+                @if alert.kind == AlertKindName::TaskHealth { " " a href="/health" { "The last check" } }
+            }
         }
     }
 }
@@ -73,6 +105,8 @@ fn alert_list(alerts: &[AlertView], now: u64) -> Markup {
 /// What was found of things that may be too many to count: how many at least, and whether there are more.
 struct Found {
     dead: (u64, bool),
+    /// Where some of them are.
+    dead_letters: String,
     errors: (u64, bool),
     parked: (u64, bool),
 }
@@ -89,8 +123,8 @@ fn figures(pulse: &Pulse, queue: Option<&QueueView>, found: &Found) -> Markup {
             (figure("jobs running", &counted(pulse.count(JobStatus::Running)), "running", Some("/jobs?status=running")))
             (figure("jobs failed", &counted(failed), tone(failed, "failed"), Some("/jobs?status=failed")))
             @if failing > 0 { (figure("jobs failing", &counted(failing), "failed", Some("/jobs?status=failing"))) }
-            (figure("tasks processing", &counted(sum(|counts| counts.processing)), "running", None))
-            (figure("tasks pending", &counted(sum(|counts| counts.pending)), "calm", None))
+            (figure("tasks processing", &counted(sum(|counts| counts.processing) + pulse.loose.processing), "running", None))
+            (figure("tasks pending", &counted(sum(|counts| counts.pending) + pulse.loose.pending), "calm", None))
             (figure("tasks waiting", &counted(sum(|counts| counts.waiting)), "calm", None))
             @if let Some(queue) = queue {
                 (figure("messages queued", &number(queue.messages), "calm", None))
@@ -98,7 +132,7 @@ fn figures(pulse: &Pulse, queue: Option<&QueueView>, found: &Found) -> Markup {
             @for (name, (count, more), own, link) in [
                 ("open errors", found.errors, "failed", "/errors"),
                 ("parked", found.parked, "parked", "/parked"),
-                ("dead letters", found.dead, "failed", "/dead-letters"),
+                ("dead letters", found.dead, "failed", &*found.dead_letters),
             ] {
                 (figure(name, &format!("{}{}", number(count), if more { "+" } else { "" }), tone(count, own), Some(link)))
             }
@@ -143,8 +177,8 @@ fn recent_jobs<B: Backend>(visit: &Visit<B>, jobs: &api::Page<JobSummary>) -> Ma
     card("Newest jobs", &aside, &body)
 }
 
-fn running_tasks(tasks: &api::Page<TaskSummary>) -> Markup {
-    let body = if tasks.items.is_empty() {
+fn running_tasks(tasks: &[TaskSummary]) -> Markup {
+    let body = if tasks.is_empty() {
         empty("Nothing runs right now", &html! { "Tasks show up here while a worker has them." })
     } else {
         html! {
@@ -152,7 +186,7 @@ fn running_tasks(tasks: &api::Page<TaskSummary>) -> Markup {
                 table {
                     thead { tr { th { "Task" } th { "State" } th { "Job" } th class="num" { "Attempt" } } }
                     tbody {
-                        @for task in &tasks.items {
+                        @for task in tasks {
                             tr {
                                 td { a href={ "/tasks/" (task.request_id) } { (task.task_id.as_deref().unwrap_or(&task.name)) } }
                                 td { (state(task.status.map_or("waiting", api::TaskStateName::as_str))) }

@@ -97,7 +97,8 @@ fn server<B: Backend>(visit: &Visit<B>) -> Markup {
     let rows: Vec<(&str, String)> = vec![
         ("Version", env!("CARGO_PKG_VERSION").to_owned()),
         ("Application of submitted work", config.app.to_string()),
-        ("A lease lasts", span(policy.visibility_millis)),
+        ("A lease lasts", span(policy.lease_millis)),
+        ("A received message is hidden", span(policy.visibility_millis)),
         ("Deliveries of a message", number(u64::from(policy.receives_max))),
         ("Requests per second and key", number(u64::from(config.rate_per_second))),
         ("Connections", number(config.connections_max as u64)),
@@ -118,7 +119,7 @@ async fn create<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Pro
     if let Some(label) = form.text("label") {
         body["label"] = label.into();
     }
-    let is_keyless = !visit.viewer.may_log_out;
+    let is_keyless = visit.viewer.session.is_none();
     let created: KeyCreated = visit.api.post("/v1/keys", &body).await?;
     // The first key ends keyless mode: nothing but this answer can be shown any more.
     let shown = if is_keyless {

@@ -24,6 +24,8 @@ pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     vec![
         Page::new("/tasks/{requestId}", show)
             .live()
+            // Its log may be long.
+            .large()
             .act("/tasks/{requestId}/retry", retry)
             .act("/tasks/{requestId}/cancel", cancel),
         Page::new("/tasks/{requestId}/log", log),

@@ -1,0 +1,128 @@
+//! Checks of health: one event for each that was taken, none for others, and what was told is not told again before it
+//! was over. That no task changes by them shows where tasks are compared with their events.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidemill_engine::backend::Answer;
+use tidemill_engine::command::{Command, RecordHealth};
+use tidemill_engine::policy::Policy;
+use tidemill_engine::record::{RecordKey, RecordValue};
+use tidemill_engine::reply::{Refusal, Reply};
+use tidemill_model::{Event, KnownType, TenantId};
+
+use super::{Deliveries, unreadable};
+use crate::checker::{mark_of, told_by};
+use crate::ledger::Ledger;
+use crate::violation::{Violation, demand};
+
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    tenants: BTreeMap<TenantId, Standing>,
+    /// The marks of checks that were taken, and how many alerts each made.
+    taken: BTreeMap<String, usize>,
+    /// The marks of the events.
+    written: BTreeSet<String>,
+}
+
+/// What is known of a tenant.
+#[derive(Debug, Default)]
+struct Standing {
+    version: u64,
+    told: BTreeSet<String>,
+}
+
+impl Health {
+    pub(super) fn hear(&mut self, command: &Command, answer: &Answer) -> Result<(), Violation> {
+        let Command::RecordHealth(checked) = command else { return Ok(()) };
+        let version = self.tenants.entry(checked.tenant.clone()).or_default().version;
+        let fits = match answer {
+            Ok(Reply::HealthRecorded) => checked.expected == version,
+            Err(Refusal::RecordConflict { actual, .. }) => *actual == version && checked.expected != version,
+            _ => false,
+        };
+        demand(fits, "a check counts if it knew what was told", || {
+            format!("expected {} at {version}: {answer:?}", checked.expected)
+        })?;
+        if answer.is_ok() { self.take_over(checked) } else { Ok(()) }
+    }
+
+    fn take_over(&mut self, checked: &RecordHealth) -> Result<(), Violation> {
+        let standing = self.tenants.entry(checked.tenant.clone()).or_default();
+        let again: Vec<_> = standing
+            .told
+            .iter()
+            .filter(|task| {
+                checked
+                    .alerts
+                    .iter()
+                    .any(|alert| alert.is_raised && alert.text.contains(&format!("{task:?}")))
+            })
+            .collect();
+        demand(again.is_empty(), "what was told is told again only when it was over", || {
+            format!("{again:?}")
+        })?;
+        standing.version += 1;
+        standing.told = told_by(&checked.kept);
+        self.taken.extend(mark_of(&checked.properties).map(|mark| (mark, checked.alerts.len())));
+        Ok(())
+    }
+
+    pub(super) fn take(&mut self, event: &Event) -> Result<(), Violation> {
+        if event.event_type.as_str() != KnownType::TaskHealthCheck.as_str() {
+            return Ok(());
+        }
+        let mark = mark_of(&event.properties).unwrap_or_default();
+        demand(self.written.insert(mark), "a check is written once", || format!("{event:?}"))
+    }
+
+    /// Everything about checks is as it must be.
+    pub(super) fn compare(
+        &self,
+        policy: &Policy,
+        deliveries: &Deliveries,
+        ledger: &mut dyn Ledger,
+    ) -> Result<(), Violation> {
+        let taken: BTreeSet<_> = self.taken.keys().collect();
+        let written: BTreeSet<_> = self.written.iter().collect();
+        demand(taken == written, "each check that counts has its event, and no other", || {
+            format!("{:?}", taken.symmetric_difference(&written).collect::<Vec<_>>())
+        })?;
+        for (tenant, standing) in &self.tenants {
+            let found = ledger.record(&RecordKey::health(tenant)).map_err(unreadable)?;
+            let (version, told) = match found.map(|record| (record.version, record.value)) {
+                Some((version, RecordValue::Bytes(kept))) => (version, told_by(&kept)),
+                _ => (0, BTreeSet::new()),
+            };
+            demand(version == standing.version && told == standing.told, "what was told is kept", || {
+                format!("{tenant}: {told:?} at {version}, not {standing:?}")
+            })?;
+        }
+        let heard = deliveries.of_checks();
+        for (mark, alerts) in &self.taken {
+            let expected = if policy.alerts.people { *alerts } else { 0 };
+            let count = heard.get(mark).copied().unwrap_or_default();
+            demand(count == expected, "each alarm of a check is told once", || {
+                format!("{mark}: {count}, not {expected}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A group died with the store: what became of its checks shows in what is kept and in the events.
+    pub(super) fn resync(&mut self, commands: &[Command], ledger: &mut dyn Ledger) -> Result<(), Violation> {
+        for command in commands {
+            let Command::RecordHealth(checked) = command else { continue };
+            let mark = mark_of(&checked.properties).unwrap_or_default();
+            if self.written.contains(&mark) && !self.taken.contains_key(&mark) {
+                self.take_over(checked)?;
+            }
+            let found = ledger.record(&RecordKey::health(&checked.tenant)).map_err(unreadable)?;
+            let stored = found.map_or(0, |record| record.version);
+            let known = self.tenants.entry(checked.tenant.clone()).or_default().version;
+            demand(stored == known, "a check is there wholly or not at all", || {
+                format!("version {stored}, not {known}")
+            })?;
+        }
+        Ok(())
+    }
+}
