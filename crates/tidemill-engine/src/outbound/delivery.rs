@@ -77,7 +77,7 @@ impl Target {
             Self::Callback(url) => {
                 CallbackUrl::new(url).map(|url| format!("{}:{}", url.host(), url.port())).unwrap_or_default()
             }
-            Self::Workflow | Self::People | Self::AlertWebhook => String::new(),
+            Self::Workflow | Self::People | Self::AlertWebhook | Self::Bus => String::new(),
         }
     }
 
