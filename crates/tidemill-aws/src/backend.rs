@@ -39,7 +39,7 @@ use crate::outbox::{Outbox, Progress};
 use crate::row_item::{jobs_partition, record_key, records_partition, records_prefix};
 use crate::rows::{Rows, Scan};
 use crate::turnstile::Turnstile;
-use crate::writer::{Ask, Bells, Call, Sender, Writer};
+use crate::writer::{Ask, Bells, Call, Sender, Turns, Writer};
 
 /// The engine's store in a table, a bucket, a bus and a queue. Any number of processes may have it open.
 pub struct Aws {
@@ -113,6 +113,7 @@ impl Aws {
             flushed: end,
             flushing: JoinSet::new(),
             life: 0,
+            turns: Turns::default(),
         };
         let sender = Sender {
             outbox,

@@ -47,6 +47,8 @@ pub(crate) struct Core {
     open: BTreeSet<RowKey>,
     /// Whether the state is what the log says.
     pub(crate) is_sound: bool,
+    /// The state before it ran ahead, to go back to if the group is not committed.
+    before: Option<Box<State>>,
 }
 
 /// Why the state cannot go on from where it is.
@@ -93,6 +95,7 @@ impl Core {
             last_id: 0,
             open: BTreeSet::new(),
             is_sound: false,
+            before: None,
         }
     }
 
@@ -125,6 +128,7 @@ impl Core {
         let mut state = State::keeping_rows();
         state.take_over(&self.state);
         self.state = state;
+        self.before = None;
         (self.end, self.newest, self.recent) = (0, 0, Recent::default());
         self.open = BTreeSet::new();
         self.recent.saved(sent);
@@ -224,24 +228,43 @@ impl Core {
         loop {
             let items = log.from(self.end + 1).await?;
             let is_last = items.len() <= 1;
-            for item in items {
-                let sending = Self::read_events(&item)?;
-                // A fault in the middle leaves a state that is neither here nor there.
-                self.is_sound = false;
-                self.replay(&item).await?;
-                self.is_sound = true;
-                self.end = item.number;
-                self.recent.push(item.number, Arc::clone(&sending.events));
-                if let Some((number, event)) = sending.events.last() {
-                    self.newest = *number;
-                    self.note_id(event.id.as_u128());
-                }
-                each(sending);
+            for item in &items {
+                self.take_in(item, each).await?;
             }
             if is_last {
                 return Ok(());
             }
         }
+    }
+
+    /// Takes in the item that another process put first, and those right behind it.
+    pub(crate) async fn catch_up_with(
+        &mut self,
+        log: &Log,
+        theirs: &LogItem,
+        each: &mut (dyn FnMut(Sending) + Send),
+    ) -> Result<(), Stuck> {
+        self.take_in(theirs, each).await?;
+        for item in log.behind(theirs).await? {
+            self.take_in(&item, each).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_in(&mut self, item: &LogItem, each: &mut (dyn FnMut(Sending) + Send)) -> Result<(), Stuck> {
+        let sending = Self::read_events(item)?;
+        // A fault in the middle leaves a state that is neither here nor there.
+        self.is_sound = false;
+        self.replay(item).await?;
+        self.is_sound = true;
+        self.end = item.number;
+        self.recent.push(item.number, Arc::clone(&sending.events));
+        if let Some((number, event)) = sending.events.last() {
+            self.newest = *number;
+            self.note_id(event.id.as_u128());
+        }
+        each(sending);
+        Ok(())
     }
 
     fn note_id(&mut self, id: u128) {
@@ -368,10 +391,13 @@ impl Core {
     /// Decides the calls one after the other, as the group that follows the log's end.
     ///
     /// The last commit is not applied: most groups have one, and if another process was faster nothing has to be undone.
+    /// When there are others (`is_contended`), a copy of the state is kept from before the first one that is: memory for
+    /// a moment, instead of reading everything again.
     pub(crate) async fn decide<'c>(
         &mut self,
         calls: impl Iterator<Item = &'c [Command]>,
         now: Timestamp,
+        is_contended: bool,
     ) -> Result<Decided, Stuck> {
         self.state.part_with_visitors();
         self.state.move_on(now);
@@ -381,6 +407,9 @@ impl Core {
         for commands in calls {
             let mut answers = Vec::with_capacity(commands.len());
             for command in commands {
+                if is_contended && self.before.is_none() && !decided.commits.is_empty() {
+                    self.before = Some(Box::new(self.state.clone()));
+                }
                 self.apply_decided(&mut decided);
                 self.is_sound = !decided.is_ahead();
                 self.load_for(command, now, &mut absent).await?;
@@ -422,9 +451,18 @@ impl Core {
         decided.applied = decided.commits.len();
     }
 
+    /// What was decided is not in the log, or nobody knows: goes back to what the log said before, if that was kept.
+    pub(crate) fn go_back(&mut self) {
+        if let Some(before) = self.before.take() {
+            self.state = *before;
+            self.is_sound = true;
+        }
+    }
+
     /// The group is in the log: makes all of it true and tells what is to be sent.
     pub(crate) fn committed(&mut self, mut decided: Decided) -> (Vec<Vec<Answer>>, Sending) {
         self.apply_decided(&mut decided);
+        self.before = None;
         self.is_sound = true;
         self.end += 1;
         let mut sending = Sending::new(self.end);

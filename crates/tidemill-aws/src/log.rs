@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::KeysAndAttributes;
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::types::{KeysAndAttributes, ReturnValuesOnConditionCheckFailure};
 use tidemill_engine::backend::Fault;
 
 use crate::connection::Connection;
@@ -17,6 +19,9 @@ const SORT_KEY: &str = "LOG";
 const INLINE_BYTES_MAX: usize = 350_000;
 /// How many items are read at once when there are more.
 const BATCH: u64 = 32;
+/// How many items are looked for behind one that another process put a moment ago. One that is not there costs as much
+/// as one that is.
+const BATCH_AFTER_LOSS: u64 = 8;
 /// How often a put without a clear answer is made again, the pauses doubling.
 const PUT_TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -33,10 +38,11 @@ pub(crate) struct Log {
 }
 
 /// Who made the item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Put {
     Ours,
-    Theirs,
+    /// What they put.
+    Theirs(LogItem),
 }
 
 /// An item of the log.
@@ -75,13 +81,19 @@ impl Log {
         loop {
             tries += 1;
             let put = self.client.put_item().table_name(&self.table).set_item(Some(item.clone()));
-            let Err(error) = put.condition_expression("attribute_not_exists(PK)").send().await else {
-                return Ok(Put::Ours);
-            };
+            let put = put
+                .condition_expression("attribute_not_exists(PK)")
+                .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+            let Err(error) = put.send().await else { return Ok(Put::Ours) };
             if is_refused(&error) {
-                return match self.get(number).await? {
+                // The refusal tells what is there, so that whoever lost can go on from it at once.
+                let found = match item_told(&error) {
+                    Some(item) => Some(self.read(number, item).await?),
+                    None => self.get(number).await?,
+                };
+                return match found {
                     Some(found) if found.nonce == nonce => Ok(Put::Ours),
-                    Some(_) => Ok(Put::Theirs),
+                    Some(found) => Ok(Put::Theirs(found)),
                     None => Err(damaged(format!("item {number} of the log was there and is gone"))),
                 };
             }
@@ -107,8 +119,20 @@ impl Log {
     pub(crate) async fn from(&self, number: u64) -> Result<Vec<LogItem>, Fault> {
         let Some(first) = self.get(number).await? else { return Ok(Vec::new()) };
         let mut found = vec![first];
+        found.append(&mut self.batch(number + 1, BATCH).await?);
+        Ok(found)
+    }
+
+    /// The items right behind one that was put a moment ago.
+    pub(crate) async fn behind(&self, item: &LogItem) -> Result<Vec<LogItem>, Fault> {
+        self.batch(item.number + 1, BATCH_AFTER_LOSS).await
+    }
+
+    /// At most `count` items from `number` on, without a hole.
+    async fn batch(&self, number: u64, count: u64) -> Result<Vec<LogItem>, Fault> {
+        let numbers = number..number + count;
         let mut wanted: Vec<Item> =
-            (number + 1..=number + BATCH).map(|number| key_of(&self.partition(number), SORT_KEY)).collect();
+            numbers.clone().map(|number| key_of(&self.partition(number), SORT_KEY)).collect();
         let mut items = std::collections::BTreeMap::new();
         while !wanted.is_empty() {
             let keys = KeysAndAttributes::builder().set_keys(Some(wanted)).consistent_read(true).build();
@@ -123,7 +147,8 @@ impl Log {
             let mut rest = answer.unprocessed_keys.unwrap_or_default();
             wanted = rest.remove(&self.table).map(|rest| rest.keys).unwrap_or_default();
         }
-        for next in number + 1..=number + BATCH {
+        let mut found = Vec::new();
+        for next in numbers {
             let Some(item) = items.remove(&self.partition(next)) else { break };
             found.push(self.read(next, &item).await?);
         }
@@ -141,5 +166,13 @@ impl Log {
                 .ok_or_else(|| damaged(format!("item {number} of the log names {key}, which is not there")))?
         };
         Ok(LogItem { number, nonce, group })
+    }
+}
+
+/// What a refused put found in its place, if the answer says so.
+fn item_told<R>(error: &SdkError<PutItemError, R>) -> Option<&Item> {
+    match error.as_service_error()? {
+        PutItemError::ConditionalCheckFailedException(refusal) => refusal.item(),
+        _ => None,
     }
 }

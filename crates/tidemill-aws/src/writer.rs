@@ -17,13 +17,26 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::core::{Core, Stuck};
-use crate::log::{Log, Nonce, Put};
+use crate::log::{Log, LogItem, Nonce, Put};
 use crate::outbox::{Bus, Outbox, Progress, Sending};
 use crate::rows::Rows;
 use crate::turnstile::Turnstile;
 
 /// How many commands one group takes, not counting the last call's.
 const GROUP_COMMANDS: usize = 2_000;
+/// The same while others commit too. What takes long to decide is never put first.
+const GROUP_COMMANDS_CONTENDED: usize = 50;
+/// For so long after another process committed something, it is expected to do so again.
+const CONTENDED_FOR: Duration = Duration::from_secs(1);
+/// For so long a state that runs ahead is kept to go back to.
+const OTHERS_FOR: Duration = Duration::from_secs(60);
+/// After so many groups in a row, with more waiting, others get a chance. They could not be seen otherwise: who puts one
+/// group right after the other is always first.
+const GROUPS_IN_A_ROW: u32 = 16;
+/// How many puts the chance lasts: whoever lost must read what it lacks, and put.
+const CHANCE_PUTS: u32 = 2;
+/// What a put is taken to last, at most.
+const PUT_TIME_MAX: Duration = Duration::from_millis(50);
 /// How many groups are sent side by side.
 const SENDS_AT_ONCE: usize = 8;
 /// How long the way from the bus to the table may take before an event is believed to be in the table.
@@ -76,6 +89,59 @@ pub(crate) struct Writer {
     pub(crate) flushing: JoinSet<Flushed>,
     /// Grows when the state is made anew: what was taken from the former one does not count for it.
     pub(crate) life: u64,
+    pub(crate) turns: Turns,
+}
+
+/// What is known of others who put into the same log, and calls that wait for their turn.
+#[derive(Default)]
+pub(crate) struct Turns {
+    /// When another process was last seen to have committed something.
+    others_at: Option<Instant>,
+    /// Groups one right after the other.
+    in_a_row: u32,
+    /// What a put takes, on average.
+    put_time: Duration,
+    /// Calls of a group that was too slow, but for its first ones.
+    waiting: VecDeque<Call>,
+}
+
+impl Turns {
+    fn have_others(&self, within: Duration) -> bool {
+        self.others_at.is_some_and(|at| at.elapsed() < within)
+    }
+
+    fn group_max(&self) -> usize {
+        if self.have_others(CONTENDED_FOR) { GROUP_COMMANDS_CONTENDED } else { GROUP_COMMANDS }
+    }
+
+    fn note_put(&mut self, time: Duration) {
+        self.put_time = ((self.put_time * 7 + time) / 8).min(PUT_TIME_MAX);
+    }
+
+    /// Another process was faster. Only a short group is tried again at once.
+    fn lost(&mut self, calls: &mut Vec<Call>) {
+        self.others_at = Some(Instant::now());
+        self.in_a_row = 0;
+        let mut commands = 0;
+        let kept = calls.iter().position(|call| {
+            commands += call.commands.len();
+            commands >= GROUP_COMMANDS_CONTENDED
+        });
+        let later = kept.map_or_else(Vec::new, |last| calls.split_off(last + 1));
+        for call in later.into_iter().rev() {
+            self.waiting.push_front(call);
+        }
+    }
+
+    /// How long to wait before the next group, when there is one right after a group of ours.
+    fn chance(&mut self) -> Option<Duration> {
+        self.in_a_row += 1;
+        let limit = if self.have_others(CONTENDED_FOR) { 1 } else { GROUPS_IN_A_ROW };
+        (self.in_a_row >= limit).then(|| {
+            self.in_a_row = 0;
+            self.put_time * CHANCE_PUTS
+        })
+    }
 }
 
 pub(crate) struct Flushed {
@@ -86,6 +152,10 @@ pub(crate) struct Flushed {
 impl Writer {
     pub(crate) async fn run(mut self, mut asks: mpsc::UnboundedReceiver<Ask>) {
         loop {
+            if let Some(call) = self.turns.waiting.pop_front() {
+                self.work(Ask::Execute(call), &mut asks).await;
+                continue;
+            }
             let idle = self.follow_every;
             tokio::select! {
                 ask = asks.recv() => {
@@ -132,21 +202,33 @@ impl Writer {
                     let _ = answer.send(self.flush_now().await);
                 }
             }
-            next = if commands < GROUP_COMMANDS { asks.try_recv().ok() } else { None };
+            next = if commands >= self.turns.group_max() {
+                None
+            } else {
+                self.turns.waiting.pop_front().map(Ask::Execute).or_else(|| asks.try_recv().ok())
+            };
         }
-        let is_newest = !calls.is_empty() && self.commit(calls).await;
+        let has_calls = !calls.is_empty();
+        let is_newest = has_calls && self.commit(calls).await;
         if !readers.is_empty() {
             let caught_up = if is_newest { Ok(()) } else { self.catch_up().await };
             for reader in readers {
                 let _ = reader.send(caught_up.clone());
             }
         }
+        if !has_calls || (asks.is_empty() && self.turns.waiting.is_empty()) {
+            self.turns.in_a_row = 0;
+        } else if let Some(chance) = self.turns.chance() {
+            tokio::time::sleep(chance).await;
+        }
     }
 
     /// Decides the calls and commits them as one group. Says whether the state is the newest now.
-    async fn commit(&mut self, calls: Vec<Call>) -> bool {
+    async fn commit(&mut self, mut calls: Vec<Call>) -> bool {
         let mut core = self.core.take().await;
-        match self.try_commit(&mut core, &calls).await {
+        let committed = self.try_commit(&mut core, &mut calls).await;
+        core.go_back();
+        match committed {
             Ok(answers) => {
                 self.flush_if_due(&mut core);
                 drop(core);
@@ -164,13 +246,20 @@ impl Writer {
         }
     }
 
-    async fn try_commit(&mut self, core: &mut Core, calls: &[Call]) -> Result<Vec<Vec<Answer>>, Fault> {
+    /// Calls that do not fit any more when another process was faster are put aside.
+    async fn try_commit(
+        &mut self,
+        core: &mut Core,
+        calls: &mut Vec<Call>,
+    ) -> Result<Vec<Vec<Answer>>, Fault> {
         loop {
             self.make_sound(core).await?;
             let commands = calls.iter().map(|call| call.commands.as_slice());
-            let decided = match core.decide(commands, self.clock.now()).await {
+            let has_others = self.turns.have_others(OTHERS_FOR);
+            let decided = match core.decide(commands, self.clock.now(), has_others).await {
                 Ok(decided) => decided,
                 Err(Stuck::Behind) => {
+                    core.go_back();
                     self.go_on(core).await?;
                     continue;
                 }
@@ -186,7 +275,10 @@ impl Writer {
                 continue;
             }
             let nonce = self.nonce();
-            match self.log.put(core.end + 1, &nonce, decided.group.bytes()).await? {
+            let began = Instant::now();
+            let put = self.log.put(core.end + 1, &nonce, decided.group.bytes()).await?;
+            self.turns.note_put(began.elapsed());
+            match put {
                 Put::Ours => {
                     let (answers, sending) = core.committed(decided);
                     self.tell(core, &sending);
@@ -194,8 +286,12 @@ impl Writer {
                     let _ = self.sendings.send(sending);
                     return Ok(answers);
                 }
-                // The next round takes in what they wrote. A state that ran ahead is made anew.
-                Put::Theirs => self.go_on(core).await?,
+                // A state that ran ahead goes back, or is made anew.
+                Put::Theirs(item) => {
+                    self.turns.lost(calls);
+                    core.go_back();
+                    self.go_on_with(core, Some(&item)).await?;
+                }
             }
         }
     }
@@ -217,9 +313,21 @@ impl Writer {
 
     /// Takes in what the log has beyond the state.
     async fn go_on(&mut self, core: &mut Core) -> Result<(), Fault> {
+        self.go_on_with(core, None).await
+    }
+
+    /// The same, when the next item is known.
+    async fn go_on_with(&mut self, core: &mut Core, next: Option<&LogItem>) -> Result<(), Fault> {
         if core.is_sound {
             let mut seen = Vec::new();
-            let gone_on = core.catch_up(&self.log, &mut |sending| seen.push(sending)).await;
+            let mut each = |sending| seen.push(sending);
+            let gone_on = match next {
+                Some(next) => core.catch_up_with(&self.log, next, &mut each).await,
+                None => core.catch_up(&self.log, &mut each).await,
+            };
+            if !seen.is_empty() {
+                self.turns.others_at = Some(Instant::now());
+            }
             for sending in &seen {
                 self.tell(core, sending);
             }

@@ -15,7 +15,7 @@ use crate::proxy::{Fate, Proxy};
 
 const LEASE_MILLIS: u64 = 60_000;
 
-async fn open(endpoint: &str, name: &str, seed: u64, clock: &ManualClock) -> Lab<TableWorld> {
+pub(crate) async fn open(endpoint: &str, name: &str, seed: u64, clock: &ManualClock) -> Lab<TableWorld> {
     let connection = Connection::to_double(endpoint).await;
     let options = options(name, seed);
     Lab::new(TableWorld::open(connection, options, clock.clone()).await, clock.clone())
@@ -85,7 +85,7 @@ async fn check(lab: &Lab<TableWorld>, job: JobId, what: &str) {
     assert_eq!(told, followed, "{what}");
 }
 
-async fn fresh_table(double: &Double) -> String {
+pub(crate) async fn fresh_table(double: &Double) -> String {
     let name = fresh_name();
     create_table(&double.connect().await, &name, &name).await.expect("the table is made");
     name

@@ -5,3 +5,4 @@ mod conformance;
 mod crashes;
 mod double;
 mod proxy;
+mod races;
