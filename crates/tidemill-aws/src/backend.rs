@@ -24,11 +24,12 @@ use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order, Page};
 use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Timestamp};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::connection::Connection;
 use crate::core::Core;
+use crate::desk::Desk;
 use crate::events;
 use crate::fault::unavailable;
 use crate::group::group_of;
@@ -38,23 +39,28 @@ use crate::options::AwsOptions;
 use crate::outbox::{Outbox, Progress};
 use crate::row_item::{jobs_partition, record_key, records_partition, records_prefix};
 use crate::rows::{Rows, Scan};
+use crate::sender::Sender;
+use crate::tickets::Tickets;
+use crate::turns::Turns;
 use crate::turnstile::Turnstile;
-use crate::writer::{Ask, Bells, Call, Sender, Turns, Writer};
+use crate::writer::{Ask, Bells, Call, Writer};
 
 /// The engine's store in a table, a bucket, a bus and a queue. Any number of processes may have it open.
 pub struct Aws {
-    core: Arc<Turnstile>,
-    asks: mpsc::UnboundedSender<Ask>,
+    pub(crate) desk: Desk,
     runtime: Handle,
-    connection: Connection,
+    pub(crate) connection: Connection,
     table: Arc<str>,
     objects: Objects,
     rows: Rows,
-    log: Log,
-    clock: Arc<dyn Clock>,
-    bells: Bells,
+    pub(crate) log: Log,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) bells: Bells,
     newest: Arc<AtomicU64>,
-    sent: Arc<AtomicU64>,
+    pub(crate) sent: Arc<AtomicU64>,
+    pub(crate) unsent: Arc<AtomicU64>,
+    pub(crate) outbox: Outbox,
+    pub(crate) tickets: Option<Tickets>,
     deliveries_nearer: Notice,
     triage_nearer: Notice,
     triage_ended: Notice,
@@ -68,8 +74,8 @@ impl Drop for Aws {
 }
 
 impl Aws {
-    /// Opens the store: rows up to their checkpoint, then what the log says after it. What was committed and may not have
-    /// been sent is sent again.
+    /// Opens the store: rows up to their checkpoint, then what the log says after it. What another committed and did not
+    /// send is sent, once it is clear that nobody does.
     pub async fn open(
         connection: Connection,
         options: AwsOptions,
@@ -83,20 +89,32 @@ impl Aws {
             table: options.table.clone(),
             shard: options.shard.clone(),
             bus: options.bus,
-            queue_url: options.queue_url,
+            queue_url: options.queue_url.clone(),
             clock: Arc::clone(&clock),
         };
         let (to_send, sendings) = mpsc::unbounded_channel();
         let cursor = outbox.cursor().await?;
         let mut core = Core::new(rows.clone(), options.policy, options.site, options.seed);
-        core.rebuild(&log, cursor, &mut |sending| drop(to_send.send(sending))).await?;
+        core.rebuild(&log, cursor).await?;
         let (end, newest) = (core.end, Arc::new(AtomicU64::new(core.newest)));
         let [deliveries_nearer, triage_nearer, triage_ended] =
             [core.state.deliveries().nearer(), core.state.triage().nearer(), core.state.triage().ended()];
         let core = Turnstile::new(core);
         let (asks, asked) = mpsc::unbounded_channel();
         let bells = Bells::default();
-        let sent = Arc::new(AtomicU64::new(cursor));
+        let (sent, unsent) = (Arc::new(AtomicU64::new(cursor)), Arc::new(AtomicU64::new(0)));
+        let desk = Desk { core: Arc::clone(&core), asks };
+        let mut tasks = Vec::new();
+        let tickets = match options.queue_url {
+            Some(queue) if options.takes_tickets => {
+                let (sqs, clock) = (connection.sqs.clone(), Arc::clone(&clock));
+                let (tickets, moves) = Tickets::new(sqs, queue, options.tickets, clock);
+                tasks.push(tokio::spawn(tickets.clone().follow(desk.clone(), moves)));
+                tasks.push(tokio::spawn(tickets.clone().take(desk.clone(), bells.arrived.clone())));
+                Some(tickets)
+            }
+            _ => None,
+        };
         let writer = Writer {
             core: Arc::clone(&core),
             log: log.clone(),
@@ -105,6 +123,8 @@ impl Aws {
             outbox: outbox.clone(),
             sendings: to_send,
             bells: bells.clone(),
+            tickets: tickets.clone(),
+            unsent: Arc::clone(&unsent),
             newest: Arc::clone(&newest),
             seed: options.seed,
             puts: 0,
@@ -116,17 +136,18 @@ impl Aws {
             turns: Turns::default(),
         };
         let sender = Sender {
-            outbox,
+            outbox: outbox.clone(),
             log: log.clone(),
-            core: Arc::clone(&core),
+            core,
             progress: Progress::from(cursor),
             bells: bells.clone(),
             sent: Arc::clone(&sent),
+            unsent: Arc::clone(&unsent),
+            patience: options.patience,
         };
-        let tasks = vec![tokio::spawn(writer.run(asked)), tokio::spawn(sender.run(sendings))];
+        tasks.extend([tokio::spawn(writer.run(asked)), tokio::spawn(sender.run(sendings))]);
         Ok(Self {
-            core,
-            asks,
+            desk,
             runtime: Handle::current(),
             connection,
             table: options.table.into(),
@@ -137,6 +158,9 @@ impl Aws {
             bells,
             newest,
             sent,
+            unsent,
+            outbox,
+            tickets,
             deliveries_nearer,
             triage_nearer,
             triage_ended,
@@ -144,37 +168,13 @@ impl Aws {
         })
     }
 
-    /// Waits until everything that was committed so far is sent.
-    pub async fn all_sent(&self) {
-        let end = self.core.look(|core| core.end).await;
-        loop {
-            let further = self.bells.sent.listen();
-            if self.sent.load(Ordering::Acquire) >= end {
-                return;
-            }
-            further.await;
-        }
-    }
-
-    /// Writes down the rows that changed, so that the next to open has little to read.
-    pub async fn flush(&self) -> Result<(), Fault> {
-        self.ask(Ask::Flush).await
-    }
-
     /// The clock has moved.
     pub fn time_passed(&self) {
         self.bells.arrived.ring();
     }
 
-    async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<Result<T, Fault>>) -> Ask) -> Result<T, Fault> {
-        let (answer, answered) = oneshot::channel();
-        let gone = || Fault::Stopped("the writer has ended".to_owned());
-        self.asks.send(ask(answer)).map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
-    }
-
     /// Calls of the SDK want its runtime, whoever waits for them.
-    async fn call<T: Send + 'static>(
+    pub(crate) async fn call<T: Send + 'static>(
         &self,
         call: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> Result<T, Fault> {
@@ -182,17 +182,8 @@ impl Aws {
     }
 
     /// Looks at the state with all that any process was told of.
-    async fn fresh<T>(&self, look: impl FnOnce(&Core) -> T) -> Result<T, Fault> {
-        let mut look = Some(look);
-        loop {
-            self.ask(Ask::CatchUp).await?;
-            // If it is not sound, a group failed in between.
-            let looked =
-                self.core.look(|core| if core.is_sound { look.take().map(|look| look(core)) } else { None });
-            if let Some(looked) = looked.await {
-                return Ok(looked);
-            }
-        }
+    pub(crate) async fn fresh<T>(&self, look: impl FnOnce(&Core) -> T) -> Result<T, Fault> {
+        self.desk.fresh(look).await
     }
 
     /// A state that holds one stored job, or one stored task.
@@ -260,7 +251,7 @@ impl Aws {
 
     async fn page(&self, query: EventQuery) -> Result<Page, Fault> {
         query.check()?;
-        let unsaved = self.core.look(|core| {
+        let unsaved = self.desk.core.look(|core| {
             let unsaved = core.recent.unsaved().filter(|event| query.matches(event));
             unsaved.cloned().collect::<Vec<Event>>()
         });
@@ -272,14 +263,15 @@ impl Aws {
 
 impl Backend for Aws {
     async fn execute(&self, commands: Vec<Command>) -> Result<Vec<Answer>, Fault> {
-        self.ask(|answer| Ask::Execute(Call { commands, answer })).await
+        self.desk.ask(|answer| Ask::Execute(Call { commands, answer })).await
     }
 
     async fn work(&self, tenants: Option<Arc<[TenantId]>>) {
         let arrived = self.bells.arrived.listen();
+        let _waiting = self.tickets.as_ref().map(|tickets| tickets.wait(tenants.clone()));
         let now = self.clock.now();
         let serves = |tenant: &TenantId| tenants.as_ref().is_none_or(|served| served.contains(tenant));
-        let is_ready = self.core.look(|core| {
+        let is_ready = self.desk.core.look(|core| {
             core.state.move_on(now);
             core.state.queue().has_ready(serves)
         });
@@ -381,7 +373,7 @@ impl Backend for Aws {
     async fn follow(&self, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, Fault> {
         let now = self.clock.now();
         let Some(first) = after.checked_add(1) else { return Ok(Vec::new()) };
-        let found = self.core.look(|core| match core.recent.from(group_of(first)) {
+        let found = self.desk.core.look(|core| match core.recent.from(group_of(first)) {
             Some(recent) => {
                 let later = recent.filter(|(number, event)| *number > after && !event.is_outlived(now));
                 Ok(later.take(limit).cloned().collect())
@@ -524,7 +516,7 @@ impl Backend for Aws {
     async fn queue(&self) -> Result<QueueDepth, Fault> {
         let now = self.clock.now();
         self.fresh(|_| ()).await?;
-        let depth = self.core.look(|core| {
+        let depth = self.desk.core.look(|core| {
             core.state.move_on(now);
             core.state.queue().depth()
         });

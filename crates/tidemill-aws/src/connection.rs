@@ -1,5 +1,6 @@
 //! The clients of all services, made once.
 
+use aws_config::meta::region::RegionProviderChain;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 /// How often a call is made at most, with growing pauses, when it is throttled or gets no answer.
 const CALL_ATTEMPTS: u32 = 6;
+/// Where a stage is if nothing else is said.
+const REGION_DEFAULT: &str = "eu-west-1";
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Objects may have many megabytes.
 const OBJECT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -23,12 +26,13 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// By the standard chain: environment, profile, role of the container or machine.
+    /// By the standard chain: environment, profile, role of the container or machine. `AWS_ENDPOINT_URL` names a double.
     pub async fn from_environment() -> Self {
         let https = aws_smithy_http_client::Builder::new()
             .tls_provider(Provider::Rustls(CryptoMode::Ring))
             .build_https();
-        let config = aws_config::defaults(BehaviorVersion::latest()).http_client(https);
+        let region = RegionProviderChain::default_provider().or_else(REGION_DEFAULT);
+        let config = aws_config::defaults(BehaviorVersion::latest()).http_client(https).region(region);
         Self::new(&config.load().await)
     }
 

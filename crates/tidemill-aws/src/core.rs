@@ -99,16 +99,11 @@ impl Core {
         }
     }
 
-    /// Makes the state from rows and log. `sent` is the group up to which all is sent; later ones are handed to `each`.
-    pub(crate) async fn rebuild(
-        &mut self,
-        log: &Log,
-        sent: u64,
-        each: &mut (dyn FnMut(Sending) + Send),
-    ) -> Result<(), Fault> {
+    /// Makes the state from rows and log. `sent` is the group up to which all is sent.
+    pub(crate) async fn rebuild(&mut self, log: &Log, sent: u64) -> Result<(), Fault> {
         self.is_sound = false;
         loop {
-            match self.try_rebuild(log, sent, each).await {
+            match self.try_rebuild(log, sent).await {
                 Ok(()) => break,
                 Err(Stuck::Fault(fault)) => return Err(fault),
                 // Somebody wrote newer rows meanwhile.
@@ -119,12 +114,7 @@ impl Core {
         Ok(())
     }
 
-    async fn try_rebuild(
-        &mut self,
-        log: &Log,
-        sent: u64,
-        each: &mut (dyn FnMut(Sending) + Send),
-    ) -> Result<(), Stuck> {
+    async fn try_rebuild(&mut self, log: &Log, sent: u64) -> Result<(), Stuck> {
         let mut state = State::keeping_rows();
         state.take_over(&self.state);
         self.state = state;
@@ -149,18 +139,12 @@ impl Core {
                     if item.number <= self.end {
                         let events = Self::read_events(&item)?;
                         self.newest = events.events.last().map_or(self.newest, |(number, _)| *number);
-                        self.recent.push(item.number, Arc::clone(&events.events));
-                        each(events);
+                        self.recent.push(item.number, events.events);
                     }
                 }
             }
         }
-        self.catch_up(log, &mut |sending| {
-            if sending.number > sent {
-                each(sending);
-            }
-        })
-        .await?;
+        self.catch_up(log, &mut |_| {}).await?;
         if self.newest == 0 {
             self.find_newest(log).await?;
         }
@@ -186,6 +170,8 @@ impl Core {
             match entry {
                 Entry::Event(seq, event) => events.push((seq.0, event)),
                 Entry::Control(Control::Enqueue(message)) => sending.enqueue.push(message),
+                Entry::Control(Control::Visibility(change)) => sending.moved.push(change.message),
+                Entry::Control(Control::Settle(message)) => sending.moved.push(message),
                 Entry::Control(_) => {}
             }
         }
@@ -470,7 +456,8 @@ impl Core {
         let first = first_seq(self.end).0;
         for commit in decided.commits {
             sending.enqueue.extend(commit.enqueue);
-            sending.stirred |= !commit.visibility.is_empty();
+            sending.moved.extend(commit.visibility.iter().map(|change| change.message));
+            sending.moved.extend(commit.settle);
             events.extend((first + events.len() as u64..).zip(commit.events));
         }
         if let Some((number, event)) = events.last() {

@@ -6,6 +6,11 @@ use tidemill_engine::policy::Policy;
 use tidemill_engine::site::Site;
 
 use crate::outbox::Bus;
+use crate::settings::AwsSettings;
+use crate::tickets::TicketOptions;
+
+/// How long the outbox must stand still before others send what was left in it.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
 pub struct AwsOptions {
@@ -27,6 +32,12 @@ pub struct AwsOptions {
     pub flush_every: u64,
     /// How often the log is looked at for what others wrote, while nothing is asked; `None`: only when asked.
     pub follow_every: Option<Duration>,
+    /// How long the outbox must stand still before this process sends what another committed.
+    pub patience: Duration,
+    /// Whether tasks are run in this process. It then takes tickets from the queue while somebody waits for work.
+    pub takes_tickets: bool,
+    /// How tickets are taken.
+    pub tickets: TicketOptions,
 }
 
 impl AwsOptions {
@@ -42,6 +53,24 @@ impl AwsOptions {
             seed,
             flush_every: 256,
             follow_every: Some(Duration::from_secs(1)),
+            patience: PATIENCE,
+            takes_tickets: false,
+            tickets: TicketOptions::default(),
+        }
+    }
+
+    /// A stage as its settings say. `seed` is 64 random bits.
+    pub fn from_settings(settings: &AwsSettings, seed: u64) -> Self {
+        let bus = Bus::Named(settings.bus.clone());
+        Self {
+            queue_url: settings.queue_url.clone(),
+            site: Site::new(&settings.stage),
+            tickets: TicketOptions {
+                at_once: settings.tickets_at_once,
+                wait: settings.wait,
+                visibility: settings.visibility,
+            },
+            ..Self::new(settings.table.clone(), settings.bucket.clone(), bus, seed)
         }
     }
 }

@@ -10,28 +10,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
-use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
 use tidemill_engine::backend::Fault;
 use tidemill_engine::clock::Clock;
-use tidemill_engine::commit::Message;
+use tidemill_engine::commit::{Message, MessageId};
 use tidemill_model::Event;
+use tokio::time::Instant;
 
 use crate::connection::Connection;
+use crate::core::Core;
 use crate::fault::{is_refused, unavailable};
 use crate::item::{key_of, number, read_number};
+use crate::log::Log;
+use crate::pause::Pause;
 use crate::save_event::put_event;
+use crate::ticket::{self, Ticket};
 
 /// What one call of `PutEvents` takes.
 const ENTRIES_MAX: usize = 10;
 const ENTRIES_BYTES_MAX: usize = 256_000;
 /// What an entry takes beside its detail, at most.
 const ENTRY_BYTES: usize = 512;
-/// A queue hides a message for at most 15 minutes. What is due later is told when it is.
-const DELAY_SECONDS_MAX: u64 = 900;
 const CURSOR: &str = "OUTBOX";
-/// Between two tries to send what could not be sent.
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether the cursor still stands.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Where committed events go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,13 +49,13 @@ pub(crate) struct Sending {
     pub(crate) number: u64,
     pub(crate) events: Arc<Vec<(u64, Event)>>,
     pub(crate) enqueue: Vec<Message>,
-    /// Whether a message that was there before may be deliverable now.
-    pub(crate) stirred: bool,
+    /// Messages that were there before and may be delivered at another time now, or never more.
+    pub(crate) moved: Vec<MessageId>,
 }
 
 impl Sending {
     pub(crate) fn new(number: u64) -> Self {
-        Self { number, events: Arc::default(), enqueue: Vec::new(), stirred: true }
+        Self { number, events: Arc::default(), enqueue: Vec::new(), moved: Vec::new() }
     }
 }
 
@@ -111,10 +112,9 @@ impl Progress {
 impl Outbox {
     /// Sends a group, however long it takes.
     pub(crate) async fn send(&self, sending: &Sending) {
-        let mut pause = PAUSE_FIRST;
+        let mut pause = Pause::default();
         while self.try_send(sending).await.is_err() {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause.wait().await;
         }
     }
 
@@ -161,7 +161,7 @@ impl Outbox {
     }
 
     async fn put_batch(&self, mut batch: Vec<PutEventsRequestEntry>) -> Result<(), Fault> {
-        let mut pause = PAUSE_FIRST;
+        let mut pause = Pause::default();
         while !batch.is_empty() {
             let put = self.connection.bus.put_events().set_entries(Some(batch.clone())).send().await;
             let put = put.map_err(|error| unavailable("PutEvents", error))?;
@@ -171,38 +171,41 @@ impl Outbox {
             let failed = put.entries.unwrap_or_default().into_iter().map(|entry| entry.error_code.is_some());
             batch =
                 batch.into_iter().zip(failed).filter(|(_, failed)| *failed).map(|(entry, _)| entry).collect();
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause.wait().await;
         }
         Ok(())
     }
 
     /// Sends a ticket for each message.
     async fn send_tickets(&self, queue: &str, messages: &[Message]) -> Result<(), Fault> {
-        let now = self.clock.now();
-        for chunk in messages.chunks(10) {
-            let mut entries = Vec::new();
-            for (index, message) in chunk.iter().enumerate() {
-                let delay = message.not_before.since(now).div_ceil(1_000).min(DELAY_SECONDS_MAX);
-                let entry = SendMessageBatchRequestEntry::builder()
-                    .id(index.to_string())
-                    .message_body(ticket(message))
-                    .delay_seconds(i32::try_from(delay).unwrap_or(0))
-                    .build();
-                entries.push(entry.map_err(|error| unavailable("SendMessageBatch", error))?);
-            }
-            while !entries.is_empty() {
-                let batch = self.connection.sqs.send_message_batch().queue_url(queue);
-                let answer = batch.set_entries(Some(entries.clone())).send().await;
-                let answer = answer.map_err(|error| unavailable("SendMessageBatch", error))?;
-                let failed: BTreeSet<&str> = answer.failed.iter().map(|failed| failed.id.as_str()).collect();
-                entries.retain(|entry| failed.contains(entry.id.as_str()));
-                if !entries.is_empty() {
-                    tokio::time::sleep(PAUSE_FIRST).await;
-                }
+        let tickets = messages.iter().map(|message| (Ticket::of(message), message.not_before)).collect();
+        ticket::send(&self.connection.sqs, queue, tickets, self.clock.now()).await
+    }
+
+    /// Sends what others committed up to `end` and did not send, if the cursor stands for so long. Tells how many groups.
+    pub(crate) async fn push(&self, log: &Log, end: u64, patience: Duration) -> Result<u64, Fault> {
+        let mut cursor = self.cursor().await?;
+        let mut stood_since = Instant::now();
+        while cursor < end && stood_since.elapsed() < patience {
+            tokio::time::sleep(LOOK_EVERY.min(patience)).await;
+            let found = self.cursor().await?;
+            if found > cursor {
+                (cursor, stood_since) = (found, Instant::now());
             }
         }
-        Ok(())
+        let from = cursor;
+        while cursor < end {
+            let items = log.from(cursor + 1).await?;
+            if items.is_empty() {
+                break;
+            }
+            for item in items.into_iter().take_while(|item| item.number <= end) {
+                self.try_send(&Core::read_events(&item)?).await?;
+                cursor = item.number;
+            }
+            self.move_cursor(cursor).await?;
+        }
+        Ok(cursor - from)
     }
 
     /// The number of the group up to which everything is sent.
@@ -225,17 +228,6 @@ impl Outbox {
             Err(error) => Err(unavailable("UpdateItem", error)),
         }
     }
-}
-
-/// What a worker finds in the queue: enough to claim, and nothing else.
-fn ticket(message: &Message) -> String {
-    serde_json::json!({
-        "tenantId": message.task.tenant.as_str(),
-        "requestId": message.task.request.as_str(),
-        "run": message.run,
-        "messageId": format!("{:032x}", message.id.0),
-    })
-    .to_string()
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //!
 //! While a put is on its way more calls arrive; they become the next group. Nobody waits for a group that is not full.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,31 +17,12 @@ use tokio::time::Instant;
 
 use crate::core::{Core, Stuck};
 use crate::log::{Log, LogItem, Nonce, Put};
-use crate::outbox::{Bus, Outbox, Progress, Sending};
+use crate::outbox::{Outbox, Sending};
 use crate::rows::Rows;
+use crate::tickets::Tickets;
+use crate::turns::{OTHERS_FOR, Turns};
 use crate::turnstile::Turnstile;
 
-/// How many commands one group takes, not counting the last call's.
-const GROUP_COMMANDS: usize = 2_000;
-/// The same while others commit too. What takes long to decide is never put first.
-const GROUP_COMMANDS_CONTENDED: usize = 50;
-/// For so long after another process committed something, it is expected to do so again.
-const CONTENDED_FOR: Duration = Duration::from_secs(1);
-/// For so long a state that runs ahead is kept to go back to.
-const OTHERS_FOR: Duration = Duration::from_secs(60);
-/// After so many groups in a row, with more waiting, others get a chance. They could not be seen otherwise: who puts one
-/// group right after the other is always first.
-const GROUPS_IN_A_ROW: u32 = 16;
-/// How many puts the chance lasts: whoever lost must read what it lacks, and put.
-const CHANCE_PUTS: u32 = 2;
-/// What a put is taken to last, at most.
-const PUT_TIME_MAX: Duration = Duration::from_millis(50);
-/// How many groups are sent side by side.
-const SENDS_AT_ONCE: usize = 8;
-/// How long the way from the bus to the table may take before an event is believed to be in the table.
-const SAVE_LAG: Duration = Duration::from_secs(60);
-/// If the outbox stands still for so long, whoever should have sent is believed dead, and others send.
-const RECONCILE_EVERY: Duration = Duration::from_secs(10);
 
 pub(crate) type Answered<T> = oneshot::Sender<Result<T, Fault>>;
 
@@ -79,6 +59,9 @@ pub(crate) struct Writer {
     pub(crate) outbox: Outbox,
     pub(crate) sendings: mpsc::UnboundedSender<Sending>,
     pub(crate) bells: Bells,
+    pub(crate) tickets: Option<Tickets>,
+    /// How many groups of this process are not sent yet.
+    pub(crate) unsent: Arc<AtomicU64>,
     pub(crate) newest: Arc<AtomicU64>,
     /// Differs between processes, and with the count between the puts of one.
     pub(crate) seed: u64,
@@ -90,58 +73,6 @@ pub(crate) struct Writer {
     /// Grows when the state is made anew: what was taken from the former one does not count for it.
     pub(crate) life: u64,
     pub(crate) turns: Turns,
-}
-
-/// What is known of others who put into the same log, and calls that wait for their turn.
-#[derive(Default)]
-pub(crate) struct Turns {
-    /// When another process was last seen to have committed something.
-    others_at: Option<Instant>,
-    /// Groups one right after the other.
-    in_a_row: u32,
-    /// What a put takes, on average.
-    put_time: Duration,
-    /// Calls of a group that was too slow, but for its first ones.
-    waiting: VecDeque<Call>,
-}
-
-impl Turns {
-    fn have_others(&self, within: Duration) -> bool {
-        self.others_at.is_some_and(|at| at.elapsed() < within)
-    }
-
-    fn group_max(&self) -> usize {
-        if self.have_others(CONTENDED_FOR) { GROUP_COMMANDS_CONTENDED } else { GROUP_COMMANDS }
-    }
-
-    fn note_put(&mut self, time: Duration) {
-        self.put_time = ((self.put_time * 7 + time) / 8).min(PUT_TIME_MAX);
-    }
-
-    /// Another process was faster. Only a short group is tried again at once.
-    fn lost(&mut self, calls: &mut Vec<Call>) {
-        self.others_at = Some(Instant::now());
-        self.in_a_row = 0;
-        let mut commands = 0;
-        let kept = calls.iter().position(|call| {
-            commands += call.commands.len();
-            commands >= GROUP_COMMANDS_CONTENDED
-        });
-        let later = kept.map_or_else(Vec::new, |last| calls.split_off(last + 1));
-        for call in later.into_iter().rev() {
-            self.waiting.push_front(call);
-        }
-    }
-
-    /// How long to wait before the next group, when there is one right after a group of ours.
-    fn chance(&mut self) -> Option<Duration> {
-        self.in_a_row += 1;
-        let limit = if self.have_others(CONTENDED_FOR) { 1 } else { GROUPS_IN_A_ROW };
-        (self.in_a_row >= limit).then(|| {
-            self.in_a_row = 0;
-            self.put_time * CHANCE_PUTS
-        })
-    }
 }
 
 pub(crate) struct Flushed {
@@ -218,8 +149,8 @@ impl Writer {
         }
         if !has_calls || (asks.is_empty() && self.turns.waiting.is_empty()) {
             self.turns.in_a_row = 0;
-        } else if let Some(chance) = self.turns.chance() {
-            tokio::time::sleep(chance).await;
+        } else if let Some(gap) = self.turns.gap() {
+            tokio::time::sleep(gap).await;
         }
     }
 
@@ -282,6 +213,7 @@ impl Writer {
                 Put::Ours => {
                     let (answers, sending) = core.committed(decided);
                     self.tell(core, &sending);
+                    self.unsent.fetch_add(1, Ordering::AcqRel);
                     // Nobody receives when the process ends.
                     let _ = self.sendings.send(sending);
                     return Ok(answers);
@@ -303,11 +235,13 @@ impl Writer {
         }
         let sent = self.outbox.cursor().await?;
         self.life += 1;
-        // What is to be sent was handed over when it was seen first.
-        core.rebuild(&self.log, sent, &mut |_| {}).await?;
+        core.rebuild(&self.log, sent).await?;
         self.newest.fetch_max(core.newest, Ordering::AcqRel);
         self.bells.grown.ring();
         self.bells.arrived.ring();
+        if let Some(tickets) = &self.tickets {
+            tickets.all_moved();
+        }
         Ok(())
     }
 
@@ -326,7 +260,7 @@ impl Writer {
                 None => core.catch_up(&self.log, &mut each).await,
             };
             if !seen.is_empty() {
-                self.turns.others_at = Some(Instant::now());
+                self.turns.saw_others();
             }
             for sending in &seen {
                 self.tell(core, sending);
@@ -354,8 +288,11 @@ impl Writer {
             self.newest.fetch_max(core.newest, Ordering::AcqRel);
             self.bells.grown.ring();
         }
-        if !sending.enqueue.is_empty() || sending.stirred {
+        if !sending.enqueue.is_empty() || !sending.moved.is_empty() {
             self.bells.arrived.ring();
+        }
+        if let Some(tickets) = &self.tickets {
+            tickets.moved(&sending.moved);
         }
     }
 
@@ -418,93 +355,6 @@ impl Writer {
 async fn pause(idle: Option<Duration>) {
     match idle {
         Some(idle) => tokio::time::sleep(idle).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Sends what was committed, and moves the cursor behind it.
-pub(crate) struct Sender {
-    pub(crate) outbox: Outbox,
-    pub(crate) log: Log,
-    pub(crate) core: Arc<Turnstile>,
-    pub(crate) progress: Progress,
-    pub(crate) bells: Bells,
-    /// Up to where all is sent, for those who wait for it.
-    pub(crate) sent: Arc<AtomicU64>,
-}
-
-impl Sender {
-    pub(crate) async fn run(mut self, mut sendings: mpsc::UnboundedReceiver<Sending>) {
-        let mut sending: JoinSet<u64> = JoinSet::new();
-        // Groups that are sent, and when they are believed to be in the table.
-        let mut saved: VecDeque<(Instant, u64)> = VecDeque::new();
-        let mut stood_at = None;
-        loop {
-            let has_room = sending.len() < SENDS_AT_ONCE;
-            let next_saved = saved.front().map(|(at, _)| *at);
-            tokio::select! {
-                next = sendings.recv(), if has_room => {
-                    let Some(next) = next else { return };
-                    let outbox = self.outbox.clone();
-                    sending.spawn(async move {
-                        outbox.send(&next).await;
-                        next.number
-                    });
-                }
-                Some(done) = sending.join_next() => {
-                    let Ok(number) = done else { continue };
-                    if self.progress.note(number) {
-                        self.moved(&mut saved).await;
-                    } else if self.progress.has_gap()
-                        && let Ok(cursor) = self.outbox.cursor().await
-                        && self.progress.rise_to(cursor)
-                    {
-                        self.moved(&mut saved).await;
-                    }
-                }
-                () = until(next_saved) => {
-                    if let Some((_, number)) = saved.pop_front() {
-                        self.core.look(|core| core.recent.saved(number)).await;
-                    }
-                }
-                () = tokio::time::sleep(RECONCILE_EVERY) => self.reconcile(&mut stood_at, &mut saved).await,
-            }
-        }
-    }
-
-    async fn moved(&self, saved: &mut VecDeque<(Instant, u64)>) {
-        let sent = self.progress.sent;
-        // If that fails the next one moves it.
-        let _ = self.outbox.move_cursor(sent).await;
-        match self.outbox.bus {
-            Bus::Loopback => self.core.look(|core| core.recent.saved(sent)).await,
-            Bus::Named(_) => saved.push_back((Instant::now() + SAVE_LAG, sent)),
-        }
-        self.sent.fetch_max(sent, Ordering::AcqRel);
-        self.bells.sent.ring();
-    }
-
-    /// Sends what somebody else committed and did not send, if nobody got further since the last look.
-    async fn reconcile(&mut self, stood_at: &mut Option<u64>, saved: &mut VecDeque<(Instant, u64)>) {
-        let Ok(cursor) = self.outbox.cursor().await else { return };
-        let end = self.core.look(|core| core.end).await;
-        if stood_at.replace(cursor) == Some(cursor) && cursor < end {
-            let Ok(items) = self.log.from(cursor + 1).await else { return };
-            for item in items {
-                let Ok(sending) = Core::read_events(&item) else { return };
-                self.outbox.send(&sending).await;
-                self.progress.note(item.number);
-            }
-        }
-        if self.progress.rise_to(cursor) || self.progress.sent > cursor {
-            self.moved(saved).await;
-        }
-    }
-}
-
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
     }
 }

@@ -15,7 +15,7 @@ use crate::proxy::{Fate, Proxy};
 
 const LEASE_MILLIS: u64 = 60_000;
 
-pub(crate) async fn open(endpoint: &str, name: &str, seed: u64, clock: &ManualClock) -> Lab<TableWorld> {
+async fn open(endpoint: &str, name: &str, seed: u64, clock: &ManualClock) -> Lab<TableWorld> {
     let connection = Connection::to_double(endpoint).await;
     let options = options(name, seed);
     Lab::new(TableWorld::open(connection, options, clock.clone()).await, clock.clone())

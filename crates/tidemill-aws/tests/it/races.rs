@@ -2,14 +2,24 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tidemill_engine::backend::Backend;
+use tidemill_aws::{AwsOptions, Bus, Connection};
 use tidemill_engine::conformance::{Lab, ManualClock, World};
+use tidemill_engine::engine::{Engine, EngineConfig};
 use tidemill_model::{JobId, JobStatus, KnownType};
 
 use crate::conformance::TableWorld;
-use crate::crashes::{fresh_table, open};
+use crate::crashes::fresh_table;
 use crate::double::{RUNTIME, double};
 use crate::proxy::{Fate, Proxy};
+
+/// A process with ids of its own.
+async fn open(endpoint: &str, name: &str, seed: u64, clock: &ManualClock) -> Lab<TableWorld> {
+    let connection = Connection::to_double(endpoint).await;
+    let options = AwsOptions { follow_every: None, ..AwsOptions::new(name, name, Bus::Loopback, seed) };
+    let world = TableWorld::open(connection, options, clock.clone()).await;
+    let engine = Engine::new(world.backend(), clock.clone(), seed, EngineConfig::default());
+    Lab { world, engine, clock: clock.clone() }
+}
 
 /// Tasks that stand beside each other.
 fn many(count: usize) -> String {

@@ -46,6 +46,8 @@ pub enum Target {
     People,
     /// The operator's webhook for alerts.
     AlertWebhook,
+    /// The event bus of a stage on AWS; the body is the event as the bus has it.
+    Bus,
 }
 
 impl Target {
@@ -56,13 +58,14 @@ impl Target {
             Self::Callback(_) => "callback",
             Self::People => "slack",
             Self::AlertWebhook => "alert-webhook",
+            Self::Bus => "event-bus",
         }
     }
 
     /// With which others it is counted.
     pub fn lane(&self) -> Lane {
         match self {
-            Self::Workflow | Self::Callback(_) => Lane::Webhooks,
+            Self::Workflow | Self::Callback(_) | Self::Bus => Lane::Webhooks,
             Self::People => Lane::People,
             Self::AlertWebhook => Lane::AlertWebhook,
         }

@@ -76,6 +76,7 @@ impl HttpSender {
                 self.signed(uri, guard, parcel, parcel.body.as_str().to_owned()).await
             }
             Target::People => self.tell_people(parcel).await,
+            Target::Bus => Err("this store has no event bus".to_owned()),
         }
     }
 

@@ -1,0 +1,206 @@
+//! eventbridge-dlq-alert: events that the bus could not deliver to one of its targets.
+//!
+//! The event is kept as a dead letter that can be replayed, and people are told. The message leaves its queue only when both
+//! is done.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tidemill_engine::backend::Backend;
+use tidemill_engine::command::{Command, PutRecord};
+use tidemill_engine::engine::{Engine, EngineError};
+use tidemill_engine::execution::SourceEvent;
+use tidemill_engine::outbound::{DeliveryId, DeliveryLetter, Target};
+use tidemill_engine::record::{DeadLetterState, RecordKey, RecordValue};
+use tidemill_engine::reply::Refusal;
+use tidemill_model::{AppName, EntityId, EntityType, Event, EventId, EventType, TenantId, Timestamp};
+
+use super::bus_event::BusEvent;
+use super::queue_event::{BatchAnswer, QueueEvent, QueueRecord};
+use crate::backend::Aws;
+
+const UNKNOWN: &str = "unknown";
+/// How often the bus tries a target, and a function that failed is called.
+const ATTEMPTS: u32 = 4;
+
+/// What a function that failed leaves, as its destination is told.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Failure<'a> {
+    request_context: Value,
+    #[serde(borrow)]
+    request_payload: &'a RawValue,
+}
+
+/// `post` tells people the text, and succeeds only if they got it. Letters of events that name no tenant are `own`'s.
+pub async fn target_dead_letter<F>(
+    engine: &Engine<Aws>,
+    own: &TenantId,
+    event: &QueueEvent,
+    post: F,
+) -> BatchAnswer
+where
+    F: AsyncFn(String) -> Result<(), String>,
+{
+    let mut answer = BatchAnswer::default();
+    for record in &event.records {
+        let failed = unwrapped(&record.body);
+        let is_kept = match &failed {
+            Some(event) => keep(engine, own, record, event).await.is_ok(),
+            None => false,
+        };
+        let text = alert(failed.as_ref(), &record.message_id);
+        if post(text).await.is_err() || !is_kept {
+            answer.again(record);
+        }
+    }
+    engine.backend().own_sent().await;
+    answer
+}
+
+/// The event itself: as the bus left it, or within the record of a function that failed.
+fn unwrapped(body: &str) -> Option<BusEvent> {
+    match serde_json::from_str::<Failure<'_>>(body) {
+        Ok(failure) if failure.request_context.is_object() => BusEvent::read(failure.request_payload.get()),
+        _ => BusEvent::read(body),
+    }
+}
+
+/// What people are told.
+fn alert(event: Option<&BusEvent>, message_id: &str) -> String {
+    let (envelope, fields) = event.map(|event| (event.envelope(), event.fields())).unwrap_or_default();
+    let or_unknown = |value: &Value| match value.as_str() {
+        Some(text) if !text.is_empty() => text.to_owned(),
+        _ => UNKNOWN.to_owned(),
+    };
+    [
+        ":rotating_light: *EventBridge delivery failure*".to_owned(),
+        format!("*Event type:* {}", or_unknown(&fields.event_type)),
+        format!("*Detail type:* {}", or_unknown(&envelope.detail_type)),
+        format!("*Task:* {}", or_unknown(&fields.entity)),
+        format!("*Time:* {}", or_unknown(&envelope.time)),
+        format!("*Message ID:* {message_id}"),
+    ]
+    .join("\n")
+}
+
+/// Keeps an event as a dead letter. Its id is the message's, so that a message that comes again leaves one letter.
+async fn keep(
+    engine: &Engine<Aws>,
+    own: &TenantId,
+    record: &QueueRecord,
+    event: &BusEvent,
+) -> Result<(), EngineError> {
+    let tenant = event.fields().tenant_id.as_str().and_then(|tenant| TenantId::new(tenant).ok());
+    let tenant = tenant.unwrap_or_else(|| own.clone());
+    let now = engine.backend().now();
+    let id = DeliveryId(letter_id(&record.message_id));
+    let letter = DeliveryLetter {
+        id,
+        target: Target::Bus,
+        event: source_of(event, id.0, now),
+        body: event.json().clone(),
+        error: Arc::from("a target of the bus did not take it"),
+        attempts: ATTEMPTS,
+        failed_at: now,
+        created_at: now,
+        state: DeadLetterState::Open,
+        replayed_by: None,
+    };
+    let put = PutRecord {
+        key: RecordKey::delivery_letter(&tenant, id),
+        value: Some(RecordValue::DeliveryLetter(Box::new(letter))),
+        expires_at: None,
+        expected: Some(0),
+    };
+    let mut answers = engine.backend().execute(vec![Command::PutRecord(put)]).await?;
+    match answers.pop() {
+        // It was kept before.
+        Some(Ok(_) | Err(Refusal::RecordConflict { .. })) | None => Ok(()),
+        Some(Err(refusal)) => Err(refusal.into()),
+    }
+}
+
+/// The event that a letter tells of.
+fn source_of(event: &BusEvent, id: EventId, now: Timestamp) -> SourceEvent {
+    if let Ok(event) = Event::from_detail(event.detail(), now) {
+        return SourceEvent {
+            id: event.id,
+            event_type: event.event_type,
+            timestamp: event.timestamp,
+            app_name: event.app,
+            entity_type: event.entity.kind,
+            entity_id: event.entity.id,
+            data: None,
+            hop: 0,
+        };
+    }
+    // An event of others, which is known by its kind only.
+    let kind = event.envelope().detail_type;
+    let kind = kind.as_str().and_then(|kind| EventType::new(kind).ok());
+    SourceEvent {
+        id,
+        event_type: kind.unwrap_or_else(|| EventType::trusted(UNKNOWN)),
+        timestamp: now,
+        app_name: AppName::trusted(UNKNOWN),
+        entity_type: EntityType::trusted("BUS"),
+        entity_id: EntityId::trusted(UNKNOWN),
+        data: None,
+        hop: 0,
+    }
+}
+
+/// The queue's name of a message is a UUID. Any other gets a number that depends on it alone.
+fn letter_id(message_id: &str) -> EventId {
+    EventId::new(message_id).unwrap_or_else(|_| {
+        // FNV-1a, which stays the same for ever.
+        let hash = message_id.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
+            (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+        });
+        EventId::from_u128(hash)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENT: &str = r#"{"detail-type":"log-event","time":"2027-01-15T08:01:01Z","detail":{"eventType":"Task Failed","GSI1PK":"TASK#r-1"}}"#;
+
+    #[test]
+    fn people_are_told_in_six_lines() {
+        let full = BusEvent::read(EVENT).unwrap();
+        assert_eq!(
+            alert(Some(&full), "m-1"),
+            ":rotating_light: *EventBridge delivery failure*\n\
+             *Event type:* Task Failed\n\
+             *Detail type:* log-event\n\
+             *Task:* TASK#r-1\n\
+             *Time:* 2027-01-15T08:01:01Z\n\
+             *Message ID:* m-1"
+        );
+        for bare in [Some(BusEvent::read("{}").unwrap()), None] {
+            let bare = alert(bare.as_ref(), "m-2");
+            assert_eq!(bare.matches(UNKNOWN).count(), 4, "{bare}");
+        }
+    }
+
+    #[test]
+    fn a_function_that_failed_leaves_the_event_within_its_record() {
+        let record = format!(
+            r#"{{"version":"1.0","requestContext":{{"condition":"RetriesExhausted"}},"requestPayload":{EVENT},"responsePayload":null}}"#
+        );
+        assert_eq!(unwrapped(&record).unwrap().text(), EVENT);
+        assert_eq!(unwrapped(EVENT).unwrap().text(), EVENT);
+        assert!(unwrapped("x").is_none());
+    }
+
+    #[test]
+    fn a_letter_has_the_id_of_its_message() {
+        let id = "0190a0b0-0000-7000-8000-000000000001";
+        assert_eq!(letter_id(id).to_string(), id);
+        assert_eq!(letter_id("other"), letter_id("other"));
+    }
+}
