@@ -4,6 +4,7 @@
 //!     tidemill-scale --check F  says whether the tables in F are these
 
 mod contention;
+mod format;
 mod limits;
 mod prices;
 mod shape;
@@ -12,8 +13,9 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use contention::{GREEDY, POLITE, Race};
+use format::{round, thousands};
 
-/// The same with seven letters less would be a shorter document; the option is described there.
+/// Over how many partitions the events of one key would be spread.
 const SHARDS: f64 = 16.0;
 
 fn main() -> ExitCode {
@@ -51,9 +53,8 @@ fn check(file: &str, tables: &[String]) -> ExitCode {
 }
 
 fn limit_table() -> String {
-    let mut table = format!(
-        "| part | what | tasks a second | with {SHARDS} shards |\n| --- | --- | ---: | ---: |\n"
-    );
+    let mut table =
+        format!("| part | what | tasks a second | with {SHARDS} shards |\n| --- | --- | ---: | ---: |\n");
     for (limit, sharded) in limits::limits(1.0).iter().zip(limits::limits(SHARDS)) {
         let _ = writeln!(
             table,
@@ -84,14 +85,14 @@ fn cost_table() -> String {
 }
 
 fn log_table() -> String {
-    let mut table = "| processes | commands a second | greedy: done | least served | p99 ms | polite: done | least served | p50 ms | p99 ms | puts a group |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n".to_owned();
+    let mut table = "| processes | commands a second | greedy: done | least served | p99 ms | polite: done | least served | p50 ms | p99 ms | puts a group | commands a group |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n".to_owned();
     for processes in [1, 2, 4, 8, 16] {
         for commands_per_second in [100, 1_000, 3_000] {
             let run = |manners| contention::run(Race { processes, commands_per_second, manners });
             let (greedy, polite) = (run(GREEDY), run(POLITE));
             let _ = writeln!(
                 table,
-                "| {processes} | {} | {} | {:.0} % | {:.0} | {} | {:.0} % | {:.0} | {:.0} | {:.1} |",
+                "| {processes} | {} | {} | {:.0} % | {:.0} | {} | {:.0} % | {:.0} | {:.0} | {:.1} | {:.1} |",
                 thousands(commands_per_second),
                 round(greedy.committed_per_second),
                 greedy.least_served * 100.0,
@@ -101,29 +102,9 @@ fn log_table() -> String {
                 polite.p50_millis,
                 polite.p99_millis,
                 polite.puts_per_group,
+                polite.commands_per_group,
             );
         }
     }
     table
-}
-
-/// Two figures that count.
-fn round(value: f64) -> String {
-    if value <= 0.0 {
-        return "0".to_owned();
-    }
-    let step = 10f64.powf(value.log10().floor() - 1.0);
-    thousands(((value / step).round() * step) as u64)
-}
-
-fn thousands(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }

@@ -1,6 +1,6 @@
 //! What it costs, from published prices: us-east-1, on demand, 2026, in USD, without free tiers and discounts.
 
-use crate::shape::{HEARTBEAT, INDEXES, Step, TASK, task_row_units, write_units};
+use crate::shape::{CURSOR_UNITS, HEARTBEAT, INDEXES, Step, TASK, task_row_units, write_units};
 
 const WRITE_UNIT: f64 = 0.625e-6;
 /// Strongly consistent, up to 4 KB.
@@ -46,7 +46,7 @@ fn of_step(step: &Step) -> Cost {
     let units = step.events.iter().map(|(_, bytes)| write_units(*bytes)).sum::<u64>();
     let events = step.events.len() as f64;
     Cost {
-        log: write_units(step.log_bytes) as f64 * WRITE_UNIT + step.reads as f64 * READ_UNIT,
+        log: (write_units(step.log_bytes) + CURSOR_UNITS) as f64 * WRITE_UNIT + step.reads as f64 * READ_UNIT,
         events: (units * (1 + INDEXES)) as f64 * WRITE_UNIT,
         rows: 0.0,
         bus: events * BUS_EVENT,

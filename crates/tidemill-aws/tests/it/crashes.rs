@@ -1,5 +1,7 @@
 //! A process that dies between any two of its calls, and networks that lose, repeat and delay them.
 
+use std::time::Duration;
+
 use tidemill_aws::{AwsOptions, Bus, Connection, create_table};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::conformance::{Lab, ManualClock, World, side_by_side};
@@ -26,6 +28,7 @@ fn options(name: &str, seed: u64) -> AwsOptions {
         // Rows are written in the middle of it, too.
         flush_every: 3,
         follow_every: None,
+        patience: Duration::from_millis(100),
         ..AwsOptions::new(name, name, Bus::Loopback, seed)
     }
 }

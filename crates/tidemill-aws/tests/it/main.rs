@@ -2,7 +2,10 @@
 
 mod bus;
 mod conformance;
+mod cost;
 mod crashes;
 mod double;
 mod proxy;
 mod races;
+mod site;
+mod tickets;

@@ -2,7 +2,7 @@
 //!
 //! It takes one request per connection, forwards it and gives the answer back, unless its plan says otherwise.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidemill_engine::notice::Notice;
@@ -41,6 +41,8 @@ struct Plan {
     upstream: String,
     fate: Fates,
     requests: AtomicU64,
+    /// What was asked for, with the bodies.
+    heard: Mutex<Vec<(String, Vec<u8>)>>,
     is_cut: std::sync::atomic::AtomicBool,
     cut: Notice,
 }
@@ -63,6 +65,7 @@ impl Proxy {
             upstream: upstream.trim_start_matches("http://").to_owned(),
             fate: Box::new(fate),
             requests: AtomicU64::new(0),
+            heard: Mutex::default(),
             is_cut: false.into(),
             cut: Notice::default(),
         });
@@ -80,6 +83,11 @@ impl Proxy {
     /// How many requests there were.
     pub(crate) fn requests(&self) -> u64 {
         self.plan.requests.load(Ordering::SeqCst)
+    }
+
+    /// What was asked for since this was called last, by operation, with the bodies.
+    pub(crate) fn heard(&self) -> Vec<(String, Vec<u8>)> {
+        std::mem::take(&mut self.plan.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits until nothing comes through any more.
@@ -101,7 +109,10 @@ impl Plan {
             return Ok(());
         }
         let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
-        match (self.fate)(number, &operation(&request)) {
+        let operation = operation(&request);
+        let body = request[find(&request, b"\r\n\r\n").map_or(request.len(), |end| end + 4)..].to_vec();
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).push((operation.clone(), body));
+        match (self.fate)(number, &operation) {
             Fate::Forward => client.write_all(&self.forward(&request).await?).await,
             Fate::Double => {
                 self.forward(&request).await?;
