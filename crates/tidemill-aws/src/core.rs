@@ -19,15 +19,20 @@ use tidemill_engine::site::Site;
 use tidemill_engine::state::State;
 use tidemill_engine::state::row::{Row, RowKey, is_open};
 use tidemill_engine::state::trail::Seq;
-use tidemill_model::{Entity, Event, EventId, TenantId, Timestamp};
+use tidemill_model::{Entity, Event, EventId, JobId, TenantId, Timestamp};
+use tokio::task::JoinSet;
 
-use crate::fault::damaged;
+use crate::fault::{damaged, unavailable};
 use crate::group::{EVENTS_MAX, Entry, Group, first_seq, read_group};
 use crate::log::{Log, LogItem};
 use crate::outbox::Sending;
 use crate::recent::Recent;
 use crate::rows::{Flush, Rows};
 
+/// How many rows one call reads.
+const ROWS_AT_ONCE: usize = 100;
+/// How many jobs are loaded side by side.
+const JOBS_AT_ONCE: usize = 16;
 /// What does not fit into a group of so many bytes is refused.
 const GROUP_BYTES_MAX: usize = 64 << 20;
 
@@ -179,30 +184,45 @@ impl Core {
         Ok(sending)
     }
 
+    /// Brings what is open into memory, many rows at a time.
     async fn load_open(&mut self) -> Result<(), Stuck> {
-        for key in self.open.clone() {
-            if let RowKey::Record(record) = &key
-                && matches!(record.kind, RecordKind::Execution | RecordKind::Delivery)
-            {
-                // Only that it is to run, and when. There may be very many.
-                let Some(found) = self.rows.get(&key).await? else { continue };
-                self.check_at(found.at)?;
-                if let Some(Row::Record(found)) = found.row {
-                    self.state.note_stored(record, &found);
-                }
-                continue;
+        let (mut jobs, mut alone) = (BTreeSet::new(), Vec::new());
+        for key in &self.open {
+            match job_of(key) {
+                Some((tenant, job)) => drop(jobs.insert((tenant.clone(), job))),
+                None => alone.push(key.clone()),
             }
-            if let RowKey::Message(_) = &key {
-                let Some(found) = self.rows.get(&key).await? else { continue };
-                self.check_at(found.at)?;
-                if let Some(row) = found.row {
-                    self.state.load(key, row);
-                }
-                continue;
-            }
-            self.load(&key).await?;
         }
-        Ok(())
+        for some in alone.chunks(ROWS_AT_ONCE) {
+            for (key, found) in self.rows.get_many(some).await? {
+                self.check_at(found.at)?;
+                match (&key, found.row) {
+                    // Only that it is to run, and when. There may be very many.
+                    (RowKey::Record(record), Some(Row::Record(found)))
+                        if matches!(record.kind, RecordKind::Execution | RecordKind::Delivery) =>
+                    {
+                        self.state.note_stored(record, &found);
+                    }
+                    (_, Some(row)) => self.state.load(key, row),
+                    (_, None) => {}
+                }
+            }
+        }
+        let mut loading = JoinSet::new();
+        let mut jobs = jobs.into_iter();
+        loop {
+            while loading.len() < JOBS_AT_ONCE
+                && let Some((tenant, job)) = jobs.next()
+            {
+                let rows = self.rows.clone();
+                loading.spawn(async move { rows.job(&tenant, job).await });
+            }
+            let Some(loaded) = loading.join_next().await else { return Ok(()) };
+            if let Some(job) = loaded.map_err(|error| unavailable("Query", error))?? {
+                self.check_at(job.at)?;
+                self.state.load_job(job.head, job.tasks, job.entries);
+            }
+        }
     }
 
     /// Takes in what the log has beyond the state.
@@ -327,12 +347,7 @@ impl Core {
         if self.state.is_loaded(key) {
             return Ok(false);
         }
-        let of_job = match key {
-            RowKey::Job(tenant, job) | RowKey::JobTasks(tenant, job, _) => Some((tenant, *job)),
-            RowKey::Task(task) => task.request.job_part().map(|job| (&task.tenant, job)),
-            _ => None,
-        };
-        if let Some((tenant, job)) = of_job {
+        if let Some((tenant, job)) = job_of(key) {
             if self.state.is_loaded(&RowKey::Job(tenant.clone(), job)) {
                 return Ok(false);
             }
@@ -486,6 +501,15 @@ impl Core {
             }
         }
         Some(Flush { at: self.end, last_id: self.last_id, rows, open: self.open.clone() })
+    }
+}
+
+/// The job that a row is loaded with.
+fn job_of(key: &RowKey) -> Option<(&TenantId, JobId)> {
+    match key {
+        RowKey::Job(tenant, job) | RowKey::JobTasks(tenant, job, _) => Some((tenant, *job)),
+        RowKey::Task(task) => task.request.job_part().map(|job| (&task.tenant, job)),
+        _ => None,
     }
 }
 

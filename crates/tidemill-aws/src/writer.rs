@@ -23,7 +23,6 @@ use crate::tickets::Tickets;
 use crate::turns::{OTHERS_FOR, Turns};
 use crate::turnstile::Turnstile;
 
-
 pub(crate) type Answered<T> = oneshot::Sender<Result<T, Fault>>;
 
 /// What the writer is asked for.

@@ -2,8 +2,8 @@
 //!
 //! It takes one request per connection, forwards it and gives the answer back, unless its plan says otherwise.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidemill_engine::notice::Notice;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -58,6 +58,36 @@ fn a_lost_race_costs_few_requests_however_much_lives() {
 }
 
 #[test]
+fn opening_takes_few_requests_for_much_that_lives() {
+    const JOBS: usize = 12;
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let name = fresh_table(double).await;
+        let clock = ManualClock::default();
+        let before = open(&double.endpoint, &name, 1, &clock).await;
+        for _ in 0..JOBS {
+            before.submit(&many(30)).await;
+        }
+        before.world.backend().flush().await.expect("the rows are written");
+        let proxy = Proxy::start(&double.endpoint, |_, _| Fate::Forward).await;
+        let again = open(&proxy.endpoint, &name, 2, &clock).await;
+        let requests = proxy.requests();
+        eprintln!("{requests} requests to open a store with {JOBS} jobs and {} messages", JOBS * 30);
+        // Two for each job, one for a hundred messages, and a dozen for the rest.
+        assert!(requests < 2 * JOBS as u64 + 4 + 12, "{requests}");
+        let mut claimed = 0;
+        loop {
+            let some = again.claim(100).await.len();
+            claimed += some;
+            if some == 0 {
+                break;
+            }
+        }
+        assert_eq!(claimed, JOBS * 30);
+    });
+}
+
+#[test]
 fn nobody_starves_beside_one_that_always_has_something_to_commit() {
     const ROUNDS: usize = 12;
     let Some(double) = double() else { return };
