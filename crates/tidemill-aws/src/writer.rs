@@ -182,7 +182,8 @@ impl Writer {
                 continue;
             }
             let nonce = self.nonce();
-            match self.log.put(core.end + 1, &nonce, decided.group.bytes()).await? {
+            let now = self.clock.now();
+            match self.log.put(core.end + 1, &nonce, decided.group.bytes(), now).await? {
                 Put::Ours => {
                     let (answers, sending) = core.committed(decided);
                     self.tell(core, &sending);
