@@ -160,6 +160,11 @@ impl Core {
     async fn find_newest(&mut self, log: &Log) -> Result<(), Fault> {
         for number in (1..=self.end).rev() {
             let Some(item) = log.get(number).await? else { break };
+            if item.group.is_none() {
+                // Its events are not known any more; none has a higher number than this.
+                self.newest = first_seq(number + 1).0 - 1;
+                break;
+            }
             if let Some((newest, _)) = Self::read_events(&item)?.events.last() {
                 self.newest = *newest;
                 return Ok(());
@@ -171,7 +176,8 @@ impl Core {
     pub(crate) fn read_events(item: &LogItem) -> Result<Sending, Fault> {
         let mut sending = Sending::new(item.number);
         let mut events = Vec::new();
-        for entry in read_group(item.number, &item.group)? {
+        let Some(group) = &item.group else { return Ok(sending) };
+        for entry in read_group(item.number, group)? {
             match entry {
                 Entry::Event(seq, event) => events.push((seq.0, event)),
                 Entry::Control(Control::Enqueue(message)) => sending.enqueue.push(message),
@@ -258,6 +264,9 @@ impl Core {
     }
 
     async fn take_in(&mut self, item: &LogItem, each: &mut (dyn FnMut(Sending) + Send)) -> Result<(), Stuck> {
+        if item.group.is_none() {
+            return Err(Stuck::Behind);
+        }
         let sending = Self::read_events(item)?;
         // A fault in the middle leaves a state that is neither here nor there.
         self.is_sound = false;
@@ -282,7 +291,8 @@ impl Core {
 
     async fn replay(&mut self, item: &LogItem) -> Result<(), Stuck> {
         self.state.part_with_visitors();
-        for entry in read_group(item.number, &item.group)? {
+        let Some(group) = &item.group else { return Err(Stuck::Behind) };
+        for entry in read_group(item.number, group)? {
             match entry {
                 Entry::Event(seq, event) => {
                     self.load(&entity_row(&event.tenant, &event.entity)).await?;

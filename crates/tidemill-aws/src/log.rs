@@ -6,15 +6,19 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
-use aws_sdk_dynamodb::types::{KeysAndAttributes, ReturnValuesOnConditionCheckFailure};
+use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValuesOnConditionCheckFailure};
 use tidemill_engine::backend::Fault;
+use tidemill_model::Timestamp;
 
 use crate::connection::Connection;
 use crate::fault::{damaged, is_refused, unavailable};
-use crate::item::{Item, binary, key_of, read_bytes, read_text, text};
+use crate::item::{Item, binary, key_of, number as item_number, read_bytes, read_number, read_text, text};
 use crate::objects::Objects;
 
 const SORT_KEY: &str = "LOG";
+const PUT_AT: &str = "putAt";
+const TRIMMED: &str = "trimmed";
+const TRIMMED_UP_TO: &str = "trimmedUpTo";
 /// Larger groups lie in S3. An item may have 400 KB with its names.
 const INLINE_BYTES_MAX: usize = 350_000;
 /// How many items are read at once when there are more.
@@ -50,7 +54,10 @@ pub(crate) enum Put {
 pub(crate) struct LogItem {
     pub(crate) number: u64,
     pub(crate) nonce: Vec<u8>,
-    pub(crate) group: Vec<u8>,
+    /// What it holds; `None` once it is trimmed.
+    pub(crate) group: Option<Vec<u8>>,
+    put_at: u64,
+    object: Option<String>,
 }
 
 impl Log {
@@ -66,8 +73,15 @@ impl Log {
     ///
     /// A put that got no answer may have succeeded, or may still do so. It is made again with the same bytes, and who made
     /// the item is read off its nonce; so the answer is right whichever of them arrived.
-    pub(crate) async fn put(&self, number: u64, nonce: &Nonce, group: &[u8]) -> Result<Put, Fault> {
+    pub(crate) async fn put(
+        &self,
+        number: u64,
+        nonce: &Nonce,
+        group: &[u8],
+        now: Timestamp,
+    ) -> Result<Put, Fault> {
         let mut item = key_of(&self.partition(number), SORT_KEY);
+        item.insert(PUT_AT.to_owned(), item_number(now.millis()));
         item.insert("nonce".to_owned(), binary(*nonce));
         if group.len() <= INLINE_BYTES_MAX {
             item.insert("group".to_owned(), binary(group));
@@ -157,15 +171,102 @@ impl Log {
 
     async fn read(&self, number: u64, item: &Item) -> Result<LogItem, Fault> {
         let nonce = read_bytes(item, "nonce").unwrap_or_default().to_vec();
-        let group = if let Some(group) = read_bytes(item, "group") {
-            group.to_vec()
-        } else {
-            let key = read_text(item, "object")?;
-            let found = self.objects.get(key).await?;
-            found
-                .ok_or_else(|| damaged(format!("item {number} of the log names {key}, which is not there")))?
+        let put_at = read_number(item, PUT_AT).unwrap_or(0);
+        let object = read_text(item, "object").ok().map(str::to_owned);
+        let group = match (read_bytes(item, "group"), &object) {
+            (Some(group), _) => Some(group.to_vec()),
+            (None, Some(key)) => match self.objects.get(key).await? {
+                Some(group) => Some(group),
+                // Trimmed between the two calls, or lost.
+                None if self.is_trimmed(number).await? => None,
+                None => {
+                    let problem = format!("item {number} of the log names {key}, which is not there");
+                    return Err(damaged(problem));
+                }
+            },
+            (None, None) if item.contains_key(TRIMMED) => None,
+            (None, None) => return Err(damaged(format!("item {number} of the log holds nothing"))),
         };
-        Ok(LogItem { number, nonce, group })
+        Ok(LogItem { number, nonce, group, put_at, object })
+    }
+
+    async fn is_trimmed(&self, number: u64) -> Result<bool, Fault> {
+        let key = key_of(&self.partition(number), SORT_KEY);
+        let get = self.client.get_item().table_name(&self.table).set_key(Some(key)).consistent_read(true);
+        let found = get.send().await.map_err(|error| unavailable("GetItem", error))?;
+        Ok(found.item.is_some_and(|item| item.contains_key(TRIMMED)))
+    }
+
+    /// Empties items up to `up_to` that were put before `before`, and tells how many.
+    ///
+    /// The items themselves stay: whoever slept for days and believes that the log ends there must not be able to put
+    /// another one in its place.
+    pub(crate) async fn trim(&self, up_to: u64, before: Timestamp) -> Result<u64, Fault> {
+        let cursor = key_of(&format!("CURSOR#{}", self.shard), SORT_KEY);
+        let get = self.client.get_item().table_name(&self.table).set_key(Some(cursor.clone()));
+        let found = get.consistent_read(true).send().await.map_err(|error| unavailable("GetItem", error))?;
+        let from = found.item.map_or(Ok(0), |item| read_number(&item, TRIMMED_UP_TO))?;
+        let mut trimmed = from;
+        while trimmed < up_to {
+            let items = self.from(trimmed + 1).await?;
+            let count = items.len();
+            let old = items.into_iter().take_while(|item| {
+                item.number <= up_to && (item.group.is_none() || item.put_at < before.millis())
+            });
+            let old: Vec<_> = old.collect();
+            for item in &old {
+                self.empty(item).await?;
+                trimmed = item.number;
+            }
+            if !old.is_empty() {
+                let update = self.client.update_item().table_name(&self.table);
+                let update = update.set_key(Some(cursor.clone()));
+                let update = update.update_expression("SET trimmedUpTo = :number");
+                let update = update.expression_attribute_values(":number", item_number(trimmed));
+                update.send().await.map_err(|error| unavailable("UpdateItem", error))?;
+            }
+            if old.len() < count || count == 0 {
+                break;
+            }
+        }
+        Ok(trimmed - from)
+    }
+
+    async fn empty(&self, item: &LogItem) -> Result<(), Fault> {
+        let key = key_of(&self.partition(item.number), SORT_KEY);
+        let update = self.client.update_item().table_name(&self.table).set_key(Some(key));
+        let update = update
+            .update_expression("SET trimmed = :yes REMOVE #group, #object")
+            .condition_expression("attribute_exists(PK)")
+            .expression_attribute_names("#group", "group")
+            .expression_attribute_names("#object", "object")
+            .expression_attribute_values(":yes", AttributeValue::Bool(true));
+        update.send().await.map_err(|error| unavailable("UpdateItem", error))?;
+        match &item.object {
+            Some(object) => self.objects.remove(object).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Makes an empty log that goes on behind item `number`.
+    pub(crate) async fn begin_behind(&self, number: u64) -> Result<(), Fault> {
+        let mut stub = key_of(&self.partition(number), SORT_KEY);
+        stub.insert("nonce".to_owned(), binary([0; 16]));
+        stub.insert(TRIMMED.to_owned(), AttributeValue::Bool(true));
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(stub));
+        put.send().await.map_err(|error| unavailable("PutItem", error))?;
+        let mut cursor = key_of(&format!("CURSOR#{}", self.shard), SORT_KEY);
+        cursor.insert(TRIMMED_UP_TO.to_owned(), item_number(number));
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(cursor));
+        put.send().await.map(drop).map_err(|error| unavailable("PutItem", error))
+    }
+
+    /// The object that item `number` names.
+    pub(crate) async fn object_of(&self, number: u64) -> Result<Option<String>, Fault> {
+        let key = key_of(&self.partition(number), SORT_KEY);
+        let get = self.client.get_item().table_name(&self.table).set_key(Some(key)).consistent_read(true);
+        let found = get.send().await.map_err(|error| unavailable("GetItem", error))?;
+        Ok(found.item.and_then(|item| read_text(&item, "object").ok().map(str::to_owned)))
     }
 }
 

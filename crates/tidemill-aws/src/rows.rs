@@ -84,6 +84,28 @@ impl Rows {
         &self.shard
     }
 
+    /// What the keys of all rows begin with that lie in S3.
+    pub(crate) fn objects(&self) -> String {
+        format!("rows/ROW#{}#", self.shard)
+    }
+
+    /// Whether a row says that it lies in this object.
+    pub(crate) async fn names(&self, object: &str) -> Result<bool, Fault> {
+        let inner = object.strip_prefix("rows/").and_then(|rest| rest.rsplit_once('/'));
+        let Some((place, _)) = inner else { return Ok(true) };
+        // Either part may hold the sign between them.
+        for (at, _) in place.match_indices('/') {
+            let key = key_of(&place[..at], &place[at + 1..]);
+            let get =
+                self.client.get_item().table_name(&*self.table).set_key(Some(key)).consistent_read(true);
+            let found = get.send().await.map_err(|error| unavailable("GetItem", error))?;
+            if found.item.is_some_and(|item| read_text(&item, "object").is_ok_and(|named| named == object)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     pub(crate) async fn get(&self, key: &RowKey) -> Result<Option<RowAt>, Fault> {
         let Place { pk, sk } = place(&self.shard, key);
         let get = self.client.get_item().table_name(&*self.table).set_key(Some(key_of(&pk, &sk)));
@@ -255,7 +277,12 @@ impl Rows {
     }
 
     /// Writes one row, unless a newer one is there.
-    async fn write_row(&self, place: &Place, at: u64, bytes: Option<Vec<u8>>) -> Result<(), Fault> {
+    pub(crate) async fn write_row(
+        &self,
+        place: &Place,
+        at: u64,
+        bytes: Option<Vec<u8>>,
+    ) -> Result<(), Fault> {
         let mut item = key_of(&place.pk, &place.sk);
         item.insert("at".to_owned(), number(at));
         match bytes {

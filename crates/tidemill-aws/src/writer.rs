@@ -205,8 +205,8 @@ impl Writer {
                 continue;
             }
             let nonce = self.nonce();
-            let began = Instant::now();
-            let put = self.log.put(core.end + 1, &nonce, decided.group.bytes()).await?;
+            let (now, began) = (self.clock.now(), Instant::now());
+            let put = self.log.put(core.end + 1, &nonce, decided.group.bytes(), now).await?;
             self.turns.note_put(began.elapsed());
             match put {
                 Put::Ours => {

@@ -164,7 +164,7 @@ fn a_ticket_for_what_others_run_waits_and_goes_with_it() {
 }
 
 /// Receives the ticket so often that the queue gives it up.
-async fn give_up(site: &Site) -> QueueEvent {
+pub(crate) async fn give_up(site: &Site) -> QueueEvent {
     for _ in 0..4 {
         let receive = site.sqs.receive_message().queue_url(&site.tickets).visibility_timeout(0);
         receive.send().await.expect("the queue answers");
