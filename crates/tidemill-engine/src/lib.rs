@@ -22,6 +22,7 @@ pub mod memory;
 pub mod metrics;
 pub mod notice;
 pub mod outbound;
+pub mod piece;
 pub mod policy;
 pub mod record;
 pub mod reply;

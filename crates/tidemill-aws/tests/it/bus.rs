@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use aws_sdk_sqs::types::QueueAttributeName;
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection, Saved, create_table, save_event};
 use tidemill_embedded::{Embedded, StoreOptions};
 use tidemill_engine::backend::Backend;
@@ -11,67 +10,8 @@ use tidemill_model::access_path::AccessPath;
 use tidemill_model::{Event, JobStatus, Timestamp};
 
 use crate::conformance::TableWorld;
-use crate::double::{Double, RUNTIME, double, fresh_name};
-
-/// A bus whose rule leads to a queue, and a queue for tickets.
-struct Site {
-    sqs: aws_sdk_sqs::Client,
-    bus: String,
-    /// What `save_event` is fed from.
-    events: String,
-    tickets: String,
-}
-
-impl Site {
-    async fn make(double: &Double, name: &str) -> Self {
-        let config = aws_config::defaults(aws_config::BehaviorVersion::latest())
-            .http_client(aws_smithy_http_client::Builder::new().build_http())
-            .endpoint_url(&double.endpoint)
-            .region(aws_config::Region::new("us-east-1"))
-            .credentials_provider(aws_sdk_sqs::config::Credentials::new("test", "test", None, None, "double"))
-            .load()
-            .await;
-        let sqs = aws_sdk_sqs::Client::new(&config);
-        let bridge = aws_sdk_eventbridge::Client::new(&config);
-        let queue = async |name: String| {
-            let made = sqs.create_queue().queue_name(name).send().await.expect("the queue is made");
-            made.queue_url.expect("it has an address")
-        };
-        let (events, tickets) = (queue(format!("{name}-events")).await, queue(format!("{name}-tasks")).await);
-        let asked =
-            sqs.get_queue_attributes().queue_url(&events).attribute_names(QueueAttributeName::QueueArn);
-        let attributes = asked.send().await.expect("the queue is there").attributes.unwrap_or_default();
-        let arn = attributes[&QueueAttributeName::QueueArn].clone();
-        bridge.create_event_bus().name(name).send().await.expect("the bus is made");
-        let rule = bridge.put_rule().name("save-event").event_bus_name(name);
-        let rule = rule.event_pattern(r#"{"detail-type":["log-event"]}"#);
-        rule.send().await.expect("the rule is made");
-        let target =
-            aws_sdk_eventbridge::types::Target::builder().id("1").arn(arn).build().expect("a target");
-        let targets = bridge.put_targets().rule("save-event").event_bus_name(name).targets(target);
-        targets.send().await.expect("the target is set");
-        Self { sqs, bus: name.to_owned(), events, tickets }
-    }
-
-    /// All messages that are in a queue now.
-    async fn drain(&self, queue: &str) -> Vec<serde_json::Value> {
-        let mut found = Vec::new();
-        loop {
-            let receive = self.sqs.receive_message().queue_url(queue).max_number_of_messages(10);
-            let messages = receive.send().await.expect("the queue answers").messages.unwrap_or_default();
-            if messages.is_empty() {
-                return found;
-            }
-            for message in messages {
-                let body = message.body.expect("a message has a body");
-                found.push(serde_json::from_str(&body).expect("it is JSON"));
-                let receipt = message.receipt_handle.expect("it can be deleted");
-                let delete = self.sqs.delete_message().queue_url(queue).receipt_handle(receipt);
-                delete.send().await.expect("it is deleted");
-            }
-        }
-    }
-}
+use crate::double::{RUNTIME, double, fresh_name};
+use crate::site::Site;
 
 /// Runs the sample job and gives its events, in their order.
 async fn sample_job<W: World>(lab: &Lab<W>) -> Vec<Event> {
@@ -90,10 +30,9 @@ async fn sample_job<W: World>(lab: &Lab<W>) -> Vec<Event> {
 fn events_reach_the_table_over_the_bus_and_tickets_the_queue() {
     let Some(double) = double() else { return };
     RUNTIME.block_on(async {
-        let name = fresh_name();
         let connection = double.connect().await;
-        create_table(&connection, &name, &name).await.expect("the table is made");
-        let site = Site::make(double, &name).await;
+        let site = Site::new(double).await;
+        let name = site.name.clone();
         let clock = ManualClock::default();
         let options = AwsOptions {
             queue_url: Some(site.tickets.clone()),
@@ -172,7 +111,7 @@ fn the_sample_job_tells_the_same_at_home_and_on_aws() {
     assert_eq!(shapes(&on_aws), shapes(&at_home));
 }
 
-struct Home(Arc<Embedded>);
+pub(crate) struct Home(pub(crate) Arc<Embedded>);
 
 impl World for Home {
     type Backend = Embedded;

@@ -1,0 +1,224 @@
+//! The life of tickets, from the queue to a worker and back.
+
+use std::time::Duration;
+
+use tidemill_aws::handlers::{QueueEvent, Reconciled, dead_tickets, reconcile};
+use tidemill_aws::{Aws, AwsOptions};
+use tidemill_engine::engine::{
+    ClaimRequest, Engine, FinishRequest, HeartbeatRequest, TaskRequest, WorkReport,
+};
+use tidemill_engine::reply::Assignment;
+use tidemill_model::{AppName, Json, RequestId, TaskName, TaskOptions, TenantId, WorkerId};
+
+use crate::double::{RUNTIME, double};
+use crate::site::{LEASE_MILLIS, Site};
+
+fn tenant() -> TenantId {
+    TenantId::trusted("acme")
+}
+
+fn worker_id() -> WorkerId {
+    WorkerId::trusted("w")
+}
+
+async fn submit(engine: &Engine<Aws>, request: &str) {
+    let request = TaskRequest {
+        tenant: tenant(),
+        app: AppName::trusted("orders"),
+        request: Some(RequestId::trusted(request)),
+        name: TaskName::trusted("n"),
+        input: Json::empty_object(),
+        options: TaskOptions::default(),
+        idempotency: None,
+    };
+    engine.submit_task(request).await.expect("the task is accepted");
+    engine.backend().own_sent().await;
+}
+
+async fn claim(engine: &Engine<Aws>) -> Vec<Assignment> {
+    let request =
+        ClaimRequest { worker: worker_id(), generation: None, max: 9, tenants: None, begin: Some(1) };
+    let claimed = engine.claim(request).await.expect("the claim is answered").tasks;
+    engine.backend().own_sent().await;
+    claimed
+}
+
+/// Waits for work as workers do, until there is some.
+async fn wait_and_claim(engine: &Engine<Aws>) -> Vec<Assignment> {
+    let wait = async {
+        loop {
+            let claimed = claim(engine).await;
+            if !claimed.is_empty() {
+                return claimed;
+            }
+            engine.work_arrived(None).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), wait).await.expect("a ticket comes in time")
+}
+
+async fn finish(engine: &Engine<Aws>, task: &Assignment) {
+    let report = WorkReport::completed(Json::empty_object(), 1);
+    engine.finish(FinishRequest::of(task, worker_id(), report)).await.expect("the outcome is taken");
+    engine.backend().own_sent().await;
+}
+
+async fn beat(engine: &Engine<Aws>, task: &Assignment) {
+    let request = HeartbeatRequest {
+        task: task.task.clone(),
+        fence: task.fence,
+        worker: worker_id(),
+        process_id: 1,
+        rss: 1,
+        last_activity: None,
+    };
+    engine.heartbeat(request).await.expect("the lease is renewed");
+    engine.backend().own_sent().await;
+}
+
+#[test]
+fn a_ticket_is_taken_extended_and_deleted() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let site = Site::new(double).await;
+        let (server, worker) = (site.server(1).await, site.worker(2).await);
+        let waiting = wait_and_claim(&worker);
+        let (claimed, ()) = tokio::join!(waiting, submit(&server, "r-1"));
+        assert_eq!(claimed.len(), 1);
+        // The ticket may have come after the claim, or brought it about.
+        tokio::select! {
+            () = worker.work_arrived(None) => panic!("nothing is left to claim"),
+            () = held(&worker, 1) => {}
+        }
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_millis(LEASE_MILLIS / 2)).await;
+            beat(&worker, &claimed[0]).await;
+            assert_eq!(site.count(&site.tickets).await, (0, 1), "the lease lasts, and the ticket is hidden");
+        }
+        finish(&worker, &claimed[0]).await;
+        assert_eq!(site.count(&site.tickets).await, (0, 0));
+        assert_eq!(worker.backend().tickets_held(), 0);
+    });
+}
+
+/// Waits until a process holds so many tickets.
+async fn held(engine: &Engine<Aws>, count: usize) {
+    while engine.backend().tickets_held() != count {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[test]
+fn the_ticket_of_a_worker_that_is_gone_comes_to_another() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let site = Site::new(double).await;
+        let (server, first) = (site.server(1).await, site.worker(2).await);
+        submit(&server, "r-1").await;
+        let lost = wait_and_claim(&first).await;
+        drop(first);
+        let second = site.worker(3).await;
+        let taken = wait_and_claim(&second).await;
+        assert_eq!((taken.len(), taken[0].is_takeover), (1, true));
+        assert!(taken[0].fence > lost[0].fence);
+        finish(&second, &taken[0]).await;
+        drain(&site, &second).await;
+    });
+}
+
+/// Waits until nothing is left in the queue, as an idle worker does.
+async fn drain(site: &Site, worker: &Engine<Aws>) {
+    let empty = async {
+        while site.count(&site.tickets).await != (0, 0) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        () = async { loop { worker.work_arrived(None).await } } => {}
+        emptied = tokio::time::timeout(Duration::from_secs(30), empty) => emptied.expect("tickets are cleared away"),
+    }
+}
+
+#[test]
+fn a_ticket_for_what_others_run_waits_and_goes_with_it() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let site = Site::new(double).await;
+        let follow_every = Some(Duration::from_millis(100));
+        let server = site.server(1).await;
+        let idle = site.open(AwsOptions { takes_tickets: true, follow_every, ..site.options(2) }).await;
+        submit(&server, "r-1").await;
+        let claimed = claim(&server).await;
+        assert_eq!(claimed.len(), 1, "whoever asks first has the task, with a ticket or without");
+        tokio::select! {
+            () = async { loop { idle.work_arrived(None).await } } => {}
+            () = held(&idle, 1) => {}
+        }
+        assert_eq!(claim(&idle).await.len(), 0);
+        assert_eq!(site.count(&site.tickets).await, (0, 1), "it is hidden, not given back");
+        finish(&server, &claimed[0]).await;
+        held(&idle, 0).await;
+        idle.backend().own_sent().await;
+        assert_eq!(site.count(&site.tickets).await, (0, 0), "it goes when its task is done");
+    });
+}
+
+/// Receives the ticket so often that the queue gives it up.
+pub(crate) async fn give_up(site: &Site) -> QueueEvent {
+    for _ in 0..4 {
+        let receive = site.sqs.receive_message().queue_url(&site.tickets).visibility_timeout(0);
+        receive.send().await.expect("the queue answers");
+    }
+    site.take(&site.dead).await
+}
+
+#[test]
+fn dead_tickets_are_judged_by_how_their_tasks_stand() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let site = Site::new(double).await;
+        let (server, worker) = (site.server(1).await, site.worker(2).await);
+        submit(&server, "r-1").await;
+        let dead = give_up(&site).await;
+        assert_eq!(dead.records.len(), 1, "the queue gave it up");
+        // A function may be called twice with the same.
+        for _ in 0..2 {
+            assert!(dead_tickets(&server, &dead).await.is_done());
+        }
+        assert_eq!(site.count(&site.tickets).await.0, 2, "nothing is lost");
+        let claimed = wait_and_claim(&worker).await;
+        assert_eq!(claimed.len(), 1, "and nothing is done twice");
+        assert!(dead_tickets(&server, &dead).await.is_done(), "of a task that runs");
+        finish(&worker, &claimed[0]).await;
+        drain(&site, &worker).await;
+        assert!(dead_tickets(&server, &dead).await.is_done());
+        assert_eq!(site.count(&site.tickets).await, (0, 0), "nothing is left to do");
+        let task = tidemill_engine::commit::TaskKey { tenant: tenant(), request: RequestId::trusted("r-1") };
+        let head = server.task(task).await.expect("it answers").and_then(|task| task.head).expect("it ran");
+        assert_eq!((head.fence.0, head.attempts), (1, 1));
+
+        let strange: QueueEvent =
+            serde_json::from_str(r#"{"Records":[{"messageId":"m","body":"hello"}]}"#).expect("a batch");
+        assert_eq!(dead_tickets(&server, &strange).await.batch_item_failures[0].item_identifier, "m");
+    });
+}
+
+#[test]
+fn lost_tickets_are_sent_again_and_no_others() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let site = Site::new(double).await;
+        let server = site.server(1).await;
+        submit(&server, "r-1").await;
+        submit(&server, "r-2").await;
+        assert_eq!(reconcile(&server).await.expect("it ends"), Reconciled::default());
+        assert_eq!(site.drain(&site.tickets).await.len(), 2);
+        let found = reconcile(&server).await.expect("it ends");
+        assert_eq!(found, Reconciled { tickets: 2, ..Reconciled::default() });
+        assert_eq!(reconcile(&server).await.expect("it ends"), Reconciled::default());
+        let mut tickets: Vec<_> =
+            site.drain(&site.tickets).await.iter().map(|ticket| ticket["requestId"].to_string()).collect();
+        tickets.sort_unstable();
+        assert_eq!(tickets, [r#""r-1""#, r#""r-2""#]);
+    });
+}
