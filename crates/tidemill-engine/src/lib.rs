@@ -13,6 +13,7 @@ pub mod conformance;
 pub mod decide;
 pub mod engine;
 pub mod execution;
+pub mod export;
 #[cfg(feature = "faults")]
 pub mod faults;
 pub mod health;

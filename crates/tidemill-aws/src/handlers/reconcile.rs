@@ -7,7 +7,7 @@ use tidemill_engine::engine::{Engine, EngineError};
 use crate::backend::Aws;
 use crate::housekeeping::Housekept;
 
-/// How long the outbox must stand still before it is sent from here.
+/// How long the outbox must stand still, at most, before it is sent from here.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -28,7 +28,7 @@ pub async fn reconcile(engine: &Engine<Aws>) -> Result<Reconciled, EngineError> 
     let backend = engine.backend();
     let repaired = engine.sweep().await?;
     backend.own_sent().await;
-    let groups = backend.push_outbox(PATIENCE).await?;
+    let groups = backend.push_outbox(PATIENCE.min(backend.patience)).await?;
     let tickets = backend.mend_tickets().await?;
     backend.flush().await?;
     let let_go = backend.keep_house().await?;

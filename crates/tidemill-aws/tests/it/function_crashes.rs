@@ -38,9 +38,8 @@ async fn kill_everywhere<F: Function>(double: &Double) {
             let function = F::prepare(&site).await;
             let plan = move |number, _: &str| if number == at { fate } else { Fate::Forward };
             let proxy = Proxy::start(&site.endpoint, plan).await;
-            // Nothing is sent but by the function.
             let options = |seed| AwsOptions {
-                patience: Duration::from_secs(3_600),
+                patience: Duration::from_millis(200),
                 keep_log: Duration::ZERO,
                 ..site.options(seed)
             };

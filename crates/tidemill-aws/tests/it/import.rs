@@ -46,6 +46,18 @@ fn export(dir: &std::path::Path) -> Vec<u8> {
     lines
 }
 
+/// What a new directory exports that was made of an export.
+fn moved(lines: Vec<u8>, clock: &ManualClock) -> Vec<u8> {
+    let dir = std::env::temp_dir().join(format!("tidemill-moved-{}", fresh_name()));
+    let disk = Arc::new(RealDisk::new(&dir).expect("a directory can be made"));
+    let now = tidemill_engine::clock::Clock::now(clock);
+    Store::import(disk, StoreOptions::default(), &mut lines.as_slice(), now, &mut |_| {})
+        .expect("the export is read");
+    let lines = export(&dir);
+    std::fs::remove_dir_all(&dir).expect("it was made");
+    lines
+}
+
 /// Puts the lines of an export into a table, by way of a directory.
 async fn import(
     connection: &Connection,
@@ -130,6 +142,7 @@ fn an_export_reads_back_equal_from_a_table() {
         create_table(&connection, &name, &name).await.expect("the table is made");
         let options =
             AwsOptions { follow_every: None, ..AwsOptions::new(name.clone(), name, Bus::Loopback, 1) };
+        let first = lines.clone();
         let restored = import(&connection, &options, lines.clone(), &clock).await.expect("it is imported");
         assert!(restored.events > 10 && restored.blobs > 0 && restored.rows > 5, "{restored:?}");
         let again = import(&connection, &options, lines, &clock).await;
@@ -143,6 +156,17 @@ fn an_export_reads_back_equal_from_a_table() {
         }
         assert_eq!(on_aws.len(), at_home.len());
         assert_eq!(lab.world.backend().follow(0, 10).await.expect("it answers").len(), 0, "nothing starts");
+        let mut exported = Vec::new();
+        let done = lab.world.backend().export(&mut exported).await.expect("it is exported");
+        assert_eq!((done.tally.events, done.blobs_missing.len()), (restored.events, 0));
+        let lines = |text: &[u8]| -> Vec<String> {
+            std::str::from_utf8(text).expect("it is text").lines().map(str::to_owned).collect()
+        };
+        let (again, before) = (lines(&moved(exported, &clock)), lines(&moved(first, &clock)));
+        for (again, before) in again.iter().zip(&before) {
+            assert_eq!(again, before);
+        }
+        assert_eq!(again.len(), before.len());
 
         // It goes on as it would have gone on at home.
         let open = jobs[2];

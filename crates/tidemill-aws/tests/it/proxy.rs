@@ -4,12 +4,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde_json::Value;
 use tidemill_engine::notice::Notice;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+
+/// For so long a request may take before it counts as arrived.
+const ARRIVAL: Duration = Duration::from_millis(500);
 
 /// What becomes of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,9 +145,14 @@ impl Plan {
             }
             Fate::LastToArrive => {
                 self.is_cut.store(true, Ordering::SeqCst);
-                let arrived = self.forward(&request).await.map(drop);
+                let mut arriving = std::pin::pin!(self.forward(&request));
+                let arrived = tokio::time::timeout(ARRIVAL, &mut arriving).await;
                 self.cut.ring();
-                arrived
+                match arrived {
+                    Ok(arrived) => arrived.map(drop),
+                    // A question that waits for its answer has arrived all the same, and is not taken back.
+                    Err(_) => arriving.await.map(drop),
+                }
             }
             Fate::CutBefore => {
                 self.is_cut.store(true, Ordering::SeqCst);

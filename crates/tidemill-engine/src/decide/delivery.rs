@@ -393,6 +393,24 @@ mod tests {
     }
 
     #[test]
+    fn owners_of_tokens_are_told_where_tokens_are_theirs() {
+        let unpark =
+            Unpark { tenant: tenant(), execution: execution("e1"), how: resume(), by: None, reason: None };
+        for (webhook, task_tokens, expected) in [
+            (false, true, vec![Target::TaskToken]),
+            (true, true, vec![Target::TaskToken, Target::Workflow]),
+            (false, false, vec![]),
+        ] {
+            let mut fixture = parked("e1");
+            (fixture.policy.workflow_webhook, fixture.policy.task_tokens) = (webhook, task_tokens);
+            fixture.run(&Command::Unpark(unpark.clone())).unwrap();
+            let mut targets: Vec<_> = pending(&fixture).into_iter().map(|delivery| delivery.target).collect();
+            targets.sort_by_key(Target::name);
+            assert_eq!(targets, expected);
+        }
+    }
+
+    #[test]
     fn each_end_of_a_wait_is_told_with_it_and_without_the_token() {
         let fail = BulkAction::Fail { error: Arc::from("Broken"), cause: Arc::from("for good") };
         let unpark = |how| {
