@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::connection::Connection;
-use crate::core::Core;
+use crate::core::{Core, Heard};
 use crate::desk::Desk;
 use crate::events;
 use crate::fault::unavailable;
@@ -57,6 +57,7 @@ pub struct Aws {
     pub(crate) table: Arc<str>,
     pub(crate) objects: Objects,
     pub(crate) rows: Rows,
+    heard: Arc<Heard>,
     pub(crate) log: Log,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bells: Bells,
@@ -114,6 +115,7 @@ impl Aws {
         let (end, newest) = (core.end, Arc::new(AtomicU64::new(core.newest)));
         let [deliveries_nearer, triage_nearer, triage_ended] =
             [core.state.deliveries().nearer(), core.state.triage().nearer(), core.state.triage().ended()];
+        let heard = Arc::clone(&core.heard);
         let core = Turnstile::new(core);
         let bells = Bells::default();
         let (sent, unsent) = (Arc::new(AtomicU64::new(cursor)), Arc::new(AtomicU64::new(0)));
@@ -178,6 +180,7 @@ impl Aws {
             keep_log: options.keep_log,
             patience: options.patience,
             skew_millis,
+            heard,
             deliveries_nearer,
             triage_nearer,
             triage_ended,
@@ -188,6 +191,12 @@ impl Aws {
     /// How far this machine's clock was ahead of AWS when the store was opened, in milliseconds; 0 if nobody looked.
     pub fn skew_millis(&self) -> i64 {
         self.skew_millis
+    }
+
+    /// Has every record told that another process wrote, before its group can be read here. The engine over this store wants
+    /// to know: see `Engine::heard_of`.
+    pub fn tell_records(&self, listener: impl Fn(&RecordKey) + Send + Sync + 'static) {
+        self.heard.listen(Box::new(listener));
     }
 
     /// The clock has moved.

@@ -1,9 +1,9 @@
 //! The clients of all services, made once.
 
-use aws_config::meta::region::RegionProviderChain;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_dynamodb::config::Credentials;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use std::time::Duration;
@@ -16,6 +16,25 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Objects may have many megabytes.
 const OBJECT_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// What is known of AWS beforehand. What is not, the standard chain finds: environment, profile, role of the container or
+/// machine.
+#[derive(Clone, Default)]
+pub struct Access {
+    pub region: Option<String>,
+    /// Another place than AWS itself.
+    pub endpoint: Option<String>,
+    pub credentials: Option<Credentials>,
+}
+
+impl Access {
+    /// An access key, with the token that belongs to a temporary one.
+    #[must_use]
+    pub fn with_key(mut self, id: &str, secret: &str, session: Option<String>) -> Self {
+        self.credentials = Some(Credentials::new(id, secret, session, None, "settings"));
+        self
+    }
+}
+
 /// Who this process is to AWS, and where AWS is.
 #[derive(Debug, Clone)]
 pub struct Connection {
@@ -24,17 +43,36 @@ pub struct Connection {
     pub(crate) bus: aws_sdk_eventbridge::Client,
     pub(crate) sqs: aws_sdk_sqs::Client,
     pub(crate) sfn: aws_sdk_sfn::Client,
+    #[cfg(feature = "deploy")]
+    sdk: SdkConfig,
 }
 
 impl Connection {
     /// By the standard chain: environment, profile, role of the container or machine. `AWS_ENDPOINT_URL` names a double.
     pub async fn from_environment() -> Self {
+        Self::open(Access::default()).await
+    }
+
+    /// By what is known, and the standard chain for the rest.
+    pub async fn open(access: Access) -> Self {
         let https = aws_smithy_http_client::Builder::new()
             .tls_provider(Provider::Rustls(CryptoMode::Ring))
             .build_https();
-        let region = RegionProviderChain::default_provider().or_else(REGION_DEFAULT);
-        let config = aws_config::defaults(BehaviorVersion::latest()).http_client(https).region(region);
-        Self::new(&config.load().await)
+        let mut config = aws_config::defaults(BehaviorVersion::latest()).http_client(https);
+        if let Some(region) = access.region {
+            config = config.region(Region::new(region));
+        }
+        if let Some(endpoint) = access.endpoint {
+            config = config.endpoint_url(endpoint);
+        }
+        if let Some(credentials) = access.credentials {
+            config = config.credentials_provider(credentials);
+        }
+        let mut found = config.load().await;
+        if found.region().is_none() {
+            found = found.into_builder().region(Region::new(REGION_DEFAULT)).build();
+        }
+        Self::new(&found)
     }
 
     /// A double on this machine, with any credentials.
@@ -43,10 +81,20 @@ impl Connection {
             .http_client(aws_smithy_http_client::Builder::new().build_http())
             .endpoint_url(endpoint)
             .region(Region::new("us-east-1"))
-            .credentials_provider(aws_sdk_dynamodb::config::Credentials::new(
-                "test", "test", None, None, "double",
-            ));
+            .credentials_provider(Credentials::new("test", "test", None, None, "double"));
         Self::new(&config.load().await)
+    }
+
+    /// The region that was found.
+    #[cfg(feature = "deploy")]
+    pub fn region(&self) -> Option<String> {
+        self.sdk.region().map(ToString::to_string)
+    }
+
+    /// Made when it is wanted: only those who deploy do.
+    #[cfg(feature = "deploy")]
+    pub(crate) fn cloudformation(&self) -> aws_sdk_cloudformation::Client {
+        aws_sdk_cloudformation::Client::new(&self.sdk)
     }
 
     fn new(config: &SdkConfig) -> Self {
@@ -72,6 +120,8 @@ impl Connection {
             ),
             // Receiving waits for up to 20 seconds.
             sqs: aws_sdk_sqs::Client::from_conf(sqs.retry_config(retry).build()),
+            #[cfg(feature = "deploy")]
+            sdk: config.clone(),
         }
     }
 }

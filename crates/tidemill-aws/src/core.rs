@@ -4,7 +4,7 @@
 //! is not committed then, the state is made anew.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::codec::control::Control;
@@ -13,7 +13,7 @@ use tidemill_engine::commit::{Commit, MessageId, RecordWrite};
 use tidemill_engine::decide::{Circumstances, decide};
 use tidemill_engine::id_source::IdSource;
 use tidemill_engine::policy::Policy;
-use tidemill_engine::record::RecordKind;
+use tidemill_engine::record::{RecordKey, RecordKind};
 use tidemill_engine::reply::Refusal;
 use tidemill_engine::site::Site;
 use tidemill_engine::state::State;
@@ -54,6 +54,27 @@ pub(crate) struct Core {
     pub(crate) is_sound: bool,
     /// The state before it ran ahead, to go back to if the group is not committed.
     before: Option<Box<State>>,
+    /// Who is told of records that others wrote.
+    pub(crate) heard: Arc<Heard>,
+}
+
+type Listener = Box<dyn Fn(&RecordKey) + Send + Sync>;
+
+/// Whoever wants to know which records others wrote, once there is somebody.
+#[derive(Default)]
+pub(crate) struct Heard(OnceLock<Listener>);
+
+impl Heard {
+    pub(crate) fn listen(&self, listener: Listener) {
+        // There is one engine for each of us.
+        let _ = self.0.set(listener);
+    }
+
+    fn tell(&self, key: &RecordKey) {
+        if let Some(listener) = self.0.get() {
+            listener(key);
+        }
+    }
 }
 
 /// Why the state cannot go on from where it is.
@@ -101,6 +122,7 @@ impl Core {
             open: BTreeSet::new(),
             is_sound: false,
             before: None,
+            heard: Arc::default(),
         }
     }
 
@@ -307,6 +329,9 @@ impl Core {
     async fn replay_control(&mut self, control: Control) -> Result<(), Stuck> {
         match control {
             Control::Record(write) => {
+                if let RecordWrite::Put { key, .. } = &write {
+                    self.heard.tell(key);
+                }
                 if let RecordWrite::JobTasks { tenant, job, .. }
                 | RecordWrite::JobCancelled { tenant, job, .. }
                 | RecordWrite::JobAllowance { tenant, job, .. }

@@ -16,3 +16,16 @@ pub(crate) fn is_refused<E: ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> 
 pub(crate) fn damaged(what: impl std::fmt::Display) -> Fault {
     Fault::Damaged(what.to_string())
 }
+
+/// What a call says of its failure, for people: the service's own words, or why there are none.
+#[cfg(feature = "deploy")]
+pub(crate) fn words<E: ProvideErrorMetadata + std::error::Error + 'static, R: std::fmt::Debug + 'static>(
+    what: &str,
+    error: SdkError<E, R>,
+) -> String {
+    match error.as_service_error().map(|error| (error.code(), error.message())) {
+        Some((Some(code), Some(message))) => format!("{what}: {code}: {message}"),
+        Some((Some(code), None)) => format!("{what}: {code}"),
+        _ => format!("{what}: {}", DisplayErrorContext(error)),
+    }
+}

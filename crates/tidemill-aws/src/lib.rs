@@ -9,7 +9,10 @@ mod backend;
 mod bus_letter;
 mod connection;
 mod core;
+#[cfg(feature = "deploy")]
+pub mod deploy;
 mod desk;
+mod duty;
 mod event_item;
 mod events;
 mod export;
@@ -41,7 +44,8 @@ mod writer;
 
 pub use aws_sender::AwsSender;
 pub use backend::Aws;
-pub use connection::Connection;
+pub use connection::{Access, Connection};
+pub use duty::Roster;
 pub use export::{ExportError, Exported};
 pub use housekeeping::Housekept;
 pub use options::AwsOptions;

@@ -12,7 +12,7 @@ use tidemill_embedded::real_disk::RealDisk;
 
 use crate::client::add;
 use crate::commands::CommandError;
-use crate::config::Source;
+use crate::config::{BackendName, Resolved, Source};
 
 #[derive(Args)]
 pub(crate) struct DataArgument {
@@ -36,11 +36,12 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
-    /// Locks a directory that holds a store.
-    pub(crate) fn open(dir: &Path) -> Result<Self, CommandError> {
+    /// Locks the directory of the settings, which holds a store. `command` works on directories only.
+    pub(crate) fn open(command: &str, config: &Resolved) -> Result<Self, CommandError> {
+        let dir = Self::named(command, config)?;
         // A look, not a promise: whoever makes a store does it under the lock.
         match dir.join("log").try_exists() {
-            Ok(true) => Self::open_or_make(dir),
+            Ok(true) => Self::take(dir),
             Ok(false) => Err(CommandError::Unusable(format!(
                 "there is no data in {}; name its directory with --data",
                 dir.display()
@@ -49,8 +50,21 @@ impl DataDir {
         }
     }
 
-    /// Locks a directory, which is made if it is not there.
-    pub(crate) fn open_or_make(dir: &Path) -> Result<Self, CommandError> {
+    /// Locks the directory of the settings, which is made if it is not there.
+    pub(crate) fn open_or_make(command: &str, config: &Resolved) -> Result<Self, CommandError> {
+        Self::take(Self::named(command, config)?)
+    }
+
+    fn named<'a>(command: &str, config: &'a Resolved) -> Result<&'a Path, CommandError> {
+        if config.values.backend == BackendName::Aws {
+            return Err(CommandError::Unusable(format!(
+                "`tidemill {command}` works on a data directory, and TIDEMILL_BACKEND is aws, which has none"
+            )));
+        }
+        Ok(&config.values.data)
+    }
+
+    fn take(dir: &Path) -> Result<Self, CommandError> {
         let disk = RealDisk::new(dir).map_err(|error| unusable(dir, &error))?;
         let lock = DataLock::take(dir)?;
         Ok(Self { disk: Arc::new(disk), lock })

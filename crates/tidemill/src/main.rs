@@ -1,17 +1,20 @@
 //! The binary: parses the arguments, reads the settings, runs one command, ends with its exit code.
 
+#[cfg(feature = "aws")]
+mod aws;
 mod client;
 mod commands;
 mod config;
 mod data_dir;
 mod display;
 mod file_limit;
+mod home;
 mod logging;
 mod node;
-mod outbound;
 mod output;
 mod privacy;
 mod remote_source;
+mod rota;
 mod script_pool;
 mod token_key;
 mod traces;
@@ -23,9 +26,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use self::commands::{
-    AgentTask, Alerts, CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended, Errors,
-    Events, Executions, Export, Flags, Health, Import, Jobs, Keys, Parked, Rebuild, Run, Schema, Scripts,
-    Serve, Submit, Subscriptions, Tasks, Usage, Verify, Worker,
+    AgentTask, Alerts, Aws, CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended,
+    Errors, Events, Executions, Export, Flags, Health, Import, Jobs, Keys, Parked, Rebuild, Run, Schema,
+    Scripts, Serve, Submit, Subscriptions, Tasks, Usage, Verify, Worker,
 };
 use self::config::{Resolved, Sources};
 use self::file_limit::lower_file_limit;
@@ -76,6 +79,7 @@ enum Command {
     Health(Health),
     Alerts(Alerts),
     Keys(Keys),
+    Aws(Aws),
     Config(Config),
     Doctor(Doctor),
     Verify(Verify),
@@ -145,6 +149,10 @@ fn execute(arguments: Arguments, out: &mut Output) -> Ended {
         Command::Health(command) => configured!(command),
         Command::Alerts(command) => configured!(command),
         Command::Keys(command) => configured!(command),
+        #[cfg(feature = "aws")]
+        Command::Aws(command) => configured!(command),
+        #[cfg(not(feature = "aws"))]
+        Command::Aws(command) => command.execute(),
         Command::Config(command) => configured!(command),
         Command::Doctor(command) => configured!(command),
         Command::Verify(command) => configured!(command),

@@ -1,21 +1,22 @@
-//! A node: a data directory that this process holds, its engine, and what keeps it going.
+//! A node: a store that this process has open, its engine, and what keeps it going.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill::host::random_seed;
-use tidemill::{Embedded, Engine, OpenError, StoreOptions};
+use tidemill::{Embedded, OpenError, StoreOptions};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::SystemClock;
-use tidemill_engine::engine::{EngineConfig, EngineError};
+use tidemill_engine::engine::{Engine, EngineConfig, EngineError};
 use tidemill_engine::outbound::{Courier, IN_FLIGHT_MAX};
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::scripts::{Scripts, ScriptsConfig};
 use tidemill_engine::site::Site;
 use tidemill_engine::state::Room;
 use tidemill_engine::triage::{TokenSealer, TriageKeeper, TriageTimer};
-use tidemill_model::{TenantId, Timestamp, WorkerId};
+use tidemill_model::{ErrorSanitizer, TenantId, Timestamp, WorkerId};
+use tidemill_outbound::HttpSender;
 use tidemill_worker::log_sink::LogSink;
 use tidemill_worker::spawner::{Spawner, SpawnerConfig};
 use tidemill_worker::{
@@ -23,9 +24,10 @@ use tidemill_worker::{
 };
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::config::{Resolved, Values};
+use crate::config::{Resolved, Role, Values};
 use crate::file_limit::limit_of_children;
-use crate::outbound::HttpSender;
+use crate::home::Home;
+use crate::logging;
 use crate::script_pool::ScriptPool;
 use crate::token_key::TokenKey;
 use crate::traces::Traces;
@@ -47,15 +49,40 @@ pub(crate) enum NodeError {
     TokenKey(String),
 }
 
-/// An open data directory with its engine.
-pub(crate) struct Node {
-    dir: PathBuf,
+/// An open store with its engine.
+pub(crate) struct Node<B> {
+    /// Where it is, for people.
+    place: String,
     tenant: TenantId,
-    engine: Engine,
-    generation: u64,
+    engine: Engine<B>,
+    /// Who claims tasks in this process.
+    claims: EngineSourceConfig,
+    life: Life,
 }
 
-impl Node {
+/// What marks the processes that this one starts, so that what a former life left behind is found.
+#[derive(Debug, Clone)]
+pub(crate) struct Life {
+    /// Names the store on this machine.
+    pub(crate) data_id: String,
+    pub(crate) generation: u64,
+}
+
+impl Life {
+    /// Of a process that starts no tasks.
+    #[cfg(feature = "aws")]
+    pub(crate) fn nowhere() -> Self {
+        Self { data_id: String::new(), generation: 0 }
+    }
+
+    /// Ends what former lives left running. Before their leases go to others nothing of them may run any more.
+    pub(crate) async fn end_former(&self) {
+        let Self { data_id, generation } = self.clone();
+        let _ = tokio::task::spawn_blocking(move || kill_leftovers(&data_id, generation)).await;
+    }
+}
+
+impl Node<Embedded> {
     /// Opens the data directory and takes back what a former life held. Needs a tokio runtime.
     pub(crate) async fn open(config: &Resolved) -> Result<Self, NodeError> {
         let values = &config.values;
@@ -66,32 +93,41 @@ impl Node {
             seed: random_seed(),
             ..StoreOptions::default()
         };
-        let token_key = TokenKey::of(&values.data, values.token_key_file.as_deref());
+        let token_key =
+            TokenKey::of(&values.data, values.token_key_file.as_deref(), values.token_key.as_deref());
         token_key.check().map_err(NodeError::TokenKey)?;
-        let engine_config = EngineConfig {
-            families: Arc::new(config.workflows.families.clone()),
-            tokens: Arc::new(TokenSealer::new(move || token_key.get())),
-            environment: values.environment.clone(),
-            health: values.health,
-            policy: values.policy(),
-            callback_hosts: values.outbound.allowed_hosts.clone(),
-            sanitizer: Arc::new(config.sanitizer()),
-            ..EngineConfig::default()
-        };
+        let engine_config = engine_config(config, TokenSealer::new(move || token_key.get()));
         let backend = Embedded::open(&values.data, options, Arc::clone(&clock) as _)?;
         let generation = backend.generation();
         let engine = Engine::new(backend, clock, random_seed(), engine_config);
-        let node = Self { dir: values.data.clone(), tenant: values.tenant.clone(), engine, generation };
-        // Before its leases go to others, nothing of a former life may run any more.
+        let life = Life { data_id: data_id(&values.data), generation };
         if generation > 1 {
-            let (data_id, generation) = (node.data_id(), node.generation);
-            let _ = tokio::task::spawn_blocking(move || kill_leftovers(&data_id, generation)).await;
+            life.end_former().await;
         }
-        node.engine.recover(generation).await?;
-        Ok(node)
+        engine.recover(generation).await?;
+        let worker = WorkerId::trusted(&format!("command-{}", std::process::id()));
+        let claims = EngineSourceConfig { worker, generation: Some(generation), tenants: None };
+        let (place, tenant) = (values.data.display().to_string(), values.tenant.clone());
+        Ok(Self { place, tenant, engine, claims, life })
     }
+}
 
-    pub(crate) fn engine(&self) -> &Engine {
+#[cfg(feature = "aws")]
+impl Node<tidemill_aws::Aws> {
+    /// A stage, by the name of its table.
+    pub(crate) fn on_aws(
+        table: &str,
+        tenant: TenantId,
+        engine: Engine<tidemill_aws::Aws>,
+        claims: EngineSourceConfig,
+        life: Life,
+    ) -> Self {
+        Self { place: format!("the table {table}"), tenant, engine, claims, life }
+    }
+}
+
+impl<B: Home> Node<B> {
+    pub(crate) fn engine(&self) -> &Engine<B> {
         &self.engine
     }
 
@@ -100,8 +136,14 @@ impl Node {
         &self.tenant
     }
 
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
+    /// What the worker of this process is called.
+    pub(crate) fn worker_id(&self) -> &str {
+        self.claims.worker.as_str()
+    }
+
+    /// Where the store is, for people.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
     }
 
     /// Starts to run tasks.
@@ -111,23 +153,30 @@ impl Node {
         sink: Arc<dyn LogSink>,
         scripts: &ScriptPool,
     ) -> Result<WorkerHandle, NodeError> {
-        let spawner = start_spawner(self.data_id(), self.generation, &config.values);
+        let spawner = start_spawner(&self.life, &config.values);
         let spawner = spawner.map_err(NodeError::Spawner)?;
-        let source = EngineSourceConfig {
-            worker: Self::worker_id(),
-            generation: Some(self.generation),
-            tenants: None,
-        };
-        let source = EngineSource::new(self.engine.clone(), source);
+        let source = EngineSource::new(self.engine.clone(), self.claims.clone());
         let mut command = command_config(config, sink, scripts);
         command.slot_meter = self.engine.slot_meter().clone();
         let worker = CommandWorker::new(source, spawner, command);
         Ok(worker.map_err(NodeError::Output)?.start())
     }
 
-    /// What the worker of this process is called.
-    pub(crate) fn worker_id() -> WorkerId {
-        WorkerId::trusted(&format!("command-{}", std::process::id()))
+    /// Starts one of the things that only one process does at a time. Health may be off.
+    pub(crate) fn start_duty(&self, role: Role, config: &DutyConfig) -> Option<Duty<B>> {
+        let values = &config.values;
+        match role {
+            Role::Api | Role::Worker => None,
+            Role::Timers => {
+                Some(Duty::Timers { _sweeper: self.start_sweeper(values), _triage: self.start_triage() })
+            }
+            Role::Scripts => Some(Duty::Scripts(self.start_scripts(values, config.scripts.clone()))),
+            Role::Courier => {
+                let deliveries = self.start_deliveries(values, config.sanitizer.clone());
+                Some(Duty::Courier { _deliveries: deliveries })
+            }
+            Role::Health => self.start_health(values).map(|timer| Duty::Health { _timer: timer }),
+        }
     }
 
     /// Looks for what stands still, at once and then every so often.
@@ -142,14 +191,19 @@ impl Node {
     }
 
     /// Checks the health of tasks every so often, if it is to be.
-    pub(crate) fn start_health(&self, values: &Values) -> Option<HealthTimer> {
+    fn start_health(&self, values: &Values) -> Option<HealthTimer> {
         let check = check_health(self.engine.clone(), self.tenant.clone(), values.health_every?);
         Some(HealthTimer(tokio::spawn(check)))
     }
 
     /// Starts to tell others what they are to be told.
-    pub(crate) fn start_courier(&self, config: &Resolved) -> Deliveries {
-        let sender = HttpSender::new(config.values.outbound.clone(), config.sanitizer());
+    pub(crate) fn start_courier(&self, config: &Resolved) -> Deliveries<B> {
+        self.start_deliveries(&config.values, config.sanitizer())
+    }
+
+    fn start_deliveries(&self, values: &Values, sanitizer: ErrorSanitizer) -> Deliveries<B> {
+        let http = HttpSender::new(values.outbound.clone(), sanitizer, logging::alert);
+        let sender = B::sender(&self.engine, http);
         let courier = Courier::new(self.engine.clone(), sender);
         let mut tasks = JoinSet::new();
         for _ in 0..IN_FLIGHT_MAX {
@@ -165,7 +219,7 @@ impl Node {
     }
 
     /// Starts to run scripts for events.
-    pub(crate) fn start_scripts(&self, values: &Values, pool: ScriptPool) -> ScriptsHandle {
+    pub(crate) fn start_scripts(&self, values: &Values, pool: ScriptPool) -> ScriptsHandle<B> {
         let config = ScriptsConfig {
             workers: values.script_workers,
             buffer: values.script_buffer,
@@ -183,22 +237,62 @@ impl Node {
         let waiting = backend.due_executions(Timestamp::MAX, &Room::of(0), |_| false).await?;
         Ok(!subscribed.is_empty() || waiting.pending > 0)
     }
+}
 
-    /// Names the directory on this machine, whatever path it is reached by.
-    fn data_id(&self) -> String {
-        let path = std::fs::canonicalize(&self.dir).unwrap_or_else(|_| self.dir.clone());
-        id_of(&path.to_string_lossy())
+/// What the engine is set up with, whatever its backend.
+pub(crate) fn engine_config(config: &Resolved, tokens: TokenSealer) -> EngineConfig {
+    let values = &config.values;
+    EngineConfig {
+        families: Arc::new(config.workflows.families.clone()),
+        tokens: Arc::new(tokens),
+        environment: values.environment.clone(),
+        health: values.health,
+        policy: values.policy(),
+        callback_hosts: values.outbound.allowed_hosts.clone(),
+        sanitizer: Arc::new(config.sanitizer()),
+        ..EngineConfig::default()
+    }
+}
+
+/// Names a directory on this machine, whatever path it is reached by.
+fn data_id(dir: &Path) -> String {
+    let path = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    id_of(&path.to_string_lossy())
+}
+
+/// What duties are carried out with.
+#[derive(Clone)]
+pub(crate) struct DutyConfig {
+    pub(crate) values: Values,
+    pub(crate) sanitizer: ErrorSanitizer,
+    pub(crate) scripts: ScriptPool,
+}
+
+/// Something that one process does at a time. It ends with its handle.
+pub(crate) enum Duty<B: Home> {
+    Timers { _sweeper: Sweeper, _triage: Triage },
+    Scripts(ScriptsHandle<B>),
+    Courier { _deliveries: Deliveries<B> },
+    Health { _timer: HealthTimer },
+}
+
+impl<B: Home> Duty<B> {
+    /// Ends in order: running scripts may go on for so long.
+    pub(crate) async fn end(self, grace: Duration) {
+        if let Self::Scripts(scripts) = self {
+            scripts.shut_down(grace).await;
+        }
     }
 }
 
 /// Scripts that run for events. Dropping it ends them.
-pub(crate) struct ScriptsHandle {
-    scripts: Scripts<Embedded, ScriptPool>,
+pub(crate) struct ScriptsHandle<B> {
+    scripts: Scripts<B, ScriptPool>,
     tasks: JoinSet<()>,
 }
 
-impl ScriptsHandle {
-    fn start(scripts: Scripts<Embedded, ScriptPool>) -> Self {
+impl<B: Backend> ScriptsHandle<B> {
+    fn start(scripts: Scripts<B, ScriptPool>) -> Self {
         let mut tasks = JoinSet::new();
         let own = scripts.clone();
         tasks.spawn(async move { own.route().await });
@@ -223,13 +317,13 @@ impl ScriptsHandle {
 }
 
 /// Deliveries under way. They end with their handle, and what was not recorded is tried again the next time.
-pub(crate) struct Deliveries {
-    courier: Courier<Embedded, HttpSender>,
+pub(crate) struct Deliveries<B: Home> {
+    courier: Courier<B, B::Sender>,
     tenant: TenantId,
     _tasks: JoinSet<()>,
 }
 
-impl Deliveries {
+impl<B: Home> Deliveries<B> {
     /// Waits until webhooks and callbacks have arrived or are given up, for so long; whether none waits any more.
     pub(crate) async fn finish(&self, grace: Duration) -> bool {
         tokio::time::timeout(grace, self.courier.until_told(&self.tenant)).await.is_ok()
@@ -262,10 +356,11 @@ impl Drop for Sweeper {
     }
 }
 
-async fn sweep(engine: Engine, every: Duration) {
+async fn sweep<B: Home>(engine: Engine<B>, every: Duration) {
     loop {
         // A store that cannot answer now is asked again the next time.
         let _ = engine.sweep().await;
+        engine.backend().tidy().await;
         tokio::time::sleep(every).await;
     }
 }
@@ -280,7 +375,7 @@ impl Drop for HealthTimer {
 }
 
 /// The first check is due one interval after the last one of a former life, or at once.
-async fn check_health(engine: Engine, tenant: TenantId, every: Duration) {
+async fn check_health<B: Backend>(engine: Engine<B>, tenant: TenantId, every: Duration) {
     let mut pause = engine.until_health_check(&tenant, every).await.unwrap_or(every);
     loop {
         tokio::time::sleep(pause).await;
@@ -291,8 +386,8 @@ async fn check_health(engine: Engine, tenant: TenantId, every: Duration) {
 }
 
 /// Starts this program again as the one that starts tasks.
-pub(crate) fn start_spawner(data_id: String, generation: u64, values: &Values) -> std::io::Result<Spawner> {
-    let mut config = SpawnerConfig::new(data_id, generation)?;
+pub(crate) fn start_spawner(life: &Life, values: &Values) -> std::io::Result<Spawner> {
+    let mut config = SpawnerConfig::new(life.data_id.clone(), life.generation)?;
     config.arguments.extend(limit_of_children());
     config.run_as = values.run_as;
     Spawner::start(config)

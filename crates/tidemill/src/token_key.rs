@@ -1,7 +1,8 @@
 //! The key that task tokens are sealed with: a file beside the data directory, so that a copy of the data opens nothing.
 //!
 //! It is made when it is first needed. The data directory remembers which key it was, and no other is taken for it:
-//! tokens that were sealed with it could not be opened any more.
+//! tokens that were sealed with it could not be opened any more. On AWS every process of a stage is given the same key, and
+//! none is made.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -18,7 +19,27 @@ const KEY_BYTES: usize = 32;
 #[derive(Debug, Clone)]
 pub(crate) struct TokenKey {
     file: PathBuf,
+    /// The key itself, if it was given. Then there is no file.
+    digits: Option<String>,
     mark: PathBuf,
+}
+
+/// The key that all processes of a stage on AWS are given: its digits, or the file that holds them.
+#[cfg(feature = "aws")]
+pub(crate) fn shared_key(digits: Option<&str>, file: Option<&Path>) -> Result<[u8; KEY_BYTES], String> {
+    match (digits, file) {
+        (Some(digits), _) => given(digits),
+        (None, Some(file)) => {
+            let shown = file.display();
+            let key = TokenKey { file: file.to_owned(), digits: None, mark: PathBuf::new() };
+            key.read()?.ok_or_else(|| format!("the token key {shown} is not there (TOKEN_KEY_FILE)"))
+        }
+        (None, None) => Err(
+            "there is no key to seal task tokens with: give every process of the stage the same TOKEN_KEY \
+                             or TOKEN_KEY_FILE"
+                .to_owned(),
+        ),
+    }
 }
 
 /// How things stand with a key.
@@ -30,19 +51,21 @@ pub(crate) enum KeyState {
 }
 
 impl TokenKey {
-    /// The file that was set, or the one beside the data directory.
-    pub(crate) fn of(data: &Path, file: Option<&Path>) -> Self {
+    /// The key or the file that was set, or the file beside the data directory.
+    pub(crate) fn of(data: &Path, file: Option<&Path>, digits: Option<&str>) -> Self {
         let beside = || {
             let absolute = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
             let mut name = absolute.file_name().unwrap_or_default().to_owned();
             name.push(".token-key");
             absolute.with_file_name(name)
         };
-        Self { file: file.map_or_else(beside, Path::to_owned), mark: data.join(MARK_NAME) }
+        let file = file.map_or_else(beside, Path::to_owned);
+        Self { file, digits: digits.map(str::to_owned), mark: data.join(MARK_NAME) }
     }
 
-    pub(crate) fn file(&self) -> &Path {
-        &self.file
+    /// What it is called, for people.
+    pub(crate) fn name(&self) -> String {
+        if self.digits.is_some() { "TOKEN_KEY".to_owned() } else { self.file.display().to_string() }
     }
 
     /// Whether the key is there, readable for its owner alone, and the one of this data directory.
@@ -64,19 +87,35 @@ impl TokenKey {
     }
 
     fn read(&self) -> Result<Option<[u8; KEY_BYTES]>, String> {
-        let shown = self.file.display();
         let mark = std::fs::read_to_string(&self.mark).ok();
+        let key = match &self.digits {
+            Some(digits) => Some(given(digits)?),
+            None => self.read_file(mark.is_some())?,
+        };
+        if let (Some(key), Some(mark)) = (&key, mark)
+            && mark.trim() != id_of(key)
+        {
+            return Err(format!(
+                "the token key {} is not the one that this data directory was used with; put that one back",
+                self.name()
+            ));
+        }
+        Ok(key)
+    }
+
+    fn read_file(&self, was_used: bool) -> Result<Option<[u8; KEY_BYTES]>, String> {
+        let shown = self.file.display();
         let mut file = match File::open(&self.file) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return match mark {
-                    None => Ok(None),
-                    Some(_) => Err(format!(
-                        "the token key {shown} is not there; put it back, or remove {} to begin with a new one \
-                         (tokens of executions that are parked now cannot be opened then)",
-                        self.mark.display()
-                    )),
-                };
+                if !was_used {
+                    return Ok(None);
+                }
+                return Err(format!(
+                    "the token key {shown} is not there; put it back, or remove {} to begin with a new one \
+                     (tokens of executions that are parked now cannot be opened then)",
+                    self.mark.display()
+                ));
             }
             Err(error) => return Err(format!("the token key {shown} cannot be read: {error}")),
         };
@@ -91,11 +130,6 @@ impl TokenKey {
         file.read_to_string(&mut text).map_err(broken)?;
         let key = key_of(text.trim())
             .ok_or_else(|| format!("the token key {shown} is no key: it must be 64 hexadecimal digits"))?;
-        if mark.is_some_and(|mark| mark.trim() != id_of(&key)) {
-            return Err(format!(
-                "the token key {shown} is not the one that this data directory was used with; put that one back"
-            ));
-        }
         Ok(Some(key))
     }
 
@@ -119,6 +153,10 @@ impl TokenKey {
         made.map_err(failed)?;
         Ok(key)
     }
+}
+
+fn given(digits: &str) -> Result<[u8; KEY_BYTES], String> {
+    key_of(digits.trim()).ok_or_else(|| "TOKEN_KEY must be 64 hexadecimal digits".to_owned())
 }
 
 /// Tells keys apart without telling anything of them.
@@ -162,7 +200,7 @@ mod tests {
         }
 
         fn key(&self) -> TokenKey {
-            TokenKey::of(&self.0.join("data"), None)
+            TokenKey::of(&self.0.join("data"), None, None)
         }
     }
 
@@ -176,12 +214,12 @@ mod tests {
     fn it_is_made_once_beside_the_data_for_its_owner_alone() {
         let dir = Dir::new("made");
         let key = dir.key();
-        assert_eq!(key.file(), dir.0.join("data.token-key"));
+        assert_eq!(key.file, dir.0.join("data.token-key"));
         assert_eq!(key.check(), Ok(KeyState::NotMade));
         let first = key.get().unwrap();
         assert_eq!(dir.key().get(), Ok(first));
         assert_eq!(key.check(), Ok(KeyState::Good));
-        let mode = std::fs::metadata(key.file()).unwrap().permissions().mode() & 0o777;
+        let mode = std::fs::metadata(&key.file).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);
         let inside = std::fs::read_to_string(dir.0.join("data").join(MARK_NAME)).unwrap();
         assert!(!inside.contains(&hex(&first)), "the key itself is not with the data");
@@ -194,22 +232,29 @@ mod tests {
         let key = dir.key();
         let first = key.get().unwrap();
         let write = |text: &str| {
-            std::fs::write(key.file(), text).unwrap();
-            std::fs::set_permissions(key.file(), std::fs::Permissions::from_mode(0o600)).unwrap();
+            std::fs::write(&key.file, text).unwrap();
+            std::fs::set_permissions(&key.file, std::fs::Permissions::from_mode(0o600)).unwrap();
         };
         for (text, word) in [("", "is no key"), ("abc", "is no key"), (&"0f".repeat(32), "is not the one")] {
             write(text);
             let problem = key.get().unwrap_err();
             assert!(problem.contains(word) && problem.contains("data.token-key"), "{problem}");
         }
-        std::fs::remove_file(key.file()).unwrap();
+        std::fs::remove_file(&key.file).unwrap();
         assert!(key.check().unwrap_err().contains("is not there; put it back"));
         write(&hex(&first));
         assert_eq!(key.get(), Ok(first));
-        std::fs::set_permissions(key.file(), std::fs::Permissions::from_mode(0o644)).unwrap();
+        std::fs::set_permissions(&key.file, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(key.get().unwrap_err().contains("chmod 600"));
+        // The key itself is as good as its file, if it is the same.
+        let data = dir.0.join("data");
+        assert_eq!(TokenKey::of(&data, None, Some(&hex(&first))).get(), Ok(first));
+        for (digits, word) in [("abc", "TOKEN_KEY must be 64"), (&*"0f".repeat(32), "is not the one")] {
+            let problem = TokenKey::of(&data, None, Some(digits)).get().unwrap_err();
+            assert!(problem.contains(word) && problem.contains("TOKEN_KEY"), "{problem}");
+        }
         // Who wants another one says so.
-        std::fs::remove_file(key.file()).unwrap();
+        std::fs::remove_file(&key.file).unwrap();
         std::fs::remove_file(dir.0.join("data").join(MARK_NAME)).unwrap();
         assert_ne!(key.get().unwrap(), first);
     }

@@ -1,16 +1,18 @@
-//! The API in this process: the same routes, called without a socket, on a data directory that this process holds.
+//! The API in this process: the same routes, called without a socket, on a store that this process has open.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::Response;
+use axum::http::{Method, Response};
 use tidemill_engine::engine::ScriptCompiler;
 use tidemill_model::TenantId;
 use tidemill_server::{App, Caller, ServerConfig};
 use tower::ServiceExt as _;
 
 use super::{Call, ClientError};
+use crate::home::Home;
 use crate::node::{Node, Triage};
 
 /// The routes over an engine, called as the local user, who may do everything.
@@ -18,29 +20,55 @@ use crate::node::{Node, Triage};
 pub(crate) struct LocalWay {
     router: Router,
     tenant: TenantId,
-    /// Open as long as somebody may call.
-    node: Arc<Node>,
+    place: String,
+    start_triage: Arc<dyn Fn() -> Triage + Send + Sync>,
+    after_change: Option<AfterChange>,
 }
 
+/// Waits until what a call changed is known wherever it must be.
+pub(crate) type AfterChange = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
 impl LocalWay {
-    pub(crate) fn new(node: Arc<Node>, config: ServerConfig, compiler: Arc<dyn ScriptCompiler>) -> Self {
+    pub(crate) fn new<B: Home>(
+        node: Arc<Node<B>>,
+        config: ServerConfig,
+        compiler: Arc<dyn ScriptCompiler>,
+    ) -> Self {
         let tenant = config.tenant.clone();
         let app = App::with_compiler(node.engine().clone(), config, Some(compiler));
         let router = tidemill_server::router(app);
-        Self { router, tenant, node }
+        let place = node.place().to_owned();
+        let start_triage = Arc::new(move || node.start_triage());
+        Self { router, tenant, place, start_triage, after_change: None }
+    }
+
+    /// The same, with what is to be waited for after a change.
+    #[cfg(feature = "aws")]
+    pub(crate) fn sending(self, after_change: AfterChange) -> Self {
+        Self { after_change: Some(after_change), ..self }
+    }
+
+    /// Whether nobody but this process can be at work on the store.
+    pub(super) fn is_alone(&self) -> bool {
+        self.after_change.is_none()
     }
 
     pub(super) fn place(&self) -> String {
-        self.node.dir().display().to_string()
+        self.place.clone()
     }
 
     pub(super) fn start_triage(&self) -> Triage {
-        self.node.start_triage()
+        (self.start_triage)()
     }
 
     pub(super) async fn send(&self, call: Call) -> Result<Response<Body>, ClientError> {
+        let changes = call.method != Method::GET;
         let mut request = call.request("")?;
         request.extensions_mut().insert(Caller::local(self.tenant.clone()));
-        Ok(self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {}))
+        let answer = self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {});
+        if let Some(after_change) = self.after_change.as_ref().filter(|_| changes) {
+            after_change().await;
+        }
+        Ok(answer)
     }
 }

@@ -1,4 +1,5 @@
-//! Which way a command takes: the server it was told, else the data directory if it is free, else the server that holds it.
+//! Which way a command takes: the server it was told, else the stage on AWS, else the data directory if it is free, else
+//! the server that holds it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,6 +27,9 @@ pub(crate) struct ReachArguments {
     /// The data directory [default: .tidemill]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Where")]
     data: Option<PathBuf>,
+    /// Where everything is kept, embedded or aws [default: embedded]
+    #[arg(long, global = true, value_name = "BACKEND", value_parser = ["embedded", "aws"], help_heading = "Where")]
+    backend: Option<String>,
 }
 
 impl ReachArguments {
@@ -34,6 +38,7 @@ impl ReachArguments {
         add(&mut flags, "TIDEMILL_SERVER", "--server", self.server.as_ref());
         add(&mut flags, "TIDEMILL_API_KEY", "--key", self.key.as_ref());
         add(&mut flags, "TIDEMILL_DATA", "--data", self.data.as_ref().map(|path| path.display()));
+        add(&mut flags, "TIDEMILL_BACKEND", "--backend", self.backend.as_ref());
         flags
     }
 }
@@ -64,6 +69,10 @@ impl Reach {
         let values = &config.values;
         if let Some(url) = &values.server {
             return Ok(Client::Http(Box::new(HttpWay::new(url, values.api_key.clone())?)));
+        }
+        #[cfg(feature = "aws")]
+        if values.backend == crate::config::BackendName::Aws {
+            return crate::aws::client(config).await;
         }
         // A look, not a promise: whoever makes a store does it under the lock.
         if self == Self::Existing && !values.data.join("log").is_dir() {

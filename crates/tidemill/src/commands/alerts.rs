@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use tidemill_outbound::HttpSender;
 
 use super::runtime::block_on;
 use super::{CommandError, Ended, Flags};
 use crate::config::Resolved;
-use crate::outbound::HttpSender;
+use crate::logging;
 use crate::output::Output;
 
 /// Check where alerts go
@@ -36,7 +37,7 @@ impl Alerts {
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
         let What::Test = self.what;
-        let sender = HttpSender::new(config.values.outbound.clone(), config.sanitizer());
+        let sender = HttpSender::new(config.values.outbound.clone(), config.sanitizer(), logging::alert);
         let told = block_on(async { Ok::<_, CommandError>(sender.test(&config.values.environment).await) })?;
         if self.json {
             let items: Vec<_> = told

@@ -43,6 +43,9 @@ pub(crate) struct Doctor {
     /// The data directory [default: .tidemill]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Where everything is kept, embedded or aws [default: embedded]
+    #[arg(long, value_name = "BACKEND", value_parser = ["embedded", "aws"])]
+    backend: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -58,7 +61,7 @@ enum Verdict {
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
-struct Finding {
+pub(crate) struct Finding {
     check: &'static str,
     verdict: Verdict,
     found: String,
@@ -85,11 +88,23 @@ impl Doctor {
     pub(crate) fn flags(&self) -> Flags {
         let mut flags = Flags::new();
         add(&mut flags, "TIDEMILL_DATA", "--data", self.data.as_ref().map(|dir| dir.display()));
+        add(&mut flags, "TIDEMILL_BACKEND", "--backend", self.backend.as_ref());
         flags
     }
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
         let dir = &config.values.data;
+        #[cfg(feature = "aws")]
+        if config.values.backend == crate::config::BackendName::Aws {
+            let mut findings =
+                vec![settings(config), shared_token_key(config), output_dir(&config.values.output_dir)];
+            findings.extend([open_files(), clock(dir), kernel(), claude(config)]);
+            findings.extend(super::runtime::block_on(async {
+                let connection = Box::pin(tidemill_aws::Connection::open(crate::aws::access(config))).await;
+                super::aws::findings(&connection, config).await
+            })?);
+            return Ok(report(&findings, self.json, out)?);
+        }
         let findings = [
             settings(config),
             permissions(dir),
@@ -103,27 +118,57 @@ impl Doctor {
             kernel(),
             claude(config),
         ];
-        let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fail);
-        if self.json {
-            out.json(&serde_json::json!({ "ok": !failed, "checks": findings }))?;
-        } else {
-            let mut table = Table::new(&["CHECK", "RESULT", "FOUND"]);
-            for Finding { check, verdict, found, .. } in &findings {
-                let verdict = match verdict {
-                    Verdict::Ok => "OK",
-                    Verdict::Warn => "WARN",
-                    Verdict::Fail => "FAIL",
-                };
-                table.row(vec![(*check).to_owned(), verdict.to_owned(), found.clone()]);
-            }
-            out.table(&table)?;
-            for finding in &findings {
-                if let Some(advice) = &finding.advice {
-                    out.note(format_args!("{}: {advice}", finding.check));
-                }
+        Ok(report(&findings, self.json, out)?)
+    }
+}
+
+/// Says what was found. A failure decides the exit code.
+pub(super) fn report(findings: &[Finding], json: bool, out: &mut Output) -> std::io::Result<ExitCode> {
+    let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fail);
+    if json {
+        out.json(&serde_json::json!({ "ok": !failed, "checks": findings }))?;
+    } else {
+        let mut table = Table::new(&["CHECK", "RESULT", "FOUND"]);
+        for Finding { check, verdict, found, .. } in findings {
+            let verdict = match verdict {
+                Verdict::Ok => "OK",
+                Verdict::Warn => "WARN",
+                Verdict::Fail => "FAIL",
+            };
+            table.row(vec![(*check).to_owned(), verdict.to_owned(), found.clone()]);
+        }
+        out.table(&table)?;
+        for finding in findings {
+            if let Some(advice) = &finding.advice {
+                out.note(format_args!("{}: {advice}", finding.check));
             }
         }
-        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+#[cfg(feature = "aws")]
+impl From<tidemill_aws::deploy::Check> for Finding {
+    fn from(check: tidemill_aws::deploy::Check) -> Self {
+        use tidemill_aws::deploy::Health;
+        let verdict = match check.health {
+            Health::Good => Verdict::Ok,
+            Health::Poor => Verdict::Warn,
+            Health::Bad => Verdict::Fail,
+        };
+        Self { check: check.name, verdict, found: check.found, advice: check.advice }
+    }
+}
+
+/// The key that all processes of a stage have.
+#[cfg(feature = "aws")]
+fn shared_token_key(config: &Resolved) -> Finding {
+    let values = &config.values;
+    match crate::token_key::shared_key(values.token_key.as_deref(), values.token_key_file.as_deref()) {
+        Ok(_) => Finding::ok("token key", "given"),
+        Err(problem) => {
+            Finding::warn("token key", problem, "without it events that bring a task token are refused")
+        }
     }
 }
 
@@ -188,10 +233,11 @@ fn lock(dir: &Path) -> Finding {
 /// Tokens of parked executions are sealed with it.
 fn token_key(config: &Resolved) -> Finding {
     let check = "token key";
-    let key = TokenKey::of(&config.values.data, config.values.token_key_file.as_deref());
-    let shown = key.file().display();
+    let values = &config.values;
+    let key = TokenKey::of(&values.data, values.token_key_file.as_deref(), values.token_key.as_deref());
+    let shown = key.name();
     match key.check() {
-        Ok(KeyState::Good) => Finding::ok(check, shown.to_string()),
+        Ok(KeyState::Good) => Finding::ok(check, shown),
         Ok(KeyState::NotMade) => Finding::ok(check, format!("{shown} is made when it is first needed")),
         Err(problem) => {
             Finding::fail(check, problem, "nothing starts without it; keep a copy apart from the data")

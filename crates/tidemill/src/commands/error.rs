@@ -147,6 +147,19 @@ impl From<ImportError> for CommandError {
     }
 }
 
+#[cfg(feature = "aws")]
+impl From<tidemill_aws::deploy::DeployError> for CommandError {
+    fn from(error: tidemill_aws::deploy::DeployError) -> Self {
+        use tidemill_aws::deploy::DeployError;
+        match &error {
+            DeployError::Missing { .. } => {
+                Self::Unusable(format!("{error}; give them with --parameter NAME=VALUE"))
+            }
+            DeployError::Refused(_) | DeployError::Failed { .. } => Self::Failed(error.to_string()),
+        }
+    }
+}
+
 impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         match error.kind() {

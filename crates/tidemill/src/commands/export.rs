@@ -35,7 +35,7 @@ impl Export {
     }
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Result<ExitCode, CommandError> {
-        let dir = DataDir::open(&config.values.data)?;
+        let dir = DataDir::open("export", config)?;
         let mut store =
             Store::open_watched(dir.disk, store_options(), &mut |progress| out.progress(progress))?;
         let exported = if let Some(path) = &self.out {

@@ -44,7 +44,7 @@ impl Import {
             })?;
             Box::new(BufReader::with_capacity(READ_BYTES, file))
         };
-        let dir = DataDir::open_or_make(&config.values.data)?;
+        let dir = DataDir::open_or_make("import", config)?;
         let now = SystemClock::start().now();
         let mut watch = |progress| out.progress(progress);
         let imported =

@@ -2,6 +2,8 @@
 
 mod agent_task;
 mod alerts;
+#[cfg(feature = "aws")]
+mod aws;
 mod completions;
 mod config;
 mod dead_letters;
@@ -18,6 +20,8 @@ mod input_file;
 mod jobs;
 mod keys;
 mod moment;
+#[cfg(not(feature = "aws"))]
+mod no_aws;
 mod parked;
 mod rebuild;
 mod resume;
@@ -38,6 +42,8 @@ mod workflow_filter;
 
 pub(crate) use agent_task::AgentTask;
 pub(crate) use alerts::Alerts;
+#[cfg(feature = "aws")]
+pub(crate) use aws::Aws;
 pub(crate) use completions::Completions;
 pub(crate) use config::Config;
 pub(crate) use dead_letters::DeadLetters;
@@ -52,6 +58,8 @@ pub(crate) use health::Health;
 pub(crate) use import::Import;
 pub(crate) use jobs::Jobs;
 pub(crate) use keys::Keys;
+#[cfg(not(feature = "aws"))]
+pub(crate) use no_aws::Aws;
 pub(crate) use parked::Parked;
 pub(crate) use rebuild::Rebuild;
 pub(crate) use run::Run;
@@ -64,6 +72,8 @@ pub(crate) use tasks::Tasks;
 pub(crate) use usage::Usage;
 pub(crate) use verify::Verify;
 pub(crate) use worker::Worker;
+#[cfg(feature = "aws")]
+pub(crate) use worker::{Place, host_worker_id};
 
 /// What a command finished with.
 pub(crate) type Ended = Result<std::process::ExitCode, CommandError>;

@@ -29,7 +29,7 @@ impl Rebuild {
     }
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Result<ExitCode, CommandError> {
-        let dir = DataDir::open(&config.values.data)?;
+        let dir = DataDir::open("rebuild", config)?;
         let store = Store::rebuild(dir.disk, store_options(), &mut |progress| out.progress(progress))?;
         out.note("the rows were made again");
         let findings = store.verify_watched(&mut |progress| out.progress(progress))?;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::Args;
 use tidemill::document::Document;
 use tidemill::job_file::{ReadJob, read_job};
-use tidemill_embedded::OpenError;
 use tidemill_embedded::data_lock::LockError;
+use tidemill_embedded::{Embedded, OpenError};
 use tidemill_engine::commit::TaskKey;
 use tidemill_model::{Execution, JobFile, JobId, Json, RequestId, TaskWork};
 use tidemill_server::api::{self, JobAccepted, JobStatusName};
@@ -26,7 +26,7 @@ use super::signals::StopSignals;
 use super::{CommandError, Ended, Flags, serve};
 use crate::client::server_file::ServerFile;
 use crate::client::{Call, Client, ClientError, LocalWay, Query, add};
-use crate::config::Resolved;
+use crate::config::{BackendName, Resolved};
 use crate::display::humanize::{count, span};
 use crate::file_limit::raise_file_limit;
 use crate::logging::LogFormat;
@@ -83,6 +83,13 @@ impl Run {
     }
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
+        if config.values.backend == BackendName::Aws {
+            return Err(CommandError::Unusable(
+                "`tidemill run` works on a data directory, and TIDEMILL_BACKEND is aws; hand the job to the stage with \
+                 `tidemill submit --watch`, which `tidemill worker` and `tidemill serve` run"
+                    .to_owned(),
+            ));
+        }
         let input = InputFile::read(&self.file)?;
         let read = read_job(&input.name, input.form(), &input.bytes)?;
         let name = read.file.name.clone().unwrap_or_else(|| input.short_name());
@@ -119,7 +126,7 @@ impl Run {
         let said = Arc::new(Said::new());
         let is_json = config.values.log_format == LogFormat::Json;
         let sink: Arc<dyn LogSink> = if is_json {
-            serve::stderr_sink(LogFormat::Json, Node::worker_id().as_str())?
+            serve::stderr_sink(LogFormat::Json, node.worker_id())?
         } else {
             Arc::new(JobSink { job: JobId::new(&job_id).ok(), said: Arc::clone(&said) })
         };
@@ -177,7 +184,7 @@ impl Run {
     async fn go_on(
         &self,
         client: &Client,
-        node: &Node,
+        node: &Node<Embedded>,
         name: &str,
         file: &JobFile,
         out: &mut Output,
@@ -289,7 +296,7 @@ async fn unfinished(client: &Client) -> Result<usize, ClientError> {
 }
 
 /// The tasks whose command in the file is not the one they were submitted with.
-async fn changed_commands(node: &Node, file: &JobFile, rows: &[api::TaskRow]) -> Vec<String> {
+async fn changed_commands(node: &Node<Embedded>, file: &JobFile, rows: &[api::TaskRow]) -> Vec<String> {
     let rows: HashMap<&str, &api::TaskRow> = rows.iter().map(|row| (row.task_id.as_str(), row)).collect();
     let mut changed = Vec::new();
     for task in &file.tasks {

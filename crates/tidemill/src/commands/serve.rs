@@ -1,29 +1,34 @@
 //! `tidemill serve`: engine, worker, API and timers in one process.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tidemill_server::{App, check_listen};
+use tidemill_server::{App, ServeError, check_listen};
 use tidemill_worker::WorkerHandle;
 use tidemill_worker::log_sink::StderrSink;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::runtime::block_on_threads;
 use super::signals::StopSignals;
 use super::{CommandError, Ended, Flags};
 use crate::client::add;
-use crate::client::server_file::ServerFile;
-use crate::config::Resolved;
+use crate::client::server_file::{ServerFile, ServerFileGuard};
+#[cfg(feature = "aws")]
+use crate::config::BackendName;
+use crate::config::{Resolved, Role};
 use crate::display::humanize::span;
 use crate::file_limit::raise_file_limit;
+use crate::home::Home;
 use crate::logging::LogFormat;
-use crate::node::Node;
+use crate::node::{DutyConfig, Node};
 use crate::output::Output;
+use crate::rota::{Alone, OnDuty, Rota};
 use crate::script_pool::ScriptPool;
 
 const EXIT_CODES: &str = "\
@@ -46,9 +51,15 @@ pub(crate) struct Serve {
     /// Where to listen; port 0 picks one [default: 127.0.0.1:7070]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Where everything is kept, embedded or aws [default: embedded]
+    #[arg(long, value_name = "BACKEND", value_parser = ["embedded", "aws"])]
+    backend: Option<String>,
     /// Run no tasks in this process; workers attach with `tidemill worker`
     #[arg(long)]
     no_worker: bool,
+    /// Do only some of it: api, worker, timers, scripts, courier, health, with commas between [default: all]
+    #[arg(long, value_name = "ROLES")]
+    roles: Option<String>,
     /// How many tasks run at a time [default: 3]
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
@@ -64,6 +75,8 @@ impl Serve {
     pub(crate) fn flags(&self) -> Flags {
         let mut flags = Flags::new();
         add(&mut flags, "TIDEMILL_DATA", "--data", self.data.as_ref().map(|dir| dir.display()));
+        add(&mut flags, "TIDEMILL_BACKEND", "--backend", self.backend.as_ref());
+        add(&mut flags, "TIDEMILL_ROLES", "--roles", self.roles.as_ref());
         add(&mut flags, "TIDEMILL_LISTEN", "--listen", self.listen.as_ref());
         add(&mut flags, "MAX_CONCURRENT_CLAUDE", "--concurrency", self.concurrency);
         add(&mut flags, "TIDEMILL_RUN_AS", "--run-as", self.run_as.as_ref());
@@ -73,78 +86,156 @@ impl Serve {
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
         raise_file_limit();
-        block_on_threads(serve(config, !self.no_worker, out))
+        let mut roles = config.values.roles.clone();
+        roles.retain(|role| *role != Role::Worker || !self.no_worker);
+        block_on_threads(async {
+            let signals = StopSignals::listen()?;
+            #[cfg(feature = "aws")]
+            if config.values.backend == BackendName::Aws {
+                use crate::aws::{Purpose, Stage};
+                let works = roles.contains(&Role::Worker);
+                let purpose = if works { Purpose::Working } else { Purpose::Asking };
+                let stage = Stage::open(config, purpose).await?;
+                Stage::tell_lacks(config, out);
+                let served = serve(&stage.node, &stage.rota, None, &roles, config, signals, out).await;
+                stage.close(out).await;
+                return served;
+            }
+            let node = Arc::new(Node::open(config).await?);
+            serve(&node, &Alone, Some(&config.values.data), &roles, config, signals, out).await
+        })
     }
 }
 
-async fn serve(config: &Resolved, with_worker: bool, out: &mut Output) -> Ended {
+/// The parts that are to run here, until a signal comes. `data` is where commands find the address.
+async fn serve<B: Home>(
+    node: &Arc<Node<B>>,
+    rota: &impl Rota,
+    data: Option<&Path>,
+    roles: &[Role],
+    config: &Resolved,
+    mut signals: StopSignals,
+    out: &mut Output,
+) -> Ended {
     let values = &config.values;
-    let mut signals = StopSignals::listen()?;
-    let node = Node::open(config).await?;
     let traces = node.start_traces(values);
-    let unusable = |error: &dyn std::fmt::Display| CommandError::Unusable(error.to_string());
-    check_listen(node.engine(), values.listen).await.map_err(|error| unusable(&error))?;
-    let listener = TcpListener::bind(values.listen).await;
-    let listener =
-        listener.map_err(|error| unusable(&format_args!("cannot listen on {}: {error}", values.listen)))?;
-    let address = listener.local_addr().map_err(|error| unusable(&error))?;
-    let url = url_of(address);
-    let file = ServerFile { url: url.clone(), pid: std::process::id() };
-    let file = file
-        .write(node.dir())
-        .map_err(|error| unusable(&format_args!("cannot write server.json: {error}")))?;
-
     let scripts = ScriptPool::new(values);
-    let compiler = Some(Arc::new(scripts.clone()) as _);
-    let app = App::with_compiler(node.engine().clone(), config.server_config(), compiler);
-    let (stop, stopped) = oneshot::channel::<()>();
-    let stopped = async move {
-        let _ = stopped.await;
+    let mut api = if roles.contains(&Role::Api) {
+        Some(Api::start(node, data, &scripts, config, out).await?)
+    } else {
+        None
     };
-    let mut server = tokio::spawn(tidemill_server::serve(listener, app, stopped));
-    out.note(format_args!("listening on {url}"));
-    let timers = (
-        node.start_sweeper(values),
-        node.start_triage(),
-        node.start_courier(config),
-        node.start_health(values),
-    );
-    let worker = if with_worker {
-        let sink = stderr_sink(values.log_format, Node::worker_id().as_str())?;
+    let duty_config =
+        DutyConfig { values: values.clone(), sanitizer: config.sanitizer(), scripts: scripts.clone() };
+    let begin = |role: Role| OnDuty::start(node, rota, role, &duty_config);
+    let is_wanted =
+        |role: &Role| roles.contains(role) && (*role != Role::Health || values.health_every.is_some());
+    let timers = [Role::Timers, Role::Courier, Role::Health].into_iter().filter(is_wanted).map(begin);
+    let timers: Vec<OnDuty> = timers.collect();
+    let worker = if roles.contains(&Role::Worker) {
+        let sink = stderr_sink(values.log_format, node.worker_id())?;
         Some(node.start_worker(config, sink, &scripts)?)
     } else {
         None
     };
-    let scripts = node.start_scripts(values, scripts);
+    let scripts = roles.contains(&Role::Scripts).then(|| begin(Role::Scripts));
+    if api.is_none() {
+        let names: Vec<_> = roles.iter().map(|role| role.name()).collect();
+        out.note(format_args!("serving {} without the API: {}", node.place(), names.join(", ")));
+    }
 
     tokio::select! {
         () = signals.next() => {}
-        ended = &mut server => return Err(CommandError::Failed(broken(ended))),
+        broken = Api::broken(api.as_mut()) => return Err(CommandError::Failed(broken)),
     }
     // Workers elsewhere still report while the tasks of this process end.
-    let scripts = tokio::spawn(scripts.shut_down(values.grace));
+    let scripts = tokio::spawn(async {
+        if let Some(scripts) = scripts {
+            scripts.end().await;
+        }
+    });
     let drained = drain(worker, values.grace, &mut signals, out).await;
     if drained.is_ok() {
         tokio::select! {
             _ = scripts => {}
             () = signals.next() => return Err(CommandError::Interrupted),
         }
+        for timer in timers {
+            timer.end().await;
+        }
     }
-    drop((timers, file));
-    let _ = stop.send(());
-    drained?;
-    tokio::select! {
-        ended = &mut server => match ended {
-            Ok(Ok(())) => {}
-            ended => return Err(CommandError::Failed(broken(ended))),
-        },
-        () = signals.next() => return Err(CommandError::Interrupted),
+    if let Some(api) = api {
+        let stopped = api.stop();
+        drained?;
+        tokio::select! {
+            ended = stopped => ended.map_err(CommandError::Failed)?,
+            () = signals.next() => return Err(CommandError::Interrupted),
+        }
+    } else {
+        drained?;
     }
     if let Some(traces) = traces {
         traces.shut_down().await;
     }
     out.note("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// The API, listening.
+struct Api {
+    server: JoinHandle<Result<(), ServeError>>,
+    stop: oneshot::Sender<()>,
+    /// Tells commands on this machine where it is.
+    file: Option<ServerFileGuard>,
+}
+
+impl Api {
+    async fn start<B: Home>(
+        node: &Node<B>,
+        data: Option<&Path>,
+        scripts: &ScriptPool,
+        config: &Resolved,
+        out: &mut Output,
+    ) -> Result<Self, CommandError> {
+        let values = &config.values;
+        let unusable = |error: &dyn std::fmt::Display| CommandError::Unusable(error.to_string());
+        check_listen(node.engine(), values.listen).await.map_err(|error| unusable(&error))?;
+        let listener = TcpListener::bind(values.listen).await;
+        let listener = listener
+            .map_err(|error| unusable(&format_args!("cannot listen on {}: {error}", values.listen)))?;
+        let address = listener.local_addr().map_err(|error| unusable(&error))?;
+        let url = url_of(address);
+        let file = data.map(|data| ServerFile { url: url.clone(), pid: std::process::id() }.write(data));
+        let file =
+            file.transpose().map_err(|error| unusable(&format_args!("cannot write server.json: {error}")))?;
+        let compiler = Some(Arc::new(scripts.clone()) as _);
+        let app = App::with_compiler(node.engine().clone(), config.server_config(), compiler);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = async move {
+            let _ = stopped.await;
+        };
+        let server = tokio::spawn(tidemill_server::serve(listener, app, stopped));
+        out.note(format_args!("listening on {url}"));
+        Ok(Self { server, stop, file })
+    }
+
+    /// Waits until the server ends by itself, which it never should.
+    async fn broken(api: Option<&mut Self>) -> String {
+        match api {
+            Some(api) => broken((&mut api.server).await),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes no more requests and lets those under way end.
+    async fn stop(self) -> Result<(), String> {
+        drop(self.file);
+        let _ = self.stop.send(());
+        match self.server.await {
+            Ok(Ok(())) => Ok(()),
+            ended => Err(broken(ended)),
+        }
+    }
 }
 
 /// Shows what tasks write, with their ids.

@@ -30,7 +30,7 @@ impl Verify {
     }
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Result<ExitCode, CommandError> {
-        let dir = DataDir::open(&config.values.data)?;
+        let dir = DataDir::open("verify", config)?;
         let opened = Store::open_watched(dir.disk, store_options(), &mut |progress| out.progress(progress));
         let findings = match opened {
             Ok(store) => store.verify_watched(&mut |progress| out.progress(progress))?,

@@ -1,4 +1,4 @@
-//! `tidemill worker`: runs tasks of a server elsewhere.
+//! `tidemill worker`: runs tasks of a server elsewhere, or of a stage on AWS.
 
 use std::fs::File;
 use std::path::Path;
@@ -6,16 +6,18 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tidemill::host::random_seed;
-use tidemill_worker::{CommandWorker, kill_leftovers};
+use tidemill_worker::CommandWorker;
 
 use super::moment::now;
 use super::runtime::block_on_threads;
 use super::signals::StopSignals;
 use super::{CommandError, Ended, Flags, serve};
 use crate::client::{Call, Client, ClientError, HttpWay, add};
+#[cfg(feature = "aws")]
+use crate::config::BackendName;
 use crate::config::Resolved;
 use crate::file_limit::raise_file_limit;
-use crate::node::{command_config, id_of, start_spawner};
+use crate::node::{Life, command_config, id_of, start_spawner};
 use crate::output::Output;
 use crate::remote_source::RemoteSource;
 use crate::script_pool::ScriptPool;
@@ -30,13 +32,17 @@ Exit codes:
 /// Run tasks of a server, from this or another machine
 ///
 /// It claims tasks over HTTP, runs them here and reports back. It needs the server's address and a key of role worker, nothing
-/// else. A worker that is cut off loses its leases: its tasks are killed and run elsewhere.
+/// else. With --backend aws it needs no server: tickets in the queue of the stage tell it what there is to do. A worker that is
+/// cut off loses its leases: its tasks are killed and run elsewhere.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Worker {
     /// The server
     #[arg(long, value_name = "URL")]
     server: Option<String>,
+    /// Where tasks come from: aws for a stage, without a server
+    #[arg(long, value_name = "BACKEND", value_parser = ["embedded", "aws"])]
+    backend: Option<String>,
     /// A key of role worker; better given as `TIDEMILL_API_KEY`, which no list of processes shows
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
@@ -55,6 +61,7 @@ impl Worker {
     pub(crate) fn flags(&self) -> Flags {
         let mut flags = Flags::new();
         add(&mut flags, "TIDEMILL_SERVER", "--server", self.server.as_ref());
+        add(&mut flags, "TIDEMILL_BACKEND", "--backend", self.backend.as_ref());
         add(&mut flags, "TIDEMILL_API_KEY", "--key", self.key.as_ref());
         add(&mut flags, "MAX_CONCURRENT_CLAUDE", "--concurrency", self.concurrency);
         add(&mut flags, "TIDEMILL_RUN_AS", "--run-as", self.run_as.as_ref());
@@ -64,9 +71,14 @@ impl Worker {
 
     #[expect(clippy::unused_self, reason = "all that was given stands for settings")]
     pub(crate) fn execute(&self, config: &Resolved, out: &mut Output) -> Ended {
+        #[cfg(feature = "aws")]
+        if config.values.backend == BackendName::Aws {
+            raise_file_limit();
+            return block_on_threads(work_on_aws(config, out));
+        }
         let Some(url) = &config.values.server else {
             return Err(CommandError::Unusable(
-                "name the server with --server or TIDEMILL_SERVER".to_owned(),
+                "name the server with --server or TIDEMILL_SERVER, or a stage with --backend aws".to_owned(),
             ));
         };
         raise_file_limit();
@@ -80,19 +92,15 @@ async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
     let client = Client::Http(Box::new(HttpWay::new(url, values.api_key.clone())?));
     greet(&client, out).await?;
     let failed = |what: &str, error: &std::io::Error| CommandError::Failed(format!("{what}: {error}"));
-    std::fs::create_dir_all(&values.output_dir)
-        .map_err(|error| failed(&format!("cannot make {}", values.output_dir.display()), &error))?;
-    let place = Place::take(&values.output_dir, url);
-    // The clock of a machine goes on over restarts, and so do generations.
-    let generation = now();
+    let place = Place::take(&values.output_dir, url)?;
+    let life = place.life();
     if place.alone {
-        let data_id = place.data_id.clone();
-        let _ = tokio::task::spawn_blocking(move || kill_leftovers(&data_id, generation)).await;
+        life.end_former().await;
     }
-    let spawner = start_spawner(place.data_id.clone(), generation, values);
+    let spawner = start_spawner(&life, values);
     let spawner =
         spawner.map_err(|error| failed("the process that starts tasks cannot be started", &error))?;
-    let worker_id = worker_id();
+    let worker_id = host_worker_id();
     let source = RemoteSource::new(client.clone(), worker_id.clone());
     let scripts = ScriptPool::new(values);
     let command = command_config(config, serve::stderr_sink(values.log_format, &worker_id)?, &scripts);
@@ -121,32 +129,63 @@ async fn greet(client: &Client, out: &mut Output) -> Result<(), CommandError> {
     }
 }
 
+/// Works for a stage, with tickets from its queue.
+#[cfg(feature = "aws")]
+async fn work_on_aws(config: &Resolved, out: &mut Output) -> Ended {
+    let values = &config.values;
+    let mut signals = StopSignals::listen()?;
+    let stage = crate::aws::Stage::open(config, crate::aws::Purpose::Working).await?;
+    let node = &stage.node;
+    let traces = node.start_traces(values);
+    let sink = serve::stderr_sink(values.log_format, node.worker_id())?;
+    let worker = node.start_worker(config, sink, &ScriptPool::new(values))?;
+    let (place, name, slots) = (node.place(), node.worker_id(), values.slots);
+    out.note(format_args!("working for {place} as {name}, {slots} tasks at a time"));
+    signals.next().await;
+    serve::drain(Some(worker), values.grace, &mut signals, out).await?;
+    stage.close(out).await;
+    if let Some(traces) = traces {
+        traces.shut_down().await;
+    }
+    out.note("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
 /// What marks the processes of this worker on this machine.
-struct Place {
+pub(crate) struct Place {
     data_id: String,
     /// Whether no other worker of this server uses the same directory, so that what carries the mark is left over.
-    alone: bool,
+    pub(crate) alone: bool,
     _lock: Option<File>,
 }
 
 impl Place {
-    fn take(output_dir: &Path, url: &str) -> Self {
+    /// Takes an output directory, which is made if it is not there, for the work of one server or stage.
+    pub(crate) fn take(output_dir: &Path, work_of: &str) -> Result<Self, CommandError> {
+        std::fs::create_dir_all(output_dir).map_err(|error| {
+            CommandError::Failed(format!("cannot make {}: {error}", output_dir.display()))
+        })?;
         let path = std::fs::canonicalize(output_dir).unwrap_or_else(|_| output_dir.to_owned());
-        let id = id_of(&format!("{url} {}", path.display()));
+        let id = id_of(&format!("{work_of} {}", path.display()));
         let file = File::options()
             .write(true)
             .create(true)
             .truncate(false)
             .open(output_dir.join(format!(".worker-{id}.lock")));
-        match file {
+        Ok(match file {
             Ok(file) if file.try_lock().is_ok() => Self { data_id: id, alone: true, _lock: Some(file) },
             _ => Self { data_id: format!("{id}-{}", std::process::id()), alone: false, _lock: None },
-        }
+        })
+    }
+
+    /// The clock of a machine goes on over restarts, and so do generations.
+    pub(crate) fn life(&self) -> Life {
+        Life { data_id: self.data_id.clone(), generation: now() }
     }
 }
 
 /// A name that no other worker has, and that tells where it is.
-fn worker_id() -> String {
+pub(crate) fn host_worker_id() -> String {
     let name = rustix::system::uname();
     let host = name.nodename().to_string_lossy();
     let host: String =

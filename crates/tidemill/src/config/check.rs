@@ -1,6 +1,11 @@
 //! What values must be to one another. Contradictions stop the start.
 
-use super::values::Values;
+use std::time::Duration;
+
+use super::values::{BackendName, Values};
+
+/// A queue of AWS hides a message for twelve hours in all, however often that is extended.
+const AWS_TIMEOUT_MAX: Duration = Duration::from_secs(11 * 3_600);
 
 /// `origin` tells where the value of a name came from.
 pub(super) fn relations(values: &Values, origin: &dyn Fn(&str) -> String, problems: &mut Vec<String>) {
@@ -31,5 +36,34 @@ pub(super) fn relations(values: &Values, origin: &dyn Fn(&str) -> String, proble
             "ALLOW_UNDEFINED_TASKS ({}) must be false: it is not available",
             origin("ALLOW_UNDEFINED_TASKS")
         ));
+    }
+    if values.backend == BackendName::Aws {
+        on_aws(values, origin, problems);
+    }
+}
+
+fn on_aws(values: &Values, origin: &dyn Fn(&str) -> String, problems: &mut Vec<String>) {
+    let name = format!("TIDEMILL_BACKEND ({})", origin("TIDEMILL_BACKEND"));
+    if !cfg!(feature = "aws") {
+        problems.push(format!(
+            "{name} is aws, and this program was built without it; build one that has it with \
+             `cargo build --release -p tidemill --features aws`"
+        ));
+    }
+    if values.server.is_some() {
+        problems.push(format!(
+            "{name} is aws, and TIDEMILL_SERVER ({}) names a server; give one of them",
+            origin("TIDEMILL_SERVER")
+        ));
+    }
+    for (setting, given) in
+        [("CLAUDE_TIMEOUT", Some(values.timeout)), ("IDLE_TIMEOUT_MS", values.idle_timeout)]
+    {
+        if given.is_some_and(|given| given > AWS_TIMEOUT_MAX) {
+            problems.push(format!(
+                "{setting} ({}) must be at most 11h on AWS: a queue hides a message for 12 hours in all",
+                origin(setting)
+            ));
+        }
     }
 }

@@ -6,6 +6,7 @@ mod check;
 mod env_file;
 mod origin;
 mod resolve;
+mod role;
 mod setting;
 mod table;
 mod user;
@@ -14,5 +15,6 @@ mod workflow;
 
 pub(crate) use origin::Origin;
 pub(crate) use resolve::{ConfigError, Resolved, Source, Sources};
+pub(crate) use role::Role;
 pub(crate) use setting::{Setting, Use};
-pub(crate) use values::Values;
+pub(crate) use values::{BackendName, Values};

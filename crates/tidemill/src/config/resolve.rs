@@ -78,6 +78,13 @@ impl Resolved {
         )
     }
 
+    /// What somebody gave for a setting, if it is not the default that counts.
+    #[cfg(feature = "aws")]
+    pub(crate) fn given(&self, name: &str) -> Option<&Source> {
+        let found = self.shown.iter().find(|(setting, _)| setting.name == name);
+        found.and_then(|(_, source)| source.as_ref())
+    }
+
     /// The server's part.
     pub(crate) fn server_config(&self) -> ServerConfig {
         let mut config = ServerConfig {

@@ -58,6 +58,8 @@ pub(crate) enum Kind {
     User,
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// Some of these words, with commas between them.
+    Words(&'static [&'static str]),
     /// Headers of HTTP.
     Headers,
 }
@@ -75,6 +77,7 @@ impl Kind {
             Self::Address => address(text).is_some(),
             Self::User => user(text).is_some(),
             Self::Choice(words) => words.contains(&text),
+            Self::Words(words) => text.split(',').all(|word| words.contains(&word.trim())),
             Self::Headers => parse_headers(text).is_some(),
         };
         if fits { Ok(()) } else { Err(self.to_string()) }
@@ -95,6 +98,7 @@ impl fmt::Display for Kind {
             Self::Address => f.write_str("an address with a port, such as 127.0.0.1:7070"),
             Self::User => f.write_str("a user of this machine, or UID:GID"),
             Self::Choice(words) => write!(f, "one of {}", words.join(", ")),
+            Self::Words(words) => write!(f, "some of {}, with commas between them", words.join(", ")),
             Self::Headers => f.write_str("headers such as name=value,name=value"),
         }
     }
@@ -143,6 +147,7 @@ mod tests {
         for (kind, good, bad) in [
             (number, &["1", "10"][..], &["0", "11", "-1", "1.5", "", "a"][..]),
             (millis, &["1000", "1s", "1m", "1500ms"], &["999", "2m", "s", "1 s", "99999999999999999999d"]),
+            (Kind::Words(&["a", "b"]), &["a", "a, b", "b,a"], &["", "a,", "a b", "c"]),
             (Kind::Flag, &["true", "FALSE", "1", "no"], &["maybe", "2"]),
             (Kind::Id, &["a", "task-workflow", "A_9"], &["a b", "a#b", ""]),
             (Kind::Url, &["http://a", "https://a.b:1/c"], &["a", "ftp://a", "http://", "http:///x"]),

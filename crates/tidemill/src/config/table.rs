@@ -1,5 +1,6 @@
 //! Everything that can be set.
 
+use super::role::Role;
 use super::setting::{Kind, Setting, Use};
 
 const DAY: u64 = 86_400_000;
@@ -33,6 +34,12 @@ impl Setting {
 
 pub(crate) static SETTINGS: &[Setting] = &[
     // Where things are.
+    setting(
+        "TIDEMILL_BACKEND",
+        Kind::Choice(&["embedded", "aws"]),
+        Some("embedded"),
+        "where everything is kept: in the data directory, or on AWS",
+    ),
     setting("TIDEMILL_DATA", Kind::Text, Some(".tidemill"), "the data directory"),
     setting(
         "TIDEMILL_LISTEN",
@@ -47,6 +54,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting("TENANT_ID", Kind::Id, Some("default"), "the tenant of commands and of a server without keys"),
     setting("APP_NAME", Kind::Id, Some("task-workflow"), "the application that events name"),
     setting("NODE_ENV", Kind::Text, Some("dev"), "the stage; events name it as context.environment"),
+    setting(
+        "TIDEMILL_ROLES",
+        Kind::Words(Role::NAMES),
+        Some("api,worker,timers,scripts,courier,health"),
+        "what a server does, with commas between; the other parts are for other processes",
+    ),
     // Tasks.
     setting(
         "MAX_CONCURRENT_CLAUDE",
@@ -228,6 +241,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
         None,
         "the key that task tokens are sealed with; none: beside the data directory",
     ),
+    setting("TOKEN_KEY", Kind::Text, None, "the same, as 64 hexadecimal digits, where there are no files")
+        .secret(),
     setting("WORKFLOW_TENANT_ID", Kind::Id, None, "the tenant of workflow events from a bus")
         .used(Use::Later),
     // Webhooks and alerts.
@@ -320,17 +335,27 @@ pub(crate) static SETTINGS: &[Setting] = &[
         .secret(),
     setting("OTEL_SERVICE_NAME", Kind::Text, Some("tidemill"), "what traces call this program"),
     // AWS.
-    setting("AWS_REGION", Kind::Text, Some("eu-west-1"), "the region of the AWS backend").used(Use::Later),
-    setting("AWS_ACCESS_KEY_ID", Kind::Text, None, "its key").secret().used(Use::Later),
-    setting("AWS_SECRET_ACCESS_KEY", Kind::Text, None, "its secret").secret().used(Use::Later),
-    setting("SQS_QUEUE_URL", Kind::Url, None, "its queue").also(&["TASK_QUEUE_URL"]).used(Use::Later),
+    setting(
+        "AWS_REGION",
+        Kind::Text,
+        Some("eu-west-1"),
+        "the region of the AWS backend; when nobody says, the one of the profile goes before this",
+    ),
+    setting("AWS_ACCESS_KEY_ID", Kind::Text, None, "its key; none: the profile, or the role of the machine")
+        .secret(),
+    setting("AWS_SECRET_ACCESS_KEY", Kind::Text, None, "its secret").secret(),
+    setting("AWS_ENDPOINT_URL", Kind::Url, None, "where AWS is, if it is a double of it"),
+    setting("SQS_QUEUE_URL", Kind::Url, None, "its queue").also(&["TASK_QUEUE_URL"]),
     setting("DYNAMODB_EVENTS_TABLE_NAME", Kind::Text, Some("dev-unifiedEvents"), "its table")
-        .also(&["EVENTS_TABLE", "TABLE_NAME"])
-        .used(Use::Later),
-    setting("EVENTBRIDGE_BUS_NAME", Kind::Text, Some("default"), "its bus")
-        .also(&["EVENT_BUS_NAME"])
-        .used(Use::Later),
-    setting("S3_BUCKET", Kind::Text, None, "its bucket").used(Use::Later),
+        .also(&["EVENTS_TABLE", "TABLE_NAME"]),
+    setting(
+        "EVENTBRIDGE_BUS_NAME",
+        Kind::Text,
+        Some("default"),
+        "its bus; `-` for none: each process stores its events itself",
+    )
+    .also(&["EVENT_BUS_NAME"]),
+    setting("S3_BUCKET", Kind::Text, None, "its bucket"),
     setting(
         "PROCESSING_TIMEOUT_MS",
         Kind::Millis { min: 0, max: 366 * DAY },

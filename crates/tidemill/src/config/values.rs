@@ -9,18 +9,20 @@ use tidemill_engine::health::HealthRules;
 use tidemill_engine::outbound::AllowedHosts;
 use tidemill_engine::policy::{AlertTargets, Policy};
 use tidemill_model::{AppName, RetryPolicy, TenantId};
+use tidemill_outbound::OutboundSettings;
 use tidemill_worker::spawner::RunAs;
 
+use super::role::Role;
 use super::setting::{self, Kind};
 use super::table::SETTINGS;
 use super::user::user;
 use crate::logging::LogFormat;
-use crate::outbound::OutboundSettings;
 use crate::traces::{TraceSettings, parse_headers};
 
 /// What this release goes by.
 #[derive(Debug, Clone)]
 pub(crate) struct Values {
+    pub(crate) backend: BackendName,
     pub(crate) data: PathBuf,
     pub(crate) listen: SocketAddr,
     pub(crate) server: Option<String>,
@@ -29,6 +31,7 @@ pub(crate) struct Values {
     pub(crate) tenant: TenantId,
     pub(crate) app: AppName,
     pub(crate) environment: String,
+    pub(crate) roles: Vec<Role>,
     pub(crate) slots: usize,
     pub(crate) timeout: Duration,
     pub(crate) idle_timeout: Option<Duration>,
@@ -58,6 +61,10 @@ pub(crate) struct Values {
     pub(crate) park_timeout: Duration,
     /// Where the key of tokens is, if not beside the data.
     pub(crate) token_key_file: Option<PathBuf>,
+    /// The key of tokens itself.
+    pub(crate) token_key: Option<String>,
+    #[cfg(feature = "aws")]
+    pub(crate) aws: AwsValues,
     /// Whom we tell things, and how.
     pub(crate) outbound: OutboundSettings,
     /// How often the health of tasks is checked, if it is.
@@ -70,6 +77,27 @@ pub(crate) struct Values {
     pub(crate) claude: String,
     /// What the processes that drive agents go by, wherever it was set.
     pub(crate) of_agents: Vec<(&'static str, String)>,
+}
+
+/// Where everything is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BackendName {
+    Embedded,
+    Aws,
+}
+
+/// Where the parts of the AWS backend are.
+#[cfg(feature = "aws")]
+#[derive(Debug, Clone)]
+pub(crate) struct AwsValues {
+    pub(crate) key: Option<String>,
+    pub(crate) secret: Option<String>,
+    pub(crate) endpoint: Option<String>,
+    pub(crate) queue_url: Option<String>,
+    pub(crate) table: String,
+    /// `None`: there is no bus.
+    pub(crate) bus: Option<String>,
+    pub(crate) bucket: Option<String>,
 }
 
 /// Settings that agents are told as variables.
@@ -90,6 +118,10 @@ impl Values {
     pub(super) fn of(texts: &HashMap<&'static str, Option<String>>) -> Self {
         let given = Given(texts);
         Self {
+            backend: match given.text("TIDEMILL_BACKEND") {
+                "aws" => BackendName::Aws,
+                _ => BackendName::Embedded,
+            },
             data: given.text("TIDEMILL_DATA").into(),
             listen: setting::address(given.text("TIDEMILL_LISTEN")).expect("an address was checked"),
             server: given.maybe("TIDEMILL_SERVER").map(str::to_owned),
@@ -98,6 +130,7 @@ impl Values {
             tenant: TenantId::trusted(given.text("TENANT_ID")),
             app: AppName::trusted(given.text("APP_NAME")),
             environment: given.text("NODE_ENV").to_owned(),
+            roles: Role::of_list(given.text("TIDEMILL_ROLES")),
             slots: given.count("MAX_CONCURRENT_CLAUDE"),
             timeout: given.millis("CLAUDE_TIMEOUT"),
             idle_timeout: given.maybe("IDLE_TIMEOUT_MS").map(|_| given.millis("IDLE_TIMEOUT_MS")),
@@ -139,6 +172,17 @@ impl Values {
             auto_resume: given.flag("WORKFLOW_AUTO_RESUME"),
             park_timeout: given.millis("PARK_TIMEOUT"),
             token_key_file: given.maybe("TOKEN_KEY_FILE").map(PathBuf::from),
+            token_key: given.maybe("TOKEN_KEY").map(str::to_owned),
+            #[cfg(feature = "aws")]
+            aws: AwsValues {
+                key: given.maybe("AWS_ACCESS_KEY_ID").map(str::to_owned),
+                secret: given.maybe("AWS_SECRET_ACCESS_KEY").map(str::to_owned),
+                endpoint: given.maybe("AWS_ENDPOINT_URL").map(str::to_owned),
+                queue_url: given.maybe("SQS_QUEUE_URL").map(str::to_owned),
+                table: given.text("DYNAMODB_EVENTS_TABLE_NAME").to_owned(),
+                bus: Some(given.text("EVENTBRIDGE_BUS_NAME").to_owned()).filter(|name| name != "-"),
+                bucket: given.maybe("S3_BUCKET").map(str::to_owned),
+            },
             outbound: OutboundSettings {
                 workflow_webhook: given.maybe("WORKFLOW_WEBHOOK_URL").map(str::to_owned),
                 alert_webhook: given.maybe("ALERT_WEBHOOK_URL").map(str::to_owned),

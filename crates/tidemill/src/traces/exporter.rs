@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use tidemill_engine::metrics::SpanMeter;
+use tidemill_outbound::Collector;
 use tokio::sync::mpsc::Receiver;
 
 use super::otlp;
 use super::settings::TraceSettings;
 use super::span::Span;
-use crate::outbound::Collector;
 
 /// Spans in one request.
 const BATCH_MAX: usize = 512;

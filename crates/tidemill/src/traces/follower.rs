@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tidemill::Engine;
-use tidemill_engine::backend::{Backend as _, Fault};
+use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::commit::TaskKey;
+use tidemill_engine::engine::Engine;
 use tidemill_engine::metrics::SpanMeter;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
@@ -20,8 +20,8 @@ const PAGE: usize = 256;
 /// A store that could not is asked again after so long.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-pub(super) struct Follower {
-    engine: Engine,
+pub(super) struct Follower<B> {
+    engine: Engine<B>,
     spans: Sender<Span>,
     meter: SpanMeter,
     tracker: Tracker,
@@ -31,8 +31,8 @@ pub(super) struct Follower {
     last: Option<(JobId, Timestamp)>,
 }
 
-impl Follower {
-    pub(super) fn new(engine: Engine, spans: Sender<Span>, meter: SpanMeter) -> Self {
+impl<B: Backend> Follower<B> {
+    pub(super) fn new(engine: Engine<B>, spans: Sender<Span>, meter: SpanMeter) -> Self {
         let after = engine.backend().newest();
         Self { engine, spans, meter, tracker: Tracker::default(), after, last: None }
     }

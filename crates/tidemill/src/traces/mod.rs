@@ -12,7 +12,8 @@ mod tracker;
 
 use std::time::Duration;
 
-use tidemill::Engine;
+use tidemill_engine::backend::Backend;
+use tidemill_engine::engine::Engine;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -35,7 +36,7 @@ pub(crate) struct Traces {
 
 impl Traces {
     /// Begins with what happens from now on.
-    pub(crate) fn start(engine: Engine, settings: &TraceSettings) -> Self {
+    pub(crate) fn start<B: Backend>(engine: Engine<B>, settings: &TraceSettings) -> Self {
         let (spans, waiting) = mpsc::channel(WAITING_SPANS_MAX);
         let meter = engine.span_meter().clone();
         let exporter = Exporter::new(settings, meter.clone());

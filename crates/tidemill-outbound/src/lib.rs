@@ -10,6 +10,6 @@ mod http_sender;
 mod post;
 mod signature;
 
-pub(crate) use channel::OutboundSettings;
-pub(crate) use collector::Collector;
-pub(crate) use http_sender::HttpSender;
+pub use channel::OutboundSettings;
+pub use collector::Collector;
+pub use http_sender::{AlertLog, HttpSender};

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use ring::hmac;
 
 /// The header that holds the signature.
-pub(super) const HEADER: &str = "tidemill-signature";
+pub(crate) const HEADER: &str = "tidemill-signature";
 
 /// The value of the header: the moment in epoch seconds, and the HMAC-SHA256 of it, a dot and the body.
-pub(super) fn of(key: &str, at_seconds: u64, body: &[u8]) -> String {
+pub(crate) fn of(key: &str, at_seconds: u64, body: &[u8]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
     let mut context = hmac::Context::with_key(&key);
     context.update(format!("{at_seconds}.").as_bytes());

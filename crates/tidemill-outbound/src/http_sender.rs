@@ -7,32 +7,35 @@ use tidemill_engine::clock::{Clock as _, SystemClock};
 use tidemill_engine::outbound::{DeliveryId, Parcel, SendError, Sender, Target};
 use tidemill_model::{CallbackUrl, ErrorSanitizer, EventId, Json, TenantId};
 
-use super::address::{Guard, guard_of};
-use super::channel::{OutboundSettings, People};
-use super::post::{Post, Poster};
-use super::signature;
-use crate::logging;
+use crate::address::{Guard, guard_of};
+use crate::channel::{OutboundSettings, People};
+use crate::post::{Post, Poster};
+use crate::signature;
 
 /// The header by which the other side can tell a repeated try.
 const DELIVERY_HEADER: &str = "tidemill-delivery";
 /// The longest text of an alert, in characters.
 const ALERT_CHARS_MAX: usize = 3_000;
 
+/// Where an alert is written that nobody else is told.
+pub type AlertLog = fn(&TenantId, &str);
+
 /// Sends over HTTP.
-pub(crate) struct HttpSender {
+pub struct HttpSender {
     settings: OutboundSettings,
+    log: AlertLog,
     sanitizer: ErrorSanitizer,
     poster: Poster,
     clock: SystemClock,
 }
 
 impl HttpSender {
-    pub(crate) fn new(settings: OutboundSettings, sanitizer: ErrorSanitizer) -> Self {
-        Self { settings, sanitizer, poster: Poster::default(), clock: SystemClock::start() }
+    pub fn new(settings: OutboundSettings, sanitizer: ErrorSanitizer, log: AlertLog) -> Self {
+        Self { settings, log, sanitizer, poster: Poster::default(), clock: SystemClock::start() }
     }
 
     /// Tells everybody who is told of alerts that this is a test: where it went, and whether it arrived.
-    pub(crate) async fn test(&self, stage: &str) -> Vec<(&'static str, Result<(), String>)> {
+    pub async fn test(&self, stage: &str) -> Vec<(&'static str, Result<(), String>)> {
         let text =
             format!(":wave: *Tidemill test alert* ({stage})\nAlerts of this installation arrive here.");
         let body = json!({ "kind": "test", "environment": stage, "isRaised": true, "text": text });
@@ -137,7 +140,7 @@ impl HttpSender {
                 Err(format!("Slack refused it: {}", answer["error"].as_str().unwrap_or("without a reason")))
             }
             People::Log => {
-                logging::alert(&parcel.tenant, text);
+                (self.log)(&parcel.tenant, text);
                 Ok(())
             }
         }
@@ -170,7 +173,7 @@ mod tests {
     #[test]
     fn alerts_hold_no_secret() {
         let sanitizer = ErrorSanitizer::new(vec!["hunter2-hunter2".to_owned()], None);
-        let sender = HttpSender::new(OutboundSettings::default(), sanitizer);
+        let sender = HttpSender::new(OutboundSettings::default(), sanitizer, |_, _| {});
         let text = "it failed with hunter2-hunter2 and Bearer abcdefghijklmnop";
         for target in [Target::People, Target::AlertWebhook] {
             let parcel = Parcel {

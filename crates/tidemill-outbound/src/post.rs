@@ -14,7 +14,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::TokioExecutor;
 
-use super::address::Guard;
+use crate::address::Guard;
 
 /// How long all of it may take, names and handshakes included.
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ const TIME_MAX: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// Posts JSON. Certificates are read when they are first needed.
-pub(super) struct Poster {
+pub(crate) struct Poster {
     tls: OnceLock<Result<rustls::ClientConfig, String>>,
     look_up: Arc<LookUp>,
     time_max: Duration,
@@ -42,16 +42,16 @@ impl Default for Poster {
 }
 
 /// What is to be sent.
-pub(super) struct Post {
-    pub(super) uri: Uri,
-    pub(super) guard: Guard,
-    pub(super) headers: Vec<(&'static str, String)>,
-    pub(super) body: String,
+pub(crate) struct Post {
+    pub(crate) uri: Uri,
+    pub(crate) guard: Guard,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: String,
 }
 
 impl Poster {
     /// The answer, if it says that all went well. An error says what happened, without the address.
-    pub(super) async fn post(&self, post: Post) -> Result<Bytes, String> {
+    pub(crate) async fn post(&self, post: Post) -> Result<Bytes, String> {
         match tokio::time::timeout(self.time_max, self.exchange(post)).await {
             Ok(done) => done,
             Err(_) => Err(format!("no answer came within {} s", self.time_max.as_secs())),

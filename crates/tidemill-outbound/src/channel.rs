@@ -4,21 +4,21 @@ use tidemill_engine::outbound::AllowedHosts;
 
 /// The addresses and keys of deliveries.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct OutboundSettings {
-    pub(crate) workflow_webhook: Option<String>,
-    pub(crate) alert_webhook: Option<String>,
-    pub(crate) slack_webhook: Option<String>,
-    pub(crate) slack_token: Option<String>,
-    pub(crate) slack_api: String,
-    pub(crate) alert_channel: Option<String>,
+pub struct OutboundSettings {
+    pub workflow_webhook: Option<String>,
+    pub alert_webhook: Option<String>,
+    pub slack_webhook: Option<String>,
+    pub slack_token: Option<String>,
+    pub slack_api: String,
+    pub alert_channel: Option<String>,
     /// What webhooks and callbacks are signed with; without it they are not.
-    pub(crate) signing_key: Option<String>,
-    pub(crate) allowed_hosts: AllowedHosts,
+    pub signing_key: Option<String>,
+    pub allowed_hosts: AllowedHosts,
 }
 
 /// How people are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum People<'a> {
+pub(crate) enum People<'a> {
     Webhook(&'a str),
     Bot {
         token: &'a str,
@@ -29,7 +29,7 @@ pub(super) enum People<'a> {
 }
 
 impl OutboundSettings {
-    pub(super) fn people(&self) -> People<'_> {
+    pub(crate) fn people(&self) -> People<'_> {
         match (&self.slack_webhook, &self.slack_token, &self.alert_channel) {
             (Some(url), _, _) => People::Webhook(url),
             (None, Some(token), Some(channel)) => People::Bot { token, channel },

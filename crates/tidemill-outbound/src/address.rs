@@ -7,7 +7,7 @@ use tidemill_model::CallbackUrl;
 
 /// What a host may resolve to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Guard {
+pub(crate) enum Guard {
     /// The operator named it.
     Anything,
     /// A tenant named it.
@@ -17,7 +17,7 @@ pub(super) enum Guard {
 /// What an address that came with a job may resolve to; an error says why it may not be called.
 ///
 /// An IP address that the operator put on the list may be any; a name may stand for public ones only.
-pub(super) fn guard_of(hosts: &AllowedHosts, url: &CallbackUrl) -> Result<Guard, String> {
+pub(crate) fn guard_of(hosts: &AllowedHosts, url: &CallbackUrl) -> Result<Guard, String> {
     if !hosts.admits(url.host(), url.port()) {
         return Err(format!("{} is not on CALLBACK_ALLOWED_HOSTS", url.host()));
     }
@@ -25,7 +25,7 @@ pub(super) fn guard_of(hosts: &AllowedHosts, url: &CallbackUrl) -> Result<Guard,
 }
 
 impl Guard {
-    pub(super) fn admits(self, address: IpAddr) -> bool {
+    pub(crate) fn admits(self, address: IpAddr) -> bool {
         self == Self::Anything || is_public(address)
     }
 }

@@ -1,0 +1,41 @@
+//! What a deployed stage exports, as the settings of its processes.
+
+use std::collections::BTreeMap;
+
+use super::DeployError;
+use crate::connection::Connection;
+use crate::fault::words;
+
+/// An export, without the stage at its end, and the setting that it is the value of.
+const SETTINGS: [(&str, &str); 4] = [
+    ("events-table-name", "DYNAMODB_EVENTS_TABLE_NAME"),
+    ("event-bus-name", "EVENTBRIDGE_BUS_NAME"),
+    ("task-queue-url", "SQS_QUEUE_URL"),
+    ("artifacts-bucket-name", "S3_BUCKET"),
+];
+
+/// The settings of a stage, by name. What it does not export is an error.
+pub async fn environment(
+    connection: &Connection,
+    stage: &str,
+) -> Result<Vec<(&'static str, String)>, DeployError> {
+    let client = connection.cloudformation();
+    let mut pages = client.list_exports().into_paginator().items().send();
+    let mut exports = BTreeMap::new();
+    while let Some(export) = pages.next().await {
+        let export = export.map_err(|error| DeployError::Refused(words("ListExports", error)))?;
+        if let (Some(name), Some(value)) = (export.name, export.value) {
+            exports.insert(name, value);
+        }
+    }
+    let find = |(export, setting): (&str, &'static str)| {
+        let name = format!("{export}-{stage}");
+        exports.get(&name).map(|value| (setting, value.clone())).ok_or(name)
+    };
+    let found: Result<Vec<_>, String> = SETTINGS.into_iter().map(find).collect();
+    found.map_err(|name| {
+        DeployError::Refused(format!(
+            "there is no export {name} in this region: deploy stage {stage} first, or name another with --stage"
+        ))
+    })
+}

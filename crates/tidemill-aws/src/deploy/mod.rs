@@ -1,0 +1,26 @@
+//! Deploying a stage: the stacks of `deploy/aws` in their order, what they export, and whether all is as it should be.
+
+mod checkup;
+mod exports;
+mod plan;
+mod stack;
+mod template;
+
+pub use checkup::{Check, Health, checkup};
+pub use exports::environment;
+pub use plan::{Change, Plan, plan};
+pub use stack::{Deployed, deploy, upload_code};
+pub use template::{STACKS, StackTemplate, unknown_parameters};
+
+/// Why a stage could not be looked at or deployed.
+#[derive(Debug, thiserror::Error)]
+pub enum DeployError {
+    #[error("{0}")]
+    Refused(String),
+    /// Parameters that a stack needs and nobody gave.
+    #[error("stack {stack} needs the parameters {}", names.join(", "))]
+    Missing { stack: String, names: Vec<String> },
+    /// The stack did not get there; why, by its resources.
+    #[error("stack {stack} is {status}: {}", reasons.join("; "))]
+    Failed { stack: String, status: String, reasons: Vec<String> },
+}
