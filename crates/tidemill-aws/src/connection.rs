@@ -1,6 +1,5 @@
 //! The clients of all services, made once.
 
-use aws_config::meta::region::RegionProviderChain;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
@@ -43,6 +42,7 @@ pub struct Connection {
     pub(crate) s3: aws_sdk_s3::Client,
     pub(crate) bus: aws_sdk_eventbridge::Client,
     pub(crate) sqs: aws_sdk_sqs::Client,
+    pub(crate) sfn: aws_sdk_sfn::Client,
     #[cfg(feature = "deploy")]
     sdk: SdkConfig,
 }
@@ -58,17 +58,21 @@ impl Connection {
         let https = aws_smithy_http_client::Builder::new()
             .tls_provider(Provider::Rustls(CryptoMode::Ring))
             .build_https();
-        let region = RegionProviderChain::first_try(access.region.map(Region::new)).or_default_provider();
-        let mut config = aws_config::defaults(BehaviorVersion::latest())
-            .http_client(https)
-            .region(region.or_else(REGION_DEFAULT));
+        let mut config = aws_config::defaults(BehaviorVersion::latest()).http_client(https);
+        if let Some(region) = access.region {
+            config = config.region(Region::new(region));
+        }
         if let Some(endpoint) = access.endpoint {
             config = config.endpoint_url(endpoint);
         }
         if let Some(credentials) = access.credentials {
             config = config.credentials_provider(credentials);
         }
-        Self::new(&config.load().await)
+        let mut found = config.load().await;
+        if found.region().is_none() {
+            found = found.into_builder().region(Region::new(REGION_DEFAULT)).build();
+        }
+        Self::new(&found)
     }
 
     /// A double on this machine, with any credentials.
@@ -102,13 +106,17 @@ impl Connection {
         let s3 = aws_sdk_s3::config::Builder::from(config).force_path_style(is_double);
         let bus = aws_sdk_eventbridge::config::Builder::from(config);
         let sqs = aws_sdk_sqs::config::Builder::from(config);
+        let sfn = aws_sdk_sfn::config::Builder::from(config);
         Self {
             dynamo: aws_sdk_dynamodb::Client::from_conf(
                 dynamo.retry_config(retry.clone()).timeout_config(timeout.clone()).build(),
             ),
             s3: aws_sdk_s3::Client::from_conf(s3.retry_config(retry.clone()).timeout_config(long).build()),
             bus: aws_sdk_eventbridge::Client::from_conf(
-                bus.retry_config(retry.clone()).timeout_config(timeout).build(),
+                bus.retry_config(retry.clone()).timeout_config(timeout.clone()).build(),
+            ),
+            sfn: aws_sdk_sfn::Client::from_conf(
+                sfn.retry_config(retry.clone()).timeout_config(timeout).build(),
             ),
             // Receiving waits for up to 20 seconds.
             sqs: aws_sdk_sqs::Client::from_conf(sqs.retry_config(retry).build()),

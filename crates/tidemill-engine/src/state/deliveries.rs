@@ -14,7 +14,7 @@ use crate::record::{Record, RecordKey, RecordKind, RecordValue};
 const LOOK_MAX: usize = 64;
 
 /// Deliveries that have not arrived, by their way and the moment of their next try.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Deliveries {
     ways: BTreeMap<Arc<Way>, BTreeSet<(Timestamp, DeliveryId)>>,
     moments: Map<DeliveryKey, (Timestamp, Arc<Way>)>,
