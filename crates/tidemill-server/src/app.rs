@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::claims::Claims;
 use crate::config::ServerConfig;
 use crate::rate_limit::RateLimits;
-use crate::stream::StreamLimits;
+use crate::stream::{Herald, StreamLimits};
 
 /// An engine with an HTTP API. Clones share everything.
 pub struct App<B> {
@@ -22,6 +22,7 @@ struct Inner<B> {
     config: ServerConfig,
     rates: RateLimits,
     streams: StreamLimits,
+    herald: Herald,
     claims: Claims,
     compiler: Option<Arc<dyn ScriptCompiler>>,
     closing: watch::Sender<bool>,
@@ -48,6 +49,7 @@ impl<B> App<B> {
         let inner = Inner {
             rates: RateLimits::new(config.rate_per_second),
             streams: StreamLimits::new(config.streams_per_key_max),
+            herald: Herald::default(),
             claims: Claims::default(),
             compiler,
             closing: watch::Sender::new(false),
@@ -103,6 +105,10 @@ impl<B> App<B> {
 
     pub(crate) fn streams(&self) -> &StreamLimits {
         &self.inner.streams
+    }
+
+    pub(crate) fn herald(&self) -> &Herald {
+        &self.inner.herald
     }
 
     pub(crate) fn compiler(&self) -> Option<&dyn ScriptCompiler> {

@@ -151,27 +151,7 @@ fn explain(text: &str, error: &serde_json::Error) -> Problem {
         let name = inside.map_or(quoted.clone(), |holder| format!("{holder}.{quoted}"));
         return Problem::field("MISSING_FIELD", name, "is missing");
     }
-    let inner = fields.iter().rfind(|(_, value)| start_of(value) <= place + 1);
-    let inner = inner.map(|(_, value)| inner_place(value, (place + 1).saturating_sub(start_of(value))));
-    Problem::invalid_field(holder.unwrap_or("body").to_owned() + &inner.unwrap_or_default(), message)
-}
-
-/// Which field within an object a byte lies in, as it stands behind the name of the object. Nothing when the text is no
-/// object, or something is wrong with the object as a whole.
-fn inner_place(value: &str, place: usize) -> String {
-    if place < 2 || place >= value.len() || !value.starts_with('{') {
-        return String::new();
-    }
-    let Ok(Fields(fields)) = serde_json::from_str(value) else { return String::new() };
-    let start_of = |inner: &str| inner.as_ptr() as usize - value.as_ptr() as usize;
-    let Some((name, inner)) = fields.iter().rfind(|(_, inner)| start_of(inner) <= place) else {
-        return String::new();
-    };
-    let within = place - start_of(inner);
-    match element_at(inner, within) {
-        Some(index) => format!(".{name}[{index}]"),
-        None => format!(".{name}{}", inner_place(inner, within)),
-    }
+    Problem::invalid_field(holder.unwrap_or("body"), message)
 }
 
 /// Which element of a list a byte lies in; `None` when the text is no list.

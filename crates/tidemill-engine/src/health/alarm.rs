@@ -130,7 +130,7 @@ impl Alarms {
                 change.raised_findings.push(finding);
             }
             let told_at = known.map_or(now, |known| known.told_at);
-            let first_at = before.map(|known| known.since());
+            let first_at = before.map(FindingAlarm::since);
             change.after.findings.push(FindingAlarm { kind: finding.kind, first_at, told_at });
         }
         let is_over = |known: &&FindingAlarm| !findings.iter().any(|finding| finding.kind == known.kind);

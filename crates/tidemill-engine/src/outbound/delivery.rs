@@ -80,7 +80,7 @@ impl Target {
             Self::Callback(url) => {
                 CallbackUrl::new(url).map(|url| format!("{}:{}", url.host(), url.port())).unwrap_or_default()
             }
-            Self::Workflow | Self::People | Self::AlertWebhook | Self::Bus => String::new(),
+            Self::Workflow | Self::People | Self::AlertWebhook | Self::Bus | Self::TaskToken => String::new(),
         }
     }
 

@@ -275,24 +275,37 @@
         }
       };
       source.addEventListener("bye", (event) => {
-        if (event.data === "out") ended("This session is over. Log in again.");
+        if (event.data === "out") ended("This session is over.");
       });
       source.onerror = () => {
         if (source?.readyState === EventSource.CLOSED) {
           source = null;
           tell("no", "Not live");
-          setTimeout(() => { if (!document.hidden) open(); }, 5000);
+          lookAgain();
         } else {
           tell("no", "Connecting again");
         }
       };
+    };
+    // A stream does not tell why it was refused; a plain request does.
+    const lookAgain = async () => {
+      const call = new AbortController();
+      try {
+        const answer = await fetch(path, { signal: call.signal });
+        call.abort();
+        if (answer.status === 401) { ended("You are logged out."); return; }
+      } catch { /* The server is away. */ }
+      setTimeout(() => { if (!document.hidden) open(); }, 5000);
     };
     const close = () => { source?.close(); source = null; };
     const ended = (text) => {
       close();
       tell("no", "Ended");
       const notice = document.getElementById("notice");
-      notice.textContent = text;
+      const login = document.createElement("a");
+      login.href = `/login?next=${encodeURIComponent(location.pathname + location.search)}`;
+      login.textContent = "Log in again";
+      notice.replaceChildren(text, " ", login);
       notice.hidden = false;
     };
     document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));

@@ -27,7 +27,7 @@ const TICKS: u64 = 4;
 pub(super) fn render(rows: &[Row], now: u64) -> Markup {
     let bars = || rows.iter().flat_map(|row| &row.bars);
     let Some(from) = bars().map(|bar| bar.from).min() else { return super::widgets::nothing() };
-    let to = bars().map(|bar| bar.to.unwrap_or(now)).max().unwrap_or(now).max(from + 1);
+    let to = bars().map(|bar| bar.to.unwrap_or(now)).max().unwrap_or(now).max(from + TICKS);
     let place = |moment: u64| (moment.clamp(from, to) - from) * WIDTH / (to - from);
     html! {
         div class="gantt" role="table" aria-label="When attempts ran" {

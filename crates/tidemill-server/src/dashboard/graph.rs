@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 
 /// A job with more tasks is drawn as groups.
 pub(super) const TASKS_DRAWN_MAX: usize = 300;
+/// So is one with more edges.
+pub(super) const EDGES_DRAWN_MAX: usize = 2_000;
 /// Groups of one layer; the smallest others are one.
 const GROUPS_PER_LAYER_MAX: usize = 12;
 /// Layers of a picture of groups; longer jobs have several layers in one.

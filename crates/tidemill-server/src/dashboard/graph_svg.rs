@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::chart::share;
-use super::graph::{Group, Node, Place, STATES, TASKS_DRAWN_MAX, groups, layers, places};
+use super::graph::{EDGES_DRAWN_MAX, Group, Node, Place, STATES, TASKS_DRAWN_MAX, groups, layers, places};
 use super::screen::fingerprint;
 use super::widgets::number;
 
@@ -31,7 +31,9 @@ pub(super) struct Picture {
 }
 
 pub(super) fn draw(tasks: &[Task], job_address: &str) -> Picture {
-    if tasks.len() > TASKS_DRAWN_MAX { draw_groups(tasks, job_address) } else { draw_tasks(tasks) }
+    let edges: usize = tasks.iter().map(|task| task.node.parents.len()).sum();
+    let is_large = tasks.len() > TASKS_DRAWN_MAX || edges > EDGES_DRAWN_MAX;
+    if is_large { draw_groups(tasks, job_address) } else { draw_tasks(tasks) }
 }
 
 /// Where a node's upper left corner is. Layers stand centred, the tallest fills the height.
@@ -165,7 +167,7 @@ fn draw_groups(tasks: &[Task], job_address: &str) -> Picture {
     let about = format!("{} tasks, those of one name at one depth as one node", number(tasks.len() as u64));
     let note = html! {
         p class="faint graph-note" {
-            "Above " (TASKS_DRAWN_MAX) " tasks, those of one name at one depth are drawn as one. The list below has each of them."
+            "Above " (TASKS_DRAWN_MAX) " tasks or " (number(EDGES_DRAWN_MAX as u64)) " edges, those of one name at one depth are drawn as one. The list below has each of them."
         }
     };
     let html = html! { (frame(&grid, &about, &inner)) (note) };
@@ -188,4 +190,23 @@ fn shortened(name: &str) -> String {
     }
     let head: String = name.chars().take(NAME_CHARS_MAX - 1).collect();
     format!("{head}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_with_very_many_edges_is_drawn_as_groups() {
+        let job = |first: usize, second: usize| -> Vec<Task> {
+            let parents = |at: usize| if at < first { Vec::new() } else { (0..first).collect() };
+            let node = |at: usize| Node { name: "work".to_owned(), parents: parents(at), state: 3 };
+            (0..first + second)
+                .map(|at| Task { id: format!("t-{at}"), link: format!("/tasks/{at}"), node: node(at) })
+                .collect()
+        };
+        let size = |tasks: &[Task]| draw(tasks, "/jobs/x").html.0.len();
+        assert!(size(&job(150, 150)) < 20_000, "{}", size(&job(150, 150)));
+        assert_eq!(draw(&job(40, 40), "/jobs/x").marks.len(), 80, "each task is drawn");
+    }
 }

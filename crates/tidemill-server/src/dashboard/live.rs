@@ -1,6 +1,6 @@
 //! Pages that stay up to date: what changed is sent as server-sent events.
 //!
-//! The stream follows the log. When something that the page watches was committed, the page is made again, and the
+//! The stream hears of its tenant's events. When something that the page watches was committed, the page is made again, and the
 //! pieces that differ from what was sent last are sent. So what is live and what a reload shows cannot differ.
 
 use std::collections::HashMap;
@@ -14,6 +14,8 @@ use axum::http::{Response, StatusCode};
 use serde::Serialize;
 use tidemill_engine::backend::Backend;
 use tidemill_model::{Entity, Event, TenantId};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::pages::Show;
 use super::screen::{Screen, Watch};
@@ -21,12 +23,14 @@ use super::visit::{Sight, Visit};
 use crate::caller::Welcome;
 use crate::problem::Problem;
 use crate::route::raw;
-use crate::stream::{EventFilter, Outlet, channel};
+use crate::stream::{EventFilter, Herald, News, Outlet, channel};
 
-/// Events that are looked at in one go.
-const EVENTS_MAX: usize = 1_000;
 /// A page is made again no sooner than this.
 const PAUSE: Duration = Duration::from_millis(400);
+
+/// The last words of a stream: the server closes, or the reader may not stay.
+const CLOSING: &str = "event: bye\ndata: closing\n\n";
+const OUT: &str = "event: bye\ndata: out\n\n";
 
 /// What the browser is to change.
 #[derive(Serialize)]
@@ -71,18 +75,20 @@ pub(super) async fn open<B: Backend>(
     show: Show<B>,
     parts: &Parts,
 ) -> Result<Response<Body>, Problem> {
-    let Sight::Screen(screen) = show(visit.clone()).await? else { return Err(Problem::no_such_route()) };
     let app = &visit.dashboard.app;
+    let tenant = visit.tenant()?;
+    // Before the page is made: between the two nothing is missed.
+    let news = Herald::follow(app, &tenant);
+    let Sight::Screen(screen) = show(visit.clone()).await? else { return Err(Problem::no_such_route()) };
     let Some(permit) = app.streams().take(visit.viewer.caller.name()) else {
         return Err(Problem::too_many("TOO_MANY_STREAMS", "too many pages are open with this key", 5));
     };
     let last = parts.headers.get("last-event-id").and_then(|value| value.to_str().ok());
     let seen = last.or(visit.query.text("seq")).and_then(|text| text.parse().ok()).unwrap_or(0);
     let (outlet, body) = channel(app.config().write_timeout);
-    let tenant = visit.tenant()?;
     tokio::spawn(async move {
         let _permit = permit;
-        follow(visit, show, screen, (tenant, seen), outlet).await;
+        follow(visit, show, screen, (tenant, seen, news), outlet).await;
     });
     let mut response = raw(StatusCode::OK, "text/event-stream", body);
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
@@ -93,7 +99,7 @@ async fn follow<B: Backend>(
     mut visit: Visit<B>,
     show: Show<B>,
     screen: Screen,
-    (tenant, seen): (TenantId, u64),
+    (tenant, seen, mut news): (TenantId, u64, Receiver<News>),
     outlet: Outlet,
 ) {
     let app = visit.dashboard.app.clone();
@@ -117,9 +123,15 @@ async fn follow<B: Backend>(
     }
     loop {
         let patience = if is_partial { PAUSE } else { app.config().stream_heartbeat };
-        let mut is_touched = false;
+        let mut is_touched;
         tokio::select! {
-            () = backend.committed(after) => {}
+            came = news.recv() => match came {
+                Ok((_, event)) => is_touched = concerns(&watch, &tenant, &event),
+                // What was missed may have been about this page.
+                Err(RecvError::Lagged(_)) => is_touched = true,
+                Err(RecvError::Closed) if closing.has_begun() => return outlet.end(CLOSING),
+                Err(RecvError::Closed) => return,
+            },
             // What becomes of deliveries is told by no event.
             () = &mut heard, if letters => {
                 heard = Box::pin(deliveries.listen());
@@ -132,30 +144,26 @@ async fn follow<B: Backend>(
                 if outlet.send(": heartbeat\n\n").await.is_err() {
                     return;
                 }
+                is_touched = true;
             }
-            () = closing.begun() => return outlet.end("event: bye\ndata: closing\n\n"),
-            () = welcome.ended() => return outlet.end("event: bye\ndata: out\n\n"),
+            () = closing.begun() => return outlet.end(CLOSING),
+            () = welcome.ended() => return outlet.end(OUT),
             () = outlet.closed() => return,
-            () = peer.gone() => return outlet.end("event: bye\ndata: out\n\n"),
+            () = peer.gone() => return outlet.end(OUT),
         }
-        let newest = backend.newest();
-        is_touched |= newest == after;
-        while after < newest {
-            let Ok(found) = backend.follow(after, EVENTS_MAX).await else { return };
-            let Some((last, _)) = found.last() else { break };
-            after = *last;
-            is_touched |= found.iter().any(|(_, event)| concerns(&watch, &tenant, event));
-            // Enough is known; the rest is skipped.
-            if is_touched {
-                break;
+        // What came meanwhile is looked at in one go.
+        loop {
+            match news.try_recv() {
+                Ok((_, event)) => is_touched |= concerns(&watch, &tenant, &event),
+                Err(TryRecvError::Lagged(_)) => is_touched = true,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
         }
-        after = after.max(newest);
         if !is_touched {
             continue;
         }
         if !visit.viewer.is_in(&visit.dashboard) || !welcome.holds().await {
-            return outlet.end("event: bye\ndata: out\n\n");
+            return outlet.end(OUT);
         }
         let turn = tokio::select! {
             turn = visit.dashboard.pace.live(visit.viewer.caller.name()) => turn,
@@ -164,6 +172,7 @@ async fn follow<B: Backend>(
             () = peer.gone() => continue,
         };
         let began = Instant::now();
+        after = backend.newest();
         visit.renew();
         // A page that cannot be made now may be made the next time.
         let Ok(Sight::Screen(screen)) = show(visit.clone()).await else { return };

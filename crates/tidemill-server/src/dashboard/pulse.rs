@@ -18,9 +18,11 @@ use tidemill_model::event_query::{EventQuery, Order};
 use tidemill_model::{
     Event, JobCounts, JobId, JobStatus, KnownType, PublicState, RequestId, TenantId, Timestamp,
 };
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::watch;
 
 use crate::app::App;
+use crate::stream::Herald;
 
 /// The minutes that are shown.
 pub(super) const MINUTES: u64 = 60;
@@ -34,6 +36,8 @@ const BACK_AT_ONCE: usize = 200;
 const JOBS_AT_ONCE: usize = 200;
 /// A reader goes on for so long after the last look.
 const UNWATCHED_MAX: Duration = Duration::from_secs(120);
+/// So often it is looked how far the log was told, when nothing happens.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// Changes of jobs are gathered for so long.
 const GATHER: Duration = Duration::from_millis(200);
 /// How long a first look waits for what is counted; a page that has not all of it is made again soon.
@@ -59,6 +63,10 @@ pub(super) struct Pulse {
     pub(super) is_counted: bool,
     /// Whether the past hour was read.
     pub(super) is_read: bool,
+    /// Whether something was told that is not part of it yet.
+    pub(super) is_behind: bool,
+    /// The number of the last event that is part of it.
+    after: u64,
 }
 
 /// Tasks without a job.
@@ -133,9 +141,11 @@ impl Pulses {
             }
         };
         *lock(&beat.looked_at) = Instant::now();
+        let last = app.herald().last_of(tenant);
         let mut ready = beat.ready.subscribe();
         let _ = tokio::time::timeout(PATIENCE, ready.wait_for(|is_ready| *is_ready)).await;
-        lock(&beat.pulse).clone()
+        let pulse = lock(&beat.pulse).clone();
+        Pulse { is_behind: pulse.after < last, ..pulse }
     }
 }
 
@@ -143,6 +153,8 @@ async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
     let engine = app.engine();
     let backend = engine.backend();
     let clock = SystemClock::start();
+    // Before anything is counted: between the two nothing is missed.
+    let mut news = Herald::follow(&app, &tenant);
     let mut after = backend.newest();
     // A store that cannot answer ends the reader; the next look begins again.
     if count_jobs(engine, &tenant, &beat).await.is_none() {
@@ -154,30 +166,45 @@ async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
     if read_back(engine, &tenant, &beat, Timestamp::clamped(since * MINUTE_MILLIS), after).await.is_none() {
         return;
     }
-    lock(&beat.pulse).is_read = true;
+    {
+        let mut pulse = lock(&beat.pulse);
+        (pulse.is_read, pulse.after) = (true, after);
+    }
     beat.ready.send_replace(true);
     // Whoever waited for it goes first.
     tokio::task::yield_now().await;
     let mut closing = app.closing();
+    let (mut came, mut is_missed) = (None, false);
     loop {
-        let (mut changed, mut changed_alone) = (BTreeSet::new(), BTreeSet::new());
-        let newest = backend.newest();
-        loop {
-            let Ok(events) = backend.follow(after, EVENTS_AT_ONCE).await else { return };
-            let Some((last, _)) = events.last() else { break };
-            after = *last;
-            {
-                let mut pulse = lock(&beat.pulse);
-                for (_, event) in events.iter().filter(|(_, event)| event.tenant == tenant) {
-                    pulse.add(event);
-                    changed.extend(job_of(event));
-                    changed_alone.extend(loose_task_of(event));
-                }
-            }
-            tokio::task::yield_now().await;
+        let mut touched = Touched::default();
+        if std::mem::take(&mut is_missed) {
+            let Some(last) = catch_up(backend, &tenant, after, &beat, &mut touched).await else { return };
+            after = last;
         }
-        // Numbers of events that expired are passed over.
-        after = after.max(newest);
+        let told = app.herald().told();
+        loop {
+            match came.take().map_or_else(|| news.try_recv(), Ok) {
+                Ok((number, event)) if number > after => {
+                    after = number;
+                    touched.add(&event);
+                    lock(&beat.pulse).add(&event);
+                }
+                // It was part of what was read before.
+                Ok(_) => {}
+                Err(TryRecvError::Empty) => {
+                    after = after.max(told);
+                    break;
+                }
+                Err(TryRecvError::Lagged(_)) => {
+                    let Some(last) = catch_up(backend, &tenant, after, &beat, &mut touched).await else {
+                        return;
+                    };
+                    after = last;
+                }
+                Err(TryRecvError::Closed) => return,
+            }
+        }
+        let Touched { jobs: changed, alone: changed_alone } = touched;
         for job in changed {
             let Ok(found) = engine.job(tenant.clone(), job).await else { return };
             note(&mut lock(&beat.pulse), job, found.map(|job| (job.status, job.head.counts)));
@@ -192,16 +219,66 @@ async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
                 _ => drop(loose.remove(&key.request)),
             }
         }
-        lock(&beat.pulse).loose = Loose::of(&loose);
-        lock(&beat.pulse).forget_before(clock.now().millis() / MINUTE_MILLIS - MINUTES + 1);
+        {
+            let mut pulse = lock(&beat.pulse);
+            (pulse.loose, pulse.after) = (Loose::of(&loose), after);
+            pulse.forget_before(clock.now().millis() / MINUTE_MILLIS - MINUTES + 1);
+        }
         if lock(&beat.looked_at).elapsed() > UNWATCHED_MAX {
             return;
         }
         tokio::select! {
-            () = backend.committed(after) => tokio::time::sleep(GATHER).await,
-            () = tokio::time::sleep(UNWATCHED_MAX) => {}
+            heard = news.recv() => {
+                match heard {
+                    Ok(heard) => came = Some(heard),
+                    Err(RecvError::Lagged(_)) => is_missed = true,
+                    Err(RecvError::Closed) => return,
+                }
+                tokio::time::sleep(GATHER).await;
+            }
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
             () = closing.begun() => return,
         }
+    }
+}
+
+/// What events were about.
+#[derive(Debug, Default)]
+struct Touched {
+    jobs: BTreeSet<JobId>,
+    /// Tasks without a job.
+    alone: BTreeSet<RequestId>,
+}
+
+impl Touched {
+    fn add(&mut self, event: &Event) {
+        self.jobs.extend(job_of(event));
+        self.alone.extend(loose_task_of(event));
+    }
+}
+
+/// Reads what was missed from the log, up to what there is now; the number of the last event.
+async fn catch_up<B: Backend>(
+    backend: &B,
+    tenant: &TenantId,
+    mut after: u64,
+    beat: &Beat,
+    touched: &mut Touched,
+) -> Option<u64> {
+    let newest = backend.newest();
+    loop {
+        let events = backend.follow(after, EVENTS_AT_ONCE).await.ok()?;
+        // Numbers of events that expired are passed over.
+        let Some((last, _)) = events.last() else { return Some(after.max(newest)) };
+        after = *last;
+        for (_, event) in events.iter().filter(|(_, event)| event.tenant == *tenant) {
+            touched.add(event);
+            lock(&beat.pulse).add(event);
+        }
+        if after >= newest {
+            return Some(after);
+        }
+        tokio::task::yield_now().await;
     }
 }
 

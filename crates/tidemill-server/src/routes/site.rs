@@ -69,9 +69,10 @@ async fn readyz<B: Backend>(call: Call<B>) -> Reply {
     if workers == 0 && slots.total == 0 && engine.backend().queue().await.is_ok_and(|queue| queue.ready > 0) {
         warnings.push(format!("tasks wait and no worker was heard of for {} s", WORKER_SEEN.as_secs()));
     }
-    let (code, status) = match reasons.is_empty() {
-        true => (StatusCode::OK, "ready"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+    let (code, status) = if reasons.is_empty() {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
     };
     let slots = SlotsView { total: slots.total, busy: slots.busy };
     json(code, &Readiness { status: status.to_owned(), reasons, warnings, workers, slots })

@@ -6,8 +6,10 @@ use std::fmt::Write;
 
 use tidemill_engine::backend::Backend;
 use tidemill_model::{Entity, Event, EventType, JobId, RequestId, TenantId};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use super::{Outlet, StreamPermit};
+use super::{Herald, News, Outlet, StreamPermit};
 use crate::app::App;
 use crate::caller::Welcome;
 use crate::connection::Peer;
@@ -56,19 +58,21 @@ pub(crate) async fn follow_events<B: Backend>(
     let backend = app.engine().backend();
     let heartbeat = app.config().stream_heartbeat;
     let mut closing = app.closing();
+    // Before the log is read: between the two nothing is missed.
+    let mut news = Herald::follow(&app, &filter.tenant);
     if outlet.send(": connected\n\n").await.is_err() {
         return;
     }
     loop {
         if closing.has_begun() {
-            return outlet.end(": the server closes\n\n");
+            return outlet.end(CLOSES);
         }
         if !welcome.holds().await {
             return outlet.end(": the key was revoked\n\n");
         }
         let newest = backend.newest();
         let Ok(found) = backend.follow(after, EVENTS_MAX).await else {
-            return outlet.end(": the store is not available\n\n");
+            return outlet.end(AWAY);
         };
         let mut piece = String::new();
         for (number, event) in &found {
@@ -88,22 +92,89 @@ pub(crate) async fn follow_events<B: Backend>(
         }
         // Numbers of events that expired are passed over.
         after = after.max(newest);
-        tokio::select! {
-            () = backend.committed(after) => {}
-            () = tokio::time::sleep(heartbeat) => {
-                // The number goes along, so that a reader of rare events need not start far back.
-                if outlet.send(format!(": heartbeat\nid: {after}\n\n")).await.is_err() {
-                    return outlet.end(SLOW);
-                }
+        // The log was read to its end: from here on each event is told, until some are missed.
+        let mut piece = String::new();
+        loop {
+            let told = app.herald().told();
+            let heard = hear(&mut news, &filter, told, &mut after, &mut piece);
+            if !piece.is_empty() && outlet.send(std::mem::take(&mut piece)).await.is_err() {
+                return outlet.end(SLOW);
             }
-            () = closing.begun() => {}
-            () = welcome.ended() => {}
-            () = outlet.closed() => return,
-            () = peer.gone() => return,
+            match heard {
+                _ if closing.has_begun() => break,
+                Heard::Missed => break,
+                Heard::Closed => return outlet.end(AWAY),
+                Heard::All | Heard::Some if !welcome.holds().await => break,
+                Heard::Some => continue,
+                Heard::All => {}
+            }
+            tokio::select! {
+                came = news.recv() => match came {
+                    Ok(news) => take(news, &filter, &mut after, &mut piece),
+                    Err(RecvError::Lagged(_)) => break,
+                    // The next look tells it.
+                    Err(RecvError::Closed) => {}
+                },
+                () = tokio::time::sleep(heartbeat) => {
+                    // The number goes along, so that a reader of rare events need not start far back.
+                    if outlet.send(format!(": heartbeat\nid: {after}\n\n")).await.is_err() {
+                        return outlet.end(SLOW);
+                    }
+                }
+                () = closing.begun() => {}
+                () = welcome.ended() => {}
+                () = outlet.closed() => return,
+                () = peer.gone() => return,
+            }
         }
     }
 }
 
+/// What a look at the news gave.
+enum Heard {
+    /// Nothing more has come.
+    All,
+    /// There is more.
+    Some,
+    /// Some were told and not heard.
+    Missed,
+    Closed,
+}
+
+/// Adds what was told to a piece, until it is large enough. Up to `told` everything was.
+fn hear(
+    news: &mut Receiver<News>,
+    filter: &EventFilter,
+    told: u64,
+    after: &mut u64,
+    piece: &mut String,
+) -> Heard {
+    while piece.len() < PIECE_BYTES {
+        match news.try_recv() {
+            Ok(news) => take(news, filter, after, piece),
+            Err(TryRecvError::Empty) => {
+                *after = told.max(*after);
+                return Heard::All;
+            }
+            Err(TryRecvError::Lagged(_)) => return Heard::Missed,
+            Err(TryRecvError::Closed) => return Heard::Closed,
+        }
+    }
+    Heard::Some
+}
+
+/// Adds an event to a piece, if it is wanted and was not read from the log.
+fn take((number, event): News, filter: &EventFilter, after: &mut u64, piece: &mut String) {
+    if number > *after {
+        *after = number;
+        if filter.takes(&event) {
+            write_event(piece, number, &event);
+        }
+    }
+}
+
+const CLOSES: &str = ": the server closes\n\n";
+const AWAY: &str = ": the store is not available\n\n";
 const SLOW: &str = "\n: dropped, you read too slowly; come back with Last-Event-ID\n\n";
 
 /// Properties are as their sender wrote them and may span lines.

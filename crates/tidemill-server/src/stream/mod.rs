@@ -5,10 +5,12 @@
 
 mod channel_body;
 mod events;
+mod herald;
 mod limits;
 mod logs;
 
 pub(crate) use channel_body::{Outlet, channel};
 pub(crate) use events::{EventFilter, follow_events};
+pub(crate) use herald::{Herald, News};
 pub(crate) use limits::{StreamLimits, StreamPermit};
 pub(crate) use logs::follow_log;

@@ -217,3 +217,35 @@ async fn a_stream_without_a_key_ends_with_the_first_key() {
     local.post("/v1/keys", &json!({"role": "admin"})).await.expect(201);
     assert!(stream.rest().await.ends_with(": the key was revoked\n\n"));
 }
+
+#[tokio::test]
+async fn followers_of_busy_tenants_miss_nothing_and_hear_nothing_of_others() {
+    let lab = Lab::start().await;
+    let acme = lab.key("acme", Role::Admin).await;
+    let other = lab.key("other", Role::Admin).await;
+    let idle = lab.key("idle", Role::Admin).await;
+    let mut readers = Vec::new();
+    for client in [&acme, &acme, &other] {
+        readers.push((client.clone(), Reader::open(client, "?type=tick", &[]).await));
+    }
+    let mut still = Reader::open(&idle, "", &[]).await;
+    // More at a time than wait for a follower.
+    let batch = |from: u64| {
+        (from..from + 500).map(|number| json!({"eventType": "tick", "properties": {"number": number}}))
+    };
+    for from in [0, 500, 1_000] {
+        for client in [&acme, &other] {
+            client.post("/v1/events", &json!({"events": batch(from).collect::<Vec<_>>()})).await.expect(202);
+        }
+    }
+    for (client, reader) in &mut readers {
+        reader.until("{\"number\":1499}").await;
+        reader.until("\n\n").await;
+        let events = reader.events();
+        assert_eq!(numbers(&events), (0..1_500).collect::<Vec<_>>(), "{client:?}");
+        assert!(events.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+    publish(&idle, 7).await;
+    still.until(" 7}").await;
+    assert_eq!(numbers(&still.events()), [7], "what others do is not heard");
+}

@@ -56,7 +56,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     };
     let screen = Screen::new("overview", "Overview")
         .watching(Watch::Tenant)
-        .partial(!pulse.is_read)
+        .partial(!pulse.is_read || pulse.is_behind)
         .with_letters()
         .still("head", html! { h1 { "Overview" } })
         .live("alerts", alert_list(&alerts.items, visit.now))
