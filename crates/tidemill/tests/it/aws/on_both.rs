@@ -32,7 +32,7 @@ fn status(home: &Home, job: &str) -> Value {
 
 /// An event without what differs from run to run: ids, times, processes.
 fn shape(value: &Value, job: &str) -> Value {
-    const MEASURED: [&str; 5] = ["pid", "workerPid", "workerId", "duration", "durationMs"];
+    const MEASURED: [&str; 3] = ["processId", "workerId", "durationMs"];
     match value {
         Value::Object(fields) => {
             let field = |(name, value): (&String, &Value)| {
