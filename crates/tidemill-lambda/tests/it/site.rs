@@ -81,6 +81,17 @@ impl Site {
                 site.furnish(&config).await;
             }
         }
+        for function in [
+            "dispatcher",
+            "dlq-processor",
+            "eventbridge-dlq-alert",
+            "health-check",
+            "producer-api",
+            "reconcile",
+        ] {
+            site.let_batches(function).await;
+        }
+        site.let_batches("workflow-event").await;
         site
     }
 
@@ -140,6 +151,40 @@ impl Site {
         self.outputs.get(name).unwrap_or_else(|| panic!("{name} is no output: {:?}", self.outputs))
     }
 
+    /// The double takes a batch of messages for an action of its own. On AWS it is part of sending one.
+    async fn let_batches(&self, function: &str) {
+        let statement = json!({ "Effect": "Allow", "Action": "sqs:SendMessageBatch", "Resource": self.output("TaskQueueArn") });
+        let policy = json!({ "Version": "2012-10-17", "Statement": [statement] }).to_string();
+        let role = self.role_of(function).await;
+        let form = [
+            ("Action", "PutRolePolicy"),
+            ("RoleName", &role),
+            ("PolicyName", "batches"),
+            ("PolicyDocument", &policy),
+        ];
+        self.query(
+            "iam",
+            "2010-05-08",
+            form.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+        )
+        .await;
+    }
+
+    /// The name of a function's role.
+    pub(crate) async fn role_of(&self, function: &str) -> String {
+        let path = format!("/2015-03-31/functions/{function}-{}/configuration", self.stage);
+        let told = self.ask(Method::GET, &path, "lambda", &[], String::new()).await.json();
+        told["Role"].as_str().and_then(|arn| arn.rsplit('/').next()).expect("it has a role").to_owned()
+    }
+
+    /// Invokes a function as the bus does: it is tried again, and what it fails at goes where its failures go.
+    pub(crate) async fn invoke_later(&self, function: &str, event: &Value) {
+        let path = format!("/2015-03-31/functions/{function}-{}/invocations", self.stage);
+        let later = [("x-amz-invocation-type", "Event")];
+        let answer = self.ask(Method::POST, &path, "lambda", &later, event.to_string()).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.text);
+    }
+
     /// Invokes a function and waits for its answer. The error is what it failed with.
     pub(crate) async fn invoke(&self, function: &str, event: &Value) -> Result<Value, Value> {
         let path = format!("/2015-03-31/functions/{function}-{}/invocations", self.stage);
@@ -150,12 +195,6 @@ impl Site {
         } else {
             Ok(answer.json())
         }
-    }
-
-    /// How a function is set up.
-    pub(crate) async fn ask_function(&self, function: &str) -> Value {
-        let path = format!("/2015-03-31/functions/{function}-{}/configuration", self.stage);
-        self.ask(Method::GET, &path, "lambda", &[], String::new()).await.json()
     }
 
     /// Asks the API through its gateway.

@@ -419,7 +419,11 @@ fn functions_may_do_what_they_do() {
         (
             "dispatcher",
             "Reconcile",
-            decide(&[("import:events-table-arn-dev", &["dynamodb:DeleteItem"]), (imported, fails)]),
+            decide(&[
+                ("import:events-table-arn-dev", &["dynamodb:DeleteItem"]),
+                ("import:task-queue-arn-dev", &["sqs:GetQueueAttributes"]),
+                (imported, fails),
+            ]),
         ),
         ("health-check", "HealthCheck", decide(&[(imported, fails)])),
         ("producer-api", "ProducerApi", decide(&[index])),
