@@ -1,6 +1,5 @@
 //! The clients of all services, made once.
 
-use aws_config::meta::region::RegionProviderChain;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
@@ -58,17 +57,21 @@ impl Connection {
         let https = aws_smithy_http_client::Builder::new()
             .tls_provider(Provider::Rustls(CryptoMode::Ring))
             .build_https();
-        let region = RegionProviderChain::first_try(access.region.map(Region::new)).or_default_provider();
-        let mut config = aws_config::defaults(BehaviorVersion::latest())
-            .http_client(https)
-            .region(region.or_else(REGION_DEFAULT));
+        let mut config = aws_config::defaults(BehaviorVersion::latest()).http_client(https);
+        if let Some(region) = access.region {
+            config = config.region(Region::new(region));
+        }
         if let Some(endpoint) = access.endpoint {
             config = config.endpoint_url(endpoint);
         }
         if let Some(credentials) = access.credentials {
             config = config.credentials_provider(credentials);
         }
-        Self::new(&config.load().await)
+        let mut found = config.load().await;
+        if found.region().is_none() {
+            found = found.into_builder().region(Region::new(REGION_DEFAULT)).build();
+        }
+        Self::new(&found)
     }
 
     /// A double on this machine, with any credentials.

@@ -209,3 +209,22 @@ fn cf_05_the_default_timeout_is_the_configured_one() {
     assert_eq!(ran.code, 1, "{ran:#?}");
     assert!(ran.words.contains("a timed out after"), "{ran:#?}");
 }
+
+/// A program without AWS says so, and how to get one that has it.
+#[cfg(not(feature = "aws"))]
+#[test]
+fn a_program_that_was_built_without_aws_says_so() {
+    let sandbox = Sandbox::new();
+    for arguments in [
+        &["serve", "--backend", "aws"][..],
+        &["worker", "--backend", "aws"],
+        &["jobs", "list", "--backend", "aws"],
+        &["doctor", "--backend", "aws"],
+        &["aws", "deploy", "--stage", "dev"],
+    ] {
+        let ran = sandbox.run(arguments);
+        assert_eq!(ran.code, 2, "{arguments:?}: {ran:#?}");
+        assert!(ran.words.contains("built without"), "{arguments:?}: {ran:#?}");
+        assert!(ran.words.contains("cargo build --release -p tidemill --features aws"), "{ran:#?}");
+    }
+}

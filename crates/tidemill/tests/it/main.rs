@@ -6,6 +6,8 @@ mod agent;
 mod agent_cli;
 mod agent_secrets;
 mod auto_repair;
+#[cfg(feature = "aws")]
+mod aws;
 mod browser;
 mod browser_chromium;
 mod command_line;

@@ -1,0 +1,205 @@
+//! What holds on a data directory and on AWS alike: one body, two homes.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::home::{Home, SHORT, on_both};
+use crate::sandbox::eventually;
+
+/// The sample of the documents: two that start at once, one that waits for both, one behind it.
+const SAMPLE: &str = "\
+name: sample
+tasks:
+- {taskId: fetch, run: 'echo fetching >&2; echo \"{\\\"n\\\":1}\"', input: {url: 'x'}}
+- {taskId: check, run: 'true'}
+- {taskId: merge, run: 'cat \"$INPUT_FILE\"', dependsOn: [fetch, check]}
+- {taskId: load, run: 'test $TIDEMILL_ATTEMPT = 2 || { echo ECONNRESET >&2; exit 1; }', dependsOn: [merge], retry: {firstDelay: 1ms}}
+";
+
+/// A task that tells its fence, and ends when it is let go.
+const HELD: &str = "\
+name: held
+tasks:
+- taskId: a
+  run: 'echo $$ > pid-$TIDEMILL_FENCE; echo x >> ran; while [ ! -e go ]; do sleep 0.05; done'
+- {taskId: b, run: 'true', dependsOn: [a]}
+";
+
+fn status(home: &Home, job: &str) -> Value {
+    home.run(&["jobs", "get", job, "--json"]).ok().json()["status"].clone()
+}
+
+/// An event without what differs from run to run: ids, times, processes.
+fn shape(event: &Value, job: &str) -> Value {
+    fn blur(value: &Value, job: &str) -> Value {
+        match value {
+            Value::Object(fields) => {
+                let field = |(name, value): (&String, &Value)| {
+                    let name = name.replace(job, "JOB");
+                    let differs =
+                        name.ends_with("Id") || name.ends_with("At") || name == "id" || name == "SK";
+                    let is_key = differs || name.ends_with("SK") || name.ends_with("PK");
+                    let is_measure =
+                        ["timestamp", "duration", "durationMs", "pid", "leaseExpiresAt"].contains(&&*name);
+                    let blurred = match value {
+                        Value::String(_) if is_key => json!("text"),
+                        Value::Number(_) if differs || is_measure => json!("number"),
+                        other => blur(other, job),
+                    };
+                    (name, blurred)
+                };
+                Value::Object(fields.iter().map(field).collect())
+            }
+            Value::Array(values) => values.iter().map(|value| blur(value, job)).collect(),
+            Value::String(text) if text.contains(job) => json!(text.replace(job, "JOB")),
+            other => other.clone(),
+        }
+    }
+    blur(event, job)
+}
+
+/// The events of a job and its tasks by entity, in their order.
+fn history(home: &Home, job: &str) -> BTreeMap<String, Vec<Value>> {
+    let mut all: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    let tasks = ["fetch", "check", "merge", "load"].map(|task| format!("TASK/{job}_{task}"));
+    for entity in tasks.into_iter().chain([format!("JOB/{job}")]) {
+        let events = home.items(&["events", "query", "--entity", &entity, "--json"]);
+        all.insert(entity.replace(job, "JOB"), events.iter().map(|event| shape(event, job)).collect());
+    }
+    all
+}
+
+/// IN-02: a graph with a retry, by a server and a worker of their own; its events are the same in both homes.
+#[test]
+fn in_02_the_sample_job_leaves_the_same_events() {
+    let mut histories = Vec::new();
+    let histories_of = std::cell::RefCell::new(&mut histories);
+    on_both(|home| {
+        home.sandbox.write("job.yaml", SAMPLE);
+        let staff = home.staff(&[]);
+        let report = home.run(&["submit", "job.yaml", "--watch", "--json"]).ok().json();
+        assert_eq!(report["status"], "completed", "{report}");
+        let merged = json!({ "dependencyOutputs": { "fetch": { "n": 1 }, "check": {} } });
+        assert_eq!(report["tasks"]["merge"]["output"], merged);
+        assert_eq!(report["tasks"]["load"]["attempt"], 2);
+        let job = report["jobId"].as_str().unwrap();
+        histories_of.borrow_mut().push(history(home, job));
+        let logs = home.run(&["tasks", "logs", &format!("{job}_fetch")]).ok();
+        assert!(logs.out.contains("fetching"), "{logs:#?}");
+        staff.stop();
+    });
+    if let [embedded, aws] = &histories[..] {
+        for (entity, events) in embedded {
+            assert_eq!(events, &aws[entity], "{entity}");
+        }
+    }
+}
+
+/// A task that takes too long fails; what has failed is resumed, what is parked goes on, and an output that no event holds is
+/// handed on whole.
+#[test]
+fn tasks_time_out_are_resumed_parked_and_handed_large_outputs() {
+    on_both(|home| {
+        home.sandbox.write(
+            "job.yaml",
+            "\
+name: hard
+tasks:
+- {taskId: slow, run: 'test -e fast || sleep 60', timeout: 1s, retry: {maxAttempts: 1}}
+- {taskId: after, run: 'true', dependsOn: [slow]}
+- {taskId: waits, run: 'test -e fixed', retry: {maxAttempts: 1}, onFailure: park}
+- taskId: large
+  run: 'printf \"{\\\"text\\\":\\\"\"; head -c 300000 /dev/zero | tr \"\\\\0\" x; printf \"\\\"}\"'
+- {taskId: counts, run: 'wc -c < \"$INPUT_FILE\" > counted', dependsOn: [large]}
+",
+        );
+        let staff = home.staff(&[]);
+        let job = home.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+        let watched = home.run(&["jobs", "watch", &job]);
+        assert_eq!(watched.code, 3, "it waits for somebody: {watched:#?}");
+        let slow = home.run(&["tasks", "get", &format!("{job}_slow"), "--json"]).ok().json();
+        assert!(
+            slow["error"].as_str().unwrap_or_default().contains("timed out")
+                || slow.to_string().contains("imeout"),
+            "{slow}"
+        );
+        let counted: u64 = home.sandbox.read("counted").trim().parse().unwrap();
+        assert!(counted > 300_000, "the whole output: {counted}");
+        let parked = home.items(&["parked", "list", "--json"]);
+        assert_eq!(parked.len(), 1, "{parked:?}");
+        home.sandbox.write("fixed", "");
+        home.sandbox.write("fast", "");
+        home.run(&["parked", "resume", &format!("{job}_waits"), "--rerun", "--yes"]).ok();
+        eventually("that only the failed one is left", || status(home, &job) == "failed");
+        home.run(&["jobs", "resume", &job]).ok();
+        let watched = home.run(&["jobs", "watch", &job, "--json"]).ok().json();
+        assert_eq!(watched["status"], "completed", "{watched}");
+        let checked = home.run(&["health", "--json"]).ok().json();
+        assert_eq!(checked["summary"]["totalProcessing"], 0);
+        staff.stop();
+    });
+}
+
+/// A worker is killed in the midst of a task, and the server too: another worker takes over, and the outcome is recorded once.
+#[test]
+fn a_killed_worker_and_a_killed_server_lose_nothing() {
+    on_both(|home| {
+        home.sandbox.write("job.yaml", HELD);
+        let mut staff = home.staff(&SHORT);
+        let job = home.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+        eventually("that it runs", || home.sandbox.read("pid-1").ends_with('\n'));
+        staff.worker.kill();
+        staff.servers.remove(0).process.kill();
+        let staff = home.staff(&SHORT);
+        eventually("a takeover", || home.sandbox.read("pid-2").ends_with('\n'));
+        home.sandbox.write("go", "");
+        let watched = home.run(&["jobs", "watch", &job, "--json"]).ok().json();
+        assert_eq!(watched["status"], "completed", "{watched}");
+        for (event_type, count) in [("Task Completed", 2), ("Job Completed", 1)] {
+            assert_eq!(
+                home.items(&["events", "query", "--type", event_type, "--json"]).len(),
+                count,
+                "{event_type}"
+            );
+        }
+        staff.stop();
+    });
+}
+
+/// Scripts run once for each event, errors group by their codes, and a parked execution is resumed once.
+#[test]
+fn scripts_and_triage() {
+    on_both(|home| {
+        let server = home.serve(&["--no-worker"], &[]);
+        home.sandbox.write("note.js", "ctx.publish('order.noted', { n: ctx.event.data.n }); return 1");
+        home.run(&["scripts", "put", "note", "note.js", "--grant", "publish"]).ok();
+        home.run(&["subscriptions", "add", "--script", "note", "--type", "order.placed", "--id", "note"])
+            .ok();
+        let order = |n: u32| json!({ "eventType": "order.placed", "properties": { "n": n } });
+        let failed = |execution: &str| {
+            json!({
+                "source": "elephant.workflow", "detail-type": "WorkflowEvent",
+                "detail": {
+                    "executionId": execution, "county": "Cook", "status": "FAILED", "phase": "Transform",
+                    "step": "Transform", "taskToken": format!("token-of-{execution}"),
+                    "errors": [{ "code": "20Cook", "details": {} }],
+                },
+            })
+        };
+        let orders: Vec<_> = (0..5).map(order).collect();
+        for events in [json!({ "events": orders }), json!(["one", "two"].map(failed))] {
+            home.sandbox.write("events.json", &events.to_string());
+            home.run(&["events", "publish", "--file", "events.json"]).ok();
+        }
+        let noted = || home.items(&["events", "query", "--type", "order.noted", "--json"]);
+        eventually("that all are noted", || noted().len() == 5);
+        let top = home.items(&["errors", "top", "--json"]);
+        assert_eq!((&top[0]["code"], &top[0]["open"]), (&json!("20Cook"), &json!(2)), "{top:?}");
+        home.run(&["parked", "resume", "--code", "20Cook", "--yes"]).ok();
+        let resumed = || home.items(&["events", "query", "--type", "Execution Resumed", "--json"]);
+        eventually("that both go on", || resumed().len() == 2);
+        assert_eq!(noted().len(), 5, "each was noted once");
+        server.stop().ok();
+    });
+}
