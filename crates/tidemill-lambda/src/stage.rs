@@ -11,7 +11,7 @@ use tidemill_aws::{Aws, AwsOptions, Connection};
 use tidemill_engine::Engine;
 use tidemill_engine::clock::Clock as _;
 use tidemill_engine::engine::EngineConfig;
-use tidemill_engine::outbound::{Courier, DeliveryId, Parcel, Sender as _, Target};
+use tidemill_engine::outbound::{AllowedHosts, Courier, DeliveryId, Parcel, Sender as _, Target};
 use tidemill_engine::triage::{TokenSealer, TriageKeeper, TriageTimer};
 use tidemill_model::{EventId, Json, TenantId, Timestamp};
 use tidemill_outbound::HttpSender;
@@ -148,7 +148,7 @@ async fn deliver(engine: &Engine<Aws>, settings: &StoreSettings) -> Result<usize
         Target::People => true,
         Target::AlertWebhook => outbound.alert_webhook.is_some(),
         Target::Workflow => outbound.workflow_webhook.is_some(),
-        Target::Callback(_) => outbound.allowed_hosts != Default::default(),
+        Target::Callback(_) => outbound.allowed_hosts != AllowedHosts::default(),
         Target::Bus => false,
     };
     Ok(Courier::new(engine.clone(), sender(settings)).work_due(wants).await?)

@@ -1,6 +1,7 @@
 //! A stage that was deployed to the double with the templates, and the ways to reach it.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TimeToLiveSpecification};
@@ -245,7 +246,7 @@ impl Site {
     pub(crate) async fn query(&self, service: &str, version: &str, form: Vec<(String, String)>) -> String {
         let mut body = format!("Version={version}");
         for (name, value) in form {
-            body.push_str(&format!("&{name}={}", escaped(&value)));
+            let _ = write!(body, "&{name}={}", escaped(&value));
         }
         let headers = [("content-type", "application/x-www-form-urlencoded")];
         let answer = self.ask(Method::POST, "/", service, &headers, body).await;
@@ -307,7 +308,7 @@ fn escaped(text: &str) -> String {
         if byte.is_ascii_alphanumeric() {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out

@@ -85,7 +85,7 @@ fn resolved(value: &Value, template: &Value, stage: &str) -> Value {
         Some(("Fn::Sub", pattern)) => json!(text(pattern).replace("${Stage}", stage)),
         Some(("Fn::Join", parts)) => {
             let parts = again(&parts[1]);
-            json!(parts.as_array().into_iter().flatten().map(|part| text(part)).collect::<String>())
+            json!(parts.as_array().into_iter().flatten().map(text).collect::<String>())
         }
         Some(("Fn::If", choice)) => {
             let holds = condition(&template["Conditions"][text(&choice[0])], template, stage);
@@ -168,7 +168,7 @@ fn in_04_what_stacks_import_others_export_before_them() {
     {
         assert!(exported.contains(&format!("{resource}-dev")), "{resource}");
     }
-    assert_eq!(Stack::of("dispatcher", "dev").imports().contains("eventbridge-target-dlq-arn-dev"), true);
+    assert!(Stack::of("dispatcher", "dev").imports().contains("eventbridge-target-dlq-arn-dev"));
 }
 
 #[test]
