@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tidemill_engine::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, TaskSnapshot};
 use tidemill_engine::clock::Clock;
@@ -16,6 +17,7 @@ use tidemill_engine::execution::ExecutionKey;
 use tidemill_engine::health::{LiveTask, Lookout};
 use tidemill_engine::notice::Notice;
 use tidemill_engine::outbound::DeliveryKey;
+use tidemill_engine::policy::Policy;
 use tidemill_engine::record::{Record, RecordKey, RecordKind};
 use tidemill_engine::state::job::JobHead;
 use tidemill_engine::state::row::{Row, RowKey};
@@ -28,7 +30,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::connection::Connection;
-use crate::core::Core;
+use crate::core::{Core, Heard};
 use crate::desk::Desk;
 use crate::events;
 use crate::fault::unavailable;
@@ -37,10 +39,13 @@ use crate::log::Log;
 use crate::objects::Objects;
 use crate::options::AwsOptions;
 use crate::outbox::{Outbox, Progress};
+use crate::restore;
 use crate::row_item::{jobs_partition, record_key, records_partition, records_prefix};
 use crate::rows::{Rows, Scan};
 use crate::sender::Sender;
+use crate::skew;
 use crate::tickets::Tickets;
+use crate::turns::Turns;
 use crate::turnstile::Turnstile;
 use crate::writer::{Ask, Bells, Call, Writer};
 
@@ -49,9 +54,10 @@ pub struct Aws {
     pub(crate) desk: Desk,
     runtime: Handle,
     pub(crate) connection: Connection,
-    table: Arc<str>,
-    objects: Objects,
-    rows: Rows,
+    pub(crate) table: Arc<str>,
+    pub(crate) objects: Objects,
+    pub(crate) rows: Rows,
+    heard: Arc<Heard>,
     pub(crate) log: Log,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bells: Bells,
@@ -60,6 +66,9 @@ pub struct Aws {
     pub(crate) unsent: Arc<AtomicU64>,
     pub(crate) outbox: Outbox,
     pub(crate) tickets: Option<Tickets>,
+    pub(crate) keep_log: Duration,
+    pub(crate) patience: Duration,
+    skew_millis: i64,
     deliveries_nearer: Notice,
     triage_nearer: Notice,
     triage_ended: Notice,
@@ -80,10 +89,14 @@ impl Aws {
         options: AwsOptions,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Fault> {
+        let skew_millis =
+            if options.checks_clock { skew::check(&connection, &options.table, &*clock).await? } else { 0 };
         let objects = Objects::new(&connection, &options.bucket);
         let log = Log::new(&connection, objects.clone(), &options.table, &options.shard);
         let rows = Rows::new(&connection, objects.clone(), &options.table, &options.shard);
+        let (asks, asked) = mpsc::unbounded_channel();
         let outbox = Outbox {
+            asks: asks.clone(),
             connection: connection.clone(),
             table: options.table.clone(),
             shard: options.shard.clone(),
@@ -93,13 +106,17 @@ impl Aws {
         };
         let (to_send, sendings) = mpsc::unbounded_channel();
         let cursor = outbox.cursor().await?;
-        let mut core = Core::new(rows.clone(), options.policy, options.site, options.seed);
+        if rows.checkpoint().await?.is_none() {
+            restore::check_whole(&connection, &options.table, &options.shard).await?;
+        }
+        let policy = Policy { task_tokens: options.step_functions, ..options.policy };
+        let mut core = Core::new(rows.clone(), policy, options.site, options.seed);
         core.rebuild(&log, cursor).await?;
         let (end, newest) = (core.end, Arc::new(AtomicU64::new(core.newest)));
         let [deliveries_nearer, triage_nearer, triage_ended] =
             [core.state.deliveries().nearer(), core.state.triage().nearer(), core.state.triage().ended()];
+        let heard = Arc::clone(&core.heard);
         let core = Turnstile::new(core);
-        let (asks, asked) = mpsc::unbounded_channel();
         let bells = Bells::default();
         let (sent, unsent) = (Arc::new(AtomicU64::new(cursor)), Arc::new(AtomicU64::new(0)));
         let desk = Desk { core: Arc::clone(&core), asks };
@@ -132,6 +149,7 @@ impl Aws {
             flushed: end,
             flushing: JoinSet::new(),
             life: 0,
+            turns: Turns::default(),
         };
         let sender = Sender {
             outbox: outbox.clone(),
@@ -159,11 +177,26 @@ impl Aws {
             unsent,
             outbox,
             tickets,
+            keep_log: options.keep_log,
+            patience: options.patience,
+            skew_millis,
+            heard,
             deliveries_nearer,
             triage_nearer,
             triage_ended,
             tasks,
         })
+    }
+
+    /// How far this machine's clock was ahead of AWS when the store was opened, in milliseconds; 0 if nobody looked.
+    pub fn skew_millis(&self) -> i64 {
+        self.skew_millis
+    }
+
+    /// Has every record told that another process wrote, before its group can be read here. The engine over this store wants
+    /// to know: see `Engine::heard_of`.
+    pub fn tell_records(&self, listener: impl Fn(&RecordKey) + Send + Sync + 'static) {
+        self.heard.listen(Box::new(listener));
     }
 
     /// The clock has moved.

@@ -42,6 +42,7 @@ pub struct Connection {
     pub(crate) s3: aws_sdk_s3::Client,
     pub(crate) bus: aws_sdk_eventbridge::Client,
     pub(crate) sqs: aws_sdk_sqs::Client,
+    pub(crate) sfn: aws_sdk_sfn::Client,
     #[cfg(feature = "deploy")]
     sdk: SdkConfig,
 }
@@ -105,13 +106,17 @@ impl Connection {
         let s3 = aws_sdk_s3::config::Builder::from(config).force_path_style(is_double);
         let bus = aws_sdk_eventbridge::config::Builder::from(config);
         let sqs = aws_sdk_sqs::config::Builder::from(config);
+        let sfn = aws_sdk_sfn::config::Builder::from(config);
         Self {
             dynamo: aws_sdk_dynamodb::Client::from_conf(
                 dynamo.retry_config(retry.clone()).timeout_config(timeout.clone()).build(),
             ),
             s3: aws_sdk_s3::Client::from_conf(s3.retry_config(retry.clone()).timeout_config(long).build()),
             bus: aws_sdk_eventbridge::Client::from_conf(
-                bus.retry_config(retry.clone()).timeout_config(timeout).build(),
+                bus.retry_config(retry.clone()).timeout_config(timeout.clone()).build(),
+            ),
+            sfn: aws_sdk_sfn::Client::from_conf(
+                sfn.retry_config(retry.clone()).timeout_config(timeout).build(),
             ),
             // Receiving waits for up to 20 seconds.
             sqs: aws_sdk_sqs::Client::from_conf(sqs.retry_config(retry).build()),

@@ -4,7 +4,7 @@
 //! is not committed then, the state is made anew.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::codec::control::Control;
@@ -13,21 +13,26 @@ use tidemill_engine::commit::{Commit, MessageId, RecordWrite};
 use tidemill_engine::decide::{Circumstances, decide};
 use tidemill_engine::id_source::IdSource;
 use tidemill_engine::policy::Policy;
-use tidemill_engine::record::RecordKind;
+use tidemill_engine::record::{RecordKey, RecordKind};
 use tidemill_engine::reply::Refusal;
 use tidemill_engine::site::Site;
 use tidemill_engine::state::State;
 use tidemill_engine::state::row::{Row, RowKey, is_open};
 use tidemill_engine::state::trail::Seq;
-use tidemill_model::{Entity, Event, EventId, TenantId, Timestamp};
+use tidemill_model::{Entity, Event, EventId, JobId, TenantId, Timestamp};
+use tokio::task::JoinSet;
 
-use crate::fault::damaged;
+use crate::fault::{damaged, unavailable};
 use crate::group::{EVENTS_MAX, Entry, Group, first_seq, read_group};
 use crate::log::{Log, LogItem};
 use crate::outbox::Sending;
 use crate::recent::Recent;
 use crate::rows::{Flush, Rows};
 
+/// How many rows one call reads.
+const ROWS_AT_ONCE: usize = 100;
+/// How many jobs are loaded side by side.
+const JOBS_AT_ONCE: usize = 16;
 /// What does not fit into a group of so many bytes is refused.
 const GROUP_BYTES_MAX: usize = 64 << 20;
 
@@ -47,6 +52,29 @@ pub(crate) struct Core {
     open: BTreeSet<RowKey>,
     /// Whether the state is what the log says.
     pub(crate) is_sound: bool,
+    /// The state before it ran ahead, to go back to if the group is not committed.
+    before: Option<Box<State>>,
+    /// Who is told of records that others wrote.
+    pub(crate) heard: Arc<Heard>,
+}
+
+type Listener = Box<dyn Fn(&RecordKey) + Send + Sync>;
+
+/// Whoever wants to know which records others wrote, once there is somebody.
+#[derive(Default)]
+pub(crate) struct Heard(OnceLock<Listener>);
+
+impl Heard {
+    pub(crate) fn listen(&self, listener: Listener) {
+        // There is one engine for each of us.
+        let _ = self.0.set(listener);
+    }
+
+    fn tell(&self, key: &RecordKey) {
+        if let Some(listener) = self.0.get() {
+            listener(key);
+        }
+    }
 }
 
 /// Why the state cannot go on from where it is.
@@ -93,6 +121,8 @@ impl Core {
             last_id: 0,
             open: BTreeSet::new(),
             is_sound: false,
+            before: None,
+            heard: Arc::default(),
         }
     }
 
@@ -115,6 +145,7 @@ impl Core {
         let mut state = State::keeping_rows();
         state.take_over(&self.state);
         self.state = state;
+        self.before = None;
         (self.end, self.newest, self.recent) = (0, 0, Recent::default());
         self.open = BTreeSet::new();
         self.recent.saved(sent);
@@ -151,6 +182,11 @@ impl Core {
     async fn find_newest(&mut self, log: &Log) -> Result<(), Fault> {
         for number in (1..=self.end).rev() {
             let Some(item) = log.get(number).await? else { break };
+            if item.group.is_none() {
+                // Its events are not known any more; none has a higher number than this.
+                self.newest = first_seq(number + 1).0 - 1;
+                break;
+            }
             if let Some((newest, _)) = Self::read_events(&item)?.events.last() {
                 self.newest = *newest;
                 return Ok(());
@@ -162,7 +198,8 @@ impl Core {
     pub(crate) fn read_events(item: &LogItem) -> Result<Sending, Fault> {
         let mut sending = Sending::new(item.number);
         let mut events = Vec::new();
-        for entry in read_group(item.number, &item.group)? {
+        let Some(group) = &item.group else { return Ok(sending) };
+        for entry in read_group(item.number, group)? {
             match entry {
                 Entry::Event(seq, event) => events.push((seq.0, event)),
                 Entry::Control(Control::Enqueue(message)) => sending.enqueue.push(message),
@@ -175,30 +212,45 @@ impl Core {
         Ok(sending)
     }
 
+    /// Brings what is open into memory, many rows at a time.
     async fn load_open(&mut self) -> Result<(), Stuck> {
-        for key in self.open.clone() {
-            if let RowKey::Record(record) = &key
-                && matches!(record.kind, RecordKind::Execution | RecordKind::Delivery)
-            {
-                // Only that it is to run, and when. There may be very many.
-                let Some(found) = self.rows.get(&key).await? else { continue };
-                self.check_at(found.at)?;
-                if let Some(Row::Record(found)) = found.row {
-                    self.state.note_stored(record, &found);
-                }
-                continue;
+        let (mut jobs, mut alone) = (BTreeSet::new(), Vec::new());
+        for key in &self.open {
+            match job_of(key) {
+                Some((tenant, job)) => drop(jobs.insert((tenant.clone(), job))),
+                None => alone.push(key.clone()),
             }
-            if let RowKey::Message(_) = &key {
-                let Some(found) = self.rows.get(&key).await? else { continue };
-                self.check_at(found.at)?;
-                if let Some(row) = found.row {
-                    self.state.load(key, row);
-                }
-                continue;
-            }
-            self.load(&key).await?;
         }
-        Ok(())
+        for some in alone.chunks(ROWS_AT_ONCE) {
+            for (key, found) in self.rows.get_many(some).await? {
+                self.check_at(found.at)?;
+                match (&key, found.row) {
+                    // Only that it is to run, and when. There may be very many.
+                    (RowKey::Record(record), Some(Row::Record(found)))
+                        if matches!(record.kind, RecordKind::Execution | RecordKind::Delivery) =>
+                    {
+                        self.state.note_stored(record, &found);
+                    }
+                    (_, Some(row)) => self.state.load(key, row),
+                    (_, None) => {}
+                }
+            }
+        }
+        let mut loading = JoinSet::new();
+        let mut jobs = jobs.into_iter();
+        loop {
+            while loading.len() < JOBS_AT_ONCE
+                && let Some((tenant, job)) = jobs.next()
+            {
+                let rows = self.rows.clone();
+                loading.spawn(async move { rows.job(&tenant, job).await });
+            }
+            let Some(loaded) = loading.join_next().await else { return Ok(()) };
+            if let Some(job) = loaded.map_err(|error| unavailable("Query", error))?? {
+                self.check_at(job.at)?;
+                self.state.load_job(job.head, job.tasks, job.entries);
+            }
+        }
     }
 
     /// Takes in what the log has beyond the state.
@@ -210,24 +262,46 @@ impl Core {
         loop {
             let items = log.from(self.end + 1).await?;
             let is_last = items.len() <= 1;
-            for item in items {
-                let sending = Self::read_events(&item)?;
-                // A fault in the middle leaves a state that is neither here nor there.
-                self.is_sound = false;
-                self.replay(&item).await?;
-                self.is_sound = true;
-                self.end = item.number;
-                self.recent.push(item.number, Arc::clone(&sending.events));
-                if let Some((number, event)) = sending.events.last() {
-                    self.newest = *number;
-                    self.note_id(event.id.as_u128());
-                }
-                each(sending);
+            for item in &items {
+                self.take_in(item, each).await?;
             }
             if is_last {
                 return Ok(());
             }
         }
+    }
+
+    /// Takes in the item that another process put first, and those right behind it.
+    pub(crate) async fn catch_up_with(
+        &mut self,
+        log: &Log,
+        theirs: &LogItem,
+        each: &mut (dyn FnMut(Sending) + Send),
+    ) -> Result<(), Stuck> {
+        self.take_in(theirs, each).await?;
+        for item in log.behind(theirs).await? {
+            self.take_in(&item, each).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_in(&mut self, item: &LogItem, each: &mut (dyn FnMut(Sending) + Send)) -> Result<(), Stuck> {
+        if item.group.is_none() {
+            return Err(Stuck::Behind);
+        }
+        let sending = Self::read_events(item)?;
+        // A fault in the middle leaves a state that is neither here nor there.
+        self.is_sound = false;
+        self.replay(item).await?;
+        self.is_sound = true;
+        self.end = item.number;
+        self.recent.push(item.number, Arc::clone(&sending.events));
+        if let Some((number, event)) = sending.events.last() {
+            self.newest = *number;
+            self.note_id(event.id.as_u128());
+        }
+        each(sending);
+        Ok(())
     }
 
     fn note_id(&mut self, id: u128) {
@@ -239,7 +313,8 @@ impl Core {
 
     async fn replay(&mut self, item: &LogItem) -> Result<(), Stuck> {
         self.state.part_with_visitors();
-        for entry in read_group(item.number, &item.group)? {
+        let Some(group) = &item.group else { return Err(Stuck::Behind) };
+        for entry in read_group(item.number, group)? {
             match entry {
                 Entry::Event(seq, event) => {
                     self.load(&entity_row(&event.tenant, &event.entity)).await?;
@@ -254,6 +329,9 @@ impl Core {
     async fn replay_control(&mut self, control: Control) -> Result<(), Stuck> {
         match control {
             Control::Record(write) => {
+                if let RecordWrite::Put { key, .. } = &write {
+                    self.heard.tell(key);
+                }
                 if let RecordWrite::JobTasks { tenant, job, .. }
                 | RecordWrite::JobCancelled { tenant, job, .. }
                 | RecordWrite::JobAllowance { tenant, job, .. }
@@ -304,12 +382,7 @@ impl Core {
         if self.state.is_loaded(key) {
             return Ok(false);
         }
-        let of_job = match key {
-            RowKey::Job(tenant, job) | RowKey::JobTasks(tenant, job, _) => Some((tenant, *job)),
-            RowKey::Task(task) => task.request.job_part().map(|job| (&task.tenant, job)),
-            _ => None,
-        };
-        if let Some((tenant, job)) = of_job {
+        if let Some((tenant, job)) = job_of(key) {
             if self.state.is_loaded(&RowKey::Job(tenant.clone(), job)) {
                 return Ok(false);
             }
@@ -354,10 +427,13 @@ impl Core {
     /// Decides the calls one after the other, as the group that follows the log's end.
     ///
     /// The last commit is not applied: most groups have one, and if another process was faster nothing has to be undone.
+    /// When there are others (`is_contended`), a copy of the state is kept from before the first one that is: memory for
+    /// a moment, instead of reading everything again.
     pub(crate) async fn decide<'c>(
         &mut self,
         calls: impl Iterator<Item = &'c [Command]>,
         now: Timestamp,
+        is_contended: bool,
     ) -> Result<Decided, Stuck> {
         self.state.part_with_visitors();
         self.state.move_on(now);
@@ -367,6 +443,9 @@ impl Core {
         for commands in calls {
             let mut answers = Vec::with_capacity(commands.len());
             for command in commands {
+                if is_contended && self.before.is_none() && !decided.commits.is_empty() {
+                    self.before = Some(Box::new(self.state.clone()));
+                }
                 self.apply_decided(&mut decided);
                 self.is_sound = !decided.is_ahead();
                 self.load_for(command, now, &mut absent).await?;
@@ -408,9 +487,18 @@ impl Core {
         decided.applied = decided.commits.len();
     }
 
+    /// What was decided is not in the log, or nobody knows: goes back to what the log said before, if that was kept.
+    pub(crate) fn go_back(&mut self) {
+        if let Some(before) = self.before.take() {
+            self.state = *before;
+            self.is_sound = true;
+        }
+    }
+
     /// The group is in the log: makes all of it true and tells what is to be sent.
     pub(crate) fn committed(&mut self, mut decided: Decided) -> (Vec<Vec<Answer>>, Sending) {
         self.apply_decided(&mut decided);
+        self.before = None;
         self.is_sound = true;
         self.end += 1;
         let mut sending = Sending::new(self.end);
@@ -448,6 +536,15 @@ impl Core {
             }
         }
         Some(Flush { at: self.end, last_id: self.last_id, rows, open: self.open.clone() })
+    }
+}
+
+/// The job that a row is loaded with.
+fn job_of(key: &RowKey) -> Option<(&TenantId, JobId)> {
+    match key {
+        RowKey::Job(tenant, job) | RowKey::JobTasks(tenant, job, _) => Some((tenant, *job)),
+        RowKey::Task(task) => task.request.job_part().map(|job| (&task.tenant, job)),
+        _ => None,
     }
 }
 

@@ -15,15 +15,23 @@ pub(crate) struct Desk {
     pub(crate) asks: mpsc::UnboundedSender<Ask>,
 }
 
+/// Asks the writer for something.
+pub(crate) async fn ask<T>(
+    asks: &mpsc::UnboundedSender<Ask>,
+    ask: impl FnOnce(oneshot::Sender<Result<T, Fault>>) -> Ask,
+) -> Result<T, Fault> {
+    let (answer, answered) = oneshot::channel();
+    let gone = || Fault::Stopped("the writer has ended".to_owned());
+    asks.send(ask(answer)).map_err(|_| gone())?;
+    answered.await.map_err(|_| gone())?
+}
+
 impl Desk {
     pub(crate) async fn ask<T>(
         &self,
         ask: impl FnOnce(oneshot::Sender<Result<T, Fault>>) -> Ask,
     ) -> Result<T, Fault> {
-        let (answer, answered) = oneshot::channel();
-        let gone = || Fault::Stopped("the writer has ended".to_owned());
-        self.asks.send(ask(answer)).map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+        self::ask(&self.asks, ask).await
     }
 
     /// Looks at the state with all that any process was told of.

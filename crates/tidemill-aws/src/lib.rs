@@ -4,7 +4,9 @@
 //! if it is absent, so of all processes one makes it, and the others see what it says before they decide again. What
 //! follows from a commit (events on the bus, tickets in the queue) is read off the log and may be sent twice.
 
+mod aws_sender;
 mod backend;
+mod bus_letter;
 mod connection;
 mod core;
 #[cfg(feature = "deploy")]
@@ -13,9 +15,11 @@ mod desk;
 mod duty;
 mod event_item;
 mod events;
+mod export;
 mod fault;
 mod group;
 pub mod handlers;
+mod housekeeping;
 mod item;
 mod log;
 mod objects;
@@ -23,23 +27,30 @@ mod options;
 mod outbox;
 mod pause;
 mod recent;
+mod restore;
 mod row_item;
 mod rows;
 mod save_event;
 mod sender;
 mod settings;
+mod skew;
 mod table;
 mod ticket;
 mod tickets;
+mod turns;
 mod turnstile;
 mod upkeep;
 mod writer;
 
+pub use aws_sender::AwsSender;
 pub use backend::Aws;
 pub use connection::{Access, Connection};
 pub use duty::Roster;
+pub use export::{ExportError, Exported};
+pub use housekeeping::Housekept;
 pub use options::AwsOptions;
 pub use outbox::Bus;
+pub use restore::{RestoreError, Restored, restore};
 pub use save_event::{Saved, save_event};
 pub use settings::{AwsSettings, BadSetting};
 pub use table::create_table;

@@ -4,19 +4,28 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::KeysAndAttributes;
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValuesOnConditionCheckFailure};
 use tidemill_engine::backend::Fault;
+use tidemill_model::Timestamp;
 
 use crate::connection::Connection;
 use crate::fault::{damaged, is_refused, unavailable};
-use crate::item::{Item, binary, key_of, read_bytes, read_text, text};
+use crate::item::{Item, binary, key_of, number as item_number, read_bytes, read_number, read_text, text};
 use crate::objects::Objects;
 
 const SORT_KEY: &str = "LOG";
+const PUT_AT: &str = "putAt";
+const TRIMMED: &str = "trimmed";
+const TRIMMED_UP_TO: &str = "trimmedUpTo";
 /// Larger groups lie in S3. An item may have 400 KB with its names.
 const INLINE_BYTES_MAX: usize = 350_000;
 /// How many items are read at once when there are more.
 const BATCH: u64 = 32;
+/// How many items are looked for behind one that another process put a moment ago. One that is not there costs as much
+/// as one that is.
+const BATCH_AFTER_LOSS: u64 = 8;
 /// How often a put without a clear answer is made again, the pauses doubling.
 const PUT_TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -33,10 +42,11 @@ pub(crate) struct Log {
 }
 
 /// Who made the item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Put {
     Ours,
-    Theirs,
+    /// What they put.
+    Theirs(LogItem),
 }
 
 /// An item of the log.
@@ -44,7 +54,10 @@ pub(crate) enum Put {
 pub(crate) struct LogItem {
     pub(crate) number: u64,
     pub(crate) nonce: Vec<u8>,
-    pub(crate) group: Vec<u8>,
+    /// What it holds; `None` once it is trimmed.
+    pub(crate) group: Option<Vec<u8>>,
+    put_at: u64,
+    object: Option<String>,
 }
 
 impl Log {
@@ -60,8 +73,15 @@ impl Log {
     ///
     /// A put that got no answer may have succeeded, or may still do so. It is made again with the same bytes, and who made
     /// the item is read off its nonce; so the answer is right whichever of them arrived.
-    pub(crate) async fn put(&self, number: u64, nonce: &Nonce, group: &[u8]) -> Result<Put, Fault> {
+    pub(crate) async fn put(
+        &self,
+        number: u64,
+        nonce: &Nonce,
+        group: &[u8],
+        now: Timestamp,
+    ) -> Result<Put, Fault> {
         let mut item = key_of(&self.partition(number), SORT_KEY);
+        item.insert(PUT_AT.to_owned(), item_number(now.millis()));
         item.insert("nonce".to_owned(), binary(*nonce));
         if group.len() <= INLINE_BYTES_MAX {
             item.insert("group".to_owned(), binary(group));
@@ -75,13 +95,19 @@ impl Log {
         loop {
             tries += 1;
             let put = self.client.put_item().table_name(&self.table).set_item(Some(item.clone()));
-            let Err(error) = put.condition_expression("attribute_not_exists(PK)").send().await else {
-                return Ok(Put::Ours);
-            };
+            let put = put
+                .condition_expression("attribute_not_exists(PK)")
+                .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+            let Err(error) = put.send().await else { return Ok(Put::Ours) };
             if is_refused(&error) {
-                return match self.get(number).await? {
+                // The refusal tells what is there, so that whoever lost can go on from it at once.
+                let found = match item_told(&error) {
+                    Some(item) => Some(self.read(number, item).await?),
+                    None => self.get(number).await?,
+                };
+                return match found {
                     Some(found) if found.nonce == nonce => Ok(Put::Ours),
-                    Some(_) => Ok(Put::Theirs),
+                    Some(found) => Ok(Put::Theirs(found)),
                     None => Err(damaged(format!("item {number} of the log was there and is gone"))),
                 };
             }
@@ -107,8 +133,20 @@ impl Log {
     pub(crate) async fn from(&self, number: u64) -> Result<Vec<LogItem>, Fault> {
         let Some(first) = self.get(number).await? else { return Ok(Vec::new()) };
         let mut found = vec![first];
+        found.append(&mut self.batch(number + 1, BATCH).await?);
+        Ok(found)
+    }
+
+    /// The items right behind one that was put a moment ago.
+    pub(crate) async fn behind(&self, item: &LogItem) -> Result<Vec<LogItem>, Fault> {
+        self.batch(item.number + 1, BATCH_AFTER_LOSS).await
+    }
+
+    /// At most `count` items from `number` on, without a hole.
+    async fn batch(&self, number: u64, count: u64) -> Result<Vec<LogItem>, Fault> {
+        let numbers = number..number + count;
         let mut wanted: Vec<Item> =
-            (number + 1..=number + BATCH).map(|number| key_of(&self.partition(number), SORT_KEY)).collect();
+            numbers.clone().map(|number| key_of(&self.partition(number), SORT_KEY)).collect();
         let mut items = std::collections::BTreeMap::new();
         while !wanted.is_empty() {
             let keys = KeysAndAttributes::builder().set_keys(Some(wanted)).consistent_read(true).build();
@@ -123,7 +161,8 @@ impl Log {
             let mut rest = answer.unprocessed_keys.unwrap_or_default();
             wanted = rest.remove(&self.table).map(|rest| rest.keys).unwrap_or_default();
         }
-        for next in number + 1..=number + BATCH {
+        let mut found = Vec::new();
+        for next in numbers {
             let Some(item) = items.remove(&self.partition(next)) else { break };
             found.push(self.read(next, &item).await?);
         }
@@ -132,14 +171,109 @@ impl Log {
 
     async fn read(&self, number: u64, item: &Item) -> Result<LogItem, Fault> {
         let nonce = read_bytes(item, "nonce").unwrap_or_default().to_vec();
-        let group = if let Some(group) = read_bytes(item, "group") {
-            group.to_vec()
-        } else {
-            let key = read_text(item, "object")?;
-            let found = self.objects.get(key).await?;
-            found
-                .ok_or_else(|| damaged(format!("item {number} of the log names {key}, which is not there")))?
+        let put_at = read_number(item, PUT_AT).unwrap_or(0);
+        let object = read_text(item, "object").ok().map(str::to_owned);
+        let group = match (read_bytes(item, "group"), &object) {
+            (Some(group), _) => Some(group.to_vec()),
+            (None, Some(key)) => match self.objects.get(key).await? {
+                Some(group) => Some(group),
+                // Trimmed between the two calls, or lost.
+                None if self.is_trimmed(number).await? => None,
+                None => {
+                    let problem = format!("item {number} of the log names {key}, which is not there");
+                    return Err(damaged(problem));
+                }
+            },
+            (None, None) if item.contains_key(TRIMMED) => None,
+            (None, None) => return Err(damaged(format!("item {number} of the log holds nothing"))),
         };
-        Ok(LogItem { number, nonce, group })
+        Ok(LogItem { number, nonce, group, put_at, object })
+    }
+
+    async fn is_trimmed(&self, number: u64) -> Result<bool, Fault> {
+        let key = key_of(&self.partition(number), SORT_KEY);
+        let get = self.client.get_item().table_name(&self.table).set_key(Some(key)).consistent_read(true);
+        let found = get.send().await.map_err(|error| unavailable("GetItem", error))?;
+        Ok(found.item.is_some_and(|item| item.contains_key(TRIMMED)))
+    }
+
+    /// Empties items up to `up_to` that were put before `before`, and tells how many.
+    ///
+    /// The items themselves stay: whoever slept for days and believes that the log ends there must not be able to put
+    /// another one in its place.
+    pub(crate) async fn trim(&self, up_to: u64, before: Timestamp) -> Result<u64, Fault> {
+        let cursor = key_of(&format!("CURSOR#{}", self.shard), SORT_KEY);
+        let get = self.client.get_item().table_name(&self.table).set_key(Some(cursor.clone()));
+        let found = get.consistent_read(true).send().await.map_err(|error| unavailable("GetItem", error))?;
+        let from = found.item.map_or(Ok(0), |item| read_number(&item, TRIMMED_UP_TO))?;
+        let mut trimmed = from;
+        while trimmed < up_to {
+            let items = self.from(trimmed + 1).await?;
+            let count = items.len();
+            let old = items.into_iter().take_while(|item| {
+                item.number <= up_to && (item.group.is_none() || item.put_at < before.millis())
+            });
+            let old: Vec<_> = old.collect();
+            for item in &old {
+                self.empty(item).await?;
+                trimmed = item.number;
+            }
+            if !old.is_empty() {
+                let update = self.client.update_item().table_name(&self.table);
+                let update = update.set_key(Some(cursor.clone()));
+                let update = update.update_expression("SET trimmedUpTo = :number");
+                let update = update.expression_attribute_values(":number", item_number(trimmed));
+                update.send().await.map_err(|error| unavailable("UpdateItem", error))?;
+            }
+            if old.len() < count || count == 0 {
+                break;
+            }
+        }
+        Ok(trimmed - from)
+    }
+
+    async fn empty(&self, item: &LogItem) -> Result<(), Fault> {
+        let key = key_of(&self.partition(item.number), SORT_KEY);
+        let update = self.client.update_item().table_name(&self.table).set_key(Some(key));
+        let update = update
+            .update_expression("SET trimmed = :yes REMOVE #group, #object")
+            .condition_expression("attribute_exists(PK)")
+            .expression_attribute_names("#group", "group")
+            .expression_attribute_names("#object", "object")
+            .expression_attribute_values(":yes", AttributeValue::Bool(true));
+        update.send().await.map_err(|error| unavailable("UpdateItem", error))?;
+        match &item.object {
+            Some(object) => self.objects.remove(object).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Makes an empty log that goes on behind item `number`.
+    pub(crate) async fn begin_behind(&self, number: u64) -> Result<(), Fault> {
+        let mut stub = key_of(&self.partition(number), SORT_KEY);
+        stub.insert("nonce".to_owned(), binary([0; 16]));
+        stub.insert(TRIMMED.to_owned(), AttributeValue::Bool(true));
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(stub));
+        put.send().await.map_err(|error| unavailable("PutItem", error))?;
+        let mut cursor = key_of(&format!("CURSOR#{}", self.shard), SORT_KEY);
+        cursor.insert(TRIMMED_UP_TO.to_owned(), item_number(number));
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(cursor));
+        put.send().await.map(drop).map_err(|error| unavailable("PutItem", error))
+    }
+
+    /// The object that item `number` names.
+    pub(crate) async fn object_of(&self, number: u64) -> Result<Option<String>, Fault> {
+        let key = key_of(&self.partition(number), SORT_KEY);
+        let get = self.client.get_item().table_name(&self.table).set_key(Some(key)).consistent_read(true);
+        let found = get.send().await.map_err(|error| unavailable("GetItem", error))?;
+        Ok(found.item.and_then(|item| read_text(&item, "object").ok().map(str::to_owned)))
+    }
+}
+
+/// What a refused put found in its place, if the answer says so.
+fn item_told<R>(error: &SdkError<PutItemError, R>) -> Option<&Item> {
+    match error.as_service_error()? {
+        PutItemError::ConditionalCheckFailedException(refusal) => refusal.item(),
+        _ => None,
     }
 }

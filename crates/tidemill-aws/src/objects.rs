@@ -17,6 +17,13 @@ pub(crate) struct Objects {
     bucket: String,
 }
 
+/// Some objects, and where the next ones begin.
+pub(crate) struct Listed {
+    /// Their keys, and when they were put, in epoch milliseconds.
+    pub(crate) found: Vec<(String, u64)>,
+    pub(crate) next: Option<String>,
+}
+
 impl Objects {
     pub(crate) fn new(connection: &Connection, bucket: &str) -> Self {
         Self { client: connection.s3.clone(), bucket: bucket.to_owned() }
@@ -34,6 +41,18 @@ impl Objects {
     pub(crate) async fn remove(&self, key: &str) -> Result<(), Fault> {
         let remove = self.client.delete_object().bucket(&self.bucket).key(key);
         remove.send().await.map(drop).map_err(|error| unavailable("DeleteObject", error))
+    }
+
+    /// A page of the objects whose keys begin with `prefix`.
+    pub(crate) async fn list(&self, prefix: &str, after: Option<String>) -> Result<Listed, Fault> {
+        let list = self.client.list_objects_v2().bucket(&self.bucket).prefix(prefix);
+        let list = list.set_continuation_token(after);
+        let page = list.send().await.map_err(|error| unavailable("ListObjectsV2", error))?;
+        let found = page.contents.unwrap_or_default().into_iter().filter_map(|object| {
+            let modified = object.last_modified?.to_millis().ok()?;
+            Some((object.key?, u64::try_from(modified).ok()?))
+        });
+        Ok(Listed { found: found.collect(), next: page.next_continuation_token })
     }
 
     pub(crate) async fn put_blob(&self, tenant: &TenantId, key: &str, bytes: Vec<u8>) -> Result<(), Fault> {

@@ -11,6 +11,7 @@ use crate::tickets::TicketOptions;
 
 /// How long the outbox must stand still before others send what was left in it.
 const PATIENCE: Duration = Duration::from_secs(10);
+const KEEP_LOG: Duration = Duration::from_secs(24 * 3_600);
 
 #[derive(Debug, Clone)]
 pub struct AwsOptions {
@@ -34,6 +35,14 @@ pub struct AwsOptions {
     pub follow_every: Option<Duration>,
     /// How long the outbox must stand still before this process sends what another committed.
     pub patience: Duration,
+    /// How long groups stay in the log at least once they are sent and in the rows. Whoever follows the log from further
+    /// back begins at the oldest that is left.
+    pub keep_log: Duration,
+    /// Whether to refuse when this machine's clock is off: leases are judged by it.
+    pub checks_clock: bool,
+    /// Whether the tokens of workflow events are of Step Functions, which is told when their executions go on. An
+    /// [`AwsSender`](crate::AwsSender) does that.
+    pub step_functions: bool,
     /// Whether tasks are run in this process. It then takes tickets from the queue while somebody waits for work.
     pub takes_tickets: bool,
     /// How tickets are taken.
@@ -54,6 +63,9 @@ impl AwsOptions {
             flush_every: 256,
             follow_every: Some(Duration::from_secs(1)),
             patience: PATIENCE,
+            keep_log: KEEP_LOG,
+            checks_clock: false,
+            step_functions: false,
             takes_tickets: false,
             tickets: TicketOptions::default(),
         }
@@ -65,6 +77,8 @@ impl AwsOptions {
         Self {
             queue_url: settings.queue_url.clone(),
             site: Site::new(&settings.stage),
+            checks_clock: true,
+            step_functions: true,
             tickets: TicketOptions {
                 at_once: settings.tickets_at_once,
                 wait: settings.wait,

@@ -9,27 +9,39 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_sdk_eventbridge::error::ProvideErrorMetadata;
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
+use serde::Serialize;
 use tidemill_engine::backend::Fault;
 use tidemill_engine::clock::Clock;
 use tidemill_engine::commit::{Message, MessageId};
-use tidemill_model::Event;
+use tidemill_engine::execution::SourceEvent;
+use tidemill_engine::reply::Refusal;
+use tidemill_model::{Event, Json};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::bus_letter::{bus_letter, put_letter};
 use crate::connection::Connection;
 use crate::core::Core;
-use crate::fault::{is_refused, unavailable};
+use crate::desk::ask;
+use crate::fault::{damaged, is_refused, unavailable};
 use crate::item::{key_of, number, read_number};
 use crate::log::Log;
 use crate::pause::Pause;
 use crate::save_event::put_event;
 use crate::ticket::{self, Ticket};
+use crate::writer::{Ask, Call};
 
 /// What one call of `PutEvents` takes.
 const ENTRIES_MAX: usize = 10;
 const ENTRIES_BYTES_MAX: usize = 256_000;
+/// Why an entry is refused for what it is. All other reasons pass.
+const POISON: [&str; 3] = ["MalformedDetail", "InvalidArgument", "ValidationException"];
 /// What an entry takes beside its detail, at most.
 const ENTRY_BYTES: usize = 512;
+/// The kind of all events on the bus.
+pub(crate) const DETAIL_TYPE: &str = "log-event";
 const CURSOR: &str = "OUTBOX";
 /// How often it is looked whether the cursor still stands.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -67,6 +79,7 @@ pub(crate) struct Outbox {
     pub(crate) bus: Bus,
     pub(crate) queue_url: Option<String>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) asks: mpsc::UnboundedSender<Ask>,
 }
 
 /// How far everything is sent, and what is sent beyond it.
@@ -121,7 +134,11 @@ impl Outbox {
     async fn try_send(&self, sending: &Sending) -> Result<(), Fault> {
         let events = sending.events.iter().map(|(_, event)| event);
         match &self.bus {
-            Bus::Named(bus) => self.put_events(bus, events).await?,
+            Bus::Named(bus) => {
+                for (event, code) in self.put_events(bus, events).await? {
+                    self.bury(event, &code).await?;
+                }
+            }
             Bus::Loopback => {
                 for event in events {
                     put_event(&self.connection, &self.table, event).await?;
@@ -134,46 +151,97 @@ impl Outbox {
         }
     }
 
-    /// Puts events on the bus, in calls as large as they may be. Entries that the bus did not take are put again.
-    async fn put_events(&self, bus: &str, events: impl Iterator<Item = &Event>) -> Result<(), Fault> {
-        let mut batch: Vec<PutEventsRequestEntry> = Vec::new();
+    /// Puts events on the bus, in calls as large as they may be. Tells which it will never take, and why.
+    async fn put_events<'e>(
+        &self,
+        bus: &str,
+        events: impl Iterator<Item = &'e Event>,
+    ) -> Result<Vec<(&'e Event, String)>, Fault> {
+        let mut batch: Vec<(&Event, PutEventsRequestEntry)> = Vec::new();
+        let mut refused = Vec::new();
         let mut bytes = 0;
         for event in events {
             let detail = event.to_detail();
             let size = detail.len() + ENTRY_BYTES;
             if batch.len() == ENTRIES_MAX || (!batch.is_empty() && bytes + size > ENTRIES_BYTES_MAX) {
-                self.put_batch(std::mem::take(&mut batch)).await?;
+                refused.extend(self.put_batch(std::mem::take(&mut batch)).await?);
                 bytes = 0;
             }
             bytes += size;
             let time = i64::try_from(event.timestamp.millis()).unwrap_or(i64::MAX);
-            batch.push(
-                PutEventsRequestEntry::builder()
-                    .event_bus_name(bus)
-                    .source(format!("task-workflow.{}", event.app))
-                    .detail_type("log-event")
-                    .detail(detail)
-                    .time(aws_sdk_eventbridge::primitives::DateTime::from_millis(time))
-                    .build(),
-            );
+            let entry = PutEventsRequestEntry::builder()
+                .event_bus_name(bus)
+                .source(format!("task-workflow.{}", event.app))
+                .detail_type(DETAIL_TYPE)
+                .detail(detail)
+                .time(aws_sdk_eventbridge::primitives::DateTime::from_millis(time))
+                .build();
+            batch.push((event, entry));
         }
-        self.put_batch(batch).await
+        refused.extend(self.put_batch(batch).await?);
+        Ok(refused)
     }
 
-    async fn put_batch(&self, mut batch: Vec<PutEventsRequestEntry>) -> Result<(), Fault> {
+    /// Puts entries until the bus has taken each, or refused it for what it is.
+    async fn put_batch<'e>(
+        &self,
+        mut batch: Vec<(&'e Event, PutEventsRequestEntry)>,
+    ) -> Result<Vec<(&'e Event, String)>, Fault> {
         let mut pause = Pause::default();
+        let mut refused = Vec::new();
         while !batch.is_empty() {
-            let put = self.connection.bus.put_events().set_entries(Some(batch.clone())).send().await;
-            let put = put.map_err(|error| unavailable("PutEvents", error))?;
+            let entries = batch.iter().map(|(_, entry)| entry.clone()).collect();
+            let put = self.connection.bus.put_events().set_entries(Some(entries)).send().await;
+            let put = match put {
+                Ok(put) => put,
+                // One of them spoils the call: each goes alone.
+                Err(error) if is_poison(error.code()) => {
+                    if let [(event, _)] = batch[..] {
+                        refused.push((event, error.code().unwrap_or_default().to_owned()));
+                        return Ok(refused);
+                    }
+                    for one in batch {
+                        refused.extend(Box::pin(self.put_batch(vec![one])).await?);
+                    }
+                    return Ok(refused);
+                }
+                Err(error) => return Err(unavailable("PutEvents", error)),
+            };
             if put.failed_entry_count == 0 {
                 break;
             }
-            let failed = put.entries.unwrap_or_default().into_iter().map(|entry| entry.error_code.is_some());
-            batch =
-                batch.into_iter().zip(failed).filter(|(_, failed)| *failed).map(|(entry, _)| entry).collect();
+            let codes = put.entries.unwrap_or_default().into_iter().map(|entry| entry.error_code);
+            let mut again = Vec::new();
+            for (entry, code) in batch.into_iter().zip(codes) {
+                match code {
+                    None => {}
+                    Some(code) if is_poison(Some(&code)) => refused.push((entry.0, code)),
+                    Some(_) => again.push(entry),
+                }
+            }
+            batch = again;
             pause.wait().await;
         }
-        Ok(())
+        Ok(refused)
+    }
+
+    /// An event that the bus will never take goes straight to the table, and a dead letter tells of it.
+    async fn bury(&self, event: &Event, code: &str) -> Result<(), Fault> {
+        put_event(&self.connection, &self.table, event).await?;
+        let source = format!("task-workflow.{}", event.app);
+        let detail = serde_json::value::RawValue::from_string(event.to_detail())
+            .map_err(|error| unavailable("PutEvents", error))?;
+        let body = Envelope { source: &source, detail_type: DETAIL_TYPE, detail: &detail };
+        let error = format!("the bus refused it: {code}");
+        let letter =
+            bus_letter(SourceEvent::of(event), event.id, Json::of(&body), &error, 1, self.clock.now());
+        let commands = vec![put_letter(&event.tenant, letter)];
+        let answers = ask(&self.asks, |answer| Ask::Execute(Call { commands, answer })).await?;
+        match answers.into_iter().next() {
+            // It was kept before.
+            Some(Ok(_) | Err(Refusal::RecordConflict { .. })) | None => Ok(()),
+            Some(Err(refusal)) => Err(damaged(refusal)),
+        }
     }
 
     /// Sends a ticket for each message.
@@ -228,6 +296,19 @@ impl Outbox {
             Err(error) => Err(unavailable("UpdateItem", error)),
         }
     }
+}
+
+fn is_poison(code: Option<&str>) -> bool {
+    code.is_some_and(|code| POISON.contains(&code))
+}
+
+/// An event as the bus has it.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    source: &'a str,
+    #[serde(rename = "detail-type")]
+    detail_type: &'a str,
+    detail: &'a serde_json::value::RawValue,
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub(crate) fn place(shard: &str, key: &RowKey) -> Place {
             Place { pk: job_partition(shard, tenant, *job), sk: format!("LIST#{first:010}") }
         }
         RowKey::Message(message) => {
-            Place { pk: format!("ROW#{shard}#MESSAGES"), sk: format!("{:032x}", message.0) }
+            Place { pk: messages_partition(shard), sk: format!("{:032x}", message.0) }
         }
         RowKey::Record(key) => Place {
             pk: records_partition(shard, key.kind),
@@ -52,6 +52,11 @@ pub(crate) fn job_partition(shard: &str, tenant: &TenantId, job: JobId) -> Strin
 /// The heads of a tenant's jobs, sorted by their ids.
 pub(crate) fn jobs_partition(shard: &str, tenant: &TenantId) -> String {
     format!("ROW#{shard}#JOBS#{tenant}")
+}
+
+/// All messages.
+pub(crate) fn messages_partition(shard: &str) -> String {
+    format!("ROW#{shard}#MESSAGES")
 }
 
 /// All records of a kind.

@@ -5,10 +5,10 @@
 //! written, each with the number of the log it reflects. Who opens the store after somebody died in between writes them
 //! first. So no row is ever ahead of the checkpoint, and none that the checkpoint covers is missing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes};
 use tidemill_engine::backend::Fault;
 use tidemill_engine::codec::stored::{Stored, read_all};
 use tidemill_engine::codec::{BadBytes, Reader, put_varint};
@@ -84,6 +84,28 @@ impl Rows {
         &self.shard
     }
 
+    /// What the keys of all rows begin with that lie in S3.
+    pub(crate) fn objects(&self) -> String {
+        format!("rows/ROW#{}#", self.shard)
+    }
+
+    /// Whether a row says that it lies in this object.
+    pub(crate) async fn names(&self, object: &str) -> Result<bool, Fault> {
+        let inner = object.strip_prefix("rows/").and_then(|rest| rest.rsplit_once('/'));
+        let Some((place, _)) = inner else { return Ok(true) };
+        // Either part may hold the sign between them.
+        for (at, _) in place.match_indices('/') {
+            let key = key_of(&place[..at], &place[at + 1..]);
+            let get =
+                self.client.get_item().table_name(&*self.table).set_key(Some(key)).consistent_read(true);
+            let found = get.send().await.map_err(|error| unavailable("GetItem", error))?;
+            if found.item.is_some_and(|item| read_text(&item, "object").is_ok_and(|named| named == object)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     pub(crate) async fn get(&self, key: &RowKey) -> Result<Option<RowAt>, Fault> {
         let Place { pk, sk } = place(&self.shard, key);
         let get = self.client.get_item().table_name(&*self.table).set_key(Some(key_of(&pk, &sk)));
@@ -92,6 +114,35 @@ impl Rows {
             Some(item) => self.read(&item).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Those of at most 100 rows that are there, in no order.
+    pub(crate) async fn get_many(&self, keys: &[RowKey]) -> Result<Vec<(RowKey, RowAt)>, Fault> {
+        let mut places: HashMap<(String, String), &RowKey> = HashMap::new();
+        for key in keys {
+            let Place { pk, sk } = place(&self.shard, key);
+            places.insert((pk, sk), key);
+        }
+        let mut wanted: Vec<Item> = places.keys().map(|(pk, sk)| key_of(pk, sk)).collect();
+        let mut found = Vec::with_capacity(wanted.len());
+        while !wanted.is_empty() {
+            let keys = KeysAndAttributes::builder().set_keys(Some(wanted)).consistent_read(true).build();
+            let keys = keys.map_err(|error| unavailable("BatchGetItem", error))?;
+            let answer = self.client.batch_get_item().request_items(&*self.table, keys).send().await;
+            let answer = answer.map_err(|error| unavailable("BatchGetItem", error))?;
+            for item in
+                answer.responses.into_iter().filter_map(|mut tables| tables.remove(&*self.table)).flatten()
+            {
+                let place = (read_text(&item, "PK")?.to_owned(), read_text(&item, "SK")?.to_owned());
+                if let Some(key) = places.get(&place) {
+                    found.push(((*key).clone(), self.read(&item).await?));
+                }
+            }
+            // What did not fit into the answer is asked for again.
+            let mut rest = answer.unprocessed_keys.unwrap_or_default();
+            wanted = rest.remove(&*self.table).map(|rest| rest.keys).unwrap_or_default();
+        }
+        Ok(found)
     }
 
     /// A row as readers want it: what is gone is nothing.
@@ -226,7 +277,12 @@ impl Rows {
     }
 
     /// Writes one row, unless a newer one is there.
-    async fn write_row(&self, place: &Place, at: u64, bytes: Option<Vec<u8>>) -> Result<(), Fault> {
+    pub(crate) async fn write_row(
+        &self,
+        place: &Place,
+        at: u64,
+        bytes: Option<Vec<u8>>,
+    ) -> Result<(), Fault> {
         let mut item = key_of(&place.pk, &place.sk);
         item.insert("at".to_owned(), number(at));
         match bytes {

@@ -92,7 +92,9 @@ impl Sender {
         let Ok(cursor) = self.outbox.cursor().await else { return };
         let end = self.core.look(|core| core.end).await;
         let mut reached = cursor;
-        if stood_at.replace(cursor) == Some(cursor) && cursor < end {
+        // What this process is at itself needs no help.
+        let is_idle = self.unsent.load(Ordering::Acquire) == 0;
+        if stood_at.replace(cursor) == Some(cursor) && cursor < end && is_idle {
             // What is left is for the next look.
             match self.outbox.push(&self.log, end, Duration::ZERO).await {
                 Ok(pushed) => reached += pushed,

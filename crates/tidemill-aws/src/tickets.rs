@@ -31,6 +31,8 @@ use crate::ticket::{BATCH, Standing, Ticket, hide_seconds, send};
 const RECEIVES_MAX: u32 = 2;
 /// So many tickets are held at most. Others are hidden once and come again.
 const HELD_MAX: usize = 1_000;
+/// How long to wait for the next try where receiving does not wait.
+const PAUSE_AFTER_NOTHING: Duration = Duration::from_secs(1);
 /// A ticket that nobody here may claim for is left to others for so long.
 const PASS_ON_SECONDS: i32 = 2;
 
@@ -205,6 +207,10 @@ impl Tickets {
                 }
             };
             let count = taken.len();
+            if count == 0 && self.shared.options.wait.is_zero() {
+                // The queue did not wait for us.
+                tokio::time::sleep(PAUSE_AFTER_NOTHING).await;
+            }
             match self.sort(taken, &desk, &arrived).await {
                 Ok(over) => {
                     pause = Pause::default();

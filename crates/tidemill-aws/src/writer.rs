@@ -13,16 +13,15 @@ use tidemill_engine::command::Command;
 use tidemill_engine::notice::Notice;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::core::{Core, Stuck};
-use crate::log::{Log, Nonce, Put};
+use crate::log::{Log, LogItem, Nonce, Put};
 use crate::outbox::{Outbox, Sending};
 use crate::rows::Rows;
 use crate::tickets::Tickets;
+use crate::turns::{OTHERS_FOR, Turns};
 use crate::turnstile::Turnstile;
-
-/// How many commands one group takes, not counting the last call's.
-const GROUP_COMMANDS: usize = 2_000;
 
 pub(crate) type Answered<T> = oneshot::Sender<Result<T, Fault>>;
 
@@ -72,6 +71,7 @@ pub(crate) struct Writer {
     pub(crate) flushing: JoinSet<Flushed>,
     /// Grows when the state is made anew: what was taken from the former one does not count for it.
     pub(crate) life: u64,
+    pub(crate) turns: Turns,
 }
 
 pub(crate) struct Flushed {
@@ -82,6 +82,10 @@ pub(crate) struct Flushed {
 impl Writer {
     pub(crate) async fn run(mut self, mut asks: mpsc::UnboundedReceiver<Ask>) {
         loop {
+            if let Some(call) = self.turns.waiting.pop_front() {
+                self.work(Ask::Execute(call), &mut asks).await;
+                continue;
+            }
             let idle = self.follow_every;
             tokio::select! {
                 ask = asks.recv() => {
@@ -128,21 +132,33 @@ impl Writer {
                     let _ = answer.send(self.flush_now().await);
                 }
             }
-            next = if commands < GROUP_COMMANDS { asks.try_recv().ok() } else { None };
+            next = if commands >= self.turns.group_max() {
+                None
+            } else {
+                self.turns.waiting.pop_front().map(Ask::Execute).or_else(|| asks.try_recv().ok())
+            };
         }
-        let is_newest = !calls.is_empty() && self.commit(calls).await;
+        let has_calls = !calls.is_empty();
+        let is_newest = has_calls && self.commit(calls).await;
         if !readers.is_empty() {
             let caught_up = if is_newest { Ok(()) } else { self.catch_up().await };
             for reader in readers {
                 let _ = reader.send(caught_up.clone());
             }
         }
+        if !has_calls || (asks.is_empty() && self.turns.waiting.is_empty()) {
+            self.turns.in_a_row = 0;
+        } else if let Some(gap) = self.turns.gap() {
+            tokio::time::sleep(gap).await;
+        }
     }
 
     /// Decides the calls and commits them as one group. Says whether the state is the newest now.
-    async fn commit(&mut self, calls: Vec<Call>) -> bool {
+    async fn commit(&mut self, mut calls: Vec<Call>) -> bool {
         let mut core = self.core.take().await;
-        match self.try_commit(&mut core, &calls).await {
+        let committed = self.try_commit(&mut core, &mut calls).await;
+        core.go_back();
+        match committed {
             Ok(answers) => {
                 self.flush_if_due(&mut core);
                 drop(core);
@@ -160,13 +176,20 @@ impl Writer {
         }
     }
 
-    async fn try_commit(&mut self, core: &mut Core, calls: &[Call]) -> Result<Vec<Vec<Answer>>, Fault> {
+    /// Calls that do not fit any more when another process was faster are put aside.
+    async fn try_commit(
+        &mut self,
+        core: &mut Core,
+        calls: &mut Vec<Call>,
+    ) -> Result<Vec<Vec<Answer>>, Fault> {
         loop {
             self.make_sound(core).await?;
             let commands = calls.iter().map(|call| call.commands.as_slice());
-            let decided = match core.decide(commands, self.clock.now()).await {
+            let has_others = self.turns.have_others(OTHERS_FOR);
+            let decided = match core.decide(commands, self.clock.now(), has_others).await {
                 Ok(decided) => decided,
                 Err(Stuck::Behind) => {
+                    core.go_back();
                     self.go_on(core).await?;
                     continue;
                 }
@@ -182,7 +205,10 @@ impl Writer {
                 continue;
             }
             let nonce = self.nonce();
-            match self.log.put(core.end + 1, &nonce, decided.group.bytes()).await? {
+            let (now, began) = (self.clock.now(), Instant::now());
+            let put = self.log.put(core.end + 1, &nonce, decided.group.bytes(), now).await?;
+            self.turns.note_put(began.elapsed());
+            match put {
                 Put::Ours => {
                     let (answers, sending) = core.committed(decided);
                     self.tell(core, &sending);
@@ -191,8 +217,12 @@ impl Writer {
                     let _ = self.sendings.send(sending);
                     return Ok(answers);
                 }
-                // The next round takes in what they wrote. A state that ran ahead is made anew.
-                Put::Theirs => self.go_on(core).await?,
+                // A state that ran ahead goes back, or is made anew.
+                Put::Theirs(item) => {
+                    self.turns.lost(calls);
+                    core.go_back();
+                    self.go_on_with(core, Some(&item)).await?;
+                }
             }
         }
     }
@@ -216,9 +246,21 @@ impl Writer {
 
     /// Takes in what the log has beyond the state.
     async fn go_on(&mut self, core: &mut Core) -> Result<(), Fault> {
+        self.go_on_with(core, None).await
+    }
+
+    /// The same, when the next item is known.
+    async fn go_on_with(&mut self, core: &mut Core, next: Option<&LogItem>) -> Result<(), Fault> {
         if core.is_sound {
             let mut seen = Vec::new();
-            let gone_on = core.catch_up(&self.log, &mut |sending| seen.push(sending)).await;
+            let mut each = |sending| seen.push(sending);
+            let gone_on = match next {
+                Some(next) => core.catch_up_with(&self.log, next, &mut each).await,
+                None => core.catch_up(&self.log, &mut each).await,
+            };
+            if !seen.is_empty() {
+                self.turns.saw_others();
+            }
             for sending in &seen {
                 self.tell(core, sending);
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tidemill_model::{
-    AppName, BadId, Entity, EntityId, EntityType, EventId, EventType, IdProblem, Json, ScriptId,
+    AppName, BadId, Entity, EntityId, EntityType, Event, EventId, EventType, IdProblem, Json, ScriptId,
     SubscriptionId, TenantId, Timestamp,
 };
 
@@ -105,6 +105,20 @@ fn is_zero(value: &u32) -> bool {
 }
 
 impl SourceEvent {
+    /// An event as deliveries name it, without its properties.
+    pub fn of(event: &Event) -> Self {
+        Self {
+            id: event.id,
+            event_type: event.event_type.clone(),
+            timestamp: event.timestamp,
+            app_name: event.app.clone(),
+            entity_type: event.entity.kind.clone(),
+            entity_id: event.entity.id.clone(),
+            data: None,
+            hop: 0,
+        }
+    }
+
     pub fn entity(&self) -> Entity {
         Entity { kind: self.entity_type.clone(), id: self.entity_id.clone() }
     }

@@ -13,6 +13,7 @@ pub mod conformance;
 pub mod decide;
 pub mod engine;
 pub mod execution;
+pub mod export;
 #[cfg(feature = "faults")]
 pub mod faults;
 pub mod health;
@@ -22,6 +23,7 @@ pub mod memory;
 pub mod metrics;
 pub mod notice;
 pub mod outbound;
+pub mod piece;
 pub mod policy;
 pub mod record;
 pub mod reply;

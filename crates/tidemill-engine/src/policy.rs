@@ -56,6 +56,8 @@ pub struct Policy {
     pub alerts_max: usize,
     /// Whether ends of parked executions are told to a webhook.
     pub workflow_webhook: bool,
+    /// Whether tokens that came with workflow events are of AWS Step Functions, which is told the ends of waits.
+    pub task_tokens: bool,
     /// To whom alerts are told.
     pub alerts: AlertTargets,
     #[cfg(feature = "faults")]
@@ -87,6 +89,7 @@ impl Default for Policy {
             deliveries_max: 10_000,
             alerts_max: 1_000,
             workflow_webhook: false,
+            task_tokens: false,
             alerts: AlertTargets::default(),
             #[cfg(feature = "faults")]
             faults: crate::faults::Faults::default(),

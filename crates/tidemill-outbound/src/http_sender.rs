@@ -80,6 +80,7 @@ impl HttpSender {
             }
             Target::People => self.tell_people(parcel).await,
             Target::Bus => Err("this store has no event bus".to_owned()),
+            Target::TaskToken => Err("this store does not speak to Step Functions".to_owned()),
         }
     }
 

@@ -8,6 +8,7 @@ mod config;
 mod data_dir;
 mod display;
 mod file_limit;
+mod home;
 mod logging;
 mod node;
 mod output;

@@ -26,6 +26,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::{Resolved, Role, Values};
 use crate::file_limit::limit_of_children;
+use crate::home::Home;
 use crate::logging;
 use crate::script_pool::ScriptPool;
 use crate::token_key::TokenKey;
@@ -125,7 +126,7 @@ impl Node<tidemill_aws::Aws> {
     }
 }
 
-impl<B: Backend> Node<B> {
+impl<B: Home> Node<B> {
     pub(crate) fn engine(&self) -> &Engine<B> {
         &self.engine
     }
@@ -201,7 +202,8 @@ impl<B: Backend> Node<B> {
     }
 
     fn start_deliveries(&self, values: &Values, sanitizer: ErrorSanitizer) -> Deliveries<B> {
-        let sender = HttpSender::new(values.outbound.clone(), sanitizer, logging::alert);
+        let http = HttpSender::new(values.outbound.clone(), sanitizer, logging::alert);
+        let sender = B::sender(&self.engine, http);
         let courier = Courier::new(self.engine.clone(), sender);
         let mut tasks = JoinSet::new();
         for _ in 0..IN_FLIGHT_MAX {
@@ -267,14 +269,14 @@ pub(crate) struct DutyConfig {
 }
 
 /// Something that one process does at a time. It ends with its handle.
-pub(crate) enum Duty<B> {
+pub(crate) enum Duty<B: Home> {
     Timers { _sweeper: Sweeper, _triage: Triage },
     Scripts(ScriptsHandle<B>),
     Courier { _deliveries: Deliveries<B> },
     Health { _timer: HealthTimer },
 }
 
-impl<B: Backend> Duty<B> {
+impl<B: Home> Duty<B> {
     /// Ends in order: running scripts may go on for so long.
     pub(crate) async fn end(self, grace: Duration) {
         if let Self::Scripts(scripts) = self {
@@ -315,13 +317,13 @@ impl<B: Backend> ScriptsHandle<B> {
 }
 
 /// Deliveries under way. They end with their handle, and what was not recorded is tried again the next time.
-pub(crate) struct Deliveries<B> {
-    courier: Courier<B, HttpSender>,
+pub(crate) struct Deliveries<B: Home> {
+    courier: Courier<B, B::Sender>,
     tenant: TenantId,
     _tasks: JoinSet<()>,
 }
 
-impl<B: Backend> Deliveries<B> {
+impl<B: Home> Deliveries<B> {
     /// Waits until webhooks and callbacks have arrived or are given up, for so long; whether none waits any more.
     pub(crate) async fn finish(&self, grace: Duration) -> bool {
         tokio::time::timeout(grace, self.courier.until_told(&self.tenant)).await.is_ok()
@@ -354,10 +356,11 @@ impl Drop for Sweeper {
     }
 }
 
-async fn sweep<B: Backend>(engine: Engine<B>, every: Duration) {
+async fn sweep<B: Home>(engine: Engine<B>, every: Duration) {
     loop {
         // A store that cannot answer now is asked again the next time.
         let _ = engine.sweep().await;
+        engine.backend().tidy().await;
         tokio::time::sleep(every).await;
     }
 }

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_engine::backend::Backend;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::Role;
+use crate::home::Home;
 use crate::node::{DutyConfig, Node};
 
 /// Who has a duty.
@@ -46,7 +46,7 @@ pub(crate) struct OnDuty {
 }
 
 impl OnDuty {
-    pub(crate) fn start<B: Backend, R: Rota>(
+    pub(crate) fn start<B: Home, R: Rota>(
         node: &Arc<Node<B>>,
         rota: &R,
         role: Role,
@@ -70,7 +70,7 @@ impl Drop for OnDuty {
     }
 }
 
-async fn turns<B: Backend, R: Rota>(
+async fn turns<B: Home, R: Rota>(
     node: Arc<Node<B>>,
     rota: R,
     role: Role,

@@ -153,7 +153,7 @@ fn indexes(table: &TableDescription) -> Check {
             wrong.push(format!("{name} has other keys"));
         } else if projects != Some(&ProjectionType::All) {
             wrong.push(format!("{name} does not hold all attributes"));
-        } else if found.index_status() != Some(&IndexStatus::Active) {
+        } else if found.index_status().is_some_and(|status| *status != IndexStatus::Active) {
             wrong.push(format!("{name} is being made"));
         }
     }

@@ -12,7 +12,7 @@ use tidemill_model::{JobId, TenantId};
 use super::bus_event::BusEvent;
 use crate::backend::Aws;
 
-/// How long the writer of a commit has for its tickets before they are sent from here.
+/// How long the writer of a commit has for its tickets, at most, before they are sent from here.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -35,6 +35,6 @@ pub async fn dispatch(engine: &Engine<Aws>, event: &BusEvent) -> Result<Dispatch
         Err(error) => return Err(error),
     };
     engine.backend().own_sent().await;
-    let groups = engine.backend().push_outbox(PATIENCE).await?;
+    let groups = engine.backend().push_outbox(PATIENCE.min(engine.backend().patience)).await?;
     Ok(Dispatched { tasks, groups })
 }

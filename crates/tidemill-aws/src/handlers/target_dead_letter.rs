@@ -3,23 +3,19 @@
 //! The event is kept as a dead letter that can be replayed, and people are told. The message leaves its queue only when both
 //! is done.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tidemill_engine::backend::Backend;
-use tidemill_engine::command::{Command, PutRecord};
 use tidemill_engine::engine::{Engine, EngineError};
 use tidemill_engine::execution::SourceEvent;
-use tidemill_engine::outbound::{DeliveryId, DeliveryLetter, Target};
-use tidemill_engine::record::{DeadLetterState, RecordKey, RecordValue};
 use tidemill_engine::reply::Refusal;
 use tidemill_model::{AppName, EntityId, EntityType, Event, EventId, EventType, TenantId, Timestamp};
 
 use super::bus_event::BusEvent;
 use super::queue_event::{BatchAnswer, QueueEvent, QueueRecord};
 use crate::backend::Aws;
+use crate::bus_letter::{bus_letter, put_letter};
 
 const UNKNOWN: &str = "unknown";
 /// How often the bus tries a target, and a function that failed is called.
@@ -96,26 +92,10 @@ async fn keep(
     let tenant = event.fields().tenant_id.as_str().and_then(|tenant| TenantId::new(tenant).ok());
     let tenant = tenant.unwrap_or_else(|| own.clone());
     let now = engine.backend().now();
-    let id = DeliveryId(letter_id(&record.message_id));
-    let letter = DeliveryLetter {
-        id,
-        target: Target::Bus,
-        event: source_of(event, id.0, now),
-        body: event.json().clone(),
-        error: Arc::from("a target of the bus did not take it"),
-        attempts: ATTEMPTS,
-        failed_at: now,
-        created_at: now,
-        state: DeadLetterState::Open,
-        replayed_by: None,
-    };
-    let put = PutRecord {
-        key: RecordKey::delivery_letter(&tenant, id),
-        value: Some(RecordValue::DeliveryLetter(Box::new(letter))),
-        expires_at: None,
-        expected: Some(0),
-    };
-    let mut answers = engine.backend().execute(vec![Command::PutRecord(put)]).await?;
+    let id = letter_id(&record.message_id);
+    let (source, error) = (source_of(event, id, now), "a target of the bus did not take it");
+    let letter = bus_letter(source, id, event.json().clone(), error, ATTEMPTS, now);
+    let mut answers = engine.backend().execute(vec![put_letter(&tenant, letter)]).await?;
     match answers.pop() {
         // It was kept before.
         Some(Ok(_) | Err(Refusal::RecordConflict { .. })) | None => Ok(()),
@@ -126,16 +106,7 @@ async fn keep(
 /// The event that a letter tells of.
 fn source_of(event: &BusEvent, id: EventId, now: Timestamp) -> SourceEvent {
     if let Ok(event) = Event::from_detail(event.detail(), now) {
-        return SourceEvent {
-            id: event.id,
-            event_type: event.event_type,
-            timestamp: event.timestamp,
-            app_name: event.app,
-            entity_type: event.entity.kind,
-            entity_id: event.entity.id,
-            data: None,
-            hop: 0,
-        };
+        return SourceEvent::of(&event);
     }
     // An event of others, which is known by its kind only.
     let kind = event.envelope().detail_type;

@@ -111,7 +111,7 @@ fn the_sample_job_tells_the_same_at_home_and_on_aws() {
     assert_eq!(shapes(&on_aws), shapes(&at_home));
 }
 
-struct Home(Arc<Embedded>);
+pub(crate) struct Home(pub(crate) Arc<Embedded>);
 
 impl World for Home {
     type Backend = Embedded;

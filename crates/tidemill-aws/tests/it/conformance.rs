@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection, create_table};
 use tidemill_engine::conformance::{Lab, ManualClock, World, block_on};
 
-use crate::double::{RUNTIME, double, fresh_name};
+use crate::double::{Double, RUNTIME, double, fresh_name, other_double};
 
 /// A store in a table and a bucket of its own.
 pub(crate) struct TableWorld {
@@ -49,7 +49,15 @@ const SLOW: [&str; 2] = ["every_path_answers_like_select", "every_path_honours_t
 
 /// Runs a case, unless there is no double.
 fn run<F: Future<Output = ()>>(flush_every: u64, case: impl FnOnce(Lab<TableWorld>) -> F) {
-    let Some(double) = double() else { return };
+    run_on(double(), flush_every, case);
+}
+
+fn run_on<F: Future<Output = ()>>(
+    double: Option<&Double>,
+    flush_every: u64,
+    case: impl FnOnce(Lab<TableWorld>) -> F,
+) {
+    let Some(double) = double else { return };
     let clock = ManualClock::default();
     let world = RUNTIME.block_on(async {
         let connection = double.connect().await;
@@ -88,4 +96,51 @@ mod from_the_rows {
     }
 
     tidemill_engine::conformance_tests_run_by!(in_turn);
+}
+
+/// Some of each kind on the other double, which is several times slower.
+mod on_moto {
+    use tidemill_engine::conformance::{
+        access_paths, deliveries, durability, events, executions, following, idempotency, isolation, joins,
+        leases, parking, queue, records, repairs, retries, scenarios, triage,
+    };
+
+    use super::*;
+
+    macro_rules! cases {
+        ($($section:ident::$case:ident),* $(,)?) => {
+            $(
+                #[test]
+                fn $case() {
+                    run_on(other_double(), 2, $section::$case::<TableWorld>);
+                }
+            )*
+        };
+    }
+
+    cases!(
+        events::appends_in_order,
+        events::events_come_back_as_they_were_sent,
+        events::a_large_event_comes_back_whole_and_in_order,
+        access_paths::pages_neither_lose_nor_repeat,
+        access_paths::no_path_shows_another_tenant,
+        idempotency::a_key_used_twice_at_once_makes_one_job,
+        leases::refuses_a_stale_fence,
+        leases::one_outcome_per_run,
+        retries::exhaustion_makes_a_dead_letter_and_fails_the_task,
+        joins::children_start_only_after_all_parents,
+        joins::a_join_is_dispatched_once,
+        isolation::no_read_crosses_tenants,
+        queue::a_stale_receipt_has_no_effect,
+        following::events_are_followed_in_the_order_of_the_log,
+        executions::a_run_ends_once_with_its_effects,
+        deliveries::what_is_given_up_is_kept,
+        records::records_are_listed_in_order,
+        records::blobs_are_kept_whole,
+        parking::a_failed_task_is_parked,
+        triage::a_workflow_event_counts_once,
+        repairs::racing_claims_have_one_winner,
+        scenarios::idempotency_3_race_of_two_workers,
+        durability::everything_acknowledged_is_there_after_reopen,
+    );
 }

@@ -1,5 +1,7 @@
 //! A process that dies between any two of its calls, and networks that lose, repeat and delay them.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidemill_aws::{AwsOptions, Bus, Connection, create_table};
@@ -14,12 +16,16 @@ use tidemill_model::{
 use crate::conformance::TableWorld;
 use crate::double::{Double, RUNTIME, double, fresh_name};
 use crate::proxy::{Fate, Proxy};
+use crate::site::Site;
 
 const LEASE_MILLIS: u64 = 60_000;
 
 async fn open(endpoint: &str, name: &str, seed: u64, clock: &ManualClock) -> Lab<TableWorld> {
+    open_with(endpoint, options(name, seed), clock).await
+}
+
+async fn open_with(endpoint: &str, options: AwsOptions, clock: &ManualClock) -> Lab<TableWorld> {
     let connection = Connection::to_double(endpoint).await;
-    let options = options(name, seed);
     Lab::new(TableWorld::open(connection, options, clock.clone()).await, clock.clone())
 }
 
@@ -88,22 +94,48 @@ async fn check(lab: &Lab<TableWorld>, job: JobId, what: &str) {
     assert_eq!(told, followed, "{what}");
 }
 
-async fn fresh_table(double: &Double) -> String {
+pub(crate) async fn fresh_table(double: &Double) -> String {
     let name = fresh_name();
     create_table(&double.connect().await, &name, &name).await.expect("the table is made");
     name
 }
 
-/// Kills the process at one of its requests, and lets another finish.
+/// Waits for work, as a worker with a free place does, until no ticket is left.
+async fn take_tickets(lab: &Lab<TableWorld>, site: &Site) {
+    let waiting = async {
+        loop {
+            lab.engine.work_arrived(None).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let all_gone = async {
+        while site.count(&site.tickets).await != (0, 0) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = waiting => {}
+        () = all_gone => {}
+    }
+}
+
+/// Kills a worker at one of its requests, and lets another finish.
 async fn die_at(double: &Double, at: u64, fate: Fate) -> bool {
-    let name = fresh_table(double).await;
+    let site = Site::new(double).await;
+    let name = site.name.clone();
     let clock = ManualClock::default();
     let proxy =
         Proxy::start(&double.endpoint, move |number, _| if number == at { fate } else { Fate::Forward })
             .await;
     let first = async {
-        let lab = open(&proxy.endpoint, &name, 1, &clock).await;
-        run_to_the_end(&lab).await;
+        let queue_url = Some(site.tickets.clone());
+        let options = AwsOptions { queue_url, takes_tickets: true, ..options(&name, 1) };
+        let lab = open_with(&proxy.endpoint, options, &clock).await;
+        tokio::join!(run_to_the_end(&lab), async {
+            lab.world.backend().own_sent().await;
+            take_tickets(&lab, &site).await;
+        });
+        take_tickets(&lab, &site).await;
         lab.world.backend().flush().await.expect("the rows are written");
         lab.world.backend().all_sent().await;
     };
@@ -150,6 +182,101 @@ fn what_networks_do_changes_nothing() {
             assert!(proxy.requests() > 20);
             check(&lab, job, &format!("with {fate:?}")).await;
         }
+    });
+}
+
+/// Of every batch a part fails; what failed is done again, and what did not is not.
+#[test]
+fn batches_that_fail_in_part_are_completed() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let site = Site::new(double).await;
+        let clock = ManualClock::default();
+        let patience = Duration::from_secs(3_600);
+        let counts = Arc::new(Mutex::new(BTreeMap::<String, u64>::new()));
+        let counted = Arc::clone(&counts);
+        let plan = move |_: u64, operation: &str| {
+            if !["PutEvents", "SendMessageBatch", "BatchGetItem"].contains(&operation) {
+                return Fate::Forward;
+            }
+            let mut counts = counted.lock().expect("nobody panicked");
+            let count = counts.entry(operation.to_owned()).or_default();
+            *count += 1;
+            if *count % 2 == 1 { Fate::Part } else { Fate::Forward }
+        };
+        let proxy = Proxy::start(&double.endpoint, plan).await;
+        let bus = Bus::Named(site.bus.clone());
+        let queue_url = Some(site.tickets.clone());
+        let options = |seed| AwsOptions {
+            bus: bus.clone(),
+            queue_url: queue_url.clone(),
+            flush_every: 1_000,
+            patience,
+            ..options(&site.name, seed)
+        };
+        let lab = open_with(&proxy.endpoint, options(1), &clock).await;
+        let job = run_to_the_end(&lab).await;
+        lab.world.backend().all_sent().await;
+        let committed = lab.events(AccessPath::Tenant).await;
+        let sent = site.drain(&site.events).await;
+        let id = |event: &serde_json::Value| {
+            let now = tidemill_model::Timestamp::clamped(1_800_000_000_000);
+            let event = tidemill_model::Event::from_detail(&event["detail"].to_string(), now);
+            event.expect("it is an event").id.to_string()
+        };
+        let mut ids: Vec<_> = sent.iter().map(id).collect();
+        ids.sort_unstable();
+        let mut expected: Vec<_> = committed.iter().map(|event| event.id.to_string()).collect();
+        expected.sort_unstable();
+        assert_eq!(ids, expected, "each event once");
+        assert_eq!(site.drain(&site.tickets).await.len(), 3, "each ticket once");
+        // Another process reads the log in batches, of which a part is missing.
+        let other = open_with(&proxy.endpoint, options(2), &clock).await;
+        assert_eq!(other.status(job).await, JobStatus::Completed);
+        let counts = counts.lock().expect("nobody panicked").clone();
+        assert!(counts.values().all(|count| *count > 1) && counts.len() == 3, "{counts:?}");
+    });
+}
+
+/// Tickets and events that come twice and in any order change nothing.
+#[test]
+fn deliveries_may_be_doubled_and_reordered() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let site = Site::new(double).await;
+        let clock = ManualClock::default();
+        let options = AwsOptions {
+            bus: Bus::Named(site.bus.clone()),
+            queue_url: Some(site.tickets.clone()),
+            takes_tickets: true,
+            patience: Duration::from_secs(3_600),
+            ..options(&site.name, 1)
+        };
+        let plan = |_: u64, operation: &str| match operation {
+            "PutEvents" | "SendMessageBatch" => Fate::Double,
+            _ => Fate::Forward,
+        };
+        let proxy = Proxy::start(&double.endpoint, plan).await;
+        let lab = open_with(&proxy.endpoint, options.clone(), &clock).await;
+        let job = run_to_the_end(&lab).await;
+        lab.world.backend().all_sent().await;
+        assert_eq!(site.count(&site.tickets).await.0, 6, "each ticket came twice");
+        take_tickets(&lab, &site).await;
+        lab.check_job(job).await;
+        let mut sent = site.drain(&site.events).await;
+        let committed = lab.events(AccessPath::Tenant).await;
+        assert_eq!(sent.len(), 2 * committed.len(), "each event came twice");
+        sent.reverse();
+        let connection = double.connect().await;
+        for event in sent {
+            let detail = event["detail"].to_string();
+            let now = tidemill_model::Timestamp::clamped(1_800_000_000_000);
+            tidemill_aws::save_event(&connection, &site.name, &detail, now).await.expect("it is stored");
+        }
+        drop(lab);
+        let other = open_with(&double.endpoint, AwsOptions { seed: 2, ..options }, &clock).await;
+        let ids = |events: &[tidemill_model::Event]| events.iter().map(|event| event.id).collect::<Vec<_>>();
+        assert_eq!(ids(&other.events(AccessPath::Tenant).await), ids(&committed));
     });
 }
 

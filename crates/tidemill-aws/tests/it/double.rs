@@ -11,16 +11,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidemill_aws::Connection;
 use tokio::runtime::Runtime;
 
-/// Runs the double until our end of its input is closed, which the end of this process does in any case.
+/// Runs a double until our end of its input is closed, which the end of this process does in any case.
 const LAUNCHER: &str = r"
 import os, sys, threading
 def watch():
     sys.stdin.read()
     os._exit(0)
 threading.Thread(target=watch, daemon=True).start()
+";
+/// Does the most, functions and state machines among it.
+const MINISTACK: &str = r"
 sys.argv = ['ministack']
 from ministack.app import main
 main()
+";
+/// Is stricter in some things.
+const MOTO: &str = r"
+from moto.server import main
+main(['-H', '127.0.0.1', '-p', os.environ['GATEWAY_PORT']])
 ";
 
 pub(crate) struct Double {
@@ -39,23 +47,66 @@ pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
         .expect("a runtime can be made")
 });
 
-static DOUBLE: LazyLock<Option<Double>> = LazyLock::new(start);
+static DOUBLE: LazyLock<Option<Double>> = LazyLock::new(|| start(MINISTACK));
+static OTHER: LazyLock<Option<Double>> = LazyLock::new(|| start(MOTO));
 
 /// The double, or a note that there is none.
 pub(crate) fn double() -> Option<&'static Double> {
-    let found = DOUBLE.as_ref();
+    or_note(DOUBLE.as_ref())
+}
+
+/// The other double, or a note that there is none.
+pub(crate) fn other_double() -> Option<&'static Double> {
+    or_note(OTHER.as_ref())
+}
+
+fn or_note(found: Option<&'static Double>) -> Option<&'static Double> {
     if found.is_none() {
         eprintln!("TIDEMILL_TEST_AWS_DOUBLES is not set; skipped what needs a double of AWS");
     }
     found
 }
 
+/// Makes tests of async functions that take a double.
+macro_rules! on_ministack {
+    ($($case:ident),* $(,)?) => {
+        mod on_ministack {
+            $(
+                #[test]
+                fn $case() {
+                    if let Some(double) = crate::double::double() {
+                        crate::double::RUNTIME.block_on(super::$case(double));
+                    }
+                }
+            )*
+        }
+    };
+}
+
+/// Makes tests of the same functions on the other double.
+macro_rules! on_moto {
+    ($($case:ident),* $(,)?) => {
+        mod on_moto {
+            $(
+                #[test]
+                fn $case() {
+                    if let Some(double) = crate::double::other_double() {
+                        crate::double::RUNTIME.block_on(super::$case(double));
+                    }
+                }
+            )*
+        }
+    };
+}
+
+pub(crate) use {on_ministack, on_moto};
+
 #[expect(clippy::disallowed_methods, reason = "tests are told by the environment where the doubles are")]
 fn home() -> Option<String> {
     std::env::var("TIDEMILL_TEST_AWS_DOUBLES").ok()
 }
 
-fn start() -> Option<Double> {
+fn start(which: &str) -> Option<Double> {
     let home = home()?;
     // The double cannot be asked which port it got. Should another take this one first, it does not start.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
@@ -63,7 +114,7 @@ fn start() -> Option<Double> {
         .expect("loopback has a free port")
         .port();
     let mut process = Command::new(format!("{home}/bin/python"))
-        .args(["-u", "-c", LAUNCHER])
+        .args(["-u", "-c", &format!("{LAUNCHER}{which}")])
         .env("GATEWAY_PORT", port.to_string())
         .env("BIND_HOST", "127.0.0.1")
         .env_remove("AWS_CA_BUNDLE")

@@ -2,8 +2,14 @@
 
 mod bus;
 mod conformance;
+mod cost;
 mod crashes;
 mod double;
+mod function_crashes;
+mod functions;
+mod housekeeping;
+mod import;
 mod proxy;
+mod races;
 mod site;
 mod tickets;

@@ -2,13 +2,18 @@
 //!
 //! It takes one request per connection, forwards it and gives the answer back, unless its plan says otherwise.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use serde_json::Value;
 use tidemill_engine::notice::Notice;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+
+/// For so long a request may take before it counts as arrived.
+const ARRIVAL: Duration = Duration::from_millis(500);
 
 /// What becomes of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +31,10 @@ pub(crate) enum Fate {
     LastToArrive,
     /// It is lost, and so is all after it.
     CutBefore,
+    /// Of a batch the first part does not arrive, and the answer says so.
+    Part,
+    /// It is not forwarded, and the answer is this.
+    Answer(&'static str),
 }
 
 pub(crate) struct Proxy {
@@ -41,6 +50,8 @@ struct Plan {
     upstream: String,
     fate: Fates,
     requests: AtomicU64,
+    /// What was asked for, with the bodies.
+    heard: Mutex<Vec<(String, Vec<u8>)>>,
     is_cut: std::sync::atomic::AtomicBool,
     cut: Notice,
 }
@@ -63,6 +74,7 @@ impl Proxy {
             upstream: upstream.trim_start_matches("http://").to_owned(),
             fate: Box::new(fate),
             requests: AtomicU64::new(0),
+            heard: Mutex::default(),
             is_cut: false.into(),
             cut: Notice::default(),
         });
@@ -80,6 +92,11 @@ impl Proxy {
     /// How many requests there were.
     pub(crate) fn requests(&self) -> u64 {
         self.plan.requests.load(Ordering::SeqCst)
+    }
+
+    /// What was asked for since this was called last, by operation, with the bodies.
+    pub(crate) fn heard(&self) -> Vec<(String, Vec<u8>)> {
+        std::mem::take(&mut self.plan.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits until nothing comes through any more.
@@ -101,7 +118,10 @@ impl Plan {
             return Ok(());
         }
         let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
-        match (self.fate)(number, &operation(&request)) {
+        let operation = operation(&request);
+        let body = request[find(&request, b"\r\n\r\n").map_or(request.len(), |end| end + 4)..].to_vec();
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).push((operation.clone(), body));
+        match (self.fate)(number, &operation) {
             Fate::Forward => client.write_all(&self.forward(&request).await?).await,
             Fate::Double => {
                 self.forward(&request).await?;
@@ -118,11 +138,21 @@ impl Plan {
                 client.write_all(head.as_bytes()).await?;
                 client.write_all(body).await
             }
+            Fate::Answer(body) => client.write_all(&answer_of(body.as_bytes())).await,
+            Fate::Part => {
+                let body = self.forward_part(&request).await?;
+                client.write_all(&answer_of(body.to_string().as_bytes())).await
+            }
             Fate::LastToArrive => {
                 self.is_cut.store(true, Ordering::SeqCst);
-                let arrived = self.forward(&request).await.map(drop);
+                let mut arriving = std::pin::pin!(self.forward(&request));
+                let arrived = tokio::time::timeout(ARRIVAL, &mut arriving).await;
                 self.cut.ring();
-                arrived
+                match arrived {
+                    Ok(arrived) => arrived.map(drop),
+                    // A question that waits for its answer has arrived all the same, and is not taken back.
+                    Err(_) => arriving.await.map(drop),
+                }
             }
             Fate::CutBefore => {
                 self.is_cut.store(true, Ordering::SeqCst);
@@ -130,6 +160,53 @@ impl Plan {
                 Ok(())
             }
         }
+    }
+
+    /// Forwards a batch without its first part, and adds to the answer that this failed.
+    async fn forward_part(&self, request: &[u8]) -> std::io::Result<Value> {
+        let head_end = find(request, b"\r\n\r\n").unwrap_or(request.len());
+        let mut body: Value = serde_json::from_slice(&request[head_end + 4..])?;
+        let operation = operation(request);
+        let is_get = operation == "BatchGetItem";
+        let list = if is_get {
+            let tables = body["RequestItems"].as_object_mut().expect("tables are named");
+            &mut tables.values_mut().next().expect("one is")["Keys"]
+        } else {
+            &mut body["Entries"]
+        };
+        let list = list.as_array_mut().expect("it is a batch");
+        let first = list.remove(0);
+        let is_empty = list.is_empty();
+        let mut answer = if is_empty {
+            serde_json::json!({ "Entries": [], "Successful": [], "Responses": {} })
+        } else {
+            let answer = self.forward(&with_body(request, &body)).await?;
+            let start = find(&answer, b"\r\n\r\n").unwrap_or(answer.len());
+            serde_json::from_slice(&answer[start + 4..])?
+        };
+        match operation.as_str() {
+            "PutEvents" => {
+                let failed =
+                    serde_json::json!({ "ErrorCode": "InternalFailure", "ErrorMessage": "try again" });
+                answer["Entries"].as_array_mut().expect("each is answered").insert(0, failed);
+                answer["FailedEntryCount"] = 1.into();
+            }
+            "SendMessageBatch" => {
+                let failed =
+                    serde_json::json!({ "Id": first["Id"], "SenderFault": false, "Code": "InternalError" });
+                answer["Failed"] = Value::Array(vec![failed]);
+            }
+            _ => {
+                let (table, asked) = body["RequestItems"]
+                    .as_object()
+                    .and_then(|tables| tables.iter().next())
+                    .expect("a table");
+                let mut asked = asked.clone();
+                asked["Keys"] = Value::Array(vec![first]);
+                answer["UnprocessedKeys"] = serde_json::json!({ table: asked });
+            }
+        }
+        Ok(answer)
     }
 
     async fn forward(&self, request: &[u8]) -> std::io::Result<Vec<u8>> {
@@ -143,6 +220,25 @@ impl Plan {
         server.read_to_end(&mut answer).await?;
         Ok(answer)
     }
+}
+
+/// The request with another body.
+fn with_body(request: &[u8], body: &Value) -> Vec<u8> {
+    let head_end = find(request, b"\r\n\r\n").unwrap_or(request.len());
+    let head = String::from_utf8_lossy(&request[..head_end]).into_owned();
+    let body = body.to_string();
+    let lines = head.lines().filter(|line| !line.to_ascii_lowercase().starts_with("content-length:"));
+    let mut out = lines.fold(String::new(), |out, line| out + line + "\r\n");
+    out.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
+    out.into_bytes()
+}
+
+fn answer_of(body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/x-amz-json-1.0\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
 }
 
 /// What a request asks for: `PutItem`, or the method and path of an object.

@@ -2,7 +2,6 @@
 //! ones behind it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use aws_sdk_sqs::types::QueueAttributeName;
 use tidemill_aws::handlers::QueueEvent;
@@ -20,6 +19,8 @@ pub(crate) struct Site {
     pub(crate) name: String,
     pub(crate) endpoint: String,
     pub(crate) sqs: aws_sdk_sqs::Client,
+    pub(crate) s3: aws_sdk_s3::Client,
+    pub(crate) sfn: aws_sdk_sfn::Client,
     pub(crate) bus: String,
     /// What `save_event` is fed from.
     pub(crate) events: String,
@@ -45,6 +46,8 @@ impl Site {
             .load()
             .await;
         let sqs = aws_sdk_sqs::Client::new(&config);
+        let s3 = aws_sdk_s3::config::Builder::from(&config).force_path_style(true).build();
+        let (s3, sfn) = (aws_sdk_s3::Client::from_conf(s3), aws_sdk_sfn::Client::new(&config));
         let bridge = aws_sdk_eventbridge::Client::new(&config);
         let queue = async |name: String| {
             let made = sqs.create_queue().queue_name(name).send().await.expect("the queue is made");
@@ -72,7 +75,7 @@ impl Site {
         let targets = bridge.put_targets().rule("save-event").event_bus_name(name).targets(target);
         targets.send().await.expect("the target is set");
         let (endpoint, name) = (double.endpoint.clone(), name.to_owned());
-        Self { bus: name.clone(), name, endpoint, sqs, events, tickets, dead }
+        Self { bus: name.clone(), name, endpoint, sqs, s3, sfn, events, tickets, dead }
     }
 
     /// All messages that are in a queue now.
@@ -133,14 +136,18 @@ impl Site {
             queue_url: Some(self.tickets.clone()),
             policy: Policy { lease_millis: LEASE_MILLIS, ..Policy::default() },
             follow_every: None,
-            patience: Duration::from_millis(100),
             ..AwsOptions::new(self.name.clone(), self.name.clone(), bus, seed)
         }
     }
 
     /// A process of the stage.
     pub(crate) async fn open(&self, options: AwsOptions) -> Engine<Aws> {
-        let connection = tidemill_aws::Connection::to_double(&self.endpoint).await;
+        self.open_at(&self.endpoint, options).await
+    }
+
+    /// A process that reaches the stage by another way.
+    pub(crate) async fn open_at(&self, endpoint: &str, options: AwsOptions) -> Engine<Aws> {
+        let connection = tidemill_aws::Connection::to_double(endpoint).await;
         let (clock, seed) = (Arc::new(SystemClock::start()), options.seed);
         let backend = Aws::open(connection, options, Arc::clone(&clock) as _).await.expect("the store opens");
         Engine::new(backend, clock, seed + 1_000, EngineConfig::default())

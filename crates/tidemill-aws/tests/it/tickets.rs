@@ -10,7 +10,7 @@ use tidemill_engine::engine::{
 use tidemill_engine::reply::Assignment;
 use tidemill_model::{AppName, Json, RequestId, TaskName, TaskOptions, TenantId, WorkerId};
 
-use crate::double::{RUNTIME, double};
+use crate::double::Double;
 use crate::site::{LEASE_MILLIS, Site};
 
 fn tenant() -> TenantId {
@@ -76,29 +76,25 @@ async fn beat(engine: &Engine<Aws>, task: &Assignment) {
     engine.backend().own_sent().await;
 }
 
-#[test]
-fn a_ticket_is_taken_extended_and_deleted() {
-    let Some(double) = double() else { return };
-    RUNTIME.block_on(async {
-        let site = Site::new(double).await;
-        let (server, worker) = (site.server(1).await, site.worker(2).await);
-        let waiting = wait_and_claim(&worker);
-        let (claimed, ()) = tokio::join!(waiting, submit(&server, "r-1"));
-        assert_eq!(claimed.len(), 1);
-        // The ticket may have come after the claim, or brought it about.
-        tokio::select! {
-            () = worker.work_arrived(None) => panic!("nothing is left to claim"),
-            () = held(&worker, 1) => {}
-        }
-        for _ in 0..3 {
-            tokio::time::sleep(Duration::from_millis(LEASE_MILLIS / 2)).await;
-            beat(&worker, &claimed[0]).await;
-            assert_eq!(site.count(&site.tickets).await, (0, 1), "the lease lasts, and the ticket is hidden");
-        }
-        finish(&worker, &claimed[0]).await;
-        assert_eq!(site.count(&site.tickets).await, (0, 0));
-        assert_eq!(worker.backend().tickets_held(), 0);
-    });
+async fn a_ticket_is_taken_extended_and_deleted(double: &Double) {
+    let site = Site::new(double).await;
+    let (server, worker) = (site.server(1).await, site.worker(2).await);
+    let waiting = wait_and_claim(&worker);
+    let (claimed, ()) = tokio::join!(waiting, submit(&server, "r-1"));
+    assert_eq!(claimed.len(), 1);
+    // The ticket may have come after the claim, or brought it about.
+    tokio::select! {
+        () = worker.work_arrived(None) => panic!("nothing is left to claim"),
+        () = held(&worker, 1) => {}
+    }
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_millis(LEASE_MILLIS / 2)).await;
+        beat(&worker, &claimed[0]).await;
+        assert_eq!(site.count(&site.tickets).await, (0, 1), "the lease lasts, and the ticket is hidden");
+    }
+    finish(&worker, &claimed[0]).await;
+    assert_eq!(site.count(&site.tickets).await, (0, 0));
+    assert_eq!(worker.backend().tickets_held(), 0);
 }
 
 /// Waits until a process holds so many tickets.
@@ -108,22 +104,18 @@ async fn held(engine: &Engine<Aws>, count: usize) {
     }
 }
 
-#[test]
-fn the_ticket_of_a_worker_that_is_gone_comes_to_another() {
-    let Some(double) = double() else { return };
-    RUNTIME.block_on(async {
-        let site = Site::new(double).await;
-        let (server, first) = (site.server(1).await, site.worker(2).await);
-        submit(&server, "r-1").await;
-        let lost = wait_and_claim(&first).await;
-        drop(first);
-        let second = site.worker(3).await;
-        let taken = wait_and_claim(&second).await;
-        assert_eq!((taken.len(), taken[0].is_takeover), (1, true));
-        assert!(taken[0].fence > lost[0].fence);
-        finish(&second, &taken[0]).await;
-        drain(&site, &second).await;
-    });
+async fn the_ticket_of_a_worker_that_is_gone_comes_to_another(double: &Double) {
+    let site = Site::new(double).await;
+    let (server, first) = (site.server(1).await, site.worker(2).await);
+    submit(&server, "r-1").await;
+    let lost = wait_and_claim(&first).await;
+    drop(first);
+    let second = site.worker(3).await;
+    let taken = wait_and_claim(&second).await;
+    assert_eq!((taken.len(), taken[0].is_takeover), (1, true));
+    assert!(taken[0].fence > lost[0].fence);
+    finish(&second, &taken[0]).await;
+    drain(&site, &second).await;
 }
 
 /// Waits until nothing is left in the queue, as an idle worker does.
@@ -139,32 +131,28 @@ async fn drain(site: &Site, worker: &Engine<Aws>) {
     }
 }
 
-#[test]
-fn a_ticket_for_what_others_run_waits_and_goes_with_it() {
-    let Some(double) = double() else { return };
-    RUNTIME.block_on(async {
-        let site = Site::new(double).await;
-        let follow_every = Some(Duration::from_millis(100));
-        let server = site.server(1).await;
-        let idle = site.open(AwsOptions { takes_tickets: true, follow_every, ..site.options(2) }).await;
-        submit(&server, "r-1").await;
-        let claimed = claim(&server).await;
-        assert_eq!(claimed.len(), 1, "whoever asks first has the task, with a ticket or without");
-        tokio::select! {
-            () = async { loop { idle.work_arrived(None).await } } => {}
-            () = held(&idle, 1) => {}
-        }
-        assert_eq!(claim(&idle).await.len(), 0);
-        assert_eq!(site.count(&site.tickets).await, (0, 1), "it is hidden, not given back");
-        finish(&server, &claimed[0]).await;
-        held(&idle, 0).await;
-        idle.backend().own_sent().await;
-        assert_eq!(site.count(&site.tickets).await, (0, 0), "it goes when its task is done");
-    });
+async fn a_ticket_for_what_others_run_waits_and_goes_with_it(double: &Double) {
+    let site = Site::new(double).await;
+    let follow_every = Some(Duration::from_millis(100));
+    let server = site.server(1).await;
+    let idle = site.open(AwsOptions { takes_tickets: true, follow_every, ..site.options(2) }).await;
+    submit(&server, "r-1").await;
+    let claimed = claim(&server).await;
+    assert_eq!(claimed.len(), 1, "whoever asks first has the task, with a ticket or without");
+    tokio::select! {
+        () = async { loop { idle.work_arrived(None).await } } => {}
+        () = held(&idle, 1) => {}
+    }
+    assert_eq!(claim(&idle).await.len(), 0);
+    assert_eq!(site.count(&site.tickets).await, (0, 1), "it is hidden, not given back");
+    finish(&server, &claimed[0]).await;
+    held(&idle, 0).await;
+    idle.backend().own_sent().await;
+    assert_eq!(site.count(&site.tickets).await, (0, 0), "it goes when its task is done");
 }
 
 /// Receives the ticket so often that the queue gives it up.
-async fn give_up(site: &Site) -> QueueEvent {
+pub(crate) async fn give_up(site: &Site) -> QueueEvent {
     for _ in 0..4 {
         let receive = site.sqs.receive_message().queue_url(&site.tickets).visibility_timeout(0);
         receive.send().await.expect("the queue answers");
@@ -172,53 +160,60 @@ async fn give_up(site: &Site) -> QueueEvent {
     site.take(&site.dead).await
 }
 
-#[test]
-fn dead_tickets_are_judged_by_how_their_tasks_stand() {
-    let Some(double) = double() else { return };
-    RUNTIME.block_on(async {
-        let site = Site::new(double).await;
-        let (server, worker) = (site.server(1).await, site.worker(2).await);
-        submit(&server, "r-1").await;
-        let dead = give_up(&site).await;
-        assert_eq!(dead.records.len(), 1, "the queue gave it up");
-        // A function may be called twice with the same.
-        for _ in 0..2 {
-            assert!(dead_tickets(&server, &dead).await.is_done());
-        }
-        assert_eq!(site.count(&site.tickets).await.0, 2, "nothing is lost");
-        let claimed = wait_and_claim(&worker).await;
-        assert_eq!(claimed.len(), 1, "and nothing is done twice");
-        assert!(dead_tickets(&server, &dead).await.is_done(), "of a task that runs");
-        finish(&worker, &claimed[0]).await;
-        drain(&site, &worker).await;
+async fn dead_tickets_are_judged_by_how_their_tasks_stand(double: &Double) {
+    let site = Site::new(double).await;
+    let (server, worker) = (site.server(1).await, site.worker(2).await);
+    submit(&server, "r-1").await;
+    let dead = give_up(&site).await;
+    assert_eq!(dead.records.len(), 1, "the queue gave it up");
+    // A function may be called twice with the same.
+    for _ in 0..2 {
         assert!(dead_tickets(&server, &dead).await.is_done());
-        assert_eq!(site.count(&site.tickets).await, (0, 0), "nothing is left to do");
-        let task = tidemill_engine::commit::TaskKey { tenant: tenant(), request: RequestId::trusted("r-1") };
-        let head = server.task(task).await.expect("it answers").and_then(|task| task.head).expect("it ran");
-        assert_eq!((head.fence.0, head.attempts), (1, 1));
+    }
+    assert_eq!(site.count(&site.tickets).await.0, 2, "nothing is lost");
+    let claimed = wait_and_claim(&worker).await;
+    assert_eq!(claimed.len(), 1, "and nothing is done twice");
+    assert!(dead_tickets(&server, &dead).await.is_done(), "of a task that runs");
+    finish(&worker, &claimed[0]).await;
+    drain(&site, &worker).await;
+    assert!(dead_tickets(&server, &dead).await.is_done());
+    assert_eq!(site.count(&site.tickets).await, (0, 0), "nothing is left to do");
+    let task = tidemill_engine::commit::TaskKey { tenant: tenant(), request: RequestId::trusted("r-1") };
+    let head = server.task(task).await.expect("it answers").and_then(|task| task.head).expect("it ran");
+    assert_eq!((head.fence.0, head.attempts), (1, 1));
 
-        let strange: QueueEvent =
-            serde_json::from_str(r#"{"Records":[{"messageId":"m","body":"hello"}]}"#).expect("a batch");
-        assert_eq!(dead_tickets(&server, &strange).await.batch_item_failures[0].item_identifier, "m");
-    });
+    let strange: QueueEvent =
+        serde_json::from_str(r#"{"Records":[{"messageId":"m","body":"hello"}]}"#).expect("a batch");
+    assert_eq!(dead_tickets(&server, &strange).await.batch_item_failures[0].item_identifier, "m");
 }
 
-#[test]
-fn lost_tickets_are_sent_again_and_no_others() {
-    let Some(double) = double() else { return };
-    RUNTIME.block_on(async {
-        let site = Site::new(double).await;
-        let server = site.server(1).await;
-        submit(&server, "r-1").await;
-        submit(&server, "r-2").await;
-        assert_eq!(reconcile(&server).await.expect("it ends"), Reconciled::default());
-        assert_eq!(site.drain(&site.tickets).await.len(), 2);
-        let found = reconcile(&server).await.expect("it ends");
-        assert_eq!(found, Reconciled { tickets: 2, ..Reconciled::default() });
-        assert_eq!(reconcile(&server).await.expect("it ends"), Reconciled::default());
-        let mut tickets: Vec<_> =
-            site.drain(&site.tickets).await.iter().map(|ticket| ticket["requestId"].to_string()).collect();
-        tickets.sort_unstable();
-        assert_eq!(tickets, [r#""r-1""#, r#""r-2""#]);
-    });
+async fn lost_tickets_are_sent_again_and_no_others(double: &Double) {
+    let site = Site::new(double).await;
+    let server = site.server(1).await;
+    submit(&server, "r-1").await;
+    submit(&server, "r-2").await;
+    assert_eq!(reconcile(&server).await.expect("it ends"), Reconciled::default());
+    assert_eq!(site.drain(&site.tickets).await.len(), 2);
+    let found = reconcile(&server).await.expect("it ends");
+    assert_eq!(found, Reconciled { tickets: 2, ..Reconciled::default() });
+    assert_eq!(reconcile(&server).await.expect("it ends"), Reconciled::default());
+    let mut tickets: Vec<_> =
+        site.drain(&site.tickets).await.iter().map(|ticket| ticket["requestId"].to_string()).collect();
+    tickets.sort_unstable();
+    assert_eq!(tickets, [r#""r-1""#, r#""r-2""#]);
 }
+
+crate::double::on_ministack!(
+    a_ticket_is_taken_extended_and_deleted,
+    the_ticket_of_a_worker_that_is_gone_comes_to_another,
+    a_ticket_for_what_others_run_waits_and_goes_with_it,
+    dead_tickets_are_judged_by_how_their_tasks_stand,
+    lost_tickets_are_sent_again_and_no_others
+);
+crate::double::on_moto!(
+    a_ticket_is_taken_extended_and_deleted,
+    the_ticket_of_a_worker_that_is_gone_comes_to_another,
+    a_ticket_for_what_others_run_waits_and_goes_with_it,
+    dead_tickets_are_judged_by_how_their_tasks_stand,
+    lost_tickets_are_sent_again_and_no_others
+);

@@ -8,17 +8,13 @@
 //! What a store knows only about itself stays behind: leases (a leased task is written as one that waits), keys and
 //! tokens, cursors into the log, and the life of the data directory.
 
-mod line;
-
-pub(super) use line::{kind_name, letter_state_name};
-
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde::Serialize;
 use tidemill_engine::backend::Fault;
-use tidemill_engine::record::RecordKind;
+pub use tidemill_engine::export::{FORMAT, Tally, VERSION};
+use tidemill_engine::export::{Lines, PART_BYTES, is_exported, line};
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_engine::state::stream::Stream;
@@ -30,29 +26,8 @@ use super::row_store::io_fault;
 use super::watch::{Step, Watch};
 use crate::log::{Entry, LogError, LogPosition, SegmentInfo, Seq, StoredEvent};
 
-/// What the first line calls the form.
-pub const FORMAT: &str = "tidemill-export";
-/// The version that this release writes. A newer one is refused by an import.
-pub const VERSION: u32 = 1;
-
 /// Rows are read in batches of this many.
 const BATCH_ROWS: usize = 512;
-/// A line holds about so many bytes of tasks, or of a large value, at most.
-const PART_BYTES: usize = 1 << 20;
-
-/// How many of each there are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
-    pub events: u64,
-    pub blobs: u64,
-    pub jobs: u64,
-    /// Those that were dispatched, in jobs and on their own.
-    pub tasks: u64,
-    pub messages: u64,
-    pub records: u64,
-    pub entities: u64,
-}
-
 /// What an export did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exported {
@@ -83,7 +58,7 @@ impl Store {
         let mut export = Export {
             store: self,
             segments: self.reader.segments(),
-            lines: Lines { out: BufWriter::new(out), text: String::new() },
+            lines: Lines::new(out),
             done: Exported::default(),
         };
         export.lines.put(&line::Header { kind: "header", format: FORMAT, version: VERSION })?;
@@ -95,30 +70,8 @@ impl Store {
         export.entities(watch)?;
         let Export { mut lines, done, .. } = export;
         lines.put(&line::End { kind: "end", tally: done.tally })?;
-        lines.out.flush()?;
+        lines.flush()?;
         Ok(done)
-    }
-}
-
-/// Whether records of this kind leave the store.
-pub(super) fn is_exported(kind: RecordKind) -> bool {
-    match kind {
-        RecordKind::Idempotency
-        | RecordKind::DeadLetter
-        | RecordKind::Definition
-        | RecordKind::Script
-        | RecordKind::Subscription
-        | RecordKind::Execution
-        | RecordKind::Triage
-        | RecordKind::ErrorGroup
-        | RecordKind::Parked
-        | RecordKind::Bulk
-        | RecordKind::Delivery
-        | RecordKind::Schedule
-        | RecordKind::Usage
-        | RecordKind::Budget => true,
-        // Tokens and key hashes are secrets; places in this log mean nothing in another; and the store's life is its own.
-        RecordKind::ApiKey | RecordKind::Token | RecordKind::Cursor | RecordKind::System => false,
     }
 }
 
@@ -126,7 +79,7 @@ pub(super) fn is_exported(kind: RecordKind) -> bool {
 struct Export<'s, 'o> {
     store: &'s Store,
     segments: Vec<SegmentInfo>,
-    lines: Lines<'o>,
+    lines: Lines<&'o mut dyn Write>,
     done: Exported,
 }
 
@@ -341,31 +294,4 @@ impl Export<'_, '_> {
 
 fn is_heartbeat(event: &Event) -> bool {
     event.event_type.as_str() == KnownType::TaskHeartbeat.as_str()
-}
-
-/// Where the lines go.
-struct Lines<'o> {
-    out: BufWriter<&'o mut dyn Write>,
-    text: String,
-}
-
-impl Lines<'_> {
-    fn put(&mut self, line: &impl Serialize) -> io::Result<()> {
-        let json = serde_json::to_string(line).map_err(io::Error::other)?;
-        self.put_text(|text| text.push_str(&json))
-    }
-
-    fn put_text(&mut self, write: impl FnOnce(&mut String)) -> io::Result<()> {
-        self.text.clear();
-        write(&mut self.text);
-        // Within valid JSON a line break can only stand between values, where a space says the same.
-        let mut rest = self.text.as_bytes();
-        while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
-            self.out.write_all(&rest[..at])?;
-            self.out.write_all(b" ")?;
-            rest = &rest[at + 1..];
-        }
-        self.out.write_all(rest)?;
-        self.out.write_all(b"\n")
-    }
 }

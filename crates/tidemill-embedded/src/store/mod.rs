@@ -10,6 +10,7 @@ pub(crate) mod decider;
 mod derive;
 mod difference;
 pub mod export;
+mod hand_over;
 pub mod import;
 mod look;
 pub(crate) use blob_sweep::sweep as sweep_blobs;

@@ -690,7 +690,7 @@ stored_enum!(RecordValue {
     14 => Delivery(delivery),
     15 => DeliveryLetter(letter),
 });
-stored_enum!(Target { 1 => Workflow, 2 => Callback(url), 3 => People, 4 => AlertWebhook, 5 => Bus });
+stored_enum!(Target { 1 => Workflow, 2 => Callback(url), 3 => People, 4 => AlertWebhook, 5 => Bus, 6 => TaskToken });
 stored_enum!(ExecutionStatus { 1 => Queued, 2 => Retrying, 3 => Success, 4 => DeadLetter });
 stored_enum!(Period { 1 => Total, 2 => Day, 3 => Month });
 stored_enum!(Effect { 1 => Job(job), 2 => Task(request), 3 => Event(event) });

@@ -122,7 +122,7 @@ fn event_of(job: &Job, draft: &Draft<'_, '_>) -> Option<SourceEvent> {
         let task = RequestId::trusted(event.entity.id.as_str());
         task.job_part() == Some(job.head.job) && event.entity == draft.site().task(&task)
     };
-    events().find(|event| event.entity == entity).or_else(|| events().find(of_task)).map(delivery::source_of)
+    events().find(|event| event.entity == entity).or_else(|| events().find(of_task)).map(SourceEvent::of)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tidemill_model::workflow::ExecutionId;
-use tidemill_model::{Event, EventId, Json, TenantId, Timestamp};
+use tidemill_model::{EventId, Json, TenantId, Timestamp};
 
 use super::draft::Draft;
 use crate::command::{DeliveryEnd, EndDelivery};
@@ -60,20 +60,6 @@ fn put(key: RecordKey, version: u64, value: RecordValue) -> RecordWrite {
     RecordWrite::Put { key, record: Some(Record { version: version + 1, expires_at: None, value }) }
 }
 
-/// An event as deliveries name it.
-pub(super) fn source_of(event: &Event) -> SourceEvent {
-    SourceEvent {
-        id: event.id,
-        event_type: event.event_type.clone(),
-        timestamp: event.timestamp,
-        app_name: event.app.clone(),
-        entity_type: event.entity.kind.clone(),
-        entity_id: event.entity.id.clone(),
-        data: None,
-        hop: 0,
-    }
-}
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WaitEnded<'a> {
@@ -98,12 +84,21 @@ pub(super) fn wait_ended(
     execution: &ExecutionId,
     outcome: &Unparked,
     token_digest: Option<&Arc<str>>,
+    of_task: bool,
     draft: &mut Draft<'_, '_>,
 ) {
-    if !draft.policy().workflow_webhook {
+    let mut targets = Vec::new();
+    if draft.policy().workflow_webhook {
+        targets.push(Target::Workflow);
+    }
+    // The token of a task that waits here was made here.
+    if draft.policy().task_tokens && token_digest.is_some() && !of_task {
+        targets.push(Target::TaskToken);
+    }
+    if targets.is_empty() {
         return;
     }
-    let Some(event) = draft.told().map(source_of) else { return };
+    let Some(event) = draft.told().map(SourceEvent::of) else { return };
     let (word, output, error, cause, at) = match outcome {
         Unparked::Resumed { output, at, .. } => ("resumed", Some(output), None, None, *at),
         Unparked::Failed { error, cause, at, .. } => ("failed", None, Some(&**error), Some(&**cause), *at),
@@ -121,7 +116,9 @@ pub(super) fn wait_ended(
         token_digest,
         at,
     });
-    begin(tenant, Target::Workflow, event, body, draft);
+    for target in targets {
+        begin(tenant, target, event.clone(), body.clone(), draft);
+    }
 }
 
 #[derive(Serialize)]
@@ -201,7 +198,7 @@ pub(super) fn standing(
     is_raised: bool,
     draft: &mut Draft<'_, '_>,
 ) {
-    let Some(event) = draft.told().map(source_of) else { return };
+    let Some(event) = draft.told().map(SourceEvent::of) else { return };
     let stage = draft.site().environment();
     let text = alert_text::standing(name, &stage, tenant.as_str(), message, is_raised);
     alert(tenant, name, &text, is_raised, &event, draft);
@@ -209,7 +206,7 @@ pub(super) fn standing(
 
 /// Tells what a check of health found. The event that says so was appended last.
 pub(super) fn health(tenant: &TenantId, text: &str, is_raised: bool, draft: &mut Draft<'_, '_>) {
-    let Some(event) = draft.told().map(source_of) else { return };
+    let Some(event) = draft.told().map(SourceEvent::of) else { return };
     alert(tenant, crate::health::text::KIND, text, is_raised, &event, draft);
 }
 
@@ -393,6 +390,24 @@ mod tests {
 
     fn failed() -> DeliveryEnd {
         DeliveryEnd::Failed { error: Arc::from("answered 500") }
+    }
+
+    #[test]
+    fn owners_of_tokens_are_told_where_tokens_are_theirs() {
+        let unpark =
+            Unpark { tenant: tenant(), execution: execution("e1"), how: resume(), by: None, reason: None };
+        for (webhook, task_tokens, expected) in [
+            (false, true, vec![Target::TaskToken]),
+            (true, true, vec![Target::TaskToken, Target::Workflow]),
+            (false, false, vec![]),
+        ] {
+            let mut fixture = parked("e1");
+            (fixture.policy.workflow_webhook, fixture.policy.task_tokens) = (webhook, task_tokens);
+            fixture.run(&Command::Unpark(unpark.clone())).unwrap();
+            let mut targets: Vec<_> = pending(&fixture).into_iter().map(|delivery| delivery.target).collect();
+            targets.sort_by_key(Target::name);
+            assert_eq!(targets, expected);
+        }
     }
 
     #[test]

@@ -146,7 +146,7 @@ pub(super) fn end_wait(
     }
     // Of one that runs elsewhere, whoever holds the token let it go on.
     if of_task || !matches!(outcome, Unparked::WentOn { .. }) {
-        delivery::wait_ended(tenant, &id, &outcome, digest.as_ref(), draft);
+        delivery::wait_ended(tenant, &id, &outcome, digest.as_ref(), of_task, draft);
     }
     let place = draft.notes().find(state, RecordKey::parked(tenant, &id));
     draft.notes().put(place, None, None);

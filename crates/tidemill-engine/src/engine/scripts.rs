@@ -4,8 +4,8 @@
 //! removal leaves the number of the last version behind, so versions never start again. Whether a script compiles is
 //! asked before it comes here. A script with subscriptions cannot be removed.
 //!
-//! Only an engine changes these records, and there is one for a store: how many there are is counted once and then kept
-//! in memory. Whoever matches events hears of every change by `script_changes`.
+//! Only engines change these records, and most stores have one: how many there are is counted once and then kept in memory,
+//! until another engine is heard of. Whoever matches events hears of every change by `script_changes`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -135,6 +135,22 @@ impl<B: Backend> Engine<B> {
     /// Tells what changes among scripts and subscriptions.
     pub fn script_changes(&self) -> &ScriptChanges {
         &self.inner.scripts.changes
+    }
+
+    /// Another process on the same store wrote or removed a record. Whoever has this told does so before events that were
+    /// committed with it or after it can be read here.
+    pub fn heard_of(&self, key: &RecordKey) {
+        let (Some(tenant), id) = (&key.tenant, &*key.id) else { return };
+        let change = match key.kind {
+            RecordKind::Subscription => {
+                ScriptChange::Subscription(tenant.clone(), SubscriptionId::trusted(id))
+            }
+            RecordKind::Script => ScriptChange::Script(tenant.clone(), ScriptId::trusted(id)),
+            _ => return,
+        };
+        // They are counted anew when it matters next.
+        self.inner.scripts.books.lock().unwrap_or_else(PoisonError::into_inner).remove(tenant);
+        self.script_changes().tell(change);
     }
 
     /// Writes a script that compiles and gives it as it stands then.

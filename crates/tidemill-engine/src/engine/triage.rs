@@ -417,6 +417,19 @@ impl<B: Backend> Engine<B> {
         take_reply!(reply, Reply::Bulk { bulk, .. } => bulk)
     }
 
+    /// The token with this digest, for whoever is to tell its owner. `None` if there is none.
+    pub async fn token(
+        &self,
+        tenant: &TenantId,
+        digest: &Arc<str>,
+    ) -> Result<Option<TaskToken>, EngineError> {
+        let stored = self.inner.backend.record(RecordKey::token(tenant, digest)).await?;
+        match stored.map(|record| record.value) {
+            Some(RecordValue::Token(stored)) => Ok(Some(self.inner.tokens.open(tenant, &stored.sealed)?)),
+            _ => Ok(None),
+        }
+    }
+
     /// What became of a token, for those who have it.
     pub async fn token_outcome(
         &self,

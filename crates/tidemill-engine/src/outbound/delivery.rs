@@ -48,6 +48,8 @@ pub enum Target {
     AlertWebhook,
     /// The event bus of a stage on AWS; the body is the event as the bus has it.
     Bus,
+    /// Whoever waits with a task token of AWS Step Functions.
+    TaskToken,
 }
 
 impl Target {
@@ -59,13 +61,14 @@ impl Target {
             Self::People => "slack",
             Self::AlertWebhook => "alert-webhook",
             Self::Bus => "event-bus",
+            Self::TaskToken => "step-functions",
         }
     }
 
     /// With which others it is counted.
     pub fn lane(&self) -> Lane {
         match self {
-            Self::Workflow | Self::Callback(_) | Self::Bus => Lane::Webhooks,
+            Self::Workflow | Self::Callback(_) | Self::Bus | Self::TaskToken => Lane::Webhooks,
             Self::People => Lane::People,
             Self::AlertWebhook => Lane::AlertWebhook,
         }

@@ -10,7 +10,7 @@ use tidemill_model::{JobId, TaskSpec};
 use super::job::{Entry, JobHead};
 use crate::commit::TaskKey;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct CarriedJob {
     pub(super) head: JobHead,
     pub(super) lists: Vec<(u32, Vec<Arc<TaskSpec>>)>,

@@ -13,7 +13,7 @@ use crate::record::{Record, RecordKey, RecordKind, RecordValue};
 const LOOK_MAX: usize = 64;
 
 /// Deliveries that have not arrived, by tenant and the moment of their next try.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Deliveries {
     tenants: BTreeMap<TenantId, BTreeSet<(Timestamp, DeliveryId)>>,
     moments: Map<DeliveryKey, (Timestamp, Lane)>,

@@ -15,7 +15,7 @@ use crate::commit::{MessageId, TaskKey};
 const VISITORS_MAX: usize = 4_096;
 
 /// Which rows changed and which are on their way to the store.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct KeptRows {
     /// Whether anybody will take them; an in-memory backend does not.
     kept: bool,

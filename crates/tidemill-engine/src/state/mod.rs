@@ -36,7 +36,8 @@ pub use triage_index::{CountedGroup, Expiring, ParkedAt, TriageDue, TriageIndex}
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 type Set<K> = HashSet<K, foldhash::fast::RandomState>;
 
-#[derive(Debug, Default)]
+/// A copy shares the bells of the original: whoever listens hears of both.
+#[derive(Debug, Clone, Default)]
 pub struct State {
     jobs: Map<JobId, Job>,
     alone: Map<TaskKey, Alone>,

@@ -12,7 +12,7 @@ use crate::record::{Record, RecordKey, RecordKind, RecordValue};
 static NOBODY: BTreeMap<TenantId, BTreeSet<(Timestamp, ExecutionId)>> = BTreeMap::new();
 
 /// Executions that are queued or to be tried again, by tenant and moment.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pending {
     tenants: BTreeMap<TenantId, BTreeSet<(Timestamp, ExecutionId)>>,
     moments: Map<ExecutionKey, Timestamp>,

@@ -21,7 +21,7 @@ pub struct Queued {
     pub receives: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Queue {
     messages: HashMap<MessageId, Queued, foldhash::fast::RandomState>,
     /// Messages that are not deliverable before a moment, by that moment.

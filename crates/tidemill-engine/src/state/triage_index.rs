@@ -15,7 +15,7 @@ use crate::triage::{Bulk, BulkId, BulkState, Counts, ErrorGroup, Parked, ParkedK
 /// Where a parked execution stands in its list.
 pub type ParkedAt = (Timestamp, ExecutionId);
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct TriageIndex {
     tenants: BTreeMap<TenantId, OfTenant>,
     /// When something is to be done about whom.
@@ -27,7 +27,7 @@ pub struct TriageIndex {
     ended: Notice,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct OfTenant {
     groups: Map<ErrorCode, Counted>,
     parked: Map<ExecutionId, Arc<Parked>>,
@@ -47,7 +47,7 @@ pub struct Expiring {
 }
 
 /// A group with what is counted of it, so that a list of very many needs to look at few of them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Counted {
     group: Arc<ErrorGroup>,
     counts: Counts,

@@ -204,7 +204,7 @@ impl Deliveries {
             Target::Workflow => policy.workflow_webhook,
             Target::People => policy.alerts.people,
             Target::AlertWebhook => policy.alerts.webhook,
-            Target::Bus => false,
+            Target::Bus | Target::TaskToken => false,
         };
         demand(wanted, "nobody is told who does not want it", || format!("{new:?}"))?;
         if let (Target::Callback(_), false) = (&new.target, new.replay) {

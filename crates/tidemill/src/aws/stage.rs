@@ -47,6 +47,8 @@ impl Stage {
         let values = &config.values;
         let seed = random_seed();
         let mut options = options(config, seed)?;
+        options.checks_clock = true;
+        options.step_functions = true;
         options.takes_tickets = purpose == Purpose::Working;
         let (table, shard, bucket) = (options.table.clone(), options.shard.clone(), options.bucket.clone());
         let place = match purpose {
@@ -63,6 +65,9 @@ impl Stage {
         let worker = host_worker_id();
         let rota = Roster::new(&connection, &table, &shard, &worker, Arc::clone(&clock) as _);
         let engine = Engine::new(backend, clock, random_seed(), engine_config);
+        // The engine lives on in its own store for as long as the process does.
+        let told = engine.clone();
+        engine.backend().tell_records(move |key| told.heard_of(key));
         // Others are at work: no lease is anybody's but its owner's until it runs out.
         let claims =
             EngineSourceConfig { worker: WorkerId::trusted(&worker), generation: None, tenants: None };

@@ -141,8 +141,9 @@ impl Client {
         }
     }
 
+    /// Whether nobody is at work while this process asks.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self, Self::Local(_))
+        matches!(self, Self::Local(way) if way.is_alone())
     }
 }
 

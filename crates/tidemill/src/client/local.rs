@@ -6,13 +6,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Response};
-use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::ScriptCompiler;
 use tidemill_model::TenantId;
 use tidemill_server::{App, Caller, ServerConfig};
 use tower::ServiceExt as _;
 
 use super::{Call, ClientError};
+use crate::home::Home;
 use crate::node::{Node, Triage};
 
 /// The routes over an engine, called as the local user, who may do everything.
@@ -29,7 +29,7 @@ pub(crate) struct LocalWay {
 pub(crate) type AfterChange = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 impl LocalWay {
-    pub(crate) fn new<B: Backend>(
+    pub(crate) fn new<B: Home>(
         node: Arc<Node<B>>,
         config: ServerConfig,
         compiler: Arc<dyn ScriptCompiler>,
@@ -46,6 +46,11 @@ impl LocalWay {
     #[cfg(feature = "aws")]
     pub(crate) fn sending(self, after_change: AfterChange) -> Self {
         Self { after_change: Some(after_change), ..self }
+    }
+
+    /// Whether nobody but this process can be at work on the store.
+    pub(super) fn is_alone(&self) -> bool {
+        self.after_change.is_none()
     }
 
     pub(super) fn place(&self) -> String {

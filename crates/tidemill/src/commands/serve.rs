@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tidemill_engine::backend::Backend;
 use tidemill_server::{App, ServeError, check_listen};
 use tidemill_worker::WorkerHandle;
 use tidemill_worker::log_sink::StderrSink;
@@ -25,6 +24,7 @@ use crate::config::BackendName;
 use crate::config::{Resolved, Role};
 use crate::display::humanize::span;
 use crate::file_limit::raise_file_limit;
+use crate::home::Home;
 use crate::logging::LogFormat;
 use crate::node::{DutyConfig, Node};
 use crate::output::Output;
@@ -108,7 +108,7 @@ impl Serve {
 }
 
 /// The parts that are to run here, until a signal comes. `data` is where commands find the address.
-async fn serve<B: Backend>(
+async fn serve<B: Home>(
     node: &Arc<Node<B>>,
     rota: &impl Rota,
     data: Option<&Path>,
@@ -190,7 +190,7 @@ struct Api {
 }
 
 impl Api {
-    async fn start<B: Backend>(
+    async fn start<B: Home>(
         node: &Node<B>,
         data: Option<&Path>,
         scripts: &ScriptPool,

@@ -20,8 +20,9 @@ use tidemill_model::{
     TenantBudget, TenantId, Timestamp, UsageSum,
 };
 
-use super::super::export::{Tally, is_exported, kind_name, letter_state_name};
 use super::fields::{BadField, Fields};
+use tidemill_engine::export::line::{kind_name, letter_state_name};
+use tidemill_engine::export::{Tally, is_exported};
 
 pub(super) enum Line {
     Header {

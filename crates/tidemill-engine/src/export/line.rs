@@ -2,18 +2,18 @@
 
 #![expect(clippy::struct_field_names, reason = "the names are those of the JSON")]
 
+use crate::commit::{MessageId, TaskKey};
+use crate::execution::{ScriptExecution, ScriptLetter};
+use crate::outbound::{Delivery, DeliveryLetter};
+use crate::record::{self, DeadLetterState, Effect, RecordKey, RecordKind, RecordValue};
+use crate::state::job::JobHead;
+use crate::state::queue::Queued;
+use crate::state::row::TaskRow;
+use crate::state::stream;
+use crate::triage::{Bulk, ErrorGroup, Parked, TriageError, TriageExecution};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
-use tidemill_engine::commit::{MessageId, TaskKey};
-use tidemill_engine::execution::{ScriptExecution, ScriptLetter};
-use tidemill_engine::outbound::{Delivery, DeliveryLetter};
-use tidemill_engine::record::{self, DeadLetterState, Effect, RecordKey, RecordKind, RecordValue};
-use tidemill_engine::state::job::JobHead;
-use tidemill_engine::state::queue::Queued;
-use tidemill_engine::state::row::TaskRow;
-use tidemill_engine::state::stream;
-use tidemill_engine::triage::{Bulk, ErrorGroup, Parked, TriageError, TriageExecution};
 use tidemill_model::{
     AppName, Budget, EntityId, EntityType, ErrorCategory, EventId, Fence, JobId, Json, Outcome, Period,
     RequestId, SessionId, Spending, TaskHead, TaskSpec, TaskState, TenantId, Timestamp, UsageSum,
@@ -22,27 +22,27 @@ use tidemill_model::{
 use super::Tally;
 
 #[derive(Serialize)]
-pub(super) struct Header {
-    pub(super) kind: &'static str,
-    pub(super) format: &'static str,
-    pub(super) version: u32,
+pub struct Header {
+    pub kind: &'static str,
+    pub format: &'static str,
+    pub version: u32,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Blob<'a> {
-    pub(super) kind: &'static str,
-    pub(super) tenant_id: &'a TenantId,
-    pub(super) key: &'a str,
-    pub(super) bytes: String,
+pub struct Blob<'a> {
+    pub kind: &'static str,
+    pub tenant_id: &'a TenantId,
+    pub key: &'a str,
+    pub bytes: String,
     /// Whether the next line goes on with it.
     #[serde(skip_serializing_if = "is_no")]
-    pub(super) more: bool,
+    pub more: bool,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Job<'a> {
+pub struct Job<'a> {
     kind: &'static str,
     tenant_id: &'a TenantId,
     app_name: &'a AppName,
@@ -85,17 +85,17 @@ struct TenantBudget {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct JobTasks {
-    pub(super) kind: &'static str,
-    pub(super) job_id: JobId,
+pub struct JobTasks {
+    pub kind: &'static str,
+    pub job_id: JobId,
     /// The place of the first of these tasks in its job.
-    pub(super) first: usize,
-    pub(super) tasks: Vec<Json>,
+    pub first: usize,
+    pub tasks: Vec<Json>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Task<'a> {
+pub struct Task<'a> {
     kind: &'static str,
     tenant_id: &'a TenantId,
     request_id: &'a RequestId,
@@ -131,7 +131,7 @@ struct Head {
 /// What is known of a history beside its events, some of which may have expired.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Stream {
+pub struct Stream {
     events: u64,
     /// Heartbeats, or events that came late; they count apart.
     #[serde(skip_serializing_if = "is_zero")]
@@ -142,7 +142,7 @@ pub(super) struct Stream {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Message<'a> {
+pub struct Message<'a> {
     kind: &'static str,
     id: String,
     tenant_id: &'a TenantId,
@@ -161,7 +161,7 @@ pub(super) struct Message<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Record<'a> {
+pub struct Record<'a> {
     kind: &'static str,
     record: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -225,23 +225,23 @@ struct DeadLetter<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Entity<'a> {
-    pub(super) kind: &'static str,
-    pub(super) tenant_id: &'a TenantId,
-    pub(super) entity_type: &'a EntityType,
-    pub(super) entity_id: &'a EntityId,
-    pub(super) stream: Stream,
+pub struct Entity<'a> {
+    pub kind: &'static str,
+    pub tenant_id: &'a TenantId,
+    pub entity_type: &'a EntityType,
+    pub entity_id: &'a EntityId,
+    pub stream: Stream,
 }
 
 #[derive(Serialize)]
-pub(super) struct End {
-    pub(super) kind: &'static str,
+pub struct End {
+    pub kind: &'static str,
     #[serde(flatten)]
-    pub(super) tally: Tally,
+    pub tally: Tally,
 }
 
 impl<'a> Job<'a> {
-    pub(super) fn of(head: &'a JobHead) -> Self {
+    pub fn of(head: &'a JobHead) -> Self {
         Self {
             kind: "job",
             tenant_id: &head.tenant,
@@ -268,7 +268,7 @@ impl Allowance {
 }
 
 impl<'a> Task<'a> {
-    pub(super) fn of(key: &'a TaskKey, row: &'a TaskRow) -> Self {
+    pub fn of(key: &'a TaskKey, row: &'a TaskRow) -> Self {
         Self {
             kind: "task",
             tenant_id: &key.tenant,
@@ -310,7 +310,7 @@ fn state_name(state: &TaskState) -> &'static str {
 }
 
 impl Stream {
-    pub(super) fn of(stream: &stream::Stream) -> Self {
+    pub fn of(stream: &stream::Stream) -> Self {
         Self {
             events: stream.version(),
             aside: stream.history.aside.count(),
@@ -320,7 +320,7 @@ impl Stream {
 }
 
 impl<'a> Message<'a> {
-    pub(super) fn of(queued: &'a Queued, visible_at: Timestamp) -> Self {
+    pub fn of(queued: &'a Queued, visible_at: Timestamp) -> Self {
         let message = &queued.message;
         Self {
             kind: "message",
@@ -339,7 +339,7 @@ impl<'a> Message<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub(super) fn of(key: &'a RecordKey, record: &'a record::Record) -> Self {
+    pub fn of(key: &'a RecordKey, record: &'a record::Record) -> Self {
         let mut line = Self {
             kind: "record",
             record: kind_name(key.kind),
@@ -406,7 +406,7 @@ impl<'a> Record<'a> {
 }
 
 /// What a kind of records is called in an export.
-pub(in crate::store) fn kind_name(kind: RecordKind) -> &'static str {
+pub fn kind_name(kind: RecordKind) -> &'static str {
     match kind {
         RecordKind::Idempotency => "idempotency",
         RecordKind::DeadLetter => "deadLetter",
@@ -429,7 +429,7 @@ pub(in crate::store) fn kind_name(kind: RecordKind) -> &'static str {
     }
 }
 
-pub(in crate::store) fn letter_state_name(state: DeadLetterState) -> &'static str {
+pub fn letter_state_name(state: DeadLetterState) -> &'static str {
     match state {
         DeadLetterState::Open => "open",
         DeadLetterState::Replayed => "replayed",

@@ -1,0 +1,139 @@
+//! Deliveries that go to services of AWS. All others go to another sender.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_eventbridge::types::PutEventsRequestEntry;
+use aws_sdk_sfn::error::ProvideErrorMetadata;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tidemill_engine::engine::Engine;
+use tidemill_engine::outbound::{Parcel, SendError, Sender, Target};
+
+use crate::backend::Aws;
+use crate::outbox::Bus;
+use crate::save_event::save_event;
+
+/// What Step Functions takes of an error's name and of its cause, in characters.
+const ERROR_CHARS_MAX: usize = 256;
+const CAUSE_CHARS_MAX: usize = 32_768;
+
+/// Puts letters of the bus on the bus, and tells Step Functions how waits ended.
+pub struct AwsSender<S> {
+    engine: Engine<Aws>,
+    other: S,
+}
+
+/// An event as the bus has it.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    source: String,
+    #[serde(rename = "detail-type")]
+    detail_type: String,
+    #[serde(borrow)]
+    detail: &'a RawValue,
+}
+
+/// How a wait ended.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Ended<'a> {
+    outcome: String,
+    #[serde(borrow, default)]
+    output: Option<&'a RawValue>,
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    cause: Option<String>,
+    token_digest: Arc<str>,
+}
+
+impl<S: Sender> AwsSender<S> {
+    /// `other` takes webhooks, callbacks and alerts.
+    pub fn new(engine: Engine<Aws>, other: S) -> Self {
+        Self { engine, other }
+    }
+
+    async fn put_on_bus(&self, parcel: &Parcel) -> Result<(), SendError> {
+        let event: Envelope<'_> = parcel.body.read().map_err(|error| failed("the letter", &error))?;
+        let backend = self.engine.backend();
+        let Bus::Named(bus) = &backend.outbox.bus else {
+            let (table, now) = (&*backend.table, backend.now());
+            let saved = save_event(&backend.connection, table, event.detail.get(), now).await;
+            return saved.map(drop).map_err(|fault| SendError(fault.to_string()));
+        };
+        let entry = PutEventsRequestEntry::builder()
+            .event_bus_name(bus)
+            .source(event.source)
+            .detail_type(event.detail_type)
+            .detail(event.detail.get())
+            .build();
+        let put = backend.connection.bus.put_events().entries(entry).send().await;
+        let put = put.map_err(|error| failed("PutEvents", &error.into_service_error()))?;
+        let refused = put.entries.unwrap_or_default().into_iter().find_map(|entry| entry.error_code);
+        refused.map_or(Ok(()), |code| Err(SendError(format!("the bus refused it: {code}"))))
+    }
+
+    /// A token is good for one answer. That Step Functions does not know it, or does not wait any more, is a failure: it
+    /// may have given up, or heard of an earlier try whose answer was lost.
+    async fn tell_step_functions(&self, parcel: &Parcel) -> Result<(), SendError> {
+        let ended: Ended<'_> = parcel.body.read().map_err(|error| failed("the delivery", &error))?;
+        let token = self.engine.token(&parcel.tenant, &ended.token_digest).await;
+        let Some(token) = token.map_err(|error| failed("the token", &error))? else {
+            return Err(SendError("the token is not kept any more".to_owned()));
+        };
+        let sfn = &self.engine.backend().connection.sfn;
+        let told = match ended.outcome.as_str() {
+            "resumed" => {
+                let output = ended.output.map_or("{}", RawValue::get);
+                let tell = sfn.send_task_success().task_token(token.expose()).output(output);
+                tell.send()
+                    .await
+                    .map(drop)
+                    .map_err(|error| reason("SendTaskSuccess", &error.into_service_error()))
+            }
+            _ => {
+                let cut = |text: Option<String>, most: usize| {
+                    text.map(|text| text.chars().take(most).collect::<String>())
+                };
+                let tell = sfn
+                    .send_task_failure()
+                    .task_token(token.expose())
+                    .set_error(cut(ended.error, ERROR_CHARS_MAX))
+                    .set_cause(cut(ended.cause, CAUSE_CHARS_MAX));
+                tell.send()
+                    .await
+                    .map(drop)
+                    .map_err(|error| reason("SendTaskFailure", &error.into_service_error()))
+            }
+        };
+        told.map_err(SendError)
+    }
+}
+
+fn failed(what: &str, error: &dyn std::error::Error) -> SendError {
+    SendError(format!("{what}: {error}"))
+}
+
+/// Why a call failed. The words of the service may repeat the token, so only its code is told.
+fn reason(what: &str, error: &impl ProvideErrorMetadata) -> String {
+    match error.code() {
+        Some("TaskDoesNotExist") => "Step Functions does not know the token (TaskDoesNotExist)".to_owned(),
+        Some("TaskTimedOut") => "Step Functions does not wait any more (TaskTimedOut)".to_owned(),
+        code => format!("{what}: {}", code.unwrap_or("no answer")),
+    }
+}
+
+impl<S: Sender> Sender for AwsSender<S> {
+    async fn send(&self, parcel: Parcel) -> Result<(), SendError> {
+        match parcel.target {
+            Target::Bus => self.put_on_bus(&parcel).await,
+            Target::TaskToken => self.tell_step_functions(&parcel).await,
+            _ => self.other.send(parcel).await,
+        }
+    }
+
+    async fn sleep(&self, time: Duration) {
+        self.other.sleep(time).await;
+    }
+}

@@ -1,0 +1,182 @@
+//! What nobody needs any more: groups of the log, records whose time is over, objects that nothing names.
+
+use std::time::Duration;
+
+use tidemill_engine::backend::{Backend, Fault};
+use tidemill_engine::command::Command;
+use tidemill_engine::record::{Record, RecordKey, RecordKind, RecordValue};
+use tidemill_engine::reply::Reply;
+use tidemill_engine::state::row::Row;
+use tidemill_model::Timestamp;
+
+use crate::backend::Aws;
+use crate::fault::{is_refused, unavailable};
+use crate::group::group_of;
+use crate::item::{key_of, number};
+use crate::row_item::{record_key, records_partition};
+use crate::rows::Scan;
+
+/// How often what is outdated is looked for. It takes a walk over all records of some kinds.
+const EVERY_MILLIS: u64 = 24 * 3_600_000;
+/// An object that nothing names is let go when it is so old: what names it may be on its way.
+const OBJECT_MILLIS: u64 = 24 * 3_600_000;
+/// How many records one command removes.
+const FORGET_MAX: usize = 1_000;
+/// The kinds of records that have a time to live.
+const FORGOTTEN: [RecordKind; 5] =
+    [RecordKind::Idempotency, RecordKind::Execution, RecordKind::Triage, RecordKind::Token, RecordKind::Bulk];
+const CURSOR: &str = "HOUSEKEEPING";
+
+/// What was let go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Housekept {
+    /// Groups of the log that were emptied.
+    #[serde(rename = "groupsTrimmed")]
+    pub groups: u64,
+    pub records: u64,
+    pub objects: u64,
+}
+
+impl Aws {
+    /// Lets go what nobody needs. Most of it is done once a day, by whichever process comes first.
+    pub async fn keep_house(&self) -> Result<Housekept, Fault> {
+        let mut done = Housekept { groups: self.trim_log().await?, ..Housekept::default() };
+        if self.is_turn().await? {
+            done.records = self.forget_outdated().await?;
+            done.objects = self.sweep_objects(Duration::from_millis(OBJECT_MILLIS)).await?;
+        }
+        Ok(done)
+    }
+
+    /// Empties groups of the log that are old, sent, in the rows, and seen by all who follow the log by a cursor.
+    pub async fn trim_log(&self) -> Result<u64, Fault> {
+        let (rows, outbox) = (self.rows.clone(), self.outbox.clone());
+        let reached = self.call(async move {
+            let written = rows.checkpoint().await?.map_or(0, |checkpoint| checkpoint.written);
+            Ok(written.min(outbox.cursor().await?))
+        });
+        let mut up_to = reached.await?;
+        let mut after = None;
+        loop {
+            let cursors = self.all_records(RecordKind::Cursor, after, FORGET_MAX).await?;
+            let Some((last, _)) = cursors.last() else { break };
+            after = Some(last.clone());
+            for (_, cursor) in &cursors {
+                // Of the group where it stands it may not have seen all.
+                up_to = up_to.min(group_of(place_of(cursor)).saturating_sub(1));
+            }
+        }
+        let keep = u64::try_from(self.keep_log.as_millis()).unwrap_or(u64::MAX);
+        let (log, before) = (self.log.clone(), self.clock.now().minus(keep));
+        self.call(async move { log.trim(up_to, before).await }).await
+    }
+
+    /// Whether the daily part is this process's to do.
+    async fn is_turn(&self) -> Result<bool, Fault> {
+        let now = self.clock.now();
+        let key = key_of(&format!("CURSOR#{}", self.rows.shard()), CURSOR);
+        let update = self.connection.dynamo.update_item().table_name(&*self.table).set_key(Some(key));
+        let update = update
+            .update_expression("SET #at = :now")
+            .condition_expression("attribute_not_exists(#at) OR #at <= :before")
+            .expression_attribute_names("#at", "at")
+            .expression_attribute_values(":now", number(now.millis()))
+            .expression_attribute_values(":before", number(now.minus(EVERY_MILLIS).millis()));
+        self.call(async move {
+            match update.send().await {
+                Ok(_) => Ok(true),
+                Err(error) if is_refused(&error) => Ok(false),
+                Err(error) => Err(unavailable("UpdateItem", error)),
+            }
+        })
+        .await
+    }
+
+    /// Removes records whose time is over, and tells how many.
+    pub async fn forget_outdated(&self) -> Result<u64, Fault> {
+        let mut forgotten = 0;
+        for kind in FORGOTTEN {
+            let (rows, now) = (self.rows.clone(), self.clock.now());
+            let outdated = self.call(async move {
+                let mut scan = Scan::all(records_partition(rows.shard(), kind));
+                let mut outdated = Vec::new();
+                while let Some((sk, found)) = scan.next(&rows).await? {
+                    if let (Some(key), Some(Row::Record(record))) = (record_key(kind, &sk), found.row)
+                        && record.expires_at.is_some_and(|at| at <= now)
+                    {
+                        outdated.push(key);
+                    }
+                }
+                Ok(outdated)
+            });
+            let outdated: Vec<RecordKey> = outdated.await?;
+            for keys in outdated.chunks(FORGET_MAX) {
+                // Whether their time is over the decision says; others may have renewed them.
+                let answers = self.execute(vec![Command::Forget { keys: keys.to_vec() }]).await?;
+                if let Some(Ok(Reply::Forgotten { records })) = answers.first() {
+                    forgotten += u64::from(*records);
+                }
+            }
+        }
+        Ok(forgotten)
+    }
+
+    /// Removes objects of that age that neither the log, the rows nor the checkpoint name, and tells how many.
+    pub async fn sweep_objects(&self, age: Duration) -> Result<u64, Fault> {
+        let (objects, log, rows) = (self.objects.clone(), self.log.clone(), self.rows.clone());
+        let before = self.clock.now().minus(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        self.call(async move {
+            let mut removed = 0;
+            let prefixes =
+                [format!("log/{}/", rows.shard()), format!("checkpoints/{}/", rows.shard()), rows.objects()];
+            for prefix in prefixes {
+                let mut after = None;
+                loop {
+                    let page = objects.list(&prefix, after).await?;
+                    for (key, modified) in &page.found {
+                        let is_old = Timestamp::clamped(*modified) < before;
+                        if is_old && !is_named(key, &prefix, &log, &rows).await? {
+                            objects.remove(key).await?;
+                            removed += 1;
+                        }
+                    }
+                    after = page.next;
+                    if after.is_none() {
+                        break;
+                    }
+                }
+            }
+            Ok(removed)
+        })
+        .await
+    }
+}
+
+/// Whether something in the table names the object.
+async fn is_named(
+    key: &str,
+    prefix: &str,
+    log: &crate::log::Log,
+    rows: &crate::rows::Rows,
+) -> Result<bool, Fault> {
+    let rest = key.strip_prefix(prefix).unwrap_or_default();
+    if prefix.starts_with("log/") {
+        let number = rest.split('-').next().and_then(|digits| digits.parse().ok());
+        return match number {
+            Some(number) => Ok(log.object_of(number).await?.as_deref() == Some(key)),
+            None => Ok(true),
+        };
+    }
+    if prefix.starts_with("checkpoints/") {
+        return Ok(rows.checkpoint().await?.is_some_and(|checkpoint| checkpoint.object == key));
+    }
+    rows.names(key).await
+}
+
+/// The number of the last event that a cursor has seen. One that cannot be read has seen nothing.
+fn place_of(cursor: &Record) -> u64 {
+    match &cursor.value {
+        RecordValue::Bytes(bytes) => bytes[..].try_into().map_or(0, u64::from_le_bytes),
+        _ => 0,
+    }
+}

@@ -1,0 +1,252 @@
+//! Functions that die between any two of their calls, and are called again.
+
+use std::time::Duration;
+
+use tidemill_aws::handlers::{
+    BusEvent, QueueEvent, dead_tickets, dispatch, reconcile, save_event, target_dead_letter,
+};
+use tidemill_aws::{Aws, AwsOptions, Connection};
+use tidemill_engine::backend::Backend;
+use tidemill_engine::engine::{ClaimRequest, DeliveryFilter, Engine, FinishRequest, WorkReport};
+use tidemill_model::{JobId, JobStatus, Json, KnownType, Timestamp, WorkerId};
+
+use crate::double::{Double, RUNTIME, double};
+use crate::functions::{submit, tenant, told};
+use crate::proxy::{Fate, Proxy};
+use crate::site::Site;
+use crate::tickets::give_up;
+
+/// What a function is called with, and what must be true once it came to its end.
+trait Function {
+    const NAME: &'static str;
+
+    /// Everything before the call.
+    async fn prepare(site: &Site) -> Self;
+
+    /// The call itself.
+    async fn call(&self, site: &Site, endpoint: &str, engine: &Engine<Aws>);
+
+    async fn check(&self, site: &Site, what: &str);
+}
+
+/// Kills the function at each of its requests in turn, before it arrives and after, and calls it again.
+async fn kill_everywhere<F: Function>(double: &Double) {
+    for fate in [Fate::CutBefore, Fate::LastToArrive] {
+        let mut at = 1;
+        loop {
+            let site = Site::new(double).await;
+            let function = F::prepare(&site).await;
+            let plan = move |number, _: &str| if number == at { fate } else { Fate::Forward };
+            let proxy = Proxy::start(&site.endpoint, plan).await;
+            let options = |seed| AwsOptions {
+                patience: Duration::from_millis(200),
+                keep_log: Duration::ZERO,
+                ..site.options(seed)
+            };
+            let first = async {
+                let engine = site.open_at(&proxy.endpoint, options(2)).await;
+                function.call(&site, &proxy.endpoint, &engine).await;
+            };
+            let survived = tokio::select! {
+                () = proxy.is_cut() => false,
+                () = first => true,
+            };
+            let what = format!("{}: {fate:?} at request {at}", F::NAME);
+            if !survived {
+                let engine = site.open(options(3)).await;
+                function.call(&site, &site.endpoint, &engine).await;
+            }
+            function.check(&site, &what).await;
+            if survived {
+                break;
+            }
+            at += 1;
+        }
+        eprintln!("{}: {fate:?} at {} requests, one after the other", F::NAME, at - 1);
+        assert!(at > 4, "{} makes more requests than {}", F::NAME, at - 1);
+    }
+}
+
+/// There is a ticket; the job has one end, and its task too.
+async fn check_job(site: &Site, job: JobId, what: &str) {
+    assert!(site.count(&site.tickets).await.0 > 0, "{what}: there is a ticket");
+    let engine = site.server(9).await;
+    let worker = WorkerId::trusted("w");
+    while engine.job(tenant(), job).await.expect("it answers").expect("it is known").status
+        == JobStatus::Running
+    {
+        let claim =
+            ClaimRequest { worker: worker.clone(), generation: None, max: 9, tenants: None, begin: Some(1) };
+        for task in engine.claim(claim).await.expect("it answers").tasks {
+            let report = WorkReport::completed(Json::empty_object(), 1);
+            engine.finish(FinishRequest::of(&task, worker.clone(), report)).await.expect("it is taken");
+        }
+    }
+    let head = engine.job_tasks(tenant(), job, 0, 9).await.expect("it answers");
+    let head = head[0].head.clone().expect("it ran");
+    assert_eq!((head.fence.0, head.attempts), (1, 1), "{what}: it ran once");
+    let events = engine.backend().follow(0, 1_000).await.expect("it answers");
+    let count =
+        |known: KnownType| events.iter().filter(|(_, event)| event.event_type == known.event_type()).count();
+    assert_eq!((count(KnownType::TaskCompleted), count(KnownType::JobCompleted)), (1, 1), "{what}");
+}
+
+/// A job whose writer died before such a call.
+async fn left_at(site: &Site, operation: &'static str) -> JobId {
+    let plan = move |_, asked: &str| if asked == operation { Fate::CutBefore } else { Fate::Forward };
+    let proxy = Proxy::start(&site.endpoint, plan).await;
+    let patience = Duration::from_secs(3_600);
+    let writer = site.open_at(&proxy.endpoint, AwsOptions { patience, ..site.options(1) }).await;
+    let job = submit(&writer).await;
+    proxy.is_cut().await;
+    job
+}
+
+struct DeadTickets(JobId, QueueEvent);
+
+impl Function for DeadTickets {
+    const NAME: &'static str = "dlq-processor";
+
+    async fn prepare(site: &Site) -> Self {
+        let server = site.server(1).await;
+        let job = submit(&server).await;
+        server.backend().own_sent().await;
+        Self(job, give_up(site).await)
+    }
+
+    async fn call(&self, _: &Site, _: &str, engine: &Engine<Aws>) {
+        assert!(dead_tickets(engine, &self.1).await.is_done());
+    }
+
+    async fn check(&self, site: &Site, what: &str) {
+        check_job(site, self.0, what).await;
+    }
+}
+
+struct Dispatcher(JobId);
+
+impl Function for Dispatcher {
+    const NAME: &'static str = "dispatcher";
+
+    async fn prepare(site: &Site) -> Self {
+        Self(left_at(site, "SendMessageBatch").await)
+    }
+
+    async fn call(&self, _: &Site, _: &str, engine: &Engine<Aws>) {
+        dispatch(engine, &told(self.0)).await.expect("it ends");
+    }
+
+    async fn check(&self, site: &Site, what: &str) {
+        check_job(site, self.0, what).await;
+    }
+}
+
+struct Reconcile(JobId);
+
+impl Function for Reconcile {
+    const NAME: &'static str = "reconcile";
+
+    async fn prepare(site: &Site) -> Self {
+        Self(left_at(site, "PutEvents").await)
+    }
+
+    async fn call(&self, _: &Site, _: &str, engine: &Engine<Aws>) {
+        reconcile(engine).await.expect("it ends");
+    }
+
+    async fn check(&self, site: &Site, what: &str) {
+        let mut kinds: Vec<_> = site
+            .drain(&site.events)
+            .await
+            .iter()
+            .map(|event| event["detail"]["eventType"].as_str().unwrap_or_default().to_owned())
+            .collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds, ["Job Created", "Task Pending"], "{what}: all was sent");
+        check_job(site, self.0, what).await;
+    }
+}
+
+struct SaveEvent(BusEvent);
+
+impl Function for SaveEvent {
+    const NAME: &'static str = "save-event";
+
+    async fn prepare(site: &Site) -> Self {
+        let server = site.server(1).await;
+        submit(&server).await;
+        server.backend().own_sent().await;
+        let sent = site.drain(&site.events).await;
+        Self(BusEvent::read(&sent[0].to_string()).expect("it is JSON"))
+    }
+
+    async fn call(&self, site: &Site, endpoint: &str, _: &Engine<Aws>) {
+        let connection = Connection::to_double(endpoint).await;
+        let now = Timestamp::clamped(1_800_000_000_000);
+        save_event(&connection, &site.name, &self.0, now).await.expect("it is stored");
+    }
+
+    async fn check(&self, site: &Site, what: &str) {
+        let query = tidemill_model::event_query::EventQuery::all(
+            tenant(),
+            tidemill_model::access_path::AccessPath::Tenant,
+        );
+        // Whoever reads holds nothing of it in memory: it was sent before.
+        let found = site.server(9).await.backend().events(query).await.expect("it answers").events;
+        assert_eq!(found.len(), 1, "{what}");
+    }
+}
+
+struct DeadLetter(QueueEvent);
+
+impl Function for DeadLetter {
+    const NAME: &'static str = "eventbridge-dlq-alert";
+
+    async fn prepare(_: &Site) -> Self {
+        let body = r#"{"detail-type":"log-event","detail":{"tenantId":"acme","eventType":"Job Created"}}"#;
+        let id = "0190a0b0-0000-7000-8000-000000000001";
+        let batch = serde_json::json!({ "Records": [{ "messageId": id, "body": body }] }).to_string();
+        Self(serde_json::from_str(&batch).expect("a batch"))
+    }
+
+    async fn call(&self, _: &Site, _: &str, engine: &Engine<Aws>) {
+        assert!(target_dead_letter(engine, &tenant(), &self.0, async |_| Ok(())).await.is_done());
+    }
+
+    async fn check(&self, site: &Site, what: &str) {
+        let engine = site.server(9).await;
+        let letters = engine.delivery_letters(&tenant(), &DeliveryFilter::default(), None, 10).await;
+        assert_eq!(letters.expect("it answers").letters.len(), 1, "{what}");
+    }
+}
+
+#[test]
+fn a_dlq_processor_may_die_anywhere() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(kill_everywhere::<DeadTickets>(double));
+}
+
+#[test]
+fn a_dispatcher_may_die_anywhere() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(kill_everywhere::<Dispatcher>(double));
+}
+
+#[test]
+fn a_reconciler_may_die_anywhere() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(kill_everywhere::<Reconcile>(double));
+}
+
+#[test]
+fn a_saver_may_die_anywhere() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(kill_everywhere::<SaveEvent>(double));
+}
+
+#[test]
+fn a_teller_of_dead_letters_may_die_anywhere() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(kill_everywhere::<DeadLetter>(double));
+}

@@ -1,0 +1,230 @@
+//! What is let go, and what must not be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_s3::primitives::ByteStream;
+use tidemill_aws::{Aws, AwsOptions, Bus, Connection};
+use tidemill_engine::backend::{Backend, Fault};
+use tidemill_engine::conformance::{Lab, ManualClock, World};
+use tidemill_engine::engine::{
+    DeliveryFilter, Engine, IdempotencyKey, JobRequest, PublishRequest, TaskRequest,
+};
+use tidemill_model::{
+    AppName, Entity, EntityId, EntityType, EventType, Json, RequestId, TaskId, TaskName, TaskOptions,
+    TaskSpec, TenantId,
+};
+
+use crate::conformance::TableWorld;
+use crate::double::Double;
+use crate::proxy::{Fate, Proxy};
+use crate::site::Site;
+
+fn tenant() -> TenantId {
+    TenantId::trusted("acme")
+}
+
+fn event(kind: &str) -> PublishRequest {
+    PublishRequest {
+        tenant: tenant(),
+        app: AppName::trusted("orders"),
+        origin: "test".to_owned(),
+        events: vec![tidemill_engine::engine::NewEvent {
+            entity: Entity { kind: EntityType::trusted("ORDER"), id: EntityId::trusted("o-1") },
+            event_type: EventType::trusted(kind),
+            timestamp: None,
+            properties: Json::empty_object(),
+            ttl: None,
+        }],
+    }
+}
+
+async fn publish(engine: &Engine<Aws>, kind: &str) {
+    engine.publish(event(kind)).await.expect("the event is taken");
+    engine.backend().own_sent().await;
+}
+
+/// A job whose commit and rows are too large for items.
+async fn submit_large(engine: &Engine<Aws>) -> tidemill_model::JobId {
+    let spec = |at: usize| TaskSpec {
+        task_id: TaskId::trusted(&format!("t-{at}")),
+        name: TaskName::trusted("n"),
+        depends_on: Vec::new(),
+        input: Json::trusted(&format!(r#"{{"text":"{}"}}"#, "x".repeat(9_000))),
+        options: TaskOptions::default(),
+    };
+    let request = JobRequest {
+        tenant: tenant(),
+        app: AppName::trusted("orders"),
+        request: Some(RequestId::trusted("large")),
+        name: None,
+        budget: None,
+        callback: None,
+        tasks: (0..64).map(spec).collect(),
+        idempotency: None,
+    };
+    let job = engine.submit_job(request).await.expect("the job is accepted").job;
+    engine.backend().own_sent().await;
+    job
+}
+
+async fn keys(site: &Site, prefix: &str) -> Vec<String> {
+    let listed = site.s3.list_objects_v2().bucket(&site.name).prefix(prefix).send().await.expect("it lists");
+    listed.contents.unwrap_or_default().into_iter().filter_map(|object| object.key).collect()
+}
+
+async fn a_trimmed_log_misleads_nobody(double: &Double) {
+    let site = Site::new(double).await;
+    let options = |seed| AwsOptions { keep_log: Duration::ZERO, ..site.options(seed) };
+    let sleeper = site.open(options(1)).await;
+    publish(&sleeper, "before").await;
+    let busy = site.open(options(2)).await;
+    let job = submit_large(&busy).await;
+    for kind in ["one", "two"] {
+        publish(&busy, kind).await;
+    }
+    let backend = busy.backend();
+    assert_eq!(backend.trim_log().await.expect("it is trimmed"), 0, "the rows are not written");
+    assert_eq!(keys(&site, "log/").await.len(), 1);
+    backend.flush().await.expect("the rows are written");
+    let newest = backend.newest();
+    assert_eq!(backend.trim_log().await.expect("it is trimmed"), 4);
+    assert_eq!(keys(&site, "log/").await.len(), 0);
+    assert_eq!(backend.trim_log().await.expect("it is trimmed"), 0);
+
+    // It believes that the log ends with its own event.
+    publish(&sleeper, "after").await;
+    assert!(sleeper.backend().newest() > newest, "nothing was put in the place of what was trimmed");
+    let fresh = site.open(options(3)).await;
+    for engine in [&sleeper, &busy, &fresh] {
+        let found = engine.job(tenant(), job).await.expect("it answers").expect("the job is known");
+        assert_eq!(found.head.counts.total(), 64);
+        assert_eq!(engine.backend().follow(0, 100).await.expect("it answers").len(), 1, "only what is kept");
+    }
+    assert_eq!(fresh.backend().newest(), sleeper.backend().newest());
+}
+
+async fn objects_that_nothing_names_are_removed_and_no_others(double: &Double) {
+    let site = Site::new(double).await;
+    let engine = site.server(1).await;
+    let job = submit_large(&engine).await;
+    engine.backend().flush().await.expect("the rows are written");
+    let [logs, rows, checkpoints] = ["log/", "rows/", "checkpoints/"];
+    let named = [keys(&site, logs).await, keys(&site, rows).await, keys(&site, checkpoints).await];
+    assert_eq!((named[0].len(), named[1].is_empty(), named[2].len()), (1, false, 1), "{named:?}");
+    for key in [
+        "log/0/00000000000000000001-00000000000000000000000000000009".to_owned(),
+        "log/0/00000000000000000077-00000000000000000000000000000009".to_owned(),
+        "checkpoints/0/00000000000000000001-9".to_owned(),
+        named[1][0].replace("0001", "0009"),
+        "rows/ROW#0#ENTITY#acme#ORDER#a/b/ROW/00000000000000000001".to_owned(),
+    ] {
+        let put = site.s3.put_object().bucket(&site.name).key(key).body(ByteStream::from_static(b"x"));
+        put.send().await.expect("it is put");
+    }
+    let day = Duration::from_secs(24 * 3_600);
+    assert_eq!(engine.backend().sweep_objects(day).await.expect("it ends"), 0, "they are young");
+    // The times of objects are whole seconds.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    assert_eq!(engine.backend().sweep_objects(Duration::ZERO).await.expect("it ends"), 5);
+    let left = [keys(&site, logs).await, keys(&site, rows).await, keys(&site, checkpoints).await];
+    assert_eq!(left, named);
+    let again = site.server(2).await;
+    let tasks = again.job_tasks(tenant(), job, 0, 100).await.expect("it answers");
+    assert_eq!(tasks.len(), 64);
+}
+
+async fn an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing(double: &Double) {
+    const REFUSED: &str =
+        r#"{"FailedEntryCount":1,"Entries":[{"ErrorCode":"MalformedDetail","ErrorMessage":"no"}]}"#;
+    let site = Site::new(double).await;
+    let calls = std::sync::atomic::AtomicU64::new(0);
+    let proxy = Proxy::start(&site.endpoint, move |_, operation| {
+        let is_first =
+            operation == "PutEvents" && calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+        if is_first { Fate::Answer(REFUSED) } else { Fate::Forward }
+    })
+    .await;
+    let engine = site.open_at(&proxy.endpoint, site.options(1)).await;
+    publish(&engine, "poison").await;
+    publish(&engine, "plain").await;
+    engine.backend().all_sent().await;
+    let sent = site.drain(&site.events).await;
+    let kinds: Vec<_> = sent.iter().map(|event| event["detail"]["eventType"].clone()).collect();
+    assert_eq!(kinds, ["plain"]);
+    let letters = engine.delivery_letters(&tenant(), &DeliveryFilter::default(), None, 10).await;
+    let letters = letters.expect("it answers").letters;
+    assert_eq!(letters.len(), 1);
+    assert_eq!(letters[0].event.event_type.as_str(), "poison");
+    assert_eq!(&*letters[0].error, "the bus refused it: MalformedDetail");
+    // The table has it all the same.
+    let other = site.server(2).await;
+    let entity = Entity { kind: EntityType::trusted("ORDER"), id: EntityId::trusted("o-1") };
+    let query = tidemill_model::event_query::EventQuery::all(
+        tenant(),
+        tidemill_model::access_path::AccessPath::Entity(entity),
+    );
+    let found = other.backend().events(query).await.expect("it answers").events;
+    assert!(found.iter().any(|event| event.event_type.as_str() == "poison"));
+}
+
+async fn a_clock_that_is_off_is_refused(double: &Double) {
+    let site = Site::new(double).await;
+    let options = AwsOptions { checks_clock: true, ..site.options(1) };
+    let engine = site.open(options.clone()).await;
+    assert!(engine.backend().skew_millis().abs() < 5_000);
+    let connection = Connection::to_double(&site.endpoint).await;
+    let off = Aws::open(connection, options, Arc::new(ManualClock::default())).await;
+    match off.err().expect("the clock of tests stands in another year") {
+        Fault::Unavailable(problem) => {
+            assert!(problem.contains("the clock of this machine is"), "{problem}")
+        }
+        other => panic!("{other}"),
+    }
+}
+
+async fn records_whose_time_is_over_go_once_a_day(double: &Double) {
+    let site = Site::new(double).await;
+    let clock = ManualClock::default();
+    let connection = double.connect().await;
+    let options = AwsOptions { bus: Bus::Loopback, queue_url: None, ..site.options(1) };
+    let world = TableWorld::open(connection, options, clock.clone()).await;
+    let lab = Lab::new(world, clock);
+    let key = |key: &str| IdempotencyKey { route: "r".to_owned(), key: key.to_owned(), body_hash: [1; 32] };
+    let submit = async |name: &str| {
+        let request = TaskRequest {
+            tenant: tenant(),
+            app: AppName::trusted("orders"),
+            request: None,
+            name: TaskName::trusted("n"),
+            input: Json::empty_object(),
+            options: TaskOptions::default(),
+            idempotency: Some(key(name)),
+        };
+        lab.engine.submit_task(request).await.expect("the task is accepted").repeated
+    };
+    let backend = lab.world.backend();
+    assert!(!submit("old").await);
+    lab.pass(23 * 3_600_000);
+    assert!(!submit("young").await);
+    lab.pass(2 * 3_600_000);
+    backend.flush().await.expect("the rows are written");
+    assert_eq!(backend.keep_house().await.expect("it ends").records, 1);
+    lab.pass(23 * 3_600_000);
+    assert_eq!(backend.keep_house().await.expect("it ends").records, 0, "not before a day is over");
+    lab.pass(3_600_000);
+    assert_eq!(backend.keep_house().await.expect("it ends").records, 1);
+}
+
+crate::double::on_ministack!(
+    a_trimmed_log_misleads_nobody,
+    objects_that_nothing_names_are_removed_and_no_others,
+    an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing,
+    a_clock_that_is_off_is_refused,
+    records_whose_time_is_over_go_once_a_day
+);
+crate::double::on_moto!(
+    a_trimmed_log_misleads_nobody,
+    objects_that_nothing_names_are_removed_and_no_others,
+    an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing
+);

@@ -1,0 +1,187 @@
+//! An export of a data directory goes into an empty table, and reads back equal.
+
+use std::sync::Arc;
+
+use tidemill_aws::{Aws, AwsOptions, Bus, Connection, RestoreError, Restored, create_table, restore};
+use tidemill_embedded::real_disk::RealDisk;
+use tidemill_embedded::{Embedded, Store, StoreOptions};
+use tidemill_engine::backend::Backend;
+use tidemill_engine::conformance::{Lab, ManualClock, World, block_on};
+use tidemill_engine::piece::Piece;
+use tidemill_engine::record::RecordKind;
+use tidemill_model::access_path::AccessPath;
+use tidemill_model::event_query::EventQuery;
+use tidemill_model::{ErrorCategory, JobId, JobStatus, TenantId};
+
+use crate::bus::Home;
+use crate::conformance::TableWorld;
+use crate::double::{RUNTIME, double, fresh_name};
+
+/// Jobs at every stage, records of many kinds, and a large event.
+async fn fill<W: World>(lab: &Lab<W>) -> Vec<JobId> {
+    let done = lab.submit("A B<A").await;
+    while lab.status(done).await == JobStatus::Running {
+        lab.pass(10);
+        for task in lab.claim(9).await {
+            let output = format!(r#"{{"text":"{}"}}"#, "x".repeat(300_000));
+            lab.complete(&task, &output).await;
+        }
+    }
+    let failed = lab.submit("A B<A").await;
+    for task in lab.claim(9).await {
+        lab.fail(&task, ErrorCategory::Auth).await;
+    }
+    let open = lab.submit("A B C<A+B").await;
+    for task in lab.claim(1).await {
+        lab.complete(&task, "{}").await;
+    }
+    vec![done, failed, open]
+}
+
+fn export(dir: &std::path::Path) -> Vec<u8> {
+    let disk = RealDisk::new(dir).expect("the directory is there");
+    let mut store = Store::open(Arc::new(disk), StoreOptions::default()).expect("the store opens");
+    let mut lines = Vec::new();
+    store.export(&mut lines, &mut |_| {}).expect("it is exported");
+    lines
+}
+
+/// What a new directory exports that was made of an export.
+fn moved(lines: Vec<u8>, clock: &ManualClock) -> Vec<u8> {
+    let dir = std::env::temp_dir().join(format!("tidemill-moved-{}", fresh_name()));
+    let disk = Arc::new(RealDisk::new(&dir).expect("a directory can be made"));
+    let now = tidemill_engine::clock::Clock::now(clock);
+    Store::import(disk, StoreOptions::default(), &mut lines.as_slice(), now, &mut |_| {})
+        .expect("the export is read");
+    let lines = export(&dir);
+    std::fs::remove_dir_all(&dir).expect("it was made");
+    lines
+}
+
+/// Puts the lines of an export into a table, by way of a directory.
+async fn import(
+    connection: &Connection,
+    options: &AwsOptions,
+    lines: Vec<u8>,
+    clock: &ManualClock,
+) -> Result<Restored, RestoreError> {
+    use tidemill_engine::clock::Clock;
+    let now = clock.now();
+    let (pieces, taken) = tokio::sync::mpsc::channel(64);
+    let handing = tokio::task::spawn_blocking(move || {
+        let dir = std::env::temp_dir().join(format!("tidemill-import-{}", fresh_name()));
+        let disk = Arc::new(RealDisk::new(&dir).expect("a directory can be made"));
+        let options = StoreOptions::default;
+        Store::import(disk.clone(), options(), &mut lines.as_slice(), now, &mut |_| {})
+            .expect("the export is read");
+        let mut store = Store::open(disk, options()).expect("the store opens");
+        store.hand_over(&mut |piece: Piece| pieces.blocking_send(piece).is_ok()).expect("all is handed over");
+        std::fs::remove_dir_all(&dir).expect("it was made");
+    });
+    let restored = restore(connection, options, taken).await;
+    handing.await.expect("the export is handed over");
+    restored
+}
+
+/// All that a home tells: events as JSON, jobs with their tasks, and records.
+async fn told<B: Backend>(backend: &B, tenant: &TenantId, jobs: &[JobId]) -> Vec<String> {
+    let mut told = Vec::new();
+    let mut query = EventQuery::all(tenant.clone(), AccessPath::Tenant);
+    query.limit = 1_000;
+    for event in backend.events(query).await.expect("it answers").events {
+        told.push(event.to_json());
+    }
+    for job in jobs {
+        let found = backend.job(tenant.clone(), *job).await.expect("it answers").expect("it is known");
+        let head = &found.head;
+        told.push(format!("{:?} {:?} {:?} {}", found.status, head.counts, head.created_at, head.version));
+        for task in backend.job_tasks(tenant.clone(), *job, 0, 100).await.expect("it answers") {
+            told.push(format!("{:?} {:?} {:?} {:?}", task.task, task.state, task.head, task.spec));
+        }
+    }
+    for kind in RecordKind::ALL {
+        // The store's own life is its own.
+        if !matches!(kind, RecordKind::System) {
+            for (key, record) in backend.all_records(kind, None, 1_000).await.expect("it answers") {
+                told.push(format!("{key:?} {record:?}"));
+            }
+        }
+    }
+    told.push(format!("{:?}", backend.queue().await.expect("it answers").messages));
+    told
+}
+
+#[test]
+fn an_export_reads_back_equal_from_a_table() {
+    let Some(double) = double() else { return };
+    let clock = ManualClock::default();
+    let dir = std::env::temp_dir().join(format!("tidemill-export-{}", fresh_name()));
+    let options = || StoreOptions { seed: 7, ..StoreOptions::default() };
+    let (jobs, tenant) = {
+        let backend = Embedded::open(&dir, options(), Arc::new(clock.clone())).expect("the directory opens");
+        let lab = Lab::new(Home(Arc::new(backend)), clock.clone());
+        (block_on(fill(&lab)), TenantId::trusted("acme"))
+    };
+    let lines = export(&dir);
+    // The same export in another directory: what it tells is what the table is to tell.
+    let at_home = {
+        let dir = std::env::temp_dir().join(format!("tidemill-again-{}", fresh_name()));
+        let disk = Arc::new(RealDisk::new(&dir).expect("a directory can be made"));
+        let now = tidemill_engine::clock::Clock::now(&clock);
+        Store::import(disk, options(), &mut lines.as_slice(), now, &mut |_| {}).expect("it is read");
+        let backend = Embedded::open(&dir, options(), Arc::new(clock.clone())).expect("it opens");
+        let told = block_on(told(&backend, &tenant, &jobs));
+        drop(backend);
+        std::fs::remove_dir_all(&dir).expect("it was made");
+        told
+    };
+    std::fs::remove_dir_all(&dir).expect("the directory was made");
+    RUNTIME.block_on(async {
+        let name = fresh_name();
+        let connection = double.connect().await;
+        create_table(&connection, &name, &name).await.expect("the table is made");
+        let options =
+            AwsOptions { follow_every: None, ..AwsOptions::new(name.clone(), name, Bus::Loopback, 1) };
+        let first = lines.clone();
+        let restored = import(&connection, &options, lines.clone(), &clock).await.expect("it is imported");
+        assert!(restored.events > 10 && restored.blobs > 0 && restored.rows > 5, "{restored:?}");
+        let again = import(&connection, &options, lines, &clock).await;
+        assert!(matches!(again, Err(RestoreError::NotEmpty(_))), "{again:?}");
+
+        let world = TableWorld::open(connection.clone(), options.clone(), clock.clone()).await;
+        let lab = Lab::new(world, clock.clone());
+        let on_aws = told(&*lab.world.backend(), &tenant, &jobs).await;
+        for (aws, home) in on_aws.iter().zip(&at_home) {
+            assert_eq!(aws, home);
+        }
+        assert_eq!(on_aws.len(), at_home.len());
+        assert_eq!(lab.world.backend().follow(0, 10).await.expect("it answers").len(), 0, "nothing starts");
+        let mut exported = Vec::new();
+        let done = lab.world.backend().export(&mut exported).await.expect("it is exported");
+        assert_eq!((done.tally.events, done.blobs_missing.len()), (restored.events, 0));
+        let lines = |text: &[u8]| -> Vec<String> {
+            std::str::from_utf8(text).expect("it is text").lines().map(str::to_owned).collect()
+        };
+        let (again, before) = (lines(&moved(exported, &clock)), lines(&moved(first, &clock)));
+        for (again, before) in again.iter().zip(&before) {
+            assert_eq!(again, before);
+        }
+        assert_eq!(again.len(), before.len());
+
+        // It goes on as it would have gone on at home.
+        let open = jobs[2];
+        while lab.status(open).await == JobStatus::Running {
+            lab.pass(60_000);
+            for task in lab.claim(9).await {
+                lab.complete(&task, "{}").await;
+            }
+        }
+        lab.check_job(open).await;
+        lab.world.backend().flush().await.expect("the rows are written");
+        drop(lab);
+        let other = Aws::open(connection, AwsOptions { seed: 2, ..options }, Arc::new(clock.clone())).await;
+        let other = other.expect("the store opens");
+        let found = other.job(tenant, open).await.expect("it answers").expect("it is known");
+        assert_eq!(found.status, JobStatus::Completed);
+    });
+}
