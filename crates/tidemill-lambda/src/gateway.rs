@@ -177,17 +177,27 @@ fn is_text(headers: &HeaderMap) -> bool {
 
 /// The gateway would say no more than that something went wrong.
 fn too_large() -> GatewayAnswer {
+    let detail = format!("the answer has more than {ANSWER_BYTES_MAX} bytes; ask for less at a time");
+    problem(500, "ANSWER_TOO_LARGE", "Answer too large", &detail)
+}
+
+/// What a stage without keys says to everybody: nobody who comes through the gateway is on this machine.
+pub(crate) fn closed() -> Result<Vec<u8>, Failure> {
+    let detail = "this stage has no API key yet; make one with `tidemill keys create`";
+    json(&problem(401, "UNAUTHENTICATED", "Unauthorized", detail))
+}
+
+fn problem(status: u16, code: &str, title: &str, detail: &str) -> GatewayAnswer {
     let body = serde_json::json!({
-        "type": "about:blank",
-        "title": "Answer too large",
-        "status": 500,
-        "code": "ANSWER_TOO_LARGE",
-        "detail": format!("the answer has more than {ANSWER_BYTES_MAX} bytes; ask for less at a time"),
+        "type": format!("urn:tidemill:problem:{code}"),
+        "title": title,
+        "status": status,
+        "code": code,
+        "detail": detail,
     });
-    let headers = BTreeMap::from([("content-type".to_owned(), "application/problem+json".to_owned())]);
     GatewayAnswer {
-        status_code: 500,
-        headers,
+        status_code: status,
+        headers: BTreeMap::from([("content-type".to_owned(), "application/problem+json".to_owned())]),
         cookies: Vec::new(),
         body: body.to_string(),
         is_base64_encoded: false,

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Bytes;
 use serde_json::json;
 use tidemill_aws::handlers::{self, BusEvent, QueueEvent};
-use tidemill_aws::{Aws, AwsOptions, Connection};
+use tidemill_aws::{Aws, AwsOptions, AwsSender, Connection};
 use tidemill_engine::Engine;
 use tidemill_engine::clock::Clock as _;
 use tidemill_engine::engine::EngineConfig;
@@ -71,14 +71,17 @@ impl Stage {
             }
             Role::HealthCheck => {
                 let tenants = engine.check_health_of_all(&settings.tenant).await?;
-                json(&json!({ "tenants": tenants, "told": deliver(engine, settings).await? }))
+                let told = deliver(engine, settings, Target::is_alert).await?;
+                json(&json!({ "tenants": tenants, "told": told }))
             }
             Role::Reconcile => {
                 let done = handlers::reconcile(engine).await?;
                 TriageKeeper::new(engine.clone(), NoTimer).run_due().await?;
-                json(&json!({ "done": done, "told": deliver(engine, settings).await? }))
+                let told = deliver(engine, settings, |_| true).await?;
+                json(&json!({ "done": done, "told": told }))
             }
-            Role::ProducerApi => gateway::answer(router, event, time).await,
+            Role::ProducerApi if engine.has_keys().await? => gateway::answer(router, event, time).await,
+            Role::ProducerApi => gateway::closed(),
         };
         // Nothing may be under way when the process is frozen.
         engine.backend().own_sent().await;
@@ -141,17 +144,23 @@ fn seed() -> Result<u64, Failure> {
     getrandom::u64().map_err(|error| Failure::new("NoRandomness", error.to_string()))
 }
 
-/// Tries deliveries that are due, as far as this function was told where they go.
-async fn deliver(engine: &Engine<Aws>, settings: &StoreSettings) -> Result<usize, Failure> {
+/// Tries deliveries that are due and wanted, as far as this function was told where they go.
+async fn deliver(
+    engine: &Engine<Aws>,
+    settings: &StoreSettings,
+    is_wanted: impl Fn(&Target) -> bool,
+) -> Result<usize, Failure> {
     let outbound = &settings.outbound;
-    let wants = |target: &Target| match target {
-        Target::People => true,
+    let is_known = |target: &Target| match target {
+        Target::People | Target::Bus => true,
         Target::AlertWebhook => outbound.alert_webhook.is_some(),
         Target::Workflow => outbound.workflow_webhook.is_some(),
         Target::Callback(_) => outbound.allowed_hosts != AllowedHosts::default(),
-        Target::Bus => false,
+        Target::TaskToken => settings.token_key.is_some(),
     };
-    Ok(Courier::new(engine.clone(), sender(settings)).work_due(wants).await?)
+    let sender = AwsSender::new(engine.clone(), sender(settings));
+    let courier = Courier::new(engine.clone(), sender);
+    Ok(courier.work_due(|target| is_wanted(target) && is_known(target)).await?)
 }
 
 fn sender(settings: &StoreSettings) -> HttpSender {
