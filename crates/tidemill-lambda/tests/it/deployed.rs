@@ -200,6 +200,33 @@ fn workflows_and_schedules() {
 }
 
 #[test]
+fn a_check_that_alarms_is_told() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let slack = Slack::start().await;
+        let site = Site::deploy(double, "ill", &slack).await;
+        let key = admin_key(&engine(&site, false).await).await;
+        let job = json!({ "tasks": [{ "taskId": "A", "run": ["true"] }] });
+        let made = site.api(Method::POST, "/v1/jobs", &key, Some(job)).await;
+        assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
+        // Nobody works here, and that is too long now.
+        site.set("health-check", "HEALTH_PENDING_MS", "1").await;
+        let tick = json!({ "source": "aws.events", "detail-type": "Scheduled Event", "detail": {} });
+        slack.set(Mood::Refuses);
+        assert_eq!(site.invoke("health-check", &tick).await, Ok(json!({ "tenants": 1, "told": 1 })));
+        assert_eq!(slack.texts(), Vec::<String>::new());
+        // Whoever comes first tells it once it can be told: it is tried again after a second.
+        slack.set(Mood::Takes);
+        eventually("it is told", async || {
+            site.invoke("reconcile", &tick).await.expect("it does its work");
+            (!slack.texts().is_empty()).then_some(())
+        })
+        .await;
+        assert!(matches!(&slack.texts()[..], [text] if text.contains("pending")), "{:?}", slack.texts());
+    });
+}
+
+#[test]
 fn what_the_bus_could_not_deliver_is_kept_and_told() {
     let Some(double) = double() else { return };
     RUNTIME.block_on(async {

@@ -171,6 +171,17 @@ impl Site {
         .await;
     }
 
+    /// Gives a function one more setting.
+    pub(crate) async fn set(&self, function: &str, name: &str, value: &str) {
+        let path = format!("/2015-03-31/functions/{function}-{}/configuration", self.stage);
+        let mut told = self.ask(Method::GET, &path, "lambda", &[], String::new()).await.json();
+        let mut environment = told["Environment"].take();
+        environment["Variables"][name] = json!(value);
+        let change = json!({ "Environment": environment }).to_string();
+        let answer = self.ask(Method::PUT, &path, "lambda", &[], change).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    }
+
     /// The name of a function's role.
     pub(crate) async fn role_of(&self, function: &str) -> String {
         let path = format!("/2015-03-31/functions/{function}-{}/configuration", self.stage);
