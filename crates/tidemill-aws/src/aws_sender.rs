@@ -83,29 +83,22 @@ impl<S: Sender> AwsSender<S> {
             return Err(SendError("the token is not kept any more".to_owned()));
         };
         let sfn = &self.engine.backend().connection.sfn;
-        let told = match ended.outcome.as_str() {
-            "resumed" => {
-                let output = ended.output.map_or("{}", RawValue::get);
-                let tell = sfn.send_task_success().task_token(token.expose()).output(output);
-                tell.send()
-                    .await
-                    .map(drop)
-                    .map_err(|error| reason("SendTaskSuccess", &error.into_service_error()))
-            }
-            _ => {
-                let cut = |text: Option<String>, most: usize| {
-                    text.map(|text| text.chars().take(most).collect::<String>())
-                };
-                let tell = sfn
-                    .send_task_failure()
-                    .task_token(token.expose())
-                    .set_error(cut(ended.error, ERROR_CHARS_MAX))
-                    .set_cause(cut(ended.cause, CAUSE_CHARS_MAX));
-                tell.send()
-                    .await
-                    .map(drop)
-                    .map_err(|error| reason("SendTaskFailure", &error.into_service_error()))
-            }
+        let told = if ended.outcome == "resumed" {
+            let output = ended.output.map_or("{}", RawValue::get);
+            let tell = sfn.send_task_success().task_token(token.expose()).output(output);
+            let told = tell.send().await;
+            told.map(drop).map_err(|error| reason("SendTaskSuccess", &error.into_service_error()))
+        } else {
+            let cut = |text: Option<String>, most: usize| {
+                text.map(|text| text.chars().take(most).collect::<String>())
+            };
+            let tell = sfn
+                .send_task_failure()
+                .task_token(token.expose())
+                .set_error(cut(ended.error, ERROR_CHARS_MAX))
+                .set_cause(cut(ended.cause, CAUSE_CHARS_MAX));
+            let told = tell.send().await;
+            told.map(drop).map_err(|error| reason("SendTaskFailure", &error.into_service_error()))
         };
         told.map_err(SendError)
     }

@@ -47,7 +47,7 @@ impl Roster {
     /// Waits until this process has the duty.
     pub async fn take(&self, duty: &str) {
         // A table that cannot answer now is asked again.
-        while !matches!(self.claim(duty).await, Ok(true)) {
+        while !matches!(self.try_take(duty).await, Ok(true)) {
             tokio::time::sleep(ASK_EVERY).await;
         }
     }
@@ -58,7 +58,7 @@ impl Roster {
         loop {
             tokio::time::sleep(RENEW_EVERY).await;
             let asked = tokio::time::Instant::now();
-            match tokio::time::timeout_at(renewed + STOP_AFTER, self.claim(duty)).await {
+            match tokio::time::timeout_at(renewed + STOP_AFTER, self.try_take(duty)).await {
                 Ok(Ok(true)) => renewed = asked,
                 // There may be time for another try.
                 Ok(Err(_)) => {}
@@ -78,7 +78,7 @@ impl Roster {
     }
 
     /// Takes or renews the duty for one term. Says whether this process has it now.
-    async fn claim(&self, duty: &str) -> Result<bool, Fault> {
+    pub async fn try_take(&self, duty: &str) -> Result<bool, Fault> {
         let now = self.clock.now().millis();
         let term = u64::try_from(TERM.as_millis()).unwrap_or(u64::MAX);
         let put = self.connection.dynamo.put_item().table_name(&*self.table).set_item(Some(self.key(duty)));

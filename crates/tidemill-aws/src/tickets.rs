@@ -31,6 +31,8 @@ use crate::ticket::{BATCH, Standing, Ticket, hide_seconds, send};
 const RECEIVES_MAX: u32 = 2;
 /// So many tickets are held at most. Others are hidden once and come again.
 const HELD_MAX: usize = 1_000;
+/// How many tickets one receive takes while all of them are for nothing.
+const CLEARED_AT_ONCE: u32 = 10;
 /// How long to wait for the next try where receiving does not wait.
 const PAUSE_AFTER_NOTHING: Duration = Duration::from_secs(1);
 /// A ticket that nobody here may claim for is left to others for so long.
@@ -115,7 +117,7 @@ impl Tickets {
         options: TicketOptions,
         clock: Arc<dyn Clock>,
     ) -> (Self, mpsc::UnboundedReceiver<MessageId>) {
-        let (moved, moves) = mpsc::unbounded_channel();
+        let (moved, to_follow) = mpsc::unbounded_channel();
         let shared = Shared {
             sqs,
             queue,
@@ -129,7 +131,7 @@ impl Tickets {
             behind: AtomicUsize::new(0),
             followed: Notice::default(),
         };
-        (Self { shared: Arc::new(shared) }, moves)
+        (Self { shared: Arc::new(shared) }, to_follow)
     }
 
     /// Tickets are wanted for these tenants (`None`: any) until the answer is dropped.
@@ -199,12 +201,9 @@ impl Tickets {
         let mut at_once = self.shared.options.at_once;
         loop {
             self.somebody_waits().await;
-            let taken = match self.receive_in_time(at_once, &desk, &arrived).await {
-                Ok(taken) => taken,
-                Err(_) => {
-                    pause.wait().await;
-                    continue;
-                }
+            let Ok(taken) = self.receive_in_time(at_once, &desk, &arrived).await else {
+                pause.wait().await;
+                continue;
             };
             let count = taken.len();
             if count == 0 && self.shared.options.wait.is_zero() {
@@ -215,7 +214,7 @@ impl Tickets {
                 Ok(over) => {
                     pause = Pause::default();
                     let is_row = over > 0 && over == count;
-                    at_once = if is_row { BATCH as u32 } else { self.shared.options.at_once };
+                    at_once = if is_row { CLEARED_AT_ONCE } else { self.shared.options.at_once };
                 }
                 // What was received comes again.
                 Err(_) => pause.wait().await,
@@ -346,9 +345,9 @@ impl Tickets {
     }
 
     /// Lets held tickets follow their messages.
-    pub(crate) async fn follow(self, desk: Desk, mut moves: mpsc::UnboundedReceiver<MessageId>) {
+    pub(crate) async fn follow(self, desk: Desk, mut to_follow: mpsc::UnboundedReceiver<MessageId>) {
         let mut moved = Vec::new();
-        while moves.recv_many(&mut moved, HELD_MAX).await > 0 {
+        while to_follow.recv_many(&mut moved, HELD_MAX).await > 0 {
             let count = moved.len();
             moved.sort_unstable();
             moved.dedup();

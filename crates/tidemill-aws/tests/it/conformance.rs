@@ -122,7 +122,7 @@ mod on_moto {
         events::appends_in_order,
         events::events_come_back_as_they_were_sent,
         events::a_large_event_comes_back_whole_and_in_order,
-        access_paths::pages_neither_lose_nor_repeat,
+        access_paths::the_latest_event_is_the_one_with_the_latest_time,
         access_paths::no_path_shows_another_tenant,
         idempotency::a_key_used_twice_at_once_makes_one_job,
         leases::refuses_a_stale_fence,

@@ -123,8 +123,8 @@ fn what_a_task_asks_of_aws() {
             };
             let task = lab.engine.claim(request).await.expect("there is a task").tasks.remove(0);
             let claim = step("claim").await;
-            let begun = lab.engine.begin(task.task.clone(), task.fence, worker.clone(), 4_711).await;
-            begun.expect("the lease holds");
+            let answer = lab.engine.begin(task.task.clone(), task.fence, worker.clone(), 4_711).await;
+            answer.expect("the lease holds");
             let begin = step("begin").await;
             let beat = HeartbeatRequest {
                 task: task.task.clone(),

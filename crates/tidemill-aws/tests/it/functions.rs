@@ -193,8 +193,8 @@ async fn park(engine: &Engine<Aws>, execution: &str, token: &str, id: &str) {
     });
     let event = BusEvent::read(&event.to_string()).expect("it is JSON");
     for repeated in [false, true] {
-        let taken = workflow_event(engine, tenant(), app(), &event).await.expect("it is taken in");
-        assert_eq!((taken.len(), taken[0].repeated), (1, repeated));
+        let stored = workflow_event(engine, tenant(), app(), &event).await.expect("it is taken in");
+        assert_eq!((stored.len(), stored[0].repeated), (1, repeated));
     }
 }
 

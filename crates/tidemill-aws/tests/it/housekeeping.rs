@@ -177,7 +177,7 @@ async fn a_clock_that_is_off_is_refused(double: &Double) {
     let off = Aws::open(connection, options, Arc::new(ManualClock::default())).await;
     match off.err().expect("the clock of tests stands in another year") {
         Fault::Unavailable(problem) => {
-            assert!(problem.contains("the clock of this machine is"), "{problem}")
+            assert!(problem.contains("the clock of this machine is"), "{problem}");
         }
         other => panic!("{other}"),
     }

@@ -5,6 +5,7 @@ mod conformance;
 mod cost;
 mod crashes;
 mod double;
+mod duty;
 mod function_crashes;
 mod functions;
 mod housekeeping;

@@ -229,7 +229,9 @@ fn with_body(request: &[u8], body: &Value) -> Vec<u8> {
     let body = body.to_string();
     let lines = head.lines().filter(|line| !line.to_ascii_lowercase().starts_with("content-length:"));
     let mut out = lines.fold(String::new(), |out, line| out + line + "\r\n");
-    out.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
+    for part in ["content-length: ", &body.len().to_string(), "\r\n\r\n", &body] {
+        out.push_str(part);
+    }
     out.into_bytes()
 }
 

@@ -70,6 +70,21 @@ fn cf_every_name_is_there_with_its_default() {
     }
 }
 
+/// The page of settings has a row for each, with its default.
+#[test]
+fn every_setting_has_a_row_on_its_page() {
+    let page = include_str!("../../../../docs/configuration.md");
+    let (used, unused) = page.split_once("## Accepted and checked").unwrap();
+    let config = Sandbox::new().run(&["config", "--json"]).ok().json();
+    for (name, setting) in config.as_object().unwrap() {
+        let default = setting["value"].as_str().map(|value| format!("`{value}`")).unwrap_or_default();
+        let part = if setting["used"] == true { used } else { unused };
+        let row = part.lines().find(|line| line.starts_with(&format!("| `{name}`")));
+        let row = row.unwrap_or_else(|| panic!("{name} has no row where it should be"));
+        assert!(row.contains(&format!(" | {default}")), "{name} is {default} when nobody says: {row}");
+    }
+}
+
 /// HC-05: production is looked after when nobody says otherwise.
 #[test]
 fn hc_05_checks_are_on_in_prod_only() {

@@ -66,6 +66,8 @@ impl Home {
             home.settings.push((name.clone(), value.as_str().unwrap().to_owned()));
         }
         home.set("TOKEN_KEY", TOKEN_KEY);
+        // Events name it, and are compared with those of another home.
+        home.set("NODE_ENV", "dev");
         // No function saves what is on the bus.
         home.set("EVENTBRIDGE_BUS_NAME", "-");
         Some(home)

@@ -31,32 +31,30 @@ fn status(home: &Home, job: &str) -> Value {
 }
 
 /// An event without what differs from run to run: ids, times, processes.
-fn shape(event: &Value, job: &str) -> Value {
-    fn blur(value: &Value, job: &str) -> Value {
-        match value {
-            Value::Object(fields) => {
-                let field = |(name, value): (&String, &Value)| {
-                    let name = name.replace(job, "JOB");
-                    let differs =
-                        name.ends_with("Id") || name.ends_with("At") || name == "id" || name == "SK";
-                    let is_key = differs || name.ends_with("SK") || name.ends_with("PK");
-                    let is_measure =
-                        ["timestamp", "duration", "durationMs", "pid", "leaseExpiresAt"].contains(&&*name);
-                    let blurred = match value {
-                        Value::String(_) if is_key => json!("text"),
-                        Value::Number(_) if differs || is_measure => json!("number"),
-                        other => blur(other, job),
-                    };
-                    (name, blurred)
-                };
-                Value::Object(fields.iter().map(field).collect())
-            }
-            Value::Array(values) => values.iter().map(|value| blur(value, job)).collect(),
-            Value::String(text) if text.contains(job) => json!(text.replace(job, "JOB")),
-            other => other.clone(),
+fn shape(value: &Value, job: &str) -> Value {
+    const MEASURED: [&str; 3] = ["processId", "workerId", "durationMs"];
+    match value {
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| {
+                let is_measured = MEASURED.contains(&name.as_str());
+                (name.replace(job, "JOB"), if is_measured { json!("*") } else { shape(value, job) })
+            };
+            Value::Object(fields.iter().map(field).collect())
         }
+        Value::Array(values) => values.iter().map(|value| shape(value, job)).collect(),
+        Value::String(text) => {
+            let text = text.replace(job, "JOB");
+            let is_id = |part: &str| part.bytes().filter(u8::is_ascii_digit).count() > 8;
+            json!(
+                text.split('#')
+                    .map(|part| if is_id(part) { "*" } else { part })
+                    .collect::<Vec<_>>()
+                    .join("#")
+            )
+        }
+        Value::Number(number) if number.as_u64().is_some_and(|number| number > 1_000_000_000) => json!("*"),
+        other => other.clone(),
     }
-    blur(event, job)
 }
 
 /// The events of a job and its tasks by entity, in their order.
