@@ -44,7 +44,7 @@ pub struct Connection {
     pub(crate) sqs: aws_sdk_sqs::Client,
     pub(crate) sfn: aws_sdk_sfn::Client,
     #[cfg(feature = "deploy")]
-    sdk: SdkConfig,
+    sdk: std::sync::Arc<SdkConfig>,
 }
 
 impl Connection {
@@ -121,7 +121,7 @@ impl Connection {
             // Receiving waits for up to 20 seconds.
             sqs: aws_sdk_sqs::Client::from_conf(sqs.retry_config(retry).build()),
             #[cfg(feature = "deploy")]
-            sdk: config.clone(),
+            sdk: std::sync::Arc::new(config.clone()),
         }
     }
 }
