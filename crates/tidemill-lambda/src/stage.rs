@@ -80,8 +80,9 @@ impl Stage {
                 let told = deliver(engine, settings, |_| true).await?;
                 json(&json!({ "done": done, "told": told }))
             }
-            Role::ProducerApi if engine.has_keys().await? => gateway::answer(router, event, time).await,
-            Role::ProducerApi => gateway::closed(),
+            // Asking takes in what others wrote, so that a key which was revoked meanwhile opens nothing.
+            Role::ProducerApi if engine.keys(None, 1).await?.is_empty() => gateway::closed(),
+            Role::ProducerApi => gateway::answer(router, event, time).await,
         };
         // Nothing may be under way when the process is frozen.
         engine.backend().own_sent().await;
@@ -119,6 +120,9 @@ impl Stage {
             ..EngineConfig::default()
         };
         let engine = Engine::new(backend, Arc::clone(&self.clock), seed()?, config);
+        // The engine lives on in its own store for as long as the process does.
+        let told = engine.clone();
+        engine.backend().tell_records(move |key| told.heard_of(key));
         let server = ServerConfig {
             tenant: settings.tenant.clone(),
             app: settings.app.clone(),

@@ -125,6 +125,12 @@ fn a_job_goes_through_a_deployed_stage() {
         // A function that had failed, for want of a right or otherwise, would have left something.
         assert_eq!(depth(&site, site.output("EventBridgeTargetDLQUrl")).await, 0);
         assert_eq!(slack.texts(), Vec::<String>::new());
+
+        // The function knows this key well; it was revoked by another process.
+        let keys = engine.keys(None, 10).await.expect("the store answers");
+        engine.revoke_key(&keys[0].id).await.expect("it is revoked");
+        let refused = site.api(Method::GET, "/v1/jobs", &key, None).await;
+        assert_eq!(refused.status, StatusCode::UNAUTHORIZED, "{}", refused.text);
     });
 }
 
