@@ -177,17 +177,27 @@ fn is_text(headers: &HeaderMap) -> bool {
 
 /// The gateway would say no more than that something went wrong.
 fn too_large() -> GatewayAnswer {
+    let detail = format!("the answer has more than {ANSWER_BYTES_MAX} bytes; ask for less at a time");
+    problem(500, "ANSWER_TOO_LARGE", "Answer too large", &detail)
+}
+
+/// What a stage without keys says to everybody: nobody who comes through the gateway is on this machine.
+pub(crate) fn closed() -> Result<Vec<u8>, Failure> {
+    let detail = "this stage has no API key yet; make one with `tidemill keys create`";
+    json(&problem(401, "UNAUTHENTICATED", "Unauthorized", detail))
+}
+
+fn problem(status: u16, code: &str, title: &str, detail: &str) -> GatewayAnswer {
     let body = serde_json::json!({
-        "type": "about:blank",
-        "title": "Answer too large",
-        "status": 500,
-        "code": "ANSWER_TOO_LARGE",
-        "detail": format!("the answer has more than {ANSWER_BYTES_MAX} bytes; ask for less at a time"),
+        "type": format!("urn:tidemill:problem:{code}"),
+        "title": title,
+        "status": status,
+        "code": code,
+        "detail": detail,
     });
-    let headers = BTreeMap::from([("content-type".to_owned(), "application/problem+json".to_owned())]);
     GatewayAnswer {
-        status_code: 500,
-        headers,
+        status_code: status,
+        headers: BTreeMap::from([("content-type".to_owned(), "application/problem+json".to_owned())]),
         cookies: Vec::new(),
         body: body.to_string(),
         is_base64_encoded: false,
@@ -262,26 +272,23 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_stream_is_cut_and_what_is_too_large_is_told() {
         let endless = || async {
-            let (to, from) = tokio::sync::mpsc::channel::<Bytes>(1);
-            tokio::spawn(async move {
-                loop {
-                    tokio::time::sleep(Duration::from_secs(3)).await;
-                    if to.send(Bytes::from_static(b"data: 1\n\n")).await.is_err() {
-                        return;
-                    }
-                }
-            });
-            let body = Body::new(Frames(from));
+            let (to, from) = tokio::sync::mpsc::unbounded_channel::<Bytes>();
+            for _ in 0..3 {
+                to.send(Bytes::from_static(b"data: 1\n\n")).unwrap();
+            }
+            let body = Body::new(Frames { from, _open: to });
             Response::builder().header(CONTENT_TYPE, "text/event-stream").body(body).unwrap()
         };
         let large = || async { vec![b'a'; ANSWER_BYTES_MAX + 1] };
         let router = Router::new().route("/stream", any(endless)).route("/large", any(large));
-        let told = asked(router.clone(), get("/stream")).await;
+        let event = Bytes::from(get("/stream").to_string());
+        let time = STREAM_RESERVE + Duration::from_millis(100);
+        let told: Value = serde_json::from_slice(&answer(&router, &event, time).await.unwrap()).unwrap();
         let body = told["body"].as_str().unwrap();
-        assert_eq!((told["statusCode"].as_u64(), body.matches("data: 1").count()), (Some(200), 6));
+        assert_eq!((told["statusCode"].as_u64(), body.matches("data: 1").count()), (Some(200), 3));
         let told = asked(router, get("/large")).await;
         assert_eq!(told["statusCode"], 500);
         assert!(told["body"].as_str().unwrap().contains("ANSWER_TOO_LARGE"));
@@ -295,7 +302,11 @@ mod tests {
         }
     }
 
-    struct Frames(tokio::sync::mpsc::Receiver<Bytes>);
+    /// A body that never ends.
+    struct Frames {
+        from: tokio::sync::mpsc::UnboundedReceiver<Bytes>,
+        _open: tokio::sync::mpsc::UnboundedSender<Bytes>,
+    }
 
     impl axum::body::HttpBody for Frames {
         type Data = Bytes;
@@ -305,7 +316,7 @@ mod tests {
             mut self: std::pin::Pin<&mut Self>,
             context: &mut std::task::Context<'_>,
         ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
-            self.0.poll_recv(context).map(|data| data.map(|data| Ok(hyper::body::Frame::data(data))))
+            self.from.poll_recv(context).map(|data| data.map(|data| Ok(hyper::body::Frame::data(data))))
         }
     }
 }

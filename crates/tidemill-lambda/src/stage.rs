@@ -7,11 +7,11 @@ use axum::Router;
 use axum::body::Bytes;
 use serde_json::json;
 use tidemill_aws::handlers::{self, BusEvent, QueueEvent};
-use tidemill_aws::{Aws, AwsOptions, Connection};
+use tidemill_aws::{Aws, AwsOptions, AwsSender, Connection};
 use tidemill_engine::Engine;
 use tidemill_engine::clock::Clock as _;
 use tidemill_engine::engine::EngineConfig;
-use tidemill_engine::outbound::{Courier, DeliveryId, Parcel, Sender as _, Target};
+use tidemill_engine::outbound::{AllowedHosts, Courier, DeliveryId, Parcel, Sender as _, Target};
 use tidemill_engine::triage::{TokenSealer, TriageKeeper, TriageTimer};
 use tidemill_model::{EventId, Json, TenantId, Timestamp};
 use tidemill_outbound::HttpSender;
@@ -71,13 +71,17 @@ impl Stage {
             }
             Role::HealthCheck => {
                 let tenants = engine.check_health_of_all(&settings.tenant).await?;
-                json(&json!({ "tenants": tenants, "told": deliver(engine, settings).await? }))
+                let told = deliver(engine, settings, Target::is_alert).await?;
+                json(&json!({ "tenants": tenants, "told": told }))
             }
             Role::Reconcile => {
                 let done = handlers::reconcile(engine).await?;
                 TriageKeeper::new(engine.clone(), NoTimer).run_due().await?;
-                json(&json!({ "done": done, "told": deliver(engine, settings).await? }))
+                let told = deliver(engine, settings, |_| true).await?;
+                json(&json!({ "done": done, "told": told }))
             }
+            // Asking takes in what others wrote, so that a key which was revoked meanwhile opens nothing.
+            Role::ProducerApi if engine.keys(None, 1).await?.is_empty() => gateway::closed(),
             Role::ProducerApi => gateway::answer(router, event, time).await,
         };
         // Nothing may be under way when the process is frozen.
@@ -116,6 +120,9 @@ impl Stage {
             ..EngineConfig::default()
         };
         let engine = Engine::new(backend, Arc::clone(&self.clock), seed()?, config);
+        // The engine lives on in its own store for as long as the process does.
+        let told = engine.clone();
+        engine.backend().tell_records(move |key| told.heard_of(key));
         let server = ServerConfig {
             tenant: settings.tenant.clone(),
             app: settings.app.clone(),
@@ -141,17 +148,23 @@ fn seed() -> Result<u64, Failure> {
     getrandom::u64().map_err(|error| Failure::new("NoRandomness", error.to_string()))
 }
 
-/// Tries deliveries that are due, as far as this function was told where they go.
-async fn deliver(engine: &Engine<Aws>, settings: &StoreSettings) -> Result<usize, Failure> {
+/// Tries deliveries that are due and wanted, as far as this function was told where they go.
+async fn deliver(
+    engine: &Engine<Aws>,
+    settings: &StoreSettings,
+    is_wanted: impl Fn(&Target) -> bool,
+) -> Result<usize, Failure> {
     let outbound = &settings.outbound;
-    let wants = |target: &Target| match target {
-        Target::People => true,
+    let is_known = |target: &Target| match target {
+        Target::People | Target::Bus => true,
         Target::AlertWebhook => outbound.alert_webhook.is_some(),
         Target::Workflow => outbound.workflow_webhook.is_some(),
-        Target::Callback(_) => outbound.allowed_hosts != Default::default(),
-        Target::Bus => false,
+        Target::Callback(_) => outbound.allowed_hosts != AllowedHosts::default(),
+        Target::TaskToken => settings.token_key.is_some(),
     };
-    Ok(Courier::new(engine.clone(), sender(settings)).work_due(wants).await?)
+    let sender = AwsSender::new(engine.clone(), sender(settings));
+    let courier = Courier::new(engine.clone(), sender);
+    Ok(courier.work_due(|target| is_wanted(target) && is_known(target)).await?)
 }
 
 fn sender(settings: &StoreSettings) -> HttpSender {

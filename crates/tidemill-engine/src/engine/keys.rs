@@ -1,10 +1,10 @@
 //! API keys: made, listed, revoked, recognised.
 //!
-//! Every request is recognised by a key, so keys that were seen are kept at hand. Only an engine changes keys, and there is
-//! one for a store; a revocation changes what is at hand before it is answered.
+//! Every request is recognised by a key, so keys that were seen are kept at hand. A revocation changes what is at hand before
+//! it is answered; one by another process on the same store, as soon as it is heard of.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidemill_model::{ApiKeyRecord, ApiToken, KeyId, Role, TenantId};
@@ -23,6 +23,8 @@ pub(super) struct KnownKeys {
     /// Whether there is a key at all; once there is, it stays so.
     any: AtomicBool,
     seen: Mutex<Seen>,
+    /// Counts keys that others changed.
+    changes: AtomicU64,
 }
 
 type Seen = HashMap<KeyId, Arc<ApiKeyRecord>, foldhash::fast::RandomState>;
@@ -35,9 +37,13 @@ impl KnownKeys {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a key that was read. One that is at hand already is newer, or the same.
-    fn keep(&self, record: &ApiKeyRecord) {
+    /// Keeps a key that was read after so many changes. One that is at hand already is newer, or the same.
+    fn keep(&self, record: &ApiKeyRecord, changes: u64) {
         let mut seen = self.seen();
+        // What was read may be what it was before somebody changed it.
+        if self.changes.load(Ordering::Acquire) != changes {
+            return;
+        }
         if seen.len() >= SEEN_MAX {
             seen.retain(|_, record| record.revoked_at.is_some());
         }
@@ -49,6 +55,13 @@ impl KnownKeys {
 
     fn revoke(&self, record: &ApiKeyRecord) {
         self.seen().insert(record.id.clone(), Arc::new(record.clone()));
+    }
+
+    /// Another process changed a key: it is read again when it is shown next.
+    pub(super) fn forget(&self, id: &str) {
+        let mut seen = self.seen();
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        seen.retain(|known, _| known.as_str() != id);
     }
 }
 
@@ -123,9 +136,10 @@ impl<B: Backend> Engine<B> {
             (*known).clone()
         } else {
             let key = key_of(token.id());
+            let changes = self.inner.keys.changes.load(Ordering::Acquire);
             let Some(record) = self.inner.backend.record(key.clone()).await? else { return Ok(None) };
             let known: ApiKeyRecord = read(&key, &record)?;
-            self.inner.keys.keep(&known);
+            self.inner.keys.keep(&known, changes);
             known
         };
         Ok(Some(known).filter(|known| known.admits(&token)))

@@ -140,6 +140,9 @@ impl<B: Backend> Engine<B> {
     /// Another process on the same store wrote or removed a record. Whoever has this told does so before events that were
     /// committed with it or after it can be read here.
     pub fn heard_of(&self, key: &RecordKey) {
+        if key.kind == RecordKind::ApiKey {
+            self.inner.keys.forget(&key.id);
+        }
         let (Some(tenant), id) = (&key.tenant, &*key.id) else { return };
         let change = match key.kind {
             RecordKind::Subscription => {

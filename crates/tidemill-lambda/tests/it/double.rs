@@ -89,7 +89,6 @@ fn start() -> Option<Double> {
             if line.contains("Running on http") {
                 let _ = first.send(Ok(()));
             }
-            { use std::io::Write as _; let _ = writeln!(std::fs::OpenOptions::new().create(true).append(true).open("/tmp/lamgen/double.log").unwrap(), "{line}"); }
             lines.push_str(&line);
             lines.push('\n');
         }

@@ -1,3 +1,4 @@
+mod cold_start;
 mod deployed;
 mod double;
 mod site;

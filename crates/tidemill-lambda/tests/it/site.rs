@@ -1,6 +1,7 @@
 //! A stage that was deployed to the double with the templates, and the ways to reach it.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TimeToLiveSpecification};
@@ -81,6 +82,17 @@ impl Site {
                 site.furnish(&config).await;
             }
         }
+        for function in [
+            "dispatcher",
+            "dlq-processor",
+            "eventbridge-dlq-alert",
+            "health-check",
+            "producer-api",
+            "reconcile",
+        ] {
+            site.let_batches(function).await;
+        }
+        site.let_batches("workflow-event").await;
         site
     }
 
@@ -140,6 +152,51 @@ impl Site {
         self.outputs.get(name).unwrap_or_else(|| panic!("{name} is no output: {:?}", self.outputs))
     }
 
+    /// The double takes a batch of messages for an action of its own. On AWS it is part of sending one.
+    async fn let_batches(&self, function: &str) {
+        let statement = json!({ "Effect": "Allow", "Action": "sqs:SendMessageBatch", "Resource": self.output("TaskQueueArn") });
+        let policy = json!({ "Version": "2012-10-17", "Statement": [statement] }).to_string();
+        let role = self.role_of(function).await;
+        let form = [
+            ("Action", "PutRolePolicy"),
+            ("RoleName", &role),
+            ("PolicyName", "batches"),
+            ("PolicyDocument", &policy),
+        ];
+        self.query(
+            "iam",
+            "2010-05-08",
+            form.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+        )
+        .await;
+    }
+
+    /// Gives a function one more setting.
+    pub(crate) async fn set(&self, function: &str, name: &str, value: &str) {
+        let path = format!("/2015-03-31/functions/{function}-{}/configuration", self.stage);
+        let mut told = self.ask(Method::GET, &path, "lambda", &[], String::new()).await.json();
+        let mut environment = told["Environment"].take();
+        environment["Variables"][name] = json!(value);
+        let change = json!({ "Environment": environment }).to_string();
+        let answer = self.ask(Method::PUT, &path, "lambda", &[], change).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    }
+
+    /// The name of a function's role.
+    pub(crate) async fn role_of(&self, function: &str) -> String {
+        let path = format!("/2015-03-31/functions/{function}-{}/configuration", self.stage);
+        let told = self.ask(Method::GET, &path, "lambda", &[], String::new()).await.json();
+        told["Role"].as_str().and_then(|arn| arn.rsplit('/').next()).expect("it has a role").to_owned()
+    }
+
+    /// Invokes a function as the bus does: it is tried again, and what it fails at goes where its failures go.
+    pub(crate) async fn invoke_later(&self, function: &str, event: &Value) {
+        let path = format!("/2015-03-31/functions/{function}-{}/invocations", self.stage);
+        let later = [("x-amz-invocation-type", "Event")];
+        let answer = self.ask(Method::POST, &path, "lambda", &later, event.to_string()).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.text);
+    }
+
     /// Invokes a function and waits for its answer. The error is what it failed with.
     pub(crate) async fn invoke(&self, function: &str, event: &Value) -> Result<Value, Value> {
         let path = format!("/2015-03-31/functions/{function}-{}/invocations", self.stage);
@@ -150,12 +207,6 @@ impl Site {
         } else {
             Ok(answer.json())
         }
-    }
-
-    /// How a function is set up.
-    pub(crate) async fn ask_function(&self, function: &str) -> Value {
-        let path = format!("/2015-03-31/functions/{function}-{}/configuration", self.stage);
-        self.ask(Method::GET, &path, "lambda", &[], String::new()).await.json()
     }
 
     /// Asks the API through its gateway.
@@ -206,7 +257,7 @@ impl Site {
     pub(crate) async fn query(&self, service: &str, version: &str, form: Vec<(String, String)>) -> String {
         let mut body = format!("Version={version}");
         for (name, value) in form {
-            body.push_str(&format!("&{name}={}", escaped(&value)));
+            let _ = write!(body, "&{name}={}", escaped(&value));
         }
         let headers = [("content-type", "application/x-www-form-urlencoded")];
         let answer = self.ask(Method::POST, "/", service, &headers, body).await;
@@ -268,7 +319,7 @@ fn escaped(text: &str) -> String {
         if byte.is_ascii_alphanumeric() {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out
