@@ -134,10 +134,7 @@ impl HttpSender {
                 }
                 Err(format!("Slack refused it: {}", answer["error"].as_str().unwrap_or("without a reason")))
             }
-            People::Log => {
-                logging::alert(&parcel.tenant, text);
-                Ok(())
-            }
+            People::Log => logging::alert(&parcel.tenant, text).await,
         }
     }
 
