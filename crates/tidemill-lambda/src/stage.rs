@@ -13,7 +13,7 @@ use tidemill_engine::clock::Clock as _;
 use tidemill_engine::engine::EngineConfig;
 use tidemill_engine::outbound::{AllowedHosts, Courier, DeliveryId, Parcel, Sender as _, Target};
 use tidemill_engine::triage::{TokenSealer, TriageKeeper, TriageTimer};
-use tidemill_model::{EventId, Json, TenantId, Timestamp};
+use tidemill_model::{EventId, Json, Timestamp};
 use tidemill_outbound::HttpSender;
 use tidemill_server::{App, ServerConfig};
 use tokio::sync::OnceCell;
@@ -168,9 +168,12 @@ async fn deliver(
 }
 
 fn sender(settings: &StoreSettings) -> HttpSender {
-    let log =
-        |tenant: &TenantId, text: &str| say(&format!("alert of {tenant}: {}", text.replace('\n', " | ")));
-    HttpSender::new(settings.outbound.clone(), settings.sanitizer.clone(), log)
+    HttpSender::new(settings.outbound.clone(), settings.sanitizer.clone(), |tenant, text| {
+        Box::pin(async move {
+            say(&format!("alert of {tenant}: {}", text.replace('\n', " | ")));
+            Ok(())
+        })
+    })
 }
 
 async fn tell_people(settings: &StoreSettings, text: String) -> Result<(), String> {

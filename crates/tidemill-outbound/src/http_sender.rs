@@ -1,5 +1,6 @@
 //! Takes deliveries to their places over HTTP.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -17,8 +18,8 @@ const DELIVERY_HEADER: &str = "tidemill-delivery";
 /// The longest text of an alert, in characters.
 const ALERT_CHARS_MAX: usize = 3_000;
 
-/// Where an alert is written that nobody else is told.
-pub type AlertLog = fn(&TenantId, &str);
+/// Where an alert is written that nobody else is told. It arrived once it is written.
+pub type AlertLog = fn(TenantId, String) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Sends over HTTP.
 pub struct HttpSender {
@@ -139,10 +140,7 @@ impl HttpSender {
                 }
                 Err(format!("Slack refused it: {}", answer["error"].as_str().unwrap_or("without a reason")))
             }
-            People::Log => {
-                (self.log)(&parcel.tenant, text);
-                Ok(())
-            }
+            People::Log => (self.log)(parcel.tenant.clone(), text.to_owned()).await,
         }
     }
 
@@ -190,7 +188,7 @@ mod tests {
     #[test]
     fn alerts_hold_no_secret() {
         let sanitizer = ErrorSanitizer::new(vec!["hunter2-hunter2".to_owned()], None);
-        let sender = HttpSender::new(OutboundSettings::default(), sanitizer, |_, _| {});
+        let sender = HttpSender::new(OutboundSettings::default(), sanitizer, |_, _| Box::pin(async { Ok(()) }));
         let text = "it failed with hunter2-hunter2 and Bearer abcdefghijklmnop";
         for target in [Target::People, Target::AlertWebhook] {
             let parcel = Parcel {

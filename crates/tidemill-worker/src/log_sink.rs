@@ -1,5 +1,6 @@
 //! Where the lines that tasks print are shown while they run.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,6 +82,28 @@ pub trait LogSink: fmt::Debug + Send + Sync + 'static {
 
     /// An attempt ended after so long. Most sinks leave that to those who follow events.
     fn ended(&self, _claim: &Claim, _ending: AttemptEnding, _took: Duration) {}
+}
+
+/// A text that a terminal shows instead of obeying it, and that cannot pass for further lines: control characters, line
+/// separators and what changes the direction of writing are seen as what they are.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| {
+        (c.is_control() && c != '\t')
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(obeyed) {
+        return Cow::Borrowed(text);
+    }
+    text.chars()
+        .fold(String::with_capacity(text.len() + 8), |mut shown, c| {
+            if obeyed(c) {
+                shown.extend(c.escape_unicode());
+            } else {
+                shown.push(c);
+            }
+            shown
+        })
+        .into()
 }
 
 /// Shows nothing.
@@ -197,9 +220,13 @@ impl Drop for StderrSink {
 
 impl LogSink for StderrSink {
     fn line(&self, line: &LogLine<'_>) {
-        let clean = self.sanitizer.as_ref().map(|sanitizer| sanitizer.clean_within(line.text, line.text.len()));
+        let clean =
+            self.sanitizer.as_ref().map(|sanitizer| sanitizer.clean_within(line.text, line.text.len()));
         let line = &LogLine { text: clean.as_deref().unwrap_or(line.text), ..*line };
-        let Some(json) = &self.json else { return self.show(format!("{line}\n")) };
+        let Some(json) = &self.json else {
+            let text = plain(line.text.trim_end_matches('\r'));
+            return self.show(format!("{}\n", LogLine { text: &text, ..*line }));
+        };
         let (level, stream) = match line.stream {
             Stream::Stdout => (LogLevel::Info, Some("stdout")),
             Stream::Stderr => (LogLevel::Info, Some("stderr")),
@@ -270,6 +297,18 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    #[test]
+    fn control_characters_are_seen_and_not_obeyed() {
+        for (text, expected) in [
+            ("plain\ttext é 日本", "plain\ttext é 日本"),
+            ("A\u{1b}[2J\u{7}B\rC", "A\\u{1b}[2J\\u{7}B\\u{d}C"),
+            ("one\ntwo\u{2028}three\u{85}", "one\\u{a}two\\u{2028}three\\u{85}"),
+            ("\u{202e}evil", "\\u{202e}evil"),
+        ] {
+            assert_eq!(plain(text), expected);
         }
     }
 

@@ -7,7 +7,7 @@ use tidemill_engine::command::{
     Command, EndExecution, ExecutionEnd, Match, NewExecution, ScriptEffect, SubmitJob,
 };
 use tidemill_engine::execution::{ExecutionId, ExecutionKey, RunError, SourceEvent};
-use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
+use tidemill_engine::record::{RecordKey, RecordKind};
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_model::{
     AppName, EntityId, EntityType, EventId, EventType, JobId, ScriptId, SubscriptionId, TenantId, Timestamp,

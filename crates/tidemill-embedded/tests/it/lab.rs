@@ -233,7 +233,12 @@ pub(crate) struct Lab {
 impl Lab {
     /// All dead letters, of whatever kind.
     pub(crate) fn letters(&self) -> Vec<RecordValue> {
-        self.store.records(RecordKind::DeadLetter).unwrap().into_iter().map(|(_, record)| record.value).collect()
+        self.store
+            .records(RecordKind::DeadLetter)
+            .unwrap()
+            .into_iter()
+            .map(|(_, record)| record.value)
+            .collect()
     }
 
     /// A store that keeps events for `days`, at its beginning.

@@ -144,6 +144,20 @@ fn people_work_with_the_dashboard_in_a_browser() {
     assert_eq!(browser.eval("location.pathname"), "/login");
 
     assert_eq!(browser.complaints, [""; 0], "nothing is wrong in the console");
+
+    // The next life of the server knows no sessions, and an open page says so.
+    browser.fill("#key", &stage.token);
+    browser.follow("form button");
+    browser.wait("document.querySelector('#live-light').dataset.on === 'yes'");
+    assert_eq!(server.stop().code, 0);
+    let address = stage.url.strip_prefix("http://").unwrap();
+    let mut server = stage.sandbox.start(&["serve", "--listen", address], &settings);
+    server.wait_for("listening on ");
+    browser.wait("!document.querySelector('#notice').hidden");
+    let told = browser.eval("document.querySelector('#notice').textContent");
+    assert_eq!(told, "You are logged out. Log in again");
+    browser.follow("#notice a");
+    assert_eq!(browser.eval("location.pathname + location.search"), "/login?next=%2Fjobs");
     let own = |asked: &&String| {
         !asked.starts_with(&stage.url) && !asked.starts_with("data:") && *asked != "about:blank"
     };

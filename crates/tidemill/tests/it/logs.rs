@@ -1,8 +1,14 @@
 //! The program's own lines as JSON.
 
-use rustix::process::Signal;
-use serde_json::Value;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+
+use crate::outbound::{Listener, host_of, status};
 use crate::sandbox::{Ran, Sandbox, eventually};
 
 /// All lines, each of which must be a whole record.
@@ -100,4 +106,55 @@ fn a_run_writes_them_too_and_other_commands_speak_to_people() {
         let ran = sandbox.run_with(arguments, environment.as_slice());
         assert!(ran.code == 2 && ran.words.contains("json") && ran.words.contains("xml"), "{ran:#?}");
     }
+}
+
+/// A process that does not outlive its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whoever starts a server may not read what it says: a pager, a log shipper that hangs.
+#[test]
+fn a_standard_error_that_nobody_reads_holds_up_nothing_and_no_alert_is_lost() {
+    let sandbox = Sandbox::new();
+    let listener = Listener::start(|_, _| status(500, ""));
+    let mut command = sandbox.command(&["serve", "--listen", "127.0.0.1:0"]);
+    command.env("CALLBACK_ALLOWED_HOSTS", host_of(&listener)).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut server = Killed(command.spawn().unwrap());
+    let mut said = BufReader::new(server.0.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening on http://").unwrap().to_owned();
+    // More than a pipe holds.
+    let task =
+        json!({"taskId": "loud", "run": "yes 0123456789012345678901234567890123456789 | head -n 20000"});
+    let job = json!({"name": "loud", "callbackUrl": format!("{}/done", listener.url), "tasks": [task]});
+    sandbox.write("loud.json", &job.to_string());
+    sandbox.run(&["submit", "loud.json", "--watch"]).ok();
+    let failed = || {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("the server answers");
+        let line = "tidemill_delivery_tries_total{result=\"failed\"} ";
+        text.lines().find_map(|own| own.strip_prefix(line)?.parse::<u64>().ok()).unwrap()
+    };
+    // Four tries of the callback, and one of the alert that tells of it.
+    eventually("that the alert could not be written", || failed() >= 5);
+    let mut rest = String::new();
+    while !rest.contains("alert: ") {
+        rest.clear();
+        assert!(said.read_line(&mut rest).unwrap() > 0, "it ended");
+    }
+    assert!(rest.contains("EventBridge delivery failure"), "{rest}");
+    rustix::process::kill_process(Pid::from_child(&server.0), Signal::TERM).unwrap();
+    let reading = std::thread::spawn(move || io::copy(&mut said, &mut io::sink()));
+    assert!(server.0.wait().unwrap().success());
+    reading.join().unwrap().unwrap();
 }

@@ -260,7 +260,8 @@ fn a_job_of_which_two_tasks_fail_has_one_end() {
     let sandbox = Sandbox::new();
     let collector = Collector::start(0);
     let server = sandbox.serve(&[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url)]);
-    let task = |name: &str, run: &str| format!("- {{taskId: {name}, run: '{run}', retry: {{maxAttempts: 1}}}}\n");
+    let task =
+        |name: &str, run: &str| format!("- {{taskId: {name}, run: '{run}', retry: {{maxAttempts: 1}}}}\n");
     let (first, second) = (task("a", "false"), task("b", "while [ ! -e go ]; do sleep 0.05; done; false"));
     sandbox.write("two.yaml", &format!("name: two\ntasks:\n{first}{second}"));
     let job = sandbox.run(&["submit", "two.yaml"]).ok().out.trim().to_owned();
