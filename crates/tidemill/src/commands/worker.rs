@@ -154,7 +154,7 @@ async fn work_on_aws(config: &Resolved, out: &mut Output) -> Ended {
     let stage = crate::aws::Stage::open(config, crate::aws::Purpose::Working).await?;
     let node = &stage.node;
     let traces = node.start_traces(values);
-    let sink = serve::stderr_sink(values.log_format, node.worker_id())?;
+    let sink = serve::stderr_sink(config, node.worker_id())?;
     let worker = node.start_worker(config, sink, &ScriptPool::new(values))?;
     let (place, name, slots) = (node.place(), node.worker_id(), values.slots);
     out.note(format_args!("working for {place} as {name}, {slots} tasks at a time"));
