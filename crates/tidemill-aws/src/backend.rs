@@ -17,7 +17,6 @@ use tidemill_engine::execution::ExecutionKey;
 use tidemill_engine::health::{LiveTask, Lookout};
 use tidemill_engine::notice::Notice;
 use tidemill_engine::outbound::DeliveryKey;
-use tidemill_engine::policy::Policy;
 use tidemill_engine::record::{Record, RecordKey, RecordKind};
 use tidemill_engine::state::job::JobHead;
 use tidemill_engine::state::row::{Row, RowKey};
@@ -26,8 +25,7 @@ use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order, Page};
 use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Timestamp};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 use crate::connection::Connection;
 use crate::core::{Core, Heard};
@@ -37,42 +35,36 @@ use crate::fault::unavailable;
 use crate::group::group_of;
 use crate::log::Log;
 use crate::objects::Objects;
-use crate::options::AwsOptions;
-use crate::outbox::{Outbox, Progress};
-use crate::restore;
+use crate::outbox::Outbox;
 use crate::row_item::{jobs_partition, record_key, records_partition, records_prefix};
 use crate::rows::{Rows, Scan};
-use crate::sender::Sender;
-use crate::skew;
 use crate::tickets::Tickets;
-use crate::turns::Turns;
-use crate::turnstile::Turnstile;
-use crate::writer::{Ask, Bells, Call, Writer};
+use crate::writer::{Ask, Bells, Call};
 
 /// The engine's store in a table, a bucket, a bus and a queue. Any number of processes may have it open.
 pub struct Aws {
     pub(crate) desk: Desk,
-    runtime: Handle,
+    pub(crate) runtime: Handle,
     pub(crate) connection: Connection,
     pub(crate) table: Arc<str>,
     pub(crate) objects: Objects,
     pub(crate) rows: Rows,
-    heard: Arc<Heard>,
+    pub(crate) heard: Arc<Heard>,
     pub(crate) log: Log,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bells: Bells,
-    newest: Arc<AtomicU64>,
+    pub(crate) newest: Arc<AtomicU64>,
     pub(crate) sent: Arc<AtomicU64>,
     pub(crate) unsent: Arc<AtomicU64>,
     pub(crate) outbox: Outbox,
     pub(crate) tickets: Option<Tickets>,
     pub(crate) keep_log: Duration,
     pub(crate) patience: Duration,
-    skew_millis: i64,
-    deliveries_nearer: Notice,
-    triage_nearer: Notice,
-    triage_ended: Notice,
-    tasks: Vec<JoinHandle<()>>,
+    pub(crate) skew_millis: i64,
+    pub(crate) deliveries_nearer: Notice,
+    pub(crate) triage_nearer: Notice,
+    pub(crate) triage_ended: Notice,
+    pub(crate) tasks: Vec<JoinHandle<()>>,
 }
 
 impl Drop for Aws {
@@ -82,112 +74,6 @@ impl Drop for Aws {
 }
 
 impl Aws {
-    /// Opens the store: rows up to their checkpoint, then what the log says after it. What another committed and did not
-    /// send is sent, once it is clear that nobody does.
-    pub async fn open(
-        connection: Connection,
-        options: AwsOptions,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, Fault> {
-        let skew_millis =
-            if options.checks_clock { skew::check(&connection, &options.table, &*clock).await? } else { 0 };
-        let objects = Objects::new(&connection, &options.bucket);
-        let log = Log::new(&connection, objects.clone(), &options.table, &options.shard);
-        let rows = Rows::new(&connection, objects.clone(), &options.table, &options.shard);
-        let (asks, asked) = mpsc::unbounded_channel();
-        let outbox = Outbox {
-            asks: asks.clone(),
-            connection: connection.clone(),
-            table: options.table.clone(),
-            shard: options.shard.clone(),
-            bus: options.bus,
-            queue_url: options.queue_url.clone(),
-            clock: Arc::clone(&clock),
-        };
-        let (to_send, sendings) = mpsc::unbounded_channel();
-        let cursor = outbox.cursor().await?;
-        if rows.checkpoint().await?.is_none() {
-            restore::check_whole(&connection, &options.table, &options.shard).await?;
-        }
-        let policy = Policy { task_tokens: options.step_functions, ..options.policy };
-        let mut core = Core::new(rows.clone(), policy, options.site, options.seed);
-        core.rebuild(&log, cursor).await?;
-        let (end, newest) = (core.end, Arc::new(AtomicU64::new(core.newest)));
-        let [deliveries_nearer, triage_nearer, triage_ended] =
-            [core.state.deliveries().nearer(), core.state.triage().nearer(), core.state.triage().ended()];
-        let heard = Arc::clone(&core.heard);
-        let core = Turnstile::new(core);
-        let bells = Bells::default();
-        let (sent, unsent) = (Arc::new(AtomicU64::new(cursor)), Arc::new(AtomicU64::new(0)));
-        let desk = Desk { core: Arc::clone(&core), asks };
-        let mut tasks = Vec::new();
-        let tickets = match options.queue_url {
-            Some(queue) if options.takes_tickets => {
-                let (sqs, clock) = (connection.sqs.clone(), Arc::clone(&clock));
-                let (tickets, moves) = Tickets::new(sqs, queue, options.tickets, clock);
-                tasks.push(tokio::spawn(tickets.clone().follow(desk.clone(), moves)));
-                tasks.push(tokio::spawn(tickets.clone().take(desk.clone(), bells.arrived.clone())));
-                Some(tickets)
-            }
-            _ => None,
-        };
-        let writer = Writer {
-            core: Arc::clone(&core),
-            log: log.clone(),
-            rows: rows.clone(),
-            clock: Arc::clone(&clock),
-            outbox: outbox.clone(),
-            sendings: to_send,
-            bells: bells.clone(),
-            tickets: tickets.clone(),
-            unsent: Arc::clone(&unsent),
-            newest: Arc::clone(&newest),
-            seed: options.seed,
-            puts: 0,
-            flush_every: options.flush_every,
-            follow_every: options.follow_every,
-            flushed: end,
-            flushing: JoinSet::new(),
-            life: 0,
-            turns: Turns::default(),
-        };
-        let sender = Sender {
-            outbox: outbox.clone(),
-            log: log.clone(),
-            core,
-            progress: Progress::from(cursor),
-            bells: bells.clone(),
-            sent: Arc::clone(&sent),
-            unsent: Arc::clone(&unsent),
-            patience: options.patience,
-        };
-        tasks.extend([tokio::spawn(writer.run(asked)), tokio::spawn(sender.run(sendings))]);
-        Ok(Self {
-            desk,
-            runtime: Handle::current(),
-            connection,
-            table: options.table.into(),
-            objects,
-            rows,
-            log,
-            clock,
-            bells,
-            newest,
-            sent,
-            unsent,
-            outbox,
-            tickets,
-            keep_log: options.keep_log,
-            patience: options.patience,
-            skew_millis,
-            heard,
-            deliveries_nearer,
-            triage_nearer,
-            triage_ended,
-            tasks,
-        })
-    }
-
     /// How far this machine's clock was ahead of AWS when the store was opened, in milliseconds; 0 if nobody looked.
     pub fn skew_millis(&self) -> i64 {
         self.skew_millis

@@ -23,6 +23,7 @@ mod housekeeping;
 mod item;
 mod log;
 mod objects;
+mod open;
 mod options;
 mod outbox;
 mod pause;

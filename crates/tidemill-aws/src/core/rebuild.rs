@@ -1,0 +1,132 @@
+//! Making the state from rows and log.
+
+use std::collections::BTreeSet;
+
+use tidemill_engine::backend::Fault;
+use tidemill_engine::record::RecordKind;
+use tidemill_engine::state::State;
+use tidemill_engine::state::row::{Row, RowKey};
+use tokio::task::JoinSet;
+
+use super::{Core, Stuck, job_of};
+use crate::fault::unavailable;
+use crate::group::first_seq;
+use crate::log::Log;
+use crate::recent::Recent;
+
+/// How many rows one call reads.
+const ROWS_AT_ONCE: usize = 100;
+/// How many jobs are loaded side by side.
+const JOBS_AT_ONCE: usize = 16;
+
+impl Core {
+    /// Makes the state from rows and log. `sent` is the group up to which all is sent.
+    pub(crate) async fn rebuild(&mut self, log: &Log, sent: u64) -> Result<(), Fault> {
+        self.is_sound = false;
+        loop {
+            match self.try_rebuild(log, sent).await {
+                Ok(()) => break,
+                Err(Stuck::Fault(fault)) => return Err(fault),
+                // Somebody wrote newer rows meanwhile.
+                Err(Stuck::Behind) => {}
+            }
+        }
+        self.is_sound = true;
+        Ok(())
+    }
+
+    async fn try_rebuild(&mut self, log: &Log, sent: u64) -> Result<(), Stuck> {
+        let mut state = State::keeping_rows();
+        state.take_over(&self.state);
+        self.state = state;
+        self.before = None;
+        (self.end, self.newest, self.recent) = (0, 0, Recent::default());
+        self.open = BTreeSet::new();
+        self.recent.saved(sent);
+        if let Some(checkpoint) = self.rows.checkpoint().await? {
+            let Some(flush) = self.rows.flushed(&checkpoint).await? else { return Err(Stuck::Behind) };
+            if checkpoint.written < checkpoint.at {
+                self.rows.write(&flush).await?;
+            }
+            self.end = flush.at;
+            self.note_id(flush.last_id);
+            self.open = flush.open;
+            self.load_open().await?;
+            // What was not sent may lie before the rows.
+            let mut next = sent + 1;
+            while next <= self.end {
+                for item in log.from(next).await? {
+                    next = item.number + 1;
+                    if item.number <= self.end {
+                        let events = Self::read_events(&item)?;
+                        self.newest = events.events.last().map_or(self.newest, |(number, _)| *number);
+                        self.recent.push(item.number, events.events);
+                    }
+                }
+            }
+        }
+        self.catch_up(log, &mut |_| {}).await?;
+        if self.newest == 0 {
+            self.find_newest(log).await?;
+        }
+        Ok(())
+    }
+
+    /// The number of the newest event, when no group that was read has one.
+    async fn find_newest(&mut self, log: &Log) -> Result<(), Fault> {
+        for number in (1..=self.end).rev() {
+            let Some(item) = log.get(number).await? else { break };
+            if item.group.is_none() {
+                // Its events are not known any more; none has a higher number than this.
+                self.newest = first_seq(number + 1).0 - 1;
+                break;
+            }
+            if let Some((newest, _)) = Self::read_events(&item)?.events.last() {
+                self.newest = *newest;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings what is open into memory, many rows at a time.
+    async fn load_open(&mut self) -> Result<(), Stuck> {
+        let (mut jobs, mut alone) = (BTreeSet::new(), Vec::new());
+        for key in &self.open {
+            match job_of(key) {
+                Some((tenant, job)) => drop(jobs.insert((tenant.clone(), job))),
+                None => alone.push(key.clone()),
+            }
+        }
+        for some in alone.chunks(ROWS_AT_ONCE) {
+            for (key, found) in self.rows.get_many(some).await? {
+                self.check_at(found.at)?;
+                match (&key, found.row) {
+                    // Only that it is to run, and when. There may be very many.
+                    (RowKey::Record(record), Some(Row::Record(found)))
+                        if matches!(record.kind, RecordKind::Execution | RecordKind::Delivery) =>
+                    {
+                        self.state.note_stored(record, &found);
+                    }
+                    (_, Some(row)) => self.state.load(key, row),
+                    (_, None) => {}
+                }
+            }
+        }
+        let mut loading = JoinSet::new();
+        let mut jobs = jobs.into_iter();
+        loop {
+            while loading.len() < JOBS_AT_ONCE
+                && let Some((tenant, job)) = jobs.next()
+            {
+                let rows = self.rows.clone();
+                loading.spawn(async move { rows.job(&tenant, job).await });
+            }
+            let Some(loaded) = loading.join_next().await else { return Ok(()) };
+            if let Some(job) = loaded.map_err(|error| unavailable("Query", error))?? {
+                self.check_at(job.at)?;
+                self.state.load_job(job.head, job.tasks, job.entries);
+            }
+        }
+    }
+}
