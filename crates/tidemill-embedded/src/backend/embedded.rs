@@ -13,7 +13,7 @@ use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::clock::Clock;
 use tidemill_engine::command::{Command, PutRecord};
 use tidemill_engine::metrics::CommitMeter;
-use tidemill_engine::notice::Notice;
+use tidemill_engine::notice::{Listening, Notice};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_model::JobId;
@@ -86,6 +86,10 @@ pub(super) struct Shared {
     abandoned: AtomicBool,
     /// Whether the keeper knows that rows have changed.
     pub(super) flush_planned: AtomicBool,
+    /// How many threads write rows now.
+    pub(super) settling: AtomicU64,
+    /// Rung when rows were taken out of the state, or written.
+    pub(super) relieved: Notice,
 }
 
 /// The deciding side: state, and the group that is being filled.
@@ -115,6 +119,8 @@ pub(super) enum Turn {
     Decided(Vec<Answer>, GroupNumber),
     /// Nothing was looked at: so much waits for the disk that this group must be there first.
     Crowded(GroupNumber),
+    /// Nothing was looked at: so many rows have changed that some must be taken first.
+    Behind(Listening),
 }
 
 pub(super) struct Writing {
@@ -122,9 +128,13 @@ pub(super) struct Writing {
     segment: u32,
 }
 
-/// Rows are flushed once so many have changed.
-pub(super) const FLUSH_ROWS: usize = 32_768;
-/// Rows are flushed once the log is so many events ahead of them: they are what an open has to replay.
+/// Rows are taken out of the state once so many have changed.
+pub(super) const FLUSH_ROWS: usize = 16_384;
+/// Rows that were taken are written once they have so many bytes. While that goes on, as many more may come together.
+pub(super) const HELD_BYTES_MAX: usize = 32 << 20;
+/// Nothing more is decided while rows are being written and so many others have changed.
+const CHANGED_ROWS_MAX: usize = 65_536;
+/// Rows are written once the log is so many events ahead of them: they are what an open has to replay.
 pub(super) const FLUSH_EVENTS: u64 = 100_000;
 
 /// A group that grew larger gives its memory back.
@@ -189,6 +199,8 @@ impl Embedded {
             closing: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             flush_planned: AtomicBool::new(false),
+            settling: AtomicU64::new(0),
+            relieved: Notice::default(),
         });
         shared.keeper_bell.ring();
         let mut threads = Vec::new();
@@ -321,6 +333,7 @@ impl Shared {
                 Turn::Decided(answers, number) => return Ok((answers, number)),
                 // What becomes of the others' group is their matter; the next try tells what it means for this one.
                 Turn::Crowded(number) => drop(self.write_or_wait(number)),
+                Turn::Behind(relieved) => block_on(relieved),
             }
         }
     }
@@ -337,6 +350,13 @@ impl Shared {
         let deciding = &mut *guard;
         if deciding.waiting_bytes() >= group_bytes(&self.options.log) {
             return Ok(Turn::Crowded(deciding.newest()));
+        }
+        if deciding.decider.state.dirty_len() >= CHANGED_ROWS_MAX {
+            // Listened first: who is relieved in between is not missed.
+            let relieved = self.relieved.listen();
+            if self.settling.load(Ordering::Acquire) > 0 {
+                return Ok(Turn::Behind(relieved));
+            }
         }
         // What cannot be loaded is known before anything is changed.
         deciding.decider.load_all(commands, now)?;
