@@ -71,6 +71,7 @@ pub(super) struct Shared {
     pub(super) work: WorkQueue,
     pub(super) writer_bell: Bell,
     pub(super) keeper_bell: Bell,
+    pub(super) settler_bell: Bell,
     pub(super) timer_bell: Bell,
     /// What the timer waits for, in epoch milliseconds; `u64::MAX` when for nothing.
     pub(super) timer_target: AtomicU64,
@@ -86,6 +87,8 @@ pub(super) struct Shared {
     abandoned: AtomicBool,
     /// Whether the keeper knows that rows have changed.
     pub(super) flush_planned: AtomicBool,
+    /// Whether rows that were taken are to be written even if they are few.
+    pub(super) settle_soon: AtomicBool,
     /// How many threads write rows now.
     pub(super) settling: AtomicU64,
     /// Rung when rows were taken out of the state, or written.
@@ -135,7 +138,7 @@ pub(super) const HELD_BYTES_MAX: usize = 32 << 20;
 /// Nothing more is decided while rows are being written and so many others have changed.
 const CHANGED_ROWS_MAX: usize = 65_536;
 /// Rows are written once the log is so many events ahead of them: they are what an open has to replay.
-pub(super) const FLUSH_EVENTS: u64 = 100_000;
+pub(super) const FLUSH_EVENTS: u64 = 50_000;
 
 /// A group that grew larger gives its memory back.
 const KEPT_GROUP_BYTES: usize = 4 << 20;
@@ -194,11 +197,13 @@ impl Embedded {
             work: WorkQueue::default(),
             writer_bell: Bell::default(),
             keeper_bell: Bell::default(),
+            settler_bell: Bell::default(),
             timer_bell: Bell::default(),
             timer_target: AtomicU64::new(u64::MAX),
             closing: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             flush_planned: AtomicBool::new(false),
+            settle_soon: AtomicBool::new(false),
             settling: AtomicU64::new(0),
             relieved: Notice::default(),
         });
@@ -207,6 +212,7 @@ impl Embedded {
         for (name, run) in [
             ("tidemill-writer", Shared::run_writer as fn(&Shared)),
             ("tidemill-keeper", Shared::run_keeper),
+            ("tidemill-rows", Shared::run_settler),
             ("tidemill-timer", Shared::run_timer),
         ] {
             let shared = Arc::clone(&shared);
@@ -307,6 +313,7 @@ impl Drop for Embedded {
         self.shared.writer_bell.close();
         self.shared.timer_bell.close();
         self.shared.keeper_bell.close();
+        self.shared.settler_bell.close();
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so already.
             let _ = thread.join();

@@ -49,8 +49,8 @@ impl Shared {
         }
     }
 
-    /// Takes changed rows out of the state if they are many, and writes what was taken if it is much, if the log has run far
-    /// ahead of it, or if little has changed for some time.
+    /// Takes changed rows out of the state if they are many or have waited long enough, and has those that were taken
+    /// written when they are due.
     fn keep_rows(&self, waiting: &mut Waiting) {
         self.flush_planned.store(false, Ordering::Relaxed);
         let dirty = self.deciding().decider.state.dirty_len();
@@ -61,16 +61,34 @@ impl Shared {
             return;
         }
         let since = *waiting.since.get_or_insert_with(Instant::now);
-        let is_due =
-            held >= HELD_BYTES_MAX || self.replay_len() >= FLUSH_EVENTS || since + QUIET <= Instant::now();
-        if is_due || dirty >= FLUSH_ROWS {
-            waiting.since = None;
+        let has_waited = since + QUIET <= Instant::now();
+        let is_behind = self.replay_len() >= FLUSH_EVENTS && self.settling.load(Ordering::Acquire) == 0;
+        // What is held while others are being written has a limit too: then those who change rows wait.
+        if (dirty >= FLUSH_ROWS || has_waited || is_behind) && held < 2 * HELD_BYTES_MAX {
             self.flush_planned.store(false, Ordering::Relaxed);
+            let _ = self.hold_rows();
+            waiting.since = Some(Instant::now());
+        }
+        if has_waited {
+            waiting.since = None;
+            self.settle_soon.store(true, Ordering::Release);
+        }
+        if has_waited || is_behind || self.rows.held_bytes() >= HELD_BYTES_MAX {
+            self.settler_bell.ring();
+        }
+    }
+
+    /// Writes rows that were taken, on a thread of its own: those that change meanwhile can still be taken.
+    pub(super) fn run_settler(&self) {
+        while self.settler_bell.wait(None) == Heard::Ring {
+            // It may have been rung for what is written by now.
+            let is_due = self.settle_soon.swap(false, Ordering::AcqRel)
+                || self.rows.held_bytes() >= HELD_BYTES_MAX
+                || self.replay_len() >= FLUSH_EVENTS;
             if is_due {
-                let _ = self.flush_rows();
-            } else {
-                let _ = self.hold_rows();
-                waiting.since = Some(Instant::now());
+                // A fault harms nothing that was promised, see `run_keeper`.
+                let _ = self.settle_rows();
+                self.keeper_bell.ring();
             }
         }
     }
@@ -108,19 +126,13 @@ impl Shared {
     /// Writes the rows that changed, with the place in the log they reflect. Says whether there were any.
     pub(super) fn flush_rows(&self) -> Result<bool, Fault> {
         self.hold_rows()?;
-        self.settling.fetch_add(1, Ordering::AcqRel);
-        // What changes meanwhile is taken too, so that it does not pile up, and is written the next time.
-        let settled = self.rows.settle(&mut || {
-            let _ = self.log_keeper.prepare_spare();
-            if self.deciding().decider.state.dirty_len() >= FLUSH_ROWS
-                && self.rows.held_bytes() < 2 * HELD_BYTES_MAX
-            {
-                let _ = self.hold_rows();
-            }
-        });
-        self.settling.fetch_sub(1, Ordering::AcqRel);
-        self.relieved.ring();
-        let settled = settled?;
+        self.settle_rows()
+    }
+
+    /// Writes the rows that were taken. Says whether there were any.
+    fn settle_rows(&self) -> Result<bool, Fault> {
+        let _settling = Settling::begin(self);
+        let settled = self.rows.settle()?;
         if let Some(checkpoint) = self.rows.stored_checkpoint()? {
             self.flushed_seq.store(checkpoint.position.next_seq.0.saturating_sub(1), Ordering::Release);
         }
@@ -150,6 +162,23 @@ impl Shared {
         self.deciding().decider.state.stored();
         self.relieved.ring();
         Ok(())
+    }
+}
+
+/// Counts a thread that writes rows, and tells those who wait for it when it is done, however it ends.
+struct Settling<'a>(&'a Shared);
+
+impl<'a> Settling<'a> {
+    fn begin(shared: &'a Shared) -> Self {
+        shared.settling.fetch_add(1, Ordering::AcqRel);
+        Self(shared)
+    }
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.0.settling.fetch_sub(1, Ordering::AcqRel);
+        self.0.relieved.ring();
     }
 }
 

@@ -164,7 +164,7 @@ impl Store {
     pub fn flush_rows(&mut self) -> Result<bool, Fault> {
         self.check_stopped()?;
         self.hold_rows()?;
-        self.rows.settle(&mut || {})
+        self.rows.settle()
     }
 
     /// Takes the rows that changed out of the state, to be written later with others. Says whether there were any.

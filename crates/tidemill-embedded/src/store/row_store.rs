@@ -29,8 +29,6 @@ pub(super) const DIR: &str = "derived";
 const FILE: &str = "derived/rows.redb";
 /// How much memory the store uses for pages.
 const CACHE_BYTES: usize = 16 << 20;
-/// Whoever waits for room comes between so many rows.
-const ROWS_AT_A_TIME: usize = 8_192;
 /// The form of rows that this release writes. Rows of another form are made again from the log.
 pub(super) const VERSION: u8 = 2;
 
@@ -258,26 +256,23 @@ impl RowStore {
     /// Writes rows and the place they reflect, all or nothing, with those that are held.
     pub(crate) fn write(&self, rows: &[(RowKey, Option<Row>)], checkpoint: Checkpoint) -> Result<(), Fault> {
         self.hold(rows, checkpoint);
-        self.settle(&mut || {}).map(|_| ())
+        self.settle().map(|_| ())
     }
 
     /// Writes what is held into the file, all or nothing. Says whether there was anything. What cannot be written stays
-    /// held. `between` is called now and then: what it holds waits for the next time.
-    pub(crate) fn settle(&self, between: &mut dyn FnMut()) -> Result<bool, Fault> {
+    /// held, and what is held meanwhile waits for the next time.
+    pub(crate) fn settle(&self) -> Result<bool, Fault> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.open_if_closed()?;
         let fresh = self.fresh();
         let Some(checkpoint) = fresh.checkpoint() else { return Ok(false) };
-        let mut write = |opened: &Opened| -> Result<RowTable, redb::Error> {
+        let write = |opened: &Opened| -> Result<RowTable, redb::Error> {
             let mut transaction = opened.db.begin_write()?;
             transaction.set_quick_repair(true);
             {
                 let mut table = transaction.open_table(ROWS)?;
                 let mut open = transaction.open_table(OPEN)?;
-                for (written, RowBytes { key, value, is_open }) in fresh.from(&[]).enumerate() {
-                    if written % ROWS_AT_A_TIME == ROWS_AT_A_TIME - 1 {
-                        between();
-                    }
+                for RowBytes { key, value, is_open } in fresh.from(&[]) {
                     match value {
                         Some(value) => drop(table.insert(key, value)?),
                         None => drop(table.remove(key)?),
