@@ -277,7 +277,7 @@ mod tests {
         assert!(fresh.find(&row_key::bytes_of(&key(1))).is_none() && fresh.checkpoint().is_none());
         for run in 0..6u64 {
             let numbers = (0..90).filter(|number| (number * 7 + run * 13) % 5 < 3);
-            let is_gone = |number: u64| (number + run) % 4 == 0;
+            let is_gone = |number: u64| (number + run).is_multiple_of(4);
             let rows: Vec<(RowKey, Option<Row>)> = numbers
                 .map(|number| (key(number), (!is_gone(number)).then(|| row(&format!("{run}-{number}")))))
                 .rev()

@@ -361,7 +361,7 @@ impl RowStore {
             let view = opened.view();
             let stored = view.table.range(from.as_slice()..)?;
             let fresh = view.fresh.from(&from);
-            merge(fresh, stored, Ordering::is_lt, &mut |key, value| {
+            merge(fresh, stored, Ordering::is_lt, |key, value| {
                 if !key.starts_with(prefix) {
                     return Ok(false);
                 }
@@ -387,7 +387,7 @@ impl RowStore {
             let view = opened.view();
             let stored = view.table.range(prefix..before.as_slice())?.rev();
             let fresh = view.fresh.back_from(&before);
-            merge(fresh, stored, Ordering::is_gt, &mut |key, value| {
+            merge(fresh, stored, Ordering::is_gt, |key, value| {
                 if key < prefix {
                     return Ok(false);
                 }
@@ -474,7 +474,7 @@ fn merge<'a, 't>(
     fresh: impl Iterator<Item = RowBytes<'a>>,
     mut stored: impl Iterator<Item = Result<StoredRow<'t>, redb::StorageError>>,
     is_first: fn(Ordering) -> bool,
-    each: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool, LookError>,
+    mut each: impl FnMut(&[u8], &[u8]) -> Result<bool, LookError>,
 ) -> Result<(), LookError> {
     let mut next = stored.next().transpose()?;
     for RowBytes { key, value, .. } in fresh {

@@ -19,7 +19,7 @@ fn worked(dir: &std::path::Path, rounds: u128) -> Lab {
             lab.run(stock_taken(entity)).unwrap();
         }
         // Every other job stays open until the next round.
-        if round % 2 == 0 {
+        if round.is_multiple_of(2) {
             assert_eq!(lab.work_off(), if round == 0 { 4 } else { 8 });
         }
         assert!(lab.store.hold_rows().unwrap());
