@@ -166,6 +166,7 @@ impl Ledger for EmbeddedLedger {
     fn chore(&mut self, chore: Chore, now: Timestamp) -> Result<bool, Fault> {
         let store = self.store()?;
         match chore {
+            Chore::Hold => store.hold_rows(),
             Chore::Flush => {
                 let flushed = store.flush_rows()?;
                 if !flushed && store.state().dirty_len() > 0 {

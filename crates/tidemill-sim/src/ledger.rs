@@ -106,7 +106,9 @@ impl TaskShown {
 /// Work that a store does beside its commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chore {
-    /// Writes changed rows to the key-value store.
+    /// Takes changed rows out of the state, to be written later.
+    Hold,
+    /// Writes changed rows to the key-value store, with those that were taken before.
     Flush,
     /// Makes the file of the next segment ahead of time.
     Prepare,

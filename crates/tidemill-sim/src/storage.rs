@@ -131,7 +131,8 @@ impl World {
             return self.keep_house();
         }
         let chore = self.rng.weighted(&[
-            (4, Chore::Flush),
+            (4, Chore::Hold),
+            (3, Chore::Flush),
             (1, Chore::Prepare),
             (3, Chore::Seal),
             (2, Chore::Expire),

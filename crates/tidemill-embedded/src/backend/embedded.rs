@@ -13,7 +13,7 @@ use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::clock::Clock;
 use tidemill_engine::command::{Command, PutRecord};
 use tidemill_engine::metrics::CommitMeter;
-use tidemill_engine::notice::Notice;
+use tidemill_engine::notice::{Listening, Notice};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_model::JobId;
@@ -71,6 +71,7 @@ pub(super) struct Shared {
     pub(super) work: WorkQueue,
     pub(super) writer_bell: Bell,
     pub(super) keeper_bell: Bell,
+    pub(super) settler_bell: Bell,
     pub(super) timer_bell: Bell,
     /// What the timer waits for, in epoch milliseconds; `u64::MAX` when for nothing.
     pub(super) timer_target: AtomicU64,
@@ -86,6 +87,12 @@ pub(super) struct Shared {
     abandoned: AtomicBool,
     /// Whether the keeper knows that rows have changed.
     pub(super) flush_planned: AtomicBool,
+    /// Whether rows that were taken are to be written even if they are few.
+    pub(super) settle_soon: AtomicBool,
+    /// How many threads write rows now.
+    pub(super) settling: AtomicU64,
+    /// Rung when rows were taken out of the state, or written.
+    pub(super) relieved: Notice,
 }
 
 /// The deciding side: state, and the group that is being filled.
@@ -115,6 +122,8 @@ pub(super) enum Turn {
     Decided(Vec<Answer>, GroupNumber),
     /// Nothing was looked at: so much waits for the disk that this group must be there first.
     Crowded(GroupNumber),
+    /// Nothing was looked at: so many rows have changed that some must be taken first.
+    Behind(Listening),
 }
 
 pub(super) struct Writing {
@@ -122,10 +131,14 @@ pub(super) struct Writing {
     segment: u32,
 }
 
-/// Rows are flushed once so many have changed.
-pub(super) const FLUSH_ROWS: usize = 32_768;
-/// Rows are flushed once the log is so many events ahead of them: they are what an open has to replay.
-pub(super) const FLUSH_EVENTS: u64 = 100_000;
+/// Rows are taken out of the state once so many have changed.
+pub(super) const FLUSH_ROWS: usize = 16_384;
+/// Rows that were taken are written once they have so many bytes. While that goes on, as many more may come together.
+pub(super) const HELD_BYTES_MAX: usize = 32 << 20;
+/// Nothing more is decided while rows are being written and so many others have changed.
+const CHANGED_ROWS_MAX: usize = 65_536;
+/// Rows are written once the log is so many events ahead of them: they are what an open has to replay.
+pub(super) const FLUSH_EVENTS: u64 = 50_000;
 
 /// A group that grew larger gives its memory back.
 const KEPT_GROUP_BYTES: usize = 4 << 20;
@@ -184,17 +197,22 @@ impl Embedded {
             work: WorkQueue::default(),
             writer_bell: Bell::default(),
             keeper_bell: Bell::default(),
+            settler_bell: Bell::default(),
             timer_bell: Bell::default(),
             timer_target: AtomicU64::new(u64::MAX),
             closing: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             flush_planned: AtomicBool::new(false),
+            settle_soon: AtomicBool::new(false),
+            settling: AtomicU64::new(0),
+            relieved: Notice::default(),
         });
         shared.keeper_bell.ring();
         let mut threads = Vec::new();
         for (name, run) in [
             ("tidemill-writer", Shared::run_writer as fn(&Shared)),
             ("tidemill-keeper", Shared::run_keeper),
+            ("tidemill-rows", Shared::run_settler),
             ("tidemill-timer", Shared::run_timer),
         ] {
             let shared = Arc::clone(&shared);
@@ -295,6 +313,7 @@ impl Drop for Embedded {
         self.shared.writer_bell.close();
         self.shared.timer_bell.close();
         self.shared.keeper_bell.close();
+        self.shared.settler_bell.close();
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so already.
             let _ = thread.join();
@@ -321,6 +340,7 @@ impl Shared {
                 Turn::Decided(answers, number) => return Ok((answers, number)),
                 // What becomes of the others' group is their matter; the next try tells what it means for this one.
                 Turn::Crowded(number) => drop(self.write_or_wait(number)),
+                Turn::Behind(relieved) => block_on(relieved),
             }
         }
     }
@@ -337,6 +357,13 @@ impl Shared {
         let deciding = &mut *guard;
         if deciding.waiting_bytes() >= group_bytes(&self.options.log) {
             return Ok(Turn::Crowded(deciding.newest()));
+        }
+        if deciding.decider.state.dirty_len() >= CHANGED_ROWS_MAX {
+            // Listened first: who is relieved in between is not missed.
+            let relieved = self.relieved.listen();
+            if self.settling.load(Ordering::Acquire) > 0 {
+                return Ok(Turn::Behind(relieved));
+            }
         }
         // What cannot be loaded is known before anything is changed.
         deciding.decider.load_all(commands, now)?;

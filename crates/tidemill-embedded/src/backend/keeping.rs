@@ -11,30 +11,30 @@ use tidemill_engine::state::row::RowKey;
 use tidemill_model::{JobId, TenantId};
 
 use super::bell::Heard;
-use super::embedded::{FLUSH_EVENTS, FLUSH_ROWS, Shared};
+use super::embedded::{FLUSH_EVENTS, FLUSH_ROWS, HELD_BYTES_MAX, Shared};
 use crate::store::retention::{
     Expired, FORGET_MAX, FORGETS_MAX, FORGOTTEN, Keeper, Pass, cursors, is_completed, is_completed_row,
 };
 use crate::store::row_store::{Checkpoint, io_fault};
 use crate::store::{group_bytes, sweep_blobs};
 
-/// Changed rows are written after so long, even when they are few. Then nothing is written until something changes.
+/// Changed rows are written after so long when they are few. Then nothing is written until something changes.
 const QUIET: Duration = Duration::from_secs(5);
 /// How often old events are looked for. Only reading, unless something has expired.
 const RETENTION_EVERY: Duration = Duration::from_secs(3_600);
 
 impl Shared {
     pub(super) fn run_keeper(&self) {
-        let mut flush_at: Option<Instant> = None;
+        let mut waiting = Waiting::default();
         let mut expire_at = Instant::now() + RETENTION_EVERY;
         loop {
-            match self.keeper_bell.wait(Some(flush_at.map_or(expire_at, |at| at.min(expire_at)))) {
+            match self.keeper_bell.wait(Some(waiting.until().map_or(expire_at, |at| at.min(expire_at)))) {
                 Heard::Closed => return,
                 Heard::Ring | Heard::Timeout => {}
             }
             // A fault here harms nothing that was promised: the log has it all, and the writer meets the same disk.
             let _ = self.log_keeper.prepare_spare();
-            flush_at = self.flush_if_due(flush_at);
+            self.keep_rows(&mut waiting);
             if expire_at <= Instant::now() {
                 let _ = self.expire();
                 let _ = sweep_blobs(&self.blobs, &self.reader, self.clock.now());
@@ -44,27 +44,53 @@ impl Shared {
             // more to replay.
             while !self.closing.load(Ordering::Acquire) && self.log_keeper.seal_next().unwrap_or(false) {
                 let _ = self.log_keeper.prepare_spare();
-                flush_at = self.flush_if_due(flush_at);
+                self.keep_rows(&mut waiting);
             }
         }
     }
 
-    /// Writes rows if there are many, if the log has run far ahead of them, or if they have waited long enough. Tells
-    /// until when those that are left may wait.
-    fn flush_if_due(&self, flush_at: Option<Instant>) -> Option<Instant> {
+    /// Takes changed rows out of the state if they are many or have waited long enough, and has those that were taken
+    /// written when they are due.
+    fn keep_rows(&self, waiting: &mut Waiting) {
         self.flush_planned.store(false, Ordering::Relaxed);
         let dirty = self.deciding().decider.state.dirty_len();
         self.flush_planned.store(dirty > 0, Ordering::Relaxed);
-        if dirty == 0 {
-            return None;
+        let held = self.rows.held_bytes();
+        if dirty == 0 && held == 0 {
+            waiting.since = None;
+            return;
         }
-        let waited = flush_at.is_some_and(|at| at <= Instant::now());
-        if dirty < FLUSH_ROWS && !waited && self.replay_len() < FLUSH_EVENTS {
-            return flush_at.or_else(|| Some(Instant::now() + QUIET));
+        let since = *waiting.since.get_or_insert_with(Instant::now);
+        let has_waited = since + QUIET <= Instant::now();
+        let is_behind = self.replay_len() >= FLUSH_EVENTS && self.settling.load(Ordering::Acquire) == 0;
+        // What is held while others are being written has a limit too: then those who change rows wait.
+        if (dirty >= FLUSH_ROWS || has_waited || is_behind) && held < 2 * HELD_BYTES_MAX {
+            self.flush_planned.store(false, Ordering::Relaxed);
+            let _ = self.hold_rows();
+            waiting.since = Some(Instant::now());
         }
-        let _ = self.flush_rows();
-        self.flush_planned.store(false, Ordering::Relaxed);
-        None
+        if has_waited {
+            waiting.since = None;
+            self.settle_soon.store(true, Ordering::Release);
+        }
+        if has_waited || is_behind || self.rows.held_bytes() >= HELD_BYTES_MAX {
+            self.settler_bell.ring();
+        }
+    }
+
+    /// Writes rows that were taken, on a thread of its own: those that change meanwhile can still be taken.
+    pub(super) fn run_settler(&self) {
+        while self.settler_bell.wait(None) == Heard::Ring {
+            // It may have been rung for what is written by now.
+            let is_due = self.settle_soon.swap(false, Ordering::AcqRel)
+                || self.rows.held_bytes() >= HELD_BYTES_MAX
+                || self.replay_len() >= FLUSH_EVENTS;
+            if is_due {
+                // A fault harms nothing that was promised, see `run_keeper`.
+                let _ = self.settle_rows();
+                self.keeper_bell.ring();
+            }
+        }
     }
 
     /// How many events an open would have to replay now.
@@ -74,7 +100,7 @@ impl Shared {
 
     /// Drops what is past its time, as far as checkpoints allow.
     pub(super) fn expire(&self) -> Result<Expired, Fault> {
-        let Some(checkpoint) = self.rows.checkpoint()? else { return Ok(Expired::default()) };
+        let Some(checkpoint) = self.rows.stored_checkpoint()? else { return Ok(Expired::default()) };
         let now = self.clock.now();
         let oldest = now.minus(self.options.policy.execution_millis);
         for kind in FORGOTTEN {
@@ -99,6 +125,22 @@ impl Shared {
 
     /// Writes the rows that changed, with the place in the log they reflect. Says whether there were any.
     pub(super) fn flush_rows(&self) -> Result<bool, Fault> {
+        self.hold_rows()?;
+        self.settle_rows()
+    }
+
+    /// Writes the rows that were taken. Says whether there were any.
+    fn settle_rows(&self) -> Result<bool, Fault> {
+        let _settling = Settling::begin(self);
+        let settled = self.rows.settle()?;
+        if let Some(checkpoint) = self.rows.stored_checkpoint()? {
+            self.flushed_seq.store(checkpoint.position.next_seq.0.saturating_sub(1), Ordering::Release);
+        }
+        Ok(settled)
+    }
+
+    /// Takes the rows that changed out of the state, with the place in the log they reflect.
+    fn hold_rows(&self) -> Result<(), Fault> {
         let _turn = self.flush_turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut writing = self.writing();
         if let Some(fault) = self.progress.stopped_fast() {
@@ -111,24 +153,44 @@ impl Shared {
             (deciding.decider.state.take_dirty(), deciding.newest())
         };
         while self.progress.synced() < newest && self.write_group(&mut writing)? {}
-        let Some(rows) = taken else { return Ok(false) };
+        let Some(rows) = taken else { return Ok(()) };
         let position = writing.log.end();
         let flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         drop(writing);
-        let written = self.rows.write(&rows, Checkpoint { position });
+        self.rows.hold(&rows, Checkpoint { position });
         drop(flushing);
-        let state = &mut self.deciding().decider.state;
-        match written {
-            Ok(()) => {
-                state.stored();
-                self.flushed_seq.store(position.next_seq.0.saturating_sub(1), Ordering::Release);
-                Ok(true)
-            }
-            Err(fault) => {
-                state.not_stored();
-                Err(fault)
-            }
-        }
+        self.deciding().decider.state.stored();
+        self.relieved.ring();
+        Ok(())
+    }
+}
+
+/// Counts a thread that writes rows, and tells those who wait for it when it is done, however it ends.
+struct Settling<'a>(&'a Shared);
+
+impl<'a> Settling<'a> {
+    fn begin(shared: &'a Shared) -> Self {
+        shared.settling.fetch_add(1, Ordering::AcqRel);
+        Self(shared)
+    }
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.0.settling.fetch_sub(1, Ordering::AcqRel);
+        self.0.relieved.ring();
+    }
+}
+
+/// Since when rows wait to be written that are not many.
+#[derive(Default)]
+struct Waiting {
+    since: Option<Instant>,
+}
+
+impl Waiting {
+    fn until(&self) -> Option<Instant> {
+        self.since.map(|since| since + QUIET)
     }
 }
 

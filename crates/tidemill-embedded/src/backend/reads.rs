@@ -131,6 +131,7 @@ impl Backend for Embedded {
                 }
                 // What becomes of the others' group is their matter; the next try tells what it means for this one.
                 Turn::Crowded(number) => drop(shared.settle(number).await),
+                Turn::Behind(relieved) => relieved.await,
             }
         }
     }

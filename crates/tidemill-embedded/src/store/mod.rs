@@ -10,6 +10,7 @@ pub(crate) mod decider;
 mod derive;
 mod difference;
 pub mod export;
+mod fresh_rows;
 mod hand_over;
 pub mod import;
 mod look;
@@ -163,14 +164,17 @@ impl Store {
     /// Writes the rows that changed, with the place in the log they reflect. Says whether there were any.
     pub fn flush_rows(&mut self) -> Result<bool, Fault> {
         self.check_stopped()?;
+        self.hold_rows()?;
+        self.rows.settle()
+    }
+
+    /// Takes the rows that changed out of the state, to be written later with others. Says whether there were any.
+    pub fn hold_rows(&mut self) -> Result<bool, Fault> {
+        self.check_stopped()?;
         let Some(rows) = self.decider.state.take_dirty() else { return Ok(false) };
-        let checkpoint = Checkpoint { position: self.log.end() };
-        let written = self.rows.write(&rows, checkpoint);
-        match &written {
-            Ok(()) => self.decider.state.stored(),
-            Err(_) => self.decider.state.not_stored(),
-        }
-        written.map(|()| true)
+        self.rows.hold(&rows, Checkpoint { position: self.log.end() });
+        self.decider.state.stored();
+        Ok(true)
     }
 
     /// Seals one full segment, if there is one.

@@ -276,7 +276,7 @@ impl Store {
     /// Drops what is past its time, as far as checkpoints allow.
     pub fn expire(&mut self, now: Timestamp) -> Result<Expired, Fault> {
         self.check_stopped()?;
-        let Some(checkpoint) = self.rows.checkpoint()? else { return Ok(Expired::default()) };
+        let Some(checkpoint) = self.rows.stored_checkpoint()? else { return Ok(Expired::default()) };
         let oldest = now.minus(self.options.policy.execution_millis);
         for kind in FORGOTTEN {
             let mut after = None;

@@ -1,20 +1,23 @@
 //! The row store: derived rows on disk, with the place in the log they reflect.
 //!
-//! Nothing here is the truth. Rows are written in the background, many at a time, in one transaction with their
-//! position; if the file is lost or damaged it is made again from the log.
+//! Nothing here is the truth. Rows are held in memory first and written in the background, many at a time, in one
+//! transaction with their position; if the file is lost or damaged it is made again from the log.
 
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{AccessGuard, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_engine::backend::Fault;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::execution::ExecutionId;
 use tidemill_engine::record::{RecordKey, RecordKind};
 use tidemill_engine::state::job::{Entry, JobHead};
-use tidemill_engine::state::row::{Row, RowKey, TaskRow, is_open};
+use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_model::{JobId, TaskSpec, TenantId, Timestamp};
 
+use super::fresh_rows::{FreshRows, RowBytes, Run};
 use super::row_key;
 use super::stored::{Stored, read_all};
 use crate::codec::Reader;
@@ -27,7 +30,7 @@ const FILE: &str = "derived/rows.redb";
 /// How much memory the store uses for pages.
 const CACHE_BYTES: usize = 16 << 20;
 /// The form of rows that this release writes. Rows of another form are made again from the log.
-const VERSION: u8 = 2;
+pub(super) const VERSION: u8 = 2;
 
 const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
 /// The keys of rows that must be in memory from the start: open jobs, live tasks, budgets; of pending
@@ -37,6 +40,7 @@ const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 const CHECKPOINT: &str = "checkpoint";
 
 type RowTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
+type StoredRow<'t> = (AccessGuard<'t, &'static [u8]>, AccessGuard<'t, &'static [u8]>);
 
 pub(crate) struct RowStore {
     disk: Arc<dyn Disk>,
@@ -44,12 +48,26 @@ pub(crate) struct RowStore {
     opened: RwLock<Option<Opened>>,
     /// Held by whoever writes or opens anew.
     turn: Mutex<()>,
+    /// The rows that the file does not have yet. After `opened`.
+    fresh: Mutex<Arc<FreshRows>>,
 }
 
 struct Opened {
     db: redb::Database,
-    /// The rows as of the last write; replaced with every write, so that old pages can be used again.
-    rows: RwLock<RowTable>,
+    view: RwLock<Arc<View>>,
+}
+
+/// The rows as of one moment: those of the file, and those in front of them. Replaced with every write, so that old pages
+/// can be used again.
+struct View {
+    table: Arc<RowTable>,
+    fresh: Arc<FreshRows>,
+}
+
+impl Opened {
+    fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// What the rows reflect.
@@ -83,10 +101,10 @@ impl RowStore {
     pub(crate) fn open(disk: &Arc<dyn Disk>) -> Result<Self, Fault> {
         disk.create_dir(DIR).map_err(|error| io_fault(&error))?;
         // A damaged file may make the store panic: that too means that it has to be made again.
-        let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Self::try_open(disk)));
+        let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Self::new(disk)));
         match opened {
             Ok(Err(fault)) if !matches!(fault, Fault::Damaged(_)) => Err(fault),
-            Ok(Ok(opened)) => Ok(Self::new(disk, opened)),
+            Ok(Ok(opened)) => Ok(opened),
             Ok(Err(_)) | Err(_) => Self::make_anew(disk),
         }
     }
@@ -94,11 +112,14 @@ impl RowStore {
     /// Removes the rows and makes an empty store.
     pub(crate) fn make_anew(disk: &Arc<dyn Disk>) -> Result<Self, Fault> {
         Self::remove(disk)?;
-        Ok(Self::new(disk, Self::try_open(disk)?))
+        Self::new(disk)
     }
 
-    fn new(disk: &Arc<dyn Disk>, opened: Opened) -> Self {
-        Self { disk: Arc::clone(disk), opened: RwLock::new(Some(opened)), turn: Mutex::new(()) }
+    fn new(disk: &Arc<dyn Disk>) -> Result<Self, Fault> {
+        let fresh = Arc::new(FreshRows::default());
+        let opened = Self::try_open(disk, &fresh)?;
+        let disk = Arc::clone(disk);
+        Ok(Self { disk, opened: RwLock::new(Some(opened)), turn: Mutex::new(()), fresh: Mutex::new(fresh) })
     }
 
     /// Removes the rows. The next open starts from the beginning of the log.
@@ -109,7 +130,7 @@ impl RowStore {
         }
     }
 
-    fn try_open(disk: &Arc<dyn Disk>) -> Result<Opened, Fault> {
+    fn try_open(disk: &Arc<dyn Disk>, fresh: &Arc<FreshRows>) -> Result<Opened, Fault> {
         let file = match disk.open(FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(FILE),
             opened => opened,
@@ -119,7 +140,7 @@ impl RowStore {
         let mut builder = redb::Builder::new();
         builder.set_cache_size(CACHE_BYTES);
         let db = builder.create_with_backend(DiskBackend(file)).map_err(|error| fault(&error.into()))?;
-        let rows = (|| -> Result<RowTable, redb::Error> {
+        let table = (|| -> Result<RowTable, redb::Error> {
             // Tables that are there need no space.
             match db.begin_read()?.open_table(ROWS) {
                 Err(redb::TableError::TableDoesNotExist(_)) => {}
@@ -132,8 +153,11 @@ impl RowStore {
             transaction.commit()?;
             Ok(db.begin_read()?.open_table(ROWS)?)
         })();
-        let rows = rows.map_err(|error| fault(&error))?;
-        Ok(Opened { db, rows: RwLock::new(rows) })
+        let table = table.map_err(|error| fault(&error))?;
+        Ok(Opened {
+            db,
+            view: RwLock::new(Arc::new(View { table: Arc::new(table), fresh: Arc::clone(fresh) })),
+        })
     }
 
     /// Looks at the rows. If a write failed meanwhile, waits until they are opened anew and looks again.
@@ -161,7 +185,7 @@ impl RowStore {
     fn open_if_closed(&self) -> Result<(), Fault> {
         let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
         if opened.is_none() {
-            *opened = Some(Self::try_open(&self.disk)?);
+            *opened = Some(Self::try_open(&self.disk, &self.fresh())?);
         }
         Ok(())
     }
@@ -172,11 +196,23 @@ impl RowStore {
         // The old one must be gone before the file is opened again.
         *opened = None;
         // If that fails too, the next one to come tries again and tells why.
-        *opened = Self::try_open(&self.disk).ok();
+        *opened = Self::try_open(&self.disk, &self.fresh()).ok();
+    }
+
+    fn fresh(&self) -> Arc<FreshRows> {
+        Arc::clone(&self.fresh.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The place in the log that the rows reflect; `None` for a new store.
     pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>, Fault> {
+        match self.fresh().checkpoint() {
+            Some(checkpoint) => Ok(Some(checkpoint)),
+            None => self.stored_checkpoint(),
+        }
+    }
+
+    /// The place in the log that the file reflects: what an open begins with.
+    pub(crate) fn stored_checkpoint(&self) -> Result<Option<Checkpoint>, Fault> {
         let read = |opened: &Opened| {
             let table = opened.db.begin_read()?.open_table(META)?;
             Ok(table.get(CHECKPOINT)?.map(|value| value.value().to_vec()))
@@ -194,61 +230,79 @@ impl RowStore {
             .map_err(|error: crate::codec::BadBytes| Fault::Damaged(format!("the checkpoint {error}")))
     }
 
-    /// Writes rows and the place they reflect, all or nothing.
+    /// Takes rows and the place they reflect into memory, until they are settled. From now on they are seen.
+    pub(crate) fn hold(&self, rows: &[(RowKey, Option<Row>)], checkpoint: Checkpoint) {
+        let run = Run::new(rows, checkpoint);
+        self.change_fresh(None, |fresh| fresh.with(run));
+    }
+
+    /// Changes what is in front of the file, and the file's table if it has another one, at once.
+    fn change_fresh(&self, table: Option<RowTable>, change: impl FnOnce(&FreshRows) -> FreshRows) {
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        *fresh = Arc::new(change(&fresh));
+        if let Some(opened) = &*opened {
+            let mut view = opened.view.write().unwrap_or_else(PoisonError::into_inner);
+            let table = table.map_or_else(|| Arc::clone(&view.table), Arc::new);
+            *view = Arc::new(View { table, fresh: Arc::clone(&fresh) });
+        }
+    }
+
+    /// What rows take in memory that are not in the file.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.fresh().byte_count()
+    }
+
+    /// Writes rows and the place they reflect, all or nothing, with those that are held.
     pub(crate) fn write(&self, rows: &[(RowKey, Option<Row>)], checkpoint: Checkpoint) -> Result<(), Fault> {
-        let mut sorted: Vec<(Vec<u8>, &RowKey, Option<&Row>)> =
-            rows.iter().map(|(key, row)| (row_key::bytes_of(key), key, row.as_ref())).collect();
-        sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        self.hold(rows, checkpoint);
+        self.settle().map(|_| ())
+    }
+
+    /// Writes what is held into the file, all or nothing. Says whether there was anything. What cannot be written stays
+    /// held, and what is held meanwhile waits for the next time.
+    pub(crate) fn settle(&self) -> Result<bool, Fault> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.open_if_closed()?;
-        let write = |opened: &Opened| -> Result<(), redb::Error> {
+        let fresh = self.fresh();
+        let Some(checkpoint) = fresh.checkpoint() else { return Ok(false) };
+        let write = |opened: &Opened| -> Result<RowTable, redb::Error> {
             let mut transaction = opened.db.begin_write()?;
             transaction.set_quick_repair(true);
             {
                 let mut table = transaction.open_table(ROWS)?;
                 let mut open = transaction.open_table(OPEN)?;
-                let mut value = Vec::with_capacity(256);
-                for (bytes, key, row) in &sorted {
-                    let Some(row) = row else {
-                        table.remove(bytes.as_slice())?;
-                        if matches!(key, RowKey::Record(key) if key.kind.may_be_open()) {
-                            open.remove(bytes.as_slice())?;
-                        }
-                        continue;
-                    };
-                    value.clear();
-                    value.push(VERSION);
-                    row.put(&mut value);
-                    table.insert(bytes.as_slice(), value.as_slice())?;
-                    match is_open(key, row) {
+                for RowBytes { key, value, is_open } in fresh.from(&[]) {
+                    match value {
+                        Some(value) => drop(table.insert(key, value)?),
+                        None => drop(table.remove(key)?),
+                    }
+                    match is_open {
                         // Looking is cheaper than writing, and most of them are there.
-                        Some(true) if open.get(bytes.as_slice())?.is_none() => {
-                            open.insert(bytes.as_slice(), ())?;
-                        }
-                        Some(false) => {
-                            open.remove(bytes.as_slice())?;
-                        }
+                        Some(true) if open.get(key)?.is_none() => drop(open.insert(key, ())?),
+                        Some(false) => drop(open.remove(key)?),
                         Some(true) | None => {}
                     }
                 }
                 let mut meta = transaction.open_table(META)?;
-                value.clear();
+                let mut value = Vec::new();
                 checkpoint.position.segment.put(&mut value);
                 checkpoint.position.offset.put(&mut value);
                 checkpoint.position.next_seq.put(&mut value);
                 meta.insert(CHECKPOINT, value.as_slice())?;
             }
             transaction.commit()?;
-            let table = opened.db.begin_read()?.open_table(ROWS)?;
-            *opened.rows.write().unwrap_or_else(PoisonError::into_inner) = table;
-            Ok(())
+            Ok(opened.db.begin_read()?.open_table(ROWS)?)
         };
         let written = match &*self.opened.read().unwrap_or_else(PoisonError::into_inner) {
             Some(opened) => write(opened),
             None => Err(redb::Error::PreviousIo),
         };
         let fault = match written {
-            Ok(()) => return Ok(()),
+            Ok(table) => {
+                self.change_fresh(Some(table), |now| now.without(fresh.run_count()));
+                return Ok(true);
+            }
             Err(error) => fault(&error),
         };
         // What is on disk is known then: the transaction before. After any other failure only the log knows.
@@ -261,8 +315,11 @@ impl RowStore {
     pub(crate) fn get(&self, key: &RowKey) -> Result<Option<Row>, Fault> {
         let key = row_key::bytes_of(key);
         self.look(|opened| {
-            let rows = opened.rows.read().unwrap_or_else(PoisonError::into_inner);
-            let found = rows.get(key.as_slice())?;
+            let view = opened.view();
+            if let Some(found) = view.fresh.find(&key) {
+                return found.value.map(read_row).transpose().map_err(LookError::Row);
+            }
+            let found = view.table.get(key.as_slice())?;
             found.map(|value| read_row(value.value())).transpose().map_err(LookError::Row)
         })
     }
@@ -301,22 +358,20 @@ impl RowStore {
     ) -> Result<(), Fault> {
         let mut from = from.to_vec();
         self.look(|opened| {
-            let rows = opened.rows.read().unwrap_or_else(PoisonError::into_inner);
-            for item in rows.range(from.as_slice()..)? {
-                let (key, value) = item?;
-                if !key.value().starts_with(prefix) {
-                    break;
+            let view = opened.view();
+            let stored = view.table.range(from.as_slice()..)?;
+            let fresh = view.fresh.from(&from);
+            merge(fresh, stored, Ordering::is_lt, |key, value| {
+                if !key.starts_with(prefix) {
+                    return Ok(false);
                 }
-                let (parsed, row) = read_item(key.value(), value.value())?;
+                let (parsed, row) = read_item(key, value)?;
                 // Should this have to be done again, it goes on behind this row.
                 from.clear();
-                from.extend_from_slice(key.value());
+                from.extend_from_slice(key);
                 from.push(0);
-                if !each(parsed, row) {
-                    break;
-                }
-            }
-            Ok(())
+                Ok(each(parsed, row))
+            })
         })
     }
 
@@ -329,17 +384,18 @@ impl RowStore {
     ) -> Result<(), Fault> {
         let mut before = before.to_vec();
         self.look(|opened| {
-            let rows = opened.rows.read().unwrap_or_else(PoisonError::into_inner);
-            for item in rows.range(prefix..before.as_slice())?.rev() {
-                let (key, value) = item?;
-                let (parsed, row) = read_item(key.value(), value.value())?;
-                before.clear();
-                before.extend_from_slice(key.value());
-                if !each(parsed, row) {
-                    break;
+            let view = opened.view();
+            let stored = view.table.range(prefix..before.as_slice())?.rev();
+            let fresh = view.fresh.back_from(&before);
+            merge(fresh, stored, Ordering::is_gt, |key, value| {
+                if key < prefix {
+                    return Ok(false);
                 }
-            }
-            Ok(())
+                let (parsed, row) = read_item(key, value)?;
+                before.clear();
+                before.extend_from_slice(key);
+                Ok(each(parsed, row))
+            })
         })
     }
 
@@ -390,17 +446,61 @@ impl RowStore {
     pub(crate) fn open_keys(&self) -> Result<Vec<RowKey>, Fault> {
         let read = |opened: &Opened| {
             let table = opened.db.begin_read()?.open_table(OPEN)?;
-            let mut keys = Vec::new();
+            let mut keys = BTreeSet::new();
             for item in table.iter()? {
-                keys.push(row_key::parse(item?.0.value()));
+                keys.insert(item?.0.value().to_vec());
+            }
+            for row in opened.view().fresh.from(&[]) {
+                match row.is_open {
+                    Some(true) => drop(keys.insert(row.key.to_vec())),
+                    Some(false) => drop(keys.remove(row.key)),
+                    None => {}
+                }
             }
             Ok(keys)
         };
-        let keys: Vec<Option<RowKey>> = self.look(read)?;
-        keys.into_iter()
-            .map(|key| key.ok_or_else(|| Fault::Damaged("a row has a key that is none".into())))
+        let keys: BTreeSet<Vec<u8>> = self.look(read)?;
+        keys.iter()
+            .map(|key| {
+                row_key::parse(key).ok_or_else(|| Fault::Damaged("a row has a key that is none".into()))
+            })
             .collect()
     }
+}
+
+/// Goes through rows that are fresh and rows of the file in one order until `each` says no. What is fresh hides what is in
+/// the file.
+fn merge<'a, 't>(
+    fresh: impl Iterator<Item = RowBytes<'a>>,
+    mut stored: impl Iterator<Item = Result<StoredRow<'t>, redb::StorageError>>,
+    is_first: fn(Ordering) -> bool,
+    mut each: impl FnMut(&[u8], &[u8]) -> Result<bool, LookError>,
+) -> Result<(), LookError> {
+    let mut next = stored.next().transpose()?;
+    for RowBytes { key, value, .. } in fresh {
+        while let Some((stored_key, stored_value)) = &next {
+            let order = stored_key.value().cmp(key);
+            if order.is_ne() && !is_first(order) {
+                break;
+            }
+            if order.is_ne() && !each(stored_key.value(), stored_value.value())? {
+                return Ok(());
+            }
+            next = stored.next().transpose()?;
+        }
+        if let Some(value) = value
+            && !each(key, value)?
+        {
+            return Ok(());
+        }
+    }
+    while let Some((key, value)) = next {
+        if !each(key.value(), value.value())? {
+            break;
+        }
+        next = stored.next().transpose()?;
+    }
+    Ok(())
 }
 
 /// Where a tenant's executions older than a moment begin, if this is one that is not.

@@ -14,6 +14,7 @@ mod executions;
 mod export_import;
 mod following;
 mod groups;
+mod held_rows;
 mod lab;
 mod log;
 mod retention;

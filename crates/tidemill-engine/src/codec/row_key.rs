@@ -18,18 +18,25 @@ const END: u8 = 0;
 
 /// The key under which a row is kept.
 pub fn bytes_of(key: &RowKey) -> Vec<u8> {
-    let mut out = Vec::with_capacity(80);
+    let mut out = Vec::with_capacity(112);
+    put_bytes(key, &mut out);
+    out
+}
+
+/// Appends the key under which a row is kept.
+pub fn put_bytes(key: &RowKey, out: &mut Vec<u8>) {
     match key {
         RowKey::Task(task) => {
-            put(&mut out, TASK, &task.tenant);
+            put(out, TASK, &task.tenant);
             out.extend_from_slice(task.request.as_str().as_bytes());
         }
         RowKey::Job(tenant, job) => {
-            put(&mut out, JOB, tenant);
+            put(out, JOB, tenant);
             out.extend_from_slice(&job.as_u128().to_be_bytes());
         }
         RowKey::JobTasks(tenant, job, first) => {
-            out = tasks_of(tenant, *job);
+            put(out, JOB_TASKS, tenant);
+            out.extend_from_slice(&job.as_u128().to_be_bytes());
             out.extend_from_slice(&first.to_be_bytes());
         }
         RowKey::Message(message) => {
@@ -37,17 +44,16 @@ pub fn bytes_of(key: &RowKey) -> Vec<u8> {
             out.extend_from_slice(&message.0.to_be_bytes());
         }
         RowKey::Record(key) => {
-            out = records_of(key.kind, key.tenant.as_ref());
+            put_records_of(key.kind, key.tenant.as_ref(), out);
             out.extend_from_slice(key.id.as_bytes());
         }
         RowKey::Entity(tenant, entity) => {
-            put(&mut out, ENTITY, tenant);
+            put(out, ENTITY, tenant);
             out.extend_from_slice(entity.kind.as_str().as_bytes());
             out.push(END);
             out.extend_from_slice(entity.id.as_str().as_bytes());
         }
     }
-    out
 }
 
 /// What the keys of a tenant's jobs begin with.
@@ -85,13 +91,18 @@ pub fn entries_of(tenant: &TenantId, job: JobId) -> Vec<u8> {
 
 /// What the keys of a kind of records begin with.
 pub fn records_of(kind: RecordKind, tenant: Option<&TenantId>) -> Vec<u8> {
-    let mut out = vec![RECORD];
-    kind.put(&mut out);
+    let mut out = Vec::with_capacity(32);
+    put_records_of(kind, tenant, &mut out);
+    out
+}
+
+fn put_records_of(kind: RecordKind, tenant: Option<&TenantId>, out: &mut Vec<u8>) {
+    out.push(RECORD);
+    kind.put(out);
     if let Some(tenant) = tenant {
         out.extend_from_slice(tenant.as_str().as_bytes());
     }
     out.push(END);
-    out
 }
 
 /// What the keys of a kind of records begin with, whatever the tenant.

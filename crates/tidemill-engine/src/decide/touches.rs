@@ -241,9 +241,11 @@ fn submission(state: &State, command: &SubmitJob) -> Vec<RowKey> {
 fn entities(state: &State, command: &Publish) -> Vec<RowKey> {
     let entity =
         |event: &crate::command::PublishedEvent| RowKey::Entity(command.tenant.clone(), event.entity.clone());
-    let mut rows: Vec<_> = command.events.iter().map(entity).collect();
+    // An execution and an error each, mostly.
+    let mut rows = Vec::with_capacity(3 * command.events.len());
+    rows.extend(command.events.iter().map(entity));
     for item in command.events.iter().filter_map(|event| event.workflow.as_ref()) {
-        rows.extend(triage::item_rows(state, &command.tenant, item));
+        triage::item_rows(state, &command.tenant, item, &mut rows);
         if let Some(execution) = item.execution().filter(|_| matches!(item, WorkflowItem::Mark(_))) {
             // It may go on because of it.
             rows.extend(triage_unpark::rows(state, &command.tenant, execution));

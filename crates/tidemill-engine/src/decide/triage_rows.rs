@@ -11,9 +11,8 @@ use crate::state::State;
 use crate::state::row::RowKey;
 use crate::triage::{CODES_MAX, ErrorState, TriageExecution, WorkflowItem};
 
-/// The rows that a workflow event needs.
-pub(super) fn item_rows(state: &State, tenant: &TenantId, item: &WorkflowItem) -> Vec<RowKey> {
-    let mut rows = Vec::new();
+/// Adds the rows that a workflow event needs.
+pub(super) fn item_rows(state: &State, tenant: &TenantId, item: &WorkflowItem, rows: &mut Vec<RowKey>) {
     match item {
         WorkflowItem::Status(item) => {
             let key = RecordKey::triage_execution(tenant, &item.execution);
@@ -48,7 +47,6 @@ pub(super) fn item_rows(state: &State, tenant: &TenantId, item: &WorkflowItem) -
             }
         }
     }
-    rows
 }
 
 /// The rows of an execution: its own, and then those of its errors and of its token.

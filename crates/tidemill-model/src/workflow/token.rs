@@ -86,7 +86,9 @@ impl TokenCleaner {
 
     /// The detail without the token, letter by letter otherwise.
     pub(super) fn detail(&self, fields: &[(Cow<'_, str>, &RawValue)]) -> Json {
-        let mut text = String::from("{");
+        let length: usize = fields.iter().map(|(name, value)| name.len() + value.get().len() + 8).sum();
+        let mut text = String::with_capacity(length);
+        text.push('{');
         for (name, value) in fields {
             if text.len() > 1 {
                 text.push(',');
