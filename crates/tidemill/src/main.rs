@@ -1,5 +1,6 @@
 //! The binary: parses the arguments, reads the settings, runs one command, ends with its exit code.
 
+mod allocator;
 #[cfg(feature = "aws")]
 mod aws;
 mod client;
@@ -35,6 +36,9 @@ use self::config::{Resolved, Sources};
 use self::file_limit::lower_file_limit;
 use self::output::Output;
 use self::privacy::keep_environment_private;
+
+#[global_allocator]
+static ALLOCATOR: allocator::Allocator = allocator::Allocator::new();
 
 const EXIT_CODES: &str = "\
 Exit codes:
