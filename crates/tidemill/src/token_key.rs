@@ -242,7 +242,7 @@ mod tests {
             assert!(problem.contains(word) && problem.contains("data.token-key"), "{problem}");
         }
         std::fs::remove_file(&key.file).unwrap();
-        assert!(key.check().unwrap_err().contains("is not there; put it back"));
+        assert!(key.check().unwrap_err().contains("is not there; name it with TOKEN_KEY_FILE"));
         write(&hex(&first));
         assert_eq!(key.get(), Ok(first));
         std::fs::set_permissions(&key.file, std::fs::Permissions::from_mode(0o644)).unwrap();
