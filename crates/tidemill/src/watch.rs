@@ -22,6 +22,8 @@ const AGAIN_MAX: Duration = Duration::from_secs(5);
 const LAG: Duration = Duration::from_millis(200);
 /// Beside the stream the job is looked at this often: a stream may have nothing more to say.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
+/// How long the stream may be behind a job that is at rest.
+const HEAR_OUT: Duration = Duration::from_secs(1);
 
 /// The last line of each task, and lines that are still to be written where there is no tree.
 #[derive(Debug)]
@@ -178,8 +180,13 @@ impl<'a> Watch<'a> {
         let mut ticks = tokio::time::interval(DRAW_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looked = Instant::now();
+        // Whether the stream has nothing more to say about a job at rest. It may lag behind the job.
+        let mut is_told = true;
         loop {
             if has_stopped(&job) {
+                if !is_told {
+                    self.hear_out(&mut stream).await;
+                }
                 self.show_said();
                 return Ok(job);
             }
@@ -188,7 +195,9 @@ impl<'a> Watch<'a> {
                     let Some(message) = message? else {
                         return Err(ClientError::Unreachable { url: self.client.place(), cause: "the stream ended".to_owned() });
                     };
-                    match self.take(&message.data) {
+                    let change = self.take(&message.data);
+                    is_told = matches!(change, Change::Job);
+                    match change {
                         Change::Grown => job = self.load().await?,
                         Change::Job => job = self.look().await?,
                         Change::Task(_) if self.state.as_ref().is_some_and(|state| !state.is_active()) => {
@@ -203,11 +212,24 @@ impl<'a> Watch<'a> {
                     self.draw();
                     if looked.elapsed() >= LOOK_EVERY {
                         looked = Instant::now();
+                        is_told = false;
                         job = self.look().await?;
                     }
                 }
             }
         }
+    }
+
+    /// The job was found at rest before the stream said so: what the stream still has to say is heard, for a moment.
+    async fn hear_out(&mut self, stream: &mut SseReader) {
+        let rest = async {
+            while let Ok(Some(message)) = stream.next().await {
+                if matches!(self.take(&message.data), Change::Job) {
+                    break;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(HEAR_OUT, rest).await;
     }
 
     async fn look(&self) -> Result<JobView, ClientError> {

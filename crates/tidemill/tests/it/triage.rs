@@ -284,7 +284,7 @@ fn a_token_key_that_is_missing_or_wrong_stops_the_start_and_the_doctor_says_so()
     assert_eq!(check(sandbox.run(&["doctor", "--json"]))["verdict"], "OK");
     std::fs::remove_file(&key).unwrap();
     let ran = sandbox.run(&["serve", "--listen", "127.0.0.1:0"]);
-    assert!(ran.code == 2 && ran.words.contains("is not there; put it back"), "{ran:?}");
+    assert!(ran.code == 2 && ran.words.contains("is not there; name it with TOKEN_KEY_FILE"), "{ran:?}");
     assert_eq!(check(sandbox.run(&["doctor", "--json"]))["verdict"], "FAIL");
     sandbox.write(".tidemill.token-key", &"ab".repeat(32));
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
