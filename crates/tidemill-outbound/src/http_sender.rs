@@ -188,7 +188,8 @@ mod tests {
     #[test]
     fn alerts_hold_no_secret() {
         let sanitizer = ErrorSanitizer::new(vec!["hunter2-hunter2".to_owned()], None);
-        let sender = HttpSender::new(OutboundSettings::default(), sanitizer, |_, _| Box::pin(async { Ok(()) }));
+        let sender =
+            HttpSender::new(OutboundSettings::default(), sanitizer, |_, _| Box::pin(async { Ok(()) }));
         let text = "it failed with hunter2-hunter2 and Bearer abcdefghijklmnop";
         for target in [Target::People, Target::AlertWebhook] {
             let parcel = Parcel {

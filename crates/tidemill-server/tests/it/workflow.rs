@@ -671,6 +671,8 @@ async fn an_execution_that_will_be_given_up_soon_stands_among_the_alerts() {
     let found = until(&client, "/v1/alerts", is_there).await;
     let [alert] = &found["items"].as_array().unwrap()[..] else { panic!("one: {found}") };
     assert_eq!(alert["kind"], "parked_expiring", "{found}");
+    let told = client.get("/v1/events?type=Alert%20Raised").await.expect(200);
+    assert!(told.to_string().contains("parked_expiring"), "{told}");
     assert!(alert["message"].as_str().unwrap().starts_with(&format!("{ARN} is parked")), "{found}");
     client.post(&format!("{}/resume", path(ARN)), &json!({})).await.expect(200);
     assert_eq!(client.get("/v1/alerts").await.expect(200), none, "somebody came");
@@ -690,8 +692,6 @@ async fn an_execution_that_nobody_came_for_is_given_up() {
     let ask = json!({"token": format!("token-of-{ARN}"), "waitMs": 1});
     let outcome = client.post("/v1/workflow/tokens/outcome", &ask).await.expect(200);
     assert_eq!(outcome["outcome"]["kind"], "expired");
-    let told = client.get("/v1/events?type=Alert%20Raised").await.expect(200);
-    assert!(told.to_string().contains("parked_expiring"), "{told}");
 }
 
 #[tokio::test]
