@@ -12,6 +12,9 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::{SCRIPT_HOST, SPAWNER};
 
+/// Whether memory that is reserved may be used at once. Then the kernel backs it with large pages, and a server that does
+/// nothing takes 11 MB more.
+const ARENA_EAGER_COMMIT: i32 = 4;
 const UNKNOWN: u8 = 0;
 const PLAIN: u8 = 1;
 const FAST: u8 = 2;
@@ -30,12 +33,21 @@ impl Allocator {
         match self.chosen.load(Ordering::Relaxed) {
             UNKNOWN => {
                 let chosen = if is_confined() { PLAIN } else { FAST };
+                if chosen == FAST {
+                    take_little();
+                }
                 self.chosen.store(chosen, Ordering::Relaxed);
                 chosen == FAST
             }
             chosen => chosen == FAST,
         }
     }
+}
+
+/// Before the first allocation.
+#[expect(unsafe_code, reason = "sets a number in the allocator's own table")]
+fn take_little() {
+    unsafe { libmimalloc_sys::mi_option_set_default(ARENA_EAGER_COMMIT, 0) };
 }
 
 /// Whether this process starts children or runs scripts. Nothing is allocated to find out.
