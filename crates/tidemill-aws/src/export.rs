@@ -4,14 +4,14 @@
 //! out by whoever reads them. Nothing may be written meanwhile: each part is read for itself.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::Write;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::codec::row_key;
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::export::{FORMAT, Lines, PART_BYTES, Tally, VERSION, is_exported, line};
+use tidemill_engine::export::{ExportError, Exported, FORMAT, Lines, PART_BYTES, VERSION, is_exported, line};
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
@@ -29,23 +29,6 @@ use crate::rows::Scan;
 const PAGE: usize = 1_000;
 /// How often the rows are written down until the table has all of them: others may be at it too.
 const FLUSHES_MAX: usize = 10;
-
-/// What an export did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Exported {
-    pub tally: Tally,
-    /// Large values that events name and that are not there: their keys.
-    pub blobs_missing: Vec<String>,
-}
-
-/// Why a stage was not exported, or not to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum ExportError {
-    #[error(transparent)]
-    Store(#[from] Fault),
-    #[error("the export cannot be written")]
-    Write(#[from] io::Error),
-}
 
 /// What there is in the table.
 #[derive(Default)]

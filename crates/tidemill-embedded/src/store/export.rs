@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use tidemill_engine::backend::Fault;
-pub use tidemill_engine::export::{FORMAT, Tally, VERSION};
+pub use tidemill_engine::export::{ExportError, Exported, FORMAT, Tally, VERSION};
 use tidemill_engine::export::{Lines, PART_BYTES, is_exported, line};
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
@@ -28,22 +28,6 @@ use crate::log::{Entry, LogError, LogPosition, SegmentInfo, Seq, StoredEvent};
 
 /// Rows are read in batches of this many.
 const BATCH_ROWS: usize = 512;
-/// What an export did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Exported {
-    pub tally: Tally,
-    /// Large values that events name and that are not there: their keys.
-    pub blobs_missing: Vec<String>,
-}
-
-/// Why a store was not exported, or not to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum ExportError {
-    #[error(transparent)]
-    Store(#[from] Fault),
-    #[error("the export cannot be written")]
-    Write(#[from] io::Error),
-}
 
 impl From<LogError> for ExportError {
     fn from(error: LogError) -> Self {

@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, Write};
 
 use serde::Serialize;
 
+use crate::backend::Fault;
 use crate::record::RecordKind;
 
 /// What the first line calls the form.
@@ -26,6 +27,23 @@ pub struct Tally {
     pub messages: u64,
     pub records: u64,
     pub entities: u64,
+}
+
+/// What an export did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exported {
+    pub tally: Tally,
+    /// Large values that events name and that are not there: their keys.
+    pub blobs_missing: Vec<String>,
+}
+
+/// Why a store was not exported, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error(transparent)]
+    Store(#[from] Fault),
+    #[error("the export cannot be written")]
+    Write(#[from] io::Error),
 }
 
 /// Whether records of this kind leave the store.
