@@ -7,7 +7,7 @@ use std::path::Path;
 /// Held while a process uses the directory. The kernel lets go of it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct DataLock {
-    _file: File,
+    file: File,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +41,33 @@ impl DataLock {
         }
         file.set_len(0).map_err(unusable)?;
         writeln!(file, "{}", std::process::id()).map_err(unusable)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+/// Closing the file would not be enough: a child process this one is just starting has the same open file until it
+/// runs its own program, and would hold the directory for that long.
+impl Drop for DataLock {
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_being_started_does_not_hold_the_directory() {
+        let dir = std::env::temp_dir().join(format!("tidemill-data-lock-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let lock = DataLock::take(&dir).unwrap();
+        let in_the_child = lock.file.try_clone().unwrap();
+        assert!(matches!(DataLock::take(&dir), Err(LockError::Held { .. })));
+        drop(lock);
+        let again = DataLock::take(&dir);
+        drop(in_the_child);
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert!(again.is_ok(), "{again:?}");
     }
 }
