@@ -116,6 +116,7 @@ impl Stage {
             sanitizer: Arc::new(settings.sanitizer.clone()),
             tokens: Arc::new(TokenSealer::new(move || key.ok_or_else(|| "TOKEN_KEY is not set".to_owned()))),
             health: settings.health,
+            families: Arc::new(settings.families.clone()),
             callback_hosts: settings.outbound.allowed_hosts.clone(),
             ..EngineConfig::default()
         };
