@@ -58,15 +58,22 @@ impl Check {
 }
 
 /// Looks at everything, in an order that goes from what nothing works without to what is missed later.
-pub async fn checkup(connection: &Connection, options: &AwsOptions) -> Vec<Check> {
-    let mut checks = table(connection, &options.table).await;
+pub async fn checkup(connection: &Connection, options: &AwsOptions, stage: &str) -> Vec<Check> {
+    let mut checks = match table(connection, &options.table).await {
+        Ok(checks) => checks,
+        // What does not answer does not answer to the rest either, and each would be waited for.
+        Err(silence) => return vec![silence],
+    };
     checks.push(bucket(connection, &options.bucket).await);
     match &options.queue_url {
         Some(url) => checks.extend(queue(connection, url).await),
         None => checks.push(Check::bad("queue", "none is named", "set SQS_QUEUE_URL")),
     }
     match &options.bus {
-        Bus::Named(name) => checks.extend(bus(connection, name).await),
+        Bus::Named(name) => {
+            checks.extend(bus(connection, name).await);
+            checks.extend([repairs(connection, stage).await, undelivered(connection, stage).await]);
+        }
         Bus::Loopback => checks.push(Check::poor(
             "bus",
             "none: each process stores its events itself",
@@ -76,17 +83,33 @@ pub async fn checkup(connection: &Connection, options: &AwsOptions) -> Vec<Check
     checks
 }
 
-async fn table(connection: &Connection, name: &str) -> Vec<Check> {
+/// The table, or that AWS cannot be reached at all.
+async fn table(connection: &Connection, name: &str) -> Result<Vec<Check>, Check> {
     let described = connection.dynamo.describe_table().table_name(name).send().await;
     let table = match described {
         Ok(described) => described.table,
+        Err(error) if error.as_service_error().is_none() => {
+            let advice =
+                "nothing answers: look at AWS_REGION, AWS_ENDPOINT_URL, the credentials and the network";
+            return Err(Check::bad("reach", words("DescribeTable", error), advice));
+        }
         Err(error) => {
             let advice = "name the table with DYNAMODB_EVENTS_TABLE_NAME, or deploy the stack infrastructure; \
                           credentials need dynamodb:DescribeTable";
-            return vec![Check::bad("table", format!("{name}: {}", words("DescribeTable", error)), advice)];
+            return Ok(vec![Check::bad(
+                "table",
+                format!("{name}: {}", words("DescribeTable", error)),
+                advice,
+            )]);
         }
     };
-    let Some(table) = table else { return vec![Check::bad("table", format!("{name} is not described"), "")] };
+    let Some(table) = table else {
+        return Ok(vec![Check::bad(
+            "table",
+            format!("{name} is not described"),
+            "look at it in the console",
+        )]);
+    };
     let mut checks = vec![keys(name, &table), indexes(&table)];
     let ttl = connection.dynamo.describe_time_to_live().table_name(name).send().await;
     checks.push(match ttl {
@@ -111,7 +134,7 @@ async fn table(connection: &Connection, name: &str) -> Vec<Check> {
             }
         }
     });
-    checks
+    Ok(checks)
 }
 
 fn keys(name: &str, table: &TableDescription) -> Check {
@@ -182,7 +205,8 @@ async fn attributes(connection: &Connection, url: &str) -> Result<Attributes, St
     Ok(found.into_iter().map(|(name, value)| (name.as_str().to_owned(), value)).collect())
 }
 
-fn seconds(attributes: &Attributes, name: &str) -> u64 {
+/// A number that an attribute holds.
+fn number(attributes: &Attributes, name: &str) -> u64 {
     attributes.get(name).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
@@ -194,8 +218,8 @@ async fn queue(connection: &Connection, url: &str) -> Vec<Check> {
             return vec![Check::bad("queue", format!("{url}: {problem}"), advice)];
         }
     };
-    let visibility = seconds(&found, "VisibilityTimeout");
-    let waiting = seconds(&found, "ApproximateNumberOfMessages");
+    let visibility = number(&found, "VisibilityTimeout");
+    let waiting = number(&found, "ApproximateNumberOfMessages");
     let mut checks = vec![if visibility < QUEUE_VISIBILITY_MIN {
         let advice = "set its VisibilityTimeout to 900: a function that dies must not lose its tickets to others at once";
         Check::poor("queue", format!("hides messages for {visibility} s"), advice)
@@ -236,7 +260,7 @@ async fn dead_letters(connection: &Connection, attributes_of_queue: &Attributes)
         }
     };
     let (visibility, retention) =
-        (seconds(&found, "VisibilityTimeout"), seconds(&found, "MessageRetentionPeriod"));
+        (number(&found, "VisibilityTimeout"), number(&found, "MessageRetentionPeriod"));
     if receives != RECEIVES_MAX {
         Check::poor(name, format!("after {receives} receives"), "set maxReceiveCount to 3")
     } else if visibility < DEAD_VISIBILITY_MIN {
@@ -252,7 +276,7 @@ async fn dead_letters(connection: &Connection, attributes_of_queue: &Attributes)
             "set its MessageRetentionPeriod to 1209600",
         )
     } else {
-        let waiting = seconds(&found, "ApproximateNumberOfMessages");
+        let waiting = number(&found, "ApproximateNumberOfMessages");
         Check::good(name, format!("{target}, after {receives} receives; {waiting} there"))
     }
 }
@@ -279,9 +303,12 @@ async fn rule(connection: &Connection, bus: &str) -> Check {
                 return Check::poor(name, words("ListRules", error), "credentials need events:ListRules");
             }
         };
+        // One that looks at more than the kind takes some events only.
         let of_events = |pattern: &str| {
             let pattern: Value = serde_json::from_str(pattern).unwrap_or_default();
-            pattern["detail-type"].as_array().is_some_and(|types| types.iter().any(|one| one == DETAIL_TYPE))
+            let types = pattern["detail-type"].as_array();
+            pattern.as_object().is_some_and(|fields| fields.len() == 1)
+                && types.is_some_and(|types| types.iter().any(|one| one == DETAIL_TYPE))
         };
         let rules = page.rules.unwrap_or_default();
         found = found.or_else(|| rules.into_iter().find(|rule| rule.event_pattern().is_some_and(of_events)));
@@ -291,7 +318,7 @@ async fn rule(connection: &Connection, bus: &str) -> Check {
         }
     }
     let Some(rule) = found else {
-        return Check::bad(name, format!("no rule of {bus} takes {DETAIL_TYPE}"), advice);
+        return Check::bad(name, format!("no rule of {bus} takes every {DETAIL_TYPE}"), advice);
     };
     let rule_name = rule.name().unwrap_or_default();
     if rule.state() != Some(&RuleState::Enabled) {
@@ -316,4 +343,35 @@ async fn rule(connection: &Connection, bus: &str) -> Check {
         return Check::poor(name, found, "give every target a DeadLetterConfig: what it refuses is lost");
     }
     Check::good(name, format!("{rule_name} to {}", target.arn().rsplit(':').next().unwrap_or_default()))
+}
+
+/// The timer of what repairs a stage.
+async fn repairs(connection: &Connection, stage: &str) -> Check {
+    let (name, rule) = ("repairs", format!("{stage}-reconcile"));
+    let advice = "deploy the stack dispatcher: without its timer nothing repairs what stands still while no server runs";
+    match connection.bus.describe_rule().name(&rule).send().await {
+        Ok(found) if found.state() == Some(&RuleState::Enabled) => {
+            Check::good(name, format!("{rule}, {}", found.schedule_expression().unwrap_or("by events")))
+        }
+        Ok(_) => Check::bad(name, format!("{rule} is disabled"), "enable it"),
+        Err(error) => Check::poor(name, format!("{rule}: {}", words("DescribeRule", error)), advice),
+    }
+}
+
+/// What targets of the bus did not take. A function empties it and tells people.
+async fn undelivered(connection: &Connection, stage: &str) -> Check {
+    let (name, queue) = ("undelivered", format!("{stage}-eventbridge-target-dlq"));
+    let found = match connection.sqs.get_queue_url().queue_name(&queue).send().await {
+        Ok(found) => attributes(connection, found.queue_url().unwrap_or_default()).await,
+        Err(error) => Err(words("GetQueueUrl", error)),
+    };
+    match found.map(|found| number(&found, "ApproximateNumberOfMessages")) {
+        Ok(0) => Check::good(name, format!("{queue} is empty")),
+        Ok(waiting) => Check::poor(
+            name,
+            format!("{queue} holds {waiting}"),
+            "eventbridge-dlq-alert takes them; if they stay, look at its log",
+        ),
+        Err(problem) => Check::bad(name, format!("{queue}: {problem}"), "deploy the stack event"),
+    }
 }

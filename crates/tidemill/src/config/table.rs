@@ -357,7 +357,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "EVENTBRIDGE_BUS_NAME",
         Kind::Text,
         Some("default"),
-        "its bus; `-` for none: each process stores its events itself",
+        "its bus, which must be given there; `-` for none: each process stores its events itself",
     )
     .also(&["EVENT_BUS_NAME"]),
     setting("S3_BUCKET", Kind::Text, None, "its bucket"),
