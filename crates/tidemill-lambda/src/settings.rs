@@ -31,6 +31,8 @@ pub(crate) enum Settings {
 pub(crate) struct StoreSettings {
     pub(crate) aws: AwsSettings,
     pub(crate) tenant: TenantId,
+    /// Whose workflow events are taken from the bus.
+    pub(crate) workflow_tenant: TenantId,
     pub(crate) app: AppName,
     pub(crate) policy: Policy,
     pub(crate) health: HealthRules,
@@ -53,6 +55,10 @@ impl Settings {
         let aws = AwsSettings::read(environment).map_err(|error| error.to_string())?;
         let tenant = given.text("TENANT_ID").ok_or("TENANT_ID is not set")?;
         let tenant = TenantId::new(tenant).map_err(|error| format!("TENANT_ID {error}"))?;
+        let workflow_tenant = match given.text("WORKFLOW_TENANT_ID") {
+            Some(text) => TenantId::new(text).map_err(|error| format!("WORKFLOW_TENANT_ID {error}"))?,
+            None => tenant.clone(),
+        };
         let app = given.text("APP_NAME").unwrap_or(APP_DEFAULT);
         let app = AppName::new(app).map_err(|error| format!("APP_NAME {error}"))?;
         let lease_millis = given.number("VISIBILITY_EXTENSION_AMOUNT", 30, 1..=43_200)? * 1_500;
@@ -65,6 +71,7 @@ impl Settings {
             sanitizer: sanitizer(environment),
             aws,
             tenant,
+            workflow_tenant,
             app,
             outbound,
         })))
@@ -192,13 +199,19 @@ mod tests {
         assert_eq!(least.health, HealthRules::default());
         assert_eq!((least.aws.table.as_str(), least.app.as_str()), ("events-dev", "task-workflow"));
         assert_eq!(least.families.sources(), "elephant.workflow");
-        let more =
-            [("VISIBILITY_EXTENSION_AMOUNT", "60"), ("PARK_TIMEOUT", "2h"), ("WORKFLOW_SOURCES", "a.b, c.d")];
+        assert_eq!(least.workflow_tenant.as_str(), "acme");
+        let more = [
+            ("VISIBILITY_EXTENSION_AMOUNT", "60"),
+            ("PARK_TIMEOUT", "2h"),
+            ("WORKFLOW_SOURCES", "a.b, c.d"),
+            ("WORKFLOW_TENANT_ID", "mills"),
+        ];
         let more = [&LEAST[..], &more].concat();
         let Ok(Settings::Store(more)) = read(Role::Reconcile, &more) else { panic!("it is right") };
         assert_eq!((more.policy.lease_millis, more.health.silence_millis), (90_000, 90_000));
         assert_eq!(more.policy.park_millis, 7_200_000);
         assert_eq!(more.families.sources(), "a.b, c.d");
+        assert_eq!((more.tenant.as_str(), more.workflow_tenant.as_str()), ("acme", "mills"));
     }
 
     #[test]

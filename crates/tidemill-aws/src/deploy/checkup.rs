@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{
     BillingMode, IndexStatus, KeySchemaElement, KeyType, ProjectionType, TableDescription, TableStatus,
     TimeToLiveStatus,
@@ -55,6 +56,40 @@ impl Check {
     fn bad(name: &'static str, found: impl Into<String>, advice: &str) -> Self {
         Self { name, health: Health::Bad, found: found.into(), advice: Some(advice.to_owned()) }
     }
+
+    /// What could not be looked at: it is not there, or whoever asks may not look, as a worker may not.
+    fn unseen(name: &'static str, refusal: &Refusal, advice: &str) -> Self {
+        if refusal.is_denied {
+            let advice =
+                "ask with credentials that may look at the parts of a stage; workers and servers need not";
+            return Self::poor(name, format!("may not be looked at: {}", refusal.words), advice);
+        }
+        Self::bad(name, refusal.words.clone(), advice)
+    }
+}
+
+/// Why a part could not be looked at.
+struct Refusal {
+    words: String,
+    is_denied: bool,
+}
+
+impl Refusal {
+    fn of<E>(what: &str, error: SdkError<E>) -> Self
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        let code = error.as_service_error().and_then(ProvideErrorMetadata::code).unwrap_or_default();
+        // Some answer without a body, and with the status alone.
+        let status = error.raw_response().map_or(0, |answer| answer.status().as_u16());
+        let is_denied = status == 403 || code.starts_with("AccessDenied");
+        Self { words: words(what, error), is_denied }
+    }
+
+    /// The same, of a thing by its name.
+    fn about(self, name: &str) -> Self {
+        Self { words: format!("{name}: {}", self.words), ..self }
+    }
 }
 
 /// Looks at everything, in an order that goes from what nothing works without to what is missed later.
@@ -96,9 +131,9 @@ async fn table(connection: &Connection, name: &str) -> Result<Vec<Check>, Check>
         Err(error) => {
             let advice = "name the table with DYNAMODB_EVENTS_TABLE_NAME, or deploy the stack infrastructure; \
                           credentials need dynamodb:DescribeTable";
-            return Ok(vec![Check::bad(
+            return Ok(vec![Check::unseen(
                 "table",
-                format!("{name}: {}", words("DescribeTable", error)),
+                &Refusal::of("DescribeTable", error).about(name),
                 advice,
             )]);
         }
@@ -191,16 +226,16 @@ async fn bucket(connection: &Connection, name: &str) -> Check {
         Ok(_) => Check::good("bucket", name),
         Err(error) => {
             let advice = "name the bucket with S3_BUCKET; credentials need s3:ListBucket on it";
-            Check::bad("bucket", format!("{name}: {}", words("HeadBucket", error)), advice)
+            Check::unseen("bucket", &Refusal::of("HeadBucket", error).about(name), advice)
         }
     }
 }
 
 type Attributes = BTreeMap<String, String>;
 
-async fn attributes(connection: &Connection, url: &str) -> Result<Attributes, String> {
+async fn attributes(connection: &Connection, url: &str) -> Result<Attributes, Refusal> {
     let asked = connection.sqs.get_queue_attributes().queue_url(url).attribute_names(QueueAttributeName::All);
-    let asked = asked.send().await.map_err(|error| words("GetQueueAttributes", error))?;
+    let asked = asked.send().await.map_err(|error| Refusal::of("GetQueueAttributes", error))?;
     let found = asked.attributes.unwrap_or_default();
     Ok(found.into_iter().map(|(name, value)| (name.as_str().to_owned(), value)).collect())
 }
@@ -213,9 +248,9 @@ fn number(attributes: &Attributes, name: &str) -> u64 {
 async fn queue(connection: &Connection, url: &str) -> Vec<Check> {
     let found = match attributes(connection, url).await {
         Ok(found) => found,
-        Err(problem) => {
+        Err(refusal) => {
             let advice = "name the queue with SQS_QUEUE_URL; credentials need sqs:GetQueueAttributes";
-            return vec![Check::bad("queue", format!("{url}: {problem}"), advice)];
+            return vec![Check::unseen("queue", &refusal.about(url), advice)];
         }
     };
     let visibility = number(&found, "VisibilityTimeout");
@@ -247,16 +282,12 @@ async fn dead_letters(connection: &Connection, attributes_of_queue: &Attributes)
     let target = arn.rsplit(':').next().unwrap_or_default();
     let found = match connection.sqs.get_queue_url().queue_name(target).send().await {
         Ok(found) => attributes(connection, found.queue_url().unwrap_or_default()).await,
-        Err(error) => Err(words("GetQueueUrl", error)),
+        Err(error) => Err(Refusal::of("GetQueueUrl", error)),
     };
     let found = match found {
         Ok(found) => found,
-        Err(problem) => {
-            return Check::bad(
-                name,
-                format!("{arn}: {problem}"),
-                "make the queue that the RedrivePolicy names",
-            );
+        Err(refusal) => {
+            return Check::unseen(name, &refusal.about(arn), "make the queue that the RedrivePolicy names");
         }
     };
     let (visibility, retention) =
@@ -284,7 +315,7 @@ async fn dead_letters(connection: &Connection, attributes_of_queue: &Attributes)
 async fn bus(connection: &Connection, name: &str) -> Vec<Check> {
     if let Err(error) = connection.bus.describe_event_bus().name(name).send().await {
         let advice = "name the bus with EVENTBRIDGE_BUS_NAME; credentials need events:DescribeEventBus";
-        return vec![Check::bad("bus", format!("{name}: {}", words("DescribeEventBus", error)), advice)];
+        return vec![Check::unseen("bus", &Refusal::of("DescribeEventBus", error).about(name), advice)];
     }
     vec![Check::good("bus", name), rule(connection, name).await]
 }
@@ -363,7 +394,7 @@ async fn undelivered(connection: &Connection, stage: &str) -> Check {
     let (name, queue) = ("undelivered", format!("{stage}-eventbridge-target-dlq"));
     let found = match connection.sqs.get_queue_url().queue_name(&queue).send().await {
         Ok(found) => attributes(connection, found.queue_url().unwrap_or_default()).await,
-        Err(error) => Err(words("GetQueueUrl", error)),
+        Err(error) => Err(Refusal::of("GetQueueUrl", error)),
     };
     match found.map(|found| number(&found, "ApproximateNumberOfMessages")) {
         Ok(0) => Check::good(name, format!("{queue} is empty")),
@@ -372,6 +403,6 @@ async fn undelivered(connection: &Connection, stage: &str) -> Check {
             format!("{queue} holds {waiting}"),
             "eventbridge-dlq-alert takes them; if they stay, look at its log",
         ),
-        Err(problem) => Check::bad(name, format!("{queue}: {problem}"), "deploy the stack event"),
+        Err(refusal) => Check::unseen(name, &refusal.about(&queue), "deploy the stack event"),
     }
 }

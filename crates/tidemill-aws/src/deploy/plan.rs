@@ -201,7 +201,7 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    /// CloudFormation tells stars for a secret. Were they sent back, they would be the secret.
+    /// AWS tells stars for a secret. Were they sent back, they would be the secret.
     #[test]
     fn what_nobody_gives_stays_and_is_not_sent_back() {
         let (dispatcher, given) = (STACKS[2], pairs(&[("CodeKey", "lambda/2.zip")]));

@@ -430,6 +430,14 @@ fn servers_may_do_more_than_workers() {
     assert_eq!(statements.as_array().map(Vec::len), Some(2));
     assert_eq!(stack.properties("ServerRole")["ManagedPolicyArns"], json!(["WorkerPolicy", "ServerPolicy"]));
     assert_eq!(stack.properties("WorkerRole")["ManagedPolicyArns"], json!(["WorkerPolicy"]));
+    // Tasks have the rights of their worker, and the code of the functions is in the same bucket.
+    let statements =
+        stack.properties("WorkerPolicy")["PolicyDocument"]["Statement"].as_array().expect("a list");
+    let denied = json!({
+        "Sid": "NotTheCode", "Effect": "Deny", "Action": ["s3:DeleteObject", "s3:PutObject"],
+        "Resource": "import:artifacts-bucket-arn-dev/lambda/*",
+    });
+    assert!(statements.contains(&denied), "{statements:?}");
 }
 
 /// Each function may do what its handler does, and nothing else. That each needs what it may is shown by the deployed stage.
@@ -481,7 +489,7 @@ fn functions_may_do_what_they_do() {
                 (imported, fails),
             ]),
         ),
-        ("health-check", "HealthCheck", decide(&[(imported, fails)])),
+        ("health-check", "HealthCheck", decide(&[index, (imported, fails)])),
         ("producer-api", "ProducerApi", decide(&[index])),
     ] {
         assert_eq!(rights(&Stack::of(stack, "dev"), function), expected, "{function}");

@@ -21,6 +21,22 @@ use crate::output::Output;
 /// Where the code of the functions is put, below the bucket.
 const CODE_FOLDER: &str = "lambda";
 
+/// Settings that say to a server what a parameter says to the functions. A secret is better there than in a list of processes.
+const SETTINGS: [(&str, &str); 12] = [
+    ("TENANT_ID", "TenantId"),
+    ("APP_NAME", "AppName"),
+    ("SLACK_BOT_TOKEN", "SlackBotToken"),
+    ("ALERT_CHANNEL", "AlertChannel"),
+    ("WORKFLOW_SOURCES", "WorkflowSources"),
+    ("WORKFLOW_TENANT_ID", "WorkflowTenantId"),
+    ("WORKFLOW_AUTO_RESUME", "WorkflowAutoResume"),
+    ("PARK_TIMEOUT", "ParkTimeout"),
+    ("WORKFLOW_WEBHOOK_URL", "WorkflowWebhookUrl"),
+    ("ALERT_WEBHOOK_URL", "AlertWebhookUrl"),
+    ("WEBHOOK_SIGNING_KEY", "WebhookSigningKey"),
+    ("CALLBACK_ALLOWED_HOSTS", "CallbackAllowedHosts"),
+];
+
 /// Deploy a stage on AWS, check it, and print its settings
 ///
 /// Credentials and region are found as every AWS tool finds them: environment, profile, role of the machine.
@@ -175,7 +191,7 @@ impl Parameters {
             let unknown = unknown.join(", ");
             return Err(CommandError::Unusable(format!("--parameter: no stack has {unknown}")));
         }
-        for (setting, name) in [("TENANT_ID", "TenantId"), ("APP_NAME", "AppName")] {
+        for (setting, name) in SETTINGS {
             if let Some(source) = config.given(setting) {
                 given.entry(name.to_owned()).or_insert_with(|| source.value.clone());
             }

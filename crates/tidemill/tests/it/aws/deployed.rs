@@ -220,9 +220,45 @@ fn a_whole_stage_is_deployed_and_works() {
         site.sandbox.run_with(arguments, &environment)
     };
     let worker = site.user("worker", &["consumer-policy-arn"]);
+    // Tasks have the rights of their worker: they cannot change the functions.
+    let (bucket, user) = (
+        site.export("artifacts-bucket-arn"),
+        format!("arn:aws:iam::000000000000:user/worker-{}", site.stage),
+    );
+    for (key, decision) in [("tenants/acme/x", "allowed"), ("lambda/x.zip", "explicitDeny")] {
+        let told = site.iam(&[
+            ("Action", "SimulatePrincipalPolicy"),
+            ("PolicySourceArn", &user),
+            ("ActionNames.member.1", "s3:PutObject"),
+            ("ResourceArns.member.1", &format!("{bucket}/{key}")),
+        ]);
+        assert_eq!(between(&told, "EvalDecision"), decision, "{key}: {told}");
+    }
+    // Whoever may not look at everything is told so, and that is no fault of the stage.
+    let own = [
+        ("AWS_ENDPOINT_URL", site.endpoint.as_str()),
+        ("AWS_ACCESS_KEY_ID", &worker.0),
+        ("AWS_SECRET_ACCESS_KEY", &worker.1),
+    ];
+    let looked = site.sandbox.run_with(&["aws", "doctor", "--json"], &own).ok().json();
+    let table = &looked["checks"][0];
+    assert_eq!((&table["check"], &table["verdict"]), (&json!("table"), &json!("WARN")), "{looked}");
+    assert!(table["found"].as_str().unwrap().contains("may not be looked at"), "{looked}");
     let worker = site.start(&["worker"], &worker, "working for ");
     let (id, secret) = site.user("server", &["consumer-policy-arn", "server-policy-arn"]);
     let keeper = site.start(&["serve", "--roles", "timers,courier"], &(id, secret), "serving the table ");
+    // A check of health while something runs: the function reads the latest event of each task.
+    let held =
+        "name: held\ntasks:\n- {taskId: a, run: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}\n";
+    site.sandbox.write("held.yaml", held);
+    let held = through(&["submit", "held.yaml"]).ok().out.trim().to_owned();
+    eventually("that it runs", || site.sandbox.dir.join("runs").exists());
+    let path = format!("/2015-03-31/functions/health-check-{}/invocations", site.stage);
+    let tick = r#"{"source":"aws.events","detail-type":"Scheduled Event","detail":{}}"#;
+    let checked = site.ask("POST", &path, "lambda", "Content-Type: application/json", tick);
+    assert!(checked.contains(r#""tenants""#), "{checked}");
+    site.sandbox.write("go", "");
+    through(&["jobs", "watch", &held]).ok();
     site.sandbox.write("job.yaml", "name: small\ntasks:\n- {taskId: a, run: 'echo \"{\\\"n\\\":1}\"'}\n- {taskId: b, run: 'cat \"$INPUT_FILE\"', dependsOn: [a]}\n");
     let report = through(&["submit", "job.yaml", "--watch", "--json"]).ok().json();
     assert_eq!(report["status"], "completed", "{report}");
