@@ -38,15 +38,7 @@ pub async fn environment(
     connection: &Connection,
     stage: &str,
 ) -> Result<Vec<(&'static str, String)>, DeployError> {
-    let client = connection.cloudformation();
-    let mut pages = client.list_exports().into_paginator().items().send();
-    let mut exports = BTreeMap::new();
-    while let Some(export) = pages.next().await {
-        let export = export.map_err(|error| DeployError::Refused(words("ListExports", error)))?;
-        if let (Some(name), Some(value)) = (export.name, export.value) {
-            exports.insert(name, value);
-        }
-    }
+    let exports = exports(connection).await?;
     let find = |(export, setting): (&str, &'static str)| {
         let name = format!("{export}-{stage}");
         exports.get(&name).map(|value| (setting, value.clone())).ok_or(name)
@@ -57,4 +49,22 @@ pub async fn environment(
             "there is no export {name} in this region: deploy stage {stage} first, or name another with --stage"
         ))
     })
+}
+
+/// Where the API of a stage is, once it is deployed.
+pub async fn api_url(connection: &Connection, stage: &str) -> Result<Option<String>, DeployError> {
+    Ok(exports(connection).await?.remove(&format!("producer-api-url-{stage}")))
+}
+
+async fn exports(connection: &Connection) -> Result<BTreeMap<String, String>, DeployError> {
+    let client = connection.cloudformation();
+    let mut pages = client.list_exports().into_paginator().items().send();
+    let mut exports = BTreeMap::new();
+    while let Some(export) = pages.next().await {
+        let export = export.map_err(|error| DeployError::Refused(words("ListExports", error)))?;
+        if let (Some(name), Some(value)) = (export.name, export.value) {
+            exports.insert(name, value);
+        }
+    }
+    Ok(exports)
 }

@@ -7,7 +7,7 @@ mod stack;
 mod template;
 
 pub use checkup::{Check, Health, checkup};
-pub use exports::{environment, identity};
+pub use exports::{api_url, environment, identity};
 pub use plan::{Change, Plan, plan};
 pub use stack::{Deployed, deploy, upload_code};
 pub use template::{STACKS, StackTemplate, unknown_parameters};

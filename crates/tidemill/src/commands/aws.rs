@@ -123,6 +123,7 @@ async fn env(connection: &Connection, stage: &str, json: bool, out: &mut Output)
     for (name, value) in found {
         out.data(format_args!("{name}={value}"))?;
     }
+    tell_api(connection, stage, out).await?;
     out.note(format_args!(
         "the key of task tokens is not shown; processes that seal or open tokens need it as TOKEN_KEY: aws secretsmanager \
          get-secret-value --secret-id task-workflow/{stage}/token-key"
@@ -260,11 +261,22 @@ impl Parameters {
             out.note(format_args!("{}: {word}", plan.name));
             done.push(json!({ "stack": plan.name, "result": word }));
         }
+        tell_api(connection, stage, out).await?;
         if json {
             out.json(&json!({ "stage": stage, "stacks": done }))?;
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Says where the API is, if it is deployed.
+async fn tell_api(connection: &Connection, stage: &str, out: &mut Output) -> Result<(), CommandError> {
+    if let Some(url) = deploy::api_url(connection, stage).await? {
+        out.note(format_args!(
+            "the API and the dashboard are at {url}, for those with a key: `tidemill keys create`"
+        ));
+    }
+    Ok(())
 }
 
 /// The bucket of a stage.

@@ -184,6 +184,7 @@ fn a_whole_stage_is_deployed_and_works() {
     site.json("ssm", "AmazonSSM.PutParameter", &hook);
     let made = deploy().ok();
     assert_eq!(made.words.matches(": made").count(), 5, "{made:#?}");
+    assert!(made.words.contains(&format!("are at {}", site.export("producer-api-url"))), "{made:#?}");
     assert_eq!(site.changes(&parameters), ["none"; 6]);
     // What nobody gives stays as it is, secrets too, which nobody is told.
     site.aws(&["deploy", "--parameter", "LogRetentionDays=60"]).ok();
