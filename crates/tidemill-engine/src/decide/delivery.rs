@@ -318,7 +318,7 @@ fn open_letter<'s>(
 ) -> Result<&'s DeliveryLetter, Refusal> {
     match state.record(&RecordKey::delivery_letter(tenant, id)).map(|record| &record.value) {
         Some(RecordValue::DeliveryLetter(letter)) if letter.state == DeadLetterState::Open => Ok(letter),
-        Some(_) => Err(Refusal::NotOpen(id.as_u128())),
+        Some(_) => Err(Refusal::NotOpen(id.to_string())),
         None => Err(Refusal::NotFound { what: "dead letter", id: id.to_string() }),
     }
 }
@@ -505,7 +505,7 @@ mod tests {
         let kept = letter(&fixture, id);
         assert_eq!((kept.state, kept.replayed_by), (DeadLetterState::Replayed, Some(delivery)));
         for command in [replay, Command::DiscardDelivery { tenant: tenant(), letter: id }] {
-            assert_eq!(fixture.run(&command).unwrap_err(), Refusal::NotOpen(id.as_u128()));
+            assert_eq!(fixture.run(&command).unwrap_err(), Refusal::NotOpen(id.to_string()));
         }
         ended(&mut fixture, delivery, 1, DeliveryEnd::Arrived).unwrap();
         let again = Err(Refusal::NotDelivering { id: delivery, attempt: 2 });
