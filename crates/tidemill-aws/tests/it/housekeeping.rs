@@ -168,6 +168,53 @@ async fn an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing(double: &Dou
     assert!(found.iter().any(|event| event.event_type.as_str() == "poison"));
 }
 
+/// Publishes an event with such properties and gives it as another process reads it from the table.
+async fn published(site: &Site, engine: &Engine<Aws>, kind: &str, properties: &str) -> Vec<String> {
+    let mut request = event(kind);
+    request.events[0].properties = Json::trusted(properties);
+    engine.publish(request).await.expect("the event is taken");
+    let sent = tokio::time::timeout(Duration::from_secs(20), engine.backend().all_sent()).await;
+    sent.expect("nothing holds up the outbox");
+    let other = site.open(AwsOptions { bus: Bus::Loopback, ..site.options(9) }).await;
+    let query = tidemill_model::event_query::EventQuery::all(
+        tenant(),
+        tidemill_model::access_path::AccessPath::Tenant,
+    );
+    let found = other.backend().events(query).await.expect("it answers").events;
+    found.into_iter().map(|event| event.properties.as_str().to_owned()).collect()
+}
+
+async fn an_event_of_many_levels_reaches_the_table(double: &Double) {
+    let site = Site::new(double).await;
+    let engine = site.open(AwsOptions { bus: Bus::Loopback, ..site.options(1) }).await;
+    let mut expected = Vec::new();
+    for (kind, levels) in [("flat", 1), ("at the limit", 29), ("beyond it", 30), ("as deep as may be", 98)] {
+        let properties = format!(r#"{{"a":{}{},"b":1}}"#, "[".repeat(levels), "]".repeat(levels));
+        expected.push(properties.clone());
+        assert_eq!(published(&site, &engine, kind, &properties).await, expected, "{kind}");
+    }
+}
+
+async fn an_event_that_the_table_refuses_is_kept_and_holds_up_nothing(double: &Double) {
+    let site = Site::new(double).await;
+    let puts = std::sync::atomic::AtomicU64::new(0);
+    // The first put is the commit, the second the event.
+    let proxy = Proxy::start(&site.endpoint, move |_, operation| {
+        let is_event = operation == "PutItem" && puts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 1;
+        if is_event { Fate::Refuse("ValidationException") } else { Fate::Forward }
+    })
+    .await;
+    let options = AwsOptions { bus: Bus::Loopback, ..site.options(1) };
+    let engine = site.open_at(&proxy.endpoint, options).await;
+    assert_eq!(published(&site, &engine, "refused", r#"{"n":1}"#).await, Vec::<String>::new());
+    assert_eq!(published(&site, &engine, "plain", r#"{"n":2}"#).await, [r#"{"n":2}"#]);
+    let letters = engine.delivery_letters(&tenant(), &DeliveryFilter::default(), None, 10).await;
+    let letters = letters.expect("it answers").letters;
+    assert_eq!(letters.len(), 1);
+    assert!(letters[0].error.contains("ValidationException"), "{}", letters[0].error);
+    assert_eq!(letters[0].event.event_type.as_str(), "refused");
+}
+
 async fn a_clock_that_is_off_is_refused(double: &Double) {
     let site = Site::new(double).await;
     let options = AwsOptions { checks_clock: true, ..site.options(1) };
@@ -220,11 +267,14 @@ crate::double::on_ministack!(
     a_trimmed_log_misleads_nobody,
     objects_that_nothing_names_are_removed_and_no_others,
     an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing,
+    an_event_of_many_levels_reaches_the_table,
+    an_event_that_the_table_refuses_is_kept_and_holds_up_nothing,
     a_clock_that_is_off_is_refused,
     records_whose_time_is_over_go_once_a_day
 );
 crate::double::on_moto!(
     a_trimmed_log_misleads_nobody,
     objects_that_nothing_names_are_removed_and_no_others,
-    an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing
+    an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing,
+    an_event_of_many_levels_reaches_the_table
 );
