@@ -26,6 +26,8 @@ use crate::row_item::{Place, job_partition, place, read_row, row_bytes};
 
 /// Larger rows lie in S3.
 const INLINE_BYTES_MAX: usize = 350_000;
+/// How many rows one call reads.
+pub(crate) const ROWS_AT_ONCE: usize = 100;
 /// How many rows are written at once.
 const WRITES_AT_ONCE: usize = 16;
 const CHECKPOINT: &str = "ROWS";
@@ -116,7 +118,7 @@ impl Rows {
         }
     }
 
-    /// Those of at most 100 rows that are there, in no order.
+    /// Those of at most [`ROWS_AT_ONCE`] rows that are there, in no order.
     pub(crate) async fn get_many(&self, keys: &[RowKey]) -> Result<Vec<(RowKey, RowAt)>, Fault> {
         let mut places: HashMap<(String, String), &RowKey> = HashMap::new();
         for key in keys {

@@ -6,16 +6,19 @@ use tidemill_engine::backend::Fault;
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::state::State;
 use tidemill_engine::state::row::{Row, RowKey};
+use tidemill_model::{JobId, TenantId};
 use tokio::task::JoinSet;
 
 use super::{Core, Stuck, job_of};
-use crate::fault::unavailable;
+use crate::fault::{damaged, unavailable};
 use crate::group::first_seq;
 use crate::log::Log;
+use crate::pause::Pause;
 use crate::recent::Recent;
+use crate::rows::{Checkpoint, ROWS_AT_ONCE};
 
-/// How many rows one call reads.
-const ROWS_AT_ONCE: usize = 100;
+/// How often the state is made anew from a checkpoint that stays the same.
+const TRIES_MAX: u32 = 4;
 /// How many jobs are loaded side by side.
 const JOBS_AT_ONCE: usize = 16;
 
@@ -23,16 +26,36 @@ impl Core {
     /// Makes the state from rows and log. `sent` is the group up to which all is sent.
     pub(crate) async fn rebuild(&mut self, log: &Log, sent: u64) -> Result<(), Fault> {
         self.is_sound = false;
+        let (mut pause, mut stood, mut found_at) = (Pause::default(), 0, None);
         loop {
             match self.try_rebuild(log, sent).await {
                 Ok(()) => break,
                 Err(Stuck::Fault(fault)) => return Err(fault),
-                // Somebody wrote newer rows meanwhile.
+                // Somebody wrote newer rows meanwhile, and then the checkpoint has moved.
                 Err(Stuck::Behind) => {}
             }
+            let found = Some(self.rows.checkpoint().await?);
+            stood = if found == found_at { stood + 1 } else { 0 };
+            if stood == TRIES_MAX {
+                return Err(self.what_is_missing(found.flatten()).await?);
+            }
+            found_at = found;
+            pause.wait().await;
         }
         self.is_sound = true;
         Ok(())
+    }
+
+    /// Why a checkpoint that stays the same leads nowhere.
+    async fn what_is_missing(&self, checkpoint: Option<Checkpoint>) -> Result<Fault, Fault> {
+        let Some(checkpoint) = checkpoint else {
+            return Ok(damaged("the log is trimmed and the table has no checkpoint"));
+        };
+        let Checkpoint { at, object, .. } = &checkpoint;
+        Ok(damaged(match self.rows.flushed(&checkpoint).await? {
+            None => format!("the checkpoint names {object}, which is not in the bucket"),
+            Some(_) => format!("rows are newer than checkpoint {at}, or the log behind it is trimmed"),
+        }))
     }
 
     async fn try_rebuild(&mut self, log: &Log, sent: u64) -> Result<(), Stuck> {
@@ -55,7 +78,12 @@ impl Core {
             // What was not sent may lie before the rows.
             let mut next = sent + 1;
             while next <= self.end {
-                for item in log.from(next).await? {
+                let items = log.from(next).await?;
+                if items.is_empty() {
+                    let problem = format!("item {next} of the log is missing, which was not sent yet");
+                    return Err(damaged(problem).into());
+                }
+                for item in items {
                     next = item.number + 1;
                     if item.number <= self.end {
                         let events = Self::read_events(&item)?;
@@ -113,6 +141,12 @@ impl Core {
                 }
             }
         }
+        self.load_jobs(jobs.into_iter().collect()).await.map(drop)
+    }
+
+    /// Brings whole jobs into memory, side by side. Says whether the table had some.
+    pub(super) async fn load_jobs(&mut self, jobs: Vec<(TenantId, JobId)>) -> Result<bool, Stuck> {
+        let mut has_found = false;
         let mut loading = JoinSet::new();
         let mut jobs = jobs.into_iter();
         loop {
@@ -122,10 +156,11 @@ impl Core {
                 let rows = self.rows.clone();
                 loading.spawn(async move { rows.job(&tenant, job).await });
             }
-            let Some(loaded) = loading.join_next().await else { return Ok(()) };
+            let Some(loaded) = loading.join_next().await else { return Ok(has_found) };
             if let Some(job) = loaded.map_err(|error| unavailable("Query", error))?? {
                 self.check_at(job.at)?;
                 self.state.load_job(job.head, job.tasks, job.entries);
+                has_found = true;
             }
         }
     }

@@ -215,6 +215,24 @@ async fn an_event_that_the_table_refuses_is_kept_and_holds_up_nothing(double: &D
     assert_eq!(letters[0].event.event_type.as_str(), "refused");
 }
 
+async fn a_checkpoint_that_leads_nowhere_is_told_of(double: &Double) {
+    let site = Site::new(double).await;
+    let engine = site.server(1).await;
+    publish(&engine, "one").await;
+    engine.backend().flush().await.expect("the rows are written");
+    let objects = keys(&site, "checkpoints/").await;
+    assert_eq!(objects.len(), 1);
+    let delete = site.s3.delete_object().bucket(&site.name).key(&objects[0]);
+    delete.send().await.expect("it is deleted");
+    let connection = Connection::to_double(&site.endpoint).await;
+    let opened = Aws::open(connection, site.options(2), Arc::new(ManualClock::default()));
+    let opened = tokio::time::timeout(Duration::from_secs(20), opened).await.expect("it comes to an end");
+    match opened.err().expect("there is nothing to open") {
+        Fault::Damaged(problem) => assert!(problem.contains(&objects[0]), "{problem}"),
+        other => panic!("{other}"),
+    }
+}
+
 async fn a_clock_that_is_off_is_refused(double: &Double) {
     let site = Site::new(double).await;
     let options = AwsOptions { checks_clock: true, ..site.options(1) };
@@ -269,6 +287,7 @@ crate::double::on_ministack!(
     an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing,
     an_event_of_many_levels_reaches_the_table,
     an_event_that_the_table_refuses_is_kept_and_holds_up_nothing,
+    a_checkpoint_that_leads_nowhere_is_told_of,
     a_clock_that_is_off_is_refused,
     records_whose_time_is_over_go_once_a_day
 );
