@@ -14,6 +14,7 @@ use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use serde::Serialize;
 use tidemill_engine::backend::Fault;
 use tidemill_engine::clock::Clock;
+use tidemill_engine::command::Command;
 use tidemill_engine::commit::{Message, MessageId};
 use tidemill_engine::execution::SourceEvent;
 use tidemill_engine::reply::Refusal;
@@ -21,7 +22,7 @@ use tidemill_model::{Event, Json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::bus_letter::{bus_letter, put_letter};
+use crate::bus_letter::bus_letter;
 use crate::connection::Connection;
 use crate::core::Core;
 use crate::desk::ask;
@@ -243,7 +244,8 @@ impl Outbox {
         let body = Envelope { source: &source, detail_type: DETAIL_TYPE, detail: &detail };
         let letter =
             bus_letter(SourceEvent::of(event), event.id, Json::of(&body), error, 1, self.clock.now());
-        let commands = vec![put_letter(&event.tenant, letter)];
+        let (tenant, letter) = (event.tenant.clone(), Box::new(letter));
+        let commands = vec![Command::KeepLetter { tenant, letter }];
         let answers = ask(&self.asks, |answer| Ask::Execute(Call { commands, answer })).await?;
         match answers.into_iter().next() {
             // It was kept before.

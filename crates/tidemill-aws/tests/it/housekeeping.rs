@@ -10,6 +10,8 @@ use tidemill_engine::conformance::{Lab, ManualClock, World};
 use tidemill_engine::engine::{
     DeliveryFilter, Engine, IdempotencyKey, JobRequest, PublishRequest, TaskRequest,
 };
+use tidemill_engine::outbound::Target;
+use tidemill_engine::record::{RecordKind, RecordValue};
 use tidemill_model::{
     AppName, Entity, EntityId, EntityType, EventType, Json, RequestId, TaskId, TaskName, TaskOptions,
     TaskSpec, TenantId,
@@ -145,7 +147,9 @@ async fn an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing(double: &Dou
         if is_first { Fate::Answer(REFUSED) } else { Fate::Forward }
     })
     .await;
-    let engine = site.open_at(&proxy.endpoint, site.options(1)).await;
+    let mut options = site.options(1);
+    options.policy.alerts.people = true;
+    let engine = site.open_at(&proxy.endpoint, options).await;
     publish(&engine, "poison").await;
     publish(&engine, "plain").await;
     engine.backend().all_sent().await;
@@ -157,6 +161,18 @@ async fn an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing(double: &Dou
     assert_eq!(letters.len(), 1);
     assert_eq!(letters[0].event.event_type.as_str(), "poison");
     assert_eq!(&*letters[0].error, "the bus refused it: MalformedDetail");
+    let alerts = engine.backend().all_records(RecordKind::Delivery, None, 10).await.expect("it answers");
+    let texts: Vec<_> = alerts
+        .iter()
+        .filter_map(|(_, record)| match &record.value {
+            RecordValue::Delivery(delivery) if delivery.target == Target::People => {
+                Some(delivery.body.as_str())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(texts.len(), 1, "people are told once");
+    assert!(texts[0].contains("poison") && texts[0].contains(&letters[0].id.to_string()), "{texts:?}");
     // The table has it all the same.
     let other = site.server(2).await;
     let entity = Entity { kind: EntityType::trusted("ORDER"), id: EntityId::trusted("o-1") };
