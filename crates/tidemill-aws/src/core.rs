@@ -44,6 +44,8 @@ pub(crate) struct Core {
     pub(crate) end: u64,
     /// The number of the newest event.
     pub(crate) newest: u64,
+    /// Up to here whoever listens was told of the records that others wrote.
+    told: u64,
     last_id: u128,
     /// The rows that must be in memory when the store is opened, as of the last flush.
     open: BTreeSet<RowKey>,
@@ -115,6 +117,7 @@ impl Core {
             site,
             end: 0,
             newest: 0,
+            told: 0,
             last_id: 0,
             open: BTreeSet::new(),
             is_sound: false,
@@ -181,7 +184,7 @@ impl Core {
         self.is_sound = false;
         self.replay(item).await?;
         self.is_sound = true;
-        self.end = item.number;
+        (self.end, self.told) = (item.number, item.number);
         self.recent.push(item.number, Arc::clone(&sending.events));
         if let Some((number, event)) = sending.events.last() {
             self.newest = *number;
@@ -252,6 +255,11 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Whether the state says all that is known of a row: it, or the job that it is loaded with, is in memory.
+    pub(crate) fn is_here(&self, key: &RowKey) -> bool {
+        self.state.is_loaded(&with_job(key.clone()))
     }
 
     /// Refuses a row that is newer than the state: what it says has happened in part already.
@@ -421,6 +429,7 @@ impl Core {
         self.before = None;
         self.is_sound = true;
         self.end += 1;
+        self.told = self.end;
         let mut sending = Sending::new(self.end);
         let mut events: Vec<(u64, Event)> = Vec::new();
         let first = first_seq(self.end).0;

@@ -319,6 +319,8 @@ pub(crate) struct Scan {
     /// Only what lies behind it, or before it when it goes backward.
     beyond: Option<String>,
     backward: bool,
+    /// Whether rows that are gone count.
+    with_gone: bool,
     ready: std::vec::IntoIter<Item>,
     last: Option<Item>,
     is_over: bool,
@@ -331,10 +333,16 @@ impl Scan {
             prefix: String::new(),
             beyond: None,
             backward: false,
+            with_gone: false,
             ready: Vec::new().into_iter(),
             last: None,
             is_over: false,
         }
+    }
+
+    /// Those that are gone too.
+    pub(crate) fn with_gone(pk: String) -> Self {
+        Self { with_gone: true, ..Self::all(pk) }
     }
 
     /// Those whose sort keys begin with `prefix`, and lie behind `after`.
@@ -347,7 +355,7 @@ impl Scan {
         Self { beyond: before, backward: true, ..Self::all(pk) }
     }
 
-    /// The next row with its sort key. What is gone is passed over.
+    /// The next row with its sort key. What is gone is passed over, unless it counts.
     pub(crate) async fn next(&mut self, rows: &Rows) -> Result<Option<(String, RowAt)>, Fault> {
         loop {
             for item in self.ready.by_ref() {
@@ -357,7 +365,7 @@ impl Scan {
                     .as_ref()
                     .is_none_or(|beyond| if self.backward { sk < *beyond } else { sk > *beyond });
                 let found = rows.read(&item).await?;
-                if is_beyond && sk.starts_with(&self.prefix) && found.row.is_some() {
+                if is_beyond && sk.starts_with(&self.prefix) && (self.with_gone || found.row.is_some()) {
                     return Ok(Some((sk, found)));
                 }
             }

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use tidemill_engine::backend::Fault;
+use tidemill_engine::codec::control::Control;
+use tidemill_engine::commit::RecordWrite;
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::state::State;
 use tidemill_engine::state::row::{Row, RowKey};
@@ -11,11 +13,12 @@ use tokio::task::JoinSet;
 
 use super::{Core, Stuck, job_of};
 use crate::fault::{damaged, unavailable};
-use crate::group::first_seq;
+use crate::group::{Entry, first_seq, read_group};
 use crate::log::Log;
 use crate::pause::Pause;
 use crate::recent::Recent;
-use crate::rows::{Checkpoint, ROWS_AT_ONCE};
+use crate::row_item::{record_key, records_partition};
+use crate::rows::{Checkpoint, ROWS_AT_ONCE, Scan};
 
 /// How often the state is made anew from a checkpoint that stays the same.
 const TRIES_MAX: u32 = 4;
@@ -26,6 +29,7 @@ impl Core {
     /// Makes the state from rows and log. `sent` is the group up to which all is sent.
     pub(crate) async fn rebuild(&mut self, log: &Log, sent: u64) -> Result<(), Fault> {
         self.is_sound = false;
+        let told = self.told;
         let (mut pause, mut stood, mut found_at) = (Pause::default(), 0, None);
         loop {
             match self.try_rebuild(log, sent).await {
@@ -42,7 +46,46 @@ impl Core {
             found_at = found;
             pause.wait().await;
         }
+        // A process that opens the store has heard of nothing yet, and reads what it wants to know.
+        if told > 0 {
+            self.tell_passed_over(log, told).await?;
+        }
+        self.told = self.end;
         self.is_sound = true;
+        Ok(())
+    }
+
+    /// Tells of records that were written behind item `told` and before the rows that the state was made from.
+    async fn tell_passed_over(&self, log: &Log, told: u64) -> Result<(), Fault> {
+        let mut next = told + 1;
+        while next <= self.end {
+            let items = log.from(next).await?;
+            if items.is_empty() {
+                break;
+            }
+            for item in items {
+                let Some(group) = &item.group else { return self.tell_all().await };
+                for entry in read_group(item.number, group)? {
+                    if let Entry::Control(Control::Record(RecordWrite::Put { key, .. })) = entry {
+                        self.heard.tell(&key);
+                    }
+                }
+                next = item.number + 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Any record may have changed: the log does not say any more which.
+    async fn tell_all(&self) -> Result<(), Fault> {
+        for kind in [RecordKind::Subscription, RecordKind::Script, RecordKind::ApiKey] {
+            let mut scan = Scan::with_gone(records_partition(self.rows.shard(), kind));
+            while let Some((sk, _)) = scan.next(&self.rows).await? {
+                if let Some(key) = record_key(kind, &sk) {
+                    self.heard.tell(&key);
+                }
+            }
+        }
         Ok(())
     }
 
