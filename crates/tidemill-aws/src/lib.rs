@@ -21,6 +21,7 @@ mod group;
 pub mod handlers;
 mod housekeeping;
 mod item;
+mod latest;
 mod log;
 mod objects;
 mod open;

@@ -26,6 +26,8 @@ use crate::row_item::{Place, job_partition, place, read_row, row_bytes};
 
 /// Larger rows lie in S3.
 const INLINE_BYTES_MAX: usize = 350_000;
+/// How many rows one call reads.
+pub(crate) const ROWS_AT_ONCE: usize = 100;
 /// How many rows are written at once.
 const WRITES_AT_ONCE: usize = 16;
 const CHECKPOINT: &str = "ROWS";
@@ -116,7 +118,7 @@ impl Rows {
         }
     }
 
-    /// Those of at most 100 rows that are there, in no order.
+    /// Those of at most [`ROWS_AT_ONCE`] rows that are there, in no order.
     pub(crate) async fn get_many(&self, keys: &[RowKey]) -> Result<Vec<(RowKey, RowAt)>, Fault> {
         let mut places: HashMap<(String, String), &RowKey> = HashMap::new();
         for key in keys {
@@ -317,6 +319,8 @@ pub(crate) struct Scan {
     /// Only what lies behind it, or before it when it goes backward.
     beyond: Option<String>,
     backward: bool,
+    /// Whether rows that are gone count.
+    with_gone: bool,
     ready: std::vec::IntoIter<Item>,
     last: Option<Item>,
     is_over: bool,
@@ -329,10 +333,16 @@ impl Scan {
             prefix: String::new(),
             beyond: None,
             backward: false,
+            with_gone: false,
             ready: Vec::new().into_iter(),
             last: None,
             is_over: false,
         }
+    }
+
+    /// Those that are gone too.
+    pub(crate) fn with_gone(pk: String) -> Self {
+        Self { with_gone: true, ..Self::all(pk) }
     }
 
     /// Those whose sort keys begin with `prefix`, and lie behind `after`.
@@ -345,7 +355,7 @@ impl Scan {
         Self { beyond: before, backward: true, ..Self::all(pk) }
     }
 
-    /// The next row with its sort key. What is gone is passed over.
+    /// The next row with its sort key. What is gone is passed over, unless it counts.
     pub(crate) async fn next(&mut self, rows: &Rows) -> Result<Option<(String, RowAt)>, Fault> {
         loop {
             for item in self.ready.by_ref() {
@@ -355,7 +365,7 @@ impl Scan {
                     .as_ref()
                     .is_none_or(|beyond| if self.backward { sk < *beyond } else { sk > *beyond });
                 let found = rows.read(&item).await?;
-                if is_beyond && sk.starts_with(&self.prefix) && found.row.is_some() {
+                if is_beyond && sk.starts_with(&self.prefix) && (self.with_gone || found.row.is_some()) {
                     return Ok(Some((sk, found)));
                 }
             }

@@ -270,6 +270,22 @@ fn bury(
     put_letter(tenant, version, letter, draft);
 }
 
+/// Keeps a letter that somebody else wrote, and tells people of it.
+pub(super) fn keep(
+    state: &State,
+    tenant: &TenantId,
+    letter: &DeliveryLetter,
+    draft: &mut Draft<'_, '_>,
+) -> Result<Reply, Refusal> {
+    if let Some(earlier) = state.record(&RecordKey::delivery_letter(tenant, letter.id)) {
+        return Err(Refusal::RecordConflict { expected: 0, actual: earlier.version });
+    }
+    let text = alert_text::delivery_failure(&letter.event, letter.id);
+    alert(tenant, "delivery_failure", &text, true, &letter.event, draft);
+    put_letter(tenant, 0, letter.clone(), draft);
+    Ok(Reply::RecordPut { version: 1 })
+}
+
 /// Delivers exactly what did not arrive once more, as a delivery of its own.
 pub(super) fn replay(
     state: &State,
