@@ -137,6 +137,22 @@ impl Log {
         Ok(found)
     }
 
+    /// The first item up to `end` that was put at `since` or later; the one behind `end` if there is none.
+    pub(crate) async fn first_since(&self, since: Timestamp, end: u64) -> Result<u64, Fault> {
+        // Older ones may be missing: the log of a store that was imported begins late.
+        let (mut low, mut high) = (0, end + 1);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let key = key_of(&self.partition(middle), SORT_KEY);
+            let get = self.client.get_item().table_name(&self.table).set_key(Some(key));
+            let get = get.projection_expression(PUT_AT).consistent_read(true);
+            let found = get.send().await.map_err(|error| unavailable("GetItem", error))?;
+            let put_at = found.item.map_or(0, |item| read_number(&item, PUT_AT).unwrap_or(0));
+            if put_at >= since.millis() { high = middle } else { low = middle }
+        }
+        Ok(high)
+    }
+
     /// The items right behind one that was put a moment ago.
     pub(crate) async fn behind(&self, item: &LogItem) -> Result<Vec<LogItem>, Fault> {
         self.batch(item.number + 1, BATCH_AFTER_LOSS).await
