@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::DeployError;
+use super::plan::find;
+use super::template::STACKS;
 use crate::connection::Connection;
 use crate::fault::words;
 
@@ -13,6 +15,23 @@ const SETTINGS: [(&str, &str); 4] = [
     ("task-queue-url", "SQS_QUEUE_URL"),
     ("artifacts-bucket-name", "S3_BUCKET"),
 ];
+
+/// What the functions were deployed with, and the setting that says the same to other processes.
+const PARAMETERS: [(&str, &str); 2] = [("TenantId", "TENANT_ID"), ("AppName", "APP_NAME")];
+/// A stack with functions.
+const WITH_FUNCTIONS: usize = 1;
+
+/// Whose jobs a stage does and under which name, as its functions were told; nothing before they are deployed.
+pub async fn identity(
+    connection: &Connection,
+    stage: &str,
+) -> Result<Vec<(&'static str, String)>, DeployError> {
+    let name = STACKS[WITH_FUNCTIONS].stack_name(stage);
+    let Some(mut found) = find(connection, &name).await? else { return Ok(Vec::new()) };
+    let setting =
+        |(parameter, setting): (&str, &'static str)| Some((setting, found.parameters.remove(parameter)?));
+    Ok(PARAMETERS.into_iter().filter_map(setting).collect())
+}
 
 /// The settings of a stage, by name. What it does not export is an error.
 pub async fn environment(

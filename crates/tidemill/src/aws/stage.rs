@@ -15,6 +15,7 @@ use super::access::{access, options};
 use crate::client::{Client, LocalWay};
 use crate::commands::{CommandError, Place, host_worker_id};
 use crate::config::Resolved;
+use crate::logging::trouble;
 use crate::node::{Life, Node, engine_config};
 use crate::output::Output;
 use crate::rota::Rota;
@@ -23,6 +24,7 @@ use crate::token_key::shared_key;
 
 /// How long a process waits at its end until what it committed is sent. After that any other sends it.
 const LAST_SENDINGS: Duration = Duration::from_secs(15);
+const UNSENT: &str = "not everything is sent yet; another process of the stage sends the rest. If none does, see `tidemill aws doctor`";
 
 /// An open stage.
 pub(crate) struct Stage {
@@ -55,7 +57,7 @@ impl Stage {
             Purpose::Asking => None,
             Purpose::Working => Some(Place::take(&values.output_dir, &table)?),
         };
-        let connection = Box::pin(Connection::open(access(config))).await;
+        let connection = Box::pin(Connection::open(access(config)?)).await;
         let clock = Arc::new(SystemClock::start());
         let backend = Box::pin(Aws::open(connection.clone(), options, Arc::clone(&clock) as _)).await?;
         let (digits, file) = (values.token_key.clone(), values.token_key_file.clone());
@@ -97,7 +99,7 @@ impl Stage {
         match tokio::time::timeout(LAST_SENDINGS, closed).await {
             Ok(Ok(())) => {}
             Ok(Err(fault)) => out.note(format_args!("the rows are not written down: {fault}")),
-            Err(_) => out.note("not everything is sent yet; another process of the stage sends the rest"),
+            Err(_) => out.note(UNSENT),
         }
     }
 }
@@ -112,7 +114,9 @@ pub(crate) async fn client(config: &Resolved) -> Result<Client, CommandError> {
     Ok(Client::Local(way.sending(Arc::new(move || {
         let engine = engine.clone();
         Box::pin(async move {
-            let _ = tokio::time::timeout(LAST_SENDINGS, engine.backend().own_sent()).await;
+            if tokio::time::timeout(LAST_SENDINGS, engine.backend().own_sent()).await.is_err() {
+                trouble(UNSENT);
+            }
         })
     }))))
 }
