@@ -47,7 +47,7 @@ mod writer;
 pub use aws_sender::AwsSender;
 pub use backend::Aws;
 pub use connection::{Access, Connection};
-pub use duty::Roster;
+pub use duty::{Roster, Terms};
 pub use housekeeping::Housekept;
 pub use options::AwsOptions;
 pub use outbox::Bus;

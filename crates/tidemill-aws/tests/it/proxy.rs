@@ -25,6 +25,8 @@ pub(crate) enum Fate {
     Refuse(&'static str),
     /// It arrives, and its answer is lost.
     LoseAnswer,
+    /// It is taken, and nothing comes of it while the connection stays.
+    Hang,
     /// It is lost on the way.
     LoseRequest,
     /// It arrives twice; the second answer is given.
@@ -131,6 +133,8 @@ impl Plan {
             }
             Fate::LoseAnswer => self.forward(&request).await.map(drop),
             Fate::LoseRequest => Ok(()),
+            // Until the other side gives up.
+            Fate::Hang => client.read(&mut [0]).await.map(drop),
             Fate::Throttle => client.write_all(&refusal("ThrottlingException")).await,
             Fate::Refuse(name) => client.write_all(&refusal(name)).await,
             Fate::Answer(body) => client.write_all(&answer_of(body.as_bytes())).await,
