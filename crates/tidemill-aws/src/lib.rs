@@ -51,7 +51,7 @@ pub use duty::{Roster, Terms};
 pub use housekeeping::Housekept;
 pub use options::AwsOptions;
 pub use outbox::Bus;
-pub use restore::{RestoreError, Restored, restore};
+pub use restore::{RestoreError, Restored, check_empty, restore};
 pub use save_event::{Saved, save_event};
 pub use settings::{AwsSettings, BadSetting};
 pub use table::create_table;

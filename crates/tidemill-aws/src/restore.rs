@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::connection::Connection;
-use crate::fault::{damaged, unavailable};
-use crate::item::{key_of, number, read_text, text};
+use crate::fault::{damaged, is_refused, unavailable};
+use crate::item::{Item, key_of, number, read_text, text};
 use crate::log::Log;
 use crate::objects::Objects;
 use crate::options::AwsOptions;
@@ -46,6 +46,18 @@ pub enum RestoreError {
     Store(#[from] Fault),
 }
 
+/// Refuses a table that something was put into.
+pub async fn check_empty(connection: &Connection, options: &AwsOptions) -> Result<(), RestoreError> {
+    let objects = Objects::new(connection, &options.bucket);
+    let log = Log::new(connection, objects.clone(), &options.table, &options.shard);
+    let rows = Rows::new(connection, objects, &options.table, &options.shard);
+    let is_marked = mark_of(connection, &options.table, &options.shard).await?.is_some();
+    if is_marked || rows.checkpoint().await?.is_some() || log.get(1).await?.is_some() {
+        return Err(RestoreError::NotEmpty(options.table.clone()));
+    }
+    Ok(())
+}
+
 /// Puts the pieces into an empty table and bucket. After an error they are worthless.
 pub async fn restore(
     connection: &Connection,
@@ -55,10 +67,11 @@ pub async fn restore(
     let objects = Objects::new(connection, &options.bucket);
     let log = Log::new(connection, objects.clone(), &options.table, &options.shard);
     let rows = Rows::new(connection, objects.clone(), &options.table, &options.shard);
-    if rows.checkpoint().await?.is_some() || log.get(1).await?.is_some() {
+    check_empty(connection, options).await?;
+    // What an import left half full cannot be told from another's rows, so no second one goes over it.
+    if !set_mark(connection, options, "running").await? {
         return Err(RestoreError::NotEmpty(options.table.clone()));
     }
-    set_mark(connection, options, "running").await?;
     let mut done = Restored::default();
     let mut open = BTreeSet::new();
     let mut last_id = 0;
@@ -113,19 +126,31 @@ pub async fn restore(
     Ok(done)
 }
 
-async fn set_mark(connection: &Connection, options: &AwsOptions, state: &str) -> Result<(), Fault> {
+/// Sets the mark; whether it could be: the first one only where there is none.
+async fn set_mark(connection: &Connection, options: &AwsOptions, state: &str) -> Result<bool, Fault> {
     let mut mark = key_of(&format!("CURSOR#{}", options.shard), MARK);
     mark.insert("state".to_owned(), text(state));
-    let put = connection.dynamo.put_item().table_name(&options.table).set_item(Some(mark));
-    put.send().await.map(drop).map_err(|error| unavailable("PutItem", error))
+    let mut put = connection.dynamo.put_item().table_name(&options.table).set_item(Some(mark));
+    if state == "running" {
+        put = put.condition_expression("attribute_not_exists(PK)");
+    }
+    match put.send().await {
+        Ok(_) => Ok(true),
+        Err(error) if is_refused(&error) => Ok(false),
+        Err(error) => Err(unavailable("PutItem", error)),
+    }
+}
+
+async fn mark_of(connection: &Connection, table: &str, shard: &str) -> Result<Option<Item>, Fault> {
+    let key = key_of(&format!("CURSOR#{shard}"), MARK);
+    let get = connection.dynamo.get_item().table_name(table).set_key(Some(key));
+    let found = get.consistent_read(true).send().await.map_err(|error| unavailable("GetItem", error))?;
+    Ok(found.item)
 }
 
 /// Refuses a table that an import has left half full.
 pub(crate) async fn check_whole(connection: &Connection, table: &str, shard: &str) -> Result<(), Fault> {
-    let key = key_of(&format!("CURSOR#{shard}"), MARK);
-    let get = connection.dynamo.get_item().table_name(table).set_key(Some(key));
-    let found = get.consistent_read(true).send().await.map_err(|error| unavailable("GetItem", error))?;
-    match found.item {
+    match mark_of(connection, table, shard).await? {
         Some(mark) if read_text(&mark, "state")? == "running" => {
             Err(damaged("an import into this table runs, or did not come to its end; import into a new one"))
         }

@@ -1,4 +1,4 @@
-//! A data directory that a command works on while nobody else does.
+//! The store that an offline command works on, and a data directory while nobody else has it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,22 @@ use crate::client::add;
 use crate::commands::CommandError;
 use crate::config::{BackendName, Resolved, Source};
 
+/// Which store.
 #[derive(Args)]
-pub(crate) struct DataArgument {
+pub(crate) struct StoreArgument {
     /// The data directory. No other process may have it open [default: .tidemill]
     #[arg(long = "data", value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Where everything is kept, embedded or aws [default: embedded]
+    #[arg(long, value_name = "BACKEND", value_parser = ["embedded", "aws"])]
+    backend: Option<String>,
 }
 
-impl DataArgument {
+impl StoreArgument {
     pub(crate) fn flags(&self) -> BTreeMap<&'static str, Source> {
         let mut flags = BTreeMap::new();
         add(&mut flags, "TIDEMILL_DATA", "--data", self.dir.as_ref().map(|dir| dir.display()));
+        add(&mut flags, "TIDEMILL_BACKEND", "--backend", self.backend.as_ref());
         flags
     }
 }
@@ -57,8 +62,13 @@ impl DataDir {
 
     fn named<'a>(command: &str, config: &'a Resolved) -> Result<&'a Path, CommandError> {
         if config.values.backend == BackendName::Aws {
+            let instead = match command {
+                "verify" => "; `tidemill aws doctor` looks at the parts of a stage",
+                "rebuild" => "; to make all of a stage again, export it and import it into a new one",
+                _ => "",
+            };
             return Err(CommandError::Unusable(format!(
-                "`tidemill {command}` works on a data directory, and TIDEMILL_BACKEND is aws, which has none"
+                "`tidemill {command}` works on a data directory, and TIDEMILL_BACKEND is aws, which has none{instead}"
             )));
         }
         Ok(&config.values.data)

@@ -19,7 +19,7 @@ const LIVE_EVERY: Duration = Duration::from_millis(100);
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
 pub(crate) struct Output {
-    data: Box<dyn Write>,
+    data: Box<dyn Write + Send>,
     words: Words,
     /// Whether data and words meet on the same screen.
     mixed: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Output {
 
 /// The part for people.
 struct Words {
-    out: Box<dyn Write>,
+    out: Box<dyn Write + Send>,
     /// Whether a line can be written over.
     live: bool,
     /// The step that was told last, and when.
@@ -40,12 +40,12 @@ impl Output {
     pub(crate) fn stdio() -> Self {
         let live = io::stderr().is_terminal();
         let is_screen = io::stdout().is_terminal();
-        let data: Box<dyn Write> =
+        let data: Box<dyn Write + Send> =
             if is_screen { Box::new(Visible::new(io::stdout())) } else { Box::new(io::stdout()) };
         Self { mixed: live && is_screen, ..Self::new(data, Box::new(io::stderr()), live) }
     }
 
-    fn new(data: Box<dyn Write>, words: Box<dyn Write>, live: bool) -> Self {
+    fn new(data: Box<dyn Write + Send>, words: Box<dyn Write + Send>, live: bool) -> Self {
         Self { data, words: Words { out: words, live, told: None, standing: false }, mixed: false }
     }
 
@@ -81,7 +81,7 @@ impl Output {
     }
 
     /// A stream of data, and a watch for its progress that does not get in its way.
-    pub(crate) fn stream(&mut self) -> (&mut dyn Write, impl FnMut(Progress)) {
+    pub(crate) fn stream(&mut self) -> (&mut (dyn Write + Send), impl FnMut(Progress) + Send) {
         let Self { data, words, mixed } = self;
         words.wipe();
         (data, |progress| {

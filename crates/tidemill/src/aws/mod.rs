@@ -1,7 +1,11 @@
 //! A stage on AWS as the store of this process.
 
 mod access;
+mod export;
+mod import;
 mod stage;
 
 pub(crate) use access::{access, options};
+pub(crate) use export::ExportedStage;
+pub(crate) use import::import;
 pub(crate) use stage::{Purpose, Stage, client};

@@ -7,17 +7,18 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tidemill_embedded::import_dir::import_into;
+use tidemill_embedded::store::import::Imported;
 use tidemill_engine::clock::{Clock, SystemClock};
 
 use super::{CommandError, Flags};
 use crate::config::Resolved;
-use crate::data_dir::{DataArgument, DataDir, store_options};
+use crate::data_dir::{DataDir, StoreArgument, store_options};
 use crate::output::Output;
 
 /// How much is read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Make the store of an empty data directory from an export
+/// Make the store of an empty data directory, or of an empty stage on AWS, from an export
 ///
 /// Nothing is started for imported events. Tasks that were leased wait again. A bad line is named, and then nothing is
 /// stored.
@@ -25,18 +26,18 @@ const READ_BYTES: usize = 1 << 20;
 #[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct Import {
     #[command(flatten)]
-    data: DataArgument,
+    store: StoreArgument,
     /// The export; `-` for standard input
     file: PathBuf,
 }
 
 impl Import {
     pub(crate) fn flags(&self) -> Flags {
-        self.data.flags()
+        self.store.flags()
     }
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Result<ExitCode, CommandError> {
-        let mut input: Box<dyn BufRead> = if self.file.as_os_str() == "-" {
+        let input: Box<dyn BufRead + Send> = if self.file.as_os_str() == "-" {
             Box::new(BufReader::with_capacity(READ_BYTES, io::stdin()))
         } else {
             let file = File::open(&self.file).map_err(|error| {
@@ -44,11 +45,7 @@ impl Import {
             })?;
             Box::new(BufReader::with_capacity(READ_BYTES, file))
         };
-        let dir = DataDir::open_or_make("import", config)?;
-        let now = SystemClock::start().now();
-        let mut watch = |progress| out.progress(progress);
-        let imported =
-            import_into(&config.values.data, &dir.lock, store_options(), &mut input, now, &mut watch)?;
+        let imported = import(config, input, out)?;
         let tally = imported.tally;
         out.note(format_args!(
             "imported {} events, {} jobs, {} tasks, {} messages, {} records and {} large values",
@@ -65,4 +62,19 @@ impl Import {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn import(
+    config: &Resolved,
+    mut input: Box<dyn BufRead + Send>,
+    out: &mut Output,
+) -> Result<Imported, CommandError> {
+    #[cfg(feature = "aws")]
+    if config.values.backend == crate::config::BackendName::Aws {
+        return crate::aws::import(config, input, out);
+    }
+    let dir = DataDir::open_or_make("import", config)?;
+    let now = SystemClock::start().now();
+    let mut watch = |progress| out.progress(progress);
+    Ok(import_into(&config.values.data, &dir.lock, store_options(), &mut input, now, &mut watch)?)
 }

@@ -63,9 +63,13 @@ pub(crate) use no_aws::Aws;
 pub(crate) use parked::Parked;
 pub(crate) use rebuild::Rebuild;
 pub(crate) use run::Run;
+#[cfg(feature = "aws")]
+pub(crate) use runtime::runtime_with_threads;
 pub(crate) use schema::Schema;
 pub(crate) use scripts::Scripts;
 pub(crate) use serve::Serve;
+#[cfg(feature = "aws")]
+pub(crate) use signals::StopSignals;
 pub(crate) use submit::Submit;
 pub(crate) use subscriptions::Subscriptions;
 pub(crate) use tasks::Tasks;

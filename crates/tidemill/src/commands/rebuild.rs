@@ -7,7 +7,7 @@ use tidemill_embedded::Store;
 
 use super::{CommandError, Flags, verify};
 use crate::config::Resolved;
-use crate::data_dir::{DataArgument, DataDir, store_options};
+use crate::data_dir::{DataDir, StoreArgument, store_options};
 use crate::output::Output;
 
 /// Remove what is derived from the log, make it again and verify it
@@ -17,7 +17,7 @@ use crate::output::Output;
 #[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct Rebuild {
     #[command(flatten)]
-    data: DataArgument,
+    store: StoreArgument,
     /// Print what was checked and what differs as one JSON object
     #[arg(long)]
     json: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Rebuild {
 
 impl Rebuild {
     pub(crate) fn flags(&self) -> Flags {
-        self.data.flags()
+        self.store.flags()
     }
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Result<ExitCode, CommandError> {

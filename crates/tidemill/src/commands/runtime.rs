@@ -16,17 +16,18 @@ pub(super) fn block_on<T>(work: impl Future<Output = Result<T, CommandError>>) -
 pub(super) fn block_on_threads<T>(
     work: impl Future<Output = Result<T, CommandError>>,
 ) -> Result<T, CommandError> {
-    /// One core decides at a time; a second thread answers meanwhile.
-    const THREADS: usize = 2;
-    let runtime: Runtime = Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .enable_all()
-        .build()
-        .map_err(|error| failed(&error))?;
+    let runtime = runtime_with_threads()?;
     let done = runtime.block_on(work);
     // What still runs in the background has nothing to say any more.
     runtime.shutdown_background();
     done
+}
+
+pub(crate) fn runtime_with_threads() -> Result<Runtime, CommandError> {
+    /// One core decides at a time; a second thread answers meanwhile.
+    const THREADS: usize = 2;
+    let built = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
+    built.map_err(|error| failed(&error))
 }
 
 fn failed(error: &std::io::Error) -> CommandError {

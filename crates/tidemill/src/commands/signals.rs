@@ -5,13 +5,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::CommandError;
 
 /// SIGINT and SIGTERM, from when this was made.
-pub(super) struct StopSignals {
+pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl StopSignals {
-    pub(super) fn listen() -> Result<Self, CommandError> {
+    pub(crate) fn listen() -> Result<Self, CommandError> {
         let listen = |kind| {
             signal(kind)
                 .map_err(|error| CommandError::Failed(format!("signals cannot be listened to: {error}")))
@@ -20,7 +20,7 @@ impl StopSignals {
     }
 
     /// The next one.
-    pub(super) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -10,7 +10,7 @@ use tidemill_engine::backend::Fault;
 
 use super::{CommandError, Flags};
 use crate::config::Resolved;
-use crate::data_dir::{DataArgument, DataDir, store_options};
+use crate::data_dir::{DataDir, StoreArgument, store_options};
 use crate::output::Output;
 
 /// Check the data directory: every byte of the log, and all that is derived from it
@@ -18,7 +18,7 @@ use crate::output::Output;
 #[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct Verify {
     #[command(flatten)]
-    data: DataArgument,
+    store: StoreArgument,
     /// Print what was checked and what differs as one JSON object
     #[arg(long)]
     json: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Verify {
 
 impl Verify {
     pub(crate) fn flags(&self) -> Flags {
-        self.data.flags()
+        self.store.flags()
     }
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Result<ExitCode, CommandError> {

@@ -4,6 +4,7 @@
 #[path = "../../../../tidemill-aws/tests/it/double.rs"]
 mod double;
 mod home;
+mod moves;
 mod on_both;
 mod settings;
 mod stage;

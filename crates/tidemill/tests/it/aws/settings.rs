@@ -27,10 +27,14 @@ fn contradictions_and_gaps_name_their_settings() {
             &[AWS, ("CLAUDE_TIMEOUT", "12h")],
             &["CLAUDE_TIMEOUT (environment) must be at most 11h"],
         ),
-        (&["verify"], &[AWS], &["`tidemill verify` works on a data directory"]),
-        (&["rebuild"], &[AWS], &["`tidemill rebuild` works on a data directory"]),
-        (&["export"], &[AWS], &["`tidemill export` works on a data directory"]),
-        (&["import", "x"], &[AWS], &["`tidemill import` works on a data directory"]),
+        (&["verify"], &[AWS], &["`tidemill verify` works on a data directory", "tidemill aws doctor"]),
+        (
+            &["rebuild", "--backend", "aws"],
+            &[],
+            &["`tidemill rebuild` works on a data directory", "import it into a new one"],
+        ),
+        (&["export"], &[AWS], &["S3_BUCKET and SQS_QUEUE_URL must be set"]),
+        (&["import", "x", "--backend", "aws"], &[], &["S3_BUCKET and SQS_QUEUE_URL must be set"]),
         (
             &["run", "job.yaml"],
             &[AWS],
