@@ -271,16 +271,34 @@ impl Log {
     }
 
     /// Makes an empty log that goes on behind item `number`.
-    pub(crate) async fn begin_behind(&self, number: u64) -> Result<(), Fault> {
-        let mut stub = key_of(&self.partition(number), SORT_KEY);
-        stub.insert("nonce".to_owned(), binary([0; 16]));
-        stub.insert(TRIMMED.to_owned(), AttributeValue::Bool(true));
-        let put = self.client.put_item().table_name(&self.table).set_item(Some(stub));
+    pub(crate) async fn begin_behind(&self, number: u64) -> Result<bool, Fault> {
+        let stub = |number| {
+            let mut stub = key_of(&self.partition(number), SORT_KEY);
+            stub.insert("nonce".to_owned(), binary([0; 16]));
+            stub.insert(TRIMMED.to_owned(), AttributeValue::Bool(true));
+            stub
+        };
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(stub(1)));
+        match put.condition_expression("attribute_not_exists(PK)").send().await {
+            Ok(_) => {}
+            Err(error) if is_refused(&error) => {
+                let key = key_of(&self.partition(1), SORT_KEY);
+                let get = self.client.get_item().table_name(&self.table).set_key(Some(key));
+                let found = get.consistent_read(true).send().await;
+                let found = found.map_err(|error| unavailable("GetItem", error))?;
+                // Ours, if a put whose answer was lost has been made twice.
+                if found.item.as_ref() != Some(&stub(1)) {
+                    return Ok(false);
+                }
+            }
+            Err(error) => return Err(unavailable("PutItem", error)),
+        }
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(stub(number)));
         put.send().await.map_err(|error| unavailable("PutItem", error))?;
         let mut cursor = key_of(&format!("CURSOR#{}", self.shard), SORT_KEY);
         cursor.insert(TRIMMED_UP_TO.to_owned(), item_number(number));
         let put = self.client.put_item().table_name(&self.table).set_item(Some(cursor));
-        put.send().await.map(drop).map_err(|error| unavailable("PutItem", error))
+        put.send().await.map(|_| true).map_err(|error| unavailable("PutItem", error))
     }
 
     /// The object that item `number` names.

@@ -263,7 +263,7 @@ impl Rows {
             }
             let (rows, place, at) = (self.clone(), place(&self.shard, key), flush.at);
             let bytes = row.as_ref().map(row_bytes);
-            writing.spawn(async move { rows.write_row(&place, at, bytes).await });
+            writing.spawn(async move { rows.write_row(&place, at, bytes).await.map(drop) });
         }
         while let Some(written) = writing.join_next().await {
             written.map_err(|error| unavailable("PutItem", error))??;
@@ -280,13 +280,13 @@ impl Rows {
         }
     }
 
-    /// Writes one row, unless a newer one is there.
+    /// Writes one row, unless a newer one is there; says whether it did.
     pub(crate) async fn write_row(
         &self,
         place: &Place,
         at: u64,
         bytes: Option<Vec<u8>>,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         let mut item = key_of(&place.pk, &place.sk);
         item.insert("at".to_owned(), number(at));
         match bytes {
@@ -307,9 +307,21 @@ impl Rows {
         let put = put.condition_expression("attribute_not_exists(PK) OR #at < :at");
         let put = put.expression_attribute_names("#at", "at");
         match put.expression_attribute_values(":at", number(at)).send().await {
-            Ok(_) => Ok(()),
-            Err(error) if is_refused(&error) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(error) if is_refused(&error) => Ok(false),
             Err(error) => Err(unavailable("PutItem", error)),
+        }
+    }
+
+    /// Whether just these bytes are in a row's place.
+    pub(crate) async fn holds(&self, place: &Place, bytes: &[u8]) -> Result<bool, Fault> {
+        let key = key_of(&place.pk, &place.sk);
+        let get = self.client.get_item().table_name(&*self.table).set_key(Some(key)).consistent_read(true);
+        let found = get.send().await.map_err(|error| unavailable("GetItem", error))?;
+        let Some(item) = found.item else { return Ok(false) };
+        match read_text(&item, "object") {
+            Ok(object) => Ok(self.objects.get(object).await?.as_deref() == Some(bytes)),
+            Err(_) => Ok(read_bytes(&item, "row") == Some(bytes)),
         }
     }
 }

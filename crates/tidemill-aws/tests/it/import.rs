@@ -8,17 +8,20 @@ use serde_json::Value;
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection, RestoreError, Restored, create_table, restore};
 use tidemill_embedded::real_disk::RealDisk;
 use tidemill_embedded::{Embedded, Store, StoreOptions};
-use tidemill_engine::backend::Backend;
+use tidemill_engine::backend::{Backend, Fault};
+use tidemill_engine::clock::SystemClock;
+use tidemill_engine::command::{Command, PutRecord};
 use tidemill_engine::conformance::{Lab, ManualClock, World, block_on};
 use tidemill_engine::piece::Piece;
-use tidemill_engine::record::RecordKind;
+use tidemill_engine::record::{Record, RecordKey, RecordKind, RecordValue};
+use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::EventQuery;
 use tidemill_model::{ErrorCategory, JobId, JobStatus, TenantId};
 
 use crate::bus::Home;
 use crate::conformance::TableWorld;
-use crate::double::{RUNTIME, double, fresh_name};
+use crate::double::{Double, RUNTIME, double, fresh_name};
 
 /// Jobs at every stage, records of many kinds, and a large event.
 async fn fill<W: World>(lab: &Lab<W>) -> Vec<JobId> {
@@ -282,3 +285,108 @@ fn an_export_is_whole_while_others_write() {
         check_whole(&exported);
     });
 }
+
+/// An empty table, and how processes of it are set up.
+async fn empty(double: &Double) -> (Connection, impl Fn(u64) -> AwsOptions + use<>) {
+    let (connection, name) = (double.connect().await, fresh_name());
+    create_table(&connection, &name, &name).await.expect("the table is made");
+    let options = move |seed| AwsOptions {
+        follow_every: None,
+        ..AwsOptions::new(name.clone(), name.clone(), Bus::Loopback, seed)
+    };
+    (connection, options)
+}
+
+fn record(value: &str) -> Piece {
+    let record = Record { version: 1, expires_at: None, value: RecordValue::Bytes(value.as_bytes().into()) };
+    Piece::Row(Box::new((RowKey::Record(record_key()), Row::Record(record))))
+}
+
+fn record_key() -> RecordKey {
+    let tenant = Some(TenantId::trusted("acme"));
+    RecordKey { kind: RecordKind::Definition, tenant, id: Arc::from("a") }
+}
+
+/// Puts the pieces, and hands over nothing after them.
+async fn put(
+    connection: &Connection,
+    options: &AwsOptions,
+    pieces: Vec<Piece>,
+) -> Result<Restored, RestoreError> {
+    let (hand, taken) = tokio::sync::mpsc::channel(8);
+    for piece in pieces {
+        hand.send(piece).await.expect("there is room");
+    }
+    drop(hand);
+    restore(connection, options, taken).await
+}
+
+/// Whoever hands over dies. What was put does not count, and nothing is put over it.
+async fn an_import_that_breaks_off_leaves_nothing_to_use(double: &Double) {
+    let (connection, options) = empty(double).await;
+    let cut = put(&connection, &options(1), vec![record("old")]).await;
+    assert!(matches!(cut, Err(RestoreError::CutOff)), "{cut:?}");
+    let opened = Aws::open(connection.clone(), options(2), Arc::new(SystemClock::start())).await;
+    let fault = opened.err().expect("a half full table is not opened");
+    assert!(fault.to_string().contains("did not come to its end"), "{fault}");
+    let again = put(&connection, &options(3), vec![record("new"), Piece::End]).await;
+    let error = again.expect_err("nothing is put over it");
+    assert!(matches!(error, RestoreError::HalfFull(_)), "{error:?}");
+    assert!(error.to_string().contains(&options(1).table), "{error}");
+}
+
+async fn of_two_imports_one_goes_on(double: &Double) {
+    let (connection, options) = empty(double).await;
+    let one = |seed| {
+        let (connection, options) = (connection.clone(), options(seed));
+        async move { put(&connection, &options, vec![record(&seed.to_string()), Piece::End]).await }
+    };
+    let (first, second) = tokio::join!(one(1), one(2));
+    let (winner, other) = if first.is_ok() { ("1", second) } else { ("2", first) };
+    assert!(matches!(other, Err(RestoreError::HalfFull(_) | RestoreError::NotEmpty(_))), "{other:?}");
+    let store = Aws::open(connection.clone(), options(3), Arc::new(SystemClock::start())).await;
+    let found = store.expect("it is whole").record(record_key()).await.expect("it answers");
+    let value = found.expect("it is there").value;
+    assert!(matches!(&value, RecordValue::Bytes(bytes) if **bytes == *winner.as_bytes()), "{value:?}");
+}
+
+/// The store was opened while it was empty, and is written to while the import runs.
+async fn an_import_gives_way_to_who_writes_meanwhile(double: &Double) {
+    let (connection, options) = empty(double).await;
+    let store = Aws::open(connection.clone(), options(1), Arc::new(SystemClock::start())).await;
+    let store = store.expect("it opens");
+    let (hand, taken) = tokio::sync::mpsc::channel(1);
+    let importing = options(2);
+    let write_and_end = async {
+        // Two fit only when the first was taken, which is after all looks at an empty table.
+        hand.send(record("imported")).await.expect("it is taken");
+        hand.send(record("imported")).await.expect("it is taken");
+        let value = Some(RecordValue::Bytes(b"written".as_slice().into()));
+        let key = RecordKey { id: Arc::from("b"), ..record_key() };
+        let put = PutRecord { key, value, expires_at: None, expected: None };
+        let answers = store.execute(vec![Command::PutRecord(put)]).await.expect("it answers");
+        answers.into_iter().for_each(|answer| drop(answer.expect("the record is put")));
+        hand.send(Piece::End).await.expect("it is taken");
+    };
+    let (restored, ()) = tokio::join!(restore(&connection, &importing, taken), write_and_end);
+    assert!(matches!(restored, Err(RestoreError::NotEmpty(_))), "{restored:?}");
+}
+
+async fn a_row_that_is_there_already_is_an_error(double: &Double) {
+    let (connection, options) = empty(double).await;
+    let pieces = vec![record("one"), record("other"), Piece::End];
+    let refused = put(&connection, &options(1), pieces).await;
+    assert!(matches!(refused, Err(RestoreError::Store(Fault::Damaged(_)))), "{refused:?}");
+    // The same once more is what a repeated put looks like.
+    let (connection, options) = empty(double).await;
+    let pieces = vec![record("one"), record("one"), Piece::End];
+    put(&connection, &options(1), pieces).await.expect("nothing else is there");
+}
+
+crate::double::on_ministack!(
+    an_import_that_breaks_off_leaves_nothing_to_use,
+    of_two_imports_one_goes_on,
+    an_import_gives_way_to_who_writes_meanwhile,
+    a_row_that_is_there_already_is_an_error,
+);
+crate::double::on_moto!(an_import_that_breaks_off_leaves_nothing_to_use);
