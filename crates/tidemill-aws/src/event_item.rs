@@ -88,8 +88,10 @@ fn attribute_bytes(attribute: &AttributeValue) -> usize {
     }
 }
 
+/// What a newer release or somebody else wrote beside the fields of an event is passed over.
 pub(crate) fn read_event(mut item: Item) -> Result<Event, Fault> {
     let exact = item.remove(EXACT);
+    item.retain(|name, _| Event::is_field(name));
     let fields: Map<String, Value> =
         item.iter().map(|(name, attribute)| (name.clone(), value(attribute))).collect();
     let json = Value::Object(fields).to_string();
@@ -196,5 +198,15 @@ mod tests {
             assert!(depth(&item[PROPERTIES]) <= 32 && item_bytes(&item) < 400_000, "{start}");
             assert_eq!(read_event(item).unwrap(), event, "{start}");
         }
+    }
+
+    #[test]
+    fn what_others_wrote_beside_an_event_does_not_hide_it() {
+        let event = event(r#"{"a":1}"#);
+        let mut item = event_item(&event).unwrap();
+        item.insert("note".to_owned(), text("of somebody else"));
+        assert_eq!(read_event(item.clone()).unwrap(), event);
+        item.remove("eventType");
+        assert!(read_event(item).is_err());
     }
 }

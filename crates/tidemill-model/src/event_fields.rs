@@ -68,7 +68,7 @@ impl From<BadId> for BadEvent {
 const FIELD_COUNT: usize = 25;
 
 /// Every field of an event, the sixteen keys first; the order is that of the rendered form.
-const FIELDS: [&str; FIELD_COUNT] = [
+pub(crate) const FIELDS: [&str; FIELD_COUNT] = [
     "PK",
     "SK",
     "GSI1PK",

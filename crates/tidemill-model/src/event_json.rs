@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use crate::event::{Context, Event};
-use crate::event_fields::{BadEvent, read_fields};
+use crate::event_fields::{BadEvent, FIELDS, read_fields};
 use crate::key::{Index, KeyFields, KeyNames, ascii};
 use crate::sink::{ByteCount, Sink};
 use crate::time::Timestamp;
@@ -59,6 +59,11 @@ impl Event {
         let fields = read_fields(text)?;
         let received_at = fields.received_at()?;
         fields.event(received_at)
+    }
+
+    /// Whether the stored form has a field of this name.
+    pub fn is_field(name: &str) -> bool {
+        FIELDS.contains(&name)
     }
 
     /// Reads a detail that the store took at `received_at`. A `receivedAt` that the sender wrote does not count.

@@ -136,7 +136,7 @@ impl<B: Backend, S: Sender> Courier<B, S> {
             let (heard, freed) = (nearer.listen(), self.shared.freed.listen());
             let (found, next) = match self.take().await {
                 Ok(taken) => taken,
-                Err(EngineError::Fault(Fault::Stopped(_) | Fault::Damaged(_))) => return,
+                Err(EngineError::Fault(Fault::Stopped(_))) => return,
                 Err(_) => {
                     if either(self.shared.sender.sleep(PATIENCE), stop.wait()).await == First::Two {
                         return;
@@ -149,7 +149,7 @@ impl<B: Backend, S: Sender> Courier<B, S> {
                 self.in_flight(|in_flight| in_flight.end(&way, id));
                 self.shared.freed.ring();
                 match done {
-                    Err(EngineError::Fault(Fault::Stopped(_) | Fault::Damaged(_))) => return,
+                    Err(EngineError::Fault(Fault::Stopped(_))) => return,
                     Err(EngineError::Fault(_)) => any(self.shared.sender.sleep(PATIENCE), stop.wait()).await,
                     // Somebody else did it, or it waits for its next try.
                     Ok(()) | Err(_) => {}
