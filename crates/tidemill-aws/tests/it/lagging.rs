@@ -93,7 +93,9 @@ async fn put(engine: &Engine<Aws>, key: RecordKey, value: Option<&str>) {
     let value = value.map(|value| RecordValue::Bytes(Arc::from(value.as_bytes())));
     let put = PutRecord { key, value, expires_at: None, expected: None };
     let answers = engine.backend().execute(vec![Command::PutRecord(put)]).await.expect("it answers");
-    answers.into_iter().for_each(|answer| drop(answer.expect("the record is put")));
+    for answer in answers {
+        answer.expect("the record is put");
+    }
 }
 
 async fn publish(engine: &Engine<Aws>) {
