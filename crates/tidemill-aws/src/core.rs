@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::codec::control::Control;
 use tidemill_engine::command::Command;
-use tidemill_engine::commit::{Commit, RecordWrite, Visibility};
+use tidemill_engine::commit::{Commit, RecordWrite, TaskKey, Visibility};
 use tidemill_engine::decide::{Circumstances, decide};
 use tidemill_engine::id_source::IdSource;
 use tidemill_engine::policy::Policy;
@@ -214,7 +214,11 @@ impl Core {
         let Some(group) = &item.group else { return Err(Stuck::Behind) };
         let entries = read_group(item.number, group)?;
         // What it changes is brought into memory first, all at once. What the table does not have is new.
-        let wanted: BTreeSet<_> = entries.iter().filter_map(|entry| self.row_of(entry)).collect();
+        let mut wanted: BTreeSet<_> = entries.iter().filter_map(|entry| self.row_of(entry)).collect();
+        // What begins here has no row that counts. There may be one already, of a later moment.
+        for key in entries.iter().filter_map(row_begun) {
+            wanted.remove(&key);
+        }
         let wanted: Vec<_> = wanted.into_iter().filter(|key| !self.state.is_loaded(key)).collect();
         self.load_many(&wanted).await?;
         for entry in entries {
@@ -489,6 +493,19 @@ impl Core {
     }
 }
 
+/// The row of the job or task that begins with an entry of the log.
+fn row_begun(entry: &Entry) -> Option<RowKey> {
+    match entry {
+        Entry::Control(Control::Record(RecordWrite::Job(new))) => {
+            Some(RowKey::Job(new.tenant.clone(), new.job))
+        }
+        Entry::Control(Control::Record(RecordWrite::Task(new))) => {
+            Some(RowKey::Task(TaskKey { tenant: new.tenant.clone(), request: new.request.clone() }))
+        }
+        _ => None,
+    }
+}
+
 /// The job that a row is loaded with.
 fn job_of(key: &RowKey) -> Option<(&TenantId, JobId)> {
     match key {
@@ -509,7 +526,7 @@ fn with_job(key: RowKey) -> RowKey {
 /// The row that keeps the stream of an entity.
 pub(crate) fn entity_row(tenant: &TenantId, entity: &Entity) -> RowKey {
     match entity.kind.as_str() {
-        "TASK" => RowKey::Task(tidemill_engine::commit::TaskKey {
+        "TASK" => RowKey::Task(TaskKey {
             tenant: tenant.clone(),
             request: tidemill_model::RequestId::trusted(entity.id.as_str()),
         }),

@@ -107,12 +107,14 @@ impl Roster {
 
     /// Lets another have it at once. If that fails its time runs out.
     pub async fn give_back(&self, duty: &str) {
-        let delete =
-            self.connection.dynamo.delete_item().table_name(&*self.table).set_key(Some(self.key(duty)));
-        let delete = delete
+        let update = self.connection.dynamo.update_item().table_name(&*self.table);
+        let update = update
+            .set_key(Some(self.key(duty)))
+            .update_expression("SET heldUntil = :now")
             .condition_expression("holder = :me")
+            .expression_attribute_values(":now", number(0))
             .expression_attribute_values(":me", text(&*self.holder));
-        let _ = delete.send().await;
+        let _ = update.send().await;
     }
 
     /// Takes or renews the duty for one term. Says whether this process has it now.

@@ -5,16 +5,22 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Map, Number, Value};
 use tidemill_engine::backend::Fault;
-use tidemill_model::{Event, Json};
+use tidemill_model::{Event, Json, KnownType};
 
 use crate::fault::damaged;
-use crate::item::{Item, text};
+use crate::item::{Item, number, text};
 
 /// The properties as they were written, when the attribute cannot say them exactly: the table keeps neither the order of
 /// fields nor the spelling of numbers.
 const EXACT: &str = "propertiesJson";
 
 const PROPERTIES: &str = "properties";
+/// The table drops an item when this moment is over, in epoch seconds.
+const TTL: &str = "ttl";
+/// Says that the event has no time to live of its own: the table drops it because of its kind.
+const BY_KIND: &str = "ttlByKind";
+/// How long heartbeats are kept from the moment they were received, as a data directory keeps them.
+const HEARTBEAT_SECONDS: u64 = 7 * 24 * 3_600;
 
 /// An item may have 400 KB. Of events so large that two copies might not fit the table's own form is all there is.
 const EXACT_BYTES_MAX: usize = 150_000;
@@ -47,6 +53,11 @@ pub(crate) fn event_item(event: &Event) -> Result<Item, Fault> {
     if bytes > ITEM_BYTES_MAX || (!is_whole && bytes + exact.len() > ITEM_BYTES_MAX) {
         item.insert(PROPERTIES.to_owned(), AttributeValue::M(HashMap::new()));
         (is_whole, bytes) = (false, item_bytes(&item));
+    }
+    if event.ttl.is_none() && event.event_type.as_str() == KnownType::TaskHeartbeat.as_str() {
+        let seconds = event.received_at.millis() / 1_000 + HEARTBEAT_SECONDS;
+        item.insert(TTL.to_owned(), number(seconds));
+        item.insert(BY_KIND.to_owned(), AttributeValue::Bool(true));
     }
     let differs = || item.get(PROPERTIES).map(value).map(|value| value.to_string()).as_deref() != Some(exact);
     if !is_whole || (exact.len() <= EXACT_BYTES_MAX && bytes + exact.len() <= ITEM_BYTES_MAX && differs()) {
@@ -91,6 +102,9 @@ fn attribute_bytes(attribute: &AttributeValue) -> usize {
 /// What a newer release or somebody else wrote beside the fields of an event is passed over.
 pub(crate) fn read_event(mut item: Item) -> Result<Event, Fault> {
     let exact = item.remove(EXACT);
+    if item.remove(BY_KIND).is_some() {
+        item.remove(TTL);
+    }
     item.retain(|name, _| Event::is_field(name));
     let fields: Map<String, Value> =
         item.iter().map(|(name, attribute)| (name.clone(), value(attribute))).collect();
@@ -166,6 +180,19 @@ mod tests {
             context: Context { environment: "dev".into(), origin: "test".into(), worker_id: None },
             properties: Json::trusted(properties),
             ttl: None,
+        }
+    }
+
+    #[test]
+    fn heartbeats_go_after_a_week_and_no_others() {
+        let heartbeat = Event { event_type: KnownType::TaskHeartbeat.event_type(), ..event("{}") };
+        let own = Event { ttl: Some(1_800_000_060), ..heartbeat.clone() };
+        for (event, expected) in
+            [(event("{}"), None), (heartbeat, Some(1_800_000_000 + 7 * 86_400)), (own, Some(1_800_000_060))]
+        {
+            let item = event_item(&event).unwrap();
+            assert_eq!(item.get(TTL), expected.map(number).as_ref());
+            assert_eq!(read_event(item).unwrap(), event, "whoever reads it sees what was sent");
         }
     }
 

@@ -1,11 +1,26 @@
 //! What calls answer when they fail, as faults of the store.
 
-use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use tidemill_engine::backend::Fault;
 
 /// The call got no answer, or one that another try may better.
 pub(crate) fn unavailable(what: &str, error: impl std::error::Error) -> Fault {
-    Fault::Unavailable(format!("{what}: {}", DisplayErrorContext(error)))
+    Fault::Unavailable(format!("{what}: {}", causes(&error)))
+}
+
+/// An error and its causes, for people.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let words = next.to_string();
+        // Many say what their cause says.
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = next.source();
+    }
+    text
 }
 
 /// Whether the condition of a write did not hold.

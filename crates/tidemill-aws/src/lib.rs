@@ -24,6 +24,7 @@ mod housekeeping;
 mod item;
 mod latest;
 mod log;
+mod names;
 mod objects;
 mod open;
 mod options;

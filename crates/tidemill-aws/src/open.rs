@@ -15,6 +15,7 @@ use crate::connection::Connection;
 use crate::core::Core;
 use crate::desk::Desk;
 use crate::log::Log;
+use crate::names;
 use crate::objects::Objects;
 use crate::options::AwsOptions;
 use crate::outbox::{Outbox, Progress};
@@ -35,6 +36,7 @@ impl Aws {
         options: AwsOptions,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Fault> {
+        names::check(&connection, &options).await?;
         let skew_millis =
             if options.checks_clock { skew::check(&connection, &options.table, &*clock).await? } else { 0 };
         let objects = Objects::new(&connection, &options.bucket);

@@ -1,12 +1,12 @@
 //! Storing an event that came from the bus. It has its keys; storing it twice changes nothing.
 
-use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata};
+use aws_sdk_dynamodb::error::ProvideErrorMetadata;
 use tidemill_engine::backend::Fault;
 use tidemill_model::{Event, Json, Timestamp};
 
 use crate::connection::Connection;
 use crate::event_item::event_item;
-use crate::fault::{damaged, is_refused, unavailable};
+use crate::fault::{causes, damaged, is_refused, unavailable};
 
 /// Whether an event was new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) async fn put_event(connection: &Connection, table: &str, event: &Even
         Ok(_) => Ok(Saved::New),
         Err(error) if is_refused(&error) => Ok(Saved::Known),
         Err(error) if error.code() == Some("ValidationException") => {
-            Err(damaged(format!("event {}: {}", event.id, DisplayErrorContext(error))))
+            Err(damaged(format!("event {}: {}", event.id, causes(&error))))
         }
         Err(error) => Err(unavailable("PutItem", error)),
     }

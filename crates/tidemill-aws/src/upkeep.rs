@@ -1,5 +1,6 @@
 //! What keeps a stage going beside its commands: sending what is left, tickets, rows.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use tidemill_engine::commit::MessageId;
 use tidemill_model::Timestamp;
 
 use crate::backend::Aws;
+use crate::duty::Roster;
 use crate::ticket::{self, Standing, Ticket};
 use crate::tickets::Tickets;
 use crate::writer::Ask;
@@ -91,6 +93,11 @@ impl Aws {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Who has which duty of the stage, as `holder`.
+    pub fn roster(&self, holder: &str) -> Roster {
+        Roster::new(&self.connection, &self.table, self.rows.shard(), holder, Arc::clone(&self.clock))
     }
 
     /// How many tickets this process holds.

@@ -127,6 +127,8 @@ impl Writer {
         let mut next = Some(first);
         while let Some(ask) = next {
             match ask {
+                // Whoever asked has given up, and may have done something else since.
+                Ask::Execute(call) if call.answer.is_closed() => {}
                 Ask::Execute(call) => {
                     commands += call.commands.len();
                     calls.push(call);

@@ -148,6 +148,9 @@ fn seed() -> Result<u64, Failure> {
     getrandom::u64().map_err(|error| Failure::new("NoRandomness", error.to_string()))
 }
 
+/// The duty of whoever delivers, as servers name it.
+const COURIER: &str = "courier";
+
 /// Tries deliveries that are due and wanted, as far as this function was told where they go.
 async fn deliver(
     engine: &Engine<Aws>,
@@ -162,9 +165,16 @@ async fn deliver(
         Target::Callback(_) => outbound.allowed_hosts != AllowedHosts::default(),
         Target::TaskToken => settings.token_key.is_some(),
     };
+    // A server that delivers has the duty; then nothing is left for us, and nothing arrives twice.
+    let roster = engine.backend().roster(&format!("function-{:016x}", seed()?));
+    if !roster.try_take(COURIER).await? {
+        return Ok(0);
+    }
     let sender = AwsSender::new(engine.clone(), sender(settings));
     let courier = Courier::new(engine.clone(), sender);
-    Ok(courier.work_due(|target| is_wanted(target) && is_known(target)).await?)
+    let tried = courier.work_due(|target| is_wanted(target) && is_known(target)).await;
+    roster.give_back(COURIER).await;
+    Ok(tried?)
 }
 
 fn sender(settings: &StoreSettings) -> HttpSender {

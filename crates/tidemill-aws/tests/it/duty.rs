@@ -118,7 +118,9 @@ fn another_takes_over_from_a_holder_that_died() {
                 properties: Json::empty_object(),
             };
             let answers = processes[1].0.backend().execute(vec![Command::Alert(alert)]).await;
-            answers.expect("it answers").into_iter().for_each(|answer| drop(answer.expect("it is raised")));
+            for answer in answers.expect("it answers") {
+                answer.expect("it is raised");
+            }
         };
         let is_sent = async |count: usize| {
             loop {

@@ -343,6 +343,32 @@ async fn a_checkpoint_that_leads_nowhere_is_told_of(double: &Double) {
     }
 }
 
+async fn another_bucket_bus_or_table_is_refused_by_name(double: &Double) {
+    let site = Site::new(double).await;
+    let open = async |options: AwsOptions| {
+        let connection = Connection::to_double(&site.endpoint).await;
+        Aws::open(connection, options, Arc::new(ManualClock::default())).await.map(drop)
+    };
+    let other = || "other".to_owned();
+    assert!(open(AwsOptions { bus: Bus::Loopback, queue_url: None, ..site.options(1) }).await.is_ok());
+    assert!(open(site.options(2)).await.is_ok(), "what nobody named before is noted");
+    for (options, setting) in [
+        (AwsOptions { bucket: other(), ..site.options(3) }, "S3_BUCKET"),
+        (AwsOptions { bus: Bus::Named(other()), ..site.options(3) }, "EVENTBRIDGE_BUS_NAME"),
+        (AwsOptions { queue_url: Some(site.dead.clone()), ..site.options(3) }, "SQS_QUEUE_URL"),
+        (AwsOptions { table: other(), ..site.options(3) }, "DYNAMODB_EVENTS_TABLE_NAME"),
+    ] {
+        match open(options).await.expect_err("it is another stage's") {
+            Fault::Unavailable(problem) => {
+                assert!(problem.contains(setting), "{problem}");
+                assert!(!problem.contains('{'), "no inner parts: {problem}");
+            }
+            fault => panic!("{fault}"),
+        }
+    }
+    assert!(open(AwsOptions { bus: Bus::Loopback, queue_url: None, ..site.options(4) }).await.is_ok());
+}
+
 async fn a_clock_that_is_off_is_refused(double: &Double) {
     let site = Site::new(double).await;
     let options = AwsOptions { checks_clock: true, ..site.options(1) };
@@ -400,6 +426,7 @@ crate::double::on_ministack!(
     an_event_of_many_levels_reaches_the_table,
     an_event_that_the_table_refuses_is_kept_and_holds_up_nothing,
     a_checkpoint_that_leads_nowhere_is_told_of,
+    another_bucket_bus_or_table_is_refused_by_name,
     a_clock_that_is_off_is_refused,
     records_whose_time_is_over_go_once_a_day
 );

@@ -253,13 +253,13 @@ fn an_export_is_whole_while_others_write() {
         for _ in 0..3 {
             work().await;
         }
-        let exporter = Aws::open(connection.clone(), options(2), Arc::new(clock.clone())).await;
-        let exporter = exporter.expect("the store opens");
+        let reader = Aws::open(connection.clone(), options(2), Arc::new(clock.clone())).await;
+        let reader = reader.expect("the store opens");
         let mut jobs = 3;
         for round in 0..3 {
             let mut exported = Vec::new();
             let done = tokio::select! {
-                done = tokio::time::timeout(Duration::from_secs(60), exporter.export(&mut exported)) => {
+                done = tokio::time::timeout(Duration::from_secs(60), reader.export(&mut exported)) => {
                     done.expect("it comes to an end").expect("it is exported")
                 }
                 () = async {
@@ -280,7 +280,7 @@ fn an_export_is_whole_while_others_write() {
         // Rows are written again.
         lab.world.backend().flush().await.expect("the rows are written");
         let mut exported = Vec::new();
-        let done = exporter.export(&mut exported).await.expect("it is exported");
+        let done = reader.export(&mut exported).await.expect("it is exported");
         assert!(done.tally.jobs >= jobs, "{:?} of {jobs}", done.tally);
         check_whole(&exported);
     });

@@ -1,6 +1,7 @@
 //! What a process must know although it hears of it late: events that the table does not have yet, and records that others
 //! wrote while it was behind.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use tidemill_model::{
 };
 
 use crate::double::Double;
+use crate::proxy::{Fate, Proxy};
 use crate::site::Site;
 
 fn tenant() -> TenantId {
@@ -93,7 +95,9 @@ async fn put(engine: &Engine<Aws>, key: RecordKey, value: Option<&str>) {
     let value = value.map(|value| RecordValue::Bytes(Arc::from(value.as_bytes())));
     let put = PutRecord { key, value, expires_at: None, expected: None };
     let answers = engine.backend().execute(vec![Command::PutRecord(put)]).await.expect("it answers");
-    answers.into_iter().for_each(|answer| drop(answer.expect("the record is put")));
+    for answer in answers {
+        answer.expect("the record is put");
+    }
 }
 
 async fn publish(engine: &Engine<Aws>) {
@@ -143,7 +147,33 @@ async fn records_that_were_passed_over_are_told_of(double: &Double) {
     }
 }
 
+/// A put takes long, and whoever asked for the next command does not wait for it. It is not done later.
+async fn what_nobody_waits_for_any_more_is_not_done_later(double: &Double) {
+    let site = Site::new(double).await;
+    let puts = AtomicU64::new(0);
+    let proxy = Proxy::start(&site.endpoint, move |_, operation| {
+        let is_first = operation == "PutItem" && puts.fetch_add(1, Ordering::SeqCst) == 0;
+        if is_first { Fate::Hang } else { Fate::Forward }
+    })
+    .await;
+    let engine = site.open_at(&proxy.endpoint, site.options(1)).await;
+    let slow = put(&engine, subscription("slow"), Some("x"));
+    let given_up = async {
+        while !proxy.heard().iter().any(|(operation, _)| operation == "PutItem") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let asked = put(&engine, subscription("given up"), Some("x"));
+        assert!(tokio::time::timeout(Duration::from_millis(100), asked).await.is_err());
+    };
+    tokio::join!(slow, given_up);
+    put(&engine, subscription("next"), Some("x")).await;
+    let found = engine.backend().all_records(RecordKind::Subscription, None, 10).await.expect("it answers");
+    let ids: Vec<_> = found.iter().map(|(key, _)| &*key.id).collect();
+    assert_eq!(ids, ["next", "slow"]);
+}
+
 crate::double::on_ministack!(
+    what_nobody_waits_for_any_more_is_not_done_later,
     a_child_gets_its_parents_output_from_the_log,
     records_that_were_passed_over_are_told_of
 );

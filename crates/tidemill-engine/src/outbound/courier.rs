@@ -177,8 +177,11 @@ impl<B: Backend, S: Sender> Courier<B, S> {
             let Some(key) = due.due.into_iter().next() else { return Ok(tried) };
             let wanted = self.engine.delivery(&key).await?.is_some_and(|delivery| wants(&delivery.target));
             if wanted {
-                self.deliver(&key).await?;
-                tried += 1;
+                match self.deliver(&key).await {
+                    // Somebody else did it, or it waits for its next try.
+                    Ok(()) | Err(EngineError::Refused(_)) => tried += 1,
+                    Err(error) => return Err(error),
+                }
             }
             passed.push(key);
         }
