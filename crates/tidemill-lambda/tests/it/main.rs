@@ -5,3 +5,4 @@ mod site;
 mod slack;
 mod templates;
 mod units;
+mod wiring;
