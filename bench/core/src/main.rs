@@ -20,21 +20,22 @@ use std::process::ExitCode;
 
 use figure::Report;
 use machine::Machine;
-use rows::{Setting, commit, cycles, events, hot, jobs, memory, reads, reopen};
+use rows::{Setting, commit, cycles, events, health, hot, jobs, memory, reads, reopen};
 
-const USAGE: &str = "usage: tidemill-bench [all|events|commit|reads|cycles|jobs|reopen|memory]... [--dir D] [--quick] [--json FILE]";
+const USAGE: &str = "usage: tidemill-bench [all|events|commit|reads|cycles|jobs|health|reopen|memory]... [--dir D] [--quick] [--json FILE]";
 
 /// Not a row: `bench/peers/run` starts it and asks for one shape at a time.
 const PEERS_SHAPES: &str = "peers-shapes";
 
 type Row = (&'static str, fn(Setting<'_>, &mut Report));
 
-const ROWS: [Row; 7] = [
+const ROWS: [Row; 8] = [
     ("events", events::measure),
     ("commit", commit::measure),
     ("reads", reads::measure),
     ("cycles", cycles::measure),
     ("jobs", jobs::measure),
+    ("health", health::measure),
     ("reopen", reopen::measure),
     ("memory", memory::measure),
 ];

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
-use aws_sdk_sfn::error::ProvideErrorMetadata;
+use aws_sdk_sfn::config::http::HttpResponse;
+use aws_sdk_sfn::error::{ProvideErrorMetadata, SdkError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tidemill_engine::engine::Engine;
-use tidemill_engine::outbound::{Parcel, SendError, Sender, Target};
+use tidemill_engine::outbound::{DeliveryKey, Parcel, SendError, Sender, Target};
 
 use crate::backend::Aws;
 use crate::outbox::Bus;
@@ -17,6 +18,8 @@ use crate::save_event::save_event;
 /// What Step Functions takes of an error's name and of its cause, in characters.
 const ERROR_CHARS_MAX: usize = 256;
 const CAUSE_CHARS_MAX: usize = 32_768;
+/// What the error of a try says that may have arrived.
+const NO_ANSWER: &str = "no answer";
 
 /// Puts letters of the bus on the bus, and tells Step Functions how waits ended.
 pub struct AwsSender<S> {
@@ -74,20 +77,20 @@ impl<S: Sender> AwsSender<S> {
         refused.map_or(Ok(()), |code| Err(SendError(format!("the bus refused it: {code}"))))
     }
 
-    /// A token is good for one answer. That Step Functions does not know it, or does not wait any more, is a failure: it
-    /// may have given up, or heard of an earlier try whose answer was lost.
+    /// A token is good for one answer. That Step Functions does not wait for it any more is a failure, since it may have
+    /// given up; unless an earlier try got no answer and so may have been the one that it heard.
     async fn tell_step_functions(&self, parcel: &Parcel) -> Result<(), SendError> {
         let ended: Ended<'_> = parcel.body.read().map_err(|error| failed("the delivery", &error))?;
         let token = self.engine.token(&parcel.tenant, &ended.token_digest).await;
         let Some(token) = token.map_err(|error| failed("the token", &error))? else {
             return Err(SendError("the token is not kept any more".to_owned()));
         };
+        let may_have_heard = self.was_unanswered(parcel).await?;
         let sfn = &self.engine.backend().connection.sfn;
-        let told = if ended.outcome == "resumed" {
+        let (what, refusal) = if ended.outcome == "resumed" {
             let output = ended.output.map_or("{}", RawValue::get);
             let tell = sfn.send_task_success().task_token(token.expose()).output(output);
-            let told = tell.send().await;
-            told.map(drop).map_err(|error| reason("SendTaskSuccess", &error.into_service_error()))
+            ("SendTaskSuccess", tell.send().await.err().map(|error| Refused::by(&error)))
         } else {
             let cut = |text: Option<String>, most: usize| {
                 text.map(|text| text.chars().take(most).collect::<String>())
@@ -97,24 +100,60 @@ impl<S: Sender> AwsSender<S> {
                 .task_token(token.expose())
                 .set_error(cut(ended.error, ERROR_CHARS_MAX))
                 .set_cause(cut(ended.cause, CAUSE_CHARS_MAX));
-            let told = tell.send().await;
-            told.map(drop).map_err(|error| reason("SendTaskFailure", &error.into_service_error()))
+            ("SendTaskFailure", tell.send().await.err().map(|error| Refused::by(&error)))
         };
-        told.map_err(SendError)
+        match refusal {
+            None => Ok(()),
+            Some(refused) if refused.is_too_late() && may_have_heard => Ok(()),
+            Some(refused) => Err(SendError(refused.words(what, may_have_heard))),
+        }
+    }
+
+    /// Whether an earlier try of the same delivery got no answer. Its error says so.
+    async fn was_unanswered(&self, parcel: &Parcel) -> Result<bool, SendError> {
+        if parcel.attempt <= 1 {
+            return Ok(false);
+        }
+        let key = DeliveryKey { tenant: parcel.tenant.clone(), id: parcel.id };
+        let delivery = self.engine.delivery(&key).await.map_err(|error| failed("the delivery", &error))?;
+        let error = delivery.and_then(|delivery| delivery.error);
+        Ok(error.is_some_and(|error| error.contains(NO_ANSWER)))
+    }
+}
+
+/// Why a call failed. The words of the service may repeat the token, so only its code is told.
+struct Refused {
+    /// `None`: there was no answer, or none that says what became of the call.
+    code: Option<String>,
+}
+
+impl Refused {
+    fn by<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> Self {
+        let is_clear = error.raw_response().is_some_and(|answer| !answer.status().is_server_error());
+        let code = error.as_service_error().and_then(ProvideErrorMetadata::code);
+        Self { code: code.filter(|_| is_clear).map(str::to_owned) }
+    }
+
+    fn is_too_late(&self) -> bool {
+        matches!(self.code.as_deref(), Some("TaskDoesNotExist" | "TaskTimedOut"))
+    }
+
+    fn words(&self, what: &str, may_have_heard: bool) -> String {
+        match self.code.as_deref() {
+            Some("TaskDoesNotExist") => {
+                "Step Functions does not know the token (TaskDoesNotExist)".to_owned()
+            }
+            Some("TaskTimedOut") => "Step Functions does not wait any more (TaskTimedOut)".to_owned(),
+            None => format!("{what}: {NO_ANSWER}"),
+            // Later tries must know.
+            Some(code) if may_have_heard => format!("{what}: {code}; an earlier try got {NO_ANSWER}"),
+            Some(code) => format!("{what}: {code}"),
+        }
     }
 }
 
 fn failed(what: &str, error: &dyn std::error::Error) -> SendError {
     SendError(format!("{what}: {error}"))
-}
-
-/// Why a call failed. The words of the service may repeat the token, so only its code is told.
-fn reason(what: &str, error: &impl ProvideErrorMetadata) -> String {
-    match error.code() {
-        Some("TaskDoesNotExist") => "Step Functions does not know the token (TaskDoesNotExist)".to_owned(),
-        Some("TaskTimedOut") => "Step Functions does not wait any more (TaskTimedOut)".to_owned(),
-        code => format!("{what}: {}", code.unwrap_or("no answer")),
-    }
 }
 
 impl<S: Sender> Sender for AwsSender<S> {

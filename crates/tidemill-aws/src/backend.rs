@@ -21,8 +21,7 @@ use tidemill_engine::record::{Record, RecordKey, RecordKind};
 use tidemill_engine::state::job::JobHead;
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_engine::state::{DueDeliveries, DueExecutions, Room, State, TriageIndex};
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::{EventQuery, Order, Page};
+use tidemill_model::event_query::{EventQuery, Page};
 use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Timestamp};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -166,7 +165,7 @@ impl Aws {
         .await
     }
 
-    async fn page(&self, query: EventQuery) -> Result<Page, Fault> {
+    pub(crate) async fn page(&self, query: EventQuery) -> Result<Page, Fault> {
         query.check()?;
         let unsaved = self.desk.core.look(|core| {
             let unsaved = core.recent.unsaved().filter(|event| query.matches(event));
@@ -277,10 +276,12 @@ impl Backend for Aws {
         self.page(query).await
     }
 
+    fn events_lag(&self) -> bool {
+        true
+    }
+
     async fn latest(&self, tenant: TenantId, entity: Entity) -> Result<Option<Event>, Fault> {
-        let mut query = EventQuery::all(tenant, AccessPath::Entity(entity));
-        (query.order, query.limit) = (Order::Descending, 1);
-        Ok(self.page(query).await?.events.pop())
+        self.latest_of(tenant, entity).await
     }
 
     fn newest(&self) -> u64 {

@@ -12,7 +12,7 @@ use std::time::Duration;
 const CALL_ATTEMPTS: u32 = 6;
 /// Where a stage is if nothing else is said.
 const REGION_DEFAULT: &str = "eu-west-1";
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Objects may have many megabytes.
 const OBJECT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -118,11 +118,11 @@ impl Connection {
             bus: aws_sdk_eventbridge::Client::from_conf(
                 bus.retry_config(retry.clone()).timeout_config(timeout.clone()).build(),
             ),
+            // A token is good for one answer: whoever sends it wants to know of each try how it went.
             sfn: aws_sdk_sfn::Client::from_conf(
-                sfn.retry_config(retry.clone()).timeout_config(timeout).build(),
+                sfn.retry_config(RetryConfig::disabled()).timeout_config(timeout.clone()).build(),
             ),
-            // Receiving waits for up to 20 seconds.
-            sqs: aws_sdk_sqs::Client::from_conf(sqs.retry_config(retry).build()),
+            sqs: aws_sdk_sqs::Client::from_conf(sqs.retry_config(retry).timeout_config(timeout).build()),
             #[cfg(feature = "deploy")]
             sdk: std::sync::Arc::new(config.clone()),
         }

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::codec::control::Control;
 use tidemill_engine::command::Command;
-use tidemill_engine::commit::{Commit, MessageId, RecordWrite};
+use tidemill_engine::commit::{Commit, RecordWrite, Visibility};
 use tidemill_engine::decide::{Circumstances, decide};
 use tidemill_engine::id_source::IdSource;
 use tidemill_engine::policy::Policy;
@@ -28,10 +28,11 @@ use crate::group::{EVENTS_MAX, Entry, Group, first_seq, read_group};
 use crate::log::{Log, LogItem};
 use crate::outbox::Sending;
 use crate::recent::Recent;
-use crate::rows::{Flush, Rows};
+use crate::rows::{Flush, ROWS_AT_ONCE, Rows};
 
-/// What does not fit into a group of so many bytes is refused.
-const GROUP_BYTES_MAX: usize = 64 << 20;
+/// A group that has this part of what it may have takes in no further calls: what others asked for is put soon, and leaves
+/// room for a large one.
+const GOOD_PART: usize = 16;
 
 pub(crate) struct Core {
     pub(crate) state: State,
@@ -40,10 +41,14 @@ pub(crate) struct Core {
     ids: IdSource,
     policy: Policy,
     site: Site,
+    /// What does not fit into a group of so many bytes is refused.
+    group_bytes_max: usize,
     /// The number of the newest item of the log that is in the state.
     pub(crate) end: u64,
     /// The number of the newest event.
     pub(crate) newest: u64,
+    /// Up to here whoever listens was told of the records that others wrote.
+    told: u64,
     last_id: u128,
     /// The rows that must be in memory when the store is opened, as of the last flush.
     open: BTreeSet<RowKey>,
@@ -53,6 +58,8 @@ pub(crate) struct Core {
     before: Option<Box<State>>,
     /// Who is told of records that others wrote.
     pub(crate) heard: Arc<Heard>,
+    /// How many bytes of the log are not in a flush.
+    pub(crate) unflushed: usize,
 }
 
 type Listener = Box<dyn Fn(&RecordKey) + Send + Sync>;
@@ -89,7 +96,7 @@ impl From<Fault> for Stuck {
 
 /// What a group of calls comes to.
 pub(crate) struct Decided {
-    /// For each call, an answer for each of its commands.
+    /// For each call, an answer for each of its commands. There may be fewer than calls: the others did not fit.
     pub(crate) answers: Vec<Vec<Answer>>,
     pub(crate) group: Group,
     commits: Vec<Commit>,
@@ -105,7 +112,7 @@ impl Decided {
 }
 
 impl Core {
-    pub(crate) fn new(rows: Rows, policy: Policy, site: Site, seed: u64) -> Self {
+    pub(crate) fn new(rows: Rows, policy: Policy, site: Site, seed: u64, group_bytes_max: usize) -> Self {
         Self {
             state: State::keeping_rows(),
             recent: Recent::default(),
@@ -113,13 +120,16 @@ impl Core {
             ids: IdSource::new(seed),
             policy,
             site,
+            group_bytes_max,
             end: 0,
             newest: 0,
+            told: 0,
             last_id: 0,
             open: BTreeSet::new(),
             is_sound: false,
             before: None,
             heard: Arc::default(),
+            unflushed: 0,
         }
     }
 
@@ -181,7 +191,8 @@ impl Core {
         self.is_sound = false;
         self.replay(item).await?;
         self.is_sound = true;
-        self.end = item.number;
+        (self.end, self.told) = (item.number, item.number);
+        self.unflushed += item.group.as_ref().map_or(0, Vec::len);
         self.recent.push(item.number, Arc::clone(&sending.events));
         if let Some((number, event)) = sending.events.last() {
             self.newest = *number;
@@ -201,49 +212,52 @@ impl Core {
     async fn replay(&mut self, item: &LogItem) -> Result<(), Stuck> {
         self.state.part_with_visitors();
         let Some(group) = &item.group else { return Err(Stuck::Behind) };
-        for entry in read_group(item.number, group)? {
+        let entries = read_group(item.number, group)?;
+        // What it changes is brought into memory first, all at once. What the table does not have is new.
+        let wanted: BTreeSet<_> = entries.iter().filter_map(|entry| self.row_of(entry)).collect();
+        let wanted: Vec<_> = wanted.into_iter().filter(|key| !self.state.is_loaded(key)).collect();
+        self.load_many(&wanted).await?;
+        for entry in entries {
             match entry {
-                Entry::Event(seq, event) => {
-                    self.load(&entity_row(&event.tenant, &event.entity)).await?;
-                    self.state.apply_event(seq, &event);
-                }
-                Entry::Control(control) => self.replay_control(control).await?,
+                Entry::Event(seq, event) => drop(self.state.apply_event(seq, &event)),
+                Entry::Control(control) => self.replay_control(control)?,
             }
         }
         Ok(())
     }
 
-    async fn replay_control(&mut self, control: Control) -> Result<(), Stuck> {
+    /// The row that must be in memory before an entry of the log is applied.
+    fn row_of(&self, entry: &Entry) -> Option<RowKey> {
+        let key = match entry {
+            Entry::Event(_, event) => entity_row(&event.tenant, &event.entity),
+            Entry::Control(Control::Record(
+                RecordWrite::JobTasks { tenant, job, .. }
+                | RecordWrite::JobCancelled { tenant, job, .. }
+                | RecordWrite::JobAllowance { tenant, job, .. }
+                | RecordWrite::JobHops { tenant, job, .. },
+            )) => RowKey::Job(tenant.clone(), *job),
+            Entry::Control(Control::Task(change)) => RowKey::Task(change.task.clone()),
+            Entry::Control(Control::Enqueue(message)) => RowKey::Task(message.task.clone()),
+            Entry::Control(Control::Visibility(Visibility { message, .. }) | Control::Settle(message)) => {
+                RowKey::Task(self.state.queue().get(*message)?.message.task.clone())
+            }
+            Entry::Control(Control::Record(_) | Control::Carry(..)) => return None,
+        };
+        Some(with_job(key))
+    }
+
+    fn replay_control(&mut self, control: Control) -> Result<(), Stuck> {
         match control {
             Control::Record(write) => {
                 if let RecordWrite::Put { key, .. } = &write {
                     self.heard.tell(key);
                 }
-                if let RecordWrite::JobTasks { tenant, job, .. }
-                | RecordWrite::JobCancelled { tenant, job, .. }
-                | RecordWrite::JobAllowance { tenant, job, .. }
-                | RecordWrite::JobHops { tenant, job, .. } = &write
-                {
-                    self.load(&RowKey::Job(tenant.clone(), *job)).await?;
-                }
                 self.state.apply_record(&write);
             }
-            Control::Task(change) => {
-                self.load(&RowKey::Task(change.task.clone())).await?;
-                self.state.apply_task(&change);
-            }
-            Control::Enqueue(message) => {
-                self.load(&RowKey::Task(message.task.clone())).await?;
-                self.state.apply_enqueue(&message);
-            }
-            Control::Visibility(change) => {
-                self.load_task_of(change.message).await?;
-                self.state.apply_visibility(&change);
-            }
-            Control::Settle(message) => {
-                self.load_task_of(message).await?;
-                self.state.apply_settle(message);
-            }
+            Control::Task(change) => self.state.apply_task(&change),
+            Control::Enqueue(message) => self.state.apply_enqueue(&message),
+            Control::Visibility(change) => self.state.apply_visibility(&change),
+            Control::Settle(message) => self.state.apply_settle(message),
             Control::Carry(..) => {
                 return Err(damaged("the log carries rows, which it never does here").into());
             }
@@ -251,12 +265,9 @@ impl Core {
         Ok(())
     }
 
-    async fn load_task_of(&mut self, message: MessageId) -> Result<(), Stuck> {
-        if let Some(queued) = self.state.queue().get(message) {
-            let key = RowKey::Task(queued.message.task.clone());
-            self.load(&key).await?;
-        }
-        Ok(())
+    /// Whether the state says all that is known of a row: it, or the job that it is loaded with, is in memory.
+    pub(crate) fn is_here(&self, key: &RowKey) -> bool {
+        self.state.is_loaded(&with_job(key.clone()))
     }
 
     /// Refuses a row that is newer than the state: what it says has happened in part already.
@@ -285,33 +296,64 @@ impl Core {
         Ok(true)
     }
 
-    /// Loads the rows a command needs. Some are known only once others are here, hence twice.
+    /// Loads the rows that commands need. Some are known only once others are here, hence twice.
     async fn load_for(
         &mut self,
-        command: &Command,
+        commands: &[&Command],
         now: Timestamp,
         absent: &mut HashSet<RowKey>,
     ) -> Result<(), Stuck> {
         for _ in 0..2 {
-            let mut found = false;
-            for key in command.touches(&self.state, now) {
-                if absent.contains(&key) {
-                    continue;
-                }
-                if self.load(&key).await? {
-                    found = true;
-                } else if !self.state.is_loaded(&key) {
-                    absent.insert(key);
-                }
-            }
-            if !found {
+            let wanted = self.touched(commands, now, absent);
+            let has_found = self.load_many(&wanted).await?;
+            absent.extend(wanted.into_iter().filter(|key| !self.state.is_loaded(key)));
+            if !has_found {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Decides the calls one after the other, as the group that follows the log's end.
+    /// The rows that commands need and that may be in the table, as far as they are known.
+    fn touched(&self, commands: &[&Command], now: Timestamp, absent: &HashSet<RowKey>) -> Vec<RowKey> {
+        let mut wanted = BTreeSet::new();
+        for command in commands {
+            for key in command.touches(&self.state, now) {
+                let key = with_job(key);
+                if !absent.contains(&key) && !self.state.is_loaded(&key) {
+                    wanted.insert(key);
+                }
+            }
+        }
+        wanted.into_iter().collect()
+    }
+
+    /// Brings rows into memory that are not there, together. Says whether the table had some.
+    async fn load_many(&mut self, keys: &[RowKey]) -> Result<bool, Stuck> {
+        if let [key] = keys {
+            return self.load(key).await;
+        }
+        let (mut jobs, mut alone) = (Vec::new(), Vec::new());
+        for key in keys {
+            match job_of(key) {
+                Some((tenant, job)) => jobs.push((tenant.clone(), job)),
+                None => alone.push(key.clone()),
+            }
+        }
+        let mut has_found = self.load_jobs(jobs).await?;
+        for some in alone.chunks(ROWS_AT_ONCE) {
+            for (key, found) in self.rows.get_many(some).await? {
+                self.check_at(found.at)?;
+                if let Some(row) = found.row {
+                    self.state.load(key, row);
+                    has_found = true;
+                }
+            }
+        }
+        Ok(has_found)
+    }
+
+    /// Decides the calls one after the other, as the group that follows the log's end, until it is full.
     ///
     /// The last commit is not applied: most groups have one, and if another process was faster nothing has to be undone.
     /// When there are others (`is_contended`), a copy of the state is kept from before the first one that is: memory for
@@ -327,7 +369,16 @@ impl Core {
         let mut decided =
             Decided { answers: Vec::new(), group: Group::default(), commits: Vec::new(), applied: 0 };
         let mut absent = HashSet::new();
-        for commands in calls {
+        let calls: Vec<&[Command]> = calls.collect();
+        // What all of them need is read together.
+        let commands: Vec<&Command> = calls.iter().copied().flatten().collect();
+        self.load_for(&commands, now, &mut absent).await?;
+        'calls: for commands in calls {
+            if decided.group.byte_count() > self.group_bytes_max / GOOD_PART
+                || decided.group.event_count() > EVENTS_MAX / GOOD_PART
+            {
+                break;
+            }
             let mut answers = Vec::with_capacity(commands.len());
             for command in commands {
                 if is_contended && self.before.is_none() && !decided.commits.is_empty() {
@@ -335,8 +386,17 @@ impl Core {
                 }
                 self.apply_decided(&mut decided);
                 self.is_sound = !decided.is_ahead();
-                self.load_for(command, now, &mut absent).await?;
-                answers.push(self.decide_one(command, now, &mut decided));
+                // The commands before it may have made others known.
+                if decided.is_ahead() {
+                    self.load_for(&[command], now, &mut absent).await?;
+                }
+                let answer = self.decide_one(command, now, &mut decided);
+                let is_too_large = matches!(&answer, Err(Refusal::TooLarge { limit_bytes, .. }) if *limit_bytes == self.group_bytes_max);
+                if is_too_large && answers.is_empty() && !decided.group.is_empty() {
+                    // Alone it may fit.
+                    break 'calls;
+                }
+                answers.push(answer);
             }
             decided.answers.push(answers);
         }
@@ -354,10 +414,10 @@ impl Core {
         }
         let (bytes, events) = (decided.group.byte_count(), decided.group.event_count());
         decided.group.push(&commit);
-        if decided.group.byte_count() > GROUP_BYTES_MAX || decided.group.event_count() >= EVENTS_MAX {
+        if decided.group.byte_count() > self.group_bytes_max || decided.group.event_count() >= EVENTS_MAX {
             let size_bytes = decided.group.byte_count() - bytes;
             decided.group.cut(bytes, events);
-            return Err(Refusal::TooLarge { field: "tasks", size_bytes, limit_bytes: GROUP_BYTES_MAX });
+            return Err(Refusal::TooLarge { field: "tasks", size_bytes, limit_bytes: self.group_bytes_max });
         }
         decided.commits.push(commit);
         Ok(reply)
@@ -388,6 +448,8 @@ impl Core {
         self.before = None;
         self.is_sound = true;
         self.end += 1;
+        self.told = self.end;
+        self.unflushed += decided.group.byte_count();
         let mut sending = Sending::new(self.end);
         let mut events: Vec<(u64, Event)> = Vec::new();
         let first = first_seq(self.end).0;
@@ -409,6 +471,7 @@ impl Core {
     /// The rows that changed, with all that goes into a checkpoint.
     pub(crate) fn take_flush(&mut self) -> Option<Flush> {
         let rows = self.state.take_dirty()?;
+        self.unflushed = 0;
         for (key, row) in &rows {
             let is_open = match (key, row) {
                 (RowKey::Message(_), row) => Some(row.is_some()),
@@ -432,6 +495,14 @@ fn job_of(key: &RowKey) -> Option<(&TenantId, JobId)> {
         RowKey::Job(tenant, job) | RowKey::JobTasks(tenant, job, _) => Some((tenant, *job)),
         RowKey::Task(task) => task.request.job_part().map(|job| (&task.tenant, job)),
         _ => None,
+    }
+}
+
+/// The row itself, or that of the job that it is loaded with.
+fn with_job(key: RowKey) -> RowKey {
+    match job_of(&key) {
+        Some((tenant, job)) => RowKey::Job(tenant.clone(), job),
+        None => key,
     }
 }
 

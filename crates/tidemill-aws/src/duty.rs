@@ -13,13 +13,38 @@ use crate::connection::Connection;
 use crate::fault::{is_refused, unavailable};
 use crate::item::{Item, key_of, number, text};
 
-/// How long a holder may be silent before another takes over.
-const TERM: Duration = Duration::from_secs(30);
-const RENEW_EVERY: Duration = Duration::from_secs(10);
-/// A holder that could not renew for so long stops, before others begin.
-const STOP_AFTER: Duration = Duration::from_secs(25);
-/// How often those who wait for their turn ask.
-const ASK_EVERY: Duration = Duration::from_secs(5);
+/// How far two clocks may be from each other: each may be 15 seconds off.
+const CLOCKS_DIFFER_MILLIS: u64 = 30_000;
+
+/// How duties pass from one process to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// How long a holder may be silent before another takes over.
+    pub term: Duration,
+    pub renew_every: Duration,
+    /// A holder that could not renew for so long stops, before others begin.
+    pub stop_after: Duration,
+    /// How often those who wait for their turn ask.
+    pub ask_every: Duration,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            term: Duration::from_secs(30),
+            renew_every: Duration::from_secs(10),
+            stop_after: Duration::from_secs(25),
+            ask_every: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Terms {
+    /// After so long at most another process has the duty of one that died, if there is one and the table answers.
+    pub fn takeover_max(&self) -> Duration {
+        self.term + self.ask_every
+    }
+}
 
 /// Who has which duty. Clones are the same holder.
 #[derive(Clone)]
@@ -30,6 +55,7 @@ pub struct Roster {
     /// Names this process among all that ever were.
     holder: Arc<str>,
     clock: Arc<dyn Clock>,
+    terms: Terms,
 }
 
 impl Roster {
@@ -40,15 +66,27 @@ impl Roster {
         holder: &str,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let connection = connection.clone();
-        Self { connection, table: table.into(), shard: shard.into(), holder: holder.into(), clock }
+        Self {
+            connection: connection.clone(),
+            table: table.into(),
+            shard: shard.into(),
+            holder: holder.into(),
+            clock,
+            terms: Terms::default(),
+        }
+    }
+
+    /// The same under other terms. All processes of a stage must have the same.
+    #[must_use]
+    pub fn with_terms(self, terms: Terms) -> Self {
+        Self { terms, ..self }
     }
 
     /// Waits until this process has the duty.
     pub async fn take(&self, duty: &str) {
         // A table that cannot answer now is asked again.
         while !matches!(self.try_take(duty).await, Ok(true)) {
-            tokio::time::sleep(ASK_EVERY).await;
+            tokio::time::sleep(self.terms.ask_every).await;
         }
     }
 
@@ -56,9 +94,9 @@ impl Roster {
     pub async fn keep(&self, duty: &str) {
         let mut renewed = tokio::time::Instant::now();
         loop {
-            tokio::time::sleep(RENEW_EVERY).await;
+            tokio::time::sleep(self.terms.renew_every).await;
             let asked = tokio::time::Instant::now();
-            match tokio::time::timeout_at(renewed + STOP_AFTER, self.try_take(duty)).await {
+            match tokio::time::timeout_at(renewed + self.terms.stop_after, self.try_take(duty)).await {
                 Ok(Ok(true)) => renewed = asked,
                 // There may be time for another try.
                 Ok(Err(_)) => {}
@@ -80,12 +118,16 @@ impl Roster {
     /// Takes or renews the duty for one term. Says whether this process has it now.
     pub async fn try_take(&self, duty: &str) -> Result<bool, Fault> {
         let now = self.clock.now().millis();
-        let term = u64::try_from(TERM.as_millis()).unwrap_or(u64::MAX);
+        let term = u64::try_from(self.terms.term.as_millis()).unwrap_or(u64::MAX);
         let put = self.connection.dynamo.put_item().table_name(&*self.table).set_item(Some(self.key(duty)));
         let put = put
             .item("holder", text(&*self.holder))
             .item("heldUntil", number(now + term))
-            .condition_expression("attribute_not_exists(PK) OR holder = :me OR heldUntil < :now")
+            .condition_expression(
+                "attribute_not_exists(PK) OR holder = :me OR heldUntil < :now OR heldUntil > :never",
+            )
+            // Nobody whose clock is right has it for so long.
+            .expression_attribute_values(":never", number(now + term + CLOCKS_DIFFER_MILLIS))
             .expression_attribute_values(":me", text(&*self.holder))
             .expression_attribute_values(":now", number(now));
         match put.send().await {

@@ -1,5 +1,7 @@
 //! Events as items: every field of the event's JSON is an attribute of the same name.
 
+use std::collections::HashMap;
+
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Map, Number, Value};
 use tidemill_engine::backend::Fault;
@@ -12,19 +14,78 @@ use crate::item::{Item, text};
 /// fields nor the spelling of numbers.
 const EXACT: &str = "propertiesJson";
 
+const PROPERTIES: &str = "properties";
+
 /// An item may have 400 KB. Of events so large that two copies might not fit the table's own form is all there is.
 const EXACT_BYTES_MAX: usize = 150_000;
+/// Larger items are not tried: what the table counts is known to a few bytes only.
+const ITEM_BYTES_MAX: usize = 390_000;
+/// The table takes 32 levels of lists and maps. Two of them are the properties and the field.
+const FIELD_DEPTH_MAX: usize = 29;
+/// How long the name of a field within a map may be.
+const NAME_BYTES_MAX: usize = 65_535;
 
+/// Properties that the table cannot take as attributes are kept as text only: fields of too many levels or with names that it
+/// does not allow, and all of them when they would make the item too large.
 pub(crate) fn event_item(event: &Event) -> Result<Item, Fault> {
     let json: Value = serde_json::from_str(&event.to_json())
         .map_err(|error| damaged(format!("event {} is no JSON: {error}", event.id)))?;
-    let Value::Object(fields) = json else { return Err(damaged(format!("event {} is no object", event.id))) };
+    let Value::Object(mut fields) = json else {
+        return Err(damaged(format!("event {} is no object", event.id)));
+    };
+    let mut is_whole = true;
+    if let Some(Value::Object(properties)) = fields.get_mut(PROPERTIES) {
+        properties.retain(|name, value| {
+            let fits = is_name(name) && fits(value, FIELD_DEPTH_MAX);
+            is_whole &= fits;
+            fits
+        });
+    }
     let mut item: Item = fields.into_iter().map(|(name, value)| (name, attribute(value))).collect();
-    let again = item.get("properties").map(value).map(|value| value.to_string());
-    if event.properties.len() <= EXACT_BYTES_MAX && again.as_deref() != Some(event.properties.as_str()) {
-        item.insert(EXACT.to_owned(), text(event.properties.as_str()));
+    let mut bytes = item_bytes(&item);
+    let exact = event.properties.as_str();
+    if bytes > ITEM_BYTES_MAX || (!is_whole && bytes + exact.len() > ITEM_BYTES_MAX) {
+        item.insert(PROPERTIES.to_owned(), AttributeValue::M(HashMap::new()));
+        (is_whole, bytes) = (false, item_bytes(&item));
+    }
+    let differs = || item.get(PROPERTIES).map(value).map(|value| value.to_string()).as_deref() != Some(exact);
+    if !is_whole || (exact.len() <= EXACT_BYTES_MAX && bytes + exact.len() <= ITEM_BYTES_MAX && differs()) {
+        item.insert(EXACT.to_owned(), text(exact));
     }
     Ok(item)
+}
+
+/// Whether the table takes a value of so many levels as an attribute.
+fn fits(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(values) => levels > 0 && values.iter().all(|value| fits(value, levels - 1)),
+        Value::Object(fields) => {
+            levels > 0 && fields.iter().all(|(name, value)| is_name(name) && fits(value, levels - 1))
+        }
+        _ => true,
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX
+}
+
+/// What the table counts of an item, a little more rather than less.
+fn item_bytes(item: &Item) -> usize {
+    item.iter().map(|(name, value)| name.len() + attribute_bytes(value)).sum()
+}
+
+fn attribute_bytes(attribute: &AttributeValue) -> usize {
+    match attribute {
+        AttributeValue::S(text) => text.len(),
+        // Two digits to a byte, and what tells sign and exponent.
+        AttributeValue::N(digits) => digits.len() / 2 + 3,
+        AttributeValue::L(values) => 3 + values.iter().map(|value| 1 + attribute_bytes(value)).sum::<usize>(),
+        AttributeValue::M(fields) => {
+            3 + fields.iter().map(|(name, value)| 1 + name.len() + attribute_bytes(value)).sum::<usize>()
+        }
+        _ => 1,
+    }
 }
 
 pub(crate) fn read_event(mut item: Item) -> Result<Event, Fault> {
@@ -80,5 +141,60 @@ fn value(attribute: &AttributeValue) -> Value {
             fields.iter().map(|(name, attribute)| (name.clone(), value(attribute))).collect()
         }
         _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_model::{
+        AppName, Context, Entity, EntityId, EntityType, EventId, EventType, TenantId, Timestamp,
+    };
+
+    use super::*;
+
+    fn event(properties: &str) -> Event {
+        Event {
+            id: EventId::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0001),
+            tenant: TenantId::trusted("acme"),
+            app: AppName::trusted("orders"),
+            entity: Entity { kind: EntityType::trusted("ORDER"), id: EntityId::trusted("o-1") },
+            event_type: EventType::trusted("Made"),
+            timestamp: Timestamp::clamped(1_800_000_000_000),
+            received_at: Timestamp::clamped(1_800_000_000_001),
+            context: Context { environment: "dev".into(), origin: "test".into(), worker_id: None },
+            properties: Json::trusted(properties),
+            ttl: None,
+        }
+    }
+
+    fn depth(attribute: &AttributeValue) -> usize {
+        match attribute {
+            AttributeValue::L(values) => 1 + values.iter().map(depth).max().unwrap_or(0),
+            AttributeValue::M(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn what_the_table_cannot_take_as_an_attribute_is_kept_as_text() {
+        let lists = |levels: usize| format!(r#"{{"a":{}{},"b":1}}"#, "[".repeat(levels), "]".repeat(levels));
+        let numbers = |count: usize| format!(r#"{{"a":[{}1],"b":1}}"#, "1,".repeat(count));
+        for (properties, fields, has_text) in [
+            (lists(29), 2, false),
+            (lists(30), 1, true),
+            (lists(100), 1, true),
+            (r#"{"":1,"b":1}"#.to_owned(), 1, true),
+            (r#"{"a":{"":1},"b":1}"#.to_owned(), 1, true),
+            (r#"{"b":1,"a":1}"#.to_owned(), 2, true),
+            (numbers(70_000), 2, false),
+            (numbers(99_000), 0, true),
+        ] {
+            let (event, start) = (event(&properties), &properties[..properties.len().min(40)]);
+            let item = event_item(&event).unwrap();
+            let AttributeValue::M(kept) = &item[PROPERTIES] else { panic!("{start}") };
+            assert_eq!((kept.len(), item.contains_key(EXACT)), (fields, has_text), "{start}");
+            assert!(depth(&item[PROPERTIES]) <= 32 && item_bytes(&item) < 400_000, "{start}");
+            assert_eq!(read_event(item).unwrap(), event, "{start}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::tickets::TicketOptions;
 
 /// How long the outbox must stand still before others send what was left in it.
 const PATIENCE: Duration = Duration::from_secs(10);
+const GROUP_BYTES_MAX: usize = 64 << 20;
 const KEEP_LOG: Duration = Duration::from_secs(24 * 3_600);
 
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub struct AwsOptions {
     pub seed: u64,
     /// After so many items of the log the rows that changed are written down.
     pub flush_every: u64,
+    /// What one command may come to in the log.
+    pub group_bytes_max: usize,
     /// How often the log is looked at for what others wrote, while nothing is asked; `None`: only when asked.
     pub follow_every: Option<Duration>,
     /// How long the outbox must stand still before this process sends what another committed.
@@ -61,6 +64,7 @@ impl AwsOptions {
             site: Site::default(),
             seed,
             flush_every: 256,
+            group_bytes_max: GROUP_BYTES_MAX,
             follow_every: Some(Duration::from_secs(1)),
             patience: PATIENCE,
             keep_log: KEEP_LOG,

@@ -14,6 +14,7 @@ use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use serde::Serialize;
 use tidemill_engine::backend::Fault;
 use tidemill_engine::clock::Clock;
+use tidemill_engine::command::Command;
 use tidemill_engine::commit::{Message, MessageId};
 use tidemill_engine::execution::SourceEvent;
 use tidemill_engine::reply::Refusal;
@@ -21,7 +22,7 @@ use tidemill_model::{Event, Json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::bus_letter::{bus_letter, put_letter};
+use crate::bus_letter::bus_letter;
 use crate::connection::Connection;
 use crate::core::Core;
 use crate::desk::ask;
@@ -116,6 +117,11 @@ impl Progress {
         self.sent > before
     }
 
+    /// Whether this process sent the group, or everything up to it is sent.
+    pub(crate) fn is_sent(&self, number: u64) -> bool {
+        number <= self.sent || self.beyond.contains(&number)
+    }
+
     /// Whether something is sent that others have to close the gap to.
     pub(crate) fn has_gap(&self) -> bool {
         !self.beyond.is_empty()
@@ -136,12 +142,21 @@ impl Outbox {
         match &self.bus {
             Bus::Named(bus) => {
                 for (event, code) in self.put_events(bus, events).await? {
-                    self.bury(event, &code).await?;
+                    let mut problem = format!("the bus refused it: {code}");
+                    match put_event(&self.connection, &self.table, event).await {
+                        Err(Fault::Damaged(words)) => problem = format!("{problem}; {words}"),
+                        put => drop(put?),
+                    }
+                    self.keep_letter(event, &problem).await?;
                 }
             }
             Bus::Loopback => {
                 for event in events {
-                    put_event(&self.connection, &self.table, event).await?;
+                    match put_event(&self.connection, &self.table, event).await {
+                        // The table will never take it. What comes behind it must not wait for that.
+                        Err(Fault::Damaged(problem)) => self.keep_letter(event, &problem).await?,
+                        put => drop(put?),
+                    }
                 }
             }
         }
@@ -151,7 +166,8 @@ impl Outbox {
         }
     }
 
-    /// Puts events on the bus, in calls as large as they may be. Tells which it will never take, and why.
+    /// Puts events on the bus, in calls as large as they may be. Tells which it will never take, and why: those go straight
+    /// to the table.
     async fn put_events<'e>(
         &self,
         bus: &str,
@@ -225,17 +241,16 @@ impl Outbox {
         Ok(refused)
     }
 
-    /// An event that the bus will never take goes straight to the table, and a dead letter tells of it.
-    async fn bury(&self, event: &Event, code: &str) -> Result<(), Fault> {
-        put_event(&self.connection, &self.table, event).await?;
+    /// Keeps a dead letter of an event that will never be taken.
+    async fn keep_letter(&self, event: &Event, error: &str) -> Result<(), Fault> {
         let source = format!("task-workflow.{}", event.app);
         let detail = serde_json::value::RawValue::from_string(event.to_detail())
             .map_err(|error| unavailable("PutEvents", error))?;
         let body = Envelope { source: &source, detail_type: DETAIL_TYPE, detail: &detail };
-        let error = format!("the bus refused it: {code}");
         let letter =
-            bus_letter(SourceEvent::of(event), event.id, Json::of(&body), &error, 1, self.clock.now());
-        let commands = vec![put_letter(&event.tenant, letter)];
+            bus_letter(SourceEvent::of(event), event.id, Json::of(&body), error, 1, self.clock.now());
+        let (tenant, letter) = (event.tenant.clone(), Box::new(letter));
+        let commands = vec![Command::KeepLetter { tenant, letter }];
         let answers = ask(&self.asks, |answer| Ask::Execute(Call { commands, answer })).await?;
         match answers.into_iter().next() {
             // It was kept before.
@@ -274,6 +289,21 @@ impl Outbox {
             self.move_cursor(cursor).await?;
         }
         Ok(cursor - from)
+    }
+
+    /// Sends those groups of the log that are asked for, some of them if they are many. Tells which were sent.
+    pub(crate) async fn fill(
+        &self,
+        log: &Log,
+        wanted: &BTreeSet<u64>,
+        sent: &mut Vec<u64>,
+    ) -> Result<(), Fault> {
+        let Some(first) = wanted.first() else { return Ok(()) };
+        for item in log.from(*first).await?.into_iter().filter(|item| wanted.contains(&item.number)) {
+            self.try_send(&Core::read_events(&item)?).await?;
+            sent.push(item.number);
+        }
+        Ok(())
     }
 
     /// The number of the group up to which everything is sent.

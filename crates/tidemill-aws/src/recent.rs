@@ -48,6 +48,13 @@ impl Recent {
         Some(self.groups.iter().skip(skipped).flat_map(|group| group.events.iter()))
     }
 
+    /// The events of a group, if it is here.
+    pub(crate) fn group(&self, number: u64) -> Option<impl Iterator<Item = &(u64, Event)>> {
+        let first = self.groups.front()?.number;
+        let at = usize::try_from(number.checked_sub(first)?).ok()?;
+        Some(self.groups.get(at)?.events.iter())
+    }
+
     /// Events that the table may not have yet.
     pub(crate) fn unsaved(&self) -> impl Iterator<Item = &Event> {
         let unsaved = self.groups.iter().rev().take_while(|group| group.number > self.saved);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tidemill_engine::backend::Fault;
 use tidemill_engine::piece::Piece;
 use tidemill_engine::state::row::{Row, RowKey, is_open};
+use tidemill_model::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -19,7 +20,7 @@ use crate::item::{Item, key_of, number, read_text, text};
 use crate::log::Log;
 use crate::objects::Objects;
 use crate::options::AwsOptions;
-use crate::row_item::{place, row_bytes};
+use crate::row_item::{Place, place, row_bytes};
 use crate::rows::{Flush, Rows};
 use crate::save_event::put_event;
 
@@ -42,6 +43,12 @@ pub struct Restored {
 pub enum RestoreError {
     #[error("the table {0} is not empty; import into a new one")]
     NotEmpty(String),
+    /// Nobody can tell what is in it: rows of the first try would stand beside those of the next.
+    #[error("an import into the table {0} runs, or did not come to its end; import into a new one")]
+    HalfFull(String),
+    /// Whoever handed the pieces over stopped before the last one.
+    #[error("what was to be imported broke off")]
+    CutOff,
     #[error(transparent)]
     Store(#[from] Fault),
 }
@@ -51,8 +58,13 @@ pub async fn check_empty(connection: &Connection, options: &AwsOptions) -> Resul
     let objects = Objects::new(connection, &options.bucket);
     let log = Log::new(connection, objects.clone(), &options.table, &options.shard);
     let rows = Rows::new(connection, objects, &options.table, &options.shard);
-    let is_marked = mark_of(connection, &options.table, &options.shard).await?.is_some();
-    if is_marked || rows.checkpoint().await?.is_some() || log.get(1).await?.is_some() {
+    if rows.checkpoint().await?.is_some() {
+        return Err(RestoreError::NotEmpty(options.table.clone()));
+    }
+    if mark_of(connection, &options.table, &options.shard).await?.is_some() {
+        return Err(RestoreError::HalfFull(options.table.clone()));
+    }
+    if log.get(1).await?.is_some() {
         return Err(RestoreError::NotEmpty(options.table.clone()));
     }
     Ok(())
@@ -68,16 +80,16 @@ pub async fn restore(
     let log = Log::new(connection, objects.clone(), &options.table, &options.shard);
     let rows = Rows::new(connection, objects.clone(), &options.table, &options.shard);
     check_empty(connection, options).await?;
-    // What an import left half full cannot be told from another's rows, so no second one goes over it.
-    if !set_mark(connection, options, "running").await? {
-        return Err(RestoreError::NotEmpty(options.table.clone()));
+    if !begin(connection, options).await? {
+        return Err(RestoreError::HalfFull(options.table.clone()));
     }
     let mut done = Restored::default();
     let mut open = BTreeSet::new();
     let mut last_id = 0;
     let mut putting: JoinSet<Result<(), Fault>> = JoinSet::new();
     let table: Arc<str> = Arc::from(options.table.as_str());
-    while let Some(piece) = pieces.recv().await {
+    loop {
+        let piece = pieces.recv().await.ok_or(RestoreError::CutOff)?;
         while putting.len() >= AT_ONCE
             && let Some(put) = putting.join_next().await
         {
@@ -105,38 +117,57 @@ pub async fn restore(
                     last_id = last_id.max(id.0);
                 }
                 let (rows, place) = (rows.clone(), place(rows.shard(), &key));
-                putting.spawn(async move { rows.write_row(&place, FIRST, Some(row_bytes(&row))).await });
+                putting.spawn(async move { put_row(&rows, &place, row_bytes(&row)).await });
             }
+            Piece::End => break,
         }
     }
     while let Some(put) = putting.join_next().await {
         put.map_err(|error| unavailable("a put ended", error))??;
     }
-    log.begin_behind(FIRST).await?;
+    if !log.begin_behind(FIRST).await? {
+        return Err(RestoreError::NotEmpty(options.table.clone()));
+    }
     let cursor = key_of(&format!("CURSOR#{}", options.shard), "OUTBOX");
     let update = connection.dynamo.update_item().table_name(&options.table).set_key(Some(cursor));
     let update = update.update_expression("SET sentUpTo = :sent");
     let update = update.expression_attribute_values(":sent", number(FIRST));
     update.send().await.map_err(|error| unavailable("UpdateItem", error))?;
     let flush = Flush { at: FIRST, last_id, rows: Vec::new(), open };
-    if !rows.flush(&flush, "import").await? {
+    if !rows.flush(&flush, "import", Timestamp::MIN).await? {
         return Err(RestoreError::NotEmpty(options.table.clone()));
     }
-    set_mark(connection, options, "done").await?;
+    let put = connection.dynamo.put_item().table_name(&options.table);
+    let put = put.set_item(Some(mark(options, "done", options.seed)));
+    put.send().await.map_err(|error| unavailable("PutItem", error))?;
     Ok(done)
 }
 
-/// Sets the mark; whether it could be: the first one only where there is none.
-async fn set_mark(connection: &Connection, options: &AwsOptions, state: &str) -> Result<bool, Fault> {
+/// Puts a row. One that is there already is not ours, unless a put was made twice because its answer was lost.
+async fn put_row(rows: &Rows, place: &Place, bytes: Vec<u8>) -> Result<(), Fault> {
+    if rows.write_row(place, FIRST, Some(bytes.clone())).await? || rows.holds(place, &bytes).await? {
+        return Ok(());
+    }
+    Err(damaged(format!("another row is at {} {} already", place.pk, place.sk)))
+}
+
+fn mark(options: &AwsOptions, state: &str, by: u64) -> Item {
     let mut mark = key_of(&format!("CURSOR#{}", options.shard), MARK);
     mark.insert("state".to_owned(), text(state));
-    let mut put = connection.dynamo.put_item().table_name(&options.table).set_item(Some(mark));
-    if state == "running" {
-        put = put.condition_expression("attribute_not_exists(PK)");
-    }
-    match put.send().await {
+    mark.insert("by".to_owned(), text(format!("{by:016x}")));
+    mark
+}
+
+/// Sets the first mark, unless there is one: of two imports only one goes on.
+async fn begin(connection: &Connection, options: &AwsOptions) -> Result<bool, Fault> {
+    let own = mark(options, "running", options.seed);
+    let put = connection.dynamo.put_item().table_name(&options.table).set_item(Some(own.clone()));
+    match put.condition_expression("attribute_not_exists(PK)").send().await {
         Ok(_) => Ok(true),
-        Err(error) if is_refused(&error) => Ok(false),
+        // Ours, if a put whose answer was lost has been made twice.
+        Err(error) if is_refused(&error) => {
+            Ok(mark_of(connection, &options.table, &options.shard).await? == Some(own))
+        }
         Err(error) => Err(unavailable("PutItem", error)),
     }
 }

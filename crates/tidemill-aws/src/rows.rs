@@ -15,7 +15,7 @@ use tidemill_engine::codec::{BadBytes, Reader, put_varint};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::state::job::{Entry, JobHead};
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
-use tidemill_model::{JobId, TaskSpec, TenantId};
+use tidemill_model::{JobId, TaskSpec, TenantId, Timestamp};
 use tokio::task::JoinSet;
 
 use crate::connection::Connection;
@@ -26,16 +26,18 @@ use crate::row_item::{Place, job_partition, place, read_row, row_bytes};
 
 /// Larger rows lie in S3.
 const INLINE_BYTES_MAX: usize = 350_000;
+/// How many rows one call reads.
+pub(crate) const ROWS_AT_ONCE: usize = 100;
 /// How many rows are written at once.
 const WRITES_AT_ONCE: usize = 16;
-const CHECKPOINT: &str = "ROWS";
+pub(crate) const CHECKPOINT: &str = "ROWS";
 const VERSION: u8 = 1;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Rows {
-    client: aws_sdk_dynamodb::Client,
+    pub(crate) client: aws_sdk_dynamodb::Client,
     objects: Objects,
-    table: Arc<str>,
+    pub(crate) table: Arc<str>,
     shard: Arc<str>,
 }
 
@@ -62,6 +64,8 @@ pub(crate) struct Checkpoint {
     /// Up to where they are written.
     pub(crate) written: u64,
     pub(crate) object: String,
+    /// Until then nobody writes newer rows, in epoch milliseconds: somebody reads them.
+    pub(crate) pinned_until: u64,
 }
 
 /// What a checkpoint's object holds.
@@ -116,7 +120,7 @@ impl Rows {
         }
     }
 
-    /// Those of at most 100 rows that are there, in no order.
+    /// Those of at most [`ROWS_AT_ONCE`] rows that are there, in no order.
     pub(crate) async fn get_many(&self, keys: &[RowKey]) -> Result<Vec<(RowKey, RowAt)>, Fault> {
         let mut places: HashMap<(String, String), &RowKey> = HashMap::new();
         for key in keys {
@@ -196,13 +200,7 @@ impl Rows {
         let key = key_of(&format!("CURSOR#{}", self.shard), CHECKPOINT);
         let get = self.client.get_item().table_name(&*self.table).set_key(Some(key)).consistent_read(true);
         let found = get.send().await.map_err(|error| unavailable("GetItem", error))?;
-        let Some(item) = found.item else { return Ok(None) };
-        let object = read_text(&item, "object")?.to_owned();
-        Ok(Some(Checkpoint {
-            at: read_number(&item, "at")?,
-            written: read_number(&item, "written")?,
-            object,
-        }))
+        found.item.as_ref().map(read_checkpoint).transpose()
     }
 
     /// What a checkpoint says; `None` when another has replaced it.
@@ -212,12 +210,15 @@ impl Rows {
     }
 
     /// Makes rows count. Says whether they do: if not, somebody else's newer ones do, or will.
-    pub(crate) async fn flush(&self, flush: &Flush, nonce: &str) -> Result<bool, Fault> {
+    pub(crate) async fn flush(&self, flush: &Flush, nonce: &str, now: Timestamp) -> Result<bool, Fault> {
         let before = self.checkpoint().await?;
         if let Some(before) = &before
             && before.at >= flush.at
         {
             return Ok(before.written >= flush.at);
+        }
+        if before.as_ref().is_some_and(|before| before.pinned_until > now.millis()) {
+            return Ok(false);
         }
         let object = format!("checkpoints/{}/{:020}-{nonce}", self.shard, flush.at);
         self.objects.put(&object, flush.encode()).await?;
@@ -227,8 +228,11 @@ impl Rows {
         item.insert("written".to_owned(), number(before.as_ref().map_or(0, |before| before.written)));
         item.insert("object".to_owned(), text(object.clone()));
         let put = self.client.put_item().table_name(&*self.table).set_item(Some(item));
-        let put = put.condition_expression("attribute_not_exists(PK) OR #at < :at");
+        let put = put.condition_expression(
+            "attribute_not_exists(PK) OR (#at < :at AND (attribute_not_exists(pinnedUntil) OR pinnedUntil <= :now))",
+        );
         let put = put.expression_attribute_names("#at", "at");
+        let put = put.expression_attribute_values(":now", number(now.millis()));
         match put.expression_attribute_values(":at", number(flush.at)).send().await {
             Ok(_) => {}
             Err(error) if is_refused(&error) => {
@@ -259,7 +263,7 @@ impl Rows {
             }
             let (rows, place, at) = (self.clone(), place(&self.shard, key), flush.at);
             let bytes = row.as_ref().map(row_bytes);
-            writing.spawn(async move { rows.write_row(&place, at, bytes).await });
+            writing.spawn(async move { rows.write_row(&place, at, bytes).await.map(drop) });
         }
         while let Some(written) = writing.join_next().await {
             written.map_err(|error| unavailable("PutItem", error))??;
@@ -276,13 +280,13 @@ impl Rows {
         }
     }
 
-    /// Writes one row, unless a newer one is there.
+    /// Writes one row, unless a newer one is there; says whether it did.
     pub(crate) async fn write_row(
         &self,
         place: &Place,
         at: u64,
         bytes: Option<Vec<u8>>,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         let mut item = key_of(&place.pk, &place.sk);
         item.insert("at".to_owned(), number(at));
         match bytes {
@@ -303,11 +307,32 @@ impl Rows {
         let put = put.condition_expression("attribute_not_exists(PK) OR #at < :at");
         let put = put.expression_attribute_names("#at", "at");
         match put.expression_attribute_values(":at", number(at)).send().await {
-            Ok(_) => Ok(()),
-            Err(error) if is_refused(&error) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(error) if is_refused(&error) => Ok(false),
             Err(error) => Err(unavailable("PutItem", error)),
         }
     }
+
+    /// Whether just these bytes are in a row's place.
+    pub(crate) async fn holds(&self, place: &Place, bytes: &[u8]) -> Result<bool, Fault> {
+        let key = key_of(&place.pk, &place.sk);
+        let get = self.client.get_item().table_name(&*self.table).set_key(Some(key)).consistent_read(true);
+        let found = get.send().await.map_err(|error| unavailable("GetItem", error))?;
+        let Some(item) = found.item else { return Ok(false) };
+        match read_text(&item, "object") {
+            Ok(object) => Ok(self.objects.get(object).await?.as_deref() == Some(bytes)),
+            Err(_) => Ok(read_bytes(&item, "row") == Some(bytes)),
+        }
+    }
+}
+
+pub(crate) fn read_checkpoint(item: &Item) -> Result<Checkpoint, Fault> {
+    Ok(Checkpoint {
+        at: read_number(item, "at")?,
+        written: read_number(item, "written")?,
+        object: read_text(item, "object")?.to_owned(),
+        pinned_until: read_number(item, "pinnedUntil").unwrap_or(0),
+    })
 }
 
 /// Goes through the rows of a partition, page by page.
@@ -317,6 +342,8 @@ pub(crate) struct Scan {
     /// Only what lies behind it, or before it when it goes backward.
     beyond: Option<String>,
     backward: bool,
+    /// Whether rows that are gone count.
+    with_gone: bool,
     ready: std::vec::IntoIter<Item>,
     last: Option<Item>,
     is_over: bool,
@@ -329,10 +356,16 @@ impl Scan {
             prefix: String::new(),
             beyond: None,
             backward: false,
+            with_gone: false,
             ready: Vec::new().into_iter(),
             last: None,
             is_over: false,
         }
+    }
+
+    /// Those that are gone too.
+    pub(crate) fn with_gone(pk: String) -> Self {
+        Self { with_gone: true, ..Self::all(pk) }
     }
 
     /// Those whose sort keys begin with `prefix`, and lie behind `after`.
@@ -345,7 +378,7 @@ impl Scan {
         Self { beyond: before, backward: true, ..Self::all(pk) }
     }
 
-    /// The next row with its sort key. What is gone is passed over.
+    /// The next row with its sort key. What is gone is passed over, unless it counts.
     pub(crate) async fn next(&mut self, rows: &Rows) -> Result<Option<(String, RowAt)>, Fault> {
         loop {
             for item in self.ready.by_ref() {
@@ -355,7 +388,7 @@ impl Scan {
                     .as_ref()
                     .is_none_or(|beyond| if self.backward { sk < *beyond } else { sk > *beyond });
                 let found = rows.read(&item).await?;
-                if is_beyond && sk.starts_with(&self.prefix) && found.row.is_some() {
+                if is_beyond && sk.starts_with(&self.prefix) && (self.with_gone || found.row.is_some()) {
                     return Ok(Some((sk, found)));
                 }
             }

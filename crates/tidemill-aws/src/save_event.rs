@@ -2,7 +2,7 @@
 
 use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata};
 use tidemill_engine::backend::Fault;
-use tidemill_model::{Event, Timestamp};
+use tidemill_model::{Event, Json, Timestamp};
 
 use crate::connection::Connection;
 use crate::event_item::event_item;
@@ -23,8 +23,9 @@ pub async fn save_event(
     detail: &str,
     received_at: Timestamp,
 ) -> Result<Saved, Fault> {
-    let event = Event::from_detail(detail, received_at)
+    let mut event = Event::from_detail(detail, received_at)
         .map_err(|error| damaged(format!("what came from the bus is no event: {error}")))?;
+    event.properties = Json::trusted(&compact(event.properties.as_str()));
     put_event(connection, table, &event).await
 }
 
@@ -37,5 +38,39 @@ pub(crate) async fn put_event(connection: &Connection, table: &str, event: &Even
             Err(damaged(format!("event {}: {}", event.id, DisplayErrorContext(error))))
         }
         Err(error) => Err(unavailable("PutItem", error)),
+    }
+}
+
+/// JSON without the spaces between its parts: a bus may write it anew, and whoever reads it wants what was sent.
+fn compact(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let (mut is_text, mut is_escaped) = (false, false);
+    for c in json.chars() {
+        if is_text {
+            is_text = c != '"' || is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+        } else if c.is_ascii_whitespace() {
+            continue;
+        } else {
+            is_text = c == '"';
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spaces_between_parts_go_and_no_others() {
+        for (json, expected) in [
+            ("{ }", "{}"),
+            ("{\n  \"a\" : [ 1.0 , 2e3 ],\t\"b c\": \" d \"\r\n}", r#"{"a":[1.0,2e3],"b c":" d "}"#),
+            (r#"{"a": "x\\", "b": "\" : y"}"#, r#"{"a":"x\\","b":"\" : y"}"#),
+        ] {
+            assert_eq!(compact(json), expected);
+        }
     }
 }

@@ -29,6 +29,14 @@ pub(crate) struct Ticket {
     pub(crate) request_id: String,
     pub(crate) run: u32,
     message_id: String,
+    /// How often a new ticket had to be sent because whoever took it may not claim for its tenant.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) passed: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Ticket {
@@ -38,6 +46,7 @@ impl Ticket {
             request_id: message.task.request.as_str().to_owned(),
             run: message.run,
             message_id: format!("{:032x}", message.id.0),
+            passed: 0,
         }
     }
 

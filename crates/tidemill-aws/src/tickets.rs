@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use aws_sdk_sqs::config::timeout::TimeoutConfig;
 use aws_sdk_sqs::types::{
     ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, MessageSystemAttributeName,
 };
@@ -20,6 +21,7 @@ use tidemill_engine::notice::Notice;
 use tidemill_model::{TenantId, Timestamp};
 use tokio::sync::mpsc;
 
+use crate::connection::ATTEMPT_TIMEOUT;
 use crate::core::Core;
 use crate::desk::Desk;
 use crate::fault::unavailable;
@@ -37,6 +39,8 @@ const CLEARED_AT_ONCE: u32 = 10;
 const PAUSE_AFTER_NOTHING: Duration = Duration::from_secs(1);
 /// A ticket that nobody here may claim for is left to others for so long.
 const PASS_ON_SECONDS: i32 = 2;
+/// Each time it comes back for nothing it is held back twice as long, up to this.
+const PASSED_ON_SECONDS_MAX: u64 = 900;
 
 /// How tickets are taken from the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -255,7 +259,12 @@ impl Tickets {
             .wait_time_seconds(seconds(options.wait))
             .visibility_timeout(seconds(options.visibility))
             .message_system_attribute_names(MessageSystemAttributeName::ApproximateReceiveCount);
-        let received = receive.send().await.map_err(|error| unavailable("ReceiveMessage", error))?;
+        // The queue lets us wait, and an answer may be lost all the same.
+        let timeout =
+            TimeoutConfig::builder().operation_attempt_timeout(options.wait + ATTEMPT_TIMEOUT).build();
+        let patient = aws_sdk_sqs::Config::builder().timeout_config(timeout);
+        let received = receive.customize().config_override(patient).send().await;
+        let received = received.map_err(|error| unavailable("ReceiveMessage", error))?;
         let mut taken = Vec::new();
         for message in received.messages.unwrap_or_default() {
             let count = message.attributes.as_ref().and_then(|attributes| {
@@ -290,17 +299,23 @@ impl Tickets {
             .await?;
         let (mut over, mut hidden, mut renewed) = (Vec::new(), Vec::new(), Vec::new());
         let mut is_due = false;
-        for (taken, standing) in taken.into_iter().zip(standings) {
+        for (mut taken, standing) in taken.into_iter().zip(standings) {
             match standing {
                 Standing::Over => over.push(taken.held),
                 Standing::Now(tenant) if self.is_wanted(&tenant) => is_due = true,
-                Standing::Now(_) | Standing::Later(_) if taken.receives >= RECEIVES_MAX => {
-                    let at = if let Standing::Later(at) = standing { at } else { now };
+                // Nobody here may claim for it, nor could anybody else so far.
+                Standing::Now(_) if taken.receives >= RECEIVES_MAX || taken.ticket.passed > 0 => {
+                    taken.ticket.passed = taken.ticket.passed.saturating_add(1);
+                    let at = now.plus(pass_on_millis(taken.ticket.passed));
                     renewed.push((taken, at));
                 }
                 Standing::Now(_) => {
                     self.forget(taken.message, &taken.held.id);
                     hidden.push((taken.held, PASS_ON_SECONDS));
+                }
+                Standing::Later(at) if taken.receives >= RECEIVES_MAX => {
+                    taken.ticket.passed = 0;
+                    renewed.push((taken, at));
                 }
                 Standing::Later(at) => hidden.push((taken.held, hide_seconds(at, now))),
             }
@@ -416,6 +431,13 @@ impl Tickets {
             let _ = batch.set_entries(Some(entries.collect())).send().await;
         }
     }
+}
+
+/// How long a ticket is held back that was passed on so often. Whoever may claim for it follows the log too and need not wait
+/// for the ticket.
+fn pass_on_millis(passed: u32) -> u64 {
+    let seconds = u64::from(PASS_ON_SECONDS.unsigned_abs()) << passed.min(16);
+    seconds.min(PASSED_ON_SECONDS_MAX) * 1_000
 }
 
 async fn sleep(time: Option<Duration>) {

@@ -97,6 +97,11 @@ pub trait Backend: Send + Sync + 'static {
     /// large fields may lie in a blob.
     fn events(&self, query: EventQuery) -> impl Future<Output = Result<Page, Fault>> + Send;
 
+    /// Whether an event that was committed may be missing from answers for a while.
+    fn events_lag(&self) -> bool {
+        false
+    }
+
     /// The latest event of an entity.
     fn latest(
         &self,

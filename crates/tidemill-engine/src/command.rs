@@ -15,7 +15,7 @@ use tidemill_model::{
 
 use crate::commit::{MessageId, NewJob, NewTask, Receipt, TaskKey};
 use crate::execution::{ExecutionId, RunError, SourceEvent};
-use crate::outbound::DeliveryId;
+use crate::outbound::{DeliveryId, DeliveryLetter};
 use crate::record::{RecordKey, RecordValue};
 use crate::triage::{BulkAction, BulkFilter, BulkId, NewToken, ParkedKey, WorkflowItem};
 
@@ -84,6 +84,11 @@ pub enum Command {
     ReplayDelivery {
         tenant: TenantId,
         letter: DeliveryId,
+    },
+    /// Keeps what will never arrive as a dead letter, and tells people of it. It is refused if the letter is there.
+    KeepLetter {
+        tenant: TenantId,
+        letter: Box<DeliveryLetter>,
     },
     /// Puts a delivery's dead letter aside.
     DiscardDelivery {

@@ -219,8 +219,8 @@ pub enum Refusal {
     Reserved { what: &'static str, id: String },
     #[error("record is at version {actual}, not {expected}")]
     RecordConflict { expected: u64, actual: u64 },
-    #[error("dead letter {0:032x} is not open")]
-    NotOpen(u128),
+    #[error("dead letter {0} is not open")]
+    NotOpen(String),
     #[error("{what} {id} exists already")]
     Exists { what: &'static str, id: String },
     #[error("{what} {id} is used by tasks that are not finished")]

@@ -201,7 +201,7 @@ mod tests {
             (Refusal::TooMany { field: "taskIds", count: 2, limit: 1 }, 400, "TOO_MANY"),
             (Refusal::TooFarAhead { ahead_millis: 2, limit_millis: 1 }, 400, "TOO_FAR_AHEAD"),
             (Refusal::Reserved { what: "eventType", id: id() }, 403, "RESERVED"),
-            (Refusal::NotOpen(1), 409, "NOT_OPEN"),
+            (Refusal::NotOpen("1".to_owned()), 409, "NOT_OPEN"),
             (Refusal::TooManyWaiting { limit: 1 }, 409, "TOO_MANY_WAITING"),
             (Refusal::Exists { what: "task definition", id: id() }, 409, "EXISTS"),
             (Refusal::InUse { what: "task definition", id: id() }, 409, "IN_USE"),

@@ -151,7 +151,28 @@ fn explain(text: &str, error: &serde_json::Error) -> Problem {
         let name = inside.map_or(quoted.clone(), |holder| format!("{holder}.{quoted}"));
         return Problem::field("MISSING_FIELD", name, "is missing");
     }
-    Problem::invalid_field(holder.unwrap_or("body"), message)
+    let inner = holder.and_then(|holder| {
+        let value = fields.iter().find(|(name, _)| name == holder)?.1;
+        Some(format!("{holder}.{}", field_at(value, (place + 1).checked_sub(start_of(value))?)?))
+    });
+    Problem::invalid_field(inner.as_deref().or(holder).unwrap_or("body"), message)
+}
+
+/// The field of an object that a byte lies in, and the one in that. `None` for the end of the object: it is where
+/// errors of types lie that are told apart by a field, whichever field was wrong.
+fn field_at(object: &str, place: usize) -> Option<String> {
+    if !object.starts_with('{') || place >= object.len() {
+        return None;
+    }
+    let fields = serde_json::from_str::<Fields<'_>>(object).ok()?.0;
+    let start_of = |value: &str| value.as_ptr() as usize - object.as_ptr() as usize;
+    let (name, value) = fields.iter().rfind(|(_, value)| start_of(value) <= place)?;
+    let place = place - start_of(value);
+    Some(match (element_at(value, place), field_at(value, place)) {
+        (Some(index), _) => format!("{name}[{index}]"),
+        (None, Some(inner)) => format!("{name}.{inner}"),
+        (None, None) => name.clone(),
+    })
 }
 
 /// Which element of a list a byte lies in; `None` when the text is no list.
@@ -216,7 +237,7 @@ impl<'de> serde::Deserialize<'de> for Fields<'de> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ClaimRequest, FinishRequest, PublishRequest};
+    use crate::api::{BulkRequest, ClaimRequest, FinishRequest, PublishRequest};
 
     fn verdict<T: DeserializeOwned>(text: &str) -> String {
         match read::<T>(&Bytes::from(text.to_owned())) {
@@ -285,14 +306,33 @@ mod tests {
     fn errors_name_fields_within_fields() {
         for (outcome, expected) in [
             (r#"{"status":"completed"}"#, "ok"),
-            (r#"{"status":"done"}"#, "INVALID_FIELD outcome"),
+            (r#"{"status":"done"}"#, "INVALID_FIELD outcome.status"),
             (r#"{"status":"completed","outpt":1}"#, "UNKNOWN_FIELD outcome.outpt"),
             ("{}", "MISSING_FIELD outcome.status"),
             (r#"["completed"]"#, "INVALID_FIELD outcome"),
-            (r#"{"status":"completed","usage":[1,2,3]}"#, "INVALID_FIELD outcome"),
+            (r#"{"status":"completed","usage":[1,2,3]}"#, "INVALID_FIELD outcome.usage"),
+            (r#"{"status":"completed","usage":[1,2,3],"output":1}"#, "INVALID_FIELD outcome.usage"),
         ] {
             let text = format!(r#"{{"requestId":"r","outcome":{outcome},"fence":1}}"#);
             assert_eq!(verdict::<FinishRequest>(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_field_of_the_wrong_kind_within_a_field() {
+        for (filter, expected) in [
+            (r#"{"all":true}"#, "ok"),
+            (r#"{"all":"yes"}"#, "INVALID_FIELD filter.all"),
+            (r#"{"all" : 1 , "code":"20Cook"}"#, "INVALID_FIELD filter.all"),
+            (r#"{"code":"20Cook","executionIds":{}}"#, "INVALID_FIELD filter.executionIds"),
+            (r#"{"executionIds":["a",7],"code":"20Cook"}"#, "INVALID_FIELD filter.executionIds[1]"),
+            (r#"{"executionIds":["a"],"code":7}"#, "INVALID_FIELD filter.code"),
+            (r#"{"code":"20Cook","al":true}"#, "UNKNOWN_FIELD filter.al"),
+            ("7", "INVALID_FIELD filter"),
+            ("[]", "INVALID_FIELD filter"),
+        ] {
+            let text = format!(r#"{{"action":"resume","filter":{filter}}}"#);
+            assert_eq!(verdict::<BulkRequest>(&text), expected, "{text}");
         }
     }
 

@@ -126,6 +126,7 @@ fn describe(text: &mut String, command: &Command) {
             write!(text, "health of {} with {} alerts", checked.tenant, checked.alerts.len())
         }
         Command::EndDelivery(end) => write!(text, "end try {} of delivery {}", end.attempt, end.delivery),
+        Command::KeepLetter { letter, .. } => write!(text, "keep letter {}", letter.id),
         Command::ReplayDelivery { letter, .. } => write!(text, "replay delivery {letter}"),
         Command::DiscardDelivery { letter, .. } => write!(text, "discard delivery {letter}"),
         Command::Forget { keys } => write!(text, "forget {} records", keys.len()),

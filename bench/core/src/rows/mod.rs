@@ -3,6 +3,7 @@
 pub mod commit;
 pub mod cycles;
 pub mod events;
+pub mod health;
 pub mod hot;
 pub mod jobs;
 pub mod memory;

@@ -3,19 +3,25 @@
 use std::collections::BTreeSet;
 
 use tidemill_engine::backend::Fault;
+use tidemill_engine::codec::control::Control;
+use tidemill_engine::commit::RecordWrite;
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::state::State;
 use tidemill_engine::state::row::{Row, RowKey};
+use tidemill_model::{JobId, TenantId};
 use tokio::task::JoinSet;
 
 use super::{Core, Stuck, job_of};
-use crate::fault::unavailable;
-use crate::group::first_seq;
+use crate::fault::{damaged, unavailable};
+use crate::group::{Entry, first_seq, read_group};
 use crate::log::Log;
+use crate::pause::Pause;
 use crate::recent::Recent;
+use crate::row_item::{record_key, records_partition};
+use crate::rows::{Checkpoint, ROWS_AT_ONCE, Scan};
 
-/// How many rows one call reads.
-const ROWS_AT_ONCE: usize = 100;
+/// How often the state is made anew from a checkpoint that stays the same.
+const TRIES_MAX: u32 = 4;
 /// How many jobs are loaded side by side.
 const JOBS_AT_ONCE: usize = 16;
 
@@ -23,16 +29,76 @@ impl Core {
     /// Makes the state from rows and log. `sent` is the group up to which all is sent.
     pub(crate) async fn rebuild(&mut self, log: &Log, sent: u64) -> Result<(), Fault> {
         self.is_sound = false;
+        let told = self.told;
+        let (mut pause, mut stood, mut found_at) = (Pause::default(), 0, None);
         loop {
             match self.try_rebuild(log, sent).await {
                 Ok(()) => break,
                 Err(Stuck::Fault(fault)) => return Err(fault),
-                // Somebody wrote newer rows meanwhile.
+                // Somebody wrote newer rows meanwhile, and then the checkpoint has moved.
                 Err(Stuck::Behind) => {}
             }
+            let found = Some(self.rows.checkpoint().await?);
+            stood = if found == found_at { stood + 1 } else { 0 };
+            if stood == TRIES_MAX {
+                return Err(self.what_is_missing(found.flatten()).await?);
+            }
+            found_at = found;
+            pause.wait().await;
         }
+        // A process that opens the store has heard of nothing yet, and reads what it wants to know.
+        if told > 0 {
+            self.tell_passed_over(log, told).await?;
+        }
+        self.told = self.end;
         self.is_sound = true;
         Ok(())
+    }
+
+    /// Tells of records that were written behind item `told` and before the rows that the state was made from.
+    async fn tell_passed_over(&self, log: &Log, told: u64) -> Result<(), Fault> {
+        let mut next = told + 1;
+        while next <= self.end {
+            let items = log.from(next).await?;
+            if items.is_empty() {
+                break;
+            }
+            for item in items {
+                let Some(group) = &item.group else { return self.tell_all().await };
+                for entry in read_group(item.number, group)? {
+                    if let Entry::Control(Control::Record(RecordWrite::Put { key, .. })) = entry {
+                        self.heard.tell(&key);
+                    }
+                }
+                next = item.number + 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Any record may have changed: the log does not say any more which.
+    async fn tell_all(&self) -> Result<(), Fault> {
+        for kind in [RecordKind::Subscription, RecordKind::Script, RecordKind::ApiKey] {
+            let mut scan = Scan::with_gone(records_partition(self.rows.shard(), kind));
+            while let Some((sk, _)) = scan.next(&self.rows).await? {
+                if let Some(key) = record_key(kind, &sk) {
+                    self.heard.tell(&key);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a checkpoint that stays the same leads nowhere.
+    async fn what_is_missing(&self, checkpoint: Option<Checkpoint>) -> Result<Fault, Fault> {
+        let Some(checkpoint) = checkpoint else {
+            return Ok(damaged("the log is trimmed and the table has no checkpoint"));
+        };
+        let Checkpoint { at, object, .. } = &checkpoint;
+        Ok(damaged(match self.rows.flushed(&checkpoint).await? {
+            None => format!("the checkpoint names {object}, which is not in the bucket"),
+            Some(_) => format!("rows are newer than checkpoint {at}, or the log behind it is trimmed"),
+        }))
     }
 
     async fn try_rebuild(&mut self, log: &Log, sent: u64) -> Result<(), Stuck> {
@@ -41,7 +107,7 @@ impl Core {
         self.state = state;
         self.before = None;
         (self.end, self.newest, self.recent) = (0, 0, Recent::default());
-        self.open = BTreeSet::new();
+        (self.open, self.unflushed) = (BTreeSet::new(), 0);
         self.recent.saved(sent);
         if let Some(checkpoint) = self.rows.checkpoint().await? {
             let Some(flush) = self.rows.flushed(&checkpoint).await? else { return Err(Stuck::Behind) };
@@ -55,7 +121,12 @@ impl Core {
             // What was not sent may lie before the rows.
             let mut next = sent + 1;
             while next <= self.end {
-                for item in log.from(next).await? {
+                let items = log.from(next).await?;
+                if items.is_empty() {
+                    let problem = format!("item {next} of the log is missing, which was not sent yet");
+                    return Err(damaged(problem).into());
+                }
+                for item in items {
                     next = item.number + 1;
                     if item.number <= self.end {
                         let events = Self::read_events(&item)?;
@@ -113,6 +184,12 @@ impl Core {
                 }
             }
         }
+        self.load_jobs(jobs.into_iter().collect()).await.map(drop)
+    }
+
+    /// Brings whole jobs into memory, side by side. Says whether the table had some.
+    pub(super) async fn load_jobs(&mut self, jobs: Vec<(TenantId, JobId)>) -> Result<bool, Stuck> {
+        let mut has_found = false;
         let mut loading = JoinSet::new();
         let mut jobs = jobs.into_iter();
         loop {
@@ -122,10 +199,11 @@ impl Core {
                 let rows = self.rows.clone();
                 loading.spawn(async move { rows.job(&tenant, job).await });
             }
-            let Some(loaded) = loading.join_next().await else { return Ok(()) };
+            let Some(loaded) = loading.join_next().await else { return Ok(has_found) };
             if let Some(job) = loaded.map_err(|error| unavailable("Query", error))?? {
                 self.check_at(job.at)?;
                 self.state.load_job(job.head, job.tasks, job.entries);
+                has_found = true;
             }
         }
     }

@@ -1,10 +1,15 @@
 //! What a task asks of AWS: the figures that `docs/scale.md` computes limits and prices from.
 
+use std::time::Duration;
+
 use serde_json::Value;
-use tidemill_aws::{AwsOptions, Bus, Connection};
+use tidemill_aws::{Aws, AwsOptions, Bus, Connection};
+use tidemill_engine::backend::Backend;
 use tidemill_engine::conformance::{Lab, ManualClock, World};
-use tidemill_engine::engine::{ClaimRequest, FinishRequest, HeartbeatRequest, WorkReport};
-use tidemill_model::{Json, WorkerId};
+use tidemill_engine::engine::{
+    ClaimRequest, Engine, FinishRequest, HeartbeatRequest, NewEvent, PublishRequest, WorkReport,
+};
+use tidemill_model::{AppName, Entity, EntityId, EntityType, EventType, Json, TenantId, WorkerId};
 
 use crate::conformance::TableWorld;
 use crate::double::{RUNTIME, double};
@@ -158,5 +163,64 @@ fn what_a_task_asks_of_aws() {
                 step.events.iter().map(|(name, bytes)| (*name, units(*bytes))).collect();
             assert_eq!(events, expected, "{}", step.name);
         }
+    });
+}
+
+/// Rows that a command or a group needs are read together, by whoever decides it and by whoever follows.
+#[test]
+fn the_rows_of_many_entities_are_one_question() {
+    const ENTITIES: usize = 20;
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let site = Site::new(double).await;
+        let publish = async |engine: &Engine<Aws>| {
+            let event = |at: usize| NewEvent {
+                entity: Entity {
+                    kind: EntityType::trusted("ORDER"),
+                    id: EntityId::trusted(&format!("o-{at}")),
+                },
+                event_type: EventType::trusted("Changed"),
+                timestamp: None,
+                properties: Json::empty_object(),
+                ttl: None,
+            };
+            let request = PublishRequest {
+                tenant: TenantId::trusted("acme"),
+                app: AppName::trusted("orders"),
+                origin: "test".to_owned(),
+                events: (0..ENTITIES).map(event).collect(),
+            };
+            engine.publish(request).await.expect("the events are taken");
+        };
+        let options = |seed| AwsOptions { patience: Duration::from_secs(600), ..site.options(seed) };
+        let first = site.open(options(1)).await;
+        publish(&first).await;
+        first.backend().own_sent().await;
+        first.backend().flush().await.expect("the rows are written");
+
+        let proxies = [
+            Proxy::start(&double.endpoint, |_, _| Fate::Forward).await,
+            Proxy::start(&double.endpoint, |_, _| Fate::Forward).await,
+        ];
+        let decides = site.open_at(&proxies[0].endpoint, options(2)).await;
+        let follows = site.open_at(&proxies[1].endpoint, options(3)).await;
+        let reads = |proxy: &Proxy| {
+            let mut counts = [0, 0];
+            for (operation, _) in proxy.heard() {
+                match operation.as_str() {
+                    "GetItem" => counts[0] += 1,
+                    "BatchGetItem" => counts[1] += 1,
+                    _ => {}
+                }
+            }
+            counts
+        };
+        let _ = proxies.each_ref().map(reads);
+        publish(&decides).await;
+        assert_eq!(reads(&proxies[0]), [0, 1], "to decide");
+        follows.backend().queue().await.expect("it answers");
+        let [alone, together] = reads(&proxies[1]);
+        // The next items of the log, and whether there are more of them, are questions of their own.
+        assert!(alone <= 2 && together <= 3, "to follow: {alone} rows alone, {together} questions for many");
     });
 }

@@ -1,6 +1,6 @@
 //! The functions of a stage, called as AWS calls them.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidemill_aws::handlers::{
@@ -8,6 +8,7 @@ use tidemill_aws::handlers::{
 };
 use tidemill_aws::{Aws, AwsOptions, AwsSender, Connection, Saved};
 use tidemill_engine::backend::Backend;
+use tidemill_engine::command::{Command, DeliveryEnd, EndDelivery};
 use tidemill_engine::engine::{DeliveryFilter, Engine, JobRequest, Unpark, UnparkRequest};
 use tidemill_engine::outbound::{Parcel, SendError, Sender};
 use tidemill_model::workflow::ExecutionId;
@@ -246,7 +247,52 @@ async fn step_functions_is_told_how_a_parked_execution_goes_on(double: &Double) 
     assert!(!problem.contains("not-a-token"), "{problem}");
 }
 
+/// Tries what is due once, as the courier does: how it went is recorded.
+async fn try_once(engine: &Engine<Aws>) -> Result<(), SendError> {
+    let due = engine.backend().due_deliveries(Timestamp::MAX, 10, |_| false).await.expect("it answers").due;
+    let [key] = &due[..] else { panic!("one delivery is due: {due:?}") };
+    let attempt = engine.delivery(key).await.expect("it answers").expect("it is there").attempts + 1;
+    let sent = deliver(engine).await.remove(0);
+    let end = match &sent {
+        Ok(()) => DeliveryEnd::Arrived,
+        Err(error) => DeliveryEnd::Failed { error: Arc::from(error.0.as_str()) },
+    };
+    let command = EndDelivery { tenant: key.tenant.clone(), delivery: key.id, attempt, end };
+    let answers = engine.backend().execute(vec![Command::EndDelivery(command)]).await.expect("it answers");
+    answers.into_iter().for_each(|answer| drop(answer.expect("the end is taken")));
+    sent
+}
+
+async fn a_token_that_an_unanswered_try_used_counts_as_told(double: &Double) {
+    let site = Site::new(double).await;
+    let calls = std::sync::atomic::AtomicU64::new(0);
+    let proxy = Proxy::start(&site.endpoint, move |_, operation| {
+        if operation != "SendTaskSuccess" {
+            return Fate::Forward;
+        }
+        match calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+            0 => Fate::LoseAnswer,
+            1 => Fate::Refuse("ThrottlingException"),
+            _ => Fate::Forward,
+        }
+    })
+    .await;
+    let options = AwsOptions { step_functions: true, ..site.options(1) };
+    let engine = site.open_at(&proxy.endpoint, options).await;
+    let (execution, token) = waiting_execution(&site).await;
+    park(&engine, &execution, &token, "e-1").await;
+    unpark(&engine, &execution, Unpark::Resume { output: Json::empty_object(), rerun: false }).await;
+    let problem = |tried: Result<(), SendError>| tried.expect_err("it did not go well").0;
+    assert_eq!(problem(try_once(&engine).await), "SendTaskSuccess: no answer");
+    let throttled = problem(try_once(&engine).await);
+    assert_eq!(throttled, "SendTaskSuccess: ThrottlingException; an earlier try got no answer");
+    assert_eq!(try_once(&engine).await, Ok(()), "Step Functions heard of the first");
+    let letters = engine.delivery_letters(&tenant(), &DeliveryFilter::default(), None, 10).await;
+    assert_eq!(letters.expect("it answers").letters, []);
+}
+
 crate::double::on_ministack!(
+    a_token_that_an_unanswered_try_used_counts_as_told,
     a_dispatcher_sends_what_a_writer_that_died_did_not,
     what_a_target_did_not_take_is_kept_told_and_can_be_replayed,
     step_functions_is_told_how_a_parked_execution_goes_on

@@ -10,9 +10,11 @@ use tidemill_engine::conformance::{Lab, ManualClock, World};
 use tidemill_engine::engine::{
     DeliveryFilter, Engine, IdempotencyKey, JobRequest, PublishRequest, TaskRequest,
 };
+use tidemill_engine::outbound::Target;
+use tidemill_engine::record::{RecordKind, RecordValue};
 use tidemill_model::{
     AppName, Entity, EntityId, EntityType, EventType, Json, RequestId, TaskId, TaskName, TaskOptions,
-    TaskSpec, TenantId,
+    TaskSpec, TenantId, Timestamp,
 };
 
 use crate::conformance::TableWorld;
@@ -84,13 +86,13 @@ async fn a_trimmed_log_misleads_nobody(double: &Double) {
         publish(&busy, kind).await;
     }
     let backend = busy.backend();
-    assert_eq!(backend.trim_log().await.expect("it is trimmed"), 0, "the rows are not written");
+    assert_eq!(backend.trim_log().await.expect("it is trimmed").groups, 0, "the rows are not written");
     assert_eq!(keys(&site, "log/").await.len(), 1);
     backend.flush().await.expect("the rows are written");
     let newest = backend.newest();
-    assert_eq!(backend.trim_log().await.expect("it is trimmed"), 4);
+    assert_eq!(backend.trim_log().await.expect("it is trimmed").groups, 4);
     assert_eq!(keys(&site, "log/").await.len(), 0);
-    assert_eq!(backend.trim_log().await.expect("it is trimmed"), 0);
+    assert_eq!(backend.trim_log().await.expect("it is trimmed").groups, 0);
 
     // It believes that the log ends with its own event.
     publish(&sleeper, "after").await;
@@ -145,7 +147,9 @@ async fn an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing(double: &Dou
         if is_first { Fate::Answer(REFUSED) } else { Fate::Forward }
     })
     .await;
-    let engine = site.open_at(&proxy.endpoint, site.options(1)).await;
+    let mut options = site.options(1);
+    options.policy.alerts.people = true;
+    let engine = site.open_at(&proxy.endpoint, options).await;
     publish(&engine, "poison").await;
     publish(&engine, "plain").await;
     engine.backend().all_sent().await;
@@ -157,6 +161,18 @@ async fn an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing(double: &Dou
     assert_eq!(letters.len(), 1);
     assert_eq!(letters[0].event.event_type.as_str(), "poison");
     assert_eq!(&*letters[0].error, "the bus refused it: MalformedDetail");
+    let alerts = engine.backend().all_records(RecordKind::Delivery, None, 10).await.expect("it answers");
+    let texts: Vec<_> = alerts
+        .iter()
+        .filter_map(|(_, record)| match &record.value {
+            RecordValue::Delivery(delivery) if delivery.target == Target::People => {
+                Some(delivery.body.as_str())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(texts.len(), 1, "people are told once");
+    assert!(texts[0].contains("poison") && texts[0].contains(&letters[0].id.to_string()), "{texts:?}");
     // The table has it all the same.
     let other = site.server(2).await;
     let entity = Entity { kind: EntityType::trusted("ORDER"), id: EntityId::trusted("o-1") };
@@ -166,6 +182,165 @@ async fn an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing(double: &Dou
     );
     let found = other.backend().events(query).await.expect("it answers").events;
     assert!(found.iter().any(|event| event.event_type.as_str() == "poison"));
+}
+
+/// What people were told.
+async fn told(engine: &Engine<Aws>) -> Vec<String> {
+    let records = engine.backend().all_records(RecordKind::Delivery, None, 10).await.expect("it answers");
+    let body = |value: &RecordValue| match value {
+        RecordValue::Delivery(delivery) if delivery.target == Target::People => {
+            Some(delivery.body.as_str().to_owned())
+        }
+        _ => None,
+    };
+    records.iter().filter_map(|(_, record)| body(&record.value)).collect()
+}
+
+async fn events_that_nobody_stored_are_stored_before_their_group_goes(double: &Double) {
+    let site = Site::new(double).await;
+    let mut options = AwsOptions { keep_log: Duration::ZERO, ..site.options(1) };
+    options.policy.alerts.people = true;
+    let engine = site.open(options).await;
+    publish(&engine, "lost").await;
+    publish(&engine, "lost too").await;
+    let lost = site.drain(&site.events).await;
+    assert_eq!(lost.len(), 2, "the bus took them");
+    let backend = engine.backend();
+    backend.flush().await.expect("the rows are written");
+    let kept = backend.keep_house().await.expect("it ends");
+    assert_eq!((kept.groups, kept.events), (2, 2), "{kept:?}");
+    let reader = site.open(AwsOptions { bus: Bus::Loopback, ..site.options(9) }).await;
+    let query = tidemill_model::event_query::EventQuery::all(
+        tenant(),
+        tidemill_model::access_path::AccessPath::Tenant,
+    );
+    let found = reader.backend().events(query).await.expect("it answers").events;
+    let kinds: Vec<_> = found.iter().map(|event| event.event_type.to_string()).collect();
+    assert!(kinds.contains(&"lost".to_owned()) && kinds.contains(&"lost too".to_owned()), "{kinds:?}");
+    let raised = told(&engine).await;
+    assert!(raised.len() == 1 && raised[0].contains("2 events had not reached the table"), "{raised:?}");
+
+    // Now somebody stores them.
+    publish(&engine, "stored").await;
+    backend.all_sent().await;
+    let connection = double.connect().await;
+    for event in site.drain(&site.events).await {
+        let detail = event["detail"].to_string();
+        tidemill_aws::save_event(&connection, &site.name, &detail, Timestamp::MIN)
+            .await
+            .expect("it is stored");
+    }
+    backend.flush().await.expect("the rows are written");
+    let kept = backend.keep_house().await.expect("it ends");
+    assert!(kept.groups > 0 && kept.events == 0, "{kept:?}");
+    let cleared = told(&engine).await;
+    assert!(cleared.len() == 2 && cleared.iter().any(|text| text.contains("again")), "{cleared:?}");
+}
+
+async fn what_a_dead_process_left_is_sent_by_one_that_is_busy(double: &Double) {
+    let site = Site::new(double).await;
+    // Its own tickets never leave, so that it always has something under way.
+    let hindered = Proxy::start(&site.endpoint, |_, operation| match operation {
+        "SendMessageBatch" => Fate::Throttle,
+        _ => Fate::Forward,
+    })
+    .await;
+    let options = AwsOptions { patience: Duration::from_millis(200), ..site.options(1) };
+    let busy = site.open_at(&hindered.endpoint, options).await;
+    let cut = Proxy::start(&site.endpoint, |_, operation| match operation {
+        "PutEvents" => Fate::CutBefore,
+        _ => Fate::Forward,
+    })
+    .await;
+    let dying = site.open_at(&cut.endpoint, site.options(2)).await;
+    dying.publish(event("orphan")).await.expect("the event is taken");
+    cut.is_cut().await;
+    drop(dying);
+    let request = TaskRequest {
+        tenant: tenant(),
+        app: AppName::trusted("orders"),
+        request: None,
+        name: TaskName::trusted("n"),
+        input: Json::empty_object(),
+        options: TaskOptions::default(),
+        idempotency: None,
+    };
+    busy.submit_task(request).await.expect("the task is accepted");
+    let arrives = async {
+        loop {
+            let sent = site.drain(&site.events).await;
+            if sent.iter().any(|event| event["detail"]["eventType"] == "orphan") {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), arrives).await.expect("it is sent");
+    drop(busy);
+}
+
+/// Publishes an event with such properties and gives it as another process reads it from the table.
+async fn published(site: &Site, engine: &Engine<Aws>, kind: &str, properties: &str) -> Vec<String> {
+    let mut request = event(kind);
+    request.events[0].properties = Json::trusted(properties);
+    engine.publish(request).await.expect("the event is taken");
+    let sent = tokio::time::timeout(Duration::from_secs(20), engine.backend().all_sent()).await;
+    sent.expect("nothing holds up the outbox");
+    let other = site.open(AwsOptions { bus: Bus::Loopback, ..site.options(9) }).await;
+    let query = tidemill_model::event_query::EventQuery::all(
+        tenant(),
+        tidemill_model::access_path::AccessPath::Tenant,
+    );
+    let found = other.backend().events(query).await.expect("it answers").events;
+    found.into_iter().map(|event| event.properties.as_str().to_owned()).collect()
+}
+
+async fn an_event_of_many_levels_reaches_the_table(double: &Double) {
+    let site = Site::new(double).await;
+    let engine = site.open(AwsOptions { bus: Bus::Loopback, ..site.options(1) }).await;
+    let mut expected = Vec::new();
+    for (kind, levels) in [("flat", 1), ("at the limit", 29), ("beyond it", 30), ("as deep as may be", 98)] {
+        let properties = format!(r#"{{"a":{}{},"b":1}}"#, "[".repeat(levels), "]".repeat(levels));
+        expected.push(properties.clone());
+        assert_eq!(published(&site, &engine, kind, &properties).await, expected, "{kind}");
+    }
+}
+
+async fn an_event_that_the_table_refuses_is_kept_and_holds_up_nothing(double: &Double) {
+    let site = Site::new(double).await;
+    let puts = std::sync::atomic::AtomicU64::new(0);
+    // The first put is the commit, the second the event.
+    let proxy = Proxy::start(&site.endpoint, move |_, operation| {
+        let is_event = operation == "PutItem" && puts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 1;
+        if is_event { Fate::Refuse("ValidationException") } else { Fate::Forward }
+    })
+    .await;
+    let options = AwsOptions { bus: Bus::Loopback, ..site.options(1) };
+    let engine = site.open_at(&proxy.endpoint, options).await;
+    assert_eq!(published(&site, &engine, "refused", r#"{"n":1}"#).await, Vec::<String>::new());
+    assert_eq!(published(&site, &engine, "plain", r#"{"n":2}"#).await, [r#"{"n":2}"#]);
+    let letters = engine.delivery_letters(&tenant(), &DeliveryFilter::default(), None, 10).await;
+    let letters = letters.expect("it answers").letters;
+    assert_eq!(letters.len(), 1);
+    assert!(letters[0].error.contains("ValidationException"), "{}", letters[0].error);
+    assert_eq!(letters[0].event.event_type.as_str(), "refused");
+}
+
+async fn a_checkpoint_that_leads_nowhere_is_told_of(double: &Double) {
+    let site = Site::new(double).await;
+    let engine = site.server(1).await;
+    publish(&engine, "one").await;
+    engine.backend().flush().await.expect("the rows are written");
+    let objects = keys(&site, "checkpoints/").await;
+    assert_eq!(objects.len(), 1);
+    let delete = site.s3.delete_object().bucket(&site.name).key(&objects[0]);
+    delete.send().await.expect("it is deleted");
+    let connection = Connection::to_double(&site.endpoint).await;
+    let opened = Aws::open(connection, site.options(2), Arc::new(ManualClock::default()));
+    let opened = tokio::time::timeout(Duration::from_secs(20), opened).await.expect("it comes to an end");
+    match opened.err().expect("there is nothing to open") {
+        Fault::Damaged(problem) => assert!(problem.contains(&objects[0]), "{problem}"),
+        other => panic!("{other}"),
+    }
 }
 
 async fn a_clock_that_is_off_is_refused(double: &Double) {
@@ -218,13 +393,20 @@ async fn records_whose_time_is_over_go_once_a_day(double: &Double) {
 
 crate::double::on_ministack!(
     a_trimmed_log_misleads_nobody,
+    events_that_nobody_stored_are_stored_before_their_group_goes,
+    what_a_dead_process_left_is_sent_by_one_that_is_busy,
     objects_that_nothing_names_are_removed_and_no_others,
     an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing,
+    an_event_of_many_levels_reaches_the_table,
+    an_event_that_the_table_refuses_is_kept_and_holds_up_nothing,
+    a_checkpoint_that_leads_nowhere_is_told_of,
     a_clock_that_is_off_is_refused,
     records_whose_time_is_over_go_once_a_day
 );
 crate::double::on_moto!(
     a_trimmed_log_misleads_nobody,
+    events_that_nobody_stored_are_stored_before_their_group_goes,
     objects_that_nothing_names_are_removed_and_no_others,
-    an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing
+    an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing,
+    an_event_of_many_levels_reaches_the_table
 );

@@ -1,21 +1,27 @@
 //! An export of a data directory goes into an empty table, and reads back equal.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
+use serde_json::Value;
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection, RestoreError, Restored, create_table, restore};
 use tidemill_embedded::real_disk::RealDisk;
 use tidemill_embedded::{Embedded, Store, StoreOptions};
-use tidemill_engine::backend::Backend;
+use tidemill_engine::backend::{Backend, Fault};
+use tidemill_engine::clock::SystemClock;
+use tidemill_engine::command::{Command, PutRecord};
 use tidemill_engine::conformance::{Lab, ManualClock, World, block_on};
 use tidemill_engine::piece::Piece;
-use tidemill_engine::record::RecordKind;
+use tidemill_engine::record::{Record, RecordKey, RecordKind, RecordValue};
+use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::EventQuery;
 use tidemill_model::{ErrorCategory, JobId, JobStatus, TenantId};
 
 use crate::bus::Home;
 use crate::conformance::TableWorld;
-use crate::double::{RUNTIME, double, fresh_name};
+use crate::double::{Double, RUNTIME, double, fresh_name};
 
 /// Jobs at every stage, records of many kinds, and a large event.
 async fn fill<W: World>(lab: &Lab<W>) -> Vec<JobId> {
@@ -188,3 +194,199 @@ fn an_export_reads_back_equal_from_a_table() {
         assert_eq!(found.status, JobStatus::Completed);
     });
 }
+
+/// Whether every task and job of an export has as many events as it says, and every message a task that names it.
+fn check_whole(lines: &[u8]) -> usize {
+    let mut counts: HashMap<String, u64> = HashMap::new();
+    let (mut streams, mut messages, mut named) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    for line in std::str::from_utf8(lines).expect("it is text").lines() {
+        let line: Value = serde_json::from_str(line).expect("it is JSON");
+        let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        match line["kind"].as_str() {
+            Some("event") => {
+                let id = line["event"]["entityId"].as_str().expect("an event is about something");
+                *counts.entry(id.to_owned()).or_default() += 1;
+            }
+            Some("task") => {
+                streams.push((text("requestId"), line["stream"]["events"].as_u64().unwrap_or(0)));
+                named.extend(line["message"].as_str().map(str::to_owned));
+            }
+            Some("job") => streams.push((text("jobId"), line["stream"]["events"].as_u64().unwrap_or(0))),
+            Some("message") => drop(messages.insert(text("id"))),
+            _ => {}
+        }
+    }
+    assert_eq!(messages, named, "messages and those that tasks name");
+    for (id, events) in &streams {
+        assert_eq!(counts.remove(id).unwrap_or(0), *events, "events of {id}");
+    }
+    assert_eq!(counts, HashMap::new(), "events of what is not told of");
+    streams.len()
+}
+
+/// Jobs come, run and end while the stage is exported, and rows are written all the time. What is exported is of one moment.
+#[test]
+fn an_export_is_whole_while_others_write() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let name = fresh_name();
+        let connection = double.connect().await;
+        create_table(&connection, &name, &name).await.expect("the table is made");
+        let clock = ManualClock::default();
+        let options = |seed| AwsOptions {
+            flush_every: 16,
+            follow_every: None,
+            ..AwsOptions::new(name.clone(), name.clone(), Bus::Loopback, seed)
+        };
+        let world = TableWorld::open(connection.clone(), options(1), clock.clone()).await;
+        let lab = Lab::new(world, clock.clone());
+        let work = async || {
+            let job = lab.submit("A B<A").await;
+            for _ in 0..2 {
+                lab.pass(1);
+                for task in lab.claim(1).await {
+                    lab.complete(&task, r#"{"n":1}"#).await;
+                }
+            }
+            job
+        };
+        for _ in 0..3 {
+            work().await;
+        }
+        let exporter = Aws::open(connection.clone(), options(2), Arc::new(clock.clone())).await;
+        let exporter = exporter.expect("the store opens");
+        let mut jobs = 3;
+        for round in 0..3 {
+            let mut exported = Vec::new();
+            let done = tokio::select! {
+                done = tokio::time::timeout(Duration::from_secs(60), exporter.export(&mut exported)) => {
+                    done.expect("it comes to an end").expect("it is exported")
+                }
+                () = async {
+                    loop {
+                        work().await;
+                        jobs += 1;
+                        // On two cores the double would have no time for the export.
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                } => unreachable!("work does not end"),
+            };
+            let told = check_whole(&exported);
+            assert!(done.tally.jobs >= 3 && told >= 9, "{round}: {:?}", done.tally);
+            // It can be read.
+            moved(&exported, &clock);
+        }
+        assert!(jobs > 3, "others wrote meanwhile");
+        // Rows are written again.
+        lab.world.backend().flush().await.expect("the rows are written");
+        let mut exported = Vec::new();
+        let done = exporter.export(&mut exported).await.expect("it is exported");
+        assert!(done.tally.jobs >= jobs, "{:?} of {jobs}", done.tally);
+        check_whole(&exported);
+    });
+}
+
+/// An empty table, and how processes of it are set up.
+async fn empty(double: &Double) -> (Connection, impl Fn(u64) -> AwsOptions + use<>) {
+    let (connection, name) = (double.connect().await, fresh_name());
+    create_table(&connection, &name, &name).await.expect("the table is made");
+    let options = move |seed| AwsOptions {
+        follow_every: None,
+        ..AwsOptions::new(name.clone(), name.clone(), Bus::Loopback, seed)
+    };
+    (connection, options)
+}
+
+fn record(value: &str) -> Piece {
+    let record = Record { version: 1, expires_at: None, value: RecordValue::Bytes(value.as_bytes().into()) };
+    Piece::Row(Box::new((RowKey::Record(record_key()), Row::Record(record))))
+}
+
+fn record_key() -> RecordKey {
+    let tenant = Some(TenantId::trusted("acme"));
+    RecordKey { kind: RecordKind::Definition, tenant, id: Arc::from("a") }
+}
+
+/// Puts the pieces, and hands over nothing after them.
+async fn put(
+    connection: &Connection,
+    options: &AwsOptions,
+    pieces: Vec<Piece>,
+) -> Result<Restored, RestoreError> {
+    let (hand, taken) = tokio::sync::mpsc::channel(8);
+    for piece in pieces {
+        hand.send(piece).await.expect("there is room");
+    }
+    drop(hand);
+    restore(connection, options, taken).await
+}
+
+/// Whoever hands over dies. What was put does not count, and nothing is put over it.
+async fn an_import_that_breaks_off_leaves_nothing_to_use(double: &Double) {
+    let (connection, options) = empty(double).await;
+    let cut = put(&connection, &options(1), vec![record("old")]).await;
+    assert!(matches!(cut, Err(RestoreError::CutOff)), "{cut:?}");
+    let opened = Aws::open(connection.clone(), options(2), Arc::new(SystemClock::start())).await;
+    let fault = opened.err().expect("a half full table is not opened");
+    assert!(fault.to_string().contains("did not come to its end"), "{fault}");
+    let again = put(&connection, &options(3), vec![record("new"), Piece::End]).await;
+    let error = again.expect_err("nothing is put over it");
+    assert!(matches!(error, RestoreError::HalfFull(_)), "{error:?}");
+    assert!(error.to_string().contains(&options(1).table), "{error}");
+}
+
+async fn of_two_imports_one_goes_on(double: &Double) {
+    let (connection, options) = empty(double).await;
+    let one = |seed| {
+        let (connection, options) = (connection.clone(), options(seed));
+        async move { put(&connection, &options, vec![record(&seed.to_string()), Piece::End]).await }
+    };
+    let (first, second) = tokio::join!(one(1), one(2));
+    let (winner, other) = if first.is_ok() { ("1", second) } else { ("2", first) };
+    assert!(matches!(other, Err(RestoreError::HalfFull(_) | RestoreError::NotEmpty(_))), "{other:?}");
+    let store = Aws::open(connection.clone(), options(3), Arc::new(SystemClock::start())).await;
+    let found = store.expect("it is whole").record(record_key()).await.expect("it answers");
+    let value = found.expect("it is there").value;
+    assert!(matches!(&value, RecordValue::Bytes(bytes) if **bytes == *winner.as_bytes()), "{value:?}");
+}
+
+/// The store was opened while it was empty, and is written to while the import runs.
+async fn an_import_gives_way_to_who_writes_meanwhile(double: &Double) {
+    let (connection, options) = empty(double).await;
+    let store = Aws::open(connection.clone(), options(1), Arc::new(SystemClock::start())).await;
+    let store = store.expect("it opens");
+    let (hand, taken) = tokio::sync::mpsc::channel(1);
+    let importing = options(2);
+    let write_and_end = async {
+        // Two fit only when the first was taken, which is after all looks at an empty table.
+        hand.send(record("imported")).await.expect("it is taken");
+        hand.send(record("imported")).await.expect("it is taken");
+        let value = Some(RecordValue::Bytes(b"written".as_slice().into()));
+        let key = RecordKey { id: Arc::from("b"), ..record_key() };
+        let put = PutRecord { key, value, expires_at: None, expected: None };
+        let answers = store.execute(vec![Command::PutRecord(put)]).await.expect("it answers");
+        answers.into_iter().for_each(|answer| drop(answer.expect("the record is put")));
+        hand.send(Piece::End).await.expect("it is taken");
+    };
+    let (restored, ()) = tokio::join!(restore(&connection, &importing, taken), write_and_end);
+    assert!(matches!(restored, Err(RestoreError::NotEmpty(_))), "{restored:?}");
+}
+
+async fn a_row_that_is_there_already_is_an_error(double: &Double) {
+    let (connection, options) = empty(double).await;
+    let pieces = vec![record("one"), record("other"), Piece::End];
+    let refused = put(&connection, &options(1), pieces).await;
+    assert!(matches!(refused, Err(RestoreError::Store(Fault::Damaged(_)))), "{refused:?}");
+    // The same once more is what a repeated put looks like.
+    let (connection, options) = empty(double).await;
+    let pieces = vec![record("one"), record("one"), Piece::End];
+    put(&connection, &options(1), pieces).await.expect("nothing else is there");
+}
+
+crate::double::on_ministack!(
+    an_import_that_breaks_off_leaves_nothing_to_use,
+    of_two_imports_one_goes_on,
+    an_import_gives_way_to_who_writes_meanwhile,
+    a_row_that_is_there_already_is_an_error,
+);
+crate::double::on_moto!(an_import_that_breaks_off_leaves_nothing_to_use);

@@ -11,6 +11,7 @@ mod function_crashes;
 mod functions;
 mod housekeeping;
 mod import;
+mod lagging;
 mod proxy;
 mod races;
 mod site;

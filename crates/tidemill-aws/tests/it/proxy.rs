@@ -21,8 +21,12 @@ pub(crate) enum Fate {
     Forward,
     /// It is not forwarded, and the answer says that there were too many.
     Throttle,
+    /// It is not forwarded, and the answer is an error of this name.
+    Refuse(&'static str),
     /// It arrives, and its answer is lost.
     LoseAnswer,
+    /// It is taken, and nothing comes of it while the connection stays.
+    Hang,
     /// It is lost on the way.
     LoseRequest,
     /// It arrives twice; the second answer is given.
@@ -129,15 +133,10 @@ impl Plan {
             }
             Fate::LoseAnswer => self.forward(&request).await.map(drop),
             Fate::LoseRequest => Ok(()),
-            Fate::Throttle => {
-                let body = br#"{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"too fast"}"#;
-                let head = format!(
-                    "HTTP/1.1 400 Bad Request\r\ncontent-type: application/x-amz-json-1.0\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-                    body.len()
-                );
-                client.write_all(head.as_bytes()).await?;
-                client.write_all(body).await
-            }
+            // Until the other side gives up.
+            Fate::Hang => client.read(&mut [0]).await.map(drop),
+            Fate::Throttle => client.write_all(&refusal("ThrottlingException")).await,
+            Fate::Refuse(name) => client.write_all(&refusal(name)).await,
             Fate::Answer(body) => client.write_all(&answer_of(body.as_bytes())).await,
             Fate::Part => {
                 let body = self.forward_part(&request).await?;
@@ -236,8 +235,18 @@ fn with_body(request: &[u8], body: &Value) -> Vec<u8> {
 }
 
 fn answer_of(body: &[u8]) -> Vec<u8> {
+    answer_with("200 OK", body)
+}
+
+fn refusal(name: &str) -> Vec<u8> {
+    let body =
+        format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{name}","message":"as the test says"}}"#);
+    answer_with("400 Bad Request", body.as_bytes())
+}
+
+fn answer_with(status: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/x-amz-json-1.0\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\ncontent-type: application/x-amz-json-1.0\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
     );
     [head.as_bytes(), body].concat()

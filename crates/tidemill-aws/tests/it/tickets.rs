@@ -1,9 +1,10 @@
 //! The life of tickets, from the queue to a worker and back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_aws::handlers::{QueueEvent, Reconciled, dead_tickets, reconcile};
-use tidemill_aws::{Aws, AwsOptions};
+use tidemill_aws::{Aws, AwsOptions, TicketOptions};
 use tidemill_engine::engine::{
     ClaimRequest, Engine, FinishRequest, HeartbeatRequest, TaskRequest, WorkReport,
 };
@@ -11,6 +12,7 @@ use tidemill_engine::reply::Assignment;
 use tidemill_model::{AppName, Json, RequestId, TaskName, TaskOptions, TenantId, WorkerId};
 
 use crate::double::Double;
+use crate::proxy::{Fate, Proxy};
 use crate::site::{LEASE_MILLIS, Site};
 
 fn tenant() -> TenantId {
@@ -187,6 +189,58 @@ async fn dead_tickets_are_judged_by_how_their_tasks_stand(double: &Double) {
     assert_eq!(dead_tickets(&server, &strange).await.batch_item_failures[0].item_identifier, "m");
 }
 
+/// Workers of another tenant get the ticket too. They pass it on, ever more seldom, and it is never given up.
+async fn a_ticket_of_another_tenant_is_passed_on_ever_more_seldom(double: &Double) {
+    let site = Site::new(double).await;
+    let proxy = Proxy::start(&site.endpoint, |_, _| Fate::Forward).await;
+    let options = AwsOptions { takes_tickets: true, ..site.options(2) };
+    let (server, stranger) = (site.server(1).await, site.open_at(&proxy.endpoint, options).await);
+    submit(&server, "r-1").await;
+    let others: Arc<[TenantId]> = Arc::from([TenantId::trusted("other")]);
+    let mut delays = Vec::new();
+    let passed_on = async {
+        while delays.len() < 3 {
+            for (operation, body) in proxy.heard() {
+                if operation == "SendMessageBatch" {
+                    let body: serde_json::Value = serde_json::from_slice(&body).expect("it is JSON");
+                    delays.push(body["Entries"][0]["DelaySeconds"].as_u64().unwrap_or(0));
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        () = async { loop { stranger.work_arrived(Some(Arc::clone(&others))).await } } => {}
+        passed = tokio::time::timeout(Duration::from_secs(40), passed_on) => passed.expect("it is passed on"),
+    }
+    assert_eq!(delays, [4, 8, 16]);
+    assert_eq!(site.drain(&site.dead).await, Vec::<serde_json::Value>::new(), "it is never given up");
+    // Whoever may claim does not wait for the ticket.
+    let worker = site.worker(3).await;
+    let claimed = tokio::time::timeout(Duration::from_secs(5), wait_and_claim(&worker)).await;
+    assert_eq!(claimed.expect("the state tells of it").len(), 1);
+}
+
+/// An answer of the queue that never comes does not end the receiving.
+async fn a_receive_without_an_answer_is_made_again(double: &Double) {
+    let site = Site::new(double).await;
+    let receives = std::sync::atomic::AtomicU64::new(0);
+    let proxy = Proxy::start(&site.endpoint, move |_, operation| {
+        let is_first =
+            operation == "ReceiveMessage" && receives.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+        if is_first { Fate::Hang } else { Fate::Forward }
+    })
+    .await;
+    let tickets = TicketOptions { wait: Duration::from_secs(1), ..TicketOptions::default() };
+    let options = AwsOptions { takes_tickets: true, tickets, ..site.options(2) };
+    let (server, worker) = (site.server(1).await, site.open_at(&proxy.endpoint, options).await);
+    submit(&server, "r-1").await;
+    tokio::select! {
+        () = async { loop { worker.work_arrived(None).await } } => {}
+        () = held(&worker, 1) => {}
+    }
+}
+
 async fn lost_tickets_are_sent_again_and_no_others(double: &Double) {
     let site = Site::new(double).await;
     let server = site.server(1).await;
@@ -208,6 +262,8 @@ crate::double::on_ministack!(
     the_ticket_of_a_worker_that_is_gone_comes_to_another,
     a_ticket_for_what_others_run_waits_and_goes_with_it,
     dead_tickets_are_judged_by_how_their_tasks_stand,
+    a_ticket_of_another_tenant_is_passed_on_ever_more_seldom,
+    a_receive_without_an_answer_is_made_again,
     lost_tickets_are_sent_again_and_no_others
 );
 crate::double::on_moto!(

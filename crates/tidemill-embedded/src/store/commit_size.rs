@@ -50,6 +50,7 @@ fn estimate(command: &Command) -> u64 {
         Command::ReplayLetter { .. }
         | Command::DiscardLetter { .. }
         | Command::EndDelivery(_)
+        | Command::KeepLetter { .. }
         | Command::ReplayDelivery { .. }
         | Command::DiscardDelivery { .. } => 2_200_000,
         Command::Unpark(unpark) => action_estimate(&unpark.how) + 50_000,

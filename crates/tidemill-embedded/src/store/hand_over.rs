@@ -1,5 +1,5 @@
 //! Handing a store over to another home: its events in their order, each large value before the event that names it, then
-//! all rows.
+//! all rows, and that this was all.
 
 use tidemill_engine::backend::Fault;
 use tidemill_engine::piece::Piece;
@@ -61,7 +61,7 @@ impl Store {
                 batch.push((key, row));
                 batch.len() < BATCH_ROWS
             })?;
-            let Some((last, _)) = batch.last() else { return Ok(()) };
+            let Some((last, _)) = batch.last() else { return take(Piece::End) };
             from = row_key::bytes_of(last);
             from.push(0);
             for (key, row) in batch {

@@ -54,7 +54,7 @@ fn open_letter<'s>(
 ) -> Result<&'s DeadLetter, Refusal> {
     match state.record(&RecordKey::dead_letter(tenant, message)).map(|record| &record.value) {
         Some(RecordValue::DeadLetter(letter)) if letter.state == DeadLetterState::Open => Ok(letter),
-        Some(_) => Err(Refusal::NotOpen(message.0)),
+        Some(_) => Err(Refusal::NotOpen(format!("{:032x}", message.0))),
         None => Err(Refusal::NotFound { what: "dead letter", id: format!("{:032x}", message.0) }),
     }
 }

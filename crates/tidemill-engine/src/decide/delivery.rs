@@ -270,6 +270,22 @@ fn bury(
     put_letter(tenant, version, letter, draft);
 }
 
+/// Keeps a letter that somebody else wrote, and tells people of it.
+pub(super) fn keep(
+    state: &State,
+    tenant: &TenantId,
+    letter: &DeliveryLetter,
+    draft: &mut Draft<'_, '_>,
+) -> Result<Reply, Refusal> {
+    if let Some(earlier) = state.record(&RecordKey::delivery_letter(tenant, letter.id)) {
+        return Err(Refusal::RecordConflict { expected: 0, actual: earlier.version });
+    }
+    let text = alert_text::delivery_failure(&letter.event, letter.id);
+    alert(tenant, "delivery_failure", &text, true, &letter.event, draft);
+    put_letter(tenant, 0, letter.clone(), draft);
+    Ok(Reply::RecordPut { version: 1 })
+}
+
 /// Delivers exactly what did not arrive once more, as a delivery of its own.
 pub(super) fn replay(
     state: &State,
@@ -318,7 +334,7 @@ fn open_letter<'s>(
 ) -> Result<&'s DeliveryLetter, Refusal> {
     match state.record(&RecordKey::delivery_letter(tenant, id)).map(|record| &record.value) {
         Some(RecordValue::DeliveryLetter(letter)) if letter.state == DeadLetterState::Open => Ok(letter),
-        Some(_) => Err(Refusal::NotOpen(id.as_u128())),
+        Some(_) => Err(Refusal::NotOpen(id.to_string())),
         None => Err(Refusal::NotFound { what: "dead letter", id: id.to_string() }),
     }
 }
@@ -505,7 +521,7 @@ mod tests {
         let kept = letter(&fixture, id);
         assert_eq!((kept.state, kept.replayed_by), (DeadLetterState::Replayed, Some(delivery)));
         for command in [replay, Command::DiscardDelivery { tenant: tenant(), letter: id }] {
-            assert_eq!(fixture.run(&command).unwrap_err(), Refusal::NotOpen(id.as_u128()));
+            assert_eq!(fixture.run(&command).unwrap_err(), Refusal::NotOpen(id.to_string()));
         }
         ended(&mut fixture, delivery, 1, DeliveryEnd::Arrived).unwrap();
         let again = Err(Refusal::NotDelivering { id: delivery, attempt: 2 });

@@ -107,6 +107,7 @@ pub fn decide(
         Command::Alert(command) => scripts::alert(state, command, &mut draft),
         Command::RecordHealth(command) => health::record(state, command, &mut draft)?,
         Command::EndDelivery(command) => delivery::end(state, command, &mut draft)?,
+        Command::KeepLetter { tenant, letter } => delivery::keep(state, tenant, letter, &mut draft)?,
         Command::ReplayDelivery { tenant, letter } => delivery::replay(state, tenant, *letter, &mut draft)?,
         Command::DiscardDelivery { tenant, letter } => delivery::discard(state, tenant, *letter, &mut draft)?,
         Command::Unpark(command) => triage_unpark::decide(state, command, &mut draft)?,

@@ -240,7 +240,7 @@ fn open_letter<'s>(
 ) -> Result<&'s ScriptLetter, Refusal> {
     match state.record(&RecordKey::script_letter(tenant, id)).map(|record| &record.value) {
         Some(RecordValue::ScriptLetter(letter)) if letter.state == DeadLetterState::Open => Ok(letter),
-        Some(_) => Err(Refusal::NotOpen(id.as_u128())),
+        Some(_) => Err(Refusal::NotOpen(id.to_string())),
         None => Err(Refusal::NotFound { what: "dead letter", id: id.to_string() }),
     }
 }
@@ -489,7 +489,7 @@ mod tests {
         assert_eq!((queued.attempts, queued.replay_of, queued.event), (0, Some(first), dead.event));
         assert_eq!(letter(&fixture, first).replayed_by, Some(again));
         for command in [replay, Command::DiscardLetter { tenant: tenant(), letter: first }] {
-            assert_eq!(fixture.run(&command).unwrap_err(), Refusal::NotOpen(first.as_u128()));
+            assert_eq!(fixture.run(&command).unwrap_err(), Refusal::NotOpen(first.to_string()));
         }
         // Its execution is forgotten after its time, and the letter is not.
         fixture.now = fixture.now.plus(fixture.policy.execution_millis + 1);

@@ -99,6 +99,9 @@ impl Command {
                     keys.push(RowKey::Record(RecordKey::delivery_letter(&command.tenant, command.delivery)));
                 }
             }
+            Self::KeepLetter { tenant, letter } => {
+                keys.push(RowKey::Record(RecordKey::delivery_letter(tenant, letter.id)));
+            }
             Self::ReplayDelivery { tenant, letter } | Self::DiscardDelivery { tenant, letter } => {
                 keys.push(RowKey::Record(RecordKey::delivery_letter(tenant, *letter)));
             }

@@ -177,7 +177,14 @@ impl<B: Backend> Engine<B> {
         let query =
             EventQuery { order: Order::Descending, limit: 1, ..EventQuery::all(tenant.clone(), path) };
         let page = self.inner.backend.events(query).await?;
-        let lost = || Fault::Damaged(format!("task {request} is completed and has no Task Completed event"));
+        let lost = || {
+            if self.inner.backend.events_lag() {
+                return Fault::Unavailable(format!(
+                    "the event that completed task {request} cannot be read yet"
+                ));
+            }
+            Fault::Damaged(format!("task {request} is completed and has no Task Completed event"))
+        };
         Ok(page.events.into_iter().next().ok_or_else(lost)?)
     }
 }

@@ -5,5 +5,7 @@
 mod courier;
 mod health;
 mod memory_world;
+mod script_fairness;
+mod script_lab;
 mod scripts;
 mod suite_list;

@@ -31,6 +31,7 @@ async fn dead_letters_are_listed_replayed_and_discarded() {
     assert_eq!(client.claim(3).await[0]["requestId"], letter["requestId"]);
     let again = client.post(&format!("/v1/dead-letters/{id}/replay"), &json!({})).await;
     assert_eq!((again.status, again.code().as_str()), (409, "NOT_OPEN"));
+    assert!(again.json()["detail"].as_str().unwrap().contains(&id.to_string()), "{}", again.json());
     let other = page["items"][1]["id"].as_str().unwrap();
     let discarded = client.post(&format!("/v1/dead-letters/{other}/discard"), &json!({})).await.expect(200);
     assert_eq!(discarded["state"], "discarded");

@@ -159,6 +159,7 @@ async fn sc_20_a_dead_letter_has_its_ten_fields_and_is_replayed_or_discarded() {
     assert_eq!((&letter["state"], &letter["replayedBy"]), (&json!("replayed"), &json!(again)));
     let twice = client.post(&format!("{path}/replay"), &json!({})).await;
     assert_eq!((twice.status, twice.code().as_str()), (409, "NOT_OPEN"));
+    assert!(twice.json()["detail"].as_str().unwrap().contains(&first.to_string()), "{}", twice.json());
     let put_aside = client.post(&format!("/v1/dead-letters/{second}/discard"), &json!({})).await.expect(200);
     assert_eq!(put_aside["state"], "discarded");
     for (state, count) in [("open", 0), ("replayed", 1), ("discarded", 1)] {

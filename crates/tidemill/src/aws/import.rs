@@ -158,7 +158,9 @@ async fn put(
     };
     match put_all(connection, options, path, signals, out).await {
         Ok(()) => Ok(()),
-        Err(Short::Restore(error @ RestoreError::NotEmpty(_))) => Err(refused(error)),
+        Err(Short::Restore(error @ (RestoreError::NotEmpty(_) | RestoreError::HalfFull(_)))) => {
+            Err(refused(error))
+        }
         Err(Short::Restore(error)) => Err(CommandError::Failed(half_full(&error.to_string()))),
         Err(Short::Handing(CommandError::Interrupted)) => {
             out.warn(format_args!("tidemill: {}", half_full("interrupted")));
@@ -188,7 +190,7 @@ async fn put_all(
         })?;
         Ok(())
     });
-    // The pieces end when this is dropped: a stage is whole only if all of them were handed over.
+    // Held until the hand over has ended: its own words say more than that the pieces broke off.
     let mut open = Some(pieces);
     let mut restoring = std::pin::pin!(restore(connection, options, taken));
     let mut handed = std::pin::pin!(handing.end(signals, out));
@@ -206,6 +208,9 @@ async fn put_all(
 fn refused(error: RestoreError) -> CommandError {
     match error {
         RestoreError::Store(fault) => fault.into(),
-        error @ RestoreError::NotEmpty(_) => CommandError::Unusable(error.to_string()),
+        error @ RestoreError::CutOff => CommandError::Failed(error.to_string()),
+        error @ (RestoreError::NotEmpty(_) | RestoreError::HalfFull(_)) => {
+            CommandError::Unusable(error.to_string())
+        }
     }
 }
