@@ -1,7 +1,9 @@
 //! How many tasks a second each part takes, from published quotas.
 
 use crate::format::thousands;
-use crate::shape::{INDEXES, TASK, task_events, task_log_units, task_row_units, write_units};
+use crate::shape::{
+    DISPATCH_SECONDS, INDEXES, SAVE_SECONDS, TASK, task_events, task_log_units, task_row_units, write_units,
+};
 
 /// Write units a second of one partition of a table or an index.
 const PARTITION_WRITES: f64 = 1_000.0;
@@ -19,8 +21,6 @@ const ENTRIES_PER_CALL: f64 = 10.0;
 /// Rules that an event of a task meets: all are saved, and an end goes to the dispatcher.
 const TARGETS_OF_A_TASK: f64 = 4.0;
 const LAMBDAS_AT_ONCE: f64 = 1_000.0;
-/// How long the function that saves an event is taken to run.
-const SAVE_SECONDS: f64 = 0.02;
 const PUT_SECONDS: f64 = 0.004;
 
 pub struct Limit {
@@ -81,8 +81,13 @@ pub fn limits(shards: f64) -> Vec<Limit> {
     }
     found.push(limit(
         "functions",
-        format!("{} at once, {} ms to save an event", thousands(LAMBDAS_AT_ONCE as u64), SAVE_SECONDS * 1e3),
-        LAMBDAS_AT_ONCE / SAVE_SECONDS / events,
+        format!(
+            "{} at once, {} ms to save an event, {} to look at what follows a task",
+            thousands(LAMBDAS_AT_ONCE as u64),
+            SAVE_SECONDS * 1e3,
+            DISPATCH_SECONDS * 1e3
+        ),
+        LAMBDAS_AT_ONCE / (SAVE_SECONDS * events + DISPATCH_SECONDS),
     ));
     found.push(limit(
         "log, one process decides",

@@ -1,6 +1,8 @@
 //! What it costs, from published prices: us-east-1, on demand, 2026, in USD, without free tiers and discounts.
 
-use crate::shape::{CURSOR_UNITS, HEARTBEAT, INDEXES, Step, TASK, task_row_units, write_units};
+use crate::shape::{
+    CURSOR_UNITS, DISPATCH_SECONDS, HEARTBEAT, INDEXES, SAVE_SECONDS, Step, TASK, task_row_units, write_units,
+};
 
 const WRITE_UNIT: f64 = 0.625e-6;
 /// Strongly consistent, up to 4 KB.
@@ -10,8 +12,11 @@ const BUS_EVENT: f64 = 1.00e-6;
 const QUEUE_CALL: f64 = 0.40e-6;
 const FUNCTION_CALL: f64 = 0.20e-6;
 const FUNCTION_GB_SECOND: f64 = 16.6667e-6;
-/// 256 MB for 20 ms.
-const SAVE_GB_SECONDS: f64 = 0.25 * 0.02;
+const FUNCTION_GB: f64 = 0.25;
+/// What a function writes to its log of itself at each call, about 0.5 KB.
+const FUNCTION_LOG: f64 = 0.5e-6 * 0.50;
+/// Other processes that follow the log. Each reads every item once.
+const FOLLOWERS: f64 = 4.0;
 const STORED_GB_MONTH: f64 = 0.25;
 
 /// What one thing costs, by part.
@@ -45,12 +50,15 @@ impl Cost {
 fn of_step(step: &Step) -> Cost {
     let units = step.events.iter().map(|(_, bytes)| write_units(*bytes)).sum::<u64>();
     let events = step.events.len() as f64;
+    let call = |seconds: f64| FUNCTION_CALL + FUNCTION_LOG + seconds * FUNCTION_GB * FUNCTION_GB_SECOND;
     Cost {
-        log: (write_units(step.log_bytes) + CURSOR_UNITS) as f64 * WRITE_UNIT + step.reads as f64 * READ_UNIT,
-        events: (units * (1 + INDEXES)) as f64 * WRITE_UNIT,
+        log: (write_units(step.log_bytes) + CURSOR_UNITS) as f64 * WRITE_UNIT
+            + (step.reads as f64 + FOLLOWERS) * READ_UNIT,
+        // Each is written once, and looked for once before its group of the log goes.
+        events: (units * (1 + INDEXES)) as f64 * WRITE_UNIT + events * READ_UNIT,
         rows: 0.0,
         bus: events * BUS_EVENT,
-        functions: events * (FUNCTION_CALL + SAVE_GB_SECONDS * FUNCTION_GB_SECOND),
+        functions: events * call(SAVE_SECONDS) + step.ends() as f64 * call(DISPATCH_SECONDS),
         queue: step.queue as f64 * QUEUE_CALL,
     }
 }

@@ -94,7 +94,10 @@ impl Connection {
     /// Made when it is wanted: only those who deploy do.
     #[cfg(feature = "deploy")]
     pub(crate) fn cloudformation(&self) -> aws_sdk_cloudformation::Client {
-        aws_sdk_cloudformation::Client::new(&self.sdk)
+        let retry = RetryConfig::standard().with_max_attempts(CALL_ATTEMPTS);
+        let timeout = TimeoutConfig::builder().operation_attempt_timeout(OBJECT_TIMEOUT).build();
+        let config = aws_sdk_cloudformation::config::Builder::from(&*self.sdk);
+        aws_sdk_cloudformation::Client::from_conf(config.retry_config(retry).timeout_config(timeout).build())
     }
 
     fn new(config: &SdkConfig) -> Self {

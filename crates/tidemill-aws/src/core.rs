@@ -30,8 +30,9 @@ use crate::outbox::Sending;
 use crate::recent::Recent;
 use crate::rows::{Flush, ROWS_AT_ONCE, Rows};
 
-/// What does not fit into a group of so many bytes is refused.
-const GROUP_BYTES_MAX: usize = 64 << 20;
+/// A group that has this part of what it may have takes in no further calls: what others asked for is put soon, and leaves
+/// room for a large one.
+const GOOD_PART: usize = 16;
 
 pub(crate) struct Core {
     pub(crate) state: State,
@@ -40,6 +41,8 @@ pub(crate) struct Core {
     ids: IdSource,
     policy: Policy,
     site: Site,
+    /// What does not fit into a group of so many bytes is refused.
+    group_bytes_max: usize,
     /// The number of the newest item of the log that is in the state.
     pub(crate) end: u64,
     /// The number of the newest event.
@@ -55,6 +58,8 @@ pub(crate) struct Core {
     before: Option<Box<State>>,
     /// Who is told of records that others wrote.
     pub(crate) heard: Arc<Heard>,
+    /// How many bytes of the log are not in a flush.
+    pub(crate) unflushed: usize,
 }
 
 type Listener = Box<dyn Fn(&RecordKey) + Send + Sync>;
@@ -91,7 +96,7 @@ impl From<Fault> for Stuck {
 
 /// What a group of calls comes to.
 pub(crate) struct Decided {
-    /// For each call, an answer for each of its commands.
+    /// For each call, an answer for each of its commands. There may be fewer than calls: the others did not fit.
     pub(crate) answers: Vec<Vec<Answer>>,
     pub(crate) group: Group,
     commits: Vec<Commit>,
@@ -107,7 +112,7 @@ impl Decided {
 }
 
 impl Core {
-    pub(crate) fn new(rows: Rows, policy: Policy, site: Site, seed: u64) -> Self {
+    pub(crate) fn new(rows: Rows, policy: Policy, site: Site, seed: u64, group_bytes_max: usize) -> Self {
         Self {
             state: State::keeping_rows(),
             recent: Recent::default(),
@@ -115,6 +120,7 @@ impl Core {
             ids: IdSource::new(seed),
             policy,
             site,
+            group_bytes_max,
             end: 0,
             newest: 0,
             told: 0,
@@ -123,6 +129,7 @@ impl Core {
             is_sound: false,
             before: None,
             heard: Arc::default(),
+            unflushed: 0,
         }
     }
 
@@ -185,6 +192,7 @@ impl Core {
         self.replay(item).await?;
         self.is_sound = true;
         (self.end, self.told) = (item.number, item.number);
+        self.unflushed += item.group.as_ref().map_or(0, Vec::len);
         self.recent.push(item.number, Arc::clone(&sending.events));
         if let Some((number, event)) = sending.events.last() {
             self.newest = *number;
@@ -345,7 +353,7 @@ impl Core {
         Ok(has_found)
     }
 
-    /// Decides the calls one after the other, as the group that follows the log's end.
+    /// Decides the calls one after the other, as the group that follows the log's end, until it is full.
     ///
     /// The last commit is not applied: most groups have one, and if another process was faster nothing has to be undone.
     /// When there are others (`is_contended`), a copy of the state is kept from before the first one that is: memory for
@@ -365,7 +373,12 @@ impl Core {
         // What all of them need is read together.
         let commands: Vec<&Command> = calls.iter().copied().flatten().collect();
         self.load_for(&commands, now, &mut absent).await?;
-        for commands in calls {
+        'calls: for commands in calls {
+            if decided.group.byte_count() > self.group_bytes_max / GOOD_PART
+                || decided.group.event_count() > EVENTS_MAX / GOOD_PART
+            {
+                break;
+            }
             let mut answers = Vec::with_capacity(commands.len());
             for command in commands {
                 if is_contended && self.before.is_none() && !decided.commits.is_empty() {
@@ -377,7 +390,13 @@ impl Core {
                 if decided.is_ahead() {
                     self.load_for(&[command], now, &mut absent).await?;
                 }
-                answers.push(self.decide_one(command, now, &mut decided));
+                let answer = self.decide_one(command, now, &mut decided);
+                let is_too_large = matches!(&answer, Err(Refusal::TooLarge { limit_bytes, .. }) if *limit_bytes == self.group_bytes_max);
+                if is_too_large && answers.is_empty() && !decided.group.is_empty() {
+                    // Alone it may fit.
+                    break 'calls;
+                }
+                answers.push(answer);
             }
             decided.answers.push(answers);
         }
@@ -395,10 +414,10 @@ impl Core {
         }
         let (bytes, events) = (decided.group.byte_count(), decided.group.event_count());
         decided.group.push(&commit);
-        if decided.group.byte_count() > GROUP_BYTES_MAX || decided.group.event_count() >= EVENTS_MAX {
+        if decided.group.byte_count() > self.group_bytes_max || decided.group.event_count() >= EVENTS_MAX {
             let size_bytes = decided.group.byte_count() - bytes;
             decided.group.cut(bytes, events);
-            return Err(Refusal::TooLarge { field: "tasks", size_bytes, limit_bytes: GROUP_BYTES_MAX });
+            return Err(Refusal::TooLarge { field: "tasks", size_bytes, limit_bytes: self.group_bytes_max });
         }
         decided.commits.push(commit);
         Ok(reply)
@@ -430,6 +449,7 @@ impl Core {
         self.is_sound = true;
         self.end += 1;
         self.told = self.end;
+        self.unflushed += decided.group.byte_count();
         let mut sending = Sending::new(self.end);
         let mut events: Vec<(u64, Event)> = Vec::new();
         let first = first_seq(self.end).0;
@@ -451,6 +471,7 @@ impl Core {
     /// The rows that changed, with all that goes into a checkpoint.
     pub(crate) fn take_flush(&mut self) -> Option<Flush> {
         let rows = self.state.take_dirty()?;
+        self.unflushed = 0;
         for (key, row) in &rows {
             let is_open = match (key, row) {
                 (RowKey::Message(_), row) => Some(row.is_some()),

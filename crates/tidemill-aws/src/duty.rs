@@ -13,6 +13,9 @@ use crate::connection::Connection;
 use crate::fault::{is_refused, unavailable};
 use crate::item::{Item, key_of, number, text};
 
+/// How far two clocks may be from each other: each may be 15 seconds off.
+const CLOCKS_DIFFER_MILLIS: u64 = 30_000;
+
 /// How duties pass from one process to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
@@ -120,7 +123,11 @@ impl Roster {
         let put = put
             .item("holder", text(&*self.holder))
             .item("heldUntil", number(now + term))
-            .condition_expression("attribute_not_exists(PK) OR holder = :me OR heldUntil < :now")
+            .condition_expression(
+                "attribute_not_exists(PK) OR holder = :me OR heldUntil < :now OR heldUntil > :never",
+            )
+            // Nobody whose clock is right has it for so long.
+            .expression_attribute_values(":never", number(now + term + CLOCKS_DIFFER_MILLIS))
             .expression_attribute_values(":me", text(&*self.holder))
             .expression_attribute_values(":now", number(now));
         match put.send().await {

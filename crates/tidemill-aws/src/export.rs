@@ -1,7 +1,8 @@
 //! Export: a stage as lines of JSON, in the form that a data directory writes. `docs/export-format.md` has the fields.
 //!
 //! Events come tenant by tenant and in the order of their times; what the events of an entity tell of its history is worked
-//! out by whoever reads them. Nothing may be written meanwhile: each part is read for itself.
+//! out by whoever reads them. All of it is as of one item of the log, whatever is written meanwhile: rows are pinned, and
+//! events that came later are left out.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -20,6 +21,7 @@ use tidemill_model::event_query::EventQuery;
 use tidemill_model::{Event, JobId, Json, RequestId, TaskState, TenantId, Timestamp, overflow};
 
 use crate::backend::Aws;
+use crate::export_window::Window;
 use crate::fault::unavailable;
 use crate::item::{read_text, text};
 use crate::row_item::{messages_partition, record_key, records_partition};
@@ -27,9 +29,6 @@ use crate::rows::Scan;
 
 /// How many events one question asks for.
 const PAGE: usize = 1_000;
-/// How often the rows are written down until the table has all of them: others may be at it too.
-const FLUSHES_MAX: usize = 10;
-
 /// What there is in the table.
 #[derive(Default)]
 struct Found {
@@ -42,41 +41,33 @@ struct Found {
 impl Aws {
     /// Writes the stage to `out` as lines of JSON.
     pub async fn export(&self, out: &mut (dyn Write + Send)) -> Result<Exported, ExportError> {
-        self.write_rows().await?;
-        let found = self.find_all().await?;
-        let mut export = Export { store: self, lines: Lines::new(out), done: Exported::default() };
+        let pin = self.pin_rows().await?;
+        let end = pin.as_ref().map_or(0, |pin| pin.checkpoint.at);
+        let window = Window::open(self, end).await?;
+        let mut found = self.find_all().await?;
+        found.tenants.extend(window.lately.iter().map(|event| event.tenant.clone()));
+        let mut export = Export { store: self, lines: Lines::new(out), done: Exported::default(), window };
         export.lines.put(&line::Header { kind: "header", format: FORMAT, version: VERSION })?;
         for tenant in &found.tenants {
             export.events(tenant).await?;
         }
-        for key in &found.jobs {
-            if let RowKey::Job(tenant, job) = key {
-                export.job(tenant, *job).await?;
+        if let Some(pin) = pin {
+            for key in &found.jobs {
+                if let RowKey::Job(tenant, job) = key {
+                    export.job(tenant, *job).await?;
+                }
             }
+            for key in &found.tasks {
+                export.task(key).await?;
+            }
+            export.messages(&pin.flush.open).await?;
+            export.records().await?;
+            self.call(pin.release()).await?;
         }
-        for key in &found.tasks {
-            export.task(key).await?;
-        }
-        export.messages().await?;
-        export.records().await?;
         let Export { mut lines, done, .. } = export;
         lines.put(&line::End { kind: "end", tally: done.tally })?;
         lines.flush()?;
         Ok(done)
-    }
-
-    /// Sees to it that the rows in the table are what the log says.
-    async fn write_rows(&self) -> Result<(), Fault> {
-        for _ in 0..FLUSHES_MAX {
-            let end = self.fresh(|core| core.end).await?;
-            self.flush().await?;
-            let rows = self.rows.clone();
-            let checkpoint = self.call(async move { rows.checkpoint().await }).await?;
-            if end == 0 || checkpoint.is_some_and(|checkpoint| checkpoint.written >= end) {
-                return Ok(());
-            }
-        }
-        Err(Fault::Unavailable("others write to the stage; export it when it stands still".to_owned()))
     }
 
     /// Goes through the keys of the whole table.
@@ -132,6 +123,7 @@ struct Export<'s, 'o> {
     store: &'s Aws,
     lines: Lines<&'o mut (dyn Write + Send)>,
     done: Exported,
+    window: Window,
 }
 
 impl Export<'_, '_> {
@@ -139,7 +131,7 @@ impl Export<'_, '_> {
         let mut query = EventQuery::all(tenant.clone(), AccessPath::Tenant);
         query.limit = PAGE;
         loop {
-            let page = self.store.events(query.clone()).await?;
+            let page = self.window.page(self.store, query.clone()).await?;
             for event in &page.events {
                 self.blob(event).await?;
                 self.done.tally.events += 1;
@@ -220,10 +212,14 @@ impl Export<'_, '_> {
         Ok(())
     }
 
-    async fn messages(&mut self) -> Result<(), ExportError> {
+    /// Messages that are open. Of one that is settled a row may be left which another process wrote.
+    async fn messages(&mut self, open: &BTreeSet<RowKey>) -> Result<(), ExportError> {
         let mut scan = Some(Scan::all(messages_partition(self.store.rows.shard())));
         while let Some((_, row)) = self.next(&mut scan).await? {
             let Row::Message(queued) = row else { continue };
+            if !open.contains(&RowKey::Message(queued.message.id)) {
+                continue;
+            }
             self.done.tally.messages += 1;
             let visible_at = self.visible_at(&queued).await?;
             self.lines.put(&line::Message::of(&queued, visible_at))?;

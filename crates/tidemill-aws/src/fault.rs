@@ -19,6 +19,7 @@ pub(crate) fn damaged(what: impl std::fmt::Display) -> Fault {
 
 /// What a call says of its failure, for people: the service's own words, or why there are none.
 #[cfg(feature = "deploy")]
+#[expect(clippy::needless_pass_by_value, reason = "whoever asks for the words is done with the error")]
 pub(crate) fn words<E: ProvideErrorMetadata + std::error::Error + 'static, R: std::fmt::Debug + 'static>(
     what: &str,
     error: SdkError<E, R>,
@@ -26,6 +27,22 @@ pub(crate) fn words<E: ProvideErrorMetadata + std::error::Error + 'static, R: st
     match error.as_service_error().map(|error| (error.code(), error.message())) {
         Some((Some(code), Some(message))) => format!("{what}: {code}: {message}"),
         Some((Some(code), None)) => format!("{what}: {code}"),
-        _ => format!("{what}: {}", DisplayErrorContext(error)),
+        _ => format!("{what}: {}", causes(&error)),
     }
+}
+
+/// An error and its causes, for people.
+#[cfg(feature = "deploy")]
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let words = next.to_string();
+        // Many say what their cause says.
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = next.source();
+    }
+    text
 }

@@ -1,15 +1,18 @@
 //! What nobody needs any more: groups of the log, records whose time is over, objects that nothing names.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_engine::backend::{Backend, Fault};
-use tidemill_engine::command::Command;
+use tidemill_engine::command::{Alert, Command};
 use tidemill_engine::record::{Record, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::Reply;
 use tidemill_engine::state::row::Row;
-use tidemill_model::Timestamp;
+use tidemill_model::{Json, TenantId, Timestamp};
 
 use crate::backend::Aws;
+use crate::core::Core;
 use crate::fault::{is_refused, unavailable};
 use crate::group::group_of;
 use crate::item::{key_of, number};
@@ -26,6 +29,17 @@ const FORGET_MAX: usize = 1_000;
 const FORGOTTEN: [RecordKind; 5] =
     [RecordKind::Idempotency, RecordKind::Execution, RecordKind::Triage, RecordKind::Token, RecordKind::Bulk];
 const CURSOR: &str = "HOUSEKEEPING";
+/// The alert that events did not find their way from the bus to the table.
+const LATE_EVENTS: &str = "events_not_stored";
+
+/// What is kept of that alert.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LateEvents<'a> {
+    alert: &'static str,
+    message: &'a str,
+    raised_at: Timestamp,
+}
 
 /// What was let go.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -35,12 +49,31 @@ pub struct Housekept {
     pub groups: u64,
     pub records: u64,
     pub objects: u64,
+    /// Events that had not reached the table by the time their group was emptied, and were stored from it.
+    #[serde(rename = "eventsStored")]
+    pub events: u64,
+}
+
+/// What became of groups of the log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trimmed {
+    pub groups: u64,
+    /// How many events the table lacked until then, by their tenants.
+    pub stored: BTreeMap<TenantId, u64>,
 }
 
 impl Aws {
     /// Lets go what nobody needs. Most of it is done once a day, by whichever process comes first.
     pub async fn keep_house(&self) -> Result<Housekept, Fault> {
-        let mut done = Housekept { groups: self.trim_log().await?, ..Housekept::default() };
+        let trimmed = self.trim_log().await?;
+        let mut done = Housekept {
+            groups: trimmed.groups,
+            events: trimmed.stored.values().sum(),
+            ..Housekept::default()
+        };
+        if trimmed.groups > 0 {
+            self.tell_of_late_events(&trimmed.stored).await?;
+        }
         if self.is_turn().await? {
             done.records = self.forget_outdated().await?;
             done.objects = self.sweep_objects(Duration::from_millis(OBJECT_MILLIS)).await?;
@@ -49,7 +82,10 @@ impl Aws {
     }
 
     /// Empties groups of the log that are old, sent, in the rows, and seen by all who follow the log by a cursor.
-    pub async fn trim_log(&self) -> Result<u64, Fault> {
+    ///
+    /// That the bus took an event is not yet that somebody stored it. So what the table lacks of a group by then is stored
+    /// from the group itself, before the only whole copy goes.
+    pub async fn trim_log(&self) -> Result<Trimmed, Fault> {
         let (rows, outbox) = (self.rows.clone(), self.outbox.clone());
         let reached = self.call(async move {
             let written = rows.checkpoint().await?.map_or(0, |checkpoint| checkpoint.written);
@@ -68,7 +104,73 @@ impl Aws {
         }
         let keep = u64::try_from(self.keep_log.as_millis()).unwrap_or(u64::MAX);
         let (log, before) = (self.log.clone(), self.clock.now().minus(keep));
-        self.call(async move { log.trim(up_to, before).await }).await
+        let (outbox, now) = (self.outbox.clone(), self.clock.now());
+        self.call(async move {
+            let mut done = Trimmed::default();
+            let mut reached = log.trimmed().await?;
+            loop {
+                let items = log.old(reached, up_to, before).await?;
+                let Some(last) = items.last() else { return Ok(done) };
+                reached = last.number;
+                let mut events = Vec::new();
+                for item in &items {
+                    events.extend(Arc::unwrap_or_clone(Core::read_events(item)?.events));
+                }
+                for tenant in outbox.store_missing(&events, now).await? {
+                    *done.stored.entry(tenant).or_default() += 1;
+                }
+                log.trim(&items).await?;
+                done.groups += items.len() as u64;
+            }
+        })
+        .await
+    }
+
+    /// Raises an alert for each tenant whose events did not find their way to the table, and clears those of the others:
+    /// for them all was well.
+    async fn tell_of_late_events(&self, stored: &BTreeMap<TenantId, u64>) -> Result<(), Fault> {
+        let mut standing = BTreeSet::new();
+        let mut after = None;
+        loop {
+            let page = self.all_records(RecordKind::System, after.take(), FORGET_MAX).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            for tenant in page.into_iter().filter_map(|(key, _)| {
+                key.tenant.clone().filter(|tenant| key == RecordKey::alert(tenant, LATE_EVENTS))
+            }) {
+                standing.insert(tenant);
+            }
+        }
+        let raised = stored.iter().filter(|(tenant, _)| !standing.contains(*tenant)).map(|(tenant, count)| {
+            let message = format!(
+                "{count} events had not reached the table long after they were committed and were stored from the log; \
+                 look at the rule of the bus and the function save-event"
+            );
+            (tenant, true, message)
+        });
+        let cleared = standing
+            .iter()
+            .filter(|tenant| !stored.contains_key(*tenant))
+            .map(|tenant| (tenant, false, "events reach the table again".to_owned()));
+        let now = self.clock.now();
+        let commands: Vec<_> = raised
+            .chain(cleared)
+            .map(|(tenant, is_raised, message)| {
+                let properties =
+                    Json::of(&LateEvents { alert: LATE_EVENTS, message: &message, raised_at: now });
+                Command::Alert(Alert {
+                    tenant: tenant.clone(),
+                    name: LATE_EVENTS,
+                    is_raised,
+                    message,
+                    properties,
+                })
+            })
+            .collect();
+        if !commands.is_empty() {
+            self.execute(commands).await?;
+        }
+        Ok(())
     }
 
     /// Whether the daily part is this process's to do.

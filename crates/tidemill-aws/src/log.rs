@@ -137,6 +137,22 @@ impl Log {
         Ok(found)
     }
 
+    /// The first item up to `end` that was put at `since` or later; the one behind `end` if there is none.
+    pub(crate) async fn first_since(&self, since: Timestamp, end: u64) -> Result<u64, Fault> {
+        // Older ones may be missing: the log of a store that was imported begins late.
+        let (mut low, mut high) = (0, end + 1);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let key = key_of(&self.partition(middle), SORT_KEY);
+            let get = self.client.get_item().table_name(&self.table).set_key(Some(key));
+            let get = get.projection_expression(PUT_AT).consistent_read(true);
+            let found = get.send().await.map_err(|error| unavailable("GetItem", error))?;
+            let put_at = found.item.map_or(0, |item| read_number(&item, PUT_AT).unwrap_or(0));
+            if put_at >= since.millis() { high = middle } else { low = middle }
+        }
+        Ok(high)
+    }
+
     /// The items right behind one that was put a moment ago.
     pub(crate) async fn behind(&self, item: &LogItem) -> Result<Vec<LogItem>, Fault> {
         self.batch(item.number + 1, BATCH_AFTER_LOSS).await
@@ -197,39 +213,45 @@ impl Log {
         Ok(found.item.is_some_and(|item| item.contains_key(TRIMMED)))
     }
 
-    /// Empties items up to `up_to` that were put before `before`, and tells how many.
+    /// The number of the last item that was emptied.
+    pub(crate) async fn trimmed(&self) -> Result<u64, Fault> {
+        let get = self.client.get_item().table_name(&self.table).set_key(Some(self.trim_cursor()));
+        let found = get.consistent_read(true).send().await.map_err(|error| unavailable("GetItem", error))?;
+        found.item.map_or(Ok(0), |item| read_number(&item, TRIMMED_UP_TO))
+    }
+
+    /// Some of the items behind `number` up to `up_to` that were put before `before`. None when there are no more.
+    pub(crate) async fn old(
+        &self,
+        number: u64,
+        up_to: u64,
+        before: Timestamp,
+    ) -> Result<Vec<LogItem>, Fault> {
+        if number >= up_to {
+            return Ok(Vec::new());
+        }
+        let items = self.from(number + 1).await?.into_iter();
+        let is_old = |item: &LogItem| item.group.is_none() || item.put_at < before.millis();
+        Ok(items.take_while(|item| item.number <= up_to && is_old(item)).collect())
+    }
+
+    /// Empties items, which follow each other from the last that was emptied on.
     ///
     /// The items themselves stay: whoever slept for days and believes that the log ends there must not be able to put
     /// another one in its place.
-    pub(crate) async fn trim(&self, up_to: u64, before: Timestamp) -> Result<u64, Fault> {
-        let cursor = key_of(&format!("CURSOR#{}", self.shard), SORT_KEY);
-        let get = self.client.get_item().table_name(&self.table).set_key(Some(cursor.clone()));
-        let found = get.consistent_read(true).send().await.map_err(|error| unavailable("GetItem", error))?;
-        let from = found.item.map_or(Ok(0), |item| read_number(&item, TRIMMED_UP_TO))?;
-        let mut trimmed = from;
-        while trimmed < up_to {
-            let items = self.from(trimmed + 1).await?;
-            let count = items.len();
-            let old = items.into_iter().take_while(|item| {
-                item.number <= up_to && (item.group.is_none() || item.put_at < before.millis())
-            });
-            let old: Vec<_> = old.collect();
-            for item in &old {
-                self.empty(item).await?;
-                trimmed = item.number;
-            }
-            if !old.is_empty() {
-                let update = self.client.update_item().table_name(&self.table);
-                let update = update.set_key(Some(cursor.clone()));
-                let update = update.update_expression("SET trimmedUpTo = :number");
-                let update = update.expression_attribute_values(":number", item_number(trimmed));
-                update.send().await.map_err(|error| unavailable("UpdateItem", error))?;
-            }
-            if old.len() < count || count == 0 {
-                break;
-            }
+    pub(crate) async fn trim(&self, items: &[LogItem]) -> Result<(), Fault> {
+        let Some(last) = items.last() else { return Ok(()) };
+        for item in items {
+            self.empty(item).await?;
         }
-        Ok(trimmed - from)
+        let update = self.client.update_item().table_name(&self.table).set_key(Some(self.trim_cursor()));
+        let update = update.update_expression("SET trimmedUpTo = :number");
+        let update = update.expression_attribute_values(":number", item_number(last.number));
+        update.send().await.map(drop).map_err(|error| unavailable("UpdateItem", error))
+    }
+
+    fn trim_cursor(&self) -> Item {
+        key_of(&format!("CURSOR#{}", self.shard), SORT_KEY)
     }
 
     async fn empty(&self, item: &LogItem) -> Result<(), Fault> {

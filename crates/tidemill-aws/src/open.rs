@@ -56,7 +56,7 @@ impl Aws {
             restore::check_whole(&connection, &options.table, &options.shard).await?;
         }
         let policy = Policy { task_tokens: options.step_functions, ..options.policy };
-        let mut core = Core::new(rows.clone(), policy, options.site, options.seed);
+        let mut core = Core::new(rows.clone(), policy, options.site, options.seed, options.group_bytes_max);
         core.rebuild(&log, cursor).await?;
         let (end, newest) = (core.end, Arc::new(AtomicU64::new(core.newest)));
         let [deliveries_nearer, triage_nearer, triage_ended] =

@@ -13,6 +13,7 @@ use crate::tickets::TicketOptions;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long an event may take from the bus to the table before readers no longer find it in this process.
 const SAVE_LAG: Duration = Duration::from_secs(60);
+const GROUP_BYTES_MAX: usize = 64 << 20;
 const KEEP_LOG: Duration = Duration::from_secs(24 * 3_600);
 
 #[derive(Debug, Clone)]
@@ -33,6 +34,8 @@ pub struct AwsOptions {
     pub seed: u64,
     /// After so many items of the log the rows that changed are written down.
     pub flush_every: u64,
+    /// What one command may come to in the log.
+    pub group_bytes_max: usize,
     /// How often the log is looked at for what others wrote, while nothing is asked; `None`: only when asked.
     pub follow_every: Option<Duration>,
     /// How long the outbox must stand still before this process sends what another committed.
@@ -65,6 +68,7 @@ impl AwsOptions {
             site: Site::default(),
             seed,
             flush_every: 256,
+            group_bytes_max: GROUP_BYTES_MAX,
             follow_every: Some(Duration::from_secs(1)),
             patience: PATIENCE,
             save_lag: SAVE_LAG,

@@ -117,6 +117,11 @@ impl Progress {
         self.sent > before
     }
 
+    /// Whether this process sent the group, or everything up to it is sent.
+    pub(crate) fn is_sent(&self, number: u64) -> bool {
+        number <= self.sent || self.beyond.contains(&number)
+    }
+
     /// Whether something is sent that others have to close the gap to.
     pub(crate) fn has_gap(&self) -> bool {
         !self.beyond.is_empty()
@@ -284,6 +289,21 @@ impl Outbox {
             self.move_cursor(cursor).await?;
         }
         Ok(cursor - from)
+    }
+
+    /// Sends those groups of the log that are asked for, some of them if they are many. Tells which were sent.
+    pub(crate) async fn fill(
+        &self,
+        log: &Log,
+        wanted: &BTreeSet<u64>,
+        sent: &mut Vec<u64>,
+    ) -> Result<(), Fault> {
+        let Some(first) = wanted.first() else { return Ok(()) };
+        for item in log.from(*first).await?.into_iter().filter(|item| wanted.contains(&item.number)) {
+            self.try_send(&Core::read_events(&item)?).await?;
+            sent.push(item.number);
+        }
+        Ok(())
     }
 
     /// The number of the group up to which everything is sent.

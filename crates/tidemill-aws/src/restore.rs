@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tidemill_engine::backend::Fault;
 use tidemill_engine::piece::Piece;
 use tidemill_engine::state::row::{Row, RowKey, is_open};
+use tidemill_model::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -133,7 +134,7 @@ pub async fn restore(
     let update = update.expression_attribute_values(":sent", number(FIRST));
     update.send().await.map_err(|error| unavailable("UpdateItem", error))?;
     let flush = Flush { at: FIRST, last_id, rows: Vec::new(), open };
-    if !rows.flush(&flush, "import").await? {
+    if !rows.flush(&flush, "import", Timestamp::MIN).await? {
         return Err(RestoreError::NotEmpty(options.table.clone()));
     }
     let put = connection.dynamo.put_item().table_name(&options.table);

@@ -15,7 +15,7 @@ use tidemill_engine::codec::{BadBytes, Reader, put_varint};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::state::job::{Entry, JobHead};
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
-use tidemill_model::{JobId, TaskSpec, TenantId};
+use tidemill_model::{JobId, TaskSpec, TenantId, Timestamp};
 use tokio::task::JoinSet;
 
 use crate::connection::Connection;
@@ -30,14 +30,14 @@ const INLINE_BYTES_MAX: usize = 350_000;
 pub(crate) const ROWS_AT_ONCE: usize = 100;
 /// How many rows are written at once.
 const WRITES_AT_ONCE: usize = 16;
-const CHECKPOINT: &str = "ROWS";
+pub(crate) const CHECKPOINT: &str = "ROWS";
 const VERSION: u8 = 1;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Rows {
-    client: aws_sdk_dynamodb::Client,
+    pub(crate) client: aws_sdk_dynamodb::Client,
     objects: Objects,
-    table: Arc<str>,
+    pub(crate) table: Arc<str>,
     shard: Arc<str>,
 }
 
@@ -64,6 +64,8 @@ pub(crate) struct Checkpoint {
     /// Up to where they are written.
     pub(crate) written: u64,
     pub(crate) object: String,
+    /// Until then nobody writes newer rows, in epoch milliseconds: somebody reads them.
+    pub(crate) pinned_until: u64,
 }
 
 /// What a checkpoint's object holds.
@@ -198,13 +200,7 @@ impl Rows {
         let key = key_of(&format!("CURSOR#{}", self.shard), CHECKPOINT);
         let get = self.client.get_item().table_name(&*self.table).set_key(Some(key)).consistent_read(true);
         let found = get.send().await.map_err(|error| unavailable("GetItem", error))?;
-        let Some(item) = found.item else { return Ok(None) };
-        let object = read_text(&item, "object")?.to_owned();
-        Ok(Some(Checkpoint {
-            at: read_number(&item, "at")?,
-            written: read_number(&item, "written")?,
-            object,
-        }))
+        found.item.as_ref().map(read_checkpoint).transpose()
     }
 
     /// What a checkpoint says; `None` when another has replaced it.
@@ -214,12 +210,15 @@ impl Rows {
     }
 
     /// Makes rows count. Says whether they do: if not, somebody else's newer ones do, or will.
-    pub(crate) async fn flush(&self, flush: &Flush, nonce: &str) -> Result<bool, Fault> {
+    pub(crate) async fn flush(&self, flush: &Flush, nonce: &str, now: Timestamp) -> Result<bool, Fault> {
         let before = self.checkpoint().await?;
         if let Some(before) = &before
             && before.at >= flush.at
         {
             return Ok(before.written >= flush.at);
+        }
+        if before.as_ref().is_some_and(|before| before.pinned_until > now.millis()) {
+            return Ok(false);
         }
         let object = format!("checkpoints/{}/{:020}-{nonce}", self.shard, flush.at);
         self.objects.put(&object, flush.encode()).await?;
@@ -229,8 +228,11 @@ impl Rows {
         item.insert("written".to_owned(), number(before.as_ref().map_or(0, |before| before.written)));
         item.insert("object".to_owned(), text(object.clone()));
         let put = self.client.put_item().table_name(&*self.table).set_item(Some(item));
-        let put = put.condition_expression("attribute_not_exists(PK) OR #at < :at");
+        let put = put.condition_expression(
+            "attribute_not_exists(PK) OR (#at < :at AND (attribute_not_exists(pinnedUntil) OR pinnedUntil <= :now))",
+        );
         let put = put.expression_attribute_names("#at", "at");
+        let put = put.expression_attribute_values(":now", number(now.millis()));
         match put.expression_attribute_values(":at", number(flush.at)).send().await {
             Ok(_) => {}
             Err(error) if is_refused(&error) => {
@@ -322,6 +324,15 @@ impl Rows {
             Err(_) => Ok(read_bytes(&item, "row") == Some(bytes)),
         }
     }
+}
+
+pub(crate) fn read_checkpoint(item: &Item) -> Result<Checkpoint, Fault> {
+    Ok(Checkpoint {
+        at: read_number(item, "at")?,
+        written: read_number(item, "written")?,
+        object: read_text(item, "object")?.to_owned(),
+        pinned_until: read_number(item, "pinnedUntil").unwrap_or(0),
+    })
 }
 
 /// Goes through the rows of a partition, page by page.

@@ -1,6 +1,6 @@
 //! Sends what was committed to the bus and the queue, and moves the cursor behind it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,6 +16,8 @@ use crate::writer::Bells;
 
 /// How many groups are sent side by side.
 const SENDS_AT_ONCE: usize = 8;
+/// How many groups of others are sent at one look. Its own wait for it meanwhile.
+const HOLES_AT_ONCE: usize = 32;
 
 pub(crate) struct Sender {
     pub(crate) outbox: Outbox,
@@ -35,6 +37,7 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) async fn run(mut self, mut sendings: mpsc::UnboundedReceiver<Sending>) {
         let mut sending: JoinSet<u64> = JoinSet::new();
+        let mut own = Own::default();
         // Groups that are sent, and when they are believed to be in the table.
         let mut saved: VecDeque<(Instant, u64)> = VecDeque::new();
         let mut stood_at = None;
@@ -47,6 +50,7 @@ impl Sender {
                 next = sendings.recv(), if has_room => {
                     let Some(next) = next else { return };
                     let outbox = self.outbox.clone();
+                    own.begun(next.number);
                     sending.spawn(async move {
                         outbox.send(&next).await;
                         next.number
@@ -54,6 +58,7 @@ impl Sender {
                 }
                 Some(done) = sending.join_next() => {
                     let Ok(number) = done else { continue };
+                    own.under_way.remove(&number);
                     if self.progress.note(number) {
                         self.moved(&mut saved).await;
                     } else if self.progress.has_gap()
@@ -70,7 +75,7 @@ impl Sender {
                         self.core.look(|core| core.recent.saved(number)).await;
                     }
                 }
-                _ = looks.tick() => self.look(&mut stood_at, &mut saved).await,
+                _ = looks.tick() => self.look(&own, &sendings, &mut stood_at, &mut saved).await,
             }
         }
     }
@@ -88,22 +93,61 @@ impl Sender {
     }
 
     /// Sends what somebody else committed and did not send, if nobody got further since the last look.
-    async fn look(&mut self, stood_at: &mut Option<u64>, saved: &mut VecDeque<(Instant, u64)>) {
+    async fn look(
+        &mut self,
+        own: &Own,
+        sendings: &mpsc::UnboundedReceiver<Sending>,
+        stood_at: &mut Option<u64>,
+        saved: &mut VecDeque<(Instant, u64)>,
+    ) {
         let Ok(cursor) = self.outbox.cursor().await else { return };
         let end = self.core.look(|core| core.end).await;
-        let mut reached = cursor;
-        // What this process is at itself needs no help.
-        let is_idle = self.unsent.load(Ordering::Acquire) == 0;
-        if stood_at.replace(cursor) == Some(cursor) && cursor < end && is_idle {
-            // What is left is for the next look.
-            match self.outbox.push(&self.log, end, Duration::ZERO).await {
-                Ok(pushed) => reached += pushed,
-                Err(_) => return,
-            }
-        }
-        if self.progress.rise_to(reached) || self.progress.sent > cursor {
+        if self.progress.rise_to(cursor) || self.progress.sent > cursor {
             self.moved(saved).await;
         }
+        if stood_at.replace(cursor) != Some(cursor) {
+            return;
+        }
+        loop {
+            // Others may be at what lies between, too; to send it twice does no harm.
+            let has_more = !sendings.is_empty();
+            let holes = own.holes(&self.progress, if has_more { own.last } else { end });
+            let mut sent = Vec::new();
+            let filled = self.outbox.fill(&self.log, &holes, &mut sent).await;
+            let is_stuck = filled.is_err() || sent.is_empty();
+            let mut has_risen = false;
+            for number in sent {
+                has_risen |= self.progress.note(number);
+            }
+            if has_risen {
+                self.moved(saved).await;
+            }
+            // Who is busy leaves the rest for the next look.
+            if is_stuck || has_more || !own.under_way.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+/// The groups that this process is to send itself.
+#[derive(Debug, Default)]
+struct Own {
+    under_way: BTreeSet<u64>,
+    /// The last that was begun. They come in the order of their numbers.
+    last: u64,
+}
+
+impl Own {
+    fn begun(&mut self, number: u64) {
+        self.under_way.insert(number);
+        self.last = number;
+    }
+
+    /// The first groups up to `end` that nobody is known to have sent or to be about to send.
+    fn holes(&self, progress: &Progress, end: u64) -> BTreeSet<u64> {
+        let unsent = (progress.sent + 1..=end).filter(|number| !progress.is_sent(*number));
+        unsent.filter(|number| !self.under_way.contains(number)).take(HOLES_AT_ONCE).collect()
     }
 }
 
@@ -111,5 +155,26 @@ async fn until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_here_sends_is_a_hole() {
+        let mut progress = Progress::from(10);
+        let mut own = Own::default();
+        for number in [12, 14, 16] {
+            own.begun(number);
+        }
+        own.under_way.remove(&14);
+        progress.note(14);
+        assert_eq!(own.holes(&progress, 18), BTreeSet::from([11, 13, 15, 17, 18]));
+        progress.rise_to(17);
+        assert_eq!(own.holes(&progress, 18), BTreeSet::from([18]));
+        assert_eq!(own.holes(&progress, own.last), BTreeSet::new());
+        assert_eq!(Own::default().holes(&Progress::from(1), 100).len(), HOLES_AT_ONCE);
     }
 }

@@ -23,6 +23,10 @@ use crate::tickets::Tickets;
 use crate::turns::{OTHERS_FOR, Turns};
 use crate::turnstile::Turnstile;
 
+/// After so many bytes of the log the rows that changed are written down, however few items they are: whoever opens the store
+/// reads all that is not.
+const FLUSH_BYTES: usize = 16 << 20;
+
 pub(crate) type Answered<T> = oneshot::Sender<Result<T, Fault>>;
 
 /// What the writer is asked for.
@@ -195,6 +199,10 @@ impl Writer {
                 }
                 Err(Stuck::Fault(fault)) => return Err(fault),
             };
+            // What did not fit is for the next group.
+            for call in calls.drain(decided.answers.len()..).rev() {
+                self.turns.waiting.push_front(call);
+            }
             if decided.group.is_empty() {
                 // Nothing to commit; what was refused or not found must rest on the newest state all the same.
                 let end = core.end;
@@ -304,13 +312,15 @@ impl Writer {
     }
 
     fn flush_if_due(&mut self, core: &mut Core) {
-        if core.end - self.flushed.min(core.end) < self.flush_every || !self.flushing.is_empty() {
+        let is_due =
+            core.end - self.flushed.min(core.end) >= self.flush_every || core.unflushed >= FLUSH_BYTES;
+        if !is_due || !self.flushing.is_empty() {
             return;
         }
         let Some(flush) = core.take_flush() else { return };
         self.flushed = flush.at;
-        let (rows, life, nonce) = (self.rows.clone(), self.life, self.object_name());
-        self.flushing.spawn(async move { Flushed { life, result: rows.flush(&flush, &nonce).await } });
+        let (rows, life, nonce, now) = (self.rows.clone(), self.life, self.object_name(), self.clock.now());
+        self.flushing.spawn(async move { Flushed { life, result: rows.flush(&flush, &nonce, now).await } });
     }
 
     async fn note_flushed(&mut self, flushed: &Flushed) {
@@ -335,7 +345,7 @@ impl Writer {
         let Some(flush) = core.take_flush() else { return Ok(()) };
         self.flushed = flush.at;
         let nonce = self.object_name();
-        match self.rows.flush(&flush, &nonce).await {
+        match self.rows.flush(&flush, &nonce, self.clock.now()).await {
             Ok(true) => core.state.stored(),
             Ok(false) => core.state.not_stored(),
             Err(fault) => {

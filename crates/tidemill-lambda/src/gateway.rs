@@ -17,8 +17,11 @@ use tower::ServiceExt as _;
 
 use crate::answer::{Failure, json};
 
-/// What AWS Lambda takes as an answer is 6 MiB, JSON included.
-const ANSWER_BYTES_MAX: usize = 5 << 20;
+/// What AWS Lambda takes as an answer, JSON included.
+const ANSWER_BYTES_MAX: usize = 6_291_556;
+/// So much of a body is collected. Base64 makes four bytes of three, and quotes in text become two: what the answer has then is looked
+/// at again.
+const BODY_BYTES_MAX: usize = 5 << 20;
 /// How long a stream may go on, and what is left for its answer.
 const STREAM_MAX: Duration = Duration::from_secs(20);
 const STREAM_RESERVE: Duration = Duration::from_secs(2);
@@ -69,7 +72,8 @@ pub(crate) async fn answer(router: &Router, event: &Bytes, time: Duration) -> Re
         Ok(response) => response,
         Err(never) => match never {},
     };
-    json(&answer_of(response, time).await)
+    let told = json(&answer_of(response, time).await)?;
+    if told.len() > ANSWER_BYTES_MAX { json(&too_large()) } else { Ok(told) }
 }
 
 fn request_of(event: GatewayEvent) -> Result<Request<Body>, Failure> {
@@ -151,7 +155,7 @@ async fn collected(mut body: Body, limit: Option<Duration>) -> Option<Vec<u8>> {
         // What breaks off ends here: its status is told already.
         let Some(Ok(frame)) = frame else { return Some(bytes) };
         let Ok(data) = frame.into_data() else { continue };
-        if bytes.len() + data.len() > ANSWER_BYTES_MAX {
+        if bytes.len() + data.len() > BODY_BYTES_MAX {
             return end.map(|_| bytes);
         }
         bytes.extend_from_slice(&data);
@@ -177,7 +181,9 @@ fn is_text(headers: &HeaderMap) -> bool {
 
 /// The gateway would say no more than that something went wrong.
 fn too_large() -> GatewayAnswer {
-    let detail = format!("the answer has more than {ANSWER_BYTES_MAX} bytes; ask for less at a time");
+    let detail = format!(
+        "the answer has more than {ANSWER_BYTES_MAX} bytes as AWS Lambda counts them; ask for less at a time"
+    );
     problem(500, "ANSWER_TOO_LARGE", "Answer too large", &detail)
 }
 
@@ -282,16 +288,24 @@ mod tests {
             let body = Body::new(Frames { from, _open: to });
             Response::builder().header(CONTENT_TYPE, "text/event-stream").body(body).unwrap()
         };
-        let large = || async { vec![b'a'; ANSWER_BYTES_MAX + 1] };
+        // More than is collected; less, but more as base64; less, but more with its quotes escaped.
+        let large = || async { vec![b'a'; BODY_BYTES_MAX + 1] };
+        let binary = || async { vec![b'a'; 4_900_000] };
+        let quotes = || async { "\"".repeat(3_200_000) };
         let router = Router::new().route("/stream", any(endless)).route("/large", any(large));
+        let router = router.route("/binary", any(binary)).route("/quotes", any(quotes));
+        let router = router.route("/fits", any(|| async { vec![b'a'; 4_600_000] }));
         let event = Bytes::from(get("/stream").to_string());
         let time = STREAM_RESERVE + Duration::from_millis(100);
         let told: Value = serde_json::from_slice(&answer(&router, &event, time).await.unwrap()).unwrap();
         let body = told["body"].as_str().unwrap();
         assert_eq!((told["statusCode"].as_u64(), body.matches("data: 1").count()), (Some(200), 3));
-        let told = asked(router, get("/large")).await;
-        assert_eq!(told["statusCode"], 500);
-        assert!(told["body"].as_str().unwrap().contains("ANSWER_TOO_LARGE"));
+        for path in ["/large", "/binary", "/quotes"] {
+            let told = asked(router.clone(), get(path)).await;
+            assert_eq!(told["statusCode"], 500, "{path}");
+            assert!(told["body"].as_str().unwrap().contains("ANSWER_TOO_LARGE"), "{path}");
+        }
+        assert_eq!(asked(router, get("/fits")).await["statusCode"], 200);
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ use tidemill_engine::health::HealthRules;
 use tidemill_engine::outbound::AllowedHosts;
 use tidemill_engine::policy::{AlertTargets, Policy};
 use tidemill_model::secrets::is_secret_name;
+use tidemill_model::workflow::{Families, Family};
 use tidemill_model::{AppName, ErrorSanitizer, RetryPolicy, Secrets, TenantId};
 use tidemill_outbound::OutboundSettings;
 
@@ -30,9 +31,13 @@ pub(crate) enum Settings {
 pub(crate) struct StoreSettings {
     pub(crate) aws: AwsSettings,
     pub(crate) tenant: TenantId,
+    /// Whose workflow events are taken from the bus.
+    pub(crate) workflow_tenant: TenantId,
     pub(crate) app: AppName,
     pub(crate) policy: Policy,
     pub(crate) health: HealthRules,
+    /// Which workflow events are taken.
+    pub(crate) families: Families,
     pub(crate) outbound: OutboundSettings,
     /// Seals tokens of parked executions. Functions that never see one have none.
     pub(crate) token_key: Option<[u8; 32]>,
@@ -50,6 +55,10 @@ impl Settings {
         let aws = AwsSettings::read(environment).map_err(|error| error.to_string())?;
         let tenant = given.text("TENANT_ID").ok_or("TENANT_ID is not set")?;
         let tenant = TenantId::new(tenant).map_err(|error| format!("TENANT_ID {error}"))?;
+        let workflow_tenant = match given.text("WORKFLOW_TENANT_ID") {
+            Some(text) => TenantId::new(text).map_err(|error| format!("WORKFLOW_TENANT_ID {error}"))?,
+            None => tenant.clone(),
+        };
         let app = given.text("APP_NAME").unwrap_or(APP_DEFAULT);
         let app = AppName::new(app).map_err(|error| format!("APP_NAME {error}"))?;
         let lease_millis = given.number("VISIBILITY_EXTENSION_AMOUNT", 30, 1..=43_200)? * 1_500;
@@ -57,10 +66,12 @@ impl Settings {
         Ok(Self::Store(Box::new(StoreSettings {
             policy: policy(&given, lease_millis, &outbound)?,
             health: health(&given, lease_millis)?,
+            families: families(&given)?,
             token_key: given.text("TOKEN_KEY").map(key_of).transpose()?,
             sanitizer: sanitizer(environment),
             aws,
             tenant,
+            workflow_tenant,
             app,
             outbound,
         })))
@@ -106,6 +117,16 @@ fn health(given: &Given<'_>, lease_millis: u64) -> Result<HealthRules, String> {
         parked_millis: given.millis("HEALTH_PARKED_MS", default.parked_millis)?,
         outbound_millis: given.millis("HEALTH_OUTBOUND_MS", default.outbound_millis)?,
         alert_warnings: given.flag("HEALTH_ALERT_WARNING")?,
+    })
+}
+
+/// Those of the sources with the usual names; a function has no files that could name others.
+fn families(given: &Given<'_>) -> Result<Families, String> {
+    let sources = given.text("WORKFLOW_SOURCES").unwrap_or_default();
+    let sources = sources.split(',').map(str::trim).filter(|source| !source.is_empty());
+    Families::new(sources.map(Family::of).collect()).map_err(|found| {
+        let problems: Vec<_> = found.listed.iter().map(|problem| problem.message.clone()).collect();
+        format!("WORKFLOW_SOURCES: {}", problems.join("; "))
     })
 }
 
@@ -177,10 +198,20 @@ mod tests {
         assert_eq!(least.policy, expected);
         assert_eq!(least.health, HealthRules::default());
         assert_eq!((least.aws.table.as_str(), least.app.as_str()), ("events-dev", "task-workflow"));
-        let more = [&LEAST[..], &[("VISIBILITY_EXTENSION_AMOUNT", "60"), ("PARK_TIMEOUT", "2h")]].concat();
+        assert_eq!(least.families.sources(), "elephant.workflow");
+        assert_eq!(least.workflow_tenant.as_str(), "acme");
+        let more = [
+            ("VISIBILITY_EXTENSION_AMOUNT", "60"),
+            ("PARK_TIMEOUT", "2h"),
+            ("WORKFLOW_SOURCES", "a.b, c.d"),
+            ("WORKFLOW_TENANT_ID", "mills"),
+        ];
+        let more = [&LEAST[..], &more].concat();
         let Ok(Settings::Store(more)) = read(Role::Reconcile, &more) else { panic!("it is right") };
         assert_eq!((more.policy.lease_millis, more.health.silence_millis), (90_000, 90_000));
         assert_eq!(more.policy.park_millis, 7_200_000);
+        assert_eq!(more.families.sources(), "a.b, c.d");
+        assert_eq!((more.tenant.as_str(), more.workflow_tenant.as_str()), ("acme", "mills"));
     }
 
     #[test]
@@ -199,6 +230,7 @@ mod tests {
             ("MAX_MESSAGE_RETRIES", "0", "MAX_MESSAGE_RETRIES must be a number from 1 to 100: 0"),
             ("WORKFLOW_AUTO_RESUME", "maybe", "WORKFLOW_AUTO_RESUME must be true or false: maybe"),
             ("HEALTH_OVERTIME_MS", "0", "HEALTH_OVERTIME_MS is out of range: 0"),
+            ("WORKFLOW_SOURCES", "a,a", "WORKFLOW_SOURCES: \"a\" is the source of another family"),
             ("TOKEN_KEY", "abc", "TOKEN_KEY must be 64 hexadecimal digits"),
         ] {
             let pairs: BTreeMap<&str, &str> = LEAST.into_iter().chain([(name, value)]).collect();

@@ -65,7 +65,7 @@ impl Stage {
                 json(&handlers::target_dead_letter(engine, &settings.tenant, &dead, post).await)
             }
             Role::WorkflowEvent => {
-                let (tenant, app) = (settings.tenant.clone(), settings.app.clone());
+                let (tenant, app) = (settings.workflow_tenant.clone(), settings.app.clone());
                 let taken = handlers::workflow_event(engine, tenant, app, &bus_event(event)?).await?;
                 json(&json!({ "events": taken.len() }))
             }
@@ -116,8 +116,8 @@ impl Stage {
             sanitizer: Arc::new(settings.sanitizer.clone()),
             tokens: Arc::new(TokenSealer::new(move || key.ok_or_else(|| "TOKEN_KEY is not set".to_owned()))),
             health: settings.health,
+            families: Arc::new(settings.families.clone()),
             callback_hosts: settings.outbound.allowed_hosts.clone(),
-            ..EngineConfig::default()
         };
         let engine = Engine::new(backend, Arc::clone(&self.clock), seed()?, config);
         // The engine lives on in its own store for as long as the process does.

@@ -22,7 +22,7 @@ use crate::attempt::{self, End, Heart};
 use crate::child::agent_home::{AgentHome, AgentHomes};
 use crate::child::directory::OutputTree;
 use crate::child::memory_pressure::MemoryPressure;
-use crate::log_sink::{AttemptEnding, LogSink, NoSink};
+use crate::log_sink::{AttemptEnding, LogLine, LogSink, NoSink, Stream};
 use crate::pace::{Pace, WorkerHandle};
 use crate::script_task::{self, ScriptTasks};
 use crate::source::{AttemptEnd, Claim, Followed, SourceError, TaskSource};
@@ -32,6 +32,11 @@ use crate::vitals::{Stop, Vitals};
 /// A source that does not answer is asked again after this long, and after twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// What a task did may have cost hours and money: a source that is away for long is no reason to do it again. Whether somebody
+/// else has the task by then, the source says.
+pub(crate) const PERSISTENCE: Duration = Duration::from_secs(15 * 60);
+/// For so long a worker that stops still offers an outcome.
+pub(crate) const PERSISTENCE_AT_STOP: Duration = Duration::from_secs(30);
 /// From the end of a child's grace to its last word, with its task given back.
 const GIVE_BACK: Duration = Duration::from_secs(10);
 
@@ -64,7 +69,8 @@ pub struct CommandConfig {
     pub idle_timeout: Option<Duration>,
     /// From SIGTERM to SIGKILL.
     pub kill_grace: Duration,
-    /// How long a source that is full or busy is tried again before an outcome is given up to the next worker.
+    /// How long an outcome is offered to a source that cannot take it, before it is given up and the task runs again. Half a
+    /// minute at most once the worker stops.
     pub persistence: Duration,
     /// Whether files stay in the output directory once the outcome is recorded.
     pub keep_files: bool,
@@ -94,7 +100,7 @@ impl CommandConfig {
             timeout: Duration::from_secs(200),
             idle_timeout: None,
             kill_grace: Duration::from_secs(5),
-            persistence: Duration::from_secs(40),
+            persistence: PERSISTENCE,
             keep_files: true,
             is_traced: false,
             sink: Arc::new(NoSink),
@@ -285,7 +291,7 @@ async fn report<S: TaskSource>(
     pace: &watch::Receiver<Pace>,
     vitals: &Vitals,
 ) -> Option<Followed> {
-    let give_up = Instant::now() + shared.config.persistence;
+    let began = Instant::now();
     let mut pause = FIRST_PAUSE;
     let mut was_refused = false;
     loop {
@@ -304,11 +310,18 @@ async fn report<S: TaskSource>(
                 end.report =
                     WorkReport::failed(message, ErrorCategory::Validation).with_spent(end.report.spent());
             }
-            Err(SourceError::Unavailable(_)) if Instant::now() < give_up => {
+            Err(SourceError::Unavailable(problem)) => {
+                let is_stopping = *pace.borrow() != Pace::Work;
+                let at_most = if is_stopping { PERSISTENCE_AT_STOP } else { Duration::MAX };
+                if began.elapsed() >= shared.config.persistence.min(at_most) {
+                    let text = format!("the outcome could not be recorded and is given up: {problem}");
+                    shared.config.sink.line(&LogLine { claim, stream: Stream::Worker, text: &text });
+                    return None;
+                }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
-            Err(_) => return None,
+            Err(SourceError::Lost | SourceError::Refused(_)) => return None,
         }
     }
 }

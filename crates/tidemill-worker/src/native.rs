@@ -8,6 +8,7 @@ use tidemill_engine::engine::Engine;
 use tidemill_model::{TenantId, WorkerId};
 use tokio::sync::watch;
 
+use crate::command_worker::PERSISTENCE;
 use crate::handler::Handlers;
 use crate::lease_keeper::LeaseKeeper;
 use crate::pace::{Pace, WorkerHandle};
@@ -27,7 +28,8 @@ pub struct WorkerConfig {
     pub heartbeat: Duration,
     /// Wall time for one attempt of a task that does not say its own.
     pub timeout: Duration,
-    /// How long a store that is full or busy is tried again before an outcome is given up to the next worker.
+    /// How long an outcome is offered to a store that cannot take it, before it is given up and the task runs again. Half a
+    /// minute at most once the worker stops.
     pub persistence: Duration,
 }
 
@@ -40,7 +42,7 @@ impl WorkerConfig {
             tenants: None,
             heartbeat: Duration::from_secs(20),
             timeout: Duration::from_secs(200),
-            persistence: Duration::from_secs(40),
+            persistence: PERSISTENCE,
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::attempt::millis;
+use crate::command_worker::PERSISTENCE_AT_STOP;
 use crate::handler::{Outcome, TaskContext, TaskError};
 use crate::lease_keeper::LeaseKeeper;
 use crate::native::NativeWorker;
@@ -101,7 +102,7 @@ impl<B: Backend> Slot<B> {
     /// An outcome that will never be taken as it is, such as one that is too large, fails the task with the reason. With
     /// what was taken it tells when it was asked for.
     async fn report(&self, mut finish: FinishRequest) -> Option<(Claimed, Instant)> {
-        let give_up = Instant::now() + self.worker.config().persistence;
+        let began = Instant::now();
         let mut pause = FIRST_PAUSE;
         let mut was_refused = false;
         loop {
@@ -123,7 +124,10 @@ impl<B: Backend> Slot<B> {
             for task in claimed.tasks {
                 self.release(task, None).await;
             }
-            if error.is_transient() && Instant::now() < give_up {
+            let is_stopping = *self.stopping.borrow() != Pace::Work;
+            let at_most = if is_stopping { PERSISTENCE_AT_STOP } else { Duration::MAX };
+            let is_patient = began.elapsed() < self.worker.config().persistence.min(at_most);
+            if error.is_transient() && is_patient {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             } else if matches!(error, EngineError::Fault(_)) || was_refused {

@@ -107,7 +107,7 @@ impl Core {
         self.state = state;
         self.before = None;
         (self.end, self.newest, self.recent) = (0, 0, Recent::default());
-        self.open = BTreeSet::new();
+        (self.open, self.unflushed) = (BTreeSet::new(), 0);
         self.recent.saved(sent);
         if let Some(checkpoint) = self.rows.checkpoint().await? {
             let Some(flush) = self.rows.flushed(&checkpoint).await? else { return Err(Stuck::Behind) };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{
     BillingMode, IndexStatus, KeySchemaElement, KeyType, ProjectionType, TableDescription, TableStatus,
     TimeToLiveStatus,
@@ -55,18 +56,59 @@ impl Check {
     fn bad(name: &'static str, found: impl Into<String>, advice: &str) -> Self {
         Self { name, health: Health::Bad, found: found.into(), advice: Some(advice.to_owned()) }
     }
+
+    /// What could not be looked at: it is not there, or whoever asks may not look, as a worker may not.
+    fn unseen(name: &'static str, refusal: &Refusal, advice: &str) -> Self {
+        if refusal.is_denied {
+            let advice =
+                "ask with credentials that may look at the parts of a stage; workers and servers need not";
+            return Self::poor(name, format!("may not be looked at: {}", refusal.words), advice);
+        }
+        Self::bad(name, refusal.words.clone(), advice)
+    }
+}
+
+/// Why a part could not be looked at.
+struct Refusal {
+    words: String,
+    is_denied: bool,
+}
+
+impl Refusal {
+    fn of<E>(what: &str, error: SdkError<E>) -> Self
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        let code = error.as_service_error().and_then(ProvideErrorMetadata::code).unwrap_or_default();
+        // Some answer without a body, and with the status alone.
+        let status = error.raw_response().map_or(0, |answer| answer.status().as_u16());
+        let is_denied = status == 403 || code.starts_with("AccessDenied");
+        Self { words: words(what, error), is_denied }
+    }
+
+    /// The same, of a thing by its name.
+    fn about(self, name: &str) -> Self {
+        Self { words: format!("{name}: {}", self.words), ..self }
+    }
 }
 
 /// Looks at everything, in an order that goes from what nothing works without to what is missed later.
-pub async fn checkup(connection: &Connection, options: &AwsOptions) -> Vec<Check> {
-    let mut checks = table(connection, &options.table).await;
+pub async fn checkup(connection: &Connection, options: &AwsOptions, stage: &str) -> Vec<Check> {
+    let mut checks = match table(connection, &options.table).await {
+        Ok(checks) => checks,
+        // What does not answer does not answer to the rest either, and each would be waited for.
+        Err(silence) => return vec![silence],
+    };
     checks.push(bucket(connection, &options.bucket).await);
     match &options.queue_url {
         Some(url) => checks.extend(queue(connection, url).await),
         None => checks.push(Check::bad("queue", "none is named", "set SQS_QUEUE_URL")),
     }
     match &options.bus {
-        Bus::Named(name) => checks.extend(bus(connection, name).await),
+        Bus::Named(name) => {
+            checks.extend(bus(connection, name).await);
+            checks.extend([repairs(connection, stage).await, undelivered(connection, stage).await]);
+        }
         Bus::Loopback => checks.push(Check::poor(
             "bus",
             "none: each process stores its events itself",
@@ -76,17 +118,33 @@ pub async fn checkup(connection: &Connection, options: &AwsOptions) -> Vec<Check
     checks
 }
 
-async fn table(connection: &Connection, name: &str) -> Vec<Check> {
+/// The table, or that AWS cannot be reached at all.
+async fn table(connection: &Connection, name: &str) -> Result<Vec<Check>, Check> {
     let described = connection.dynamo.describe_table().table_name(name).send().await;
     let table = match described {
         Ok(described) => described.table,
+        Err(error) if error.as_service_error().is_none() => {
+            let advice =
+                "nothing answers: look at AWS_REGION, AWS_ENDPOINT_URL, the credentials and the network";
+            return Err(Check::bad("reach", words("DescribeTable", error), advice));
+        }
         Err(error) => {
             let advice = "name the table with DYNAMODB_EVENTS_TABLE_NAME, or deploy the stack infrastructure; \
                           credentials need dynamodb:DescribeTable";
-            return vec![Check::bad("table", format!("{name}: {}", words("DescribeTable", error)), advice)];
+            return Ok(vec![Check::unseen(
+                "table",
+                &Refusal::of("DescribeTable", error).about(name),
+                advice,
+            )]);
         }
     };
-    let Some(table) = table else { return vec![Check::bad("table", format!("{name} is not described"), "")] };
+    let Some(table) = table else {
+        return Ok(vec![Check::bad(
+            "table",
+            format!("{name} is not described"),
+            "look at it in the console",
+        )]);
+    };
     let mut checks = vec![keys(name, &table), indexes(&table)];
     let ttl = connection.dynamo.describe_time_to_live().table_name(name).send().await;
     checks.push(match ttl {
@@ -111,7 +169,7 @@ async fn table(connection: &Connection, name: &str) -> Vec<Check> {
             }
         }
     });
-    checks
+    Ok(checks)
 }
 
 fn keys(name: &str, table: &TableDescription) -> Check {
@@ -168,34 +226,35 @@ async fn bucket(connection: &Connection, name: &str) -> Check {
         Ok(_) => Check::good("bucket", name),
         Err(error) => {
             let advice = "name the bucket with S3_BUCKET; credentials need s3:ListBucket on it";
-            Check::bad("bucket", format!("{name}: {}", words("HeadBucket", error)), advice)
+            Check::unseen("bucket", &Refusal::of("HeadBucket", error).about(name), advice)
         }
     }
 }
 
 type Attributes = BTreeMap<String, String>;
 
-async fn attributes(connection: &Connection, url: &str) -> Result<Attributes, String> {
+async fn attributes(connection: &Connection, url: &str) -> Result<Attributes, Refusal> {
     let asked = connection.sqs.get_queue_attributes().queue_url(url).attribute_names(QueueAttributeName::All);
-    let asked = asked.send().await.map_err(|error| words("GetQueueAttributes", error))?;
+    let asked = asked.send().await.map_err(|error| Refusal::of("GetQueueAttributes", error))?;
     let found = asked.attributes.unwrap_or_default();
     Ok(found.into_iter().map(|(name, value)| (name.as_str().to_owned(), value)).collect())
 }
 
-fn seconds(attributes: &Attributes, name: &str) -> u64 {
+/// A number that an attribute holds.
+fn number(attributes: &Attributes, name: &str) -> u64 {
     attributes.get(name).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 async fn queue(connection: &Connection, url: &str) -> Vec<Check> {
     let found = match attributes(connection, url).await {
         Ok(found) => found,
-        Err(problem) => {
+        Err(refusal) => {
             let advice = "name the queue with SQS_QUEUE_URL; credentials need sqs:GetQueueAttributes";
-            return vec![Check::bad("queue", format!("{url}: {problem}"), advice)];
+            return vec![Check::unseen("queue", &refusal.about(url), advice)];
         }
     };
-    let visibility = seconds(&found, "VisibilityTimeout");
-    let waiting = seconds(&found, "ApproximateNumberOfMessages");
+    let visibility = number(&found, "VisibilityTimeout");
+    let waiting = number(&found, "ApproximateNumberOfMessages");
     let mut checks = vec![if visibility < QUEUE_VISIBILITY_MIN {
         let advice = "set its VisibilityTimeout to 900: a function that dies must not lose its tickets to others at once";
         Check::poor("queue", format!("hides messages for {visibility} s"), advice)
@@ -223,20 +282,16 @@ async fn dead_letters(connection: &Connection, attributes_of_queue: &Attributes)
     let target = arn.rsplit(':').next().unwrap_or_default();
     let found = match connection.sqs.get_queue_url().queue_name(target).send().await {
         Ok(found) => attributes(connection, found.queue_url().unwrap_or_default()).await,
-        Err(error) => Err(words("GetQueueUrl", error)),
+        Err(error) => Err(Refusal::of("GetQueueUrl", error)),
     };
     let found = match found {
         Ok(found) => found,
-        Err(problem) => {
-            return Check::bad(
-                name,
-                format!("{arn}: {problem}"),
-                "make the queue that the RedrivePolicy names",
-            );
+        Err(refusal) => {
+            return Check::unseen(name, &refusal.about(arn), "make the queue that the RedrivePolicy names");
         }
     };
     let (visibility, retention) =
-        (seconds(&found, "VisibilityTimeout"), seconds(&found, "MessageRetentionPeriod"));
+        (number(&found, "VisibilityTimeout"), number(&found, "MessageRetentionPeriod"));
     if receives != RECEIVES_MAX {
         Check::poor(name, format!("after {receives} receives"), "set maxReceiveCount to 3")
     } else if visibility < DEAD_VISIBILITY_MIN {
@@ -252,7 +307,7 @@ async fn dead_letters(connection: &Connection, attributes_of_queue: &Attributes)
             "set its MessageRetentionPeriod to 1209600",
         )
     } else {
-        let waiting = seconds(&found, "ApproximateNumberOfMessages");
+        let waiting = number(&found, "ApproximateNumberOfMessages");
         Check::good(name, format!("{target}, after {receives} receives; {waiting} there"))
     }
 }
@@ -260,7 +315,7 @@ async fn dead_letters(connection: &Connection, attributes_of_queue: &Attributes)
 async fn bus(connection: &Connection, name: &str) -> Vec<Check> {
     if let Err(error) = connection.bus.describe_event_bus().name(name).send().await {
         let advice = "name the bus with EVENTBRIDGE_BUS_NAME; credentials need events:DescribeEventBus";
-        return vec![Check::bad("bus", format!("{name}: {}", words("DescribeEventBus", error)), advice)];
+        return vec![Check::unseen("bus", &Refusal::of("DescribeEventBus", error).about(name), advice)];
     }
     vec![Check::good("bus", name), rule(connection, name).await]
 }
@@ -279,9 +334,12 @@ async fn rule(connection: &Connection, bus: &str) -> Check {
                 return Check::poor(name, words("ListRules", error), "credentials need events:ListRules");
             }
         };
+        // One that looks at more than the kind takes some events only.
         let of_events = |pattern: &str| {
             let pattern: Value = serde_json::from_str(pattern).unwrap_or_default();
-            pattern["detail-type"].as_array().is_some_and(|types| types.iter().any(|one| one == DETAIL_TYPE))
+            let types = pattern["detail-type"].as_array();
+            pattern.as_object().is_some_and(|fields| fields.len() == 1)
+                && types.is_some_and(|types| types.iter().any(|one| one == DETAIL_TYPE))
         };
         let rules = page.rules.unwrap_or_default();
         found = found.or_else(|| rules.into_iter().find(|rule| rule.event_pattern().is_some_and(of_events)));
@@ -291,7 +349,7 @@ async fn rule(connection: &Connection, bus: &str) -> Check {
         }
     }
     let Some(rule) = found else {
-        return Check::bad(name, format!("no rule of {bus} takes {DETAIL_TYPE}"), advice);
+        return Check::bad(name, format!("no rule of {bus} takes every {DETAIL_TYPE}"), advice);
     };
     let rule_name = rule.name().unwrap_or_default();
     if rule.state() != Some(&RuleState::Enabled) {
@@ -316,4 +374,35 @@ async fn rule(connection: &Connection, bus: &str) -> Check {
         return Check::poor(name, found, "give every target a DeadLetterConfig: what it refuses is lost");
     }
     Check::good(name, format!("{rule_name} to {}", target.arn().rsplit(':').next().unwrap_or_default()))
+}
+
+/// The timer of what repairs a stage.
+async fn repairs(connection: &Connection, stage: &str) -> Check {
+    let (name, rule) = ("repairs", format!("{stage}-reconcile"));
+    let advice = "deploy the stack dispatcher: without its timer nothing repairs what stands still while no server runs";
+    match connection.bus.describe_rule().name(&rule).send().await {
+        Ok(found) if found.state() == Some(&RuleState::Enabled) => {
+            Check::good(name, format!("{rule}, {}", found.schedule_expression().unwrap_or("by events")))
+        }
+        Ok(_) => Check::bad(name, format!("{rule} is disabled"), "enable it"),
+        Err(error) => Check::poor(name, format!("{rule}: {}", words("DescribeRule", error)), advice),
+    }
+}
+
+/// What targets of the bus did not take. A function empties it and tells people.
+async fn undelivered(connection: &Connection, stage: &str) -> Check {
+    let (name, queue) = ("undelivered", format!("{stage}-eventbridge-target-dlq"));
+    let found = match connection.sqs.get_queue_url().queue_name(&queue).send().await {
+        Ok(found) => attributes(connection, found.queue_url().unwrap_or_default()).await,
+        Err(error) => Err(Refusal::of("GetQueueUrl", error)),
+    };
+    match found.map(|found| number(&found, "ApproximateNumberOfMessages")) {
+        Ok(0) => Check::good(name, format!("{queue} is empty")),
+        Ok(waiting) => Check::poor(
+            name,
+            format!("{queue} holds {waiting}"),
+            "eventbridge-dlq-alert takes them; if they stay, look at its log",
+        ),
+        Err(refusal) => Check::unseen(name, &refusal.about(&queue), "deploy the stack event"),
+    }
 }

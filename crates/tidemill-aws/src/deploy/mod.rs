@@ -7,7 +7,7 @@ mod stack;
 mod template;
 
 pub use checkup::{Check, Health, checkup};
-pub use exports::environment;
+pub use exports::{api_url, environment, identity};
 pub use plan::{Change, Plan, plan};
 pub use stack::{Deployed, deploy, upload_code};
 pub use template::{STACKS, StackTemplate, unknown_parameters};
@@ -20,6 +20,9 @@ pub enum DeployError {
     /// Parameters that a stack needs and nobody gave.
     #[error("stack {stack} needs the parameters {}", names.join(", "))]
     Missing { stack: String, names: Vec<String> },
+    /// Parameters that the template does not take.
+    #[error("stack {stack}: {}", problems.join("; "))]
+    Wrong { stack: String, problems: Vec<String> },
     /// The stack did not get there; why, by its resources.
     #[error("stack {stack} is {status}: {}", reasons.join("; "))]
     Failed { stack: String, status: String, reasons: Vec<String> },

@@ -7,7 +7,7 @@ use aws_sdk_cloudformation::types::{Stack, StackStatus};
 use serde_json::Value;
 
 use super::DeployError;
-use super::template::{StackTemplate, resources_of};
+use super::template::{Declared, StackTemplate, resources_of};
 use crate::connection::Connection;
 use crate::fault::words;
 
@@ -18,7 +18,15 @@ pub struct Plan {
     pub name: String,
     pub change: Change,
     /// All parameters that it would have.
-    pub(super) parameters: BTreeMap<String, String>,
+    pub(super) parameters: BTreeMap<String, Chosen>,
+}
+
+/// What a parameter would be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Chosen {
+    Value(String),
+    /// What it is. A secret is told to nobody, so it cannot be sent again.
+    AsBefore,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,17 +35,21 @@ pub enum Change {
     Create {
         resources: usize,
     },
+    /// The first try failed and left nothing: what remains of it would be removed, and so many resources made.
+    Again {
+        resources: usize,
+    },
     /// What would change, a line each.
     Update(Vec<String>),
     Nothing,
-    /// It cannot be deployed now: it is being changed, or it failed so that it must be removed first.
+    /// It cannot be deployed now: it is being changed, or it failed so that somebody must look at it.
     Stuck(String),
 }
 
 /// What is there of a stack.
 pub(super) struct Found {
     pub(super) status: StackStatus,
-    parameters: BTreeMap<String, String>,
+    pub(super) parameters: BTreeMap<String, String>,
     template: Value,
 }
 
@@ -49,33 +61,27 @@ pub async fn plan(
     given: &BTreeMap<String, String>,
 ) -> Result<Plan, DeployError> {
     let name = stack.stack_name(stage);
-    let found = find(connection, &name).await?;
-    let mut parameters = BTreeMap::new();
-    let mut missing = Vec::new();
-    let mut lines = Vec::new();
-    for declared in stack.parameters() {
-        let stage = (declared.name == "Stage").then(|| stage.to_owned());
-        let before = found.as_ref().and_then(|found| found.parameters.get(&declared.name));
-        let value = stage.or_else(|| given.get(&declared.name).cloned()).or_else(|| before.cloned());
-        let Some(value) = value.or(declared.default) else {
-            missing.push(declared.name);
-            continue;
-        };
-        // What must not be shown is not told to us either.
-        if let Some(before) = before.filter(|before| **before != value && !declared.secret) {
-            lines.push(format!("parameter {}: {before} -> {value}", declared.name));
-        } else if declared.secret && given.contains_key(&declared.name) {
-            lines.push(format!("parameter {} is given", declared.name));
-        }
-        parameters.insert(declared.name, value);
+    let declared = stack.parameters();
+    let problems = problems(&declared, stage, given);
+    if !problems.is_empty() {
+        return Err(DeployError::Wrong { stack: name, problems });
     }
+    let found = find(connection, &name).await?;
+    let failed = found.as_ref().is_some_and(|found| found.status == StackStatus::RollbackComplete);
+    // What a stack that was never made was given is nothing to go on with.
+    let before = found.as_ref().filter(|_| !failed).map(|found| &found.parameters);
+    let Choice { parameters, mut lines, missing } = choose(declared, stage, given, before);
+    let is_stuck = found.as_ref().is_some_and(|found| !failed && !is_settled(&found.status));
+    if !is_stuck && !missing.is_empty() {
+        return Err(DeployError::Missing { stack: name, names: missing });
+    }
+    let resources = stack.resources();
     let change = match &found {
-        None if !missing.is_empty() => return Err(DeployError::Missing { stack: name, names: missing }),
-        None => Change::Create { resources: stack.resources().len() },
+        None => Change::Create { resources: resources.len() },
+        Some(_) if failed => Change::Again { resources: resources.len() },
         Some(found) if !is_settled(&found.status) => Change::Stuck(found.status.as_str().to_owned()),
-        Some(_) if !missing.is_empty() => return Err(DeployError::Missing { stack: name, names: missing }),
         Some(found) => {
-            lines.extend(differences(&resources_of(&found.template), &stack.resources()));
+            lines.extend(differences(&resources_of(&found.template), &resources));
             let is_other = found.template != serde_json::from_str::<Value>(stack.text).unwrap_or_default();
             if lines.is_empty() && is_other {
                 lines.push("the template, though no resource of it".to_owned());
@@ -84,6 +90,58 @@ pub async fn plan(
         }
     };
     Ok(Plan { stack, name, change, parameters })
+}
+
+/// What becomes of the parameters of a stack.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Choice {
+    parameters: BTreeMap<String, Chosen>,
+    /// What changes, for people.
+    lines: Vec<String>,
+    missing: Vec<String>,
+}
+
+/// What is wrong with what was given.
+fn problems(declared: &[Declared], stage: &str, given: &BTreeMap<String, String>) -> Vec<String> {
+    let value = |declared: &Declared| match declared.name.as_str() {
+        "Stage" => declared.problem(stage),
+        name => declared.problem(given.get(name)?),
+    };
+    declared.iter().filter_map(value).collect()
+}
+
+/// What is given counts, else what was before, else the default.
+fn choose(
+    declared: Vec<Declared>,
+    stage: &str,
+    given: &BTreeMap<String, String>,
+    before: Option<&BTreeMap<String, String>>,
+) -> Choice {
+    let mut choice = Choice::default();
+    for declared in declared {
+        let before = before.and_then(|before| before.get(&declared.name));
+        let is_stage = declared.name == "Stage";
+        let value = if is_stage { Some(stage.to_owned()) } else { given.get(&declared.name).cloned() };
+        let chosen = match (value, before, &declared.default) {
+            (Some(value), _, _) => Chosen::Value(value),
+            (None, Some(_), _) => Chosen::AsBefore,
+            (None, None, Some(default)) => Chosen::Value(default.clone()),
+            (None, None, None) => {
+                choice.missing.push(declared.name);
+                continue;
+            }
+        };
+        if let Chosen::Value(value) = &chosen {
+            // What must not be shown is not told to us either.
+            if declared.secret && given.contains_key(&declared.name) {
+                choice.lines.push(format!("parameter {} is given", declared.name));
+            } else if let Some(before) = before.filter(|before| *before != value && !declared.secret) {
+                choice.lines.push(format!("parameter {}: {before} -> {value}", declared.name));
+            }
+        }
+        choice.parameters.insert(declared.name, chosen);
+    }
+    choice
 }
 
 /// A stack that is there, if it is.
@@ -136,7 +194,36 @@ fn differences(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>
 mod tests {
     use serde_json::json;
 
+    use super::super::template::STACKS;
     use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    /// AWS tells stars for a secret. Were they sent back, they would be the secret.
+    #[test]
+    fn what_nobody_gives_stays_and_is_not_sent_back() {
+        let (dispatcher, given) = (STACKS[2], pairs(&[("CodeKey", "lambda/2.zip")]));
+        let before = pairs(&[
+            ("Stage", "dev"),
+            ("CodeBucket", "b"),
+            ("CodeKey", "lambda/1.zip"),
+            ("TenantId", "acme"),
+            ("SlackBotToken", "****"),
+            ("AlertChannel", "#ops"),
+        ]);
+        let choice = choose(dispatcher.parameters(), "dev", &given, Some(&before));
+        assert_eq!(choice.parameters["SlackBotToken"], Chosen::AsBefore);
+        assert_eq!(choice.parameters["AlertChannel"], Chosen::AsBefore);
+        assert_eq!(choice.parameters["CodeKey"], Chosen::Value("lambda/2.zip".to_owned()));
+        assert_eq!(choice.lines, ["parameter CodeKey: lambda/1.zip -> lambda/2.zip"]);
+        // One that the stack did not have yet.
+        assert_eq!(choice.parameters["AppName"], Chosen::Value("task-workflow".to_owned()));
+        assert_eq!(choice.missing, Vec::<String>::new());
+        let nothing = choose(dispatcher.parameters(), "dev", &BTreeMap::new(), None);
+        assert_eq!(nothing.missing, ["CodeBucket", "CodeKey", "TenantId"]);
+    }
 
     #[test]
     fn differences_name_resources_and_their_kinds() {

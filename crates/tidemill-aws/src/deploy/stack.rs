@@ -7,7 +7,7 @@ use aws_sdk_cloudformation::types::{Capability, Parameter, ResourceStatus, Stack
 use aws_sdk_s3::primitives::ByteStream;
 
 use super::DeployError;
-use super::plan::{Change, Plan, find};
+use super::plan::{Change, Chosen, Plan, find};
 use crate::connection::Connection;
 use crate::fault::words;
 
@@ -27,18 +27,28 @@ pub enum Deployed {
 /// Does what a plan says, and waits until it is done.
 pub async fn deploy(connection: &Connection, plan: &Plan) -> Result<Deployed, DeployError> {
     let client = connection.cloudformation();
-    let parameters = plan
-        .parameters
-        .iter()
-        .map(|(name, value)| Parameter::builder().parameter_key(name).parameter_value(value).build());
+    let parameters = plan.parameters.iter().map(|(name, chosen)| {
+        let parameter = Parameter::builder().parameter_key(name);
+        match chosen {
+            Chosen::Value(value) => parameter.parameter_value(value).build(),
+            Chosen::AsBefore => parameter.use_previous_value(true).build(),
+        }
+    });
     let parameters = Some(parameters.collect::<Vec<_>>());
     let done = match &plan.change {
         Change::Nothing => return Ok(Deployed::AsItWas),
         Change::Stuck(status) => {
-            let reasons = vec!["look at it in the console, and remove it or wait".to_owned()];
+            let reasons = vec![format!(
+                "it can be deployed when that is over; if it stays so, look at it with `aws cloudformation \
+                 describe-stack-events --stack-name {}`",
+                plan.name
+            )];
             return Err(DeployError::Failed { stack: plan.name.clone(), status: status.clone(), reasons });
         }
-        Change::Create { .. } => {
+        Change::Create { .. } | Change::Again { .. } => {
+            if matches!(plan.change, Change::Again { .. }) {
+                remove(connection, &plan.name).await?;
+            }
             let create = client.create_stack().stack_name(&plan.name).template_body(plan.stack.text);
             let create = create.set_parameters(parameters).capabilities(Capability::CapabilityNamedIam);
             create.send().await.map_err(|error| DeployError::Refused(words("CreateStack", error)))?;
@@ -59,6 +69,21 @@ pub async fn deploy(connection: &Connection, plan: &Plan) -> Result<Deployed, De
     };
     settled(connection, &plan.name).await?;
     Ok(done)
+}
+
+/// Removes a stack whose making failed, and waits until it is gone.
+async fn remove(connection: &Connection, name: &str) -> Result<(), DeployError> {
+    let delete = connection.cloudformation().delete_stack().stack_name(name).send().await;
+    delete.map_err(|error| DeployError::Refused(words("DeleteStack", error)))?;
+    while let Some(found) = find(connection, name).await? {
+        if found.status == StackStatus::DeleteFailed {
+            let reasons = vec!["its first try failed, and what is left of it cannot be removed".to_owned()];
+            let (stack, status) = (name.to_owned(), found.status.as_str().to_owned());
+            return Err(DeployError::Failed { stack, status, reasons });
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(())
 }
 
 async fn settled(connection: &Connection, name: &str) -> Result<(), DeployError> {

@@ -43,6 +43,11 @@ impl BusEvent {
         serde_json::from_str(text).ok()
     }
 
+    /// What is JSON already.
+    pub(super) fn of(value: &serde_json::Value) -> Self {
+        Self(Json::of(value))
+    }
+
     /// The whole event.
     pub fn json(&self) -> &Json {
         &self.0

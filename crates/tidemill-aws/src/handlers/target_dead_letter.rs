@@ -1,11 +1,11 @@
 //! eventbridge-dlq-alert: events that the bus could not deliver to one of its targets.
 //!
-//! The event is kept as a dead letter that can be replayed, and people are told. The message leaves its queue only when both
-//! is done.
+//! The event is kept as a dead letter that can be replayed, and then people are told. The message leaves its queue only when both
+//! is done, and people are told again only while they could not be: what cannot be kept now is quiet until it is.
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{Engine, EngineError};
 use tidemill_engine::execution::SourceEvent;
@@ -43,12 +43,9 @@ where
     let mut answer = BatchAnswer::default();
     for record in &event.records {
         let failed = unwrapped(&record.body);
-        let is_kept = match &failed {
-            Some(event) => keep(engine, own, record, event).await.is_ok(),
-            None => false,
-        };
-        let text = alert(failed.as_ref(), &record.message_id);
-        if post(text).await.is_err() || !is_kept {
+        let is_done = keep(engine, own, record, &failed).await.is_ok()
+            && post(alert(&failed, &record.message_id)).await.is_ok();
+        if !is_done {
             answer.again(record);
         }
     }
@@ -56,17 +53,18 @@ where
     answer
 }
 
-/// The event itself: as the bus left it, or within the record of a function that failed.
-fn unwrapped(body: &str) -> Option<BusEvent> {
-    match serde_json::from_str::<Failure<'_>>(body) {
+/// The event itself: as the bus left it, or within the record of a function that failed. What is no event at all is kept as its text.
+fn unwrapped(body: &str) -> BusEvent {
+    let found = match serde_json::from_str::<Failure<'_>>(body) {
         Ok(failure) if failure.request_context.is_object() => BusEvent::read(failure.request_payload.get()),
         _ => BusEvent::read(body),
-    }
+    };
+    found.unwrap_or_else(|| BusEvent::of(&json!({ "detail": body })))
 }
 
 /// What people are told.
-fn alert(event: Option<&BusEvent>, message_id: &str) -> String {
-    let (envelope, fields) = event.map(|event| (event.envelope(), event.fields())).unwrap_or_default();
+fn alert(event: &BusEvent, message_id: &str) -> String {
+    let (envelope, fields) = (event.envelope(), event.fields());
     let or_unknown = |value: &Value| match value.as_str() {
         Some(text) if !text.is_empty() => text.to_owned(),
         _ => UNKNOWN.to_owned(),
@@ -144,7 +142,7 @@ mod tests {
     fn people_are_told_in_six_lines() {
         let full = BusEvent::read(EVENT).unwrap();
         assert_eq!(
-            alert(Some(&full), "m-1"),
+            alert(&full, "m-1"),
             ":rotating_light: *EventBridge delivery failure*\n\
              *Event type:* Task Failed\n\
              *Detail type:* log-event\n\
@@ -152,8 +150,8 @@ mod tests {
              *Time:* 2027-01-15T08:01:01Z\n\
              *Message ID:* m-1"
         );
-        for bare in [Some(BusEvent::read("{}").unwrap()), None] {
-            let bare = alert(bare.as_ref(), "m-2");
+        for bare in [BusEvent::read("{}").unwrap(), unwrapped("garbage {")] {
+            let bare = alert(&bare, "m-2");
             assert_eq!(bare.matches(UNKNOWN).count(), 4, "{bare}");
         }
     }
@@ -163,9 +161,9 @@ mod tests {
         let record = format!(
             r#"{{"version":"1.0","requestContext":{{"condition":"RetriesExhausted"}},"requestPayload":{EVENT},"responsePayload":null}}"#
         );
-        assert_eq!(unwrapped(&record).unwrap().text(), EVENT);
-        assert_eq!(unwrapped(EVENT).unwrap().text(), EVENT);
-        assert!(unwrapped("x").is_none());
+        assert_eq!(unwrapped(&record).text(), EVENT);
+        assert_eq!(unwrapped(EVENT).text(), EVENT);
+        assert_eq!(unwrapped("garbage {").text(), r#"{"detail":"garbage {"}"#);
     }
 
     #[test]

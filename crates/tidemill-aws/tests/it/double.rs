@@ -1,4 +1,4 @@
-//! A double of AWS on loopback, one for all tests of the binary.
+//! A double of AWS on loopback, one for all tests of the binary. The tests of other crates use this file too.
 //!
 //! `scripts/aws-doubles` installs the doubles and prints where; `TIDEMILL_TEST_AWS_DOUBLES` names that place. Without it the
 //! tests say so and pass.
@@ -33,6 +33,7 @@ main(['-H', '127.0.0.1', '-p', os.environ['GATEWAY_PORT']])
 
 pub(crate) struct Double {
     pub(crate) endpoint: String,
+    pub(crate) process: u32,
     /// Held open: the double ends with it.
     _input: ChildStdin,
     _process: Child,
@@ -47,12 +48,18 @@ pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
         .expect("a runtime can be made")
 });
 
-static DOUBLE: LazyLock<Option<Double>> = LazyLock::new(|| start(MINISTACK));
-static OTHER: LazyLock<Option<Double>> = LazyLock::new(|| start(MOTO));
+static DOUBLE: LazyLock<Option<Double>> = LazyLock::new(|| start(MINISTACK, "false"));
+static STRICT: LazyLock<Option<Double>> = LazyLock::new(|| start(MINISTACK, "true"));
+static OTHER: LazyLock<Option<Double>> = LazyLock::new(|| start(MOTO, "false"));
 
 /// The double, or a note that there is none.
 pub(crate) fn double() -> Option<&'static Double> {
     or_note(DOUBLE.as_ref())
+}
+
+/// The same double, where everybody may do no more than policies let them, or a note that there is none.
+pub(crate) fn strict_double() -> Option<&'static Double> {
+    or_note(STRICT.as_ref())
 }
 
 /// The other double, or a note that there is none.
@@ -106,17 +113,24 @@ fn home() -> Option<String> {
     std::env::var("TIDEMILL_TEST_AWS_DOUBLES").ok()
 }
 
-fn start(which: &str) -> Option<Double> {
+fn start(which: &str, is_strict: &str) -> Option<Double> {
     let home = home()?;
     // The double cannot be asked which port it got. Should another take this one first, it does not start.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("loopback has a free port")
         .port();
+    let endpoint = format!("http://127.0.0.1:{port}");
     let mut process = Command::new(format!("{home}/bin/python"))
         .args(["-u", "-c", &format!("{LAUNCHER}{which}")])
         .env("GATEWAY_PORT", port.to_string())
         .env("BIND_HOST", "127.0.0.1")
+        // Where functions find it.
+        .env("AWS_ENDPOINT_URL", &endpoint)
+        .env("AUTH", is_strict)
+        // The pause before a function that failed is called again is a minute otherwise.
+        .env("LAMBDA_ASYNC_RETRY_BASE_SECONDS", "0.1")
+        .env("TMPDIR", env!("CARGO_TARGET_TMPDIR"))
         .env_remove("AWS_CA_BUNDLE")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -143,7 +157,7 @@ fn start(which: &str) -> Option<Double> {
         Ok(Err(words)) => panic!("the double ended: {words}"),
         Err(error) => panic!("the double did not start within a minute: {error}"),
     }
-    Some(Double { endpoint: format!("http://127.0.0.1:{port}"), _input: input, _process: process })
+    Some(Double { endpoint, process: process.id(), _input: input, _process: process })
 }
 
 impl Double {

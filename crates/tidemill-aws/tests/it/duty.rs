@@ -40,6 +40,11 @@ fn a_duty_has_one_holder_and_passes_on() {
         assert!(!has(&one, "timers").await, "and finds out");
         two.give_back("timers").await;
         assert!(has(&one, "timers").await, "what is given back is free at once");
+        let ahead = ManualClock::default();
+        ahead.advance(24 * 3_600_000);
+        let ahead = Roster::new(&connection, &name, "0", "ahead", Arc::new(ahead) as _);
+        assert!(has(&ahead, "courier").await);
+        assert!(has(&two, "courier").await, "a holder whose clock ran ahead does not keep it for a day");
     });
 }
 

@@ -144,6 +144,14 @@ async fn what_a_target_did_not_take_is_kept_told_and_can_be_replayed(double: &Do
     let letters = engine.delivery_letters(&tenant(), &DeliveryFilter::default(), None, 10).await;
     let letters = letters.expect("it answers").letters;
     assert_eq!(letters.len(), 1, "once, however often it comes");
+    // What is no event at all is kept and told once, and does not come for ever.
+    let nonsense =
+        serde_json::json!({ "Records": [{ "messageId": "m-2", "body": "garbage {" }] }).to_string();
+    let nonsense: QueueEvent = serde_json::from_str(&nonsense).expect("a batch");
+    assert!(target_dead_letter(&engine, &tenant(), &nonsense, post).await.is_done());
+    assert_eq!(texts.lock().expect("nobody panicked").len(), 3);
+    let all = engine.delivery_letters(&tenant(), &DeliveryFilter::default(), None, 10).await;
+    assert_eq!(all.expect("it answers").letters.len(), 2);
     assert_eq!(letters[0].id.to_string(), id);
     engine.replay_delivery(tenant(), letters[0].id).await.expect("it is replayed");
     assert_eq!(deliver(&engine).await, [Ok(())]);

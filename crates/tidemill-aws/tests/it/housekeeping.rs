@@ -14,7 +14,7 @@ use tidemill_engine::outbound::Target;
 use tidemill_engine::record::{RecordKind, RecordValue};
 use tidemill_model::{
     AppName, Entity, EntityId, EntityType, EventType, Json, RequestId, TaskId, TaskName, TaskOptions,
-    TaskSpec, TenantId,
+    TaskSpec, TenantId, Timestamp,
 };
 
 use crate::conformance::TableWorld;
@@ -86,13 +86,13 @@ async fn a_trimmed_log_misleads_nobody(double: &Double) {
         publish(&busy, kind).await;
     }
     let backend = busy.backend();
-    assert_eq!(backend.trim_log().await.expect("it is trimmed"), 0, "the rows are not written");
+    assert_eq!(backend.trim_log().await.expect("it is trimmed").groups, 0, "the rows are not written");
     assert_eq!(keys(&site, "log/").await.len(), 1);
     backend.flush().await.expect("the rows are written");
     let newest = backend.newest();
-    assert_eq!(backend.trim_log().await.expect("it is trimmed"), 4);
+    assert_eq!(backend.trim_log().await.expect("it is trimmed").groups, 4);
     assert_eq!(keys(&site, "log/").await.len(), 0);
-    assert_eq!(backend.trim_log().await.expect("it is trimmed"), 0);
+    assert_eq!(backend.trim_log().await.expect("it is trimmed").groups, 0);
 
     // It believes that the log ends with its own event.
     publish(&sleeper, "after").await;
@@ -182,6 +182,100 @@ async fn an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing(double: &Dou
     );
     let found = other.backend().events(query).await.expect("it answers").events;
     assert!(found.iter().any(|event| event.event_type.as_str() == "poison"));
+}
+
+/// What people were told.
+async fn told(engine: &Engine<Aws>) -> Vec<String> {
+    let records = engine.backend().all_records(RecordKind::Delivery, None, 10).await.expect("it answers");
+    let body = |value: &RecordValue| match value {
+        RecordValue::Delivery(delivery) if delivery.target == Target::People => {
+            Some(delivery.body.as_str().to_owned())
+        }
+        _ => None,
+    };
+    records.iter().filter_map(|(_, record)| body(&record.value)).collect()
+}
+
+async fn events_that_nobody_stored_are_stored_before_their_group_goes(double: &Double) {
+    let site = Site::new(double).await;
+    let mut options = AwsOptions { keep_log: Duration::ZERO, ..site.options(1) };
+    options.policy.alerts.people = true;
+    let engine = site.open(options).await;
+    publish(&engine, "lost").await;
+    publish(&engine, "lost too").await;
+    let lost = site.drain(&site.events).await;
+    assert_eq!(lost.len(), 2, "the bus took them");
+    let backend = engine.backend();
+    backend.flush().await.expect("the rows are written");
+    let kept = backend.keep_house().await.expect("it ends");
+    assert_eq!((kept.groups, kept.events), (2, 2), "{kept:?}");
+    let reader = site.open(AwsOptions { bus: Bus::Loopback, ..site.options(9) }).await;
+    let query = tidemill_model::event_query::EventQuery::all(
+        tenant(),
+        tidemill_model::access_path::AccessPath::Tenant,
+    );
+    let found = reader.backend().events(query).await.expect("it answers").events;
+    let kinds: Vec<_> = found.iter().map(|event| event.event_type.to_string()).collect();
+    assert!(kinds.contains(&"lost".to_owned()) && kinds.contains(&"lost too".to_owned()), "{kinds:?}");
+    let raised = told(&engine).await;
+    assert!(raised.len() == 1 && raised[0].contains("2 events had not reached the table"), "{raised:?}");
+
+    // Now somebody stores them.
+    publish(&engine, "stored").await;
+    backend.all_sent().await;
+    let connection = double.connect().await;
+    for event in site.drain(&site.events).await {
+        let detail = event["detail"].to_string();
+        tidemill_aws::save_event(&connection, &site.name, &detail, Timestamp::MIN)
+            .await
+            .expect("it is stored");
+    }
+    backend.flush().await.expect("the rows are written");
+    let kept = backend.keep_house().await.expect("it ends");
+    assert!(kept.groups > 0 && kept.events == 0, "{kept:?}");
+    let cleared = told(&engine).await;
+    assert!(cleared.len() == 2 && cleared.iter().any(|text| text.contains("again")), "{cleared:?}");
+}
+
+async fn what_a_dead_process_left_is_sent_by_one_that_is_busy(double: &Double) {
+    let site = Site::new(double).await;
+    // Its own tickets never leave, so that it always has something under way.
+    let hindered = Proxy::start(&site.endpoint, |_, operation| match operation {
+        "SendMessageBatch" => Fate::Throttle,
+        _ => Fate::Forward,
+    })
+    .await;
+    let options = AwsOptions { patience: Duration::from_millis(200), ..site.options(1) };
+    let busy = site.open_at(&hindered.endpoint, options).await;
+    let cut = Proxy::start(&site.endpoint, |_, operation| match operation {
+        "PutEvents" => Fate::CutBefore,
+        _ => Fate::Forward,
+    })
+    .await;
+    let dying = site.open_at(&cut.endpoint, site.options(2)).await;
+    dying.publish(event("orphan")).await.expect("the event is taken");
+    cut.is_cut().await;
+    drop(dying);
+    let request = TaskRequest {
+        tenant: tenant(),
+        app: AppName::trusted("orders"),
+        request: None,
+        name: TaskName::trusted("n"),
+        input: Json::empty_object(),
+        options: TaskOptions::default(),
+        idempotency: None,
+    };
+    busy.submit_task(request).await.expect("the task is accepted");
+    let arrives = async {
+        loop {
+            let sent = site.drain(&site.events).await;
+            if sent.iter().any(|event| event["detail"]["eventType"] == "orphan") {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), arrives).await.expect("it is sent");
+    drop(busy);
 }
 
 /// Publishes an event with such properties and gives it as another process reads it from the table.
@@ -299,6 +393,8 @@ async fn records_whose_time_is_over_go_once_a_day(double: &Double) {
 
 crate::double::on_ministack!(
     a_trimmed_log_misleads_nobody,
+    events_that_nobody_stored_are_stored_before_their_group_goes,
+    what_a_dead_process_left_is_sent_by_one_that_is_busy,
     objects_that_nothing_names_are_removed_and_no_others,
     an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing,
     an_event_of_many_levels_reaches_the_table,
@@ -309,6 +405,7 @@ crate::double::on_ministack!(
 );
 crate::double::on_moto!(
     a_trimmed_log_misleads_nobody,
+    events_that_nobody_stored_are_stored_before_their_group_goes,
     objects_that_nothing_names_are_removed_and_no_others,
     an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing,
     an_event_of_many_levels_reaches_the_table

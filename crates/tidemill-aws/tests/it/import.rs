@@ -1,7 +1,10 @@
 //! An export of a data directory goes into an empty table, and reads back equal.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
+use serde_json::Value;
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection, RestoreError, Restored, create_table, restore};
 use tidemill_embedded::real_disk::RealDisk;
 use tidemill_embedded::{Embedded, Store, StoreOptions};
@@ -189,6 +192,97 @@ fn an_export_reads_back_equal_from_a_table() {
         let other = other.expect("the store opens");
         let found = other.job(tenant, open).await.expect("it answers").expect("it is known");
         assert_eq!(found.status, JobStatus::Completed);
+    });
+}
+
+/// Whether every task and job of an export has as many events as it says, and every message a task that names it.
+fn check_whole(lines: &[u8]) -> usize {
+    let mut counts: HashMap<String, u64> = HashMap::new();
+    let (mut streams, mut messages, mut named) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    for line in std::str::from_utf8(lines).expect("it is text").lines() {
+        let line: Value = serde_json::from_str(line).expect("it is JSON");
+        let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        match line["kind"].as_str() {
+            Some("event") => {
+                let id = line["event"]["entityId"].as_str().expect("an event is about something");
+                *counts.entry(id.to_owned()).or_default() += 1;
+            }
+            Some("task") => {
+                streams.push((text("requestId"), line["stream"]["events"].as_u64().unwrap_or(0)));
+                named.extend(line["message"].as_str().map(str::to_owned));
+            }
+            Some("job") => streams.push((text("jobId"), line["stream"]["events"].as_u64().unwrap_or(0))),
+            Some("message") => drop(messages.insert(text("id"))),
+            _ => {}
+        }
+    }
+    assert_eq!(messages, named, "messages and those that tasks name");
+    for (id, events) in &streams {
+        assert_eq!(counts.remove(id).unwrap_or(0), *events, "events of {id}");
+    }
+    assert_eq!(counts, HashMap::new(), "events of what is not told of");
+    streams.len()
+}
+
+/// Jobs come, run and end while the stage is exported, and rows are written all the time. What is exported is of one moment.
+#[test]
+fn an_export_is_whole_while_others_write() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let name = fresh_name();
+        let connection = double.connect().await;
+        create_table(&connection, &name, &name).await.expect("the table is made");
+        let clock = ManualClock::default();
+        let options = |seed| AwsOptions {
+            flush_every: 16,
+            follow_every: None,
+            ..AwsOptions::new(name.clone(), name.clone(), Bus::Loopback, seed)
+        };
+        let world = TableWorld::open(connection.clone(), options(1), clock.clone()).await;
+        let lab = Lab::new(world, clock.clone());
+        let work = async || {
+            let job = lab.submit("A B<A").await;
+            for _ in 0..2 {
+                lab.pass(1);
+                for task in lab.claim(1).await {
+                    lab.complete(&task, r#"{"n":1}"#).await;
+                }
+            }
+            job
+        };
+        for _ in 0..3 {
+            work().await;
+        }
+        let exporter = Aws::open(connection.clone(), options(2), Arc::new(clock.clone())).await;
+        let exporter = exporter.expect("the store opens");
+        let mut jobs = 3;
+        for round in 0..3 {
+            let mut exported = Vec::new();
+            let done = tokio::select! {
+                done = tokio::time::timeout(Duration::from_secs(60), exporter.export(&mut exported)) => {
+                    done.expect("it comes to an end").expect("it is exported")
+                }
+                () = async {
+                    loop {
+                        work().await;
+                        jobs += 1;
+                        // On two cores the double would have no time for the export.
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                } => unreachable!("work does not end"),
+            };
+            let told = check_whole(&exported);
+            assert!(done.tally.jobs >= 3 && told >= 9, "{round}: {:?}", done.tally);
+            // It can be read.
+            moved(&exported, &clock);
+        }
+        assert!(jobs > 3, "others wrote meanwhile");
+        // Rows are written again.
+        lab.world.backend().flush().await.expect("the rows are written");
+        let mut exported = Vec::new();
+        let done = exporter.export(&mut exported).await.expect("it is exported");
+        assert!(done.tally.jobs >= jobs, "{:?} of {jobs}", done.tally);
+        check_whole(&exported);
     });
 }
 

@@ -4,6 +4,7 @@ mod bus;
 mod conformance;
 mod cost;
 mod crashes;
+#[expect(dead_code, reason = "the tests of other crates use more of it")]
 mod double;
 mod duty;
 mod function_crashes;

@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidemill_aws::{AwsOptions, Bus, Connection};
 use tidemill_engine::conformance::{Lab, ManualClock, World};
-use tidemill_engine::engine::{Engine, EngineConfig};
-use tidemill_model::{JobId, JobStatus, KnownType};
+use tidemill_engine::engine::{Engine, EngineConfig, JobRequest};
+use tidemill_model::{
+    AppName, JobId, JobStatus, Json, KnownType, TaskId, TaskName, TaskOptions, TaskSpec, TenantId,
+};
 
 use crate::conformance::TableWorld;
 use crate::crashes::fresh_table;
@@ -150,5 +152,52 @@ fn groups_that_lose_are_decided_again() {
             assert_eq!(lab.count(KnownType::TaskCompleted).await, TASKS);
             assert_eq!(lab.count(KnownType::JobCompleted).await, 1);
         }
+    });
+}
+
+/// A group takes in what fits. Nobody is refused for what others sent at the same moment.
+#[test]
+fn large_requests_at_once_are_all_taken() {
+    const JOBS: usize = 6;
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(async {
+        let name = fresh_table(double).await;
+        let (connection, clock) = (double.connect().await, ManualClock::default());
+        let options = AwsOptions {
+            follow_every: None,
+            group_bytes_max: 64_000,
+            ..AwsOptions::new(&*name, &*name, Bus::Loopback, 1)
+        };
+        let lab = Lab::new(TableWorld::open(connection, options, clock.clone()).await, clock);
+        let spec = |at: usize| TaskSpec {
+            task_id: TaskId::trusted(&format!("t-{at}")),
+            name: TaskName::trusted("n"),
+            depends_on: if at == 0 { Vec::new() } else { vec![TaskId::trusted("t-0")] },
+            input: Json::trusted(&format!(r#"{{"text":"{}"}}"#, "x".repeat(1_500))),
+            options: TaskOptions::default(),
+        };
+        let submit = |tasks: usize| {
+            let request = JobRequest {
+                tenant: TenantId::trusted("acme"),
+                app: AppName::trusted("orders"),
+                request: None,
+                name: None,
+                budget: None,
+                callback: None,
+                tasks: (0..tasks).map(spec).collect(),
+                idempotency: None,
+            };
+            let engine = lab.engine.clone();
+            tokio::spawn(async move { engine.submit_job(request).await })
+        };
+        let submitted: Vec<_> = (0..JOBS).map(|_| submit(10)).collect();
+        for job in submitted {
+            job.await.expect("it does not panic").expect("each of them fits");
+        }
+        let alone = submit(50).await.expect("it does not panic").expect_err("it does not fit into any group");
+        assert!(alone.to_string().contains("the limit is 64000"), "{alone}");
+        let other = open(&double.endpoint, &name, 2, &ManualClock::default()).await;
+        let found = other.engine.jobs(TenantId::trusted("acme"), None, None, 10).await.expect("it answers");
+        assert_eq!(found.len(), JOBS);
     });
 }

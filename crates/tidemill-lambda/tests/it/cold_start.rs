@@ -12,7 +12,7 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::double::{RUNTIME, double};
+use crate::double::{RUNTIME, strict_double};
 use crate::site::{Site, TENANT};
 use crate::slack::Slack;
 
@@ -106,7 +106,7 @@ fn what_is_set_wrong_is_told_to_the_runtime() {
 
 #[test]
 fn a_first_invocation_is_answered() {
-    let Some(double) = double() else { return };
+    let Some(double) = strict_double() else { return };
     RUNTIME.block_on(async {
         let slack = Slack::start().await;
         let site = Site::deploy(double, "cold", &slack).await;

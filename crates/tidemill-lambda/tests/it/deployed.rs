@@ -15,7 +15,7 @@ use tidemill_engine::engine::EngineConfig;
 use tidemill_model::{Json, Role, TenantId, WorkerId};
 use tidemill_worker::{Handlers, NativeWorker, WorkerConfig, WorkerHandle};
 
-use crate::double::{Double, RUNTIME, double};
+use crate::double::{Double, RUNTIME, strict_double};
 use crate::site::{Site, TENANT, eventually};
 use crate::slack::{Mood, Slack};
 
@@ -73,7 +73,7 @@ async fn letters(site: &Site, key: &str) -> Vec<Value> {
 
 #[test]
 fn a_job_goes_through_a_deployed_stage() {
-    let Some(double) = double() else { return };
+    let Some(double) = strict_double() else { return };
     RUNTIME.block_on(async {
         let slack = Slack::start().await;
         let site = Site::deploy(double, "job", &slack).await;
@@ -136,7 +136,7 @@ fn a_job_goes_through_a_deployed_stage() {
 
 #[test]
 fn a_ticket_that_was_received_too_often_is_sent_again() {
-    let Some(double) = double() else { return };
+    let Some(double) = strict_double() else { return };
     RUNTIME.block_on(async {
         let slack = Slack::start().await;
         let site = Site::deploy(double, "dead", &slack).await;
@@ -173,7 +173,7 @@ fn a_ticket_that_was_received_too_often_is_sent_again() {
 
 #[test]
 fn workflows_and_schedules() {
-    let Some(double) = double() else { return };
+    let Some(double) = strict_double() else { return };
     RUNTIME.block_on(async {
         let slack = Slack::start().await;
         let site = Site::deploy(double, "flow", &slack).await;
@@ -192,6 +192,15 @@ fn workflows_and_schedules() {
         .await;
         assert!(view.contains("20Cook") && !view.contains("very-secret-token"), "{view}");
 
+        // No function compiles scripts, and none will: it says where to save them.
+        let script = json!({ "name": "note", "source": "return 1" });
+        let refused = site.api(Method::POST, "/v1/scripts", &key, Some(script)).await;
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{}", refused.text);
+        assert!(!refused.headers.contains_key("retry-after"), "{:?}", refused.headers);
+        let told = refused.json();
+        assert_eq!(told["code"], "SCRIPTS_UNAVAILABLE", "{told}");
+        assert!(told["detail"].as_str().is_some_and(|told| told.contains("`tidemill scripts put`")), "{told}");
+
         assert_eq!(site.api(Method::GET, "/v1/health-check", &key, None).await.status, StatusCode::NOT_FOUND);
         let tick = json!({ "source": "aws.events", "detail-type": "Scheduled Event", "detail": {} });
         assert_eq!(site.invoke("health-check", &tick).await, Ok(json!({ "tenants": 1, "told": 0 })));
@@ -207,7 +216,7 @@ fn workflows_and_schedules() {
 
 #[test]
 fn a_check_that_alarms_is_told() {
-    let Some(double) = double() else { return };
+    let Some(double) = strict_double() else { return };
     RUNTIME.block_on(async {
         let slack = Slack::start().await;
         let site = Site::deploy(double, "ill", &slack).await;
@@ -234,7 +243,7 @@ fn a_check_that_alarms_is_told() {
 
 #[test]
 fn what_the_bus_could_not_deliver_is_kept_and_told() {
-    let Some(double) = double() else { return };
+    let Some(double) = strict_double() else { return };
     RUNTIME.block_on(async {
         let slack = Slack::start().await;
         let site = Site::deploy(double, "alert", &slack).await;
@@ -270,7 +279,7 @@ fn what_the_bus_could_not_deliver_is_kept_and_told() {
 
 #[test]
 fn a_function_that_is_killed_is_called_again() {
-    let Some(double) = double() else { return };
+    let Some(double) = strict_double() else { return };
     RUNTIME.block_on(async {
         let slack = Slack::start().await;
         let site = Site::deploy(double, "kill", &slack).await;
@@ -310,7 +319,7 @@ fn kill(double: &Double, function: &str) {
 
 #[test]
 fn a_function_cannot_do_what_its_role_does_not_say() {
-    let Some(double) = double() else { return };
+    let Some(double) = strict_double() else { return };
     RUNTIME.block_on(async {
         let slack = Slack::start().await;
         let site = Site::deploy(double, "role", &slack).await;

@@ -1,5 +1,8 @@
+mod code;
 mod cold_start;
 mod deployed;
+#[expect(dead_code, unused_imports, unused_macros, reason = "other tests use more of it")]
+#[path = "../../../tidemill-aws/tests/it/double.rs"]
 mod double;
 mod site;
 mod slack;

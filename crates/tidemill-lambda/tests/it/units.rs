@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const UNITS: [(&str, &str); 4] = [
+const UNITS: [(&str, &str); 5] = [
     ("tidemill-worker@.service", include_str!("../../../../deploy/systemd/tidemill-worker@.service")),
+    ("tidemill-server.service", include_str!("../../../../deploy/systemd/tidemill-server.service")),
     ("tidemill-workers.target", include_str!("../../../../deploy/systemd/tidemill-workers.target")),
     (
         "tidemill-workers-restart.service",
@@ -52,6 +53,7 @@ fn in_13_the_rules_of_restarts() {
     let worker = "tidemill-worker@.service";
     for (section, name, value) in [
         ("Service", "MemoryMax", "1G"),
+        ("Service", "OOMPolicy", "continue"),
         ("Service", "Restart", "always"),
         ("Service", "RestartSec", "5"),
         ("Service", "TimeoutStopSec", "5"),
@@ -78,7 +80,9 @@ fn in_13_systemd_takes_the_units() {
     }
     let place = place("units");
     for (name, text) in UNITS {
-        let text = text.replace("/usr/lib/tidemill/run-worker", "/bin/true");
+        let text = text
+            .replace("/usr/lib/tidemill/run-worker", "/bin/true")
+            .replace("/usr/bin/tidemill", "/bin/true");
         std::fs::write(place.join(name.replace('@', "@1")), text).expect("the file can be written");
     }
     for (name, _) in UNITS {

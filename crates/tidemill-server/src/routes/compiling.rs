@@ -25,7 +25,7 @@ pub(super) async fn compile<B: Backend>(
         let message = "scripts cannot be compiled now; nothing was changed";
         Problem::unavailable("SCRIPTS_UNAVAILABLE", message, RETRY_SECONDS)
     };
-    let compiler = call.app.compiler().ok_or_else(unavailable)?;
+    let compiler = call.app.compiler().ok_or_else(elsewhere)?;
     match compiler.compile(&call.tenant()?, name, source).await {
         Ok(()) => Ok(()),
         Err(CompileProblem::Wrong { message, line, column }) => {
@@ -38,6 +38,13 @@ pub(super) async fn compile<B: Backend>(
         }
         Err(CompileProblem::Unavailable(_)) => Err(unavailable()),
     }
+}
+
+/// There is no compiler here, and there will not be one.
+pub(super) fn elsewhere() -> Problem {
+    let message = "this process compiles and runs no scripts, as a function on AWS does not; save them through \
+                   `tidemill serve`, or with `tidemill scripts put` where the store is used directly; nothing was changed";
+    Problem { retry_after: None, ..Problem::unavailable("SCRIPTS_UNAVAILABLE", message, RETRY_SECONDS) }
 }
 
 /// Refuses tasks whose own scripts do not compile. Those of callers who may not bring any along are not looked at: they

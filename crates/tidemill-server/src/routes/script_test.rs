@@ -11,6 +11,7 @@ use tidemill_engine::scripts::{RESULT_BYTES_MAX, RunCall, RunDone, RunFailed, Sc
 use tidemill_model::script::{NAME_BYTES_MAX, SOURCE_BYTES_MAX};
 use tidemill_model::{EventId, Json, Script, ScriptId};
 
+use super::compiling::elsewhere;
 use crate::api::{RunErrorView, ScriptTestRequest, ScriptTestView};
 use crate::json_body;
 use crate::problem::Problem;
@@ -67,10 +68,7 @@ async fn test<B: Backend>(call: Call<B>) -> Reply {
         now,
         result_bytes_max: RESULT_BYTES_MAX,
     };
-    let ran = match call.app.compiler() {
-        Some(compiler) => compiler.try_out(run).await,
-        None => None,
-    };
+    let ran = call.app.compiler().ok_or_else(elsewhere)?.try_out(run).await;
     let unavailable =
         || Problem::unavailable("SCRIPTS_UNAVAILABLE", "scripts cannot be run here now", RETRY_SECONDS);
     json(StatusCode::OK, &view(ran.ok_or_else(unavailable)?))

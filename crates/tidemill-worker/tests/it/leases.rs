@@ -326,6 +326,40 @@ async fn a_lease_is_kept_until_the_outcome_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_outcome_is_offered_until_somebody_else_has_the_task() {
+    let policy = Policy { lease_millis: 1_500, ..Policy::default() };
+    let mut lab = Lab::with_policy(policy);
+    (lab.config.heartbeat, lab.config.lease) = (Duration::from_millis(200), Duration::from_millis(1_500));
+    lab.config.slots = 1;
+    // Nothing is heard of the store while the lease runs out.
+    let source = Faulty::new(lab.source("worker-1"));
+    source.finishes_fail.store(true, Ordering::Relaxed);
+    source.heartbeats_fail.store(true, Ordering::Relaxed);
+    let worker = start(&lab, source.clone());
+    let key = lab.submit("req-1", "{}", options(&shell("echo '{\"cost\":100}'"))).await;
+    let began = std::time::Instant::now();
+    eventually("the lease is over", || began.elapsed() > Duration::from_secs(4)).await;
+    source.finishes_fail.store(false, Ordering::Relaxed);
+    let ended = lab.ended(&key).await;
+    assert_eq!(ended.output()["cost"], 100);
+    assert_eq!(ended.count("Task Processing Started"), 1, "{:?}", ended.types());
+    worker.shut_down(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn that_an_outcome_is_given_up_is_told() {
+    let mut lab = Lab::idle();
+    lab.config.persistence = Duration::from_millis(100);
+    let source = Faulty::new(lab.source("worker-1"));
+    source.finishes_fail.store(true, Ordering::Relaxed);
+    let worker = start(&lab, source);
+    lab.submit("req-1", "{}", options(&shell("true"))).await;
+    let told = "the outcome could not be recorded and is given up: on purpose";
+    eventually("it is told", || lab.shown().iter().any(|line| line.contains(told))).await;
+    worker.shut_down(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn files_that_could_not_be_stored_are_not_deleted() {
     let mut lab = Lab::idle();
     lab.config.keep_files = false;

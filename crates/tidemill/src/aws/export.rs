@@ -45,7 +45,7 @@ impl ExportedStage {
 impl Write for Counted<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.data.write(bytes)?;
-        self.lines += bytes[..written].iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.lines += bytes[..written].split(|byte| *byte == b'\n').count() as u64 - 1;
         (self.watch)(Progress { step: "writing lines", done: self.lines, total: None });
         Ok(written)
     }

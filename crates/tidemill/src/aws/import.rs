@@ -41,11 +41,11 @@ pub(crate) fn import(
     let imported = runtime.block_on(async {
         let mut signals = StopSignals::listen()?;
         let options = options(config, random_seed())?;
-        let connection = Box::pin(Connection::open(access(config))).await;
+        let connection = Box::pin(Connection::open(access(config)?)).await;
         check_empty(&connection, &options).await.map_err(refused)?;
         let staging = Staging::make()?;
         let path = staging.0.clone();
-        let reading = Followed::begin(move |told| read(&path, input, told));
+        let reading = Followed::begin(move |told| read(&path, input, &told));
         let imported = reading.end(&mut signals, out).await??;
         let path = staging.0.clone();
         put(&connection, &options, &path, &mut signals, out).await?;
@@ -124,9 +124,9 @@ fn note(told: &Told, progress: Progress) {
 }
 
 /// Makes a store of the export, or names what is wrong in it.
-fn read(path: &Path, mut input: Box<dyn BufRead + Send>, told: Told) -> Result<Imported, CommandError> {
+fn read(path: &Path, mut input: Box<dyn BufRead + Send>, told: &Told) -> Result<Imported, CommandError> {
     let now = SystemClock::start().now();
-    let mut watch = |progress| note(&told, progress);
+    let mut watch = |progress| note(told, progress);
     Ok(Store::import(disk(path)?, store_options(), &mut input, now, &mut watch)?)
 }
 

@@ -15,6 +15,7 @@ use super::access::{access, options};
 use crate::client::{Client, LocalWay};
 use crate::commands::{CommandError, Place, host_worker_id};
 use crate::config::Resolved;
+use crate::logging::trouble;
 use crate::node::{Life, Node, engine_config};
 use crate::output::Output;
 use crate::rota::Rota;
@@ -23,6 +24,9 @@ use crate::token_key::shared_key;
 
 /// How long a process waits at its end until what it committed is sent. After that any other sends it.
 const LAST_SENDINGS: Duration = Duration::from_secs(15);
+/// A clock that is off by more than this is told of.
+const SKEW_TOLD_MILLIS: u64 = 5_000;
+const UNSENT: &str = "not everything is sent yet; another process of the stage sends the rest. If none does, see `tidemill aws doctor`";
 
 /// An open stage.
 pub(crate) struct Stage {
@@ -55,9 +59,12 @@ impl Stage {
             Purpose::Asking => None,
             Purpose::Working => Some(Place::take(&values.output_dir, &table)?),
         };
-        let connection = Box::pin(Connection::open(access(config))).await;
+        let connection = Box::pin(Connection::open(access(config)?)).await;
         let clock = Arc::new(SystemClock::start());
         let backend = Box::pin(Aws::open(connection.clone(), options, Arc::clone(&clock) as _)).await?;
+        if let Some(words) = skewed(backend.skew_millis()) {
+            trouble(&words);
+        }
         let (digits, file) = (values.token_key.clone(), values.token_key_file.clone());
         let tokens = TokenSealer::new(move || shared_key(digits.as_deref(), file.as_deref()));
         let mut engine_config = engine_config(config, tokens);
@@ -97,9 +104,18 @@ impl Stage {
         match tokio::time::timeout(LAST_SENDINGS, closed).await {
             Ok(Ok(())) => {}
             Ok(Err(fault)) => out.note(format_args!("the rows are not written down: {fault}")),
-            Err(_) => out.note("not everything is sent yet; another process of the stage sends the rest"),
+            Err(_) => out.note(UNSENT),
         }
     }
+}
+
+/// What to say of a clock that is off, and not so far that it is refused.
+fn skewed(millis: i64) -> Option<String> {
+    (millis.unsigned_abs() > SKEW_TOLD_MILLIS).then(|| {
+        let seconds = millis.unsigned_abs() / 1_000;
+        let side = if millis > 0 { "ahead of" } else { "behind" };
+        format!("this machine's clock is {seconds} s {side} that of AWS; leases are judged by it, and 15 s are refused")
+    })
 }
 
 /// The API over a stage, in this process.
@@ -112,7 +128,9 @@ pub(crate) async fn client(config: &Resolved) -> Result<Client, CommandError> {
     Ok(Client::Local(way.sending(Arc::new(move || {
         let engine = engine.clone();
         Box::pin(async move {
-            let _ = tokio::time::timeout(LAST_SENDINGS, engine.backend().own_sent()).await;
+            if tokio::time::timeout(LAST_SENDINGS, engine.backend().own_sent()).await.is_err() {
+                trouble(UNSENT);
+            }
         })
     }))))
 }
@@ -128,5 +146,17 @@ impl Rota for Roster {
 
     async fn give_back(&self, duty: &'static str) {
         Self::give_back(self, duty).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_off_is_told_of() {
+        assert_eq!([skewed(0), skewed(5_000), skewed(-5_000)], [None, None, None]);
+        assert!(skewed(6_100).is_some_and(|words| words.contains("6 s ahead of")));
+        assert!(skewed(-14_000).is_some_and(|words| words.contains("14 s behind")));
     }
 }

@@ -13,13 +13,29 @@ use tidemill_aws::deploy::{self, Change, Deployed, Plan, STACKS, StackTemplate};
 use super::doctor::{self, Finding};
 use super::runtime::block_on;
 use super::{CommandError, Ended, Flags};
-use crate::aws::{access, options};
+use crate::aws::{access, options_of};
 use crate::client::add;
-use crate::config::Resolved;
+use crate::config::{AwsValues, Resolved};
 use crate::output::Output;
 
 /// Where the code of the functions is put, below the bucket.
 const CODE_FOLDER: &str = "lambda";
+
+/// Settings that say to a server what a parameter says to the functions. A secret is better there than in a list of processes.
+const SETTINGS: [(&str, &str); 12] = [
+    ("TENANT_ID", "TenantId"),
+    ("APP_NAME", "AppName"),
+    ("SLACK_BOT_TOKEN", "SlackBotToken"),
+    ("ALERT_CHANNEL", "AlertChannel"),
+    ("WORKFLOW_SOURCES", "WorkflowSources"),
+    ("WORKFLOW_TENANT_ID", "WorkflowTenantId"),
+    ("WORKFLOW_AUTO_RESUME", "WorkflowAutoResume"),
+    ("PARK_TIMEOUT", "ParkTimeout"),
+    ("WORKFLOW_WEBHOOK_URL", "WorkflowWebhookUrl"),
+    ("ALERT_WEBHOOK_URL", "AlertWebhookUrl"),
+    ("WEBHOOK_SIGNING_KEY", "WebhookSigningKey"),
+    ("CALLBACK_ALLOWED_HOSTS", "CallbackAllowedHosts"),
+];
 
 /// Deploy a stage on AWS, check it, and print its settings
 ///
@@ -41,7 +57,7 @@ pub(crate) struct Aws {
 enum What {
     /// Print the settings of a deployed stage, as lines for .env
     Env,
-    /// Check table, indexes, queue, dead letters, bus, rule and bucket, and say how to mend what is wrong
+    /// Check table, bucket, queues, bus, rules and the timer that repairs, and say how to mend what is wrong
     Doctor,
     /// Say what deploy would do, and change nothing
     Plan(Parameters),
@@ -79,11 +95,12 @@ impl Aws {
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
         let stage = config.values.environment.as_str();
         block_on(async {
-            let connection = Box::pin(Connection::open(access(config))).await;
+            let connection = Box::pin(Connection::open(access(config)?)).await;
             match self.what {
                 What::Env => env(&connection, stage, self.json, out).await,
                 What::Doctor => {
-                    let found = findings(&connection, config).await?;
+                    let (parts, mut found) = parts(&connection, config, self.stage.is_some()).await?;
+                    found.extend(findings(&connection, config, &parts).await?);
                     Ok(doctor::report(&found, self.json, out)?)
                 }
                 What::Plan(parameters) => parameters.plan(&connection, config, self.json, out).await,
@@ -97,6 +114,7 @@ async fn env(connection: &Connection, stage: &str, json: bool, out: &mut Output)
     let mut found = vec![("TIDEMILL_BACKEND", "aws".to_owned()), ("NODE_ENV", stage.to_owned())];
     found.extend(connection.region().map(|region| ("AWS_REGION", region)));
     found.extend(deploy::environment(connection, stage).await?);
+    found.extend(deploy::identity(connection, stage).await?);
     if json {
         let map: BTreeMap<_, _> = found.into_iter().collect();
         out.json(&map)?;
@@ -105,6 +123,7 @@ async fn env(connection: &Connection, stage: &str, json: bool, out: &mut Output)
     for (name, value) in found {
         out.data(format_args!("{name}={value}"))?;
     }
+    tell_api(connection, stage, out).await?;
     out.note(format_args!(
         "the key of task tokens is not shown; processes that seal or open tokens need it as TOKEN_KEY: aws secretsmanager \
          get-secret-value --secret-id task-workflow/{stage}/token-key"
@@ -112,13 +131,50 @@ async fn env(connection: &Connection, stage: &str, json: bool, out: &mut Output)
     Ok(ExitCode::SUCCESS)
 }
 
-/// How the stage that the settings name is.
+/// Where the parts of a stage are: as it exports them if it was named or the settings do not say, else as they say. With what they
+/// say otherwise.
+async fn parts(
+    connection: &Connection,
+    config: &Resolved,
+    is_named: bool,
+) -> Result<(AwsValues, Vec<Finding>), CommandError> {
+    let mut values = config.values.aws.clone();
+    if !is_named && values.bucket.is_some() && values.queue_url.is_some() {
+        return Ok((values, Vec::new()));
+    }
+    let stage = &config.values.environment;
+    let mut others = Vec::new();
+    for (name, value) in deploy::environment(connection, stage).await? {
+        match config.given(name) {
+            Some(given) if !is_named || given.value == value => continue,
+            Some(given) => {
+                let found = format!("{name} is {} here, and {value} in stage {stage}", given.value);
+                let advice = format!(
+                    "the processes that are set up so do not work on this stage; see `tidemill aws env --stage {stage}`"
+                );
+                others.push(Finding::warn("settings", found, advice));
+            }
+            None => {}
+        }
+        match name {
+            "DYNAMODB_EVENTS_TABLE_NAME" => values.table = value,
+            "S3_BUCKET" => values.bucket = Some(value),
+            "SQS_QUEUE_URL" => values.queue_url = Some(value),
+            "EVENTBRIDGE_BUS_NAME" => values.bus = Some(value),
+            _ => {}
+        }
+    }
+    Ok((values, others))
+}
+
+/// How the parts of a stage are.
 pub(crate) async fn findings(
     connection: &Connection,
     config: &Resolved,
+    parts: &AwsValues,
 ) -> Result<Vec<Finding>, CommandError> {
-    let options = options(config, 0)?;
-    let checks = deploy::checkup(connection, &options).await;
+    let options = options_of(config, parts, 0)?;
+    let checks = deploy::checkup(connection, &options, &config.values.environment).await;
     Ok(checks.into_iter().map(Finding::from).collect())
 }
 
@@ -136,7 +192,7 @@ impl Parameters {
             let unknown = unknown.join(", ");
             return Err(CommandError::Unusable(format!("--parameter: no stack has {unknown}")));
         }
-        for (setting, name) in [("TENANT_ID", "TenantId"), ("APP_NAME", "AppName")] {
+        for (setting, name) in SETTINGS {
             if let Some(source) = config.given(setting) {
                 given.entry(name.to_owned()).or_insert_with(|| source.value.clone());
             }
@@ -205,11 +261,22 @@ impl Parameters {
             out.note(format_args!("{}: {word}", plan.name));
             done.push(json!({ "stack": plan.name, "result": word }));
         }
+        tell_api(connection, stage, out).await?;
         if json {
             out.json(&json!({ "stage": stage, "stacks": done }))?;
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Says where the API is, if it is deployed.
+async fn tell_api(connection: &Connection, stage: &str, out: &mut Output) -> Result<(), CommandError> {
+    if let Some(url) = deploy::api_url(connection, stage).await? {
+        out.note(format_args!(
+            "the API and the dashboard are at {url}, for those with a key: `tidemill keys create`"
+        ));
+    }
+    Ok(())
 }
 
 /// The bucket of a stage.
@@ -249,6 +316,12 @@ fn show(plan: &Plan, out: &mut Output) -> Result<(), CommandError> {
         Change::Create { resources } => {
             out.data(format_args!("{}: is made, with {resources} resources", plan.name))?;
         }
+        Change::Again { resources } => {
+            out.data(format_args!(
+                "{}: is made anew, with {resources} resources: its first try failed and is removed",
+                plan.name
+            ))?;
+        }
         Change::Nothing => out.data(format_args!("{}: stays as it is", plan.name))?,
         Change::Stuck(status) => {
             out.data(format_args!("{}: is {status} and cannot be changed now", plan.name))?;
@@ -266,6 +339,7 @@ fn show(plan: &Plan, out: &mut Output) -> Result<(), CommandError> {
 fn plan_json(plan: &Plan) -> serde_json::Value {
     let (change, lines) = match &plan.change {
         Change::Create { .. } => ("create", Vec::new()),
+        Change::Again { .. } => ("again", Vec::new()),
         Change::Update(lines) => ("update", lines.clone()),
         Change::Nothing => ("none", Vec::new()),
         Change::Stuck(status) => ("stuck", vec![status.clone()]),

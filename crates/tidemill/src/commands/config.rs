@@ -47,7 +47,6 @@ impl Config {
             let value = shown(setting, source.as_ref()).unwrap_or_else(|| "-".to_owned());
             let used = match setting.used {
                 Use::Now => "",
-                Use::Later => " (not used by this release)",
                 Use::Never => " (ignored)",
             };
             table.row(vec![

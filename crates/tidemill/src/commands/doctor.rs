@@ -75,7 +75,7 @@ impl Finding {
         Self { check, verdict: Verdict::Ok, found: found.into(), advice: None }
     }
 
-    fn warn(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub(super) fn warn(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { check, verdict: Verdict::Warn, found: found.into(), advice: Some(advice.into()) }
     }
 
@@ -99,9 +99,10 @@ impl Doctor {
             let mut findings =
                 vec![settings(config), shared_token_key(config), output_dir(&config.values.output_dir)];
             findings.extend([open_files(), clock(dir), kernel(), claude(config)]);
+            crate::aws::options(config, 0)?;
             findings.extend(super::runtime::block_on(async {
-                let connection = Box::pin(tidemill_aws::Connection::open(crate::aws::access(config))).await;
-                super::aws::findings(&connection, config).await
+                let connection = Box::pin(tidemill_aws::Connection::open(crate::aws::access(config)?)).await;
+                super::aws::findings(&connection, config, &config.values.aws).await
             })?);
             return Ok(report(&findings, self.json, out)?);
         }

@@ -152,9 +152,15 @@ impl From<tidemill_aws::deploy::DeployError> for CommandError {
     fn from(error: tidemill_aws::deploy::DeployError) -> Self {
         use tidemill_aws::deploy::DeployError;
         match &error {
-            DeployError::Missing { .. } => {
-                Self::Unusable(format!("{error}; give them with --parameter NAME=VALUE"))
+            DeployError::Missing { names, .. } => {
+                let code = if names.iter().any(|name| name == "CodeKey") {
+                    "give the zip of tidemill-lambda with --code FILE, which stands for CodeBucket and CodeKey, and others"
+                } else {
+                    "give them"
+                };
+                Self::Unusable(format!("{error}; {code} with --parameter NAME=VALUE"))
             }
+            DeployError::Wrong { .. } => Self::Unusable(error.to_string()),
             DeployError::Refused(_) | DeployError::Failed { .. } => Self::Failed(error.to_string()),
         }
     }

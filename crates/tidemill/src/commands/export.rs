@@ -38,7 +38,7 @@ enum Source {
         _lock: DataLock,
     },
     #[cfg(feature = "aws")]
-    Stage(crate::aws::ExportedStage),
+    Stage(Box<crate::aws::ExportedStage>),
 }
 
 impl Export {
@@ -70,7 +70,7 @@ impl Source {
     fn open(config: &Resolved, out: &mut Output) -> Result<Self, CommandError> {
         #[cfg(feature = "aws")]
         if config.values.backend == crate::config::BackendName::Aws {
-            return Ok(Self::Stage(crate::aws::ExportedStage::open(config)?));
+            return Ok(Self::Stage(Box::new(crate::aws::ExportedStage::open(config)?)));
         }
         let dir = DataDir::open("export", config)?;
         let store = Store::open_watched(dir.disk, store_options(), &mut |progress| out.progress(progress))?;

@@ -17,4 +17,6 @@ pub(crate) use origin::Origin;
 pub(crate) use resolve::{ConfigError, Resolved, Source, Sources};
 pub(crate) use role::Role;
 pub(crate) use setting::{Setting, Use};
+#[cfg(feature = "aws")]
+pub(crate) use values::AwsValues;
 pub(crate) use values::{BackendName, Values};

@@ -29,8 +29,6 @@ pub(crate) struct Setting {
 pub(crate) enum Use {
     /// This release.
     Now,
-    /// Nobody yet: it is read, checked and shown.
-    Later,
     /// Nobody ever: it is accepted for the sake of old configurations, with a warning.
     Never,
 }

@@ -243,8 +243,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     setting("TOKEN_KEY", Kind::Text, None, "the same, as 64 hexadecimal digits, where there are no files")
         .secret(),
-    setting("WORKFLOW_TENANT_ID", Kind::Id, None, "the tenant of workflow events from a bus")
-        .used(Use::Later),
+    setting(
+        "WORKFLOW_TENANT_ID",
+        Kind::Id,
+        None,
+        "the tenant of workflow events from a bus, which the functions on AWS take in; none: `TENANT_ID`",
+    ),
     // Webhooks and alerts.
     setting("WORKFLOW_WEBHOOK_URL", Kind::Url, None, "who is told how the wait of a parked execution ended")
         .secret(),
@@ -357,7 +361,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "EVENTBRIDGE_BUS_NAME",
         Kind::Text,
         Some("default"),
-        "its bus; `-` for none: each process stores its events itself",
+        "its bus, which must be given there; `-` for none: each process stores its events itself",
     )
     .also(&["EVENT_BUS_NAME"]),
     setting("S3_BUCKET", Kind::Text, None, "its bucket"),

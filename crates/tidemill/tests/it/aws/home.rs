@@ -15,7 +15,7 @@ pub(super) const SHORT: [(&str, &str); 3] = [
     ("SWEEP_INTERVAL_MS", "1000"),
 ];
 /// What the processes of a stage share.
-const TOKEN_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+pub(super) const TOKEN_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 pub(super) struct Home {
     pub(super) sandbox: Sandbox,
@@ -89,6 +89,10 @@ impl Home {
 
     pub(super) fn run(&self, arguments: &[&str]) -> Ran {
         self.sandbox.run_with(arguments, &self.with(&[]))
+    }
+
+    pub(super) fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
+        self.sandbox.run_with(arguments, &self.with(environment))
     }
 
     pub(super) fn items(&self, arguments: &[&str]) -> Vec<Value> {

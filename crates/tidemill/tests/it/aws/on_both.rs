@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::home::{Home, SHORT, on_both};
+use crate::outbound::{Asked, Listener, ok_json};
 use crate::sandbox::eventually;
 
 /// The sample of the documents: two that start at once, one that waits for both, one behind it.
@@ -198,6 +199,44 @@ fn scripts_and_triage() {
         let resumed = || home.items(&["events", "query", "--type", "Execution Resumed", "--json"]);
         eventually("that both go on", || resumed().len() == 2);
         assert_eq!(noted().len(), 5, "each was noted once");
+        server.stop().ok();
+    });
+}
+
+/// A task that nobody starts is found by the timer of a server, people are told once, and all is well when somebody starts it.
+#[test]
+fn hc_a_task_that_nobody_starts_is_told() {
+    on_both(|home| {
+        let listener = Listener::start(|_, _| ok_json("{}"));
+        let hook = format!("{}/hook", listener.url);
+        let settings = [
+            ("HEALTH_CHECK_ENABLED", "true"),
+            ("HEALTH_CHECK_INTERVAL_MS", "1000"),
+            ("HEALTH_PENDING_MS", "1000"),
+            ("SLACK_WEBHOOK_URL", hook.as_str()),
+        ];
+        home.sandbox.write("job.yaml", "name: lonely\ntasks:\n- {taskId: a, run: 'true'}\n");
+        let server = home.serve(&["--no-worker"], &settings);
+        let job = home.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+        let kinds = |found: &Value| -> Vec<Value> {
+            found["findings"].as_array().unwrap().iter().map(|finding| finding["kind"].clone()).collect()
+        };
+        let last = || home.run(&["health", "--last", "--json"]);
+        eventually("that the timer finds it", || last().code == 1);
+        let found = last().json();
+        assert_eq!((&found["isHealthy"], kinds(&found)), (&json!(false), vec![json!("pending")]), "{found}");
+        let own = home.run_with(&["health"], &settings);
+        assert!(own.code == 1 && own.out.contains("pending: "), "{own:#?}");
+        let texts = || listener.of("/hook").iter().map(Asked::json).collect::<Vec<_>>();
+        eventually("that people are told", || !texts().is_empty());
+
+        let worker = home.worker(&server.url, &settings);
+        assert_eq!(home.run(&["jobs", "watch", &job, "--json"]).ok().json()["status"], "completed");
+        eventually("that all is well", || last().code == 0);
+        let about = |text: &Value| text["text"].as_str().unwrap().contains("rotating_light");
+        assert_eq!(texts().iter().filter(|text| about(text)).count(), 1, "{:?}", texts());
+        worker.signal(rustix::process::Signal::TERM);
+        worker.end().ok();
         server.stop().ok();
     });
 }

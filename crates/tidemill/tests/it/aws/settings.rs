@@ -20,8 +20,32 @@ fn contradictions_and_gaps_name_their_settings() {
             &[],
             &["TIDEMILL_BACKEND (--backend)", "TIDEMILL_SERVER (--server)"],
         ),
-        (&["jobs", "list", "--backend", "aws"], &[], &["S3_BUCKET and SQS_QUEUE_URL must be set", "aws env"]),
-        (&["serve", "--backend", "aws"], &[("S3_BUCKET", "b")], &["SQS_QUEUE_URL must be set"]),
+        (
+            &["jobs", "list", "--backend", "aws"],
+            &[],
+            &["S3_BUCKET, SQS_QUEUE_URL and EVENTBRIDGE_BUS_NAME must be set", "aws env"],
+        ),
+        (
+            &["serve", "--backend", "aws"],
+            &[("S3_BUCKET", "b"), ("EVENTBRIDGE_BUS_NAME", "-")],
+            &["on AWS SQS_QUEUE_URL must be set"],
+        ),
+        // Every account has a bus called default, and what is sent there by mistake is lost.
+        (
+            &["worker"],
+            &[AWS, ("S3_BUCKET", "b"), ("SQS_QUEUE_URL", "http://127.0.0.1:1/q")],
+            &["on AWS EVENTBRIDGE_BUS_NAME must be set"],
+        ),
+        (
+            &["aws", "env", "--stage", "dev"],
+            &[("AWS_ACCESS_KEY_ID", "k")],
+            &["AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not"],
+        ),
+        (
+            &["aws", "plan", "--stage", "Dev_X"],
+            &[],
+            &["Stage must match ^[a-z][a-z0-9-]{0,20}$, and Dev_X does not"],
+        ),
         (
             &["worker"],
             &[AWS, ("CLAUDE_TIMEOUT", "12h")],
@@ -33,8 +57,12 @@ fn contradictions_and_gaps_name_their_settings() {
             &[],
             &["`tidemill rebuild` works on a data directory", "import it into a new one"],
         ),
-        (&["export"], &[AWS], &["S3_BUCKET and SQS_QUEUE_URL must be set"]),
-        (&["import", "x", "--backend", "aws"], &[], &["S3_BUCKET and SQS_QUEUE_URL must be set"]),
+        (&["export"], &[AWS], &["S3_BUCKET, SQS_QUEUE_URL and EVENTBRIDGE_BUS_NAME must be set"]),
+        (
+            &["import", "x", "--backend", "aws"],
+            &[],
+            &["S3_BUCKET, SQS_QUEUE_URL and EVENTBRIDGE_BUS_NAME must be set"],
+        ),
         (
             &["run", "job.yaml"],
             &[AWS],

@@ -65,6 +65,36 @@ fn in_16_roles_run_apart_and_duties_pass_on() {
     api.stop().ok();
 }
 
+/// The process that has the timers is killed, and another goes on: what waits for them is done within the time that a silent holder
+/// has, 30 seconds.
+#[test]
+fn timers_of_a_killed_process_pass_on() {
+    let Some(home) = Home::aws() else { return };
+    let first = home.serve_apart("timers", &SHORT);
+    let key = json!({ "PK": { "S": "DUTY#0" }, "SK": { "S": "timers" } });
+    let get = json!({ "TableName": home.setting("DYNAMODB_EVENTS_TABLE_NAME"), "Key": key, "ConsistentRead": true });
+    let holder = || home.call("DynamoDB_20120810.GetItem", &get)["Item"]["holder"]["S"].clone();
+    eventually("that the first has them", || holder().is_string());
+    let before = holder();
+    let second = home.serve_apart("timers", &SHORT);
+    first.kill();
+    let failed = json!([{
+        "source": "elephant.workflow", "detail-type": "WorkflowEvent",
+        "detail": {
+            "executionId": "one", "county": "Cook", "status": "FAILED", "phase": "Transform", "step": "Transform",
+            "taskToken": "token-of-one", "errors": [{ "code": "20Cook", "details": {} }],
+        },
+    }]);
+    home.sandbox.write("events.json", &failed.to_string());
+    home.run_with(&["events", "publish", "--file", "events.json"], &[("PARK_TIMEOUT", "1s")]).ok();
+    assert_eq!(holder(), before, "nobody has them yet, and nobody gives up what is parked for too long");
+    let given_up = || home.items(&["events", "query", "--type", "Execution Expired", "--json"]).len();
+    eventually("that it is given up", || given_up() == 1);
+    assert_ne!(holder(), before, "another has them");
+    second.signal(Signal::TERM);
+    second.end().ok();
+}
+
 fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
     let checks = report["checks"].as_array().unwrap();
     checks.iter().find(|check| check["check"] == name).unwrap_or_else(|| panic!("{name}: {report}"))
