@@ -108,6 +108,7 @@ impl Aws {
             sent: Arc::clone(&sent),
             unsent: Arc::clone(&unsent),
             patience: options.patience,
+            save_lag: options.save_lag,
         };
         tasks.extend([tokio::spawn(writer.run(asked)), tokio::spawn(sender.run(sendings))]);
         Ok(Self {

@@ -11,6 +11,8 @@ use crate::tickets::TicketOptions;
 
 /// How long the outbox must stand still before others send what was left in it.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an event may take from the bus to the table before readers no longer find it in this process.
+const SAVE_LAG: Duration = Duration::from_secs(60);
 const GROUP_BYTES_MAX: usize = 64 << 20;
 const KEEP_LOG: Duration = Duration::from_secs(24 * 3_600);
 
@@ -38,6 +40,8 @@ pub struct AwsOptions {
     pub follow_every: Option<Duration>,
     /// How long the outbox must stand still before this process sends what another committed.
     pub patience: Duration,
+    /// For so long after an event was put on the bus questions are answered from memory too.
+    pub save_lag: Duration,
     /// How long groups stay in the log at least once they are sent and in the rows. Whoever follows the log from further
     /// back begins at the oldest that is left.
     pub keep_log: Duration,
@@ -67,6 +71,7 @@ impl AwsOptions {
             group_bytes_max: GROUP_BYTES_MAX,
             follow_every: Some(Duration::from_secs(1)),
             patience: PATIENCE,
+            save_lag: SAVE_LAG,
             keep_log: KEEP_LOG,
             checks_clock: false,
             step_functions: false,

@@ -18,8 +18,6 @@ use crate::writer::Bells;
 const SENDS_AT_ONCE: usize = 8;
 /// How many groups of others are sent at one look. Its own wait for it meanwhile.
 const HOLES_AT_ONCE: usize = 32;
-/// How long the way from the bus to the table may take before an event is believed to be in the table.
-const SAVE_LAG: Duration = Duration::from_secs(60);
 
 pub(crate) struct Sender {
     pub(crate) outbox: Outbox,
@@ -32,6 +30,8 @@ pub(crate) struct Sender {
     pub(crate) unsent: Arc<AtomicU64>,
     /// If the outbox stands still for so long, whoever should have sent is believed dead, and others send.
     pub(crate) patience: Duration,
+    /// How long the way from the bus to the table may take before an event is believed to be in the table.
+    pub(crate) save_lag: Duration,
 }
 
 impl Sender {
@@ -86,7 +86,7 @@ impl Sender {
         let _ = self.outbox.move_cursor(sent).await;
         match self.outbox.bus {
             Bus::Loopback => self.core.look(|core| core.recent.saved(sent)).await,
-            Bus::Named(_) => saved.push_back((Instant::now() + SAVE_LAG, sent)),
+            Bus::Named(_) => saved.push_back((Instant::now() + self.save_lag, sent)),
         }
         self.sent.fetch_max(sent, Ordering::AcqRel);
         self.bells.sent.ring();

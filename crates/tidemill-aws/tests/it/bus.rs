@@ -11,6 +11,7 @@ use tidemill_model::{Event, JobStatus, Timestamp};
 
 use crate::conformance::TableWorld;
 use crate::double::{RUNTIME, double, fresh_name};
+use crate::proxy::{Fate, Proxy};
 use crate::site::Site;
 
 /// Runs the sample job and gives its events, in their order.
@@ -26,6 +27,28 @@ async fn sample_job<W: World>(lab: &Lab<W>) -> Vec<Event> {
     lab.events(AccessPath::Tenant).await
 }
 
+/// EV-24: what the bus is asked to take, for each event once.
+fn check_puts(heard: &[(String, Vec<u8>)], bus: &str, told: &[Event]) {
+    let puts = heard.iter().filter(|(operation, _)| operation == "PutEvents");
+    let mut count = 0;
+    for entry in puts.flat_map(|(_, body)| {
+        let body: serde_json::Value = serde_json::from_slice(body).expect("it is JSON");
+        body["Entries"].as_array().cloned().expect("a list")
+    }) {
+        count += 1;
+        let detail = entry["Detail"].as_str().expect("it is text");
+        let event = Event::from_detail(detail, Timestamp::MIN).expect("the whole event");
+        let event = told.iter().find(|told| told.id == event.id).expect("one of those that were told");
+        assert_eq!(entry["Source"], format!("task-workflow.{}", event.app), "{entry}");
+        assert_eq!(entry["DetailType"], "log-event", "{entry}");
+        assert_eq!(entry["EventBusName"], bus, "{entry}");
+        // Seconds, with milliseconds behind the point.
+        let millis = entry["Time"].as_f64().map(|seconds| format!("{:.0}", seconds * 1_000.0));
+        assert_eq!(millis, Some(event.timestamp.millis().to_string()), "{entry}");
+    }
+    assert_eq!(count, told.len());
+}
+
 #[test]
 fn events_reach_the_table_over_the_bus_and_tickets_the_queue() {
     let Some(double) = double() else { return };
@@ -39,13 +62,13 @@ fn events_reach_the_table_over_the_bus_and_tickets_the_queue() {
             follow_every: None,
             ..AwsOptions::new(name.clone(), name.clone(), Bus::Named(site.bus.clone()), 1)
         };
-        let lab = Lab::new(
-            TableWorld::open(connection.clone(), options.clone(), clock.clone()).await,
-            clock.clone(),
-        );
+        let proxy = Proxy::start(&site.endpoint, |_, _| Fate::Forward).await;
+        let heard = Connection::to_double(&proxy.endpoint).await;
+        let lab = Lab::new(TableWorld::open(heard, options.clone(), clock.clone()).await, clock.clone());
         let told = sample_job(&lab).await;
         assert_eq!(told.len(), 2 + 3 * 5, "events that are not in the table yet are known here");
         lab.world.backend().all_sent().await;
+        check_puts(&proxy.heard(), &site.bus, &told);
 
         let sent = site.drain(&site.events).await;
         let received_at = Timestamp::clamped(1_800_000_100_000);

@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use tidemill_aws::handlers::{
-    BusEvent, QueueEvent, dead_tickets, dispatch, reconcile, save_event, target_dead_letter,
+    BusEvent, QueueEvent, dead_tickets, dispatch, reconcile, save_event, target_dead_letter, workflow_event,
 };
 use tidemill_aws::{Aws, AwsOptions, Connection};
 use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::{ClaimRequest, DeliveryFilter, Engine, FinishRequest, WorkReport};
-use tidemill_model::{JobId, JobStatus, Json, KnownType, Timestamp, WorkerId};
+use tidemill_engine::engine::{
+    ClaimRequest, DeliveryFilter, Engine, EngineConfig, FinishRequest, WorkReport,
+};
+use tidemill_engine::health::HealthRules;
+use tidemill_engine::policy::{AlertTargets, Policy};
+use tidemill_model::{AppName, JobId, JobStatus, Json, KnownType, Timestamp, WorkerId};
 
 use crate::double::{Double, RUNTIME, double};
 use crate::functions::{submit, tenant, told};
@@ -19,6 +23,11 @@ use crate::tickets::give_up;
 /// What a function is called with, and what must be true once it came to its end.
 trait Function {
     const NAME: &'static str;
+
+    /// How its process is set up.
+    fn set_up(options: AwsOptions) -> (AwsOptions, EngineConfig) {
+        (options, EngineConfig::default())
+    }
 
     /// Everything before the call.
     async fn prepare(site: &Site) -> Self;
@@ -38,13 +47,16 @@ async fn kill_everywhere<F: Function>(double: &Double) {
             let function = F::prepare(&site).await;
             let plan = move |number, _: &str| if number == at { fate } else { Fate::Forward };
             let proxy = Proxy::start(&site.endpoint, plan).await;
-            let options = |seed| AwsOptions {
-                patience: Duration::from_millis(200),
-                keep_log: Duration::ZERO,
-                ..site.options(seed)
+            let options = |seed| {
+                F::set_up(AwsOptions {
+                    patience: Duration::from_millis(200),
+                    keep_log: Duration::ZERO,
+                    ..site.options(seed)
+                })
             };
             let first = async {
-                let engine = site.open_at(&proxy.endpoint, options(2)).await;
+                let (options, config) = options(2);
+                let engine = site.open_with(&proxy.endpoint, options, config).await;
                 function.call(&site, &proxy.endpoint, &engine).await;
             };
             let survived = tokio::select! {
@@ -53,7 +65,8 @@ async fn kill_everywhere<F: Function>(double: &Double) {
             };
             let what = format!("{}: {fate:?} at request {at}", F::NAME);
             if !survived {
-                let engine = site.open(options(3)).await;
+                let (options, config) = options(3);
+                let engine = site.open_with(&site.endpoint, options, config).await;
                 function.call(&site, &site.endpoint, &engine).await;
             }
             function.check(&site, &what).await;
@@ -219,6 +232,129 @@ impl Function for DeadLetter {
         let letters = engine.delivery_letters(&tenant(), &DeliveryFilter::default(), None, 10).await;
         assert_eq!(letters.expect("it answers").letters.len(), 1, "{what}");
     }
+}
+
+struct WorkflowEvent(BusEvent);
+
+impl Function for WorkflowEvent {
+    const NAME: &'static str = "workflow-event";
+
+    async fn prepare(_: &Site) -> Self {
+        let event = serde_json::json!({
+            "id": "0190a0b0-0000-7000-8000-000000000002",
+            "source": "elephant.workflow", "detail-type": "WorkflowEvent",
+            "detail": {
+                "executionId": "e-1", "county": "Cook", "status": "FAILED", "phase": "Transform", "step": "Transform",
+                "taskToken": "token-of-e-1", "errors": [{ "code": "20Cook", "details": {} }],
+            },
+        });
+        Self(BusEvent::read(&event.to_string()).expect("it is JSON"))
+    }
+
+    async fn call(&self, _: &Site, _: &str, engine: &Engine<Aws>) {
+        let app = AppName::trusted("orders");
+        workflow_event(engine, tenant(), app, &self.0).await.expect("it is taken in");
+    }
+
+    async fn check(&self, site: &Site, what: &str) {
+        let engine = site.server(9).await;
+        let open = engine.backend().triage(|index| index.parked_count(&tenant())).await;
+        assert_eq!(open.expect("it answers"), 1, "{what}: one execution is parked");
+        let events = engine.backend().follow(0, 1_000).await.expect("it answers");
+        let taken = events.iter().filter(|(_, event)| event.event_type.as_str() == "WorkflowEvent").count();
+        assert_eq!(taken, 1, "{what}: it counts once");
+    }
+}
+
+/// A task waits for its start for too long, which people are told once.
+struct HealthCheck;
+
+impl Function for HealthCheck {
+    const NAME: &'static str = "health-check";
+
+    fn set_up(options: AwsOptions) -> (AwsOptions, EngineConfig) {
+        let alerts = AlertTargets { people: true, webhook: false };
+        let policy = Policy { alerts, ..options.policy };
+        let health = HealthRules { pending_millis: 0, ..HealthRules::default() };
+        (
+            AwsOptions { policy: policy.clone(), ..options },
+            EngineConfig { policy, health, ..EngineConfig::default() },
+        )
+    }
+
+    async fn prepare(site: &Site) -> Self {
+        let server = site.server(1).await;
+        submit(&server).await;
+        server.backend().own_sent().await;
+        Self
+    }
+
+    async fn call(&self, _: &Site, _: &str, engine: &Engine<Aws>) {
+        assert_eq!(engine.check_health_of_all(&tenant()).await.expect("it ends"), 1);
+        engine.backend().own_sent().await;
+    }
+
+    async fn check(&self, site: &Site, what: &str) {
+        let engine = site.server(9).await;
+        let events = engine.backend().follow(0, 1_000).await.expect("it answers");
+        let is_check =
+            |event: &tidemill_model::Event| event.event_type == KnownType::TaskHealthCheck.event_type();
+        let checks = events.iter().filter(|(_, event)| is_check(event)).count();
+        assert!((1..=2).contains(&checks), "{what}: {checks} checks by two calls");
+        let due = engine.backend().due_deliveries(Timestamp::MAX, 10, |_| false).await.expect("it answers");
+        assert_eq!(due.due.len(), 1, "{what}: people are told once");
+        let report = engine.last_health(&tenant()).await.expect("it answers").expect("there was a check");
+        assert_eq!(report.findings.len(), 1, "{what}: {report:?}");
+    }
+}
+
+/// What the function does with the request of a job: it looks whether there are keys, and takes it in.
+struct ProducerApi;
+
+impl Function for ProducerApi {
+    const NAME: &'static str = "producer-api";
+
+    async fn prepare(_: &Site) -> Self {
+        Self
+    }
+
+    async fn call(&self, _: &Site, _: &str, engine: &Engine<Aws>) {
+        engine.keys(None, 1).await.expect("it answers");
+        submit(engine).await;
+        engine.backend().own_sent().await;
+    }
+
+    async fn check(&self, site: &Site, what: &str) {
+        let options = AwsOptions { patience: Duration::from_millis(200), ..site.options(9) };
+        let engine = site.open(options).await;
+        // The caller asked twice and got its answer. What the first call did not send the next timer sends.
+        reconcile(&engine).await.expect("it ends");
+        let job = submit(&engine).await;
+        let events = engine.backend().follow(0, 1_000).await.expect("it answers");
+        let created =
+            events.iter().filter(|(_, event)| event.event_type == KnownType::JobCreated.event_type());
+        assert_eq!(created.count(), 1, "{what}: one job");
+        drop(engine);
+        check_job(site, job, what).await;
+    }
+}
+
+#[test]
+fn a_taker_of_workflow_events_may_die_anywhere() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(kill_everywhere::<WorkflowEvent>(double));
+}
+
+#[test]
+fn a_checker_of_health_may_die_anywhere() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(kill_everywhere::<HealthCheck>(double));
+}
+
+#[test]
+fn a_producer_api_may_die_anywhere() {
+    let Some(double) = double() else { return };
+    RUNTIME.block_on(kill_everywhere::<ProducerApi>(double));
 }
 
 #[test]

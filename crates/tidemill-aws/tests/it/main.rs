@@ -12,6 +12,7 @@ mod functions;
 mod housekeeping;
 mod import;
 mod lagging;
+mod late_events;
 mod proxy;
 mod races;
 mod site;

@@ -147,10 +147,19 @@ impl Site {
 
     /// A process that reaches the stage by another way.
     pub(crate) async fn open_at(&self, endpoint: &str, options: AwsOptions) -> Engine<Aws> {
+        self.open_with(endpoint, options, EngineConfig::default()).await
+    }
+
+    pub(crate) async fn open_with(
+        &self,
+        endpoint: &str,
+        options: AwsOptions,
+        config: EngineConfig,
+    ) -> Engine<Aws> {
         let connection = tidemill_aws::Connection::to_double(endpoint).await;
         let (clock, seed) = (Arc::new(SystemClock::start()), options.seed);
         let backend = Aws::open(connection, options, Arc::clone(&clock) as _).await.expect("the store opens");
-        Engine::new(backend, clock, seed + 1_000, EngineConfig::default())
+        Engine::new(backend, clock, seed + 1_000, config)
     }
 
     /// A process that runs tasks.

@@ -193,6 +193,7 @@ pub async fn large_outputs_reach_the_children<W: World>(lab: Lab<W>) {
         );
         lab.engine.events(query, false)
     };
+    lab.world.settled().await;
     let inline = stored(0).await.expect("the query is answered").events.remove(0);
     assert!(property(&inline, "_s3Overflow").is_null() && !property(&inline, "output").is_null());
     let moved = stored(1).await.expect("the query is answered").events.remove(0);

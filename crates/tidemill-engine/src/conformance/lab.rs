@@ -151,6 +151,7 @@ impl<W: World> Lab<W> {
     }
 
     pub async fn events_of(&self, tenant: TenantId, path: AccessPath) -> Vec<Event> {
+        self.world.settled().await;
         let mut query = EventQuery::all(tenant, path);
         let mut events = Vec::new();
         loop {

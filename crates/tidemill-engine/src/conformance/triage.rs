@@ -223,6 +223,7 @@ pub async fn groups_are_listed_and_filtered<W: World>(lab: Lab<W>) {
     let resolved = GroupFilter { state: Some(ErrorState::Resolved), ..all() };
     assert_eq!(list(resolved, GroupSort::Count, 0, 9).await.1, 0);
     let shown = group(&lab, "31001").await;
+    lab.world.settled().await;
     let samples = lab.engine.samples(&acme(), &shown.group).await.expect("it works");
     let details: Vec<_> =
         samples.iter().map(|sample| sample.details.clone().expect("it is in the log")).collect();

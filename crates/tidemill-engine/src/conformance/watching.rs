@@ -170,6 +170,7 @@ pub async fn texts_are_cleaned_before_they_are_stored<W: World>(lab: Lab<W>) {
 }
 
 async fn detail<W: World>(lab: &Lab<W>, id: &str) -> TaskDetail {
+    lab.world.settled().await;
     lab.engine.task_detail(key(id)).await.expect("the backend works").expect("the task is there")
 }
 

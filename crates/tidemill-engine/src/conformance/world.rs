@@ -17,6 +17,12 @@ pub trait World: Sized + Send + Sync + 'static {
     /// The clock has moved. A backend that sleeps until a moment of its own must look at the clock again.
     fn time_passed(&self) {}
 
+    /// Waits until what was acknowledged is found among the events. Cases do so before they look; whoever decides must not have
+    /// to. Only a backend that hears of its events late has something to wait for.
+    fn settled(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
     /// The backend as it is after the process died and came back: what was acknowledged, and nothing in memory. `None`
     /// for backends that cannot; the cases of durability are then empty.
     ///

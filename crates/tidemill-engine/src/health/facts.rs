@@ -32,6 +32,8 @@ pub enum Hold {
         worker: Arc<str>,
         /// When it took the task.
         since: Timestamp,
+        /// Until when its last word lets it keep the task.
+        until: Timestamp,
     },
     /// It waits for somebody.
     Parked,
@@ -70,9 +72,11 @@ impl State {
         let hold = match &head.state {
             TaskState::Done(_) => return None,
             TaskState::Parked => Hold::Parked,
-            TaskState::Leased(lease) => {
-                Hold::Worker { worker: Arc::clone(&lease.owner.worker), since: lease.claimed_at }
-            }
+            TaskState::Leased(lease) => Hold::Worker {
+                worker: Arc::clone(&lease.owner.worker),
+                since: lease.claimed_at,
+                until: lease.until,
+            },
             TaskState::Queued => {
                 let queued = task.entry.message.and_then(|message| self.queue().get(message));
                 // One that has not begun counts from its sending: being taken and dropped again is no start.

@@ -10,7 +10,8 @@ use super::facts::{Hold, LiveTask};
 /// How long is too long, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HealthRules {
-    /// A task that was not heard of for longer is suspicious, and after four times that it counts as stuck.
+    /// A task that was not heard of for longer is suspicious, and after four times that it counts as stuck. Where a worker
+    /// was given a longer lease, that lease counts instead.
     pub silence_millis: u64,
     /// An attempt that runs for longer is out of time.
     pub overtime_millis: u64,
@@ -48,9 +49,10 @@ impl HealthRules {
     }
 }
 
-/// How a task is that has been running for `elapsed_millis` and was last heard of `silent_millis` ago. The first rule
-/// that holds counts.
-pub fn classify(elapsed_millis: u64, silent_millis: u64, rules: &HealthRules) -> Health {
+/// How a task is that has been running for `elapsed_millis`, was last heard of `silent_millis` ago and was given leave for
+/// `lease_millis` then. The first rule that holds counts.
+pub fn classify(elapsed_millis: u64, silent_millis: u64, lease_millis: u64, rules: &HealthRules) -> Health {
+    let rules = &HealthRules { silence_millis: rules.silence_millis.max(lease_millis), ..*rules };
     if silent_millis > rules.silence_millis.saturating_mul(4) {
         Health::Critical
     } else if elapsed_millis > rules.overtime_millis {
@@ -81,16 +83,19 @@ impl Judged {
             return None;
         }
         // Nothing is to be heard of a task before it may be taken again, or before whoever took it had time to speak.
-        let (elapsed_millis, heard_at, worker) = match &task.hold {
+        let (elapsed_millis, heard_at, until, worker) = match &task.hold {
             Hold::Parked => return None,
-            Hold::Nobody { from } => (0, task.last_event_at.max(*from), None),
-            Hold::Worker { worker, since } => {
-                (now.since(*since), task.last_event_at.max(*since), Some(WorkerId::trusted(worker)))
+            Hold::Nobody { from } => (0, task.last_event_at.max(*from), None, None),
+            Hold::Worker { worker, since, until } => {
+                let worker = WorkerId::trusted(worker);
+                (now.since(*since), task.last_event_at.max(*since), Some(until), Some(worker))
             }
         };
         let silent_millis = now.since(heard_at);
+        // Who checks may have other settings than who works: what the worker was given says when to expect it.
+        let lease_millis = until.map_or(0, |until| until.since(heard_at));
         Some(Self {
-            health: classify(elapsed_millis, silent_millis, rules),
+            health: classify(elapsed_millis, silent_millis, lease_millis, rules),
             silent_millis: Reverse(silent_millis),
             elapsed_millis: Reverse(elapsed_millis),
             request: task.request.clone(),
@@ -130,7 +135,11 @@ mod tests {
             run: 1,
             attempt: 1,
             begun: true,
-            hold: Hold::Worker { worker: Arc::from("w-1"), since: at(since) },
+            hold: Hold::Worker {
+                worker: Arc::from("w-1"),
+                since: at(since),
+                until: at(since.max(last_event) + 45),
+            },
             last_event_at: at(last_event),
         }
     }
@@ -149,7 +158,7 @@ mod tests {
             (3_600_001, 180_001, Health::Critical),
             (u64::MAX, u64::MAX, Health::Critical),
         ] {
-            assert_eq!(classify(elapsed, silent, &rules), expected, "{elapsed} {silent}");
+            assert_eq!(classify(elapsed, silent, 45_000, &rules), expected, "{elapsed} {silent}");
         }
         let hasty = HealthRules { silence_millis: 10, overtime_millis: 100, ..rules };
         for (elapsed, silent, expected) in [
@@ -158,7 +167,7 @@ mod tests {
             (100, 11, Health::Warning),
             (100, 41, Health::Critical),
         ] {
-            assert_eq!(classify(elapsed, silent, &hasty), expected, "{elapsed} {silent}, hasty");
+            assert_eq!(classify(elapsed, silent, 0, &hasty), expected, "{elapsed} {silent}, hasty");
         }
     }
 
@@ -166,6 +175,10 @@ mod tests {
     fn silence_begins_where_something_could_have_been_heard() {
         let rules = HealthRules::default();
         let of = |task: &LiveTask| Judged::of(task, at(1_000), &rules);
+        let leased = |since, seconds| LiveTask {
+            hold: Hold::Worker { worker: Arc::from("w-1"), since: at(since), until: at(since + seconds) },
+            ..held(since, since)
+        };
         let waiting = |from| LiveTask { hold: Hold::Nobody { from: at(from) }, ..held(0, 100) };
         for (what, task, expected) in [
             ("heard of a moment ago", held(500, 990), (Health::Healthy, 500_000, 10_000)),
@@ -175,6 +188,12 @@ mod tests {
             ("to be tried again since a minute", waiting(940), (Health::Warning, 0, 60_000)),
             ("to be tried again since long", waiting(500), (Health::Critical, 0, 500_000)),
             ("stamped ahead of the clock", held(999, 1_200), (Health::Healthy, 1_000, 0)),
+            (
+                "given ten minutes, of which half are over",
+                leased(700, 600),
+                (Health::Healthy, 300_000, 300_000),
+            ),
+            ("given ten minutes, and silent since", leased(300, 600), (Health::Warning, 700_000, 700_000)),
         ] {
             let judged = of(&task).unwrap();
             assert_eq!((judged.health, judged.elapsed_millis.0, judged.silent_millis.0), expected, "{what}");
@@ -186,7 +205,7 @@ mod tests {
     #[test]
     fn a_task_waits_for_its_start_from_the_moment_it_may() {
         let pending = |hold| LiveTask { hold, begun: false, ..held(0, 100) };
-        let worker = Hold::Worker { worker: Arc::from("w-1"), since: at(990) };
+        let worker = Hold::Worker { worker: Arc::from("w-1"), since: at(990), until: at(1_035) };
         for (what, task, expected) in [
             ("queued", pending(Hold::Nobody { from: at(100) }), Some(900_000)),
             ("sent with a delay", pending(Hold::Nobody { from: at(1_500) }), Some(0)),

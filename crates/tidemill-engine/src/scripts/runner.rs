@@ -21,6 +21,9 @@ use crate::reply::{Refusal, Reply};
 pub const RESULT_BYTES_MAX: usize = 64 * 1_024;
 /// A store that could not is asked again after so long.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// For so long an event may be on its way to where it is looked up, on a backend that hears of events late. What is not found
+/// afterwards is gone.
+const LATE_MILLIS: u64 = 3_600_000;
 /// What is kept of a stack, and of a line that a script wrote.
 const STACK_CHARS_MAX: usize = 8 * 1_024;
 const LOG_LINE_CHARS_MAX: usize = 8 * 1_024;
@@ -208,9 +211,15 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
             }
             query.after = page.next;
             if query.after.is_none() {
-                return Ok(None);
+                break;
             }
         }
+        let age = self.engine.script_now().since(source.timestamp);
+        if self.engine.backend().events_lag() && age < LATE_MILLIS {
+            let late = format!("event {} cannot be read yet", source.id);
+            return Err(Fault::Unavailable(late).into());
+        }
+        Ok(None)
     }
 
     /// An event as far as it matters to those who put its large fields back.

@@ -8,3 +8,4 @@ mod site;
 mod slack;
 mod templates;
 mod units;
+mod wiring;

@@ -10,10 +10,10 @@ const FUNCTION: &str = "AWS::Lambda::Function";
 
 /// A template with its parameters put in. Places of other resources are written `Name` and `Name.Attribute`, imports as
 /// `import:name`.
-struct Stack(Value);
+pub(crate) struct Stack(Value);
 
 impl Stack {
-    fn of(name: &str, stage: &str) -> Self {
+    pub(crate) fn of(name: &str, stage: &str) -> Self {
         let (_, text, _) = STACKS.iter().find(|(stack, _, _)| *stack == name).expect("there is such a stack");
         let template: Value = serde_json::from_str(text).expect("the template is JSON");
         Self(resolved(&template, &template, stage))
@@ -27,12 +27,12 @@ impl Stack {
             .map(|(name, resource)| (name.as_str(), resource))
     }
 
-    fn of_type<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
+    pub(crate) fn of_type<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
         let found = self.resources().filter(move |(_, resource)| resource["Type"] == kind);
         found.map(|(name, resource)| (name, &resource["Properties"]))
     }
 
-    fn properties(&self, name: &str) -> &Value {
+    pub(crate) fn properties(&self, name: &str) -> &Value {
         let found = &self.0["Resources"][name]["Properties"];
         assert!(!found.is_null(), "{name} is not there");
         found
@@ -108,12 +108,12 @@ fn condition(value: &Value, template: &Value, stage: &str) -> bool {
     sides[0] == sides[1]
 }
 
-fn text(value: &Value) -> &str {
+pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
 /// Which actions a function may do on what, without those that AWS Lambda itself needs to log.
-fn rights(stack: &Stack, function: &str) -> BTreeMap<String, BTreeSet<String>> {
+pub(crate) fn rights(stack: &Stack, function: &str) -> BTreeMap<String, BTreeSet<String>> {
     let role = stack.properties(&format!("{function}Role"));
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let statements = role["Policies"].as_array().into_iter().flatten();

@@ -6,7 +6,8 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use super::double::{double, fresh_name};
-use crate::sandbox::{Ran, Running, Sandbox, Server};
+use super::persister::Persister;
+use crate::sandbox::{Ran, Running, Sandbox, Server, eventually};
 
 /// A lease of 1.5 s instead of 45, and a sweep every second.
 pub(super) const SHORT: [(&str, &str); 3] = [
@@ -22,6 +23,28 @@ pub(super) struct Home {
     /// What every process of it is told.
     pub(super) settings: Vec<(String, String)>,
     pub(super) is_aws: bool,
+    /// Who stores the events of a stage.
+    pub(super) persister: Option<Persister>,
+}
+
+/// One call of a service of the double, as its SDKs make it.
+pub(super) fn call(endpoint: &str, target: &str, body: &Value) -> Value {
+    let host = endpoint.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    let body = body.to_string();
+    write!(
+        stream,
+        "POST / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/x-amz-json-1.0\r\n\
+         X-Amz-Target: {target}\r\nAuthorization: AWS4-HMAC-SHA256 Credential=test/20261116/us-east-1/any/\
+         aws4_request, SignedHeaders=host, Signature=0\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{target}: {answer}");
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    serde_json::from_str(body).unwrap_or_else(|_| json!({}))
 }
 
 /// Who works on a home: what serves it, and who runs its tasks. They are killed when this is dropped.
@@ -51,14 +74,15 @@ pub(super) fn on_both(body: impl Fn(&Home)) {
 
 impl Home {
     pub(super) fn embedded() -> Self {
-        Self { sandbox: Sandbox::new(), settings: Vec::new(), is_aws: false }
+        Self { sandbox: Sandbox::new(), settings: Vec::new(), is_aws: false, persister: None }
     }
 
     /// A stage of its own, made as users make one.
     pub(super) fn aws() -> Option<Self> {
         let endpoint = &double()?.endpoint;
         let stage = fresh_name();
-        let mut home = Self { sandbox: Sandbox::new(), settings: access(endpoint), is_aws: true };
+        let mut home =
+            Self { sandbox: Sandbox::new(), settings: access(endpoint), is_aws: true, persister: None };
         home.run(&["aws", "deploy", "--stage", &stage, "--only", "infrastructure"]).ok();
         let found = home.run(&["aws", "env", "--stage", &stage, "--json"]).ok().json();
         for (name, value) in found.as_object().unwrap() {
@@ -68,8 +92,8 @@ impl Home {
         home.set("TOKEN_KEY", TOKEN_KEY);
         // Events name it, and are compared with those of another home.
         home.set("NODE_ENV", "dev");
-        // No function saves what is on the bus.
-        home.set("EVENTBRIDGE_BUS_NAME", "-");
+        let (table, bus) = (home.setting("DYNAMODB_EVENTS_TABLE_NAME"), home.setting("EVENTBRIDGE_BUS_NAME"));
+        home.persister = Some(Persister::start(endpoint, &stage, table, bus));
         Some(home)
     }
 
@@ -125,24 +149,16 @@ impl Home {
         Staff { servers: vec![server], worker }
     }
 
-    /// One call of a service of the double, as its SDKs make it.
+    /// One call of a service of the double.
     pub(super) fn call(&self, target: &str, body: &Value) -> Value {
-        let host = self.setting("AWS_ENDPOINT_URL").strip_prefix("http://").unwrap();
-        let mut stream = TcpStream::connect(host).unwrap();
-        let body = body.to_string();
-        let credential = "AWS4-HMAC-SHA256 Credential=test/20261116/us-east-1/sqs/aws4_request, SignedHeaders=host, Signature=0";
-        write!(
-            stream,
-            "POST / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/x-amz-json-1.0\r\n\
-             X-Amz-Target: {target}\r\nAuthorization: {credential}\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{target}: {answer}");
-        let body = answer.split_once("\r\n\r\n").unwrap().1;
-        serde_json::from_str(body).unwrap_or_else(|_| json!({}))
+        call(self.setting("AWS_ENDPOINT_URL"), target, body)
+    }
+
+    /// How many events of a type there are, once there are as many as expected: a table hears of them late.
+    pub(super) fn count(&self, event_type: &str, expected: usize) -> usize {
+        let count = || self.items(&["events", "query", "--type", event_type, "--json"]).len();
+        eventually(&format!("{expected} times {event_type}"), || count() >= expected);
+        count()
     }
 }
 

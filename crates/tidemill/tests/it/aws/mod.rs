@@ -7,7 +7,9 @@ mod deployed;
 #[path = "../../../../tidemill-aws/tests/it/double.rs"]
 mod double;
 mod home;
+mod late;
 mod moves;
 mod on_both;
+mod persister;
 mod settings;
 mod stage;
