@@ -45,19 +45,3 @@ pub(crate) fn words<E: ProvideErrorMetadata + std::error::Error + 'static, R: st
         _ => format!("{what}: {}", causes(&error)),
     }
 }
-
-/// An error and its causes, for people.
-#[cfg(feature = "deploy")]
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let words = next.to_string();
-        // Many say what their cause says.
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        cause = next.source();
-    }
-    text
-}

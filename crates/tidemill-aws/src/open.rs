@@ -36,9 +36,7 @@ impl Aws {
         options: AwsOptions,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Fault> {
-        names::check(&connection, &options).await?;
-        let skew_millis =
-            if options.checks_clock { skew::check(&connection, &options.table, &*clock).await? } else { 0 };
+        let skew_millis = check(&connection, &options, &*clock).await?;
         let objects = Objects::new(&connection, &options.bucket);
         let log = Log::new(&connection, objects.clone(), &options.table, &options.shard);
         let rows = Rows::new(&connection, objects.clone(), &options.table, &options.shard);
@@ -136,4 +134,10 @@ impl Aws {
             tasks,
         })
     }
+}
+
+/// Whether the settings are those of the stage, and how far the clock is off.
+async fn check(connection: &Connection, options: &AwsOptions, clock: &dyn Clock) -> Result<i64, Fault> {
+    names::check(connection, options).await?;
+    if options.checks_clock { skew::check(connection, &options.table, clock).await } else { Ok(0) }
 }

@@ -365,7 +365,9 @@ async fn an_import_gives_way_to_who_writes_meanwhile(double: &Double) {
         let key = RecordKey { id: Arc::from("b"), ..record_key() };
         let put = PutRecord { key, value, expires_at: None, expected: None };
         let answers = store.execute(vec![Command::PutRecord(put)]).await.expect("it answers");
-        answers.into_iter().for_each(|answer| drop(answer.expect("the record is put")));
+        for answer in answers {
+            answer.expect("the record is put");
+        }
         hand.send(Piece::End).await.expect("it is taken");
     };
     let (restored, ()) = tokio::join!(restore(&connection, &importing, taken), write_and_end);
