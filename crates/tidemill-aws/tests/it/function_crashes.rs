@@ -174,6 +174,8 @@ impl Function for Reconcile {
             .iter()
             .map(|event| event["detail"]["eventType"].as_str().unwrap_or_default().to_owned())
             .collect();
+        // Nobody stores events here, and whoever empties the log raises an alert over that.
+        kinds.retain(|kind| kind != "Alert Raised");
         kinds.sort_unstable();
         kinds.dedup();
         assert_eq!(kinds, ["Job Created", "Task Pending"], "{what}: all was sent");
