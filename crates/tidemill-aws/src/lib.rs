@@ -6,6 +6,7 @@
 
 mod aws_sender;
 mod backend;
+mod batch_get;
 mod bus_letter;
 mod connection;
 mod core;

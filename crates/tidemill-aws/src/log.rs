@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
-use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValuesOnConditionCheckFailure};
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use tidemill_engine::backend::Fault;
 use tidemill_model::Timestamp;
 
+use crate::batch_get::batch_get;
 use crate::connection::Connection;
 use crate::fault::{damaged, is_refused, unavailable};
 use crate::item::{Item, binary, key_of, number as item_number, read_bytes, read_number, read_text, text};
@@ -161,21 +162,10 @@ impl Log {
     /// At most `count` items from `number` on, without a hole.
     async fn batch(&self, number: u64, count: u64) -> Result<Vec<LogItem>, Fault> {
         let numbers = number..number + count;
-        let mut wanted: Vec<Item> =
-            numbers.clone().map(|number| key_of(&self.partition(number), SORT_KEY)).collect();
+        let wanted = numbers.clone().map(|number| key_of(&self.partition(number), SORT_KEY)).collect();
         let mut items = std::collections::BTreeMap::new();
-        while !wanted.is_empty() {
-            let keys = KeysAndAttributes::builder().set_keys(Some(wanted)).consistent_read(true).build();
-            let keys = keys.map_err(|error| unavailable("BatchGetItem", error))?;
-            let answer = self.client.batch_get_item().request_items(&self.table, keys).send().await;
-            let answer = answer.map_err(|error| unavailable("BatchGetItem", error))?;
-            for item in
-                answer.responses.into_iter().filter_map(|mut tables| tables.remove(&self.table)).flatten()
-            {
-                items.insert(read_text(&item, "PK")?.to_owned(), item);
-            }
-            let mut rest = answer.unprocessed_keys.unwrap_or_default();
-            wanted = rest.remove(&self.table).map(|rest| rest.keys).unwrap_or_default();
+        for item in batch_get(&self.client, &self.table, wanted, None).await? {
+            items.insert(read_text(&item, "PK")?.to_owned(), item);
         }
         let mut found = Vec::new();
         for next in numbers {

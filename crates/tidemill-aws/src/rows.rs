@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes};
+use aws_sdk_dynamodb::types::AttributeValue;
 use tidemill_engine::backend::Fault;
 use tidemill_engine::codec::stored::{Stored, read_all};
 use tidemill_engine::codec::{BadBytes, Reader, put_varint};
@@ -18,6 +18,7 @@ use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_model::{JobId, TaskSpec, TenantId, Timestamp};
 use tokio::task::JoinSet;
 
+use crate::batch_get::batch_get;
 use crate::connection::Connection;
 use crate::fault::{damaged, is_refused, unavailable};
 use crate::item::{Item, binary, key_of, number, read_bytes, read_number, read_text, text};
@@ -127,24 +128,13 @@ impl Rows {
             let Place { pk, sk } = place(&self.shard, key);
             places.insert((pk, sk), key);
         }
-        let mut wanted: Vec<Item> = places.keys().map(|(pk, sk)| key_of(pk, sk)).collect();
+        let wanted: Vec<Item> = places.keys().map(|(pk, sk)| key_of(pk, sk)).collect();
         let mut found = Vec::with_capacity(wanted.len());
-        while !wanted.is_empty() {
-            let keys = KeysAndAttributes::builder().set_keys(Some(wanted)).consistent_read(true).build();
-            let keys = keys.map_err(|error| unavailable("BatchGetItem", error))?;
-            let answer = self.client.batch_get_item().request_items(&*self.table, keys).send().await;
-            let answer = answer.map_err(|error| unavailable("BatchGetItem", error))?;
-            for item in
-                answer.responses.into_iter().filter_map(|mut tables| tables.remove(&*self.table)).flatten()
-            {
-                let place = (read_text(&item, "PK")?.to_owned(), read_text(&item, "SK")?.to_owned());
-                if let Some(key) = places.get(&place) {
-                    found.push(((*key).clone(), self.read(&item).await?));
-                }
+        for item in batch_get(&self.client, &self.table, wanted, None).await? {
+            let place = (read_text(&item, "PK")?.to_owned(), read_text(&item, "SK")?.to_owned());
+            if let Some(key) = places.get(&place) {
+                found.push(((*key).clone(), self.read(&item).await?));
             }
-            // What did not fit into the answer is asked for again.
-            let mut rest = answer.unprocessed_keys.unwrap_or_default();
-            wanted = rest.remove(&*self.table).map(|rest| rest.keys).unwrap_or_default();
         }
         Ok(found)
     }

@@ -2,15 +2,13 @@
 
 use std::collections::HashMap;
 
-use aws_sdk_dynamodb::types::KeysAndAttributes;
 use tidemill_engine::backend::Fault;
 use tidemill_model::{Event, TenantId, Timestamp};
 
+use crate::batch_get::batch_get;
 use crate::event_item::event_item;
-use crate::fault::unavailable;
 use crate::item::{Item, key_of, read_text};
 use crate::outbox::Outbox;
-use crate::pause::Pause;
 use crate::save_event::{Saved, put_event};
 
 /// What one call of `BatchGetItem` takes.
@@ -30,8 +28,9 @@ impl Outbox {
         }
         let keys: Vec<Item> = lacking.keys().map(|(pk, sk)| key_of(pk, sk)).collect();
         for keys in keys.chunks(KEYS_MAX) {
-            for place in self.known(keys.to_vec()).await? {
-                lacking.remove(&place);
+            let attributes = Some("PK, SK");
+            for item in batch_get(&self.connection.dynamo, &self.table, keys.to_vec(), attributes).await? {
+                lacking.remove(&(read_text(&item, "PK")?.to_owned(), read_text(&item, "SK")?.to_owned()));
             }
         }
         let mut stored = Vec::new();
@@ -44,33 +43,5 @@ impl Outbox {
             }
         }
         Ok(stored)
-    }
-
-    /// Which of the keys are in the table.
-    async fn known(&self, mut wanted: Vec<Item>) -> Result<Vec<(String, String)>, Fault> {
-        let mut known = Vec::with_capacity(wanted.len());
-        let mut pause = Pause::default();
-        loop {
-            let keys = KeysAndAttributes::builder()
-                .set_keys(Some(wanted))
-                .projection_expression("PK, SK")
-                .consistent_read(true)
-                .build();
-            let keys = keys.map_err(|error| unavailable("BatchGetItem", error))?;
-            let answer =
-                self.connection.dynamo.batch_get_item().request_items(&self.table, keys).send().await;
-            let answer = answer.map_err(|error| unavailable("BatchGetItem", error))?;
-            for item in
-                answer.responses.into_iter().filter_map(|mut tables| tables.remove(&self.table)).flatten()
-            {
-                known.push((read_text(&item, "PK")?.to_owned(), read_text(&item, "SK")?.to_owned()));
-            }
-            let mut rest = answer.unprocessed_keys.unwrap_or_default();
-            wanted = rest.remove(&self.table).map(|rest| rest.keys).unwrap_or_default();
-            if wanted.is_empty() {
-                return Ok(known);
-            }
-            pause.wait().await;
-        }
     }
 }
