@@ -19,6 +19,7 @@ mod profile;
 pub mod rng;
 pub mod run;
 mod scripter;
+pub mod seed_list;
 mod shape;
 mod storage;
 mod trace;

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use tidemill_sim::options::Options;
 use tidemill_sim::run::{Failure, Plan, run};
+use tidemill_sim::seed_list;
 use tidemill_sim::world::Tally;
 
 fn main() -> ExitCode {
@@ -19,6 +20,9 @@ fn main() -> ExitCode {
     };
     // What goes wrong inside a run is told with the seed and the steps that led to it.
     std::panic::set_hook(Box::new(|_| {}));
+    if let Some(path) = &options.list {
+        return run_list(path, &options);
+    }
     let sum = Mutex::new(Tally::default());
     let began = Instant::now();
     for plan in options.plans() {
@@ -28,6 +32,32 @@ fn main() -> ExitCode {
     }
     let sum = sum.into_inner().unwrap_or_default();
     eprintln!("every promise held for {} seeds: {}", options.seeds, describe(&sum, began));
+    ExitCode::SUCCESS
+}
+
+/// Runs the seeds that a file names.
+fn run_list(path: &str, options: &Options) -> ExitCode {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let list = match text.and_then(|text| seed_list::parse(&text)) {
+        Ok(list) => list,
+        Err(problem) => {
+            eprintln!("{path}: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    let began = Instant::now();
+    let mut sum = Tally::default();
+    for listed in &list {
+        let plan = options.plan(listed.kind);
+        match run(listed.seed, &plan) {
+            Ok(tally) => sum.add(&tally),
+            Err(failure) => {
+                tell(&failure, &plan, options);
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    eprintln!("every promise held for {} listed seeds: {}", list.len(), describe(&sum, began));
     ExitCode::SUCCESS
 }
 

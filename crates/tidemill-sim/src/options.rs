@@ -11,6 +11,8 @@ pub struct Options {
     pub seeds: u64,
     pub start: u64,
     pub threads: usize,
+    /// Where seeds are listed that are to be run instead of a range.
+    pub list: Option<String>,
     kinds: Vec<Kind>,
     steps: Option<u64>,
     trace_max: Option<usize>,
@@ -23,12 +25,12 @@ pub struct Options {
 impl Options {
     pub const USAGE: &'static str = "\
 usage: tidemill-sim [--seeds N] [--start S] [--backend memory|embedded|both] [--steps K] [--threads T]
-                    [--trace LINES]
+                    [--trace LINES] [--list FILE]
                     [--fault skip-fence-check|allow-second-outcome|skip-counter|skip-sum|ignore-budgets]
                     [--remove-sync PREFIX] [--remove-dir-sync PREFIX]
 
 Runs N seeds from S on (default: 1000 from 1), on both backends unless told otherwise, and stops at the first one that
-breaks a promise. A fault, or a sync that is left out for files or directories whose path starts with PREFIX, must make
+breaks a promise. With --list it runs the seeds that the file names instead, each on the backend it names. A fault, or a sync that is left out for files or directories whose path starts with PREFIX, must make
 it fail.";
 
     pub fn parse(args: impl Iterator<Item = String>) -> Result<Self, String> {
@@ -36,6 +38,7 @@ it fail.";
             seeds: 1_000,
             start: 1,
             threads: 2,
+            list: None,
             kinds: vec![Kind::Memory, Kind::Embedded],
             steps: None,
             trace_max: None,
@@ -77,12 +80,12 @@ it fail.";
             "--seeds" => self.seeds = number()?,
             "--start" => self.start = number()?,
             "--threads" => self.threads = count()?.max(1),
+            "--list" => self.list = Some(value.to_owned()),
             "--trace" => self.trace_max = Some(count()?),
             "--backend" => {
-                self.kinds = match value {
-                    "memory" => vec![Kind::Memory],
-                    "embedded" => vec![Kind::Embedded],
-                    "both" => vec![Kind::Memory, Kind::Embedded],
+                self.kinds = match (value, Kind::from_name(value)) {
+                    ("both", _) => vec![Kind::Memory, Kind::Embedded],
+                    (_, Some(kind)) => vec![kind],
                     _ => return Err(format!("there is no backend {value}")),
                 }
             }
@@ -93,17 +96,19 @@ it fail.";
 
     /// What to run, one plan for each backend.
     pub fn plans(&self) -> Vec<Plan> {
-        let plan = |kind: &Kind| {
-            let usual = Plan::new(*kind);
-            Plan {
-                steps: self.steps.unwrap_or(usual.steps),
-                trace_max: self.trace_max.unwrap_or(usual.trace_max),
-                faults: self.faults,
-                removed_syncs: self.removed_syncs.clone(),
-                ..usual
-            }
-        };
-        self.kinds.iter().map(plan).collect()
+        self.kinds.iter().map(|kind| self.plan(*kind)).collect()
+    }
+
+    /// What to run on a backend.
+    pub fn plan(&self, kind: Kind) -> Plan {
+        let usual = Plan::new(kind);
+        Plan {
+            steps: self.steps.unwrap_or(usual.steps),
+            trace_max: self.trace_max.unwrap_or(usual.trace_max),
+            faults: self.faults,
+            removed_syncs: self.removed_syncs.clone(),
+            ..usual
+        }
     }
 
     /// How many seeds lie between two lines of progress.

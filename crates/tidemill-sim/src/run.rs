@@ -31,6 +31,11 @@ impl Kind {
             Self::Embedded => "embedded",
         }
     }
+
+    /// The backend of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Memory, Self::Embedded].into_iter().find(|kind| kind.as_str() == name)
+    }
 }
 
 /// What to run.

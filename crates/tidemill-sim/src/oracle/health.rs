@@ -110,12 +110,18 @@ impl Health {
 
     /// A group died with the store: what became of its checks shows in what is kept and in the events.
     pub(super) fn resync(&mut self, commands: &[Command], ledger: &mut dyn Ledger) -> Result<(), Violation> {
-        for command in commands {
-            let Command::RecordHealth(checked) = command else { continue };
+        let checks = commands.iter().filter_map(|command| match command {
+            Command::RecordHealth(checked) => Some(checked),
+            _ => None,
+        });
+        for checked in checks.clone() {
             let mark = mark_of(&checked.properties).unwrap_or_default();
             if self.written.contains(&mark) && !self.taken.contains_key(&mark) {
                 self.take_over(checked)?;
             }
+        }
+        // Only now: one that came too late may stand before one that counts.
+        for checked in checks {
             let found = ledger.record(&RecordKey::health(&checked.tenant)).map_err(unreadable)?;
             let stored = found.map_or(0, |record| record.version);
             let known = self.tenants.entry(checked.tenant.clone()).or_default().version;
@@ -124,5 +130,57 @@ impl Health {
             })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidemill_engine::clock::Clock as _;
+    use tidemill_model::Json;
+
+    use super::*;
+    use crate::clock::VirtualClock;
+    use crate::memory_ledger::MemoryLedger;
+    use crate::rng::Rng;
+
+    /// Check `number`, which knew what was told when that had this version.
+    fn check(number: u64, expected: u64) -> Command {
+        Command::RecordHealth(RecordHealth {
+            event: Rng::new(number).event_id(VirtualClock::start().now()),
+            properties: Json::of(&BTreeMap::from([("mark", format!("check {number}"))])),
+            kept: Arc::from("[]".as_bytes()),
+            tenant: TenantId::trusted("tenant-0"),
+            expected,
+            alerts: Vec::new(),
+        })
+    }
+
+    /// What an oracle says that saw `heard` answered and the store die over `lost`, whose `stored` part is there.
+    fn resync(heard: &[Command], lost: &[Command], stored: &[Command]) -> Result<(), Violation> {
+        let clock = VirtualClock::start();
+        let mut ledger = MemoryLedger::new(clock.clone(), Policy::default(), 1);
+        let mut health = Health::default();
+        for (command, answer) in heard.iter().zip(&ledger.execute(heard, clock.now()).unwrap()) {
+            health.hear(command, answer)?;
+        }
+        ledger.execute(stored, clock.now()).unwrap();
+        for (_, event) in ledger.events_after(0).unwrap() {
+            health.take(&event)?;
+        }
+        health.resync(lost, &mut ledger)
+    }
+
+    #[test]
+    fn checks_of_a_lost_group_are_compared_when_all_of_them_are_known() {
+        let (first, late, next) = (check(1, 0), check(2, 0), check(3, 1));
+        for group in [[late.clone(), next.clone()], [next.clone(), late.clone()]] {
+            resync(&[first.clone()], &group, &group).unwrap();
+            resync(&[first.clone()], &group, &[]).unwrap();
+        }
+        let foreign = check(4, 1);
+        let found = resync(&[first], &[next], &[foreign]).unwrap_err();
+        assert_eq!(found.to_string(), "a check is there wholly or not at all: version 2, not 1");
     }
 }
