@@ -2,6 +2,10 @@
 
 use tidemill_model::Timestamp;
 
+/// What lies further ahead than this, in milliseconds, was written by a clock that has been set back since. Events of one
+/// task are stamped a millisecond apart, so a busy one runs ahead a little by itself.
+pub const AHEAD_MILLIS_MAX: u64 = 60_000;
+
 /// Tells the time. Backends ask it once per decision; nothing below them does.
 pub trait Clock: Send + Sync + 'static {
     /// Now. It may stand still but never runs backwards within one process.

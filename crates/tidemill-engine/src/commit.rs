@@ -140,6 +140,13 @@ pub enum TaskChangeKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u128);
 
+impl MessageId {
+    /// When it was made, or later: ids tell the time, but never go back.
+    pub fn made_at(self) -> Timestamp {
+        Timestamp::clamped(u64::try_from(self.0 >> 80).unwrap_or(u64::MAX))
+    }
+}
+
 /// A reason to run a task. What the task needs is found by its key when it is claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {

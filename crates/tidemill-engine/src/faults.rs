@@ -20,4 +20,6 @@ pub struct Faults {
     pub forget_delivery: bool,
     /// A check of health is taken whatever was told meanwhile.
     pub skip_check_version: bool,
+    /// What a clock that was set back hides stays hidden.
+    pub keep_hidden: bool,
 }

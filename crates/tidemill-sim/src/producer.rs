@@ -19,6 +19,9 @@ use tidemill_model::{
 use crate::rng::Rng;
 use crate::shape;
 
+/// The longest delay that anybody asks for, in milliseconds.
+pub(crate) const DELAY_MILLIS_MAX: u64 = 90_000;
+
 /// All producers of the world, with what they remember.
 #[derive(Debug)]
 pub(crate) struct Producer {
@@ -129,7 +132,7 @@ impl Producer {
             self.alone.push(task.clone());
         }
         let run = self.rng.weighted(&[(6, 1), (2, 2), (1, 3)]);
-        let delay_millis = if self.rng.chance(500) { 0 } else { self.rng.below(90_000) };
+        let delay_millis = if self.rng.chance(500) { 0 } else { self.rng.below(DELAY_MILLIS_MAX) };
         Command::Send(Send { task, run, delay_millis })
     }
 

@@ -18,6 +18,8 @@ pub(crate) enum Death {
     PowerLoss,
 }
 
+/// How far the clock may be set back while the process is away, in milliseconds.
+const RESTART_BACK_MILLIS_MAX: u64 = 4 * 3_600_000;
 /// How many segments are sealed in one go.
 const SEALS_MAX: u32 = 4;
 /// How often opening may be interrupted before the world lets it be.
@@ -239,7 +241,11 @@ impl World {
                 disk.cut_power_at(disk.operations() + 1 + self.rng.below(25));
             }
             if self.profile.clock_back > 0 && self.rng.chance(200) {
-                self.clock.step_back(self.rng.below(60_000));
+                // Somebody set it right, or it was wrong for long.
+                let most = self.rng.weighted(&[(3, 60_000), (1, RESTART_BACK_MILLIS_MAX)]);
+                let back = self.rng.below(most);
+                self.clock.step_back(back);
+                self.trace.note(self.now(), format!("meanwhile the clock goes back by {back} ms"));
             }
             self.let_fail(true);
             let opened = self.ledger.reopen(&mut self.rng);

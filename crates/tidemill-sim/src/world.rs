@@ -32,6 +32,8 @@ const SWEEP_MILLIS: u64 = 60_000;
 const REST_MILLIS_MAX: u64 = 12 * 3_600_000;
 /// How long after that the world is looked at once more.
 const AFTERMATH_MILLIS: u64 = 20 * 60_000;
+/// No delivery waits longer than this for its next try, in milliseconds.
+const PAUSE_MILLIS_MAX: u64 = 5 * 60_000;
 /// Above this many live tasks producers hold back.
 const LIVE_MAX: usize = 80;
 
@@ -304,6 +306,8 @@ impl World {
     pub(crate) fn begin_life(&mut self) -> Result<(), Violation> {
         self.workers.iter_mut().for_each(Worker::store_died);
         self.sweep = Sweep::default();
+        // A process that starts looks for what stands still before long, whatever its clock shows.
+        self.swept_at = Timestamp::MIN;
         self.generation += 1;
         let recover = Command::Recover { generation: self.generation };
         self.execute(&[recover]).map(drop)
@@ -363,8 +367,7 @@ impl World {
             let due = self.ledger.due_deliveries(self.now()).map_err(unreadable)?;
             let mut group = Vec::new();
             for key in &due {
-                let known =
-                    waiting.iter().find(|(waiting, _, next)| waiting == key && *next <= self.clock.now());
+                let known = waiting.iter().find(|(waiting, _, next)| waiting == key && self.is_due(*next));
                 let Some((_, attempt, _)) = known else {
                     return Err(Violation::new("what is due waits", format!("{key:?}")));
                 };
@@ -378,6 +381,12 @@ impl World {
                 self.oracle.time_is(self.now());
             }
         }
+    }
+
+    /// Whether a delivery may be tried that is to be at `next`: then, or at once if it would wait longer than any does
+    /// because the clock was set back.
+    fn is_due(&self, next: Timestamp) -> bool {
+        next <= self.now() || next.since(self.now()) > PAUSE_MILLIS_MAX
     }
 
     /// Every worker finishes what it holds and takes more; time goes on when there is nothing to do.

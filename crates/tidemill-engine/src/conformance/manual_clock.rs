@@ -20,6 +20,11 @@ impl ManualClock {
     pub fn advance(&self, millis: u64) {
         self.millis.fetch_add(millis, Ordering::SeqCst);
     }
+
+    /// Somebody sets it right. Within one life of a process that never happens.
+    pub fn set_back(&self, millis: u64) {
+        self.millis.fetch_sub(millis, Ordering::SeqCst);
+    }
 }
 
 impl Default for ManualClock {

@@ -3,11 +3,13 @@
 use tidemill_model::{JobStatus, KnownType, Outcome, PublicState};
 
 use super::lab::GENERATION;
-use super::shape::{LEASE, SECOND, acme, alone, json, key, request, worker};
+use super::queue::message_for;
+use super::shape::{HOUR, LEASE, SECOND, acme, alone, json, key, names, request, worker};
 use super::{Lab, World, side_by_side};
 use crate::backend::Backend;
 use crate::command::{Claim, Command, Finish, Report, Spent, SubmitTask};
 use crate::commit::NewTask;
+use crate::engine::SendRequest;
 use crate::reply::{Ending, Refusal, Reply};
 
 fn submit(id: &str) -> Command {
@@ -121,6 +123,32 @@ pub async fn the_sweep_repairs_a_deleted_message<W: World>(lab: Lab<W>) {
     assert_eq!(lab.engine.sweep().await.expect("the backend works"), 1);
     lab.run(&["b"]).await;
     assert_eq!(lab.status(job).await, JobStatus::Completed);
+    lab.check_job(job).await;
+}
+
+/// A process that was started with its clock ahead is started again with the right time: nothing waits for the time that
+/// the first one told.
+pub async fn a_clock_set_back_across_a_restart_strands_nothing<W: World>(lab: Lab<W>) {
+    lab.pass(HOUR);
+    let job = lab.submit("a b<a c").await;
+    let task = lab.claim(9).await.remove(0);
+    assert_eq!(names(std::slice::from_ref(&task)), ["a"]);
+    lab.complete(&task, "{}").await;
+    lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
+    let later = SendRequest { delay_millis: 10 * SECOND, ..message_for(acme(), &request("t-2")) };
+    lab.engine.send(later).await.expect("the message is accepted");
+    lab.clock.set_back(HOUR);
+    let Some(lab) = lab.reopen().await else { return };
+    lab.execute(Command::Recover { generation: GENERATION + 1 }).await.expect("leases are taken back");
+    lab.engine.sweep().await.expect("the backend works");
+    let tasks = lab.claim(9).await;
+    assert_eq!(names(&tasks), ["b", "c", "task"], "the join, what was given back, and the fresh one");
+    for task in &tasks {
+        lab.complete(task, "{}").await;
+    }
+    assert_eq!(lab.status(job).await, JobStatus::Completed);
+    lab.pass(10 * SECOND);
+    assert_eq!(lab.claim(9).await.len(), 1, "what was to wait waits as long as it was to");
     lab.check_job(job).await;
 }
 

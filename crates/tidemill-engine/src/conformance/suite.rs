@@ -238,6 +238,7 @@ macro_rules! conformance_cases {
                 a_refused_command_does_not_stop_the_others,
                 racing_claims_have_one_winner,
                 the_sweep_repairs_a_deleted_message,
+                a_clock_set_back_across_a_restart_strands_nothing,
                 the_sweep_leaves_sound_work_alone,
                 the_sweep_goes_on_until_all_is_repaired;
             scenarios:

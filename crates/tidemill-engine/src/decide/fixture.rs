@@ -8,7 +8,7 @@ use tidemill_model::{
 };
 
 use super::{Circumstances, decide};
-use crate::command::{Claim, Command, Finish, Prepared, Report, Spent, SubmitJob, SubmitTask};
+use crate::command::{Claim, Command, Finish, Heartbeat, Prepared, Report, Spent, SubmitJob, SubmitTask};
 use crate::commit::{Commit, NewJob, NewTask, TaskKey};
 use crate::id_source::IdSource;
 use crate::policy::Policy;
@@ -24,6 +24,8 @@ pub(super) struct Fixture {
     ids: IdSource,
     site: Site,
     events: u64,
+    /// All that was decided, for a state that is made again from it.
+    commits: Vec<(Commit, Seq)>,
 }
 
 impl Fixture {
@@ -35,6 +37,15 @@ impl Fixture {
             ids: IdSource::new(1),
             site: Site::default(),
             events: 0,
+            commits: Vec::new(),
+        }
+    }
+
+    /// The process starts anew: the state is made again from what was committed.
+    pub(super) fn restart(&mut self) {
+        self.state = State::default();
+        for (commit, first) in &self.commits {
+            self.state.apply(commit, *first);
         }
     }
 
@@ -45,7 +56,9 @@ impl Fixture {
             Circumstances { now: self.now, ids: &mut self.ids, policy: &self.policy, site: &self.site };
         let (commit, reply) = decide(&self.state, command, &mut circumstances)?;
         assert!(commit.expect.iter().all(|expect| self.state.holds(expect)), "{:?}", commit.expect);
-        self.state.apply(&commit, Seq(self.events + 1));
+        let first = Seq(self.events + 1);
+        self.state.apply(&commit, first);
+        self.commits.push((commit.clone(), first));
         self.events += commit.events.len() as u64;
         Ok((commit, reply))
     }
@@ -65,6 +78,12 @@ impl Fixture {
             Reply::Claimed { tasks, .. } => tasks,
             reply => panic!("{reply:?}"),
         }
+    }
+
+    pub(super) fn heartbeat(&mut self, task: &TaskKey, fence: Fence) {
+        let (task, worker) = (task.clone(), worker());
+        let beat = Heartbeat { task, fence, worker, process_id: 1, rss: 0, last_activity: None };
+        self.run(&Command::Heartbeat(beat)).unwrap();
     }
 
     pub(super) fn finish(&mut self, task: &TaskKey, fence: Fence, report: Report) -> Result<Reply, Refusal> {

@@ -3,16 +3,13 @@
 use tidemill_model::{TaskHead, TaskState, Timestamp};
 
 use super::advance::dispatch_ready;
-use super::draft::Draft;
+use super::draft::{Draft, spec_of};
+use crate::clock::AHEAD_MILLIS_MAX;
 use crate::command::Sweep;
 use crate::commit::{Delivered, TaskChangeKind};
 use crate::reply::Reply;
 use crate::state::queue::Queued;
 use crate::state::{State, TaskView};
-
-/// A task whose last event lies further ahead than this, in milliseconds, was written by a clock that has been set back
-/// since. Events of one task are stamped a millisecond apart, so a busy one runs ahead a little by itself.
-const AHEAD_MILLIS_MAX: u64 = 60_000;
 
 pub(super) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) -> Reply {
     let mut repaired = 0;
@@ -58,9 +55,8 @@ pub(super) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) 
     Reply::Swept { repaired, after: last.filter(|_| seen == max).cloned() }
 }
 
-/// When a hidden message may be seen, or a lease ends, if the clock was set back since: as long from now as the message
-/// had to wait from the task's last event, or one lease from now. Else it would wait for a time that is as far away as
-/// the clock was set back.
+/// When a hidden message may be seen, or a lease ends, if the clock was set back since: as long from now as it had to wait
+/// at most. Else it would wait for a time that is as far away as the clock was set back.
 fn moved_back(
     task: &TaskView<'_>,
     head: &TaskHead,
@@ -68,24 +64,59 @@ fn moved_back(
     draft: &Draft<'_, '_>,
 ) -> Option<Timestamp> {
     let now = draft.now();
-    let last = task.entry.stream.last_timestamp()?;
-    let is_ahead = last.since(now) > AHEAD_MILLIS_MAX && queued.visible_at > last;
     match &head.state {
-        TaskState::Queued if is_ahead => Some(now.plus(queued.visible_at.since(last))),
-        // Its worker may be gone, and would be missed only when the clock is there again. If it lives it is heard.
-        TaskState::Leased(lease) if is_ahead && lease.claimed_at.since(now) > AHEAD_MILLIS_MAX => {
-            Some(now.plus(draft.policy().lease_millis)).filter(|until| *until < lease.until)
+        TaskState::Queued if stays_hidden(draft) => None,
+        TaskState::Queued => {
+            let at = now.plus(wait_millis(task, head, queued, draft)?);
+            Some(at).filter(|at| queued.visible_at.since(*at) > AHEAD_MILLIS_MAX)
         }
-        _ => None,
+        // Its worker may be gone, and would be missed only when the clock is there again. If it lives it is heard.
+        TaskState::Leased(lease) => {
+            let at = now.plus(draft.policy().lease_millis);
+            Some(at).filter(|at| lease.until.since(*at) > AHEAD_MILLIS_MAX)
+        }
+        TaskState::Parked | TaskState::Done(_) => None,
     }
+}
+
+/// How long the message of a task that nobody holds had to wait at most when it was hidden, in milliseconds; `None` if
+/// nothing tells.
+fn wait_millis(task: &TaskView<'_>, head: &TaskHead, queued: &Queued, draft: &Draft<'_, '_>) -> Option<u64> {
+    // Events and ids tell when it was hidden, but run ahead of a clock that was set back before.
+    let before = |at: Option<Timestamp>| at.filter(|at| *at <= queued.visible_at);
+    let last = task.entry.stream.last_timestamp();
+    if head.failed_fence == Some(head.fence) {
+        let policy = spec_of(task).options.retry.unwrap_or(draft.policy().retry);
+        return Some(before(last).map_or(policy.max_delay, |last| queued.visible_at.since(last)));
+    }
+    let by_hand = queued.receives > 0;
+    if queued.deliveries > 0 && !by_hand {
+        // A worker had it and it was given back: there was nothing to wait for.
+        return Some(0);
+    }
+    match before(last).max(before(Some(queued.message.id.made_at()))) {
+        Some(since) => Some(queued.visible_at.since(since)),
+        // It was dispatched. Only what was sent or received by hand was told to wait.
+        None => (last.is_some() && !by_hand).then_some(0),
+    }
+}
+
+#[cfg(not(feature = "faults"))]
+fn stays_hidden(_: &Draft<'_, '_>) -> bool {
+    false
+}
+
+#[cfg(feature = "faults")]
+fn stays_hidden(draft: &Draft<'_, '_>) -> bool {
+    draft.policy().faults.keep_hidden
 }
 
 #[cfg(test)]
 mod tests {
     use tidemill_model::ErrorCategory;
 
-    use super::super::fixture::{Fixture, completed, failed, key};
-    use crate::command::{Command, Sweep};
+    use super::super::fixture::{Fixture, alone, completed, failed, key, spec};
+    use crate::command::{Command, Send, Sweep};
     use crate::reply::Reply;
 
     const DAY: u64 = 24 * 3_600_000;
@@ -99,21 +130,79 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_hides_no_task() {
-        for state in ["retrying", "leased"] {
+        for (state, claimable) in [
+            ("fresh", true),
+            ("a join", true),
+            ("sent", true),
+            ("sent for later", false),
+            ("given back", true),
+            ("retrying", false),
+            ("leased", false),
+            ("leased by a remote worker that was heard ahead of time", false),
+        ] {
             let mut fixture = Fixture::new();
-            fixture.submit_task("t-1");
-            let task = fixture.claim(1).remove(0);
-            if state == "retrying" {
-                fixture.finish(&key("t-1"), task.fence, failed(ErrorCategory::Network)).unwrap();
+            match state {
+                "a join" => {
+                    fixture.submit_job(vec![spec("a", &[]), spec("b", &["a"])]);
+                    let task = fixture.claim(1).remove(0);
+                    fixture.finish(&task.task, task.fence, completed()).unwrap();
+                }
+                "sent" | "sent for later" => {
+                    let delay_millis = if state == "sent" { 0 } else { 300_000 };
+                    let message = Send { task: alone("t-1"), run: 1, delay_millis };
+                    fixture.run(&Command::Send(message)).unwrap();
+                }
+                _ => fixture.submit_task("t-1"),
+            }
+            match state {
+                "fresh" | "a join" | "sent" | "sent for later" => {}
+                "given back" => {
+                    // Recovered long after its last event.
+                    fixture.claim(1);
+                    fixture.now = fixture.now.plus(DAY);
+                    fixture.run(&Command::Recover { generation: 9 }).unwrap();
+                }
+                "retrying" => {
+                    let task = fixture.claim(1).remove(0);
+                    fixture.finish(&task.task, task.fence, failed(ErrorCategory::Network)).unwrap();
+                }
+                "leased" => drop(fixture.claim(1)),
+                _ => {
+                    let task = fixture.claim(1).remove(0);
+                    fixture.now = fixture.now.plus(DAY);
+                    fixture.heartbeat(&task.task, task.fence);
+                }
             }
             assert_eq!(sweep(&mut fixture), 0, "{state}: it waits as it should");
             fixture.now = fixture.now.minus(DAY);
+            fixture.restart();
             assert_eq!(fixture.claim(1).len(), 0, "{state}");
             assert_eq!(sweep(&mut fixture), 1, "{state}");
             assert_eq!(sweep(&mut fixture), 0, "{state}: once is enough");
-            fixture.now = fixture.now.plus(10 * 60_000);
-            assert_eq!(fixture.claim(1).len(), 1, "{state}");
+            assert_eq!(
+                fixture.claim(1).len(),
+                usize::from(claimable),
+                "{state}: no sooner than it was to be"
+            );
+            if !claimable {
+                fixture.now = fixture.now.plus(10 * 60_000);
+                assert_eq!(fixture.claim(1).len(), 1, "{state}");
+            }
         }
+    }
+
+    #[test]
+    fn a_delay_that_somebody_asked_for_is_not_cut_short() {
+        // Ids of a later life run ahead of a clock that was set back.
+        let mut fixture = Fixture::new();
+        fixture.submit_task("t-1");
+        fixture.now = fixture.now.minus(DAY);
+        fixture.restart();
+        fixture.run(&Command::Send(Send { task: alone("t-2"), run: 1, delay_millis: 600_000 })).unwrap();
+        assert_eq!(sweep(&mut fixture), 1, "t-1 alone");
+        assert_eq!(fixture.claim(9).len(), 1);
+        fixture.now = fixture.now.plus(600_000);
+        assert_eq!(fixture.claim(9).iter().filter(|task| task.task == key("t-2")).count(), 1);
     }
 
     #[test]

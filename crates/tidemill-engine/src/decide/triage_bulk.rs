@@ -7,6 +7,7 @@ use tidemill_model::{TenantId, Timestamp};
 
 use super::draft::Draft;
 use super::triage_unpark::{self, How, Jobs, Who};
+use crate::clock::AHEAD_MILLIS_MAX;
 use crate::command::StartBulk;
 use crate::record::{RecordKey, RecordValue};
 use crate::reply::{Refusal, Reply};
@@ -155,6 +156,10 @@ pub(super) fn step(
 ) -> Result<Reply, Refusal> {
     let mut bulk = (**running(state, tenant, id)?).clone();
     let now = draft.now();
+    if bulk.stepped_at.since(now) > AHEAD_MILLIS_MAX {
+        // The clock was set back since, and the bulk would stand still for as long.
+        bulk.stepped_at = now.minus(1_000);
+    }
     let most = allowed(&bulk, now);
     if most == 0 {
         let next = next_at(&bulk, now);

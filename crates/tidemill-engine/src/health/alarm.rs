@@ -8,6 +8,7 @@ use tidemill_model::{RequestId, Timestamp};
 
 use super::report::{Finding, FindingKind};
 use super::rule::{HealthRules, Judged};
+use crate::clock::AHEAD_MILLIS_MAX;
 
 /// What goes on for so long is told again.
 const REPEAT_MILLIS: u64 = 60 * 60_000;
@@ -98,7 +99,7 @@ impl Alarms {
             let before = before.get(&task.request);
             let known = before.filter(|known| {
                 let key = (known.run, known.attempt, known.health);
-                key == (task.run, task.attempt, task.health) && now.since(known.told_at) < REPEAT_MILLIS
+                key == (task.run, task.attempt, task.health) && was_just_told(known.told_at, now)
             });
             if known.is_none() {
                 change.raised.push(task);
@@ -125,7 +126,7 @@ impl Alarms {
         }
         for finding in findings {
             let before = self.findings.iter().find(|known| known.kind == finding.kind);
-            let known = before.filter(|known| now.since(known.told_at) < REPEAT_MILLIS);
+            let known = before.filter(|known| was_just_told(known.told_at, now));
             if known.is_none() {
                 change.raised_findings.push(finding);
             }
@@ -137,6 +138,11 @@ impl Alarms {
         change.recovered_findings.extend(self.findings.iter().filter(is_over).map(|known| known.kind));
         change
     }
+}
+
+/// Whether it is too early to tell again. One that was told ahead of the clock was told before the clock was set back.
+fn was_just_told(told_at: Timestamp, now: Timestamp) -> bool {
+    now.since(told_at) < REPEAT_MILLIS && told_at.since(now) <= AHEAD_MILLIS_MAX
 }
 
 #[cfg(test)]
@@ -223,6 +229,15 @@ mod tests {
         ] {
             assert_eq!(series.check(minute, &tasks, &[], &[]), expected, "minute {minute}");
         }
+    }
+
+    #[test]
+    fn what_was_told_before_the_clock_was_set_back_is_told_again() {
+        let mut series = Series::default();
+        let stuck = [ill("t-1", 1, Health::Critical)];
+        assert_eq!(series.check(10_000, &stuck, &[FindingKind::Pending], &[]), "+t-1 +pending");
+        assert_eq!(series.check(0, &stuck, &[FindingKind::Pending], &[]), "+t-1 +pending");
+        assert_eq!(series.check(5, &stuck, &[FindingKind::Pending], &[]), "");
     }
 
     #[test]

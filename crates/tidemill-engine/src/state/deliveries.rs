@@ -6,10 +6,14 @@ use std::sync::Arc;
 use tidemill_model::{EventId, TenantId, Timestamp};
 
 use super::Map;
+use crate::clock::AHEAD_MILLIS_MAX;
 use crate::notice::Notice;
 use crate::outbound::{DeliveryId, DeliveryKey, Lane, Way};
 use crate::record::{Record, RecordKey, RecordKind, RecordValue};
 
+/// No delivery waits longer than five minutes for its next try. One that is to wait longer than this, in milliseconds, was
+/// put off by a clock that has been set back since.
+const FAR_MILLIS: u64 = 5 * 60_000 + AHEAD_MILLIS_MAX;
 /// So many of one way are looked at for one that may be tried. Those that may not are under way, and few.
 const LOOK_MAX: usize = 64;
 
@@ -88,7 +92,9 @@ impl Deliveries {
         let mut next: Option<Timestamp> = None;
         for (way, waiting) in &self.ways {
             let key = |id: DeliveryId| DeliveryKey { tenant: way.tenant.clone(), id };
-            let ready = waiting.iter().take_while(|(at, _)| *at <= now).take(LOOK_MAX);
+            let far = (now.plus(FAR_MILLIS), DeliveryId(EventId::from_u128(0)));
+            let put_off = waiting.range(far..).filter(|(at, _)| at.since(now) >= FAR_MILLIS).take(LOOK_MAX);
+            let ready = waiting.iter().take_while(|(at, _)| *at <= now).take(LOOK_MAX).chain(put_off);
             let ready = ready.map(|(at, id)| (*at, key(*id)));
             let mut ready = ready.filter(|(_, key)| !skip(key)).peekable();
             if let Some((since, key)) = ready.peek() {
@@ -96,7 +102,7 @@ impl Deliveries {
             }
             due.extend(ready.take(limit));
             let first = (now.plus(1), DeliveryId(EventId::from_u128(0)));
-            let later = waiting.range(first..).next().map(|(at, _)| *at);
+            let later = waiting.range(first..far).next().map(|(at, _)| *at);
             next = next.into_iter().chain(later).min();
         }
         due.sort();
@@ -160,6 +166,28 @@ impl Deliveries {
             if lanes.is_empty() {
                 self.counts.remove(&key.tenant);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_off_by_another_clock_is_due() {
+        let at = |minutes: u64| Timestamp::clamped(1_800_000_000_000 + minutes * 60_000);
+        let id = |n| DeliveryId(EventId::from_u128(n));
+        let way = Arc::new(Way { tenant: TenantId::trusted("a"), lane: Lane::People, host: Arc::from("") });
+        let mut deliveries = Deliveries::default();
+        let waiting = BTreeSet::from([(at(0), id(1)), (at(5), id(2)), (at(600), id(3))]);
+        deliveries.ways.insert(way, waiting);
+        for (now, expected, next) in
+            [(600, vec![1, 2, 3], None), (0, vec![1, 3], Some(5)), (599, vec![1, 2], Some(600))]
+        {
+            let found = deliveries.due(at(now), 9, |_| false);
+            let ids: Vec<u128> = found.due.iter().map(|key| key.id.as_u128()).collect();
+            assert_eq!((ids, found.next), (expected, next.map(at)), "minute {now}");
         }
     }
 }

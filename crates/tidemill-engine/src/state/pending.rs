@@ -6,6 +6,7 @@ use std::ops::Bound;
 use tidemill_model::{TenantId, Timestamp};
 
 use super::Map;
+use crate::clock::AHEAD_MILLIS_MAX;
 use crate::execution::{ExecutionId, ExecutionKey};
 use crate::record::{Record, RecordKey, RecordKind, RecordValue};
 
@@ -15,7 +16,16 @@ static NOBODY: BTreeMap<TenantId, BTreeSet<(Timestamp, ExecutionId)>> = BTreeMap
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pending {
     tenants: BTreeMap<TenantId, BTreeSet<(Timestamp, ExecutionId)>>,
-    moments: Map<ExecutionKey, Timestamp>,
+    moments: Map<ExecutionKey, Moments>,
+    /// By the moment at which they began to wait.
+    since: BTreeSet<(Timestamp, ExecutionKey)>,
+}
+
+/// When an execution began to wait, and until when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Moments {
+    since: Timestamp,
+    next: Timestamp,
 }
 
 /// What is to run by some moment.
@@ -85,7 +95,8 @@ impl Pending {
                     tenant: tenant.clone(),
                     id: *id,
                 };
-                let lane = waiting.iter().take_while(move |(at, _)| *at <= now).map(key);
+                let ready = waiting.iter().take_while(move |(at, _)| *at <= now).map(key);
+                let lane = ready.chain(self.of_another_clock(now, tenant).cloned());
                 (tenant, room.held.get(tenant).copied().unwrap_or(0), lane)
             })
             .collect();
@@ -104,17 +115,32 @@ impl Pending {
                 has_room
             });
         }
-        let later = |waiting: &BTreeSet<(Timestamp, ExecutionId)>| {
-            waiting.range((now.plus(1), ExecutionId::from_u128(0))..).next().map(|(at, _)| *at)
+        let later = |(tenant, waiting): (&TenantId, &BTreeSet<(Timestamp, ExecutionId)>)| {
+            let key = |id| ExecutionKey { tenant: tenant.clone(), id };
+            let is_due = |id| self.moments.get(&key(id)).is_some_and(|at| is_of_another_clock(at, now));
+            let mut later = waiting.range((now.plus(1), ExecutionId::from_u128(0))..);
+            later.find(|(_, id)| !is_due(*id)).map(|(at, _)| *at)
         };
         let fullest = self.tenants.iter().max_by_key(|(_, waiting)| waiting.len());
         DueExecutions {
             due,
             more,
-            next: self.tenants.values().filter_map(later).min(),
+            next: self.tenants.iter().filter_map(later).min(),
             pending: self.len(),
             fullest: fullest.map(|(tenant, _)| tenant.clone()),
         }
+    }
+
+    /// Those of a tenant that are not due yet by what was written down, and are because the clock was set back since.
+    fn of_another_clock<'s>(
+        &'s self,
+        now: Timestamp,
+        tenant: &'s TenantId,
+    ) -> impl Iterator<Item = &'s ExecutionKey> {
+        let ahead = self.since.iter().rev().map_while(move |(_, key)| {
+            self.moments.get(key).filter(|at| is_of_another_clock(at, now)).map(|at| (at, key))
+        });
+        ahead.filter(move |(at, key)| at.next > now && key.tenant == *tenant).map(|(_, key)| key)
     }
 
     /// Takes note of a record as it stands now.
@@ -125,7 +151,8 @@ impl Pending {
         let Some(key) = key.as_execution() else { return };
         let moment = record.and_then(|record| match &record.value {
             RecordValue::Execution(execution) => {
-                execution.status.is_pending().then_some(execution.next_run_at)
+                let since = execution.ended_at.unwrap_or(execution.created_at);
+                execution.status.is_pending().then_some(Moments { since, next: execution.next_run_at })
             }
             _ => None,
         });
@@ -139,20 +166,48 @@ impl Pending {
         if let Some(before) = before
             && let Some(waiting) = self.tenants.get_mut(&key.tenant)
         {
-            waiting.remove(&(before, key.id));
+            self.since.remove(&(before.since, key.clone()));
+            waiting.remove(&(before.next, key.id));
             if waiting.is_empty() {
                 self.tenants.remove(&key.tenant);
             }
         }
         if let Some(moment) = moment {
-            self.tenants.entry(key.tenant).or_default().insert((moment, key.id));
+            self.since.insert((moment.since, key.clone()));
+            self.tenants.entry(key.tenant).or_default().insert((moment.next, key.id));
         }
     }
+}
+
+/// Whether it began to wait ahead of `now`. The clock was set back since, and it would wait for as long as that.
+fn is_of_another_clock(at: &Moments, now: Timestamp) -> bool {
+    at.since.since(now) > AHEAD_MILLIS_MAX
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_began_to_wait_before_the_clock_was_set_back_is_due() {
+        let at = |minutes: u64| Timestamp::clamped(1_800_000_000_000 + minutes * 60_000);
+        let key = |n| ExecutionKey { tenant: TenantId::trusted("a"), id: ExecutionId::from_u128(n) };
+        let mut pending = Pending::default();
+        for (n, since, next) in [(1, 0, 0), (2, 0, 30), (3, 600, 600), (4, 600, 630)] {
+            let moments = Moments { since: at(since), next: at(next) };
+            pending.moments.insert(key(n), moments);
+            pending.since.insert((moments.since, key(n)));
+            pending.tenants.entry(TenantId::trusted("a")).or_default().insert((moments.next, key(n).id));
+        }
+        for (now, due, next) in
+            [(601, vec![1, 2, 3], Some(630)), (1, vec![1, 3, 4], Some(30)), (31, vec![1, 2, 3, 4], None)]
+        {
+            let found = pending.due(at(now), &Room::of(9), |_| false);
+            let mut ids: Vec<u128> = found.due.iter().map(|key| key.id.as_u128()).collect();
+            ids.sort_unstable();
+            assert_eq!((ids, found.next), (due, next.map(at)), "minute {now}");
+        }
+    }
 
     fn pending(tenants: &[(&str, u128)]) -> Pending {
         let mut pending = Pending::default();

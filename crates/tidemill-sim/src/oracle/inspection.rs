@@ -10,9 +10,10 @@ use tidemill_model::fold::{fold_job, fold_task};
 use tidemill_model::{Event, JobId, JobStatus, KnownType, TaskState, TenantId, Timestamp};
 
 use super::doubt::{Doubt, Witness};
-use super::leases::LeaseFacts;
+use super::leases::{AHEAD_MILLIS, LeaseFacts};
 use super::{Oracle, blob_of, unreadable};
 use crate::ledger::Ledger;
+use crate::producer::DELAY_MILLIS_MAX;
 use crate::violation::{Violation, demand};
 
 impl Oracle {
@@ -317,8 +318,16 @@ impl Oracle {
     /// After a whole sweep nothing stands still: a task that waits has a message, one that runs a live lease or one.
     pub fn check_swept(&self, ledger: &mut dyn Ledger, now: Timestamp) -> Result<(), Violation> {
         let mut messages: BTreeMap<TaskKey, Vec<u32>> = BTreeMap::new();
+        let mut visible_at: BTreeMap<(TaskKey, u32), Timestamp> = BTreeMap::new();
         for queued in ledger.messages().map_err(unreadable)? {
-            messages.entry(queued.message.task).or_default().push(queued.message.run);
+            let (task, run) = (queued.message.task, queued.message.run);
+            // By hand a message may be hidden for any time, and nothing tells when one was sent whose id runs ahead.
+            let made_at = queued.message.id.made_at();
+            if queued.receives == 0 && made_at <= queued.message.not_before {
+                let first = visible_at.entry((task.clone(), run)).or_insert(queued.visible_at);
+                *first = queued.visible_at.min(*first);
+            }
+            messages.entry(task).or_default().push(run);
         }
         for (key, task) in self.history.tasks.iter().filter(|(_, task)| task.is_live() && !task.is_parked()) {
             let has_message = messages.get(key).is_some_and(|runs| runs.contains(&task.run()));
@@ -332,6 +341,15 @@ impl Oracle {
                     key.request,
                     task.run()
                 )
+            })?;
+        }
+        // Nobody in the world asks for a longer delay, so what is hidden for longer waits for a time that another clock told.
+        let soon = now.plus(DELAY_MILLIS_MAX + AHEAD_MILLIS);
+        for (key, task) in self.history.tasks.iter().filter(|(_, task)| task.is_live() && !task.is_parked()) {
+            let at = visible_at.get(&(key.clone(), task.run())).copied();
+            let is_soon = at.is_none_or(|at| at <= soon);
+            demand(is_soon, "what is queued can be claimed soon after a sweep", || {
+                format!("{} at {at:?}, and it is {now}", key.request)
             })?;
         }
         for job in self.history.jobs.values().filter(|job| !job.cancelled) {

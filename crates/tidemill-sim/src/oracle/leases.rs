@@ -15,8 +15,8 @@ use tidemill_model::{Fence, KnownType, Outcome, SessionId, TaskHead, TaskState, 
 
 use crate::violation::{Violation, demand};
 
-/// How far ahead of the clock a claim must lie for the sweep to think that the clock was set back, in milliseconds.
-const AHEAD_MILLIS: u64 = 60_000;
+/// How much later than a new lease one must end for the sweep to think that the clock was set back, in milliseconds.
+pub(super) const AHEAD_MILLIS: u64 = 60_000;
 
 /// What is known of every task's lease.
 #[derive(Debug, Default)]
@@ -339,11 +339,12 @@ impl Leases {
         demand(!self.deleted.contains(&message), "what is deleted stays deleted", || format!("{message:?}"))
     }
 
-    /// A sweep may end a lease earlier whose claim lies ahead of the clock, but leaves its holder a whole lease.
+    /// A sweep may end a lease earlier that lasts much longer than a new one would, but leaves its holder a whole lease.
     fn swept(&mut self, now: Timestamp, policy: &Policy) {
         for facts in self.tasks.values_mut() {
-            if facts.holder.as_ref().is_some_and(|holder| holder.claimed_at.since(now) > AHEAD_MILLIS) {
-                facts.shortened.push(now.plus(policy.lease_millis));
+            let until = now.plus(policy.lease_millis);
+            if facts.holder.as_ref().is_some_and(|holder| holder.until.since(until) > AHEAD_MILLIS) {
+                facts.shortened.push(until);
             }
         }
     }

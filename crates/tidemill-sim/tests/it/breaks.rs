@@ -83,6 +83,13 @@ fn a_check_that_knew_too_little_is_found() {
 }
 
 #[test]
+fn a_task_that_another_clock_hides_is_found() {
+    // Only a process that starts anew forgets that a message was visible.
+    let faults = Faults { keep_hidden: true, ..Faults::default() };
+    assert_is_found("a clock that was set back hides a task", &with_faults(Kind::Embedded, faults));
+}
+
+#[test]
 fn a_removed_sync_is_found() {
     for (operation, prefix) in [
         (Operation::Sync, "log/0"),
