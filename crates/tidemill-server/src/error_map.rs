@@ -26,9 +26,11 @@ impl From<EngineError> for Problem {
                 let message = format!("is {size_bytes} bytes; the limit is {limit_bytes}");
                 Self { status: StatusCode::PAYLOAD_TOO_LARGE, ..Self::field("TOO_LARGE", field, message) }
             }
-            EngineError::BlobMissing { .. } => Self::unavailable(
-                "STORE_UNAVAILABLE",
-                "a large value is not there; try again",
+            EngineError::BlobMissing { key } => Self::unavailable(
+                "BLOB_MISSING",
+                format!(
+                    "the large value {key} is missing from the store; `tidemill verify` names all that are"
+                ),
                 STORE_RETRY_SECONDS,
             ),
             EngineError::Token(fault) => Self::unavailable(
@@ -180,8 +182,13 @@ mod tests {
             assert_eq!((problem.status.as_u16(), &*problem.code), (503, code));
             assert!(problem.retry_after.is_some() && !problem.detail.contains('/'), "{problem:?}");
         }
-        let missing = Problem::from(EngineError::BlobMissing { key: "events/secret".to_owned() });
-        assert!(!missing.detail.contains("secret"), "{missing:?}");
+    }
+
+    #[test]
+    fn a_missing_blob_is_named() {
+        let missing = Problem::from(EngineError::BlobMissing { key: "events/a/b".to_owned() });
+        assert_eq!((missing.status.as_u16(), &*missing.code), (503, "BLOB_MISSING"));
+        assert!(missing.detail.contains("events/a/b is missing"), "{missing:?}");
     }
 
     #[test]

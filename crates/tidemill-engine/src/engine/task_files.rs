@@ -77,8 +77,16 @@ impl<B: Backend> Engine<B> {
         Ok(self.inner.backend.put_blob(task.tenant.clone(), place(task, LIST), list).await?)
     }
 
-    /// A file of a task, if there is one.
+    /// A file of a task, if there is one. One that the task's list names and that is not there is an error.
     pub async fn task_file(&self, task: &TaskKey, path: &str) -> Result<Option<Vec<u8>>, EngineError> {
+        let found = self.stored_file(task, path).await?;
+        if found.is_none() && self.file_list(task).await?.contains_key(path) {
+            return Err(EngineError::BlobMissing { key: place(task, path) });
+        }
+        Ok(found)
+    }
+
+    async fn stored_file(&self, task: &TaskKey, path: &str) -> Result<Option<Vec<u8>>, EngineError> {
         Ok(self.inner.backend.blob(task.tenant.clone(), place(task, path)).await?)
     }
 
@@ -94,7 +102,7 @@ impl<B: Backend> Engine<B> {
         });
         let mut found = 0;
         for path in attempts.take(10 * LOGS_MAX as usize) {
-            if let Some(bytes) = self.task_file(task, &path).await? {
+            if let Some(bytes) = self.stored_file(task, &path).await? {
                 list.insert(path, bytes.len() as u64);
                 found += 1;
             }
@@ -106,7 +114,7 @@ impl<B: Backend> Engine<B> {
     }
 
     async fn file_list(&self, task: &TaskKey) -> Result<BTreeMap<String, u64>, EngineError> {
-        let Some(bytes) = self.task_file(task, LIST).await? else { return Ok(BTreeMap::new()) };
+        let Some(bytes) = self.stored_file(task, LIST).await? else { return Ok(BTreeMap::new()) };
         serde_json::from_slice(&bytes).map_err(|error| {
             Fault::Damaged(format!("the list of files of task {} cannot be read: {error}", task.request))
                 .into()
