@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::codec::row_key;
 use tidemill_engine::commit::TaskKey;
+use tidemill_engine::engine::is_guarded;
 use tidemill_engine::export::{ExportError, Exported, FORMAT, Lines, PART_BYTES, VERSION, is_exported, line};
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::state::queue::Queued;
@@ -47,7 +48,8 @@ impl Aws {
         let mut found = self.find_all().await?;
         found.tenants.extend(window.lately.iter().map(|event| event.tenant.clone()));
         let mut export = Export { store: self, lines: Lines::new(out), done: Exported::default(), window };
-        export.lines.put(&line::Header { kind: "header", format: FORMAT, version: VERSION })?;
+        let keys = is_guarded(self).await?;
+        export.lines.put(&line::Header { kind: "header", format: FORMAT, version: VERSION, keys })?;
         for tenant in &found.tenants {
             export.events(tenant).await?;
         }

@@ -66,6 +66,7 @@ pub use executions::{
 };
 pub use files::Rights;
 pub use job_filter::{JobFilter, ManyJobs};
+pub use keys::is_guarded;
 pub use publish::{NewEvent, PublishRequest};
 pub use queue::{Delivery, Received, SendRequest};
 pub use read::{DeadLetterPage, PageRequest};

@@ -85,6 +85,13 @@ pub struct RecordKey {
     pub id: Arc<str>,
 }
 
+impl RecordKey {
+    /// The mark of a store whose keys were left behind when it was imported: it stays closed until a key is made.
+    pub fn closed() -> Self {
+        Self { kind: RecordKind::System, tenant: None, id: Arc::from("closed") }
+    }
+}
+
 /// A record as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {

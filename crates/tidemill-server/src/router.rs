@@ -138,6 +138,7 @@ async fn admit<B: Backend>(app: &App<B>, access: Access, parts: &Parts) -> Resul
     }
     let mut given = parts.headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else {
+        check_closed(app).await?;
         return Err(Problem::unauthenticated("send `Authorization: Bearer` with an API key"));
     };
     let token = value.to_str().ok().and_then(|value| {
@@ -149,8 +150,23 @@ async fn admit<B: Backend>(app: &App<B>, access: Access, parts: &Parts) -> Resul
     };
     match app.engine().authenticate(token).await? {
         Some(key) => Ok(Caller::key(key.id.as_str(), key.role, &key.tenants)),
-        None => Err(Problem::unauthenticated("the API key is unknown or was revoked")),
+        None => {
+            check_closed(app).await?;
+            Err(Problem::unauthenticated("the API key is unknown or was revoked"))
+        }
     }
+}
+
+/// Nobody has a key of a store that came without the keys it had.
+pub(crate) async fn check_closed<B: Backend>(app: &App<B>) -> Result<(), Problem> {
+    if !app.engine().is_closed().await? {
+        return Ok(());
+    }
+    Err(Problem::forbidden(
+        "STORE_CLOSED",
+        "this store was imported without the API keys it had and stays closed until it has one: \
+         stop the server and run `tidemill keys create --role admin`",
+    ))
 }
 
 fn check_local(parts: &Parts) -> Result<(), Problem> {

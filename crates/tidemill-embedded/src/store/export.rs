@@ -15,6 +15,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use tidemill_engine::backend::Fault;
 pub use tidemill_engine::export::{ExportError, Exported, FORMAT, Tally, VERSION};
 use tidemill_engine::export::{Lines, PART_BYTES, is_exported, line};
+use tidemill_engine::record::{RecordKey, RecordKind};
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_engine::state::stream::Stream;
@@ -45,7 +46,12 @@ impl Store {
             lines: Lines::new(out),
             done: Exported::default(),
         };
-        export.lines.put(&line::Header { kind: "header", format: FORMAT, version: VERSION })?;
+        export.lines.put(&line::Header {
+            kind: "header",
+            format: FORMAT,
+            version: VERSION,
+            keys: export.has_keys()?,
+        })?;
         export.events(watch)?;
         export.jobs(watch)?;
         export.tasks(watch)?;
@@ -68,6 +74,17 @@ struct Export<'s, 'o> {
 }
 
 impl Export<'_, '_> {
+    /// Whether there are or were keys, revoked ones included.
+    fn has_keys(&self) -> Result<bool, Fault> {
+        let rows = &self.store.rows;
+        let mut any = rows.get(&RowKey::Record(RecordKey::closed()))?.is_some();
+        rows.scan(&row_key::records_of_all(RecordKind::ApiKey), &mut |_, _| {
+            any = true;
+            false
+        })?;
+        Ok(any)
+    }
+
     fn events(&mut self, watch: &mut Watch<'_>) -> Result<(), ExportError> {
         let total = self.segments.iter().map(|segment| segment.events).sum();
         let mut step = Step::begin(watch, "writing events", Some(total));

@@ -39,8 +39,19 @@ pub struct Imported {
     pub tally: Tally,
     /// Messages that open tasks lacked and got.
     pub messages_made: u64,
+    /// Whether the store stays closed until a key is made, and why.
+    pub closed: Option<Closed>,
     /// Properties and inputs that not all readers of JSON can read. History is not changed, so they are taken over.
     pub unreadable: u64,
+}
+
+/// Why an imported store lets nobody in until a key is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// There were keys where it comes from.
+    HadKeys,
+    /// The export does not say, so there may have been some.
+    Unknown,
 }
 
 /// Why nothing was imported.
@@ -78,7 +89,11 @@ impl Store {
         watch: &mut Watch<'_>,
     ) -> Result<Imported, ImportError> {
         let mut lines = Lines::new(input);
-        check_header(&mut lines)?;
+        let closed = match check_header(&mut lines)? {
+            Some(false) => None,
+            Some(true) => Some(Closed::HadKeys),
+            None => Some(Closed::Unknown),
+        };
         let mut assembly = Assembly::start(&disk, &options)?;
         let mut step = Step::begin(watch, "reading lines", None);
         let mut unreadable = 0;
@@ -96,23 +111,24 @@ impl Store {
             return Err(ImportError::Line { line, problem: "it comes after the end line".into() });
         }
         step.end();
-        assembly.finish(&disk)?;
+        assembly.finish(&disk, closed.is_some())?;
         let mut store = Self::open_watched(disk, options, watch)?;
         let messages_made = store.renew_messages(now)?;
         store.flush_rows()?;
-        Ok(Imported { tally, messages_made, unreadable })
+        Ok(Imported { tally, messages_made, closed, unreadable })
     }
 }
 
-fn check_header(lines: &mut Lines<'_>) -> Result<(), ImportError> {
+/// Whether there were keys, if the header tells.
+fn check_header(lines: &mut Lines<'_>) -> Result<Option<bool>, ImportError> {
     let (line, text) = lines.next()?.ok_or(ImportError::Cut { line: 0 })?;
     let bad = |bad: BadField| Problem::from(bad).at(line);
     match Line::read(text).map_err(bad)? {
-        Line::Header { format, version } if format == FORMAT && version == VERSION => Ok(()),
-        Line::Header { format, version } if format == FORMAT && version > VERSION => {
+        Line::Header { format, version, keys } if format == FORMAT && version == VERSION => Ok(keys),
+        Line::Header { format, version, .. } if format == FORMAT && version > VERSION => {
             Err(ImportError::Newer { found: version })
         }
-        Line::Header { format, version } => {
+        Line::Header { format, version, .. } => {
             let problem = format!("is {format:?} version {version}, not {FORMAT:?} version {VERSION}");
             Err(bad(BadField::new("format", problem)))
         }

@@ -156,17 +156,33 @@ impl<B: Backend> Engine<B> {
         Ok(known.revoked_at.is_none())
     }
 
-    /// Whether a key was ever made. Revoked ones count: taking the last key away must not open the door.
+    /// Whether a key was ever made, here or where the store was imported from. Revoked ones count: taking the last key
+    /// away must not open the door, and neither must a copy without keys.
     pub async fn has_keys(&self) -> Result<bool, EngineError> {
         if self.inner.keys.any.load(Ordering::Acquire) {
             return Ok(true);
         }
-        let any = !self.inner.backend.records(RecordKind::ApiKey, None, None, 1).await?.is_empty();
+        let any = is_guarded(&*self.inner.backend).await?;
         if any {
             self.inner.keys.any.store(true, Ordering::Release);
         }
         Ok(any)
     }
+
+    /// Whether nobody can come in at all: there were keys where the store was imported from, and none was made since.
+    pub async fn is_closed(&self) -> Result<bool, EngineError> {
+        let backend = &*self.inner.backend;
+        Ok(!has_any_key(backend).await? && backend.record(RecordKey::closed()).await?.is_some())
+    }
+}
+
+/// Whether a store has or had keys, which an export notes.
+pub async fn is_guarded<B: Backend>(backend: &B) -> Result<bool, Fault> {
+    Ok(has_any_key(backend).await? || backend.record(RecordKey::closed()).await?.is_some())
+}
+
+async fn has_any_key<B: Backend>(backend: &B) -> Result<bool, Fault> {
+    Ok(!backend.records(RecordKind::ApiKey, None, None, 1).await?.is_empty())
 }
 
 fn key_of(id: &KeyId) -> RecordKey {

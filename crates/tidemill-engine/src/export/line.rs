@@ -26,6 +26,8 @@ pub struct Header {
     pub kind: &'static str,
     pub format: &'static str,
     pub version: u32,
+    /// Whether there were API keys, which stay behind.
+    pub keys: bool,
 }
 
 #[derive(Serialize)]

@@ -15,6 +15,7 @@ use crate::caller::{Caller, Welcome};
 use crate::connection::Connection;
 use crate::keyless;
 use crate::problem::Problem;
+use crate::router::check_closed;
 
 /// The field of every form that only our own pages know to fill.
 pub(super) const TOKEN_FIELD: &str = "form_token";
@@ -65,7 +66,10 @@ pub(super) async fn admit<B: Backend>(
         check_local(parts)?;
         return Ok(Some(keyless(Caller::keyless(app.config().tenant.clone()))));
     }
-    let Some(word) = cookie::read(&parts.headers, cookie::SESSION) else { return Ok(None) };
+    let Some(word) = cookie::read(&parts.headers, cookie::SESSION) else {
+        check_closed(app).await?;
+        return Ok(None);
+    };
     let Some(session) = dashboard.sessions.find(word, Instant::now()) else { return Ok(None) };
     if !Welcome::of(app, &session.caller).holds().await {
         dashboard.sessions.end(word);

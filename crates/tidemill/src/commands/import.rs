@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tidemill_embedded::import_dir::import_into;
-use tidemill_embedded::store::import::Imported;
+use tidemill_embedded::store::import::{Closed, Imported};
 use tidemill_engine::clock::{Clock, SystemClock};
 
 use super::{CommandError, Flags};
@@ -58,6 +58,15 @@ impl Import {
             out.note(format_args!(
                 "{} values are kept that not all readers of JSON can read: numbers too large, halves of characters, or too deep",
                 imported.unreadable
+            ));
+        }
+        if let Some(closed) = imported.closed {
+            let why = match closed {
+                Closed::HadKeys => "API keys are not exported, and the store had some",
+                Closed::Unknown => "the export does not say whether the store had API keys",
+            };
+            out.note(format_args!(
+                "{why}: it stays closed, and every request is refused, until you make a key with `tidemill keys create --role admin`"
             ));
         }
         Ok(ExitCode::SUCCESS)

@@ -60,3 +60,73 @@ fn keys_are_made_offline_used_listed_and_revoked() {
     assert_eq!(revoked.code, 1, "{revoked:#?}");
     server.stop().ok();
 }
+
+/// The export of a store with keys, and the token of one of them.
+fn guarded() -> (String, String) {
+    let origin = Sandbox::new();
+    let token = origin.run(&["keys", "create", "--role", "admin"]).ok().out.trim().to_owned();
+    origin.run(&["export", "--out", "export"]).ok();
+    (origin.read("export"), token)
+}
+
+/// Asks a server of this sandbox for jobs, with a key if one is given; what it says.
+fn ask(sandbox: &Sandbox, token: Option<&str>) -> (i32, String) {
+    let server = sandbox.serve(&["--no-worker"], &[]);
+    let mut arguments = vec!["jobs", "list", "--server", &server.url];
+    arguments.extend(token.iter().flat_map(|token| ["--key", token]));
+    let asked = sandbox.run(&arguments);
+    server.stop().ok();
+    (asked.code, asked.words)
+}
+
+#[test]
+fn an_imported_store_stays_closed_until_it_has_a_key() {
+    let (export, token) = guarded();
+    let header = export.lines().next().unwrap();
+    assert!(header.ends_with(r#""keys":true}"#) && !export.contains(&token[..15]), "{header}");
+    let sandbox = Sandbox::new();
+    sandbox.write("export", &export);
+    let imported = sandbox.run(&["import", "export"]).ok();
+    for word in ["stays closed", "the store had some", "tidemill keys create"] {
+        assert!(imported.words.contains(word), "{imported:#?}");
+    }
+    let is_closed = |token: Option<&str>| {
+        let (code, words) = ask(&sandbox, token);
+        assert_eq!(code, 1, "{words}");
+        for word in ["STORE_CLOSED", "tidemill keys create"] {
+            assert!(words.contains(word), "{words}");
+        }
+    };
+    is_closed(None);
+    is_closed(Some(&token));
+    // Nothing that is done to the directory opens it.
+    sandbox.run(&["verify"]).ok();
+    sandbox.run(&["rebuild"]).ok();
+    is_closed(None);
+    sandbox.run(&["export", "--out", "again"]).ok();
+    assert_eq!(sandbox.read("again"), export);
+
+    let own = sandbox.run(&["keys", "create", "--role", "admin", "--json"]).ok().json();
+    let token = own["token"].as_str().unwrap();
+    assert_eq!(ask(&sandbox, Some(token)).0, 0);
+    assert!(ask(&sandbox, None).1.contains("UNAUTHENTICATED"));
+    // Neither does it open when its only key goes, here or in a copy.
+    sandbox.run(&["keys", "revoke", own["key"]["id"].as_str().unwrap()]).ok();
+    assert!(ask(&sandbox, None).1.contains("UNAUTHENTICATED"));
+    sandbox.run(&["export", "--out", "revoked"]).ok();
+    assert!(sandbox.read("revoked").starts_with(header));
+    sandbox.run(&["verify"]).ok();
+}
+
+#[test]
+fn an_export_that_does_not_tell_of_keys_makes_a_closed_store() {
+    let (export, _) = guarded();
+    for (told, is_closed) in [("", true), (r#","keys":false"#, false)] {
+        let sandbox = Sandbox::new();
+        sandbox.write("export", &export.replacen(r#","keys":true"#, told, 1));
+        let imported = sandbox.run(&["import", "export"]).ok();
+        assert_eq!(imported.words.contains("does not say whether"), is_closed, "{imported:#?}");
+        let (code, words) = ask(&sandbox, None);
+        assert_eq!((code == 1, words.contains("STORE_CLOSED")), (is_closed, is_closed), "{words}");
+    }
+}

@@ -91,12 +91,15 @@ impl Assembly {
         Ok(is_end.then_some(self.tally))
     }
 
-    /// Writes what is left.
-    pub(super) fn finish(mut self, disk: &Arc<dyn Disk>) -> Result<(), ImportError> {
+    /// Writes what is left, and that the store is closed if it is to be.
+    pub(super) fn finish(mut self, disk: &Arc<dyn Disk>, closed: bool) -> Result<(), ImportError> {
         let log = &mut self.log;
         self.histories.each_cut(|key, row| log.controls(&[Control::Carry(key, Some(row))]))?;
         let end = self.log.next_seq();
         self.log.controls(&[note_of_import(Some(end))])?;
+        if closed {
+            self.log.controls(&[note(RecordKey::closed(), 1, &Json::empty_object())])?;
+        }
         self.log.finish()?;
         // Every blob came with the event that names it, so no note has to lead to it.
         for (note, ..) in self.blobs.notes().map_err(|error| io_fault(&error))? {
@@ -255,7 +258,10 @@ fn is_end_of_job(line: &Line) -> bool {
 fn note_of_import(end: Option<Seq>) -> Control {
     let key = RecordKey { kind: RecordKind::System, tenant: None, id: "import".into() };
     let value = end.map_or_else(Json::empty_object, |end| Json::of(&serde_json::json!({ "nextSeq": end.0 })));
+    note(key, if end.is_some() { 2 } else { 1 }, &value)
+}
+
+fn note(key: RecordKey, version: u64, value: &Json) -> Control {
     let value = RecordValue::Bytes(value.as_str().as_bytes().into());
-    let version = if end.is_some() { 2 } else { 1 };
     Control::Carry(RowKey::Record(key), Some(Row::Record(Record { version, expires_at: None, value })))
 }

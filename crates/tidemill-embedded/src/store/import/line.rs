@@ -28,6 +28,8 @@ pub(super) enum Line {
     Header {
         format: String,
         version: u32,
+        /// Whether the exported store had keys. Former releases did not say.
+        keys: Option<bool>,
     },
     Blob {
         tenant: TenantId,
@@ -114,7 +116,11 @@ impl Line {
     }
 
     fn header(fields: &mut Fields<'_>) -> Result<Self, BadField> {
-        Ok(Self::Header { format: fields.required("format")?, version: fields.required("version")? })
+        Ok(Self::Header {
+            format: fields.required("format")?,
+            version: fields.required("version")?,
+            keys: fields.optional("keys")?,
+        })
     }
 
     fn blob(fields: &mut Fields<'_>) -> Result<Self, BadField> {

@@ -58,6 +58,7 @@ fn a_store_moves_to_a_stage_and_back() {
     assert_eq!(origin.run(&["run", "job.yaml"]).code, 1, "a task of it fails");
     origin.write("note.js", "return 1");
     origin.run(&["scripts", "put", "note", "note.js"]).ok();
+    origin.run(&["keys", "create", "--role", "reader"]).ok();
     let told = export(&origin, "first").words;
     home.sandbox.write("first", &origin.read("first"));
 
@@ -66,6 +67,7 @@ fn a_store_moves_to_a_stage_and_back() {
     assert_eq!(cut.code, 1, "{cut:#?}");
     assert!(cut.words.contains("nothing was imported: "), "{cut:#?}");
     let imported = home.run(&["import", "first"]).ok();
+    assert!(imported.words.contains("stays closed"), "its keys stay behind: {imported:#?}");
     let count = |words: &str, verb: &str| {
         let line = words.lines().find(|line| line.starts_with(verb)).expect("it counts").to_owned();
         line[verb.len()..].to_owned()
