@@ -1,22 +1,68 @@
 //! The door of a server without keys.
 //!
-//! Whoever can reach it is the local user. A web page in that user's browser can reach it too, so a request must name
-//! this machine as its host and, if it names an origin, the same. That stops pages of other sites and names that were
-//! bent to point here.
+//! Whoever made the socket at the other end is the local user, if it is the server's own user or root; all others on this
+//! machine are strangers, and so is everybody behind a proxy. A web page in that user's browser can reach the server too,
+//! so a request must name this machine as its host and, if it names an origin, the same. That stops pages of other sites
+//! and names that were bent to point here.
 
-use axum::http::header::{HOST, ORIGIN};
-use axum::http::{HeaderMap, Uri};
+use std::net::SocketAddr;
+
+use axum::http::header::{FORWARDED, HOST, ORIGIN, VIA};
+use axum::http::{HeaderMap, Method, Uri};
+use rustix::process::geteuid;
 
 use crate::connection::Connection;
 use crate::problem::Problem;
 
+/// Seconds after which a process without a file left to open may be asked again.
+const RETRY_SECONDS: u64 = 1;
+
 /// Whether a request over `connection` is from the local user.
-pub(crate) fn check(connection: Connection, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    let local = connection.local;
-    if !local.ip().is_loopback() {
+pub(crate) fn check(
+    connection: &Connection,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), Problem> {
+    check_loopback(connection.local)?;
+    let owner = connection.other_end.owner().map_err(|_| {
+        let detail = "the server has no file left to open, so it cannot tell whose connection this is";
+        Problem::unavailable("TOO_MANY_CONNECTIONS", detail, RETRY_SECONDS)
+    })?;
+    check_owner(owner, geteuid().as_raw())?;
+    check_request(connection.local, method, uri, headers)
+}
+
+fn check_loopback(local: SocketAddr) -> Result<(), Problem> {
+    if local.ip().is_loopback() {
+        return Ok(());
+    }
+    Err(Problem::forbidden("KEYS_NEEDED", "without API keys the server answers on loopback addresses only"))
+}
+
+/// Whether the user at the other end is the server's own or root.
+fn check_owner(owner: Option<u32>, own: u32) -> Result<(), Problem> {
+    if owner.is_some_and(|owner| owner == own || owner == 0) {
+        return Ok(());
+    }
+    let who = match owner {
+        Some(owner) => format!("this connection is of uid {owner}"),
+        None => "nobody on this machine has this connection open".to_owned(),
+    };
+    let detail =
+        format!("without API keys only the server's own user (uid {own}) and root may use it; {who}");
+    Err(Problem::forbidden("FOREIGN_USER", detail))
+}
+
+/// Whether a request is the user's own, not that of a page or a proxy.
+fn check_request(local: SocketAddr, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let is_forwarded = headers.keys().any(|name| {
+        *name == FORWARDED || *name == VIA || name == "x-real-ip" || name.as_str().starts_with("x-forwarded-")
+    });
+    if is_forwarded {
         return Err(Problem::forbidden(
-            "KEYS_NEEDED",
-            "without API keys the server answers on loopback addresses only",
+            "FORWARDED",
+            "without API keys requests that came through a proxy are refused: nobody can tell whose they are",
         ));
     }
     let mut hosts = headers.get_all(HOST).iter();
@@ -40,10 +86,23 @@ pub(crate) fn check(connection: Connection, uri: &Uri, headers: &HeaderMap) -> R
         }
         (Some(_), Some(_)) => false,
     };
-    if !same {
+    if !same || !is_own_fetch(method, headers) {
         return Err(Problem::forbidden("FOREIGN_ORIGIN", "requests from pages of other origins are refused"));
     }
     Ok(())
+}
+
+/// What browsers say of a request: nothing, that it is of our own page or the user's own doing, or that a link of
+/// another site was followed.
+fn is_own_fetch(method: &Method, headers: &HeaderMap) -> bool {
+    let all = |name: &str, wanted: &[&str]| {
+        headers.get_all(name).iter().all(|value| wanted.iter().any(|wanted| value == wanted))
+    };
+    let is_navigation = (method == Method::GET || method == Method::HEAD)
+        && headers.contains_key("sec-fetch-mode")
+        && all("sec-fetch-mode", &["navigate"])
+        && all("sec-fetch-dest", &["document"]);
+    all("sec-fetch-site", &["same-origin", "none"]) || is_navigation
 }
 
 fn is_this_machine(host: &str, port: u16) -> bool {
@@ -59,9 +118,11 @@ fn is_this_machine(host: &str, port: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use super::*;
+
+    fn code_of(verdict: Result<(), Problem>) -> String {
+        verdict.map_or_else(|problem| problem.code.into_owned(), |()| "ok".to_owned())
+    }
 
     fn verdict(local: &str, host: Option<&str>, origin: Option<&str>) -> &'static str {
         let mut headers = HeaderMap::new();
@@ -71,8 +132,10 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(ORIGIN, origin.parse().unwrap());
         }
-        let connection = Connection { local: local.parse::<SocketAddr>().unwrap() };
-        match check(connection, &Uri::from_static("/v1/jobs"), &headers) {
+        let local = local.parse().unwrap();
+        let checked = check_loopback(local)
+            .and_then(|()| check_request(local, &Method::GET, &Uri::from_static("/v1/jobs"), &headers));
+        match checked {
             Ok(()) => "ok",
             Err(problem) => match &*problem.code {
                 "KEYS_NEEDED" => "keys",
@@ -109,6 +172,58 @@ mod tests {
             ("192.0.2.1:7070", Some("localhost:7070"), None, "keys"),
         ] {
             assert_eq!(verdict(local, host, origin), expected, "{host:?} {origin:?} at {local}");
+        }
+    }
+
+    #[test]
+    fn only_the_servers_own_user_and_root_come_in() {
+        for (owner, own, expected) in [
+            (Some(1000), 1000, "ok"),
+            (Some(0), 1000, "ok"),
+            (Some(1001), 1000, "FOREIGN_USER"),
+            (Some(0), 0, "ok"),
+            (Some(1000), 0, "FOREIGN_USER"),
+            (None, 1000, "FOREIGN_USER"),
+            (None, 0, "FOREIGN_USER"),
+        ] {
+            assert_eq!(code_of(check_owner(owner, own)), expected, "{owner:?} at a server of {own}");
+        }
+    }
+
+    #[test]
+    fn proxies_and_pages_of_other_sites_are_refused() {
+        let (get, post) = (Method::GET, Method::POST);
+        for (method, headers, expected) in [
+            (&get, "forwarded: for=192.0.2.1", "FORWARDED"),
+            (&get, "x-forwarded-for: 192.0.2.1", "FORWARDED"),
+            (&get, "X-Forwarded-Proto: https", "FORWARDED"),
+            (&get, "x-real-ip: 127.0.0.1", "FORWARDED"),
+            (&get, "via: 1.1 proxy", "FORWARDED"),
+            (&get, "sec-fetch-site: same-origin, sec-fetch-mode: cors", "ok"),
+            (&post, "sec-fetch-site: same-origin, sec-fetch-mode: navigate", "ok"),
+            (&get, "sec-fetch-site: none, sec-fetch-mode: navigate", "ok"),
+            (&get, "sec-fetch-site: cross-site, sec-fetch-mode: navigate, sec-fetch-dest: document", "ok"),
+            (&get, "sec-fetch-site: same-site, sec-fetch-mode: navigate", "ok"),
+            (
+                &get,
+                "sec-fetch-site: cross-site, sec-fetch-mode: navigate, sec-fetch-dest: iframe",
+                "FOREIGN_ORIGIN",
+            ),
+            (&post, "sec-fetch-site: cross-site, sec-fetch-mode: navigate", "FOREIGN_ORIGIN"),
+            (&get, "sec-fetch-site: cross-site, sec-fetch-mode: no-cors", "FOREIGN_ORIGIN"),
+            (&get, "sec-fetch-site: same-site, sec-fetch-mode: no-cors", "FOREIGN_ORIGIN"),
+            (&get, "sec-fetch-site: cross-site", "FOREIGN_ORIGIN"),
+            (&get, "sec-fetch-site: same-origin, sec-fetch-site: cross-site", "FOREIGN_ORIGIN"),
+        ] {
+            let mut given = HeaderMap::new();
+            given.insert(HOST, "localhost:7070".parse().unwrap());
+            for header in headers.split(", ") {
+                let (name, value) = header.split_once(": ").unwrap();
+                given.append(axum::http::HeaderName::try_from(name).unwrap(), value.parse().unwrap());
+            }
+            let local = "127.0.0.1:7070".parse().unwrap();
+            let checked = check_request(local, method, &Uri::from_static("/jobs"), &given);
+            assert_eq!(code_of(checked), expected, "{method} {headers}");
         }
     }
 }

@@ -173,7 +173,7 @@ fn check_local(parts: &Parts) -> Result<(), Problem> {
     let Some(connection) = parts.extensions.get::<Connection>() else {
         return Err(Problem::unauthenticated("a request without a connection needs a caller"));
     };
-    keyless::check(*connection, &parts.uri, &parts.headers)
+    keyless::check(connection, &parts.method, &parts.uri, &parts.headers)
 }
 
 async fn path_of(parts: &mut Parts) -> Result<Vec<(String, String)>, Problem> {

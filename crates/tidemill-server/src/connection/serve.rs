@@ -22,7 +22,7 @@ use tower::ServiceExt;
 
 use super::registry::{Registry, Ticket};
 use super::timed_stream::{Busy, Patience, TimedStream};
-use super::{Connection, Peer, file_limit};
+use super::{Connection, OtherEnd, Peer, file_limit};
 use crate::app::{App, Closing};
 use crate::router::router;
 
@@ -114,7 +114,7 @@ pub async fn serve<B: Backend>(
 }
 
 /// Whether the process or the machine has no file left to open.
-fn is_exhausted(error: &std::io::Error) -> bool {
+pub(super) fn is_exhausted(error: &std::io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
         .iter()
@@ -147,10 +147,11 @@ impl Guest {
         let Ok(local) = stream.local_addr() else { return };
         let (stream, ticket, busy) = (Arc::new(stream), Arc::new(ticket), Busy::default());
         let timed = TimedStream::new(Arc::clone(&stream), busy.clone(), self.patience);
+        let other_end = Arc::new(OtherEnd::new(Arc::clone(&stream)));
         let in_service = (self.router, Arc::clone(&ticket), busy.clone());
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             let (router, ticket, busy) = in_service.clone();
-            request.extensions_mut().insert(Connection { local });
+            request.extensions_mut().insert(Connection { local, other_end: Arc::clone(&other_end) });
             request.extensions_mut().insert(Peer::new(Arc::clone(&stream)));
             let visit = Visit::begin(ticket, busy);
             async move {

@@ -86,7 +86,7 @@ pub(super) async fn check_open<B: Backend>(dashboard: &Dashboard<B>, parts: &Par
 
 fn check_local(parts: &Parts) -> Result<(), Problem> {
     match parts.extensions.get::<Connection>() {
-        Some(connection) => keyless::check(*connection, &parts.uri, &parts.headers),
+        Some(connection) => keyless::check(connection, &parts.method, &parts.uri, &parts.headers),
         None => Err(Problem::unauthenticated("a request without a connection needs a caller")),
     }
 }

@@ -18,8 +18,8 @@ use crate::output::Output;
 
 /// Make, list and revoke API keys
 ///
-/// Without keys a server listens on this machine only, and whoever reaches it may do everything. The first key ends that at
-/// once. It can be made while no server runs.
+/// Without keys a server listens on this machine only, and its own user and root may do everything. The first key ends
+/// that at once. It can be made while no server runs.
 #[derive(Args)]
 #[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct Keys {

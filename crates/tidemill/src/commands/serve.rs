@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use rustix::process::geteuid;
 use tidemill_server::{App, ServeError, check_listen};
 use tidemill_worker::WorkerHandle;
 use tidemill_worker::log_sink::StderrSink;
@@ -21,7 +22,7 @@ use crate::client::add;
 use crate::client::server_file::{ServerFile, ServerFileGuard};
 #[cfg(feature = "aws")]
 use crate::config::BackendName;
-use crate::config::{Resolved, Role};
+use crate::config::{Resolved, Role, user_name};
 use crate::display::humanize::span;
 use crate::file_limit::raise_file_limit;
 use crate::home::Home;
@@ -41,7 +42,7 @@ Exit codes:
 /// Serve the HTTP API and run tasks
 ///
 /// Prints `listening on http://HOST:PORT` on standard error once it takes requests. Without API keys it listens on this
-/// machine only; see `tidemill keys`.
+/// machine only, takes requests of its own user and root only, and says so; see `tidemill keys`.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Serve {
@@ -121,7 +122,8 @@ async fn serve<B: Home>(
     let traces = node.start_traces(values);
     let scripts = ScriptPool::new(values);
     let mut api = if roles.contains(&Role::Api) {
-        Some(Api::start(node, data, &scripts, config, out).await?)
+        let works = roles.contains(&Role::Worker);
+        Some(Api::start(node, data, &scripts, works, config, out).await?)
     } else {
         None
     };
@@ -194,6 +196,7 @@ impl Api {
         node: &Node<B>,
         data: Option<&Path>,
         scripts: &ScriptPool,
+        works: bool,
         config: &Resolved,
         out: &mut Output,
     ) -> Result<Self, CommandError> {
@@ -216,6 +219,9 @@ impl Api {
         };
         let server = tokio::spawn(tidemill_server::serve(listener, app, stopped));
         out.note(format_args!("listening on {url}"));
+        if !node.engine().has_keys().await.map_err(|error| unusable(&error))? {
+            out.note(who_may(geteuid().as_raw(), values.run_as.map(|user| user.uid), works));
+        }
         Ok(Self { server, stop, file })
     }
 
@@ -236,6 +242,24 @@ impl Api {
             ended => Err(broken(ended)),
         }
     }
+}
+
+/// Who may use a server without keys.
+fn who_may(own: u32, run_as: Option<u32>, works: bool) -> String {
+    let shown = |uid: u32| match user_name(uid) {
+        Some(name) => format!("{name} (uid {uid})"),
+        None => format!("uid {uid}"),
+    };
+    let owner = if own == 0 { shown(0) } else { format!("{} and root", shown(own)) };
+    let tasks = match run_as.filter(|uid| *uid != own && *uid != 0) {
+        _ if !works => String::new(),
+        Some(uid) => format!("; tasks run as {}, who may not", shown(uid)),
+        None => "; tasks run as the same user and may too".to_owned(),
+    };
+    format!(
+        "no API keys: only {owner} on this machine may use it, for everything{tasks}; \
+         `tidemill keys create --role admin` makes the first key, and from then on keys decide"
+    )
 }
 
 /// Shows what tasks write, with their ids and without secrets.

@@ -17,6 +17,7 @@ pub(crate) use origin::Origin;
 pub(crate) use resolve::{ConfigError, Resolved, Source, Sources};
 pub(crate) use role::Role;
 pub(crate) use setting::{Setting, Use};
+pub(crate) use user::user_name;
 #[cfg(feature = "aws")]
 pub(crate) use values::AwsValues;
 pub(crate) use values::{BackendName, Values};

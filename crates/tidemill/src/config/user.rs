@@ -13,6 +13,19 @@ pub(super) fn user(text: &str) -> Option<RunAs> {
     named(text, &std::fs::read_to_string(USERS).ok()?)
 }
 
+/// The name of a user of this machine, if it has one.
+pub(crate) fn user_name(uid: u32) -> Option<String> {
+    name_of(uid, &std::fs::read_to_string(USERS).ok()?)
+}
+
+fn name_of(uid: u32, users: &str) -> Option<String> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    })
+}
+
 fn named(name: &str, users: &str) -> Option<RunAs> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -36,6 +49,8 @@ mod tests {
         for name in ["wor", "odd", "", "x"] {
             assert_eq!(found(name), None, "{name}");
         }
+        assert_eq!(name_of(1001, users).as_deref(), Some("work"));
+        assert_eq!(name_of(1002, users), None);
         assert_eq!(user("5:6").map(|RunAs { uid, gid }| (uid, gid)), Some((5, 6)));
         assert!(user("5:").is_none() && user(":").is_none() && user("-1:5").is_none());
     }

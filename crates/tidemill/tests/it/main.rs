@@ -15,6 +15,7 @@ mod config;
 mod diamonds;
 mod failures;
 mod fake_claude;
+mod foreign_user;
 mod health;
 mod host;
 mod keys;
