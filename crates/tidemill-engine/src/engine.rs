@@ -60,7 +60,7 @@ use revocation::{Revocations, Watchable};
 pub use definitions::Define;
 pub use deliveries::{DeliveryFilter, DeliveryLetterPage, ManyDeliveries};
 pub use detail::TaskDetail;
-pub use error::EngineError;
+pub use error::{EngineError, not_open};
 pub use executions::{
     ExecutionFilter, ExecutionPage, LetterFilter, LetterPage, ManyLetters, ShownExecution, ShownStatus,
 };

@@ -26,6 +26,8 @@ pub const DESCRIPTION_BYTES_MAX: usize = 10_000;
 pub const SCRIPT_BYTES_MAX: usize = 100 * 1024;
 /// The names of variables that a definition hands over.
 pub const SECRETS_MAX: usize = 64;
+/// The names of variables that a definition lets others set.
+pub const OPEN_VARIABLES_MAX: usize = 64;
 
 /// What carries a task out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -105,6 +107,11 @@ pub struct DefinitionDraft {
     /// Variables of the task's environment, with literal values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// Names of variables that producers and scripts may set for a task of this definition. None when it is left out; it is
+    /// always told, so that one who asks sees it.
+    #[serde(default)]
+    #[schemars(length(max = OPEN_VARIABLES_MAX))]
+    pub open_env: Vec<String>,
     /// Names of variables of the worker's own environment that are handed over to the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
@@ -185,6 +192,7 @@ impl DefinitionDraft {
             runner,
             command: None,
             env: BTreeMap::new(),
+            open_env: Vec::new(),
             secrets: Vec::new(),
             timeout: None,
             task_timeout: None,

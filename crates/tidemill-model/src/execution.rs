@@ -224,8 +224,8 @@ const LOADING_BEGINNINGS: [&str; 14] = [
     "SSH_",
 ];
 
-/// Whether setting this variable may run other code than the definition names. Only those who may bring commands along
-/// may set it.
+/// Whether setting this variable is known to run other code than the definition names. No definition opens it to others;
+/// there are more such variables than anybody can list, so those that are not open stay closed whatever they are called.
 pub fn is_loading_variable(name: &str) -> bool {
     LOADING_NAMES.contains(&name) || LOADING_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
 }

@@ -4,7 +4,7 @@
 
 use axum::http::StatusCode;
 use tidemill_engine::backend::Fault;
-use tidemill_engine::engine::{EngineError, ScriptError};
+use tidemill_engine::engine::{EngineError, ScriptError, not_open};
 use tidemill_engine::reply::Refusal;
 use tidemill_engine::triage::TokenFault;
 use tidemill_model::Violations;
@@ -45,8 +45,12 @@ impl From<EngineError> for Problem {
                 ..Self::field(
                     "INLINE_NOT_ALLOWED",
                     field,
-                    "brings a command, an agent or a variable along that no definition has, which needs the role admin",
+                    "brings a command, an agent or a script along, which needs the role admin",
                 )
+            },
+            EngineError::VariableNotOpen { field, definition, opens_any } => Self {
+                status: StatusCode::FORBIDDEN,
+                ..Self::field("VARIABLE_NOT_OPEN", field, not_open(&definition, opens_any))
             },
         }
     }

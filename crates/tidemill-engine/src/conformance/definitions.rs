@@ -145,6 +145,7 @@ pub async fn a_job_pins_the_versions_it_was_submitted_with<W: World>(lab: Lab<W>
     let mut first = draft("scrape", "one");
     first.env.insert("A".to_owned(), "from definition".to_owned());
     first.env.insert("B".to_owned(), "from definition".to_owned());
+    first.open_env.push("B".to_owned());
     first.secrets.push("API_TOKEN".to_owned());
     first.labels.insert("team".to_owned(), "x".to_owned());
     first.timeout = Some(tidemill_model::Millis(60_000));
@@ -227,7 +228,7 @@ pub async fn executions_are_resolved<W: World>(lab: Lab<W>) {
     assert!(is_not_found(&lab.engine.execution_of(&task).await));
 }
 
-/// Unknown names are all told; a command needs the right, and so does a variable that the definition does not have.
+/// Unknown names are all told; a command needs the right, and so does a variable that the definition does not open.
 pub async fn files_are_checked_before_anything_is_stored<W: World>(lab: Lab<W>) {
     define(&lab, "scrape", "one").await;
     let tasks = json!([
@@ -242,14 +243,7 @@ pub async fn files_are_checked_before_anything_is_stored<W: World>(lab: Lab<W>) 
 
     let inline = json!([{ "taskId": "a", "name": "scrape" }, { "taskId": "b", "run": "true" }]);
     let agent = json!([{ "taskId": "a", "agent": "do it" }]);
-    let loading = json!([{ "taskId": "a", "name": "scrape", "env": { "BASH_ENV": "x" } }]);
-    let other = json!([{ "taskId": "a", "name": "scrape", "env": { "TAR_OPTIONS": "x" } }]);
-    for (tasks, place) in [
-        (inline, "tasks[1].run"),
-        (agent, "tasks[0].agent"),
-        (loading, "tasks[0].env.BASH_ENV"),
-        (other, "tasks[0].env.TAR_OPTIONS"),
-    ] {
+    for (tasks, place) in [(inline, "tasks[1].run"), (agent, "tasks[0].agent")] {
         let answer = submit(&lab, job_file(&tasks), PRODUCER).await;
         assert!(
             matches!(&answer, Err(EngineError::InlineNotAllowed { field }) if field == place),
@@ -261,7 +255,7 @@ pub async fn files_are_checked_before_anything_is_stored<W: World>(lab: Lab<W>) 
     let answer = lab.engine.submit_task_file(acme(), app("orders"), file.clone(), PRODUCER, None).await;
     assert!(matches!(answer, Err(EngineError::InlineNotAllowed { .. })), "{answer:?}");
     lab.engine.submit_task_file(acme(), app("orders"), file, ADMIN, None).await.expect("an admin may");
-    assert_eq!(lab.count(KnownType::JobCreated).await, 4);
+    assert_eq!(lab.count(KnownType::JobCreated).await, 2);
 
     let job = submit(&lab, job_file(&json!([{ "taskId": "a", "name": "scrape" }])), PRODUCER).await;
     let job = job.expect("the job is accepted").job;
@@ -275,6 +269,75 @@ pub async fn files_are_checked_before_anything_is_stored<W: World>(lab: Lab<W>) 
     let added = lab.engine.add_tasks_file(acme(), job, inline, ADMIN).await.expect("an admin may");
     assert_eq!((added.previous_total, added.dispatched), (1, vec![task_id("b")]));
     lab.check_job(job).await;
+}
+
+/// What a producer may set is what the definition opens, whatever it sets itself. A definition that opens nothing runs.
+pub async fn producers_set_only_the_variables_that_a_definition_opens<W: World>(lab: Lab<W>) {
+    let with = |name: &str, open: &[&str]| {
+        let mut draft = draft(name, "tar -c .");
+        draft.env.insert("REGION".to_owned(), "eu".to_owned());
+        draft.env.insert("TAR_OPTIONS".to_owned(), "--sparse".to_owned());
+        draft.open_env = open.iter().map(|name| (*name).to_owned()).collect();
+        draft
+    };
+    lab.engine.define(acme(), with("old", &[]), Define::Create).await.expect("accepted");
+    lab.engine.define(acme(), with("open", &["REGION"]), Define::Create).await.expect("accepted");
+    let tasks = |definition: &str, variable: &str| json!([{ "taskId": "a", "name": definition }, { "taskId": "b", "name": definition, "env": { variable: "x" } }]);
+    for (definition, opens_any, variable) in [
+        ("old", false, "REGION"),
+        ("old", false, "TAR_OPTIONS"),
+        ("open", true, "TAR_OPTIONS"),
+        ("open", true, "BASH_ENV"),
+        ("open", true, "region"),
+    ] {
+        let tasks = tasks(definition, variable);
+        let place = format!("tasks[1].env.{variable}");
+        let answer = submit(&lab, job_file(&tasks), PRODUCER).await;
+        let Err(refused @ EngineError::VariableNotOpen { .. }) = answer else { panic!("{answer:?}") };
+        let told = refused.to_string();
+        assert!(told.starts_with(&place) && told.contains(definition) && told.contains("openEnv"), "{told}");
+        let EngineError::VariableNotOpen { field, opens_any: any, .. } = refused else { unreachable!() };
+        assert_eq!((field, any), (place, opens_any));
+        submit(&lab, job_file(&tasks), ADMIN).await.expect("an admin may");
+        let alone = json!({ "name": definition, "env": { variable: "x" } });
+        let file = TaskFile::read(alone).expect("the file is sound");
+        let answer = lab.engine.submit_task_file(acme(), app("orders"), file, PRODUCER, None).await;
+        let alone = format!("env.{variable}");
+        assert!(
+            matches!(&answer, Err(EngineError::VariableNotOpen { field, .. }) if *field == alone),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(lab.count(KnownType::JobCreated).await, 5, "those of admins");
+    let job = submit(&lab, job_file(&json!([{ "taskId": "a", "name": "old" }])), PRODUCER).await;
+    let job = job.expect("it runs as it is").job;
+    let more = |definition: &str| {
+        let tasks = json!([{ "taskId": definition, "name": definition, "env": { "REGION": "us" } }]);
+        AddTasksFile::read(json!({ "tasks": tasks })).expect("the file is sound")
+    };
+    let answer = lab.engine.add_tasks_file(acme(), job, more("old"), PRODUCER).await;
+    assert!(matches!(answer, Err(EngineError::VariableNotOpen { .. })), "{answer:?}");
+    lab.engine.add_tasks_file(acme(), job, more("open"), PRODUCER).await.expect("it is open");
+
+    // What was accepted is answered alike when the definition has closed it meanwhile.
+    let file = || {
+        let tasks = json!([{ "taskId": "z", "name": "open", "env": { "REGION": "us" } }]);
+        JobFile::read(json!({ "requestId": "req-1", "tasks": tasks })).expect("sound")
+    };
+    let first = submit(&lab, file(), PRODUCER).await.expect("it is open");
+    let closed = Define::Replace { if_match: None };
+    lab.engine.define(acme(), with("open", &[]), closed).await.expect("accepted");
+    let again = submit(&lab, file(), PRODUCER).await.expect("it is known");
+    assert_eq!((again.job, again.repeated), (first.job, true));
+    let task = loop {
+        let tasks = lab.claim(10).await;
+        assert!(!tasks.is_empty(), "it is there");
+        if let Some(task) = tasks.into_iter().find(|task| task.spec.task_id == task_id("z")) {
+            break task;
+        }
+    };
+    let resolved = lab.engine.execution_of(&task).await.expect("the version is there");
+    assert_eq!((resolved.env["REGION"].as_str(), resolved.env["TAR_OPTIONS"].as_str()), ("us", "--sparse"));
 }
 
 /// The same file under the same id gives the same job and task, even if its definition changed or went meanwhile.

@@ -163,6 +163,7 @@ macro_rules! conformance_cases {
                 a_job_pins_the_versions_it_was_submitted_with,
                 executions_are_resolved,
                 files_are_checked_before_anything_is_stored,
+                producers_set_only_the_variables_that_a_definition_opens,
                 a_repeated_file_is_answered_alike,
                 a_file_of_100_000_tasks_is_accepted;
             scripts:

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use tidemill_model::BadId;
 use tidemill_model::event_query::BadQuery;
 use tidemill_model::field_problem::FieldProblems;
 use tidemill_model::fold::BadHistory;
 use tidemill_model::overflow::BadPayload;
+use tidemill_model::{BadId, TaskName};
 
 use crate::backend::Fault;
 use crate::reply::Refusal;
@@ -29,6 +29,9 @@ pub enum EngineError {
     /// Only those who may write definitions may do this. Nothing was changed.
     #[error("{field} needs the right to bring commands and agents along")]
     InlineNotAllowed { field: String },
+    /// Only those who may write definitions may set a variable that a definition does not open. Nothing was changed.
+    #[error("{field} {}", not_open(definition, *opens_any))]
+    VariableNotOpen { field: String, definition: TaskName, opens_any: bool },
     /// The input is too large. Nothing was changed.
     #[error("{field} is {size_bytes} bytes; the limit is {limit_bytes}")]
     TooLarge { field: Cow<'static, str>, size_bytes: usize, limit_bytes: usize },
@@ -59,10 +62,21 @@ impl EngineError {
             | Self::Invalid { .. }
             | Self::Fields(_)
             | Self::InlineNotAllowed { .. }
+            | Self::VariableNotOpen { .. }
             | Self::TooLarge { .. }
             | Self::History(_) => false,
         }
     }
+}
+
+/// Why a variable of a task of `definition` cannot be set by everybody.
+pub fn not_open(definition: &TaskName, opens_any: bool) -> String {
+    let opened = if opens_any {
+        "does not name it in its openEnv"
+    } else {
+        "has no openEnv: it runs, but with its own variables only"
+    };
+    format!("is not open: the definition {definition} {opened}; an admin may set it or open it")
 }
 
 impl From<Fault> for EngineError {

@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tidemill_model::execution::is_loading_variable;
 use tidemill_model::field_problem::{FieldProblems, code};
 use tidemill_model::job_file::COUNTY_LABEL;
 use tidemill_model::{
@@ -25,7 +24,8 @@ use crate::record::{Idempotency, RecordValue};
 /// What a client may do with the files it hands in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// Bring commands and agents along, and set any variable: those who may not set only variables that the definition has.
+    /// Bring commands and agents along, and set any variable. Those who may not set only variables that the definition
+    /// opens.
     pub inline: bool,
 }
 
@@ -59,7 +59,7 @@ impl<B: Backend> Engine<B> {
         rights: Rights,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<(JobRequest, Vec<Once>), EngineError> {
-        check_rights(listed(&file.tasks), rights)?;
+        check_rights(listed(&file.tasks).map(|(path, work, _)| (path, work)), rights)?;
         let mut promises = Vec::new();
         if let Some(key) = &idempotency {
             promises.push(once(&tenant, key)?);
@@ -70,7 +70,7 @@ impl<B: Backend> Engine<B> {
         self.check_callback(file.callback.as_ref(), &promises).await?;
         let names = file.tasks.iter().enumerate().map(|(at, task)| (format!("tasks[{at}].name"), &task.work));
         let definitions = self.definitions_of(&tenant, names, &promises).await?;
-        check_variables(listed(&file.tasks), &definitions, rights)?;
+        self.check_variables(listed(&file.tasks), &definitions, rights, &promises).await?;
         let default = self.policy().retry;
         let tasks = file.tasks.into_iter().map(|task| spec_of(task, &definitions, default)).collect();
         let request = JobRequest {
@@ -94,10 +94,10 @@ impl<B: Backend> Engine<B> {
         file: AddTasksFile,
         rights: Rights,
     ) -> Result<AddedTasks, EngineError> {
-        check_rights(listed(&file.tasks), rights)?;
+        check_rights(listed(&file.tasks).map(|(path, work, _)| (path, work)), rights)?;
         let names = file.tasks.iter().enumerate().map(|(at, task)| (format!("tasks[{at}].name"), &task.work));
         let definitions = self.definitions_of(&tenant, names, &[]).await?;
-        check_variables(listed(&file.tasks), &definitions, rights)?;
+        self.check_variables(listed(&file.tasks), &definitions, rights, &[]).await?;
         let default = self.policy().retry;
         let tasks = file.tasks.into_iter().map(|task| spec_of(task, &definitions, default)).collect();
         self.add_tasks_within(tenant, job, tasks, FILE_TASKS_BYTES_MAX).await
@@ -112,7 +112,7 @@ impl<B: Backend> Engine<B> {
         rights: Rights,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<SubmittedTask, EngineError> {
-        check_rights(std::iter::once((String::new(), &file.work, &file.settings)), rights)?;
+        check_rights(std::iter::once((String::new(), &file.work)), rights)?;
         let mut promises = Vec::new();
         if let Some(key) = &idempotency {
             promises.push(once(&tenant, key)?);
@@ -122,7 +122,8 @@ impl<B: Backend> Engine<B> {
         }
         let names = std::iter::once(("name".to_owned(), &file.work));
         let definitions = self.definitions_of(&tenant, names, &promises).await?;
-        check_variables(std::iter::once((String::new(), &file.work, &file.settings)), &definitions, rights)?;
+        let alone = std::iter::once((String::new(), &file.work, &file.settings));
+        self.check_variables(alone, &definitions, rights, &promises).await?;
         let entry = TaskEntry {
             task_id: TaskId::trusted(ALONE),
             work: file.work,
@@ -192,6 +193,21 @@ impl<B: Backend> Engine<B> {
         Err(FieldProblems::one("callbackUrl", code::INVALID_VALUE, message).into())
     }
 
+    /// Who may not bring commands sets only what a definition opens: there are too many programs that take orders from
+    /// their environment. A request that was carried out before is answered as it was.
+    async fn check_variables<'f>(
+        &self,
+        tasks: impl Iterator<Item = (String, &'f TaskWork, &'f TaskSettings)>,
+        definitions: &Definitions,
+        rights: Rights,
+        once: &[Once],
+    ) -> Result<(), EngineError> {
+        match variable_not_open(tasks, definitions).filter(|_| !rights.inline) {
+            Some(refusal) if !self.was_done(once).await? => Err(refusal),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the same request was carried out before.
     async fn was_done(&self, once: &[Once]) -> Result<bool, EngineError> {
         for once in once {
@@ -210,18 +226,15 @@ impl<B: Backend> Engine<B> {
 
 /// Refuses what only those may hand in who may write definitions.
 fn check_rights<'f>(
-    tasks: impl Iterator<Item = (String, &'f TaskWork, &'f TaskSettings)>,
+    tasks: impl Iterator<Item = (String, &'f TaskWork)>,
     rights: Rights,
 ) -> Result<(), EngineError> {
     if rights.inline {
         return Ok(());
     }
-    for (path, work, settings) in tasks {
+    for (path, work) in tasks {
         if let Some(field) = work.inline_field() {
             return Err(EngineError::InlineNotAllowed { field: format!("{path}{field}") });
-        }
-        if let Some(name) = settings.env.keys().find(|name| is_loading_variable(name)) {
-            return Err(EngineError::InlineNotAllowed { field: format!("{path}env.{name}") });
         }
     }
     Ok(())
@@ -232,24 +245,21 @@ fn listed(tasks: &[TaskEntry]) -> impl Iterator<Item = (String, &TaskWork, &Task
     tasks.iter().enumerate().map(|(at, task)| (format!("tasks[{at}]."), &task.work, &task.settings))
 }
 
-/// Who may not bring commands may not change what a command does by a variable that its definition does not have:
-/// there are too many programs that take orders from their environment.
-fn check_variables<'f>(
-    tasks: impl Iterator<Item = (String, &'f TaskWork, &'f TaskSettings)>,
+/// The first variable that the definition of its task does not open.
+fn variable_not_open<'f>(
+    mut tasks: impl Iterator<Item = (String, &'f TaskWork, &'f TaskSettings)>,
     definitions: &Definitions,
-    rights: Rights,
-) -> Result<(), EngineError> {
-    if rights.inline {
-        return Ok(());
-    }
-    for (path, work, settings) in tasks {
-        let TaskWork::Named(name) = work else { continue };
-        let Some(definition) = definitions.get(name) else { continue };
-        if let Some(name) = settings.env.keys().find(|name| !definition.draft.env.contains_key(*name)) {
-            return Err(EngineError::InlineNotAllowed { field: format!("{path}env.{name}") });
-        }
-    }
-    Ok(())
+) -> Option<EngineError> {
+    tasks.find_map(|(path, work, settings)| {
+        let TaskWork::Named(definition) = work else { return None };
+        let open = &definitions.get(definition)?.draft.open_env;
+        let closed = settings.env.keys().find(|name| !open.contains(*name))?;
+        Some(EngineError::VariableNotOpen {
+            field: format!("{path}env.{closed}"),
+            definition: definition.clone(),
+            opens_any: !open.is_empty(),
+        })
+    })
 }
 
 /// A task as the engine takes it: its own settings over those of its definition.

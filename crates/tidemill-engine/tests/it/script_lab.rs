@@ -109,6 +109,15 @@ impl ScriptHost for FakeHost {
                 id: JobId::mint(id(2)),
                 spec: Json::of(&json!({ "tasks": [{ "taskId": "a", "name": rest }] })),
             }),
+            "env" => {
+                let (definition, variable) = rest.split_once(' ').unwrap();
+                calls.push(RunCall::SubmitJob {
+                    id: JobId::mint(id(2)),
+                    spec: Json::of(
+                        &json!({ "tasks": [{ "taskId": "a", "name": definition, "env": { variable: "x" } }] }),
+                    ),
+                });
+            }
             "inline" => calls.push(RunCall::SubmitJob {
                 id: JobId::mint(id(2)),
                 spec: Json::of(&json!({ "tasks": [{ "taskId": "a", "run": "rm -r /" }] })),

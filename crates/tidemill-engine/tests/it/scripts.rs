@@ -150,6 +150,34 @@ fn a_script_submits_a_job_of_stored_definitions_and_its_events_carry_the_hop() {
     assert_eq!(lab.letters().len(), 1);
 }
 
+/// Variables by which programs are made to run other code, or to send what they hold elsewhere.
+#[test]
+fn a_script_sets_no_variable_that_a_definition_does_not_open() {
+    let mut lab = Lab::new(ScriptsConfig::default());
+    let variables = ["TAR_OPTIONS", "LESSOPEN", "CC", "ANTHROPIC_BASE_URL", "HTTPS_PROXY"];
+    let env: BTreeMap<_, _> = variables.iter().map(|name| (*name, "")).collect();
+    let draft = json!({ "name": "pack", "command": ["tar", "-c", "."], "env": env, "openEnv": ["REGION"] });
+    let draft = DefinitionDraft::read(draft).unwrap();
+    block_on(lab.engine.define(acme(), draft, Define::Create)).unwrap();
+    for variable in variables {
+        let id = variable.to_ascii_lowercase();
+        lab.script(&id, &format!("env pack {variable}"), "x");
+    }
+    lab.script("allowed", "env pack REGION", "y");
+    lab.publish("x", &json!({}));
+    let letters = lab.letters();
+    assert_eq!(letters.len(), variables.len(), "{letters:?}");
+    for variable in variables {
+        let id = variable.to_ascii_lowercase();
+        let letter = letters.iter().find(|letter| letter.script_id.as_str() == id).unwrap();
+        let expected = format!("tasks[0].env.{variable} is not open");
+        assert!(letter.error.message.contains(&expected), "{:?}", letter.error);
+    }
+    assert_eq!(block_on(lab.engine.jobs(acme(), None, None, 100)).unwrap().len(), 0, "nothing is submitted");
+    lab.publish("y", &json!({}));
+    assert_eq!(block_on(lab.engine.jobs(acme(), None, None, 100)).unwrap().len(), 1);
+}
+
 #[test]
 fn a_restart_repeats_nothing_and_forgets_nothing() {
     let mut lab = Lab::new(ScriptsConfig::default());

@@ -3,14 +3,18 @@
 use serde_json::Value;
 
 use super::agent_fields::{AgentFields, step_timeout};
-use super::{DESCRIPTION_BYTES_MAX, DefinitionDraft, Runner, SCRIPT_BYTES_MAX, SECRETS_MAX};
+use super::{
+    DESCRIPTION_BYTES_MAX, DefinitionDraft, OPEN_VARIABLES_MAX, Runner, SCRIPT_BYTES_MAX, SECRETS_MAX,
+};
 use crate::document::Document;
-use crate::execution::{is_passed, is_variable_name};
+use crate::execution::{
+    VARIABLE_NAME_BYTES_MAX, is_loading_variable, is_passed, is_reserved_variable, is_variable_name,
+};
 use crate::field_problem::{FieldProblems, code};
 use crate::id::TaskName;
 use crate::job_file::{ATTEMPTS_MAX, TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, parking, retry};
 
-const FIELDS: &str = "name, description, runner, command, env, secrets, timeout, taskTimeout, idleTimeout, \
+const FIELDS: &str = "name, description, runner, command, env, openEnv, secrets, timeout, taskTimeout, idleTimeout, \
                       maxAttempts, retry, labels, onFailure, parkTimeout, prompt, outputSchema, outputFile, maxTurns, tools, steps, model, \
                       permissionMode, agentAttempts, resumeSession, settings, maxCostUsd, script";
 /// What an answer holds beside the draft. It may be sent back and is not read.
@@ -65,6 +69,7 @@ fn draft(document: &mut Document<'_>) -> Option<DefinitionDraft> {
         description: document.long_text("description", DESCRIPTION_BYTES_MAX),
         command,
         env: document.env("env"),
+        open_env: open_env(document),
         secrets: secrets(document),
         timeout,
         task_timeout: document.span("taskTimeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
@@ -142,6 +147,31 @@ fn runner(document: &mut Document<'_>) -> Option<Runner> {
     runner
 }
 
+/// Names of variables that others may set.
+fn open_env(document: &mut Document<'_>) -> Vec<String> {
+    let names = document.texts("openEnv").unwrap_or_default();
+    if names.len() > OPEN_VARIABLES_MAX {
+        let message = format!("has {} names; the limit is {OPEN_VARIABLES_MAX}", names.len());
+        document.problem("openEnv", code::TOO_LONG, message);
+    }
+    for (at, name) in names.iter().enumerate() {
+        let field = format!("openEnv[{at}]");
+        if name.len() > VARIABLE_NAME_BYTES_MAX {
+            let message = format!("is {} bytes; the limit is {VARIABLE_NAME_BYTES_MAX}", name.len());
+            document.problem(&field, code::TOO_LONG, message);
+        } else if !is_variable_name(name) {
+            document.problem(&field, code::INVALID_VALUE, "is no name of a variable");
+        } else if is_reserved_variable(name) {
+            document.problem(&field, code::RESERVED_VARIABLE, "is set by the worker and by nobody else");
+        } else if is_loading_variable(name) {
+            let message =
+                "makes programs run other code than the definition names, and cannot be open to others";
+            document.problem(&field, code::RESERVED_VARIABLE, message);
+        }
+    }
+    names
+}
+
 fn secrets(document: &mut Document<'_>) -> Vec<String> {
     let names = document.texts("secrets").unwrap_or_default();
     if names.len() > SECRETS_MAX {
@@ -206,6 +236,15 @@ mod tests {
             (json!({ "timeout": "8d" }), "timeout", code::OUT_OF_RANGE),
             (json!({ "env": { "LD_PRELOAD": "x" } }), "env.LD_PRELOAD", code::RESERVED_VARIABLE),
             (json!({ "env": ["A"] }), "env", code::INVALID_TYPE),
+            (json!({ "openEnv": "REGION" }), "openEnv", code::INVALID_TYPE),
+            (json!({ "openEnv": [1] }), "openEnv[0]", code::INVALID_TYPE),
+            (json!({ "openEnv": ["REGION", "A B"] }), "openEnv[1]", code::INVALID_VALUE),
+            (json!({ "openEnv": ["X".repeat(129)] }), "openEnv[0]", code::TOO_LONG),
+            (json!({ "openEnv": vec!["A"; OPEN_VARIABLES_MAX + 1] }), "openEnv", code::TOO_LONG),
+            (json!({ "openEnv": ["PATH"] }), "openEnv[0]", code::RESERVED_VARIABLE),
+            (json!({ "openEnv": ["HOME"] }), "openEnv[0]", code::RESERVED_VARIABLE),
+            (json!({ "openEnv": ["LD_PRELOAD"] }), "openEnv[0]", code::RESERVED_VARIABLE),
+            (json!({ "openEnv": ["BASH_ENV"] }), "openEnv[0]", code::RESERVED_VARIABLE),
             (json!({ "secrets": ["A B"] }), "secrets[0]", code::INVALID_VALUE),
             (json!({ "secrets": ["TIDEMILL_API_KEY"] }), "secrets[0]", code::RESERVED_VARIABLE),
             (json!({ "secrets": ["AWS_REGION", "PATH"] }), "secrets[1]", code::RESERVED_VARIABLE),
@@ -371,6 +410,22 @@ mod tests {
         assert_eq!(draft.attempt_timeout(), None);
         let command = DefinitionDraft::read(with(&json!({ "timeout": "2m" }))).unwrap();
         assert_eq!((command.agent(), command.attempt_timeout()), (None, Some(Millis(120_000))));
+    }
+
+    #[test]
+    fn a_definition_opens_what_it_names_and_nothing_by_default() {
+        let open = DefinitionDraft::read(with(&json!({ "openEnv": ["REGION", "DAY"] }))).unwrap();
+        assert_eq!(open.open_env, ["REGION", "DAY"]);
+        let closed = DefinitionDraft::read(with(&json!({ "env": { "REGION": "eu" } }))).unwrap();
+        assert_eq!(closed.open_env, [""; 0]);
+        let told = serde_json::to_value(&closed).unwrap();
+        assert_eq!(told["openEnv"], json!([]), "it says so");
+        assert_eq!(DefinitionDraft::read(told).unwrap(), closed, "what was answered can be sent back");
+        // As it is stored by those who knew nothing of it.
+        let old = r#"{"name":"scrape","runner":"command","command":["x"],"env":{"REGION":"eu"},"version":3,
+            "createdAt":1700000000000,"updatedAt":1700000000000}"#;
+        let old: Definition = serde_json::from_str(old).unwrap();
+        assert_eq!((old.draft.open_env.len(), old.version), (0, 3));
     }
 
     #[test]

@@ -444,3 +444,43 @@ async fn a_producer_cannot_bring_commands_and_an_admin_can() {
     admin.post("/v1/jobs", &inline).await.expect(201);
     assert_eq!(producer.get("/v1/jobs").await.expect(200)["items"].as_array().unwrap().len(), 2);
 }
+
+/// Each of them made a program run what a producer wrote, or send the operator's key elsewhere.
+#[tokio::test]
+async fn se_08_a_producer_sets_no_variable_that_a_definition_does_not_open() {
+    let (lab, client) = ready().await;
+    let variables = ["TAR_OPTIONS", "LESSOPEN", "CC", "ANTHROPIC_BASE_URL", "HTTPS_PROXY"];
+    let env: Value = variables.iter().map(|name| ((*name).to_owned(), json!(""))).collect();
+    let draft = json!({"name": "pack", "command": ["tar", "-c", "."], "env": env, "openEnv": ["REGION"]});
+    client.post("/v1/task-definitions", &draft).await.expect(201);
+    let draft = json!({"name": "old", "command": ["tar", "-c", "."], "env": env});
+    client.post("/v1/task-definitions", &draft).await.expect(201);
+    let told = client.get("/v1/task-definitions/old").await.expect(200);
+    assert_eq!(told["openEnv"], json!([]));
+    drop(client);
+    let producer = lab.key("default", Role::Producer).await;
+    for (definition, reason) in [("pack", "does not name it in its openEnv"), ("old", "has no openEnv")] {
+        for variable in variables {
+            let tasks = json!([
+                {"taskId": "a", "name": "pack", "env": {"REGION": "eu"}},
+                {"taskId": "b", "name": definition, "env": {variable: "x"}},
+            ]);
+            let job = producer.post("/v1/jobs", &json!({"tasks": tasks})).await;
+            let place = format!("tasks[1].env.{variable}");
+            assert_eq!(job.problem(), (403, "VARIABLE_NOT_OPEN".into(), place));
+            assert!(job.text().contains(reason), "{}", job.text());
+            let task = json!({"name": definition, "env": {variable: "x"}});
+            let task = producer.post("/v1/tasks", &task).await;
+            assert_eq!(task.problem(), (403, "VARIABLE_NOT_OPEN".into(), format!("env.{variable}")));
+        }
+    }
+    assert_eq!(producer.get("/v1/jobs").await.expect(200)["items"], json!([]), "nothing is submitted");
+    let job = json!({"tasks": [{"taskId": "a", "name": "pack", "env": {"REGION": "eu"}}]});
+    let job = producer.post("/v1/jobs", &job).await.expect(201);
+    let more = json!({"tasks": [{"taskId": "b", "name": "pack", "env": {"CC": "x"}}]});
+    let more = producer.post(&format!("/v1/jobs/{}/tasks", job["jobId"].as_str().unwrap()), &more).await;
+    assert_eq!(more.problem(), (403, "VARIABLE_NOT_OPEN".into(), "tasks[0].env.CC".into()));
+    let admin = lab.key("default", Role::Admin).await;
+    let job = json!({"tasks": [{"taskId": "a", "name": "old", "env": {"CC": "x"}}]});
+    admin.post("/v1/jobs", &job).await.expect(201);
+}
