@@ -112,7 +112,8 @@ pub struct DefinitionDraft {
     #[serde(default)]
     #[schemars(length(max = OPEN_VARIABLES_MAX))]
     pub open_env: Vec<String>,
-    /// Names of variables of the worker's own environment that are handed over to the task.
+    /// Names of variables of the worker's own environment that are handed over to the task. Only those can be that the
+    /// operator lists in `TASK_SECRETS`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     /// How long one attempt may take: 1s to 7d. For the runner `agent`: how long one try of a step may take that does not

@@ -82,5 +82,7 @@ pub mod code {
     pub const ONE_OF: &str = "ONE_OF";
     /// The name of a variable that a task may not set.
     pub const RESERVED_VARIABLE: &str = "RESERVED_VARIABLE";
+    /// The name of a variable that the operator does not let tasks have.
+    pub const SECRET_NOT_LISTED: &str = "SECRET_NOT_LISTED";
     pub const UNKNOWN_TASK_DEFINITION: &str = "UNKNOWN_TASK_DEFINITION";
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidemill_model::workflow::Catalogue;
-use tidemill_model::{AppName, TenantId};
+use tidemill_model::{AppName, TaskSecrets, TenantId};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
@@ -33,6 +33,8 @@ pub struct ServerConfig {
     pub stream_heartbeat: Duration,
     /// How long requests in flight may go on when the server shuts down.
     pub grace: Duration,
+    /// Which variables definitions may ask for; `None`: only the workers know.
+    pub task_secrets: Option<TaskSecrets>,
     /// What codes of errors mean.
     pub catalogue: Catalogue,
 }
@@ -53,6 +55,7 @@ impl Default for ServerConfig {
             write_timeout: Duration::from_secs(30),
             stream_heartbeat: Duration::from_secs(15),
             grace: Duration::from_secs(10),
+            task_secrets: None,
             catalogue: Catalogue::built_in(),
         }
     }

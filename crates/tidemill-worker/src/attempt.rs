@@ -22,7 +22,7 @@ use crate::child::error_record::ErrorRecord;
 use crate::child::lines::{LINE_BYTES_MAX, Line, LineSplitter};
 use crate::child::output_log::OutputLog;
 use crate::child::protocol::{self, Record, ResultRecord, Told};
-use crate::child::redaction::Redaction;
+use crate::child::redaction::{Redaction, secret_not_listed};
 use crate::child::result::{BadResult, output_of};
 use crate::child::tail::Tail;
 use crate::child::verdict::{Failed, no_agent_result, not_started};
@@ -138,6 +138,12 @@ async fn run_with<S: TaskSource>(
         let message = format!("task {} has no command and no handler here", claim.name);
         return failed(WorkReport::failed(message, ErrorCategory::NotFound));
     };
+    if let Some(name) = secret_not_listed(claim, &shared.config.task_secrets) {
+        let message = format!(
+            "the task asks for the variable {name}, which TASK_SECRETS of this worker does not list for its tenant"
+        );
+        return failed(WorkReport::failed(message, ErrorCategory::Auth));
+    }
     let directory = match shared.tree.begin(claim) {
         Ok(directory) => Arc::new(directory),
         Err(error) => {

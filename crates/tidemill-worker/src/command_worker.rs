@@ -13,7 +13,7 @@ use std::time::Duration;
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::WorkReport;
 use tidemill_engine::metrics::{AttemptMeter, SlotMeter};
-use tidemill_model::{ErrorCategory, Runner, TenantId};
+use tidemill_model::{ErrorCategory, Runner, TaskSecrets, TenantId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -49,6 +49,8 @@ pub struct CommandConfig {
     pub tenant: Option<TenantId>,
     /// The environment of this process. Children see a short list of it only.
     pub environment: Vec<(OsString, OsString)>,
+    /// Which variables of it tasks may be given that ask for them by name.
+    pub task_secrets: TaskSecrets,
     /// What drives an agent, with its first arguments; empty: this worker runs none.
     pub agent_program: Vec<OsString>,
     /// Who runs scripts; `None`: this worker runs none.
@@ -90,6 +92,7 @@ impl CommandConfig {
             output_dir: output_dir.into(),
             tenant: None,
             environment,
+            task_secrets: TaskSecrets::default(),
             agent_program: Vec::new(),
             scripts: None,
             slots: 3,

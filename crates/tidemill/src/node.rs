@@ -406,6 +406,7 @@ pub(crate) fn command_config(
     environment.extend(values.of_agents.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
     let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into()));
     let mut command = CommandConfig::new(values.output_dir.clone(), environment.collect());
+    command.task_secrets = values.task_secrets.clone().unwrap_or_default();
     // Without its own path there are no agents here; other tasks need none.
     if let Ok(program) = std::env::current_exe() {
         command.agent_program = vec![program.into(), AGENT_TASK.into()];

@@ -8,11 +8,12 @@ use super::{
 };
 use crate::document::Document;
 use crate::execution::{
-    VARIABLE_NAME_BYTES_MAX, is_loading_variable, is_passed, is_reserved_variable, is_variable_name,
+    VARIABLE_NAME_BYTES_MAX, is_loading_variable, is_reserved_variable, is_variable_name,
 };
 use crate::field_problem::{FieldProblems, code};
 use crate::id::TaskName;
 use crate::job_file::{ATTEMPTS_MAX, TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, parking, retry};
+use crate::task_secrets::is_own_variable;
 
 const FIELDS: &str = "name, description, runner, command, env, openEnv, secrets, timeout, taskTimeout, idleTimeout, \
                       maxAttempts, retry, labels, onFailure, parkTimeout, prompt, outputSchema, outputFile, maxTurns, tools, steps, model, \
@@ -182,8 +183,8 @@ fn secrets(document: &mut Document<'_>) -> Vec<String> {
         let field = format!("secrets[{at}]");
         if !is_variable_name(name) {
             document.problem(&field, code::INVALID_VALUE, "is no name of a variable");
-        } else if name.starts_with("TIDEMILL_") || (is_passed(name) && !name.starts_with("AWS_")) {
-            let message = "is passed or set by the worker itself and cannot be handed over";
+        } else if is_own_variable(name) {
+            let message = "belongs to the worker itself and cannot be handed over";
             document.problem(&field, code::RESERVED_VARIABLE, message);
         }
     }
@@ -247,7 +248,9 @@ mod tests {
             (json!({ "openEnv": ["BASH_ENV"] }), "openEnv[0]", code::RESERVED_VARIABLE),
             (json!({ "secrets": ["A B"] }), "secrets[0]", code::INVALID_VALUE),
             (json!({ "secrets": ["TIDEMILL_API_KEY"] }), "secrets[0]", code::RESERVED_VARIABLE),
-            (json!({ "secrets": ["AWS_REGION", "PATH"] }), "secrets[1]", code::RESERVED_VARIABLE),
+            (json!({ "secrets": ["DB_URL", "PATH"] }), "secrets[1]", code::RESERVED_VARIABLE),
+            (json!({ "secrets": ["AWS_SECRET_ACCESS_KEY"] }), "secrets[0]", code::RESERVED_VARIABLE),
+            (json!({ "secrets": ["AWS_SESSION_TOKEN"] }), "secrets[0]", code::RESERVED_VARIABLE),
             (json!({ "maxAttempts": 0 }), "maxAttempts", code::OUT_OF_RANGE),
             (json!({ "maxAttempts": 2, "retry": { "maxAttempts": 3 } }), "maxAttempts", code::INVALID_VALUE),
             (json!({ "priority": 1 }), "priority", code::UNKNOWN_FIELD),

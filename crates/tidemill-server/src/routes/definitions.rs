@@ -8,6 +8,7 @@ use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{Define, EngineError};
 use tidemill_engine::reply::Refusal;
 use tidemill_model::definition::{Definition, DefinitionDraft};
+use tidemill_model::field_problem::{FieldProblems, code};
 use tidemill_model::{Runner, TaskName, TenantId};
 
 use super::compiling::compile;
@@ -113,10 +114,27 @@ async fn compile_script<B: Backend>(call: &Call<B>, draft: &DefinitionDraft) -> 
     }
 }
 
+/// Refuses a definition that asks for variables that no worker hands over, if this server knows which.
+fn check_secrets<B: Backend>(
+    call: &Call<B>,
+    tenant: &TenantId,
+    draft: &DefinitionDraft,
+) -> Result<(), Problem> {
+    let Some(list) = &call.app.config().task_secrets else { return Ok(()) };
+    let mut problems = FieldProblems::default();
+    for (at, name) in draft.secrets.iter().enumerate().filter(|(_, name)| !list.admits(tenant, name)) {
+        let message = format!("is {name}, which TASK_SECRETS does not list for this tenant");
+        problems.add(format!("secrets[{at}]"), code::SECRET_NOT_LISTED, message);
+    }
+    Ok(problems.or(())?)
+}
+
 async fn create<B: Backend>(call: Call<B>) -> Reply {
     let draft = DefinitionDraft::read(json_body::value(&call.body)?)?;
+    let tenant = call.tenant()?;
+    check_secrets(&call, &tenant, &draft)?;
     compile_script(&call, &draft).await?;
-    let definition = call.app.engine().define(call.tenant()?, draft, Define::Create).await?;
+    let definition = call.app.engine().define(tenant, draft, Define::Create).await?;
     tagged(StatusCode::CREATED, &definition)
 }
 
@@ -155,6 +173,7 @@ async fn replace<B: Backend>(call: Call<B>) -> Reply {
         }
     }
     let draft = DefinitionDraft::read(value)?;
+    check_secrets(&call, &tenant, &draft)?;
     compile_script(&call, &draft).await?;
     let how = Define::Replace { if_match: call.inputs.number("If-Match") };
     let definition = call.app.engine().define(tenant, draft, how).await.map_err(unmatched)?;

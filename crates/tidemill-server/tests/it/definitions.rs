@@ -1,7 +1,9 @@
 //! Task definitions: written, read, versioned, pinned.
 
 use serde_json::{Value, json};
-use tidemill_model::Role;
+use tidemill_engine::policy::Policy;
+use tidemill_model::{Role, TaskSecrets};
+use tidemill_server::ServerConfig;
 
 use crate::lab::Lab;
 
@@ -132,4 +134,31 @@ async fn definitions_are_listed_in_pages_and_per_tenant() {
     assert_eq!(names, ["d0", "d1", "d2", "d3", "d4", "d5", "d6"]);
     assert_eq!(other.get("/v1/task-definitions").await.expect(200)["items"].as_array().unwrap().len(), 1);
     assert_eq!(other.get("/v1/task-definitions/d1").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_definition_asks_only_for_variables_that_the_operator_lists() {
+    let draft = |secrets: &[&str]| json!({"name": "ask", "command": ["x"], "secrets": secrets});
+    // Only the workers know; what is the installation's own is refused everywhere.
+    let lab = Lab::start().await;
+    let client = lab.local();
+    client.post("/v1/task-definitions", &draft(&["DB_URL"])).await.expect(201);
+    for own in ["TIDEMILL_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"] {
+        let refused = client.put("/v1/task-definitions/ask", &draft(&["DB_URL", own])).await;
+        assert_eq!(refused.problem(), (400, "RESERVED_VARIABLE".into(), "secrets[1]".into()));
+    }
+    let list = TaskSecrets::parse("DB_URL,other:STRIPE_KEY", |_| false).unwrap();
+    let config = ServerConfig { task_secrets: Some(list), ..ServerConfig::default() };
+    let lab = Lab::with(config, Policy::default()).await;
+    let client = lab.local();
+    for name in ["SLACK_BOT_TOKEN", "WEBHOOK_SIGNING_KEY", "TOKEN_KEY", "STRIPE_KEY"] {
+        let refused = client.post("/v1/task-definitions", &draft(&["DB_URL", name])).await;
+        assert_eq!(refused.problem(), (400, "SECRET_NOT_LISTED".into(), "secrets[1]".into()));
+        assert!(refused.text().contains("TASK_SECRETS"), "{}", refused.text());
+    }
+    client.post("/v1/task-definitions", &draft(&["DB_URL"])).await.expect(201);
+    let refused = client.put("/v1/task-definitions/ask", &draft(&["TOKEN_KEY"])).await;
+    assert_eq!(refused.problem(), (400, "SECRET_NOT_LISTED".into(), "secrets[0]".into()));
+    let theirs = lab.key("other", Role::Admin).await;
+    theirs.post("/v1/task-definitions", &draft(&["DB_URL", "STRIPE_KEY"])).await.expect(201);
 }

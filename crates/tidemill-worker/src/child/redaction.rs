@@ -1,30 +1,34 @@
-//! Takes the secrets of the worker out of all that an agent says and leaves.
+//! Takes secrets out of all that a task says and leaves.
 //!
 //! An agent can read its own environment, and as root that of the worker, and repeat it in a log, a result, a trace or a
 //! file. What drives the agent cleans what it writes; this is the wall behind it, which nothing that the agent runs can
-//! get around.
+//! get around. A command is told to others without the secrets that it was given.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use tidemill_model::secrets::is_secret_name;
-use tidemill_model::{Json, Runner, Secrets};
+use tidemill_model::task_secrets::is_own_variable;
+use tidemill_model::{Json, Runner, Secrets, TaskSecrets};
 
 use super::protocol::{Record, Told};
 use crate::source::Claim;
 
-/// The secrets of one attempt. Commands have none: what they print is theirs.
+/// The secrets of one attempt: of an agent all that the worker has, of a command those that it was given.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Redaction(Secrets);
 
 impl Redaction {
     /// The secrets in the worker's environment. Literal values of the definition are none: they are there to be read.
     pub(crate) fn of(claim: &Claim, worker: &[(OsString, OsString)]) -> Self {
-        if claim.execution.runner != Runner::Agent {
+        let is_agent = claim.execution.runner == Runner::Agent;
+        if !is_agent && claim.execution.secrets.is_empty() {
             return Self::default();
         }
-        let variables = worker.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let is_known = |name: &OsStr| is_agent || is_given(claim, name);
+        let variables = worker.iter().filter(|(name, _)| is_known(name));
+        let variables = variables.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         Self(Secrets::of_variables(variables, |name| is_secret(claim, name)))
     }
 
@@ -66,6 +70,21 @@ impl Redaction {
         }
         told
     }
+}
+
+/// Whether a task was given this variable because it asked for it. A literal value takes the place of a secret.
+fn is_given(claim: &Claim, name: &OsStr) -> bool {
+    let execution = &claim.execution;
+    name.to_str().is_some_and(|name| {
+        execution.secrets.iter().any(|secret| secret == name) && !execution.env.contains_key(name)
+    })
+}
+
+/// The first variable that a task asks for and may not have.
+pub(crate) fn secret_not_listed<'c>(claim: &'c Claim, list: &TaskSecrets) -> Option<&'c str> {
+    let asked = claim.execution.secrets.iter().map(String::as_str);
+    let is_listed = |name: &str| list.admits(&claim.task.tenant, name) && !is_own_variable(name);
+    asked.into_iter().find(|name| !is_listed(name))
 }
 
 /// Whether a variable of the worker is a secret in a task.

@@ -8,7 +8,7 @@ use tidemill_engine::engine::Define;
 use tidemill_model::execution::{Execution, Pinned};
 use tidemill_model::{AgentSpec, Json, MicroUsd};
 
-use crate::lab::{Ended, Lab, env, eventually, options, tenant};
+use crate::lab::{Ended, Lab, env, eventually, listed, options, tenant};
 
 /// A worker whose agents are driven by this text of a shell.
 fn driven_by(lab: &mut Lab, text: &str) {
@@ -273,6 +273,7 @@ async fn se_07_secrets_are_found_in_other_forms_and_also_those_that_only_the_wor
     ] {
         lab.config.environment.push((name.into(), value.into()));
     }
+    lab.config.task_secrets = listed("DATABASE_LOGIN");
     let text = r#"echo "given $TIDEMILL_SECRET_NAMES"
         echo "line $(printf %s "$DATABASE_LOGIN" | tail -n 1)"; printf '%s\n' 'json name: \"ann\"\npass: open-sesame'
         echo "encoded $(printf %s "$DATABASE_LOGIN" | base64)"; echo "worker-only-key"; echo "proxy $HTTPS_PROXY"

@@ -8,7 +8,7 @@ use tidemill_model::definition::{DefinitionDraft, Runner};
 use tidemill_model::execution::{Execution, Pinned, Run};
 use tidemill_model::{TaskName, TenantId};
 
-use crate::lab::{Lab, argv, env, options, shell, tenant};
+use crate::lab::{Lab, argv, env, listed, options, shell, tenant};
 
 async fn define(lab: &Lab, name: &str, command: Run, secrets: &[&str]) -> Execution {
     let draft = serde_json::json!({
@@ -103,6 +103,7 @@ async fn wk_19_and_se_08_a_child_sees_a_short_list_of_the_environment() {
     ] {
         lab.config.environment.push((name.into(), value.into()));
     }
+    lab.config.task_secrets = listed("TOKEN_Y,acme:ABSENT");
     lab.work("worker-1");
     // It cannot read files of the names of its other arguments, and fails for them.
     let program = vec!["/bin/cat".to_owned(), "/proc/self/environ".to_owned()];
@@ -148,6 +149,77 @@ async fn wk_19_and_se_08_a_child_sees_a_short_list_of_the_environment() {
         ("TIDEMILL_FENCE", "1"),
     ] {
         assert_eq!(seen[name], value, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_given_no_variable_that_the_operator_does_not_list() {
+    let mut lab = Lab::idle();
+    for name in ["DB_URL", "STRIPE_KEY", "SLACK_BOT_TOKEN", "WEBHOOK_SIGNING_KEY", "AWS_SECRET_ACCESS_KEY"] {
+        lab.config.environment.push((name.into(), "value-that-is-secret".into()));
+    }
+    lab.config.task_secrets = listed("DB_URL,other:STRIPE_KEY");
+    lab.work("worker-1");
+    for (at, name) in
+        ["SLACK_BOT_TOKEN", "WEBHOOK_SIGNING_KEY", "AWS_SECRET_ACCESS_KEY", "STRIPE_KEY"].iter().enumerate()
+    {
+        let command = Run::Shell("echo started >> started".to_owned());
+        let execution = define(&lab, &format!("ask-{at}"), command, &["DB_URL", name]).await;
+        let key = lab.submit(&format!("req-{at}"), "{}", options(&execution)).await;
+        let ended = lab.ended(&key).await;
+        let (category, error) = ended.failure();
+        assert_eq!((category.as_str(), ended.count("Task Failed")), ("auth", 1), "it is not tried again");
+        assert!(error.contains(name) && error.contains("TASK_SECRETS"), "{error}");
+        assert_eq!(ended.count("Task Processing Started"), 0, "no program was started: {:?}", ended.types());
+        assert!(!lab.output(&format!("req-{at}")).exists());
+    }
+    let command = Run::Shell("echo \"{\\\"length\\\":${#DB_URL}}\"".to_owned());
+    let execution = define(&lab, "listed", command, &["DB_URL"]).await;
+    let key = lab.submit("req-9", "{}", options(&execution)).await;
+    assert_eq!(lab.ended(&key).await.output(), serde_json::json!({"length": 20}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn se_07_what_a_command_was_given_is_taken_out_of_all_that_it_says_and_leaves() {
+    let mut lab = Lab::idle();
+    let secret = "open-sesame/1?";
+    lab.config.environment.push(("DB_LOGIN".into(), secret.into()));
+    lab.config.environment.push(("MODE".into(), "of-the-worker".into()));
+    lab.config.task_secrets = listed("DB_LOGIN,MODE");
+    lab.work("worker-1");
+    let text = r#"encoded="$DB_LOGIN $(printf %s "$DB_LOGIN" | base64) $(printf %s "$DB_LOGIN" | od -An -tx1 | tr -d ' \n') open-sesame%2F1%3F"
+        echo "log $encoded $MODE"; echo "words $DB_LOGIN" >&2
+        mkdir -p "$TIDEMILL_OUTPUT_DIR/traces"; echo "trace $DB_LOGIN" > "$TIDEMILL_OUTPUT_DIR/traces/t.txt"
+        echo "file $encoded" > "$TIDEMILL_OUTPUT_DIR/artifacts/a.txt"
+        case $1 in
+        last) echo "{\"said\":\"$DB_LOGIN\"}";;
+        line) echo "@@tidemill {\"kind\":\"result\",\"output\":{\"said\":\"$DB_LOGIN\"}}";;
+        file) echo "{\"said\":\"$DB_LOGIN\"}" > "$TIDEMILL_OUTPUT_DIR/artifacts/task-result.json";;
+        fail) echo "TypeError: $DB_LOGIN" >&2; exit 1;;
+        told) echo "@@tidemill {\"kind\":\"error\",\"message\":\"bad $DB_LOGIN\",\"status\":401}"; exit 1;;
+        esac"#;
+    let execution = define(&lab, "leaky", Run::Shell(text.to_owned()), &["DB_LOGIN", "MODE"]).await;
+    for id in ["last", "line", "file", "fail", "told"] {
+        let key = lab.submit(id, "{}", options(&execution)).await;
+        let ended = lab.ended(&key).await;
+        if ["fail", "told"].contains(&id) {
+            assert!(ended.failure().1.contains("[REDACTED]"), "{:?}", ended.failure());
+        } else {
+            assert_eq!(ended.output(), serde_json::json!({"said": "[REDACTED]"}), "{id}");
+        }
+        for (path, expected) in [
+            ("logs/output.log", "log [REDACTED] [REDACTED] [REDACTED] [REDACTED] stored\n"),
+            ("traces/t.txt", "trace [REDACTED]\n"),
+            ("artifacts/a.txt", "file [REDACTED] [REDACTED] [REDACTED] [REDACTED]\n"),
+        ] {
+            let blob = lab.blob(&key, &format!("r1-a1/{path}")).await.unwrap();
+            let text = String::from_utf8(blob).unwrap();
+            assert!(text.contains(expected), "{id} {path}: {text}");
+        }
+        let told = ended.events.iter().map(|event| event.properties.as_str().to_owned());
+        for text in told.chain(lab.shown()) {
+            assert!(!text.contains("open-sesame"), "{text}");
+        }
     }
 }
 

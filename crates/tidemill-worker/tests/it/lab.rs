@@ -15,8 +15,8 @@ use tidemill_engine::engine::{Engine, EngineConfig, JobRequest, PageRequest, Tas
 use tidemill_engine::policy::Policy;
 use tidemill_model::execution::{Execution, Run};
 use tidemill_model::{
-    AppName, Event, JobId, Json, RequestId, RetryPolicy, TaskId, TaskName, TaskOptions, TaskSpec, TenantId,
-    WorkerId,
+    AppName, Event, JobId, Json, RequestId, RetryPolicy, TaskId, TaskName, TaskOptions, TaskSecrets,
+    TaskSpec, TenantId, WorkerId,
 };
 use tidemill_worker::spawner::{Spawner, SpawnerConfig};
 use tidemill_worker::{
@@ -308,6 +308,11 @@ pub(crate) async fn pids_in(path: &Path, count: usize) -> Vec<u32> {
     };
     eventually(&format!("{count} numbers in {}", path.display()), || read().len() >= count).await;
     read()
+}
+
+/// The variables that tasks may be given.
+pub(crate) fn listed(names: &str) -> TaskSecrets {
+    TaskSecrets::parse(names, |_| false).unwrap()
 }
 
 pub(crate) fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

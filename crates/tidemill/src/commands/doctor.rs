@@ -98,7 +98,7 @@ impl Doctor {
         if config.values.backend == crate::config::BackendName::Aws {
             let mut findings =
                 vec![settings(config), shared_token_key(config), output_dir(&config.values.output_dir)];
-            findings.extend([open_files(), clock(dir), kernel(), claude(config)]);
+            findings.extend([task_secrets(config), open_files(), clock(dir), kernel(), claude(config)]);
             crate::aws::options(config, 0)?;
             findings.extend(super::runtime::block_on(async {
                 let connection = Box::pin(tidemill_aws::Connection::open(crate::aws::access(config)?)).await;
@@ -114,6 +114,7 @@ impl Doctor {
             space(dir),
             sync_time(dir),
             output_dir(&config.values.output_dir),
+            task_secrets(config),
             open_files(),
             clock(dir),
             kernel(),
@@ -317,6 +318,22 @@ fn output_dir(dir: &Path) -> Finding {
             "make it writable, or set OUTPUT_DIR",
         ),
     }
+}
+
+/// What tasks may be given is of no use if it is not there.
+fn task_secrets(config: &Resolved) -> Finding {
+    let check = "task secrets";
+    let Some(list) = &config.values.task_secrets else {
+        return Finding::ok(check, "TASK_SECRETS is not set: tasks are given no variables by name");
+    };
+    let names = list.names();
+    let is_set = |name: &&&str| config.environment.contains_key(**name);
+    let absent: Vec<_> = names.iter().filter(|name| !is_set(name)).copied().collect();
+    if absent.is_empty() {
+        return Finding::ok(check, format!("{} listed, all set", names.len()));
+    }
+    let found = format!("listed and not set here: {}", absent.join(", "));
+    Finding::warn(check, found, "set them where the worker runs, or take them off TASK_SECRETS")
 }
 
 fn open_files() -> Finding {

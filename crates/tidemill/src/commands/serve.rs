@@ -212,7 +212,12 @@ impl Api {
         let file =
             file.transpose().map_err(|error| unusable(&format_args!("cannot write server.json: {error}")))?;
         let compiler = Some(Arc::new(scripts.clone()) as _);
-        let app = App::with_compiler(node.engine().clone(), config.server_config(), compiler);
+        let mut server_config = config.server_config();
+        if values.roles.contains(&Role::Worker) {
+            // It runs tasks itself: what it does not list, they do not get.
+            server_config.task_secrets.get_or_insert_default();
+        }
+        let app = App::with_compiler(node.engine().clone(), server_config, compiler);
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async move {
             let _ = stopped.await;

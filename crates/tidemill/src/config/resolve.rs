@@ -91,6 +91,7 @@ impl Resolved {
             tenant: self.values.tenant.clone(),
             app: self.values.app.clone(),
             catalogue: self.workflows.catalogue.clone(),
+            task_secrets: self.values.task_secrets.clone(),
             ..ServerConfig::default()
         };
         if let Some(limit) = self.values.rate_limit {

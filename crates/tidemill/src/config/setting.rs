@@ -3,8 +3,9 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use tidemill_model::span;
+use tidemill_model::{TaskSecrets, span};
 
+use super::table::SETTINGS;
 use super::user::user;
 use crate::traces::parse_headers;
 
@@ -60,6 +61,8 @@ pub(crate) enum Kind {
     Words(&'static [&'static str]),
     /// Headers of HTTP.
     Headers,
+    /// Names of variables that tasks may be given.
+    Secrets,
 }
 
 impl Kind {
@@ -77,6 +80,9 @@ impl Kind {
             Self::Choice(words) => words.contains(&text),
             Self::Words(words) => text.split(',').all(|word| words.contains(&word.trim())),
             Self::Headers => parse_headers(text).is_some(),
+            Self::Secrets => {
+                return task_secrets(text).map(drop).map_err(|problem| format!("{self}; it {problem}"));
+            }
         };
         if fits { Ok(()) } else { Err(self.to_string()) }
     }
@@ -98,6 +104,7 @@ impl fmt::Display for Kind {
             Self::Choice(words) => write!(f, "one of {}", words.join(", ")),
             Self::Words(words) => write!(f, "some of {}, with commas between them", words.join(", ")),
             Self::Headers => f.write_str("headers such as name=value,name=value"),
+            Self::Secrets => f.write_str("names such as NAME,tenant:NAME"),
         }
     }
 }
@@ -111,6 +118,16 @@ fn is_url(text: &str) -> bool {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
         && text.parse::<axum::http::Uri>().is_ok()
+}
+
+/// The variables that tasks may be given. Settings of our own are never among them.
+pub(super) fn task_secrets(text: &str) -> Result<TaskSecrets, String> {
+    TaskSecrets::parse(text, is_setting)
+}
+
+/// Whether this is the name of something that can be set.
+pub(super) fn is_setting(name: &str) -> bool {
+    SETTINGS.iter().any(|setting| setting.name == name || setting.aliases.contains(&name))
 }
 
 /// An address; `localhost` is the one of this machine.

@@ -86,6 +86,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "attempts in all, for tasks that do not say",
     ),
     setting(
+        "TASK_SECRETS",
+        Kind::Secrets,
+        None,
+        "variables that definitions may name in `secrets`: NAME for all tenants, tenant:NAME for one, with commas between; none: no variable",
+    ),
+    setting(
         "DELETE_FILES_AFTER_UPLOAD",
         Kind::Flag,
         Some("false"),

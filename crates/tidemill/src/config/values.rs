@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidemill_engine::health::HealthRules;
 use tidemill_engine::outbound::AllowedHosts;
 use tidemill_engine::policy::{AlertTargets, Policy};
-use tidemill_model::{AppName, RetryPolicy, TenantId};
+use tidemill_model::{AppName, RetryPolicy, TaskSecrets, TenantId};
 use tidemill_outbound::OutboundSettings;
 use tidemill_worker::spawner::RunAs;
 
@@ -36,6 +36,8 @@ pub(crate) struct Values {
     pub(crate) timeout: Duration,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) attempts_max: u32,
+    /// Which variables tasks may be given; `None` when nobody said.
+    pub(crate) task_secrets: Option<TaskSecrets>,
     pub(crate) delete_files: bool,
     pub(crate) claim_max: usize,
     pub(crate) claim_wait: Duration,
@@ -137,6 +139,9 @@ impl Values {
             timeout: given.millis("CLAUDE_TIMEOUT"),
             idle_timeout: given.maybe("IDLE_TIMEOUT_MS").map(|_| given.millis("IDLE_TIMEOUT_MS")),
             attempts_max: given.number("MAX_MESSAGE_RETRIES").try_into().expect("at most 100 was checked"),
+            task_secrets: given
+                .maybe("TASK_SECRETS")
+                .map(|text| setting::task_secrets(text).expect("the names were checked")),
             delete_files: given.flag("DELETE_FILES_AFTER_UPLOAD"),
             claim_max: given.count("MAX_MESSAGES"),
             claim_wait: Duration::from_secs(given.number("WAIT_TIME_SECONDS")),

@@ -243,3 +243,43 @@ fn a_program_that_was_built_without_aws_says_so() {
         assert!(ran.words.contains("cargo build --release -p tidemill --features aws"), "{ran:#?}");
     }
 }
+
+/// What belongs to the installation is given to no task, whatever the list says.
+#[test]
+fn own_settings_are_never_listed_for_tasks() {
+    let sandbox = Sandbox::new();
+    for own in [
+        "SLACK_BOT_TOKEN",
+        "WEBHOOK_SIGNING_KEY",
+        "TOKEN_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "TIDEMILL_API_KEY",
+        "acme:ANTHROPIC_API_KEY",
+        "EVENTS_TABLE",
+    ] {
+        let list = format!("DB_URL,{own}");
+        for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["config"]] {
+            let ran = sandbox.run_with(arguments, &[("TASK_SECRETS", &list)]);
+            assert_eq!(ran.code, 2, "{own}: {ran:#?}");
+            let name = own.trim_start_matches("acme:");
+            assert!(ran.words.contains("TASK_SECRETS (environment) must be"), "{ran:#?}");
+            assert!(
+                ran.words.contains(&format!("names {name}, which belongs to this installation")),
+                "{ran:#?}"
+            );
+        }
+    }
+    let given = [("TASK_SECRETS", "DB_URL,acme:STRIPE_KEY"), ("DB_URL", "x")];
+    let config = sandbox.run_with(&["config", "--json"], &given).ok().json();
+    assert_eq!(value(&config, "TASK_SECRETS"), "DB_URL,acme:STRIPE_KEY");
+    let doctor = sandbox.run_with(&["doctor"], &given);
+    assert!(doctor.out.contains("listed and not set here: STRIPE_KEY"), "{doctor:#?}");
+    // Without a list nothing is given, and a server that runs tasks says so at once.
+    sandbox.write("ask.yaml", "name: ask\ncommand: 'true'\nsecrets: [DB_URL]\n");
+    let server = sandbox.serve(&[], &[("DB_URL", "x")]);
+    let refused = sandbox.run(&["definitions", "create", "ask.yaml"]);
+    assert_ne!(refused.code, 0, "{refused:#?}");
+    assert!(refused.words.contains("ask.yaml:3") && refused.words.contains("TASK_SECRETS"), "{refused:#?}");
+    server.stop().ok();
+}
