@@ -401,6 +401,14 @@ fn kernel() -> Finding {
 fn claude(config: &Resolved) -> Finding {
     let check = "claude";
     let wanted = &config.values.claude;
+    let from = config.found_program("CLAUDE_BIN").map(ToString::to_string);
+    if let Some(from) = from.or_else(|| config.path_is_found().then(|| "PATH of .env".to_owned())) {
+        return Finding::warn(
+            check,
+            format!("{wanted} ({from}) is not tried: a file of the working directory names it"),
+            "set CLAUDE_BIN and PATH in the environment to have it tried",
+        );
+    }
     let path = config.environment.get("PATH").map(String::as_str).unwrap_or_default();
     let Some(program) = find_program(wanted, path) else {
         return Finding::warn(

@@ -4,6 +4,7 @@
 
 mod check;
 mod env_file;
+mod found_file;
 mod origin;
 mod resolve;
 mod role;

@@ -15,7 +15,7 @@ use super::setting::{Setting, Use};
 use super::table::SETTINGS;
 use super::values::Values;
 use super::workflow::Workflows;
-use super::{check, env_file};
+use super::{check, env_file, found_file};
 
 /// The file that is read when none is named.
 const FILE_NAME: &str = "tidemill";
@@ -60,6 +60,8 @@ pub(crate) struct Resolved {
     pub(crate) warnings: Vec<String>,
     /// Environment and `.env` together, for workers.
     pub(crate) environment: BTreeMap<String, String>,
+    /// Whether `.env` says where programs are.
+    path_is_found: bool,
 }
 
 impl Resolved {
@@ -78,8 +80,18 @@ impl Resolved {
         )
     }
 
+    /// Where the name of a program comes from that nobody chose to trust: a file that lies in the working directory.
+    pub(crate) fn found_program(&self, name: &str) -> Option<&Origin> {
+        let origin = self.given(name).map(|source| &source.origin);
+        origin.filter(|origin| origin.found_file().is_some())
+    }
+
+    /// Whether a file that lies in the working directory says where programs are.
+    pub(crate) fn path_is_found(&self) -> bool {
+        self.path_is_found
+    }
+
     /// What somebody gave for a setting, if it is not the default that counts.
-    #[cfg(feature = "aws")]
     pub(crate) fn given(&self, name: &str) -> Option<&Source> {
         let found = self.shown.iter().find(|(setting, _)| setting.name == name);
         found.and_then(|(_, source)| source.as_ref())
@@ -118,15 +130,15 @@ impl Sources {
             sources.environment.insert(name, Source { value, origin: Origin::Environment });
         }
         if let Some(path) = file {
-            sources.read_file(path, path)?;
+            sources.read_file(path, path, false)?;
         } else {
             if let Some(name) = beside(dir, FILE_NAME)? {
-                sources.read_file(&dir.join(&name), &name)?;
+                sources.read_file(&dir.join(&name), &name, true)?;
             }
             // What one stage has of its own goes over what all have.
             let stage = sources.given("NODE_ENV").map_or("dev", |source| &source.value);
             if let Some(name) = beside(dir, &format!("{FILE_NAME}.{stage}"))? {
-                sources.read_file(&dir.join(&name), &name)?;
+                sources.read_file(&dir.join(&name), &name, true)?;
             }
         }
         Ok(sources)
@@ -141,13 +153,13 @@ impl Sources {
         let lines =
             env_file::read(&text).map_err(|(line, problem)| one(format!(".env:{line}: {problem}")))?;
         for env_file::Line { name, value, number } in lines {
-            let origin = Origin::File { name: ".env".to_owned(), line: number };
+            let origin = Origin::File { name: ".env".to_owned(), line: number, is_found: true };
             self.environment.insert(name, Source { value, origin });
         }
         Ok(())
     }
 
-    fn read_file(&mut self, path: &Path, shown: &Path) -> Result<(), ConfigError> {
+    fn read_file(&mut self, path: &Path, shown: &Path, is_found: bool) -> Result<(), ConfigError> {
         let shown = shown.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| one(format!("cannot read {shown}: {error}")))?;
         let document = Document::read(&shown, Form::of(path, &bytes), &bytes);
@@ -164,7 +176,7 @@ impl Sources {
             }
             match scalar(&entry.value) {
                 Ok(Some(value)) => {
-                    let origin = Origin::File { name: shown.clone(), line: place.line };
+                    let origin = Origin::File { name: shown.clone(), line: place.line, is_found };
                     self.file.insert(entry.key.clone(), Source { value, origin });
                 }
                 Ok(None) => {}
@@ -208,6 +220,7 @@ impl Sources {
             texts.insert(setting.name, text.or_else(|| setting.default.map(str::to_owned)));
             shown.push((setting, source));
         }
+        found_file::check(self.counting(&shown), &mut problems);
         if !problems.is_empty() {
             return Err(ConfigError(problems));
         }
@@ -218,7 +231,21 @@ impl Sources {
             return Err(ConfigError(problems));
         }
         let environment = self.environment.iter().map(|(name, source)| (name.clone(), source.value.clone()));
-        Ok(Resolved { values, workflows, warnings, environment: environment.collect(), shown })
+        let path_is_found =
+            self.environment.get("PATH").is_some_and(|source| source.origin.found_file().is_some());
+        Ok(Resolved { values, workflows, warnings, environment: environment.collect(), path_is_found, shown })
+    }
+
+    /// Everything that counts, by the name it counts under: settings, and variables that are none.
+    fn counting<'a>(
+        &'a self,
+        shown: &'a [(&'static Setting, Option<Source>)],
+    ) -> impl Iterator<Item = (&'a str, &'a Source)> + Clone {
+        let settings = shown.iter().filter_map(|(setting, source)| Some((setting.name, source.as_ref()?)));
+        let others = self.environment.iter().filter(|(name, source)| {
+            !source.value.is_empty() && !names().any(|known| known == name.as_str())
+        });
+        settings.chain(others.map(|(name, source)| (name.as_str(), source)))
     }
 
     /// The value of a setting under any of its names. Two names with different values are a contradiction.

@@ -158,3 +158,114 @@ fn files_that_cannot_be_read_are_named_with_the_line() {
         assert_eq!(Dir::with(files).resolve(&[], &[]).unwrap_err(), expected);
     }
 }
+
+#[test]
+fn an_address_of_a_found_file_gets_only_a_key_of_that_file() {
+    let env = |text: &'static str| [(".env", text)];
+    let yaml = |text: &'static str| [("tidemill.yaml", text)];
+    for (files, environment, flags, expected) in [
+        // With a key from elsewhere.
+        (
+            env("A=1\nTIDEMILL_SERVER=http://evil:1"),
+            &[("TIDEMILL_API_KEY", "k")][..],
+            &[][..],
+            Some("TIDEMILL_SERVER (.env:2) would be sent TIDEMILL_API_KEY (environment)"),
+        ),
+        (
+            yaml("TIDEMILL_SERVER: http://evil:1"),
+            &[("TIDEMILL_API_KEY", "k")],
+            &[],
+            Some("TIDEMILL_SERVER (tidemill.yaml:1) would be sent TIDEMILL_API_KEY (environment)"),
+        ),
+        (
+            env("TIDEMILL_SERVER=http://evil:1"),
+            &[],
+            &[("TIDEMILL_API_KEY", "k")],
+            Some("would be sent TIDEMILL_API_KEY (--flag)"),
+        ),
+        (
+            env("ANTHROPIC_BASE_URL=http://evil:1"),
+            &[("ANTHROPIC_API_KEY", "k")],
+            &[],
+            Some("ANTHROPIC_BASE_URL (.env:1) would be sent ANTHROPIC_API_KEY (environment)"),
+        ),
+        (
+            env("ANTHROPIC_BASE_URL=http://evil:1\nANTHROPIC_API_KEY=own"),
+            &[("CLAUDE_CODE_OAUTH_TOKEN", "k")],
+            &[],
+            Some("would be sent CLAUDE_CODE_OAUTH_TOKEN (environment)"),
+        ),
+        (
+            env("HTTPS_PROXY=http://evil:1"),
+            &[("ANTHROPIC_AUTH_TOKEN", "k")],
+            &[],
+            Some("HTTPS_PROXY (.env:1) would be sent ANTHROPIC_AUTH_TOKEN"),
+        ),
+        (
+            yaml("SLACK_API_URL: http://evil:1"),
+            &[("SLACK_BOT_TOKEN", "k")],
+            &[],
+            Some("SLACK_API_URL (tidemill.yaml:1) would be sent SLACK_BOT_TOKEN"),
+        ),
+        (
+            env("OTEL_EXPORTER_OTLP_ENDPOINT=http://evil:1"),
+            &[("OTEL_EXPORTER_OTLP_HEADERS", "a=b")],
+            &[],
+            Some("OTEL_EXPORTER_OTLP_ENDPOINT (.env:1) would be sent OTEL_EXPORTER_OTLP_HEADERS"),
+        ),
+        (
+            yaml("AWS_ENDPOINT_URL: http://evil:1"),
+            &[("AWS_SECRET_ACCESS_KEY", "k")],
+            &[],
+            Some("AWS_ENDPOINT_URL (tidemill.yaml:1) would be sent AWS_SECRET_ACCESS_KEY"),
+        ),
+        // With its own key, without one, or with an address from elsewhere.
+        (env("TIDEMILL_SERVER=http://a:1\nTIDEMILL_API_KEY=own"), &[], &[], None),
+        (env("TIDEMILL_SERVER=http://a:1"), &[], &[], None),
+        (
+            env("TIDEMILL_SERVER=http://evil:1"),
+            &[("TIDEMILL_SERVER", "http://a:1"), ("TIDEMILL_API_KEY", "k")],
+            &[],
+            None,
+        ),
+        (
+            env("TIDEMILL_SERVER=http://evil:1"),
+            &[("TIDEMILL_API_KEY", "k")],
+            &[("TIDEMILL_SERVER", "http://a:1")],
+            None,
+        ),
+        (env("TIDEMILL_API_KEY=own"), &[("TIDEMILL_SERVER", "http://a:1")], &[], None),
+        (env("ANTHROPIC_BASE_URL=http://a:1\nANTHROPIC_API_KEY=own"), &[], &[], None),
+        // Programs.
+        (env("CLAUDE_BIN=claude"), &[], &[], Some("CLAUDE_BIN (.env:1) must be an absolute path")),
+        (
+            yaml("CLAUDE_BIN: ./claude"),
+            &[],
+            &[],
+            Some("CLAUDE_BIN (tidemill.yaml:1) must be an absolute path"),
+        ),
+        (env("CLAUDE_CODE_PATH=bin/claude"), &[], &[], Some("CLAUDE_BIN (.env:1) must be an absolute path")),
+        (env("CLAUDE_BIN=/opt/claude"), &[], &[], None),
+        (env("CLAUDE_BIN=evil"), &[("CLAUDE_BIN", "./claude")], &[], None),
+    ] {
+        let found = Dir::with(&files).resolve(environment, flags);
+        match expected {
+            None => assert!(found.is_ok(), "{files:?}: {}", found.unwrap_err()),
+            Some(expected) => {
+                let problem = found.map(drop).unwrap_err();
+                assert!(problem.contains(expected), "{files:?}: {problem}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_was_named_may_say_everything() {
+    let dir = Dir::with(&[("own.yaml", "TIDEMILL_SERVER: http://a:1\nCLAUDE_BIN: ./claude\n")]);
+    let environment = [("TIDEMILL_API_KEY".to_owned(), "k".to_owned())];
+    let file = dir.0.join("own.yaml");
+    let sources = Sources::read(&dir.0, environment, Some(&file), std::collections::BTreeMap::new());
+    let resolved = sources.and_then(|sources| sources.resolve()).unwrap();
+    assert_eq!(resolved.values.server.as_deref(), Some("http://a:1"));
+    assert!(resolved.found_program("CLAUDE_BIN").is_none());
+}

@@ -283,3 +283,44 @@ fn own_settings_are_never_listed_for_tasks() {
     assert!(refused.words.contains("ask.yaml:3") && refused.words.contains("TASK_SECRETS"), "{refused:#?}");
     server.stop().ok();
 }
+
+/// A directory that somebody else wrote must not get our keys, nor have its programs run.
+#[test]
+fn files_of_the_working_directory_get_no_key_from_elsewhere_and_run_nothing() {
+    let sandbox = Sandbox::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let evil = format!("http://{}", listener.local_addr().unwrap());
+    for (file, text) in [
+        (".env", format!("TIDEMILL_SERVER={evil}\n")),
+        ("tidemill.yaml", format!("TIDEMILL_SERVER: {evil}\n")),
+    ] {
+        sandbox.write(file, &text);
+        let ran = sandbox.run_with(&["jobs", "list"], &[("TIDEMILL_API_KEY", "tm_secret")]);
+        assert_eq!(ran.code, 2, "{ran:#?}");
+        assert!(
+            ran.words.contains(&format!("TIDEMILL_SERVER ({file}:1) would be sent TIDEMILL_API_KEY")),
+            "{ran:#?}"
+        );
+        assert!(!ran.words.contains("tm_secret"), "{ran:#?}");
+        std::fs::remove_file(sandbox.dir.join(file)).unwrap();
+    }
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody called");
+
+    let program = sandbox.dir.join("claude");
+    sandbox.write("claude", "#!/bin/sh\ntouch \"$(dirname \"$0\")/ran\"\necho 1.0.0\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).unwrap();
+    sandbox.write(".env", &format!("CLAUDE_BIN={}\n", program.display()));
+    let doctor = sandbox.run(&["doctor"]);
+    assert!(doctor.out.contains("(.env:1) is not tried"), "{doctor:#?}");
+    assert!(!sandbox.dir.join("ran").exists(), "doctor runs no program that a found file names");
+    sandbox.write(".env", "CLAUDE_BIN=./claude\n");
+    let doctor = sandbox.run(&["doctor"]);
+    assert_eq!(doctor.code, 2, "{doctor:#?}");
+    assert!(doctor.words.contains("CLAUDE_BIN (.env:1) must be an absolute path"), "{doctor:#?}");
+    assert!(!sandbox.dir.join("ran").exists());
+    std::fs::remove_file(sandbox.dir.join(".env")).unwrap();
+    let doctor = sandbox.run_with(&["doctor"], &[("CLAUDE_BIN", program.to_str().unwrap())]);
+    assert!(sandbox.dir.join("ran").exists(), "the environment is the user's own: {doctor:#?}");
+}
