@@ -124,8 +124,10 @@ pub enum TaskChangeKind {
     Shorten { fence: Fence, until: Timestamp },
     /// The worker gives it back. `failed` holds the category when an attempt ended; otherwise nothing is counted.
     Release { fence: Fence, failed: Option<ErrorCategory> },
-    /// A lease is taken back without a new owner, as when a former life of the process held it.
+    /// A lease is taken back without a new owner and counted as a takeover: what older releases wrote for `Interrupt`.
     Revoke { fence: Fence },
+    /// The process that ran it is gone, and its lease is taken back.
+    Interrupt { fence: Fence },
     /// The run ends. `fence` is the newest one; a finish without a holder (cancel, exhaustion) raises it.
     Finish { fence: Fence, outcome: Outcome, attempts: u32, error: Option<ErrorCategory> },
     /// No further attempt helps, and the run waits for somebody. `fence` is the newest one; without a holder it is raised.

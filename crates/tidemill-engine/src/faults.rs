@@ -20,6 +20,8 @@ pub struct Faults {
     pub forget_delivery: bool,
     /// A check of health is taken whatever was told meanwhile.
     pub skip_check_version: bool,
+    /// A task that was running in crash after crash is run beside others.
+    pub crowd_suspects: bool,
     /// What a clock that was set back hides stays hidden.
     pub keep_hidden: bool,
 }

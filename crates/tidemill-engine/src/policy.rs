@@ -16,6 +16,9 @@ pub struct Policy {
     pub lease_millis: u64,
     /// How often a task may be taken from workers that fell silent before it counts as failed.
     pub takeovers_max: u32,
+    /// In how many crashes of the process in a row a task may have been running. Then it is run alone, and given up if the
+    /// process dies once more.
+    pub crashes_max: u32,
     /// What holds for tasks without a policy of their own.
     pub retry: RetryPolicy,
     /// How often the raw queue delivers a message before it becomes a dead letter.
@@ -69,6 +72,7 @@ impl Default for Policy {
         Self {
             lease_millis: 45_000,
             takeovers_max: 10,
+            crashes_max: 3,
             retry: RetryPolicy::default(),
             receives_max: 3,
             visibility_millis: 30_000,

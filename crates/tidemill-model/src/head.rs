@@ -36,6 +36,8 @@ pub struct TaskHead {
     pub attempts: u32,
     /// Times in this run that the task was taken from a worker that fell silent.
     pub takeovers: u32,
+    /// Crashes in a row of the process that ran it. An attempt whose end is reported sets it back.
+    pub crashes: u32,
     /// The newest right to run it. 0 before the first claim.
     pub fence: Fence,
     /// Whether any event of this run says that work began: the public state is then `processing`, not `pending`.
@@ -126,6 +128,7 @@ impl TaskHead {
             run: 1,
             attempts: 0,
             takeovers: 0,
+            crashes: 0,
             fence: Fence(0),
             begun: false,
             last_error: None,

@@ -27,7 +27,7 @@ impl Options {
 usage: tidemill-sim [--seeds N] [--start S] [--backend memory|embedded|both] [--steps K] [--threads T]
                     [--trace LINES] [--list FILE]
                     [--fault skip-fence-check|allow-second-outcome|skip-counter|skip-sum|ignore-budgets
-                            |keep-hidden]
+                            |keep-hidden|crowd-suspects]
                     [--remove-sync PREFIX] [--remove-dir-sync PREFIX]
 
 Runs N seeds from S on (default: 1000 from 1), on both backends unless told otherwise, and stops at the first one that
@@ -67,6 +67,7 @@ it fail.";
                 "skip-counter" => self.faults.skip_counter = true,
                 "skip-sum" => self.faults.skip_sum = true,
                 "ignore-budgets" => self.faults.ignore_budgets = true,
+                "crowd-suspects" => self.faults.crowd_suspects = true,
                 "keep-hidden" => self.faults.keep_hidden = true,
                 _ => return Err(format!("there is no fault {value}")),
             },

@@ -108,6 +108,7 @@ pub(crate) fn draw_policy(rng: &mut Rng) -> Policy {
     Policy {
         lease_millis: rng.weighted(&[(1, 5_000), (1, 20_000), (2, 45_000)]),
         takeovers_max: rng.weighted(&[(1, 1), (1, 3), (1, 10)]),
+        crashes_max: rng.weighted(&[(1, 1), (1, 2), (2, 3)]),
         retry: RetryPolicy {
             max_attempts: rng.weighted(&[(1, 2), (2, 3)]),
             first_delay: rng.weighted(&[(1, 100), (1, 5_000)]),

@@ -360,8 +360,13 @@ impl Stored for TaskRow {
         self.alone.put(out);
         self.entry.put(out);
         self.index.put(out);
-        if let Some(session) = self.entry.head.as_ref().and_then(|head| head.session.as_ref()) {
-            session.put(out);
+        let Some(head) = &self.entry.head else { return };
+        if head.session.is_some() || head.crashes > 0 {
+            // No session has an empty name.
+            put_str(out, head.session.as_ref().map_or("", SessionId::as_str));
+        }
+        if head.crashes > 0 {
+            head.crashes.put(out);
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
@@ -369,7 +374,8 @@ impl Stored for TaskRow {
         // It stands at the end of its row, which once ended before the place in the list.
         let index = if from.is_at_end() { None } else { Stored::take(from)? };
         if let Some(head) = entry.head.as_mut().filter(|_| !from.is_at_end()) {
-            head.session = Some(Stored::take(from)?);
+            head.session = Some(from.text()?).filter(|name| !name.is_empty()).map(SessionId::trusted);
+            head.crashes = if from.is_at_end() { 0 } else { Stored::take(from)? };
         }
         Ok(Self { alone, entry, index })
     }
@@ -451,7 +457,7 @@ stored_struct!(TaskChange { task, kind });
 stored_struct!(Owner { worker, generation });
 stored_struct!(Lease { owner, until, claimed_at, heartbeats });
 
-/// The session stands at the end of the task's row, where it does not change the shape of what was there before.
+/// The session and the crashes stand at the end of the task's row, where they do not change the shape of what was there before.
 impl Stored for TaskHead {
     fn put(&self, out: &mut Vec<u8>) {
         self.run.put(out);
@@ -474,6 +480,7 @@ impl Stored for TaskHead {
             state: Stored::take(from)?,
             failed_fence: Stored::take(from)?,
             session: None,
+            crashes: 0,
         })
     }
 }
@@ -656,6 +663,7 @@ stored_enum!(TaskChangeKind {
     9 => Shorten { fence, until },
     10 => Session { fence, session },
     11 => Park { fence, attempts, error },
+    12 => Interrupt { fence },
 });
 stored_enum!(OnFailure { 0 => Fail, 1 => Park });
 stored_enum!(RecordWrite {

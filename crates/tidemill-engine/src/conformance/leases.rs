@@ -335,11 +335,50 @@ pub async fn recover_releases_leases_of_former_generations<W: World>(lab: Lab<W>
     let again = lab.engine.claim(claim).await.expect("the claim is accepted").tasks;
     assert_eq!(again.iter().map(|task| &task.task).collect::<Vec<_>>(), [&key("t-1")]);
     assert!(again[0].fence > held[0].fence);
-    assert_eq!(lab.head(&request("t-1")).await.takeovers, 1);
+    let head = lab.head(&request("t-1")).await;
+    assert_eq!((head.takeovers, head.crashes), (0, 1), "a crash of the server is no takeover");
     for task in [&again[0], &held[1], &held[2]] {
         lab.complete(task, "{}").await;
     }
     assert_eq!(lab.engine.recover(GENERATION + 1).await.expect("the backend works"), 0);
+}
+
+/// What was running in three crashes of the server in a row runs alone, and is given up only if the server crashes under it
+/// once more. What ran beside it goes on.
+pub async fn a_task_that_crashes_the_server_is_found_by_running_it_alone<W: World>(lab: Lab<W>) {
+    let mut lab = lab;
+    let job = lab.submit("culprit neighbour").await;
+    let claim = async |lab: &Lab<W>, generation| {
+        let claim = ClaimRequest { generation: Some(generation), ..claim_request("worker-1", 9) };
+        lab.engine.claim(claim).await.expect("the claim is accepted").tasks
+    };
+    for life in GENERATION..GENERATION + 3 {
+        assert_eq!(claim(&lab, life).await.len(), 2, "life {life}");
+        lab = lab.reopen_if_it_can().await;
+        assert_eq!(lab.engine.recover(life + 1).await.expect("the backend works"), 2);
+    }
+    let mut life = GENERATION + 3;
+    for _ in 0..2 {
+        let alone = claim(&lab, life).await;
+        assert_eq!(alone.len(), 1, "each of them runs alone: {alone:?}");
+        assert!(claim(&lab, life).await.is_empty(), "and nothing beside it");
+        if alone[0].spec.task_id.as_str() == "neighbour" {
+            lab.complete(&alone[0], "{}").await;
+            continue;
+        }
+        life += 1;
+        lab = lab.reopen_if_it_can().await;
+        assert_eq!(lab.engine.recover(life).await.expect("the backend works"), 1);
+    }
+    assert!(claim(&lab, life).await.is_empty());
+    assert_eq!(lab.state(job, "neighbour").await, Some(PublicState::Completed));
+    let culprit = job.request_id(&super::shape::task_id("culprit"));
+    let failed = lab.history(&culprit).await.pop().expect("there is a history");
+    assert_eq!((failed.event_type.as_str(), property(&failed, "source")), ("Task Failed", "dlq".into()));
+    assert_eq!(property(&failed, "error"), "the server crashed again while it ran alone, moved to DLQ");
+    let letters = lab.engine.dead_letters(acme(), Some(DeadLetterState::Open), None, 10).await;
+    assert_eq!(letters.expect("the backend works").letters.len(), 1);
+    lab.check_job(job).await;
 }
 
 /// A worker may bring a result and take the next task in one commit; a refused result does not keep it from working.

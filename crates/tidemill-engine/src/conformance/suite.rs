@@ -67,6 +67,7 @@ macro_rules! conformance_cases {
                 a_duplicate_after_the_end_is_dropped,
                 a_message_of_an_older_run_is_dropped,
                 takeovers_are_limited,
+                a_task_that_crashes_the_server_is_found_by_running_it_alone,
                 a_task_with_two_messages_is_given_up_once,
                 tasks_given_up_together_are_reported_one_by_one,
                 a_release_counts_no_attempt,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tidemill_model::properties::TaskProcessingStarted;
-use tidemill_model::{Json, KnownType, TaskHead, TaskState, Timestamp};
+use tidemill_model::{Json, KnownType, TaskHead, TaskState, TenantId, Timestamp};
 
 use super::draft::{By, Draft, identity, spec_of};
 use super::finish::{self, Exhausted};
@@ -18,9 +18,11 @@ use crate::state::{Place, State, TaskView};
 pub(super) const LOOK_AHEAD: usize = 64;
 /// A message of a task that somebody holds comes back this long after the lease ends, in milliseconds.
 const AFTER_LEASE_MILLIS: u64 = 1_000;
+/// A claim that a suspect is in the way of looks again after this time, in milliseconds.
+const SUSPECT_MILLIS: u64 = 1_000;
 
 pub(super) fn decide(state: &State, command: &Claim, draft: &mut Draft<'_, '_>) -> Reply {
-    let max = command.max.min(draft.policy().claim_max);
+    let mut max = command.max.min(draft.policy().claim_max);
     let until = draft.now().plus(draft.policy().lease_millis);
     let mut tasks: Vec<Assignment> = Vec::new();
     let mut taken: HashSet<TaskKey> = HashSet::new();
@@ -30,7 +32,15 @@ pub(super) fn decide(state: &State, command: &Claim, draft: &mut Draft<'_, '_>) 
     let mut more = false;
     let mut next = state.queue().next_visible();
     let serves = |tenant: &_| command.tenants.as_ref().is_none_or(|tenants| tenants.contains(tenant));
-    for queued in state.queue().deliverable(serves).take(max + LOOK_AHEAD) {
+    let mut alone = None;
+    match suspect(state, command, &serves, draft) {
+        Suspect::None => {}
+        Suspect::Runs => return Reply::Claimed { tasks, next: Some(draft.now().plus(SUSPECT_MILLIS)) },
+        Suspect::Next(queued) => (alone, max) = (Some(queued), max.min(1)),
+    }
+    let others = state.queue().deliverable(serves);
+    let others = others.filter(|queued| alone.is_none_or(|alone| alone.message.id != queued.message.id));
+    for queued in alone.into_iter().chain(others).take(max + LOOK_AHEAD) {
         if tasks.len() == max {
             break;
         }
@@ -45,9 +55,16 @@ pub(super) fn decide(state: &State, command: &Claim, draft: &mut Draft<'_, '_>) 
                 draft.settle(Some(message.id));
             }
             Delivery::Busy { until } => hide(message, until, &mut next, draft),
+            Delivery::Run { head, .. }
+                if alone.is_none_or(|alone| alone.message.id != message.id)
+                    && must_be_alone(head, command, draft) =>
+            {
+                let at = draft.now().plus(SUSPECT_MILLIS);
+                next = Some(next.map_or(at, |next| next.min(at)));
+            }
             Delivery::Run { task, head, takeover } => {
-                let is_silent =
-                    head.takeovers.saturating_add(u32::from(takeover)) > draft.policy().takeovers_max;
+                let exhausted = exhausted(head, takeover, draft);
+                let is_silent = exhausted.is_some();
                 let verdict = judge_budgets(state, &message.task, &task, draft);
                 if let (false, Verdict::Start { left }) = (is_silent, &verdict) {
                     if command.begin.is_some() {
@@ -70,7 +87,7 @@ pub(super) fn decide(state: &State, command: &Claim, draft: &mut Draft<'_, '_>) 
                                 &message.task,
                                 &task,
                                 head,
-                                Exhausted::Takeovers,
+                                exhausted.unwrap_or(Exhausted::Takeovers),
                                 draft,
                             ),
                         }
@@ -84,6 +101,64 @@ pub(super) fn decide(state: &State, command: &Claim, draft: &mut Draft<'_, '_>) 
     }
     let next = if more { Some(draft.now()) } else { next };
     Reply::Claimed { next: next.filter(|_| tasks.is_empty()), tasks }
+}
+
+/// A task that was running in crash after crash of the process, which now runs alone or is to.
+enum Suspect<'s> {
+    None,
+    /// It runs, and nothing beside it.
+    Runs,
+    /// It is next, and nothing with it.
+    Next(&'s Queued),
+}
+
+/// The suspect that decides what this claim may take. A worker on another machine does not die with this process, so it
+/// takes a suspect like anything else.
+fn suspect<'s>(
+    state: &'s State,
+    command: &Claim,
+    serves: &impl Fn(&TenantId) -> bool,
+    draft: &Draft<'_, '_>,
+) -> Suspect<'s> {
+    let Some(generation) = command.owner.generation else { return Suspect::None };
+    let mut next = None;
+    for key in state.suspicion().suspects(draft.policy().crashes_max) {
+        let Some(task) = state.task(key) else { continue };
+        let Some(head) = task.entry.head.as_ref().filter(|head| must_be_alone(head, command, draft)) else {
+            continue;
+        };
+        let is_held = head.lease().is_some_and(|lease| lease.until >= draft.now());
+        if is_held && state.suspicion().is_held_by(key, generation) {
+            return Suspect::Runs;
+        }
+        if next.is_none()
+            && !is_held
+            && serves(&key.tenant)
+            && !state.suspicion().holds_another(key, generation)
+        {
+            let message = task.entry.message.and_then(|message| state.queue().get(message));
+            next = message.filter(|queued| queued.visible_at <= draft.now());
+        }
+    }
+    next.map_or(Suspect::None, Suspect::Next)
+}
+
+/// Whether a task may run only while the process holds nothing else.
+fn must_be_alone(head: &TaskHead, command: &Claim, draft: &Draft<'_, '_>) -> bool {
+    #[cfg(feature = "faults")]
+    if draft.policy().faults.crowd_suspects {
+        return false;
+    }
+    command.owner.generation.is_some() && head.crashes == draft.policy().crashes_max
+}
+
+/// Why nobody may try the task again, if so.
+fn exhausted(head: &TaskHead, takeover: bool, draft: &Draft<'_, '_>) -> Option<Exhausted> {
+    if head.crashes > draft.policy().crashes_max {
+        return Some(Exhausted::Crashes);
+    }
+    let takeovers = head.takeovers.saturating_add(u32::from(takeover));
+    (takeovers > draft.policy().takeovers_max).then_some(Exhausted::Takeovers)
 }
 
 #[cfg(not(feature = "faults"))]
@@ -262,6 +337,66 @@ mod tests {
             matches!(judge(&fixture.state, &duplicate, fixture.now), Delivery::Busy { until } if until == at)
         );
         assert!(matches!(judge(&fixture.state, &duplicate, at), Delivery::Run { .. }));
+    }
+
+    /// Claims as a life of the process, or as a remote worker.
+    fn claim_in(fixture: &mut Fixture, generation: Option<u64>) -> Vec<TaskKey> {
+        let Command::Claim(claim) = claim(9) else { unreachable!("it is a claim") };
+        let owner = tidemill_model::Owner { generation, ..claim.owner.clone() };
+        match fixture.run(&Command::Claim(Claim { owner, ..claim })).unwrap().1 {
+            Reply::Claimed { tasks, .. } => tasks.into_iter().map(|task| task.task).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Two tasks that were running in three crashes, and one more that came later, in the fourth life.
+    fn crashed() -> Fixture {
+        let mut fixture = Fixture::new();
+        fixture.submit_task("t-1");
+        fixture.submit_task("t-2");
+        for life in 1..=3 {
+            assert_eq!(claim_in(&mut fixture, Some(life)).len(), 2, "beside each other in life {life}");
+            fixture.run(&Command::Recover { generation: life + 1 }).unwrap();
+        }
+        fixture.submit_task("t-3");
+        fixture
+    }
+
+    #[test]
+    fn a_task_that_ran_in_three_crashes_is_run_alone() {
+        let mut fixture = crashed();
+        assert_eq!(claim_in(&mut fixture, Some(4)), [key("t-1")], "nothing with it");
+        assert_eq!(claim_in(&mut fixture, Some(4)), [], "and nothing beside it");
+        let fence = fixture.state.task(&key("t-1")).unwrap().entry.head.as_ref().unwrap().fence;
+        fixture.finish(&key("t-1"), fence, failed(ErrorCategory::Network)).unwrap();
+        assert_eq!(claim_in(&mut fixture, Some(4)), [key("t-2")], "the next one");
+        let (commit, _) = fixture.run(&Command::Recover { generation: 5 }).unwrap();
+        assert_eq!(commit.tasks.len(), 1);
+        fixture.now = fixture.now.plus(60_000);
+        assert_eq!(claim_in(&mut fixture, Some(5)), [key("t-1"), key("t-3")], "t-1 is cleared");
+        let head = fixture.state.task(&key("t-2")).unwrap().entry.head.clone().unwrap();
+        assert_eq!(head.outcome(), Some(tidemill_model::Outcome::Failed), "it was alone in the crash");
+    }
+
+    #[test]
+    fn a_suspect_waits_for_what_the_process_holds_and_not_for_remote_workers() {
+        let mut fixture = crashed();
+        let remote = claim_in(&mut fixture, None);
+        assert_eq!(remote.len(), 3, "a remote worker takes suspects like anything else");
+        let mut fixture = crashed();
+        let task = fixture.state.task(&key("t-3")).unwrap().entry.message.unwrap();
+        // Somebody hides the suspects for a moment, so that another task is first.
+        for id in ["t-1", "t-2"] {
+            let message = fixture.state.task(&key(id)).unwrap().entry.message.unwrap();
+            assert_ne!(message, task);
+            fixture.hide(message, 1_000);
+        }
+        assert_eq!(claim_in(&mut fixture, Some(4)), [key("t-3")]);
+        fixture.now = fixture.now.plus(1_000);
+        assert_eq!(claim_in(&mut fixture, Some(4)), [], "it waits until the process holds nothing");
+        let fence = fixture.state.task(&key("t-3")).unwrap().entry.head.as_ref().unwrap().fence;
+        fixture.finish(&key("t-3"), fence, completed()).unwrap();
+        assert_eq!(claim_in(&mut fixture, Some(4)), [key("t-1")]);
     }
 
     #[test]

@@ -364,6 +364,7 @@ pub(super) fn held_for(head: &TaskHead, draft: &Draft<'_, '_>) -> u64 {
 pub(super) enum Exhausted {
     Attempts,
     Takeovers,
+    Crashes,
     Deliveries,
 }
 
@@ -372,6 +373,7 @@ impl Exhausted {
         match self {
             Self::Attempts | Self::Deliveries => "max retries exhausted, moved to DLQ",
             Self::Takeovers => "taken from silent workers too often, moved to DLQ",
+            Self::Crashes => "the server crashed again while it ran alone, moved to DLQ",
         }
     }
 }

@@ -9,7 +9,7 @@ use tidemill_model::{
 
 use super::{Circumstances, decide};
 use crate::command::{Claim, Command, Finish, Heartbeat, Prepared, Report, Spent, SubmitJob, SubmitTask};
-use crate::commit::{Commit, NewJob, NewTask, TaskKey};
+use crate::commit::{Commit, Delivered, MessageId, NewJob, NewTask, TaskKey, Visibility};
 use crate::id_source::IdSource;
 use crate::policy::Policy;
 use crate::reply::{Assignment, Refusal, Reply};
@@ -78,6 +78,13 @@ impl Fixture {
             Reply::Claimed { tasks, .. } => tasks,
             reply => panic!("{reply:?}"),
         }
+    }
+
+    /// Hides a message from all for a while.
+    pub(super) fn hide(&mut self, message: MessageId, millis: u64) {
+        let visible_at = self.now.plus(millis);
+        let change = Visibility { message, visible_at, delivered: Delivered::No };
+        self.state.apply_visibility(&change);
     }
 
     pub(super) fn heartbeat(&mut self, task: &TaskKey, fence: Fence) {

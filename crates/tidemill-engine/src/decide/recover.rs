@@ -17,8 +17,8 @@ pub(super) fn decide(state: &State, generation: u64, draft: &mut Draft<'_, '_>) 
             continue;
         }
         released += 1;
-        // Whether it was taken too often is for the next claim to say.
-        draft.change(key, TaskChangeKind::Revoke { fence: head.fence });
+        // Whether it is a suspect is for the next claim to say.
+        draft.change(key, TaskChangeKind::Interrupt { fence: head.fence });
         match task.entry.message {
             Some(message) => draft.show_at(message, draft.now(), Delivered::No),
             None => {
@@ -58,7 +58,11 @@ mod tests {
             assert_eq!(reply, Reply::Recovered { released }, "{owner:?} in life {generation}");
             let task = fixture.state.task(&key("t-1")).unwrap();
             let head = task.entry.head.clone().unwrap();
-            assert_eq!((head.takeovers, head.lease().is_none()), (released, released == 1));
+            assert_eq!(
+                (head.takeovers, head.crashes, head.lease().is_none()),
+                (0, released, released == 1),
+                "a crash is no takeover"
+            );
             assert_eq!(fixture.claim(1).len(), released as usize, "free at once, or not at all");
         }
     }

@@ -119,6 +119,7 @@ impl State {
             let before = job.node(index).entry.public_state();
             let entry = &mut job.nodes[index as usize].entry;
             change_head(&mut entry.head, &change.kind);
+            self.suspicion.note(key, entry.head.as_ref());
             let live = entry.is_live();
             job.ready.remove(&index);
             job.book(index, before);
@@ -136,6 +137,7 @@ impl State {
         } else {
             let Some(alone) = self.alone.get_mut(key) else { return };
             change_head(&mut alone.entry.head, &change.kind);
+            self.suspicion.note(key, alone.entry.head.as_ref());
             alone.entry.is_live()
         };
         self.rows.touch(|| RowKey::Task(key.clone()));
@@ -276,6 +278,7 @@ pub(crate) fn change_head(slot: &mut Option<TaskHead>, change: &TaskChangeKind) 
         TaskChangeKind::Release { failed, .. } => {
             head.state = TaskState::Queued;
             if let Some(category) = failed {
+                head.crashes = 0;
                 head.attempts = head.attempts.saturating_add(1);
                 head.last_error = Some(*category);
                 head.failed_fence = Some(head.fence);
@@ -286,14 +289,20 @@ pub(crate) fn change_head(slot: &mut Option<TaskHead>, change: &TaskChangeKind) 
             head.takeovers = head.takeovers.saturating_add(1);
             head.state = TaskState::Queued;
         }
+        TaskChangeKind::Interrupt { .. } => {
+            head.crashes = head.crashes.saturating_add(1);
+            head.state = TaskState::Queued;
+        }
         TaskChangeKind::Finish { fence, outcome, attempts, error } => {
             head.fence = *fence;
+            head.crashes = 0;
             head.attempts = *attempts;
             head.last_error = error.or(head.last_error);
             head.state = TaskState::Done(*outcome);
         }
         TaskChangeKind::Park { fence, attempts, error } => {
             head.fence = *fence;
+            head.crashes = 0;
             head.attempts = *attempts;
             head.last_error = Some(*error);
             head.failed_fence = Some(*fence);

@@ -111,6 +111,7 @@ impl State {
                 if entry.is_live() {
                     self.live.insert(task.clone());
                 }
+                self.suspicion.note(task, entry.head.as_ref());
                 self.alone.insert(task.clone(), Alone { task: alone, entry });
             }
             (RowKey::Message(id), Row::Message(queued)) => {
@@ -161,6 +162,7 @@ impl State {
         }
         for (key, entry) in entries {
             let Some(index) = key.request.parts().and_then(|(_, task)| job.index_of(task)) else { continue };
+            self.suspicion.note(&key, entry.head.as_ref());
             if entry.is_live() {
                 self.live.insert(key);
             } else {
@@ -233,6 +235,7 @@ impl State {
                 } else {
                     self.live.remove(&key);
                 }
+                self.suspicion.note(&key, entry.head.as_ref());
                 if let Some(task) = alone {
                     self.alone.insert(key, Alone { task, entry });
                 }

@@ -13,6 +13,7 @@ mod pending;
 pub mod queue;
 pub mod row;
 pub mod stream;
+mod suspicion;
 pub mod trail;
 mod triage_index;
 
@@ -31,6 +32,7 @@ use kept_rows::KeptRows;
 pub use pending::{DueExecutions, Pending, Room};
 use queue::Queue;
 use stream::Stream;
+pub use suspicion::Suspicion;
 pub use triage_index::{CountedGroup, Expiring, ParkedAt, TriageDue, TriageIndex};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -49,6 +51,7 @@ pub struct State {
     pending: Pending,
     deliveries: Deliveries,
     triage: TriageIndex,
+    suspicion: Suspicion,
     rows: KeptRows,
     /// A job whose rows are being carried.
     carried: Option<CarriedJob>,
@@ -128,6 +131,11 @@ impl State {
     /// Groups of errors, parked executions and bulks.
     pub fn triage(&self) -> &TriageIndex {
         &self.triage
+    }
+
+    /// Which tasks may have made the process die, and who holds what.
+    pub fn suspicion(&self) -> &Suspicion {
+        &self.suspicion
     }
 
     /// Takes note of a stored record that decisions may have to know of, without keeping it.

@@ -323,10 +323,10 @@ impl Oracle {
             let (task, run) = (queued.message.task, queued.message.run);
             // By hand a message may be hidden for any time, and nothing tells when one was sent whose id runs ahead.
             let made_at = queued.message.id.made_at();
-            if queued.receives == 0 && made_at <= queued.message.not_before {
-                let first = visible_at.entry((task.clone(), run)).or_insert(queued.visible_at);
-                *first = queued.visible_at.min(*first);
-            }
+            let is_known = queued.receives == 0 && made_at <= queued.message.not_before;
+            let at = if is_known { queued.visible_at } else { Timestamp::MIN };
+            let first = visible_at.entry((task.clone(), run)).or_insert(at);
+            *first = at.min(*first);
             messages.entry(task).or_default().push(run);
         }
         for (key, task) in self.history.tasks.iter().filter(|(_, task)| task.is_live() && !task.is_parked()) {

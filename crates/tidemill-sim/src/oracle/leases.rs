@@ -32,6 +32,8 @@ pub(super) struct LeaseFacts {
     pub(super) run: u32,
     /// Attempts of this run that ended and were answered.
     pub(super) attempts: u32,
+    /// Crashes in a row under a worker that dies with the store.
+    crashes: u32,
     /// The newest fence that was given out or written.
     pub(super) fence: u64,
     /// The fence of the last failure that was answered with another attempt.
@@ -79,6 +81,8 @@ pub(super) enum Due {
     Deposed { task: TaskKey, fence: u64 },
     /// The task was given to a worker, so it was dispatched in this run and not before its parents ended.
     Runs { task: TaskKey, run: u32 },
+    /// A suspect was given out or runs, so nothing runs beside it in its process, unless it was given up in the same group.
+    Alone { suspect: TaskKey, beside: Vec<(TaskKey, u64)> },
 }
 
 impl Leases {
@@ -100,7 +104,9 @@ impl Leases {
                 demand(tasks.len() <= claim.max, "a claim gives what was asked for", || {
                     format!("{tasks:?}")
                 })?;
-                tasks.iter().try_for_each(|task| self.claimed(claim, task, now, due))
+                tasks.iter().try_for_each(|task| self.claimed(claim, task, now, due))?;
+                self.check_alone(claim, tasks, now, policy, due);
+                Ok(())
             }
             (Command::Begin(begin), answer) => {
                 self.holder_speaks(&begin.task, begin.fence, answer, due)?;
@@ -184,7 +190,7 @@ impl Leases {
             })?;
         }
         if task.run > facts.run {
-            (facts.run, facts.attempts, facts.session) = (task.run, 0, None);
+            (facts.run, facts.attempts, facts.crashes, facts.session) = (task.run, 0, 0, None);
         }
         demand(task.session_id == facts.session, "an attempt gets the session of the one before", || {
             format!("{} got {:?}, not {:?}", key.request, task.session_id, facts.session)
@@ -212,6 +218,33 @@ impl Leases {
             due.push(written(key, KnownType::TaskProcessingStarted, task.fence));
         }
         Ok(())
+    }
+
+    /// A suspect runs alone: nothing is given with it, nothing beside it.
+    fn check_alone(
+        &self,
+        claim: &Claim,
+        given: &[Assignment],
+        now: Timestamp,
+        policy: &Policy,
+        due: &mut Vec<Due>,
+    ) {
+        if given.is_empty() || claim.owner.generation.is_none() {
+            return;
+        }
+        let own = |(key, facts): (&TaskKey, &LeaseFacts)| {
+            let holder =
+                facts.holder.as_ref().filter(|holder| holder.generation == claim.owner.generation)?;
+            let is_given = given.iter().any(|task| task.task == *key);
+            let runs = is_given || facts.held_until() >= Some(now);
+            Some((key.clone(), holder.fence, runs && facts.crashes >= policy.crashes_max))
+        };
+        let held: Vec<_> = self.tasks.iter().filter_map(own).collect();
+        if let Some((suspect, ..)) = held.iter().find(|(_, _, is_suspect)| *is_suspect) {
+            let others = held.iter().filter(|(key, ..)| key != suspect);
+            let beside = others.map(|(key, fence, _)| (key.clone(), *fence)).collect();
+            due.push(Due::Alone { suspect: suspect.clone(), beside });
+        }
     }
 
     /// Whoever has the newest fence is heard, and nobody else.
@@ -278,6 +311,7 @@ impl Leases {
         self.free(key);
         let facts = self.tasks.entry(key.clone()).or_default();
         facts.attempts += 1;
+        facts.crashes = 0;
         match (&finish.report, ending) {
             (Report::Completed { .. }, Ending::Done(Outcome::Completed)) => {
                 due.push(written(key, KnownType::TaskCompleted, finish.fence));
@@ -327,6 +361,7 @@ impl Leases {
                 .is_some_and(|holder| holder.generation.is_some_and(|own| own < generation))
             {
                 facts.holder = None;
+                facts.crashes += 1;
                 found += 1;
             }
         }
@@ -365,7 +400,7 @@ impl Leases {
     pub(super) fn opened(&mut self, key: &TaskKey, run: u32) {
         let facts = self.tasks.entry(key.clone()).or_default();
         if run > facts.run {
-            (facts.run, facts.attempts, facts.holder, facts.session) = (run, 0, None, None);
+            (facts.run, facts.attempts, facts.crashes, facts.holder, facts.session) = (run, 0, 0, None, None);
         }
     }
 
@@ -383,10 +418,12 @@ impl Leases {
         let facts = &self.tasks[key];
         let shown = holder_of(head);
         let attempts = head.outcome().map_or(head.attempts, |_| facts.attempts);
+        let crashes = if head.outcome().is_some() || head.is_parked() { facts.crashes } else { head.crashes };
         demand(
             facts.fence == head.fence.0
                 && facts.run == head.run
                 && facts.attempts == attempts
+                && facts.crashes == crashes
                 && facts.agrees(shown.as_ref()),
             "heads say what was answered",
             || format!("{} is {head:?}; known: {facts:?}", key.request),
@@ -408,6 +445,7 @@ impl Leases {
         demand(head.run >= facts.run, "runs never go back", || key.request.to_string())?;
         facts.run = head.run;
         facts.attempts = head.attempts;
+        facts.crashes = head.crashes;
         facts.session.clone_from(&head.session);
         facts.fence = head.fence.0;
         facts.holder = holder_of(head);

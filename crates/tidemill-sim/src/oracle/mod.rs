@@ -341,6 +341,14 @@ impl Oracle {
                         format!("{} with fence {fence}", task.request)
                     })?;
                 }
+                Due::Alone { suspect, beside } => {
+                    let held = |(task, fence): &&(TaskKey, u64)| {
+                        let holder = self.leases.of(task).and_then(|facts| facts.holder.as_ref());
+                        holder.is_some_and(|holder| holder.fence == *fence)
+                    };
+                    let beside = beside.iter().find(held);
+                    demand(beside.is_none(), "a suspect runs alone", || format!("{suspect:?} {beside:?}"))?;
+                }
                 Due::Runs { task, run } => {
                     let known = self.history.task(task).is_some_and(|task| *run <= task.run());
                     demand(known, "what runs was dispatched", || format!("{task:?} run {run}"))?;

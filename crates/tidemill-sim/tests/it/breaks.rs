@@ -83,6 +83,14 @@ fn a_check_that_knew_too_little_is_found() {
 }
 
 #[test]
+fn a_suspect_in_company_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { crowd_suspects: true, ..Faults::default() };
+        assert_is_found("what ran in crash after crash runs beside others", &with_faults(kind, faults));
+    }
+}
+
+#[test]
 fn a_task_that_another_clock_hides_is_found() {
     // Only a process that starts anew forgets that a message was visible.
     let faults = Faults { keep_hidden: true, ..Faults::default() };

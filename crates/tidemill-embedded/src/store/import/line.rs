@@ -291,6 +291,7 @@ fn head(mut fields: Fields<'_>) -> Result<TaskHead, BadField> {
         last_error: fields.optional("lastError")?,
         // Whoever reported it has to do with another store.
         failed_fence: None,
+        crashes: 0,
         session: fields.optional("sessionId")?,
     };
     fields.finish().map(|()| head)
