@@ -27,7 +27,7 @@ OUTPUT_MAX = 256 * 1024  # of a log that is sent
 
 
 class LeaseLost(Exception):
-    """Another worker has the task, or it was cancelled: stop it and report nothing."""
+    """Another worker has the task, it was cancelled, or another outcome counts: stop it and report nothing."""
 
 
 def call(path, body, timeout=60):
@@ -41,7 +41,7 @@ def call(path, body, timeout=60):
             return json.load(answer)
     except urllib.error.HTTPError as error:
         problem = json.loads(error.read() or b"{}")
-        if problem.get("code") == "LEASE_LOST":
+        if problem.get("code") in ("LEASE_LOST", "OUTCOME_DIFFERS", "CLAIM_USED"):
             raise LeaseLost() from error
         if error.code in (401, 403):
             sys.exit(f"the server refuses this worker: {problem.get('detail')}")
@@ -200,6 +200,9 @@ def main():
             print(f"{error}; trying again", file=sys.stderr)
             stop.wait(1)
             continue
+        except LeaseLost:
+            # The answer was lost, and others have what it took: the next claim has another name.
+            claimed = {"tasks": []}
         claim_id = uuid.uuid4().hex
         for task in claimed["tasks"]:
             try:

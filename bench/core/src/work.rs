@@ -96,6 +96,7 @@ impl Hand {
             },
             spent: Spent::default(),
             cause: None,
+            digest: 0,
         })
     }
 }

@@ -14,6 +14,7 @@ use tidemill_model::{
 };
 
 use crate::commit::{MessageId, NewJob, NewTask, Receipt, TaskKey};
+use crate::engine::digest;
 use crate::execution::{ExecutionId, RunError, SourceEvent};
 use crate::outbound::{DeliveryId, DeliveryLetter};
 use crate::record::{RecordKey, RecordValue};
@@ -208,6 +209,8 @@ pub struct Finish {
     pub spent: Spent,
     /// Which error a failure is; worked out by the decision when it is left out.
     pub cause: Option<Box<Cause>>,
+    /// Tells a report that is repeated from another one: of what was reported, before any of it moved to the blob store.
+    pub digest: u64,
 }
 
 /// Which error a failure is.
@@ -249,6 +252,25 @@ pub enum Report {
         elapsed_millis: u64,
         signal: &'static str,
     },
+}
+
+impl Report {
+    /// Equal for reports that say the same of the work. How long it took does not count.
+    pub fn digest(&self) -> u64 {
+        let digest = match self {
+            Self::Completed { output, overflow, exit_code, .. } => {
+                let output = output.as_ref().map_or("", Json::as_str);
+                let moved = overflow.as_ref().map_or("", |(_, place)| place.key.as_str());
+                let exit_code = exit_code.to_string();
+                digest::of(&[b"completed", output.as_bytes(), moved.as_bytes(), exit_code.as_bytes()])
+            }
+            Self::Failed { error, category, .. } => {
+                digest::of(&[b"failed", category.as_str().as_bytes(), error.as_bytes()])
+            }
+            Self::TimedOut { .. } => digest::of(&[b"timed out"]),
+        };
+        u64::from_be_bytes(*digest.first_chunk().expect("a digest has 32 bytes"))
+    }
 }
 
 /// A worker gives a task back without an outcome, as at shutdown.

@@ -136,6 +136,8 @@ pub enum TaskChangeKind {
     Reopen { run: u32 },
     /// The agent's session in the attempt that ended, for the next one of the run.
     Session { fence: Fence, session: SessionId },
+    /// The digest of what the worker reported, in the same commit as what became of it.
+    Reported { fence: Fence, digest: u64 },
 }
 
 /// A message's id.

@@ -22,6 +22,8 @@ pub struct Faults {
     pub skip_check_version: bool,
     /// A task that was running in crash after crash is run beside others.
     pub crowd_suspects: bool,
+    /// Another report than the one that was taken is answered like a repeated one.
+    pub drop_other_reports: bool,
     /// What a clock that was set back hides stays hidden.
     pub keep_hidden: bool,
 }

@@ -195,6 +195,9 @@ pub enum Refusal {
     /// Another worker holds the task now, or nobody may: this one must stop.
     #[error("the lease of {request} is lost: fence {given} is not {newest}, or it is not held")]
     LeaseLost { request: RequestId, given: u64, newest: u64 },
+    /// Another outcome was recorded under the same right: this one does not count.
+    #[error("another outcome of {request} was reported with fence {fence} before, and that one counts")]
+    OutcomeDiffers { request: RequestId, fence: u64 },
     #[error("job {0} is completed")]
     JobCompleted(JobId),
     #[error("job {0} is cancelled")]

@@ -49,6 +49,8 @@ pub struct TaskHead {
     pub failed_fence: Option<Fence>,
     /// The agent's session in the last attempt of this run that reported one.
     pub session: Option<SessionId>,
+    /// The digest of what was reported under the newest right, if anything was.
+    pub reported: Option<u64>,
 }
 
 /// What is true of a dispatched task.
@@ -135,6 +137,7 @@ impl TaskHead {
             state: TaskState::Queued,
             failed_fence: None,
             session: None,
+            reported: None,
         }
     }
 

@@ -100,6 +100,7 @@ impl From<Refusal> for Problem {
         match refusal {
             Refusal::NotFound { what, id } => Self::not_found(what, &id),
             Refusal::LeaseLost { .. } => Self::conflict("LEASE_LOST", text),
+            Refusal::OutcomeDiffers { .. } => Self::conflict("OUTCOME_DIFFERS", text),
             Refusal::JobCompleted(_) => Self::conflict("JOB_COMPLETED", text),
             Refusal::JobCancelled(_) => Self::conflict("JOB_CANCELLED", text),
             Refusal::Graph(violations) => violations.into(),
@@ -203,6 +204,7 @@ mod tests {
         for (refusal, status, code) in [
             (Refusal::NotFound { what: "job", id: id() }, 404, "NOT_FOUND"),
             (Refusal::LeaseLost { request: request.clone(), given: 1, newest: 2 }, 409, "LEASE_LOST"),
+            (Refusal::OutcomeDiffers { request: request.clone(), fence: 1 }, 409, "OUTCOME_DIFFERS"),
             (Refusal::JobCompleted(job), 409, "JOB_COMPLETED"),
             (Refusal::JobCancelled(job), 409, "JOB_CANCELLED"),
             (Refusal::IdempotencyConflict, 409, "IDEMPOTENCY_CONFLICT"),

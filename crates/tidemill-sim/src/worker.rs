@@ -156,7 +156,8 @@ impl Worker {
         let held = &mut self.held[at];
         held.reported = Some((report.clone(), spent.clone()));
         let (task, fence) = (held.task.clone(), held.fence);
-        Command::Finish(Finish { task, fence, worker: self.id.clone(), report, spent, cause: None })
+        let digest = report.digest();
+        Command::Finish(Finish { task, fence, worker: self.id.clone(), report, spent, cause: None, digest })
     }
 
     /// What an agent would say of its attempt.
@@ -222,7 +223,8 @@ impl Worker {
                     Some(reported) if self.rng.chance(500) => reported,
                     _ => (self.report(400, now), self.spent()),
                 };
-                Command::Finish(Finish { task, fence, worker, report, spent, cause: None })
+                let digest = report.digest();
+                Command::Finish(Finish { task, fence, worker, report, spent, cause: None, digest })
             }
         })
     }

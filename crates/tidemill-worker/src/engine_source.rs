@@ -229,7 +229,9 @@ impl<B: Backend> TaskSource for EngineSource<B> {
 
 fn source_error(error: &EngineError) -> SourceError {
     match error {
-        EngineError::Refused(Refusal::LeaseLost { .. } | Refusal::NotFound { .. }) => SourceError::Lost,
+        EngineError::Refused(
+            Refusal::LeaseLost { .. } | Refusal::OutcomeDiffers { .. } | Refusal::NotFound { .. },
+        ) => SourceError::Lost,
         EngineError::Fault(_) => SourceError::Unavailable(error.to_string()),
         error if error.is_transient() => SourceError::Unavailable(error.to_string()),
         error => SourceError::Refused(error.to_string()),

@@ -104,7 +104,8 @@ fn tenant_of(claim: &Claim) -> String {
 fn refusal(error: ClientError) -> SourceError {
     match error {
         ClientError::Problem(problem) => match (problem.status, problem.code.as_ref()) {
-            (_, "LEASE_LOST") | (404, _) => SourceError::Lost,
+            // What it asked for is with others, or its report does not count: there is nothing left to do for it.
+            (_, "LEASE_LOST" | "OUTCOME_DIFFERS" | "CLAIM_USED") | (404, _) => SourceError::Lost,
             (408 | 425 | 429 | 500.., _) => SourceError::Unavailable(problem.detail),
             (_, code) => SourceError::Refused(format!("{} ({code})", problem.detail)),
         },
@@ -140,6 +141,8 @@ impl TaskSource for RemoteSource {
                 };
                 claimed.tasks.into_iter().map(|task| claim_of(task, asked_at)).collect()
             }
+            // A claim whose answer was lost was asked for again too late. The next one has another name.
+            Err(SourceError::Lost) => Ok(Vec::new()),
             Err(error) => {
                 if matches!(error, SourceError::Unavailable(_)) {
                     *self.lost_claim() = Some(claim_id);

@@ -210,6 +210,7 @@ pub(crate) fn finish(task: &Assignment, report: Report) -> Command {
         report,
         spent: Spent::default(),
         cause: None,
+        digest: 0,
     })
 }
 

@@ -361,12 +361,17 @@ impl Stored for TaskRow {
         self.entry.put(out);
         self.index.put(out);
         let Some(head) = &self.entry.head else { return };
-        if head.session.is_some() || head.crashes > 0 {
+        // Each stands only if it or one behind it is there.
+        let has_crashes = head.crashes > 0 || head.reported.is_some();
+        if head.session.is_some() || has_crashes {
             // No session has an empty name.
             put_str(out, head.session.as_ref().map_or("", SessionId::as_str));
         }
-        if head.crashes > 0 {
+        if has_crashes {
             head.crashes.put(out);
+        }
+        if let Some(digest) = &head.reported {
+            digest.put(out);
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes> {
@@ -376,6 +381,7 @@ impl Stored for TaskRow {
         if let Some(head) = entry.head.as_mut().filter(|_| !from.is_at_end()) {
             head.session = Some(from.text()?).filter(|name| !name.is_empty()).map(SessionId::trusted);
             head.crashes = if from.is_at_end() { 0 } else { Stored::take(from)? };
+            head.reported = if from.is_at_end() { None } else { Some(Stored::take(from)?) };
         }
         Ok(Self { alone, entry, index })
     }
@@ -457,7 +463,7 @@ stored_struct!(TaskChange { task, kind });
 stored_struct!(Owner { worker, generation });
 stored_struct!(Lease { owner, until, claimed_at, heartbeats });
 
-/// The session and the crashes stand at the end of the task's row, where they do not change the shape of what was there before.
+/// What is missing here stands at the end of the task's row, where it does not change the shape of what was there before.
 impl Stored for TaskHead {
     fn put(&self, out: &mut Vec<u8>) {
         self.run.put(out);
@@ -481,6 +487,7 @@ impl Stored for TaskHead {
             failed_fence: Stored::take(from)?,
             session: None,
             crashes: 0,
+            reported: None,
         })
     }
 }
@@ -664,6 +671,7 @@ stored_enum!(TaskChangeKind {
     10 => Session { fence, session },
     11 => Park { fence, attempts, error },
     12 => Interrupt { fence },
+    13 => Reported { fence, digest },
 });
 stored_enum!(OnFailure { 0 => Fail, 1 => Park });
 stored_enum!(RecordWrite {

@@ -158,6 +158,7 @@ pub async fn outputs_reach_the_children<W: World>(lab: Lab<W>) {
         report,
         spent: Spent::default(),
         cause: None,
+        digest: 0,
     }))
     .await
     .expect("it is held");

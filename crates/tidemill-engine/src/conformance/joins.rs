@@ -26,6 +26,7 @@ fn finish(task: &Assignment) -> Command {
         report,
         spent: Spent::default(),
         cause: None,
+        digest: 0,
     })
 }
 

@@ -381,6 +381,31 @@ pub async fn a_task_that_crashes_the_server_is_found_by_running_it_alone<W: Worl
     lab.check_job(job).await;
 }
 
+/// A report that is repeated is answered as before; another one under the same fence is told that it does not count.
+pub async fn another_outcome_for_a_recorded_fence_is_refused<W: World>(lab: Lab<W>) {
+    one_task(&lab).await;
+    let task = lab.claim_one().await;
+    let long = format!("{:?}", "x".repeat(300_000));
+    let differs =
+        |answer: Result<_, _>| matches!(answer, Err(EngineError::Refused(Refusal::OutcomeDiffers { .. })));
+    let fail = |text: &str| WorkReport::failed(text, tidemill_model::ErrorCategory::Network);
+    lab.report(&task, fail("it broke")).await.expect("the outcome is taken");
+    let lab = lab.reopen_if_it_can().await;
+    assert!(lab.report(&task, fail("it broke")).await.expect("it is known").repeated);
+    assert!(differs(lab.report(&task, fail("it broke in another way")).await));
+    assert!(differs(lab.report(&task, completed("{}")).await));
+    lab.pass(super::shape::HOUR);
+    let again = lab.claim_one().await;
+    assert!(is_lease_lost(&lab.report(&task, fail("it broke")).await), "another attempt is under way");
+    lab.report(&again, completed(&long)).await.expect("the outcome is taken");
+    let lab = lab.reopen_if_it_can().await;
+    assert!(lab.report(&again, completed(&long)).await.expect("it is known").repeated, "a large one too");
+    for other in [completed("{}"), completed(&long.replace('x', "y")), fail("it broke")] {
+        assert!(differs(lab.report(&again, other).await));
+    }
+    assert_eq!(lab.count(KnownType::TaskCompleted).await, 1);
+}
+
 /// A worker may bring a result and take the next task in one commit; a refused result does not keep it from working.
 pub async fn finish_and_claim_are_one_step<W: World>(lab: Lab<W>) {
     lab.submit("a b<a c<b").await;

@@ -37,6 +37,7 @@ fn finish(id: &str, fence: u64) -> Command {
         report,
         spent: Spent::default(),
         cause: None,
+        digest: 0,
     })
 }
 

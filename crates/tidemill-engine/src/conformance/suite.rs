@@ -66,6 +66,7 @@ macro_rules! conformance_cases {
                 a_busy_message_is_hidden_and_not_counted,
                 a_duplicate_after_the_end_is_dropped,
                 a_message_of_an_older_run_is_dropped,
+                another_outcome_for_a_recorded_fence_is_refused,
                 takeovers_are_limited,
                 a_task_that_crashes_the_server_is_found_by_running_it_alone,
                 a_task_with_two_messages_is_given_up_once,

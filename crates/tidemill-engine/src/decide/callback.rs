@@ -199,6 +199,7 @@ mod tests {
             report,
             spent: crate::command::Spent::default(),
             cause: None,
+            digest: 0,
         };
         told(fixture, &Command::Finish(finish))
     }
@@ -229,6 +230,7 @@ mod tests {
             report: completed(),
             spent: crate::command::Spent::default(),
             cause: None,
+            digest: 0,
         };
         let (commit, _) = fixture.run(&Command::Finish(finish)).unwrap();
         let [delivery] = &begun(&commit)[..] else { panic!("one callback") };
@@ -350,6 +352,7 @@ mod tests {
                             report,
                             spent: crate::command::Spent::default(),
                             cause: None,
+                            digest: 0,
                         })
                     }
                 };

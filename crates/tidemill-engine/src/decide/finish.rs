@@ -24,13 +24,18 @@ pub(super) fn decide(state: &State, command: &Finish, draft: &mut Draft<'_, '_>)
         return Err(Refusal::NotFound { what: "task", id: key.request.to_string() });
     };
     if !may_finish(head, command.fence, draft) {
-        return repeat(state, &task, head, command).ok_or_else(|| Refusal::LeaseLost {
+        let lost = || Refusal::LeaseLost {
             request: key.request.clone(),
             given: command.fence.0,
             newest: head.fence.0,
-        });
+        };
+        if head.fence == command.fence && differs(head, command, draft) {
+            return Err(Refusal::OutcomeDiffers { request: key.request.clone(), fence: command.fence.0 });
+        }
+        return repeat(state, &task, head, command).ok_or_else(lost);
     }
     draft.expect(Expect::Held { task: key.clone(), fence: command.fence });
+    draft.change(key, TaskChangeKind::Reported { fence: command.fence, digest: command.digest });
     let ending = match &command.report {
         Report::Completed { .. } => complete(state, command, &task, head, draft),
         Report::TimedOut { .. } => time_out(state, command, &task, head, draft),
@@ -53,6 +58,17 @@ fn may_finish(head: &TaskHead, fence: Fence, draft: &Draft<'_, '_>) -> bool {
     head.lease_of(fence).is_some()
         || (faults.skip_fence_check && head.outcome().is_none())
         || (faults.allow_second_outcome && head.outcome().is_some())
+}
+
+/// Whether another report than this one was taken under the right that it names.
+#[cfg(not(feature = "faults"))]
+fn differs(head: &TaskHead, command: &Finish, _: &Draft<'_, '_>) -> bool {
+    head.reported.is_some_and(|known| known != command.digest)
+}
+
+#[cfg(feature = "faults")]
+fn differs(head: &TaskHead, command: &Finish, draft: &Draft<'_, '_>) -> bool {
+    head.reported.is_some_and(|known| known != command.digest) && !draft.policy().faults.drop_other_reports
 }
 
 /// The answer to a report that was taken before: a worker may not have heard it.
@@ -469,14 +485,19 @@ mod tests {
         Now,
         Before,
         Not,
+        Another,
     }
 
     #[test]
     fn a_report_is_taken_once_and_known_afterwards() {
         use ErrorCategory::{Auth, Network, RateLimit};
-        use Taken::{Before, Not, Now};
+        use Taken::{Another, Before, Not, Now};
         let report = |name: &str| match name {
             "completed" => completed(),
+            "other output" => {
+                let output = Some(Json::trusted(r#"{"other":1}"#));
+                Report::Completed { output, overflow: None, duration_millis: 1, exit_code: 0 }
+            }
             "timeout" => timed_out(),
             "auth" => failed(Auth),
             "network" => failed(Network),
@@ -485,21 +506,22 @@ mod tests {
         };
         for (first, second, fence, expected) in [
             ("completed", "completed", 1, Before),
-            ("completed", "auth", 1, Not),
-            ("completed", "network", 1, Not),
-            ("completed", "timeout", 1, Not),
+            ("completed", "auth", 1, Another),
+            ("completed", "network", 1, Another),
+            ("completed", "other output", 1, Another),
+            ("completed", "timeout", 1, Another),
             ("completed", "completed", 0, Not),
             ("completed", "completed", 2, Not),
             ("timeout", "timeout", 1, Before),
-            ("timeout", "completed", 1, Not),
+            ("timeout", "completed", 1, Another),
             ("auth", "auth", 1, Before),
-            ("auth", "network", 1, Not),
-            ("auth", "completed", 1, Not),
+            ("auth", "network", 1, Another),
+            ("auth", "completed", 1, Another),
             // Between attempts nobody holds the task; only the report that put it there is known.
             ("network", "network", 1, Before),
-            ("network", "rate-limit", 1, Not),
-            ("network", "auth", 1, Not),
-            ("network", "completed", 1, Not),
+            ("network", "rate-limit", 1, Another),
+            ("network", "auth", 1, Another),
+            ("network", "completed", 1, Another),
             ("network", "network", 0, Not),
         ] {
             let mut fixture = Fixture::new();
@@ -509,6 +531,7 @@ mod tests {
                 Ok(Reply::Finished { repeated: false, .. }) => Now,
                 Ok(Reply::Finished { repeated: true, .. }) => Before,
                 Err(Refusal::LeaseLost { .. }) => Not,
+                Err(Refusal::OutcomeDiffers { .. }) => Another,
                 other => panic!("{other:?}"),
             };
             assert_eq!(taken(fixture.finish(&key("t-1"), task.fence, report(first))), Now);

@@ -98,6 +98,7 @@ impl Fixture {
             task: task.clone(),
             fence,
             worker: worker(),
+            digest: report.digest(),
             report,
             spent: Spent::default(),
             cause: None,

@@ -372,12 +372,18 @@ mod tests {
         assert_eq!(fixture.finish(&key, fence, failed(ErrorCategory::Auth)), parked_again);
         for report in [completed(), timed_out(), failed(ErrorCategory::Network)] {
             let lost = fixture.finish(&key, fence, report);
-            assert!(matches!(lost, Err(Refusal::LeaseLost { .. })), "{lost:?}");
+            assert!(
+                matches!(lost, Err(Refusal::LeaseLost { .. } | Refusal::OutcomeDiffers { .. })),
+                "{lost:?}"
+            );
         }
         unpark(&mut fixture, &key, output()).unwrap();
         for report in [completed(), failed(ErrorCategory::Auth)] {
             let lost = fixture.finish(&key, fence, report);
-            assert!(matches!(lost, Err(Refusal::LeaseLost { .. })), "{lost:?}");
+            assert!(
+                matches!(lost, Err(Refusal::LeaseLost { .. } | Refusal::OutcomeDiffers { .. })),
+                "{lost:?}"
+            );
         }
     }
 
@@ -478,6 +484,7 @@ mod tests {
                 report,
                 spent: crate::command::Spent::default(),
                 cause: None,
+                digest: 0,
             })
         };
         for report in [completed(), failed(ErrorCategory::Auth)] {
@@ -516,6 +523,7 @@ mod tests {
                 report: failed(ErrorCategory::Auth),
                 spent: crate::command::Spent::default(),
                 cause: None,
+                digest: 0,
             };
             let (commit, _) = fixture.run(&Command::Finish(finish)).unwrap();
             let tokens = commit.records.iter().filter_map(|write| match write {

@@ -311,6 +311,7 @@ mod tests {
             report,
             spent,
             cause: None,
+            digest: 0,
         };
         fixture.run(&Command::Finish(finish)).unwrap().0
     }

@@ -230,6 +230,7 @@ impl<B: Backend> Engine<B> {
         let spent = report.spent();
         let spent = Spent { usage: spent.usage.map(Usage::bounded), ..spent };
         let mut cause = None;
+        let mut digest = None;
         let report = match report {
             WorkReport::Completed { output, duration_millis, exit_code, .. } => {
                 let output = output.unwrap_or_else(Json::empty_object);
@@ -238,8 +239,14 @@ impl<B: Backend> Engine<B> {
                 let completion =
                     Completion { fence, worker: &worker, duration_millis, exit_code, spent: &spent };
                 let moved = self.move_output(&task, &output, &completion).await?;
-                let output = moved.is_none().then_some(output);
-                Report::Completed { output, overflow: moved, duration_millis, exit_code }
+                let mut report =
+                    Report::Completed { output: Some(output), overflow: None, duration_millis, exit_code };
+                if let Some(moved) = moved {
+                    digest = Some(report.digest());
+                    report =
+                        Report::Completed { output: None, overflow: Some(moved), duration_millis, exit_code };
+                }
+                report
             }
             WorkReport::Failed { error, category, retry_after_millis, code, .. } => {
                 if category == ErrorCategory::Cancelled {
@@ -261,7 +268,8 @@ impl<B: Backend> Engine<B> {
                 Report::TimedOut { timeout_millis, elapsed_millis, signal: signal.as_str() }
             }
         };
-        Ok(Command::Finish(Finish { task, fence, worker, report, spent, cause }))
+        let digest = digest.unwrap_or_else(|| report.digest());
+        Ok(Command::Finish(Finish { task, fence, worker, report, spent, cause, digest }))
     }
 
     /// Which error a failure is. It may turn out that another attempt follows; then nobody asks.

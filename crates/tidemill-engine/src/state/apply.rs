@@ -254,6 +254,7 @@ pub(crate) fn change_head(slot: &mut Option<TaskHead>, change: &TaskChangeKind) 
         TaskChangeKind::Dispatch => {}
         TaskChangeKind::Acquire { fence, owner, until, at, takeover } => {
             head.fence = *fence;
+            head.reported = None;
             head.takeovers = head.takeovers.saturating_add(u32::from(*takeover));
             head.state = TaskState::Leased(tidemill_model::Lease {
                 owner: owner.clone(),
@@ -314,5 +315,6 @@ pub(crate) fn change_head(slot: &mut Option<TaskHead>, change: &TaskChangeKind) 
             *head = TaskHead { run: *run, fence, ..TaskHead::dispatched() };
         }
         TaskChangeKind::Session { session, .. } => head.session = Some(session.clone()),
+        TaskChangeKind::Reported { digest, .. } => head.reported = Some(*digest),
     }
 }

@@ -89,7 +89,7 @@ async fn take<B: Backend>(
         () = call.peer.gone() => return Ok(None),
     };
     if let Some(taken) = &*place {
-        return Ok(Some(taken.clone()));
+        return still_held(&call.app, taken.clone()).await.map(Some);
     }
     loop {
         if call.peer.is_gone() {
@@ -126,6 +126,25 @@ async fn take<B: Backend>(
             () = call.peer.gone() => {}
         }
     }
+}
+
+/// What an earlier request of the same name took, without what others have by now.
+async fn still_held<B: Backend>(app: &App<B>, mut taken: Taken) -> Result<Taken, Problem> {
+    let mut held = Vec::with_capacity(taken.tasks.len());
+    for task in taken.tasks {
+        let snapshot = app.engine().task(task.task.clone()).await?;
+        let head = snapshot.and_then(|snapshot| snapshot.head);
+        if head.is_some_and(|head| head.lease_of(task.fence).is_some()) {
+            held.push(task);
+        }
+    }
+    if held.is_empty() {
+        let message =
+            "the tasks of this claimId were finished, given back or taken by others; claim with another";
+        return Err(Problem::conflict("CLAIM_USED", message));
+    }
+    taken.tasks = held;
+    Ok(taken)
 }
 
 /// Claims in a task of its own: a request that is dropped meanwhile must not leave tasks with nobody.

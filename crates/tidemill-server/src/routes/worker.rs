@@ -38,10 +38,13 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .about(
             "Waits up to `waitMs` for the first task. The tasks are the worker's until their lease runs out; \
-                 heartbeats extend it. Nothing is claimed for a client that closed its connection.",
+                 heartbeats extend it. Nothing is claimed for a client that closed its connection. Repeating a \
+                 `claimId` gives the same tasks, as far as the worker still has them. 409 CLAIM_USED: it has none of \
+                 them any more; claim with another.",
         )
         .reads::<ClaimRequest>()
-        .gives::<ClaimedTasks>(200, "Tasks to run; none when nothing came in time."),
+        .gives::<ClaimedTasks>(200, "Tasks to run; none when nothing came in time.")
+        .fails(&[409]),
         Route::new(
             Method::POST,
             "/v1/worker/begin",
@@ -71,7 +74,8 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             finish::<B>,
         )
         .about(
-            "Repeating the same report is fine. 409 LEASE_LOST: the report came too late and does not count.",
+            "Repeating the same report is fine. 409 LEASE_LOST: the report came too late and does not count. \
+             409 OUTCOME_DIFFERS: another outcome was reported with this fence before, and that one counts.",
         )
         .reads::<FinishRequest>()
         .gives::<Finished>(200, "It is recorded.")

@@ -66,7 +66,14 @@ async fn a_task_is_claimed_kept_and_finished() {
     let again = client.finish(task, &outcome).await.expect(200);
     assert_eq!(again, json!({"state": "completed", "repeated": true}));
     let other = json!({"status": "failed", "error": "no", "errorCategory": "validation"});
-    assert_eq!(client.finish(task, &other).await.code(), "LEASE_LOST", "another outcome is too late");
+    let answer = client.finish(task, &other).await;
+    assert_eq!(
+        (answer.status, answer.code().as_str()),
+        (409, "OUTCOME_DIFFERS"),
+        "another outcome is too late"
+    );
+    let other = json!({"status": "completed", "output": [1, 3], "durationMs": 5});
+    assert_eq!(client.finish(task, &other).await.code(), "OUTCOME_DIFFERS", "another output");
     let events = client.get("/v1/tasks/r/events?type=Task%20Completed").await.expect(200);
     assert_eq!(events["items"].as_array().unwrap().len(), 1);
     let events = client.get("/v1/tasks/r/events?type=Task%20Heartbeat").await.expect(200);
@@ -131,6 +138,25 @@ async fn a_claim_can_be_repeated_when_its_answer_was_lost() {
     for task in [&again["tasks"][0], &next["tasks"][0]] {
         client.complete(task, &json!({})).await;
     }
+}
+
+#[tokio::test]
+async fn a_repeated_claim_gives_nothing_that_others_have() {
+    let policy = Policy { lease_millis: 1, ..Policy::default() };
+    let lab = Lab::with(ServerConfig::default(), policy).await;
+    let client = lab.local();
+    client.define("work").await;
+    submit(&client, "a").await;
+    let claim = json!({"workerId": "w1", "claimId": "c1"});
+    let first = client.post("/v1/worker/claim", &claim).await.expect(200)["tasks"][0].clone();
+    let wait = json!({"workerId": "w2", "waitMs": 30_000});
+    let other = client.post("/v1/worker/claim", &wait).await.expect(200)["tasks"][0].clone();
+    assert!(other["fence"].as_u64() > first["fence"].as_u64(), "another worker has it");
+    let again = client.post("/v1/worker/claim", &claim).await;
+    assert_eq!((again.status, again.code().as_str()), (409, "CLAIM_USED"));
+    client.complete(&other, &json!({})).await;
+    let again = client.post("/v1/worker/claim", &claim).await;
+    assert_eq!((again.status, again.code().as_str()), (409, "CLAIM_USED"), "it is done");
 }
 
 #[tokio::test]

@@ -36,6 +36,8 @@ pub(super) struct LeaseFacts {
     crashes: u32,
     /// The newest fence that was given out or written.
     pub(super) fence: u64,
+    /// What was reported under the newest fence and taken.
+    reported: Option<(u64, u64)>,
     /// The fence of the last failure that was answered with another attempt.
     pub(super) retried: Option<u64>,
     pub(super) holder: Option<Holder>,
@@ -282,6 +284,23 @@ impl Leases {
         due: &mut Vec<Due>,
     ) -> Result<(), Violation> {
         let key = &finish.task;
+        let known =
+            self.of(key).and_then(|facts| facts.reported).filter(|(fence, _)| *fence == finish.fence.0);
+        if let Some((_, digest)) = known {
+            let fits = match answer {
+                Ok(Reply::Finished { repeated, .. }) => *repeated && digest == finish.digest,
+                Err(Refusal::OutcomeDiffers { .. }) => digest != finish.digest,
+                Err(Refusal::LeaseLost { .. }) => true,
+                _ => false,
+            };
+            demand(fits, "a report is repeated, or told that another one counts", || {
+                format!("{} with fence {}: {answer:?}", key.request, finish.fence.0)
+            })?;
+        }
+        if let Err(Refusal::OutcomeDiffers { .. }) = answer {
+            // An answer that nobody heard may have been taken before.
+            return Ok(());
+        }
         if let Ok(Reply::Finished { ending: Ending::Done(outcome), repeated: true }) = answer {
             let holds = self.of(key).and_then(|facts| facts.holder.as_ref()).is_some();
             demand(!holds, "only an ended run is a repeat", || key.request.to_string())?;
@@ -312,6 +331,7 @@ impl Leases {
         let facts = self.tasks.entry(key.clone()).or_default();
         facts.attempts += 1;
         facts.crashes = 0;
+        facts.reported = Some((finish.fence.0, finish.digest));
         match (&finish.report, ending) {
             (Report::Completed { .. }, Ending::Done(Outcome::Completed)) => {
                 due.push(written(key, KnownType::TaskCompleted, finish.fence));
@@ -446,6 +466,7 @@ impl Leases {
         facts.run = head.run;
         facts.attempts = head.attempts;
         facts.crashes = head.crashes;
+        facts.reported = head.reported.map(|digest| (head.fence.0, digest));
         facts.session.clone_from(&head.session);
         facts.fence = head.fence.0;
         facts.holder = holder_of(head);

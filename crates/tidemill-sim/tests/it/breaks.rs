@@ -83,6 +83,14 @@ fn a_check_that_knew_too_little_is_found() {
 }
 
 #[test]
+fn a_report_that_is_dropped_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { drop_other_reports: true, ..Faults::default() };
+        assert_is_found("another outcome is answered like a repeated one", &with_faults(kind, faults));
+    }
+}
+
+#[test]
 fn a_suspect_in_company_is_found() {
     for kind in [Kind::Memory, Kind::Embedded] {
         let faults = Faults { crowd_suspects: true, ..Faults::default() };

@@ -292,6 +292,7 @@ fn head(mut fields: Fields<'_>) -> Result<TaskHead, BadField> {
         // Whoever reported it has to do with another store.
         failed_fence: None,
         crashes: 0,
+        reported: None,
         session: fields.optional("sessionId")?,
     };
     fields.finish().map(|()| head)
