@@ -62,6 +62,16 @@ impl Blobs {
         stored
     }
 
+    /// Whether there is space for a blob of so many bytes.
+    pub(crate) fn check_space(&self, bytes: u64) -> io::Result<()> {
+        let draft = format!("{DRAFTS}/{}", self.drafts.fetch_add(1, Ordering::Relaxed));
+        let fits = self.disk.create(&draft).and_then(|file| file.allocate(bytes));
+        match self.disk.remove(&draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => fits.and(Err(error)),
+            _ => fits,
+        }
+    }
+
     /// Leaves a note of a blob that is coming, or whose event is going; durable when this returns.
     pub(crate) fn note(&self, tenant: &TenantId, key: &str) -> io::Result<()> {
         let text = blob_file::owner(tenant, key);

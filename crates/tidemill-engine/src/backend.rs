@@ -61,6 +61,18 @@ pub trait Backend: Send + Sync + 'static {
     /// command changes nothing and does not stop the others.
     fn execute(&self, commands: Vec<Command>) -> impl Future<Output = Result<Vec<Answer>, Fault>> + Send;
 
+    /// Whether commands are carried out now: the fault that they would meet otherwise.
+    fn ready(&self) -> impl Future<Output = Result<(), Fault>> + Send {
+        // Forgetting nothing goes the whole way of a write and changes nothing.
+        let nothing = self.execute(vec![Command::Forget { keys: Vec::new() }]);
+        async move { nothing.await.map(drop) }
+    }
+
+    /// Why nothing is carried out until the store is opened again, if so.
+    fn stopped(&self) -> Option<Fault> {
+        None
+    }
+
     /// Waits until a message may have become deliverable for one of `tenants` (`None`: any), or is dropped.
     ///
     /// It may return early; it never misses a message that was enqueued, released or came due after the call.

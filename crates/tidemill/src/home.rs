@@ -1,7 +1,7 @@
 //! What differs between the backends for those who keep them going.
 
 use tidemill::Embedded;
-use tidemill_engine::backend::Backend;
+use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::engine::Engine;
 use tidemill_engine::outbound::Sender;
 use tidemill_outbound::HttpSender;
@@ -13,6 +13,11 @@ pub(crate) trait Home: Backend + Sized {
     /// Who carries deliveries: over HTTP, and by whatever else this backend has.
     fn sender(engine: &Engine<Self>, http: HttpSender) -> Self::Sender;
 
+    /// Waits until the store has stopped for good, and says why. A stage on AWS never does.
+    fn until_stopped(&self) -> impl Future<Output = Fault> + Send {
+        std::future::pending()
+    }
+
     /// Lets go what nobody needs, where the backend does not do that by itself.
     fn tidy(&self) -> impl Future<Output = ()> + Send;
 }
@@ -22,6 +27,10 @@ impl Home for Embedded {
 
     fn sender(_engine: &Engine<Self>, http: HttpSender) -> HttpSender {
         http
+    }
+
+    async fn until_stopped(&self) -> Fault {
+        Self::until_stopped(self).await
     }
 
     async fn tidy(&self) {}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidemill::host::random_seed;
 use tidemill::{Embedded, OpenError, StoreOptions};
-use tidemill_engine::backend::Backend;
+use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::{Engine, EngineConfig, EngineError};
 use tidemill_engine::outbound::{Courier, IN_FLIGHT_MAX};
@@ -58,6 +58,7 @@ pub(crate) struct Node<B> {
     /// Who claims tasks in this process.
     claims: EngineSourceConfig,
     life: Life,
+    _recovering: Option<Recovering>,
 }
 
 /// What marks the processes that this one starts, so that what a former life left behind is found.
@@ -104,11 +105,41 @@ impl Node<Embedded> {
         if generation > 1 {
             life.end_former().await;
         }
-        engine.recover(generation).await?;
+        let recovering = match engine.recover(generation).await {
+            // Nobody can claim anything either, so it is as well done later.
+            Err(EngineError::Fault(Fault::Full(_))) => Some(Recovering::begin(&engine, generation)),
+            recovered => {
+                recovered?;
+                None
+            }
+        };
         let worker = WorkerId::trusted(&format!("command-{}", std::process::id()));
         let claims = EngineSourceConfig { worker, generation: Some(generation), tenants: None };
         let (place, tenant) = (values.data.display().to_string(), values.tenant.clone());
-        Ok(Self { place, tenant, engine, claims, life })
+        Ok(Self { place, tenant, engine, claims, life, _recovering: recovering })
+    }
+}
+
+/// How often it is tried to take back what former lives held, while there is no space for it.
+const RECOVER_RETRY: Duration = Duration::from_secs(1);
+
+/// Takes back what former lives held once there is space. Ends with its handle.
+struct Recovering(JoinHandle<()>);
+
+impl Recovering {
+    fn begin<B: Backend>(engine: &Engine<B>, generation: u64) -> Self {
+        let engine = engine.clone();
+        Self(tokio::spawn(async move {
+            while let Err(EngineError::Fault(Fault::Full(_))) = engine.recover(generation).await {
+                tokio::time::sleep(RECOVER_RETRY).await;
+            }
+        }))
+    }
+}
+
+impl Drop for Recovering {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -122,7 +153,7 @@ impl Node<tidemill_aws::Aws> {
         claims: EngineSourceConfig,
         life: Life,
     ) -> Self {
-        Self { place: format!("the table {table}"), tenant, engine, claims, life }
+        Self { place: format!("the table {table}"), tenant, engine, claims, life, _recovering: None }
     }
 }
 

@@ -29,7 +29,7 @@ use crate::log::{Group, Log, LogKeeper, LogReader};
 use crate::real_disk::RealDisk;
 use crate::store::decider::{Decider, Stir};
 use crate::store::retention::{Expired, push_carried};
-use crate::store::row_store::RowStore;
+use crate::store::row_store::{RowStore, io_fault};
 use crate::store::{Store, StoreOptions, group_bytes, wanted};
 
 /// Why a data directory cannot be opened.
@@ -47,7 +47,6 @@ pub enum OpenError {
 pub struct Embedded {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    generation: u64,
     _lock: Option<DataLock>,
 }
 
@@ -77,6 +76,12 @@ pub(super) struct Shared {
     pub(super) timer_target: AtomicU64,
     /// Bytes that fit into the log without asking the disk.
     room: AtomicU64,
+    /// What found no space and was refused, in bytes; 0 when there is space as far as anybody knows.
+    refused_bytes: AtomicU64,
+    /// This life of the data directory, as long as the log does not tell of it: on a full disk it is noted later, in
+    /// front of the first command that is decided. 0 when it is noted.
+    generation_due: AtomicU64,
+    generation: AtomicU64,
     /// The number of the newest event on disk.
     pub(super) synced_seq: AtomicU64,
     /// Rung when there are new events on disk.
@@ -140,6 +145,9 @@ const CHANGED_ROWS_MAX: usize = 65_536;
 /// Rows are written once the log is so many events ahead of them: they are what an open has to replay.
 pub(super) const FLUSH_EVENTS: u64 = 50_000;
 
+/// A store without room for so many bytes is not ready: most commands that write want less.
+const ORDINARY_BYTES: u64 = 128 << 10;
+
 /// A group that grew larger gives its memory back.
 const KEPT_GROUP_BYTES: usize = 4 << 20;
 
@@ -175,6 +183,9 @@ impl Embedded {
             progress: Progress::new(),
             meter: CommitMeter::default(),
             room: AtomicU64::new(log.room()),
+            refused_bytes: AtomicU64::new(0),
+            generation_due: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
             synced_seq: AtomicU64::new(log.next_seq().0.saturating_sub(1)),
             flushed_seq: AtomicU64::new(log.next_seq().0.saturating_sub(1)),
             grown: Notice::default(),
@@ -219,26 +230,21 @@ impl Embedded {
             let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared));
             threads.push(thread.map_err(|source| OpenError::Directory { dir: name.to_owned(), source })?);
         }
-        let mut backend = Self { shared, threads, generation: 0, _lock: lock };
-        backend.generation = backend.next_generation()?;
+        let backend = Self { shared, threads, _lock: lock };
+        backend.begin_generation()?;
         Ok(backend)
     }
 
     /// Counts this life of the data directory.
-    fn next_generation(&self) -> Result<u64, Fault> {
-        let key = RecordKey { kind: RecordKind::System, tenant: None, id: "generation".into() };
-        let last = match self.shared.deciding().decider.row(&RowKey::Record(key.clone()))? {
-            Some(Row::Record(record)) => match &record.value {
-                RecordValue::Bytes(bytes) => bytes.as_ref().try_into().map_or(0, u64::from_le_bytes),
-                _ => 0,
-            },
-            _ => 0,
-        };
+    fn begin_generation(&self) -> Result<(), Fault> {
+        let last = stored_generation(&self.shared.deciding().decider)?;
         let generation = last + 1;
-        let value = Some(RecordValue::Bytes(generation.to_le_bytes().as_slice().into()));
-        let put = PutRecord { key, value, expires_at: None, expected: None };
-        self.execute_blocking(&[Command::PutRecord(put)])?;
-        Ok(generation)
+        self.shared.generation.store(generation, Ordering::Release);
+        match self.execute_blocking(&[note_of_generation(generation)]) {
+            Err(Fault::Full(_)) => self.shared.generation_due.store(generation, Ordering::Release),
+            noted => drop(noted?),
+        }
+        Ok(())
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -278,10 +284,22 @@ impl Embedded {
         self.shared.expire()
     }
 
+    /// Waits until the store has stopped, and says why.
+    pub async fn until_stopped(&self) -> Fault {
+        loop {
+            // A group of this number never comes, so only a stop ends the wait.
+            if let Err(fault) = self.shared.progress.wait(u64::MAX).await
+                && self.shared.progress.is_stopped()
+            {
+                return fault;
+            }
+        }
+    }
+
     /// The life of the data directory: one more than the last time it was opened. Leases of workers in this process
     /// carry it.
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.shared.generation.load(Ordering::Acquire)
     }
 
     /// Ends as a killed process would: nothing more is written.
@@ -303,7 +321,7 @@ impl Embedded {
 
 impl std::fmt::Debug for Embedded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Embedded").field("generation", &self.generation).finish_non_exhaustive()
+        f.debug_struct("Embedded").field("generation", &self.generation()).finish_non_exhaustive()
     }
 }
 
@@ -368,6 +386,18 @@ impl Shared {
         // What cannot be loaded is known before anything is changed.
         deciding.decider.load_all(commands, now)?;
         let before = deciding.open.byte_count();
+        let due = self.generation_due.load(Ordering::Acquire);
+        if due > 0 {
+            // No lease of this life may be written before what tells it from the next one.
+            let note = note_of_generation(due);
+            deciding.decider.load_all(std::slice::from_ref(&note), now)?;
+            self.generation_due.store(0, Ordering::Release);
+            let noted = deciding.decider.decide(&note, now, &mut deciding.open, &mut deciding.stir);
+            if let Err(fault) = noted {
+                self.progress.stop(fault.clone());
+                return Err(fault);
+            }
+        }
         let mut answers = Vec::with_capacity(commands.len());
         for command in commands {
             let answer = deciding.decider.decide(command, now, &mut deciding.open, &mut deciding.stir);
@@ -393,9 +423,37 @@ impl Shared {
         if self.room.load(Ordering::Relaxed) >= wanted {
             return Ok(());
         }
+        self.reserve(wanted).inspect_err(|fault| self.note_refusal(fault, wanted))
+    }
+
+    fn reserve(&self, wanted: u64) -> Result<(), Fault> {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         writing.log.reserve(wanted)?;
         self.room.store(writing.log.room_ahead(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Remembers that something found no space, so that the store does not say it is ready while others meet the same.
+    pub(super) fn note_refusal(&self, fault: &Fault, bytes: u64) {
+        if let Fault::Full(_) = fault {
+            let known = self.refused_bytes.load(Ordering::Relaxed);
+            let least = if known == 0 { bytes } else { known.min(bytes) };
+            self.refused_bytes.store(least.max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there is space for an ordinary command, and again for what was refused.
+    pub(super) fn check_space(&self) -> Result<(), Fault> {
+        if self.room.load(Ordering::Relaxed) < ORDINARY_BYTES {
+            self.reserve(ORDINARY_BYTES)?;
+        }
+        let refused = self.refused_bytes.load(Ordering::Relaxed);
+        if refused == 0 {
+            return Ok(());
+        }
+        self.reserve(refused)?;
+        self.blobs.check_space(refused).map_err(|error| io_fault(&error))?;
+        self.refused_bytes.store(0, Ordering::Relaxed);
         Ok(())
     }
 
@@ -455,6 +513,7 @@ impl Shared {
                 }
             }
             Err(fault @ Fault::Full(_)) => {
+                self.note_refusal(&fault, group.byte_count() as u64);
                 self.fall_back(writing, &fault);
                 return Err(fault);
             }
@@ -510,6 +569,11 @@ impl Shared {
         deciding.number += 2;
         match crate::store::decider_from_disk(&self.rows, &writing.log, &self.options) {
             Ok(decider) => {
+                if stored_generation(&decider)
+                    .is_ok_and(|stored| stored < self.generation.load(Ordering::Acquire))
+                {
+                    self.generation_due.store(self.generation.load(Ordering::Acquire), Ordering::Release);
+                }
                 deciding.decider = decider;
                 self.progress.lose(lost, fault.clone());
                 // Messages are there again that were taken in the groups that are lost.
@@ -568,6 +632,27 @@ impl Deciding {
     pub(super) fn newest(&self) -> GroupNumber {
         if self.open.is_empty() { self.number - 1 } else { self.number }
     }
+}
+
+/// The record that counts the lives of a data directory.
+fn generation_key() -> RecordKey {
+    RecordKey { kind: RecordKind::System, tenant: None, id: "generation".into() }
+}
+
+fn note_of_generation(generation: u64) -> Command {
+    let value = Some(RecordValue::Bytes(generation.to_le_bytes().as_slice().into()));
+    Command::PutRecord(PutRecord { key: generation_key(), value, expires_at: None, expected: None })
+}
+
+/// The last life that the store tells of; 0 before the first.
+fn stored_generation(decider: &Decider) -> Result<u64, Fault> {
+    Ok(match decider.row(&RowKey::Record(generation_key()))? {
+        Some(Row::Record(record)) => match &record.value {
+            RecordValue::Bytes(bytes) => bytes.as_ref().try_into().map_or(0, u64::from_le_bytes),
+            _ => 0,
+        },
+        _ => 0,
+    })
 }
 
 /// Stops the store when its thread panics: what was applied and what was written cannot be told apart then.

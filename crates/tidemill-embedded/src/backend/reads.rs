@@ -121,6 +121,15 @@ impl Embedded {
 }
 
 impl Backend for Embedded {
+    async fn ready(&self) -> Result<(), Fault> {
+        self.shared().check_space()?;
+        self.execute(vec![Command::Forget { keys: Vec::new() }]).await.map(drop)
+    }
+
+    fn stopped(&self) -> Option<Fault> {
+        self.shared().progress.stopped_fast()
+    }
+
     async fn execute(&self, commands: Vec<Command>) -> Result<Vec<Answer>, Fault> {
         let shared = self.shared();
         loop {
@@ -383,7 +392,9 @@ impl Backend for Embedded {
     }
 
     async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {
-        self.shared().blobs.put(&tenant, &key, &bytes).map_err(|error| io_fault(&error))
+        let shared = self.shared();
+        let put = shared.blobs.put(&tenant, &key, &bytes).map_err(|error| io_fault(&error));
+        put.inspect_err(|fault| shared.note_refusal(fault, bytes.len() as u64))
     }
 
     async fn blob(&self, tenant: TenantId, key: String) -> Result<Option<Vec<u8>>, Fault> {

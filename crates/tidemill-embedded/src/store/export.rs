@@ -39,7 +39,8 @@ impl From<LogError> for ExportError {
 impl Store {
     /// Writes the store to `out` as lines of JSON.
     pub fn export(&mut self, out: &mut dyn Write, watch: &mut Watch<'_>) -> Result<Exported, ExportError> {
-        self.flush_rows()?;
+        // Rows that are in memory are read as well, so no space is needed.
+        self.hold_rows()?;
         let mut export = Export {
             store: self,
             segments: self.reader.segments(),

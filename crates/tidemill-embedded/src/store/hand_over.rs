@@ -35,7 +35,8 @@ impl From<Fault> for Stop {
 impl Store {
     /// Hands everything to `take`, until it says no. Large values that are not there are passed over.
     pub fn hand_over(&mut self, take: &mut dyn FnMut(Piece) -> bool) -> Result<(), Fault> {
-        self.flush_rows()?;
+        // Rows that are in memory are read as well, so no space is needed.
+        self.hold_rows()?;
         match self.hand_over_all(&mut |piece| if take(piece) { Ok(()) } else { Err(Stop::Enough) }) {
             Ok(()) | Err(Stop::Enough) => Ok(()),
             Err(Stop::Fault(fault)) => Err(fault),

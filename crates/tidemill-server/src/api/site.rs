@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The process answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
-    /// Always `ok`.
+    /// `ok`, or `stopped` if the store works again only in a new process.
     pub status: String,
 }
 

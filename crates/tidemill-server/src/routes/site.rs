@@ -5,7 +5,6 @@ use axum::http::header::{CONTENT_SECURITY_POLICY, HeaderValue};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use tidemill_engine::backend::{Backend, Fault};
-use tidemill_engine::command::Command;
 use tidemill_engine::metrics::WORKER_SEEN;
 
 use crate::api::{Health, Readiness, SlotsView};
@@ -25,7 +24,10 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             [GROUP, "getHealth", "Is the process alive?"],
             healthz::<B>,
         )
-        .gives::<Health>(200, "It answers."),
+        .about("A store that stopped after an error of its disk works again only in a new process, so the server is not well then. \
+             What happened is in its log.")
+        .gives::<Health>(200, "It answers.")
+        .gives::<Health>(503, "It has to be started again."),
         Route::new(
             Method::GET,
             "/readyz",
@@ -44,8 +46,12 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
     ]
 }
 
-async fn healthz<B: Backend>(_: Call<B>) -> Reply {
-    json(StatusCode::OK, &Health { status: "ok".to_owned() })
+async fn healthz<B: Backend>(call: Call<B>) -> Reply {
+    let (code, status) = match call.app.engine().backend().stopped() {
+        None => (StatusCode::OK, "ok"),
+        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "stopped"),
+    };
+    json(code, &Health { status: status.to_owned() })
 }
 
 async fn readyz<B: Backend>(call: Call<B>) -> Reply {
@@ -53,12 +59,10 @@ async fn readyz<B: Backend>(call: Call<B>) -> Reply {
     if call.app.closing().has_begun() {
         reasons.push("the server shuts down".to_owned());
     }
-    // Forgetting nothing goes the whole way of a write and changes nothing.
-    let nothing = Command::Forget { keys: Vec::new() };
     let engine = call.app.engine();
-    match engine.backend().execute(vec![nothing]).await {
-        Ok(_) => {}
-        Err(Fault::Full(_)) => reasons.push("the store has no space left".to_owned()),
+    match engine.backend().ready().await {
+        Ok(()) => {}
+        Err(Fault::Full(_)) => reasons.push("STORE_FULL: the store has no space left".to_owned()),
         Err(Fault::Stopped(_)) => reasons.push("the store stopped".to_owned()),
         Err(_) => reasons.push("the store cannot be used".to_owned()),
     }

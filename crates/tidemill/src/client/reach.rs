@@ -2,12 +2,14 @@
 //! the server that holds it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use tidemill_embedded::OpenError;
-use tidemill_embedded::data_lock::LockError;
+use tidemill_embedded::data_lock::{DataLock, LockError};
 
 use super::server_file::ServerFile;
 use super::{Client, HttpWay, LocalWay};
@@ -81,6 +83,10 @@ impl Reach {
                 values.data.display()
             )));
         }
+        // Opening would wait for a lock that a running server never gives.
+        if let Some(server) = running_server(&values.data) {
+            return Ok(Client::Http(Box::new(HttpWay::new(&server.url, values.api_key.clone())?)));
+        }
         match Node::open(config).await {
             Ok(node) => {
                 let compiler = Arc::new(ScriptPool::new(values));
@@ -99,4 +105,17 @@ impl Reach {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// A server on this machine that does not take a connection within this time is not there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The server that has the directory and answers. One that was killed a moment ago may still have it.
+fn running_server(data: &Path) -> Option<ServerFile> {
+    let server = ServerFile::read(data)?;
+    if DataLock::holder(data)? != server.pid.to_string() {
+        return None;
+    }
+    let address: SocketAddr = server.url.strip_prefix("http://")?.parse().ok()?;
+    TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).ok().map(|_| server)
 }

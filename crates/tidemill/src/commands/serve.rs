@@ -26,7 +26,7 @@ use crate::config::{Resolved, Role, user_name};
 use crate::display::humanize::span;
 use crate::file_limit::raise_file_limit;
 use crate::home::Home;
-use crate::logging::LogFormat;
+use crate::logging::{self, LogFormat};
 use crate::node::{DutyConfig, Node};
 use crate::output::Output;
 use crate::rota::{Alone, OnDuty, Rota};
@@ -119,6 +119,7 @@ async fn serve<B: Home>(
     out: &mut Output,
 ) -> Ended {
     let values = &config.values;
+    let _watch = WatchStop::begin(node);
     let traces = node.start_traces(values);
     let scripts = ScriptPool::new(values);
     let mut api = if roles.contains(&Role::Api) {
@@ -183,6 +184,28 @@ async fn serve<B: Home>(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Tells once why the store stopped, if it does. Ends with its handle.
+struct WatchStop(JoinHandle<()>);
+
+impl WatchStop {
+    fn begin<B: Home>(node: &Arc<Node<B>>) -> Self {
+        let node = Arc::clone(node);
+        Self(tokio::spawn(async move {
+            let backend = node.engine().backend();
+            let fault = node.engine().clean(&backend.until_stopped().await.to_string());
+            logging::trouble(&format!(
+                "{fault}; nothing more is carried out until the server is started again"
+            ));
+        }))
+    }
+}
+
+impl Drop for WatchStop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// The API, listening.
 struct Api {
     server: JoinHandle<Result<(), ServeError>>,
@@ -208,9 +231,13 @@ impl Api {
             .map_err(|error| unusable(&format_args!("cannot listen on {}: {error}", values.listen)))?;
         let address = listener.local_addr().map_err(|error| unusable(&error))?;
         let url = url_of(address);
-        let file = data.map(|data| ServerFile { url: url.clone(), pid: std::process::id() }.write(data));
-        let file =
-            file.transpose().map_err(|error| unusable(&format_args!("cannot write server.json: {error}")))?;
+        let file = data.map(|data| {
+            ServerFile { url: url.clone(), pid: std::process::id() }.keep(data, |error| {
+                out.warn(format_args!(
+                    "tidemill: cannot write server.json: {error}; commands need --server {url} until it can be written"
+                ));
+            })
+        });
         let compiler = Some(Arc::new(scripts.clone()) as _);
         let mut server_config = config.server_config();
         if values.roles.contains(&Role::Worker) {

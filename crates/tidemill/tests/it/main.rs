@@ -16,6 +16,7 @@ mod diamonds;
 mod failures;
 mod fake_claude;
 mod foreign_user;
+mod full_disk;
 mod health;
 mod host;
 mod keys;

@@ -76,17 +76,23 @@ impl Sandbox {
 
     pub(crate) fn start(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Running {
         let mut command = self.command(arguments);
-        command.envs(environment.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running::new(command.spawn().unwrap())
+        command.envs(environment.iter().copied());
+        Running::start(command)
     }
 
     /// A server on a port of its own.
     pub(crate) fn serve(&self, more: &[&str], environment: &[(&str, &str)]) -> Server {
         let arguments: Vec<_> = ["serve", "--listen", "127.0.0.1:0"].iter().chain(more).copied().collect();
-        let mut process = self.start(&arguments, environment);
+        Server::listening(self.start(&arguments, environment))
+    }
+}
+
+impl Server {
+    /// Waits until it takes requests.
+    pub(crate) fn listening(mut process: Running) -> Self {
         let line = process.wait_for("listening on http://");
         let url = line.split_once("listening on ").unwrap().1.to_owned();
-        Server { process, url }
+        Self { process, url }
     }
 }
 
@@ -109,7 +115,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn new(mut child: Child) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let words: ChildStderr = child.stderr.take().unwrap();
         std::thread::spawn(move || {

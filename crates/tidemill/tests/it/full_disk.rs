@@ -1,0 +1,223 @@
+//! Disks that are full, broken, or have lost something: told as they are, and got over where that is possible.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+use serde_json::Value;
+
+use crate::sandbox::{Running, Sandbox, Server, eventually};
+
+/// A small file system in memory; unmounted when dropped.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    /// Mounts one in the sandbox. Without the right to do so it says that `test` is skipped, and why.
+    fn mount(sandbox: &Sandbox, test: &str, mib: u64) -> Option<Self> {
+        let dir = sandbox.dir.join("disk");
+        std::fs::create_dir(&dir).unwrap();
+        let size = format!("size={mib}m");
+        let mut mount = Command::new("mount");
+        let done = mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&dir).output().unwrap();
+        if done.status.success() {
+            return Some(Self(dir));
+        }
+        let problem = String::from_utf8_lossy(&done.stderr);
+        // Not by a macro, which the harness would keep to itself.
+        let line = format!("SKIPPED {test}: mounting a tmpfs is not permitted: {}\n", problem.trim());
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
+        None
+    }
+
+    /// Takes `mib` of the space, or all that is left.
+    fn fill(&self, name: &str, mib: usize) {
+        let mut file = std::fs::File::create(self.0.join(name)).unwrap();
+        let mut size = 1 << 20;
+        let mut left = mib;
+        while size > 0 && left > 0 {
+            match file.write(&vec![1; size]) {
+                Ok(_) => left -= usize::from(size == 1 << 20),
+                Err(_) => size /= 2,
+            }
+        }
+    }
+
+    fn free(&self, name: &str) {
+        std::fs::remove_file(self.0.join(name)).unwrap();
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// One request, as a program without a library would send it: the status and the body.
+fn send(url: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let address = url.trim_start_matches("http://");
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}")))
+}
+
+fn get(url: &str, path: &str) -> (u16, Value) {
+    send(url, "GET", path, "")
+}
+
+/// Hands a job in: its id, or the code that it was refused with.
+fn submit(url: &str) -> Result<String, String> {
+    let filler = "x".repeat(30_000);
+    let job = format!(r#"{{"tasks":[{{"taskId":"a","run":"true","input":{{"filler":"{filler}"}}}}]}}"#);
+    let (status, answer) = send(url, "POST", "/v1/jobs", &job);
+    let field = |name: &str| answer[name].as_str().unwrap_or_else(|| panic!("{status} {answer}")).to_owned();
+    if status < 300 { Ok(field("jobId")) } else { Err(field("code")) }
+}
+
+/// Hands jobs in until there is no space; those that were taken.
+fn submit_all(url: &str) -> BTreeSet<String> {
+    let mut taken = BTreeSet::new();
+    loop {
+        match submit(url) {
+            Ok(job) => taken.insert(job),
+            Err(code) => {
+                assert_eq!(code, "STORE_FULL");
+                return taken;
+            }
+        };
+    }
+}
+
+fn is_full(url: &str) {
+    assert_eq!(submit(url), Err("STORE_FULL".to_owned()));
+    let (status, readiness) = get(url, "/readyz");
+    let reason = readiness["reasons"][0].as_str().unwrap_or_default();
+    assert!(status == 503 && reason.starts_with("STORE_FULL"), "{status} {readiness}");
+    assert_eq!(get(url, "/healthz").0, 200);
+}
+
+fn in_data(data: &Path) -> [&str; 2] {
+    ["--data", data.to_str().unwrap()]
+}
+
+/// Jobs come in while the disk fills, a killed server is started again on the full disk, and space comes back: what was taken
+/// is completed, whatever happened in between, and nobody was told anything else than what was true.
+#[test]
+fn every_job_that_was_taken_while_the_disk_filled_is_completed() {
+    let sandbox = Sandbox::new();
+    let test = "full_disk::every_job_that_was_taken_while_the_disk_filled_is_completed";
+    let Some(disk) = Tmpfs::mount(&sandbox, test, 24) else { return };
+    let data = disk.0.join("data");
+    let server = sandbox.serve(&in_data(&data), &[]);
+    let url = server.url.clone();
+    let taken = std::thread::scope(|scope| {
+        let submitting: Vec<_> = (0..3).map(|_| scope.spawn(|| submit_all(&url))).collect();
+        disk.fill("half", 8);
+        disk.fill("rest", usize::MAX);
+        submitting.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<BTreeSet<_>>()
+    });
+    assert!(taken.len() > 10, "{}", taken.len());
+    is_full(&server.url);
+
+    // The next one is started while the kernel takes the killed one apart.
+    server.process.signal(Signal::KILL);
+    let mut second =
+        sandbox.start(&["serve", "--listen", "127.0.0.1:0", in_data(&data)[0], in_data(&data)[1]], &[]);
+    second.wait_for("cannot write server.json");
+    let second = Server::listening(second);
+    drop(server);
+    is_full(&second.url);
+    for job in &taken {
+        assert_eq!(get(&second.url, &format!("/v1/jobs/{job}")).0, 200);
+    }
+    second.stop().ok();
+    let exported = sandbox.run(&["export", "--data", data.to_str().unwrap()]).ok().out;
+    for job in &taken {
+        assert!(
+            exported.contains(&format!(
+                r#"{{"kind":"job","tenantId":"default","appName":"task-workflow","jobId":"{job}""#
+            )),
+            "{job}"
+        );
+    }
+
+    let third = sandbox.serve(&in_data(&data), &[]);
+    is_full(&third.url);
+    disk.free("half");
+    disk.free("rest");
+    eventually("that it is ready by itself", || get(&third.url, "/readyz").0 == 200);
+    eventually("that server.json is there", || {
+        std::fs::read_to_string(data.join("server.json")).is_ok_and(|text| text.contains(&third.url))
+    });
+    let later = submit(&third.url).unwrap();
+    eventually("that all jobs are completed", || {
+        let (_, running) = get(&third.url, "/v1/jobs?status=running&limit=1");
+        running["items"].as_array().unwrap().is_empty()
+    });
+    for job in taken.iter().chain([&later]) {
+        let (status, view) = get(&third.url, &format!("/v1/jobs/{job}"));
+        assert_eq!((status, view["status"].as_str()), (200, Some("completed")), "{view}");
+    }
+    third.stop().ok();
+    sandbox.run(&["verify", "--data", data.to_str().unwrap()]).ok();
+}
+
+/// A write that fails stops the store: the process says that it must be started again, and its log says why.
+#[test]
+fn a_store_that_stopped_is_not_healthy_and_tells_why() {
+    let sandbox = Sandbox::new();
+    // Without the signal, a write beyond the limit is an error like any other of a disk.
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#, env!("CARGO_BIN_EXE_tidemill")]);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--no-worker"]).current_dir(&sandbox.dir);
+    let mut server = Server::listening(Running::start(command));
+    let url = server.url.clone();
+    submit(&url).unwrap();
+    assert_eq!(get(&url, "/healthz"), (200, serde_json::json!({ "status": "ok" })));
+    let pid = Pid::from_raw(i32::try_from(server.process.pid()).unwrap());
+    prlimit(pid, Resource::Fsize, Rlimit { current: Some(0), maximum: None }).unwrap();
+    assert_eq!(submit(&url), Err("STORE_UNAVAILABLE".to_owned()));
+    let line = server.process.wait_for("the store stopped");
+    assert!(line.contains("File too large") && line.contains("started again"), "{line}");
+    assert_eq!(get(&url, "/healthz"), (503, serde_json::json!({ "status": "stopped" })));
+    let (status, readiness) = get(&url, "/readyz");
+    assert_eq!((status, &readiness["reasons"][0]), (503, &Value::from("the store stopped")), "{readiness}");
+    server.process.kill();
+    let again = sandbox.serve(&["--no-worker"], &[]);
+    assert_eq!(get(&again.url, "/healthz").0, 200);
+    again.stop().ok();
+    sandbox.run(&["verify"]).ok();
+}
+
+#[test]
+fn a_large_value_that_is_missing_is_named() {
+    let sandbox = Sandbox::new();
+    let large = r#"printf '{"text":"'; head -c 300000 /dev/zero | tr "\\0" x; printf '"}'"#;
+    sandbox.write("large.sh", large);
+    sandbox.write("job.yaml", "tasks:\n- {taskId: a, run: 'sh large.sh'}\n");
+    sandbox.run(&["run", "job.yaml"]).ok();
+    let jobs = sandbox.run(&["jobs", "list", "--json"]).ok().json();
+    let task = format!("{}_a", jobs["items"][0]["jobId"].as_str().unwrap());
+    let get = || sandbox.run(&["tasks", "get", &task, "--json"]);
+    get().ok();
+    let events = sandbox.dir.join(".tidemill/blobs/default/events");
+    std::fs::rename(&events, sandbox.dir.join("elsewhere")).unwrap();
+    let missing = get();
+    assert_eq!(missing.code, 1, "{missing:#?}");
+    for words in ["BLOB_MISSING", "the large value events/job-", "-payload.json is missing"] {
+        assert!(missing.words.contains(words), "{missing:#?}");
+    }
+    std::fs::rename(sandbox.dir.join("elsewhere"), events).unwrap();
+    get().ok();
+}
