@@ -15,6 +15,8 @@ use crate::span::{Millis, parse_millis};
 /// An object being read.
 pub(crate) struct Document<'p> {
     fields: Map<String, Value>,
+    /// The field `input`, if it is carried as text.
+    input: Option<Json>,
     /// Where the object stands, such as `tasks[3]`; empty for the outermost.
     place: String,
     pub(crate) problems: &'p mut FieldProblems,
@@ -29,12 +31,22 @@ impl<'p> Document<'p> {
     ) -> Option<Self> {
         let place = place.into();
         match value {
-            Value::Object(fields) => Some(Self { fields, place, problems }),
+            Value::Object(fields) => Some(Self::of(place, fields, None, problems)),
             other => {
                 problems.add(place, code::INVALID_TYPE, format!("must be an object, not {}", kind(&other)));
                 None
             }
         }
+    }
+
+    /// An object whose fields were read elsewhere.
+    pub(crate) fn of(
+        place: String,
+        fields: Map<String, Value>,
+        input: Option<Json>,
+        problems: &'p mut FieldProblems,
+    ) -> Self {
+        Self { fields, input, place, problems }
     }
 
     /// The full path of a field.
@@ -67,6 +79,9 @@ impl<'p> Document<'p> {
     /// Everything that is left is unknown.
     pub(crate) fn close(self, known: &str) {
         for name in self.fields.keys() {
+            if self.problems.is_full() {
+                return;
+            }
             let path = if self.place.is_empty() {
                 entry_path("", name).trim_start_matches('.').to_owned()
             } else {
@@ -192,6 +207,9 @@ impl<'p> Document<'p> {
     fn texts_of(&mut self, field: &str, items: Vec<Value>) -> Vec<String> {
         let mut texts = Vec::with_capacity(items.len());
         for (at, item) in items.into_iter().enumerate() {
+            if self.problems.is_full() {
+                break;
+            }
             match item {
                 Value::String(text) => texts.push(text),
                 other => {
@@ -263,6 +281,9 @@ impl<'p> Document<'p> {
 
     /// Any value as JSON.
     pub(crate) fn json(&mut self, field: &str) -> Option<Json> {
+        if field == "input" && self.input.is_some() {
+            return self.input.take();
+        }
         self.take(field).map(|value| Json::of(&value))
     }
 }

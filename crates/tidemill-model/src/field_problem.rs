@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How many problems are listed; the rest is only counted.
+/// How many problems are listed. There may be more: who reads a document stops looking soon after.
 pub const PROBLEMS_MAX: usize = 100;
 
 /// One thing that is wrong.
@@ -34,7 +34,7 @@ impl fmt::Display for FieldProblem {
 pub struct FieldProblems {
     /// The first ones, at most [`PROBLEMS_MAX`].
     pub listed: Vec<FieldProblem>,
-    /// How many there are in all.
+    /// How many were found. Above [`PROBLEMS_MAX`] it only says that there are more than are listed.
     pub total: usize,
 }
 
@@ -43,6 +43,20 @@ impl FieldProblems {
         let mut problems = Self::default();
         problems.add(path, code, message);
         problems
+    }
+
+    /// Whether no more are listed, so that it is not worth looking for them.
+    pub fn is_full(&self) -> bool {
+        self.total > PROBLEMS_MAX
+    }
+
+    /// Adds those that were found elsewhere.
+    pub fn append(&mut self, others: Self) {
+        let listed = others.listed.len();
+        for FieldProblem { path, code, message } in others.listed {
+            self.add(path, code, message);
+        }
+        self.total += others.total - listed;
     }
 
     pub fn add(&mut self, path: impl Into<String>, code: &'static str, message: impl Into<String>) {
@@ -61,6 +75,7 @@ impl FieldProblems {
         let first = self.listed.first().map(ToString::to_string).unwrap_or_default();
         match self.total {
             0 | 1 => first,
+            _ if self.is_full() => format!("{first} (the first of more than {PROBLEMS_MAX} problems)"),
             total => format!("{first} (the first of {total} problems)"),
         }
     }
@@ -68,6 +83,7 @@ impl FieldProblems {
 
 /// The codes of problems, as clients see them.
 pub mod code {
+    pub const INVALID_JSON: &str = "INVALID_JSON";
     pub const UNKNOWN_FIELD: &str = "UNKNOWN_FIELD";
     pub const MISSING_FIELD: &str = "MISSING_FIELD";
     pub const INVALID_TYPE: &str = "INVALID_TYPE";

@@ -5,6 +5,7 @@
 
 mod read;
 mod schema;
+mod text;
 
 use std::collections::BTreeMap;
 

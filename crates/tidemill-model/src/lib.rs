@@ -6,6 +6,7 @@
 pub mod access_path;
 pub mod agent;
 pub mod api_key;
+pub mod bounded_value;
 pub mod budget;
 pub mod callback_url;
 pub mod cursor;
@@ -33,6 +34,7 @@ pub mod known_type;
 pub mod log_record;
 pub mod matcher;
 pub mod overflow;
+mod plain_json;
 pub mod properties;
 pub mod readiness;
 pub mod retry;

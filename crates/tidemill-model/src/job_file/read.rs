@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::text::{self, Shape, Source, Tasks};
 use super::{
     ATTEMPTS_MAX, AddTasksFile, JOB_NAME_BYTES_MAX, JobFile, PARK_MILLIS_MAX, RETRY_DELAY_MILLIS_MAX,
     RetryEntry, TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, TaskEntry, TaskFile, TaskSettings, TaskWork,
@@ -10,7 +11,7 @@ use crate::budget::Budget;
 use crate::callback_url::{BadCallbackUrl, CallbackUrl};
 use crate::dag::JOB_TASKS_MAX;
 use crate::definition::{AgentFields, SCRIPT_BYTES_MAX};
-use crate::document::{Document, kind};
+use crate::document::Document;
 use crate::field_problem::{FieldProblems, code};
 use crate::id::{RequestId, TaskId, TaskName};
 use crate::json::Json;
@@ -19,21 +20,31 @@ use crate::task_input::new_input_problem;
 use crate::task_spec::OnFailure;
 
 const JOB_FIELDS: &str = "name, requestId, budget, tasks, callbackUrl";
-const TASK_FIELDS: &str = "taskId, name, run, agent, script, dependsOn, input, timeout, idleTimeout, retry, env, labels, onFailure, parkTimeout";
+pub(super) const TASK_FIELDS: &str = "taskId, name, run, agent, script, dependsOn, input, timeout, idleTimeout, retry, env, labels, onFailure, parkTimeout";
 const ALONE_FIELDS: &str = "requestId, name, run, agent, script, input, timeout, idleTimeout, retry, env, labels, onFailure, parkTimeout";
 
 impl JobFile {
     /// Reads a job, or tells everything that is wrong.
     pub fn read(value: Value) -> Result<Self, FieldProblems> {
+        Self::read_from(Source::Value(&value))
+    }
+
+    /// The same from its JSON text, which takes little more memory than the job.
+    pub fn read_text(text: &str) -> Result<Self, FieldProblems> {
+        Self::read_from(Source::Text(text))
+    }
+
+    fn read_from(source: Source<'_>) -> Result<Self, FieldProblems> {
         let mut problems = FieldProblems::default();
         let mut file = Self { name: None, request_id: None, budget: None, callback: None, tasks: Vec::new() };
-        if let Some(mut document) = Document::open("", value, &mut problems) {
+        if let Some(text::File { fields, tasks: list, .. }) = text::read(source, Shape::Job, &mut problems) {
+            let mut document = Document::of(String::new(), fields, None, &mut problems);
             file.name = document.short_text("name", JOB_NAME_BYTES_MAX);
             file.request_id = request_id(&mut document);
             let budget = document.take("budget");
             file.budget = budget.and_then(|budget| Budget::read("budget", budget, document.problems));
             file.callback = callback(&mut document);
-            file.tasks = tasks(&mut document);
+            file.tasks = tasks(&mut document, list);
             document.close(JOB_FIELDS);
         }
         problems.or(file)
@@ -43,10 +54,20 @@ impl JobFile {
 impl AddTasksFile {
     /// Reads further tasks, or tells everything that is wrong.
     pub fn read(value: Value) -> Result<Self, FieldProblems> {
+        Self::read_from(Source::Value(&value))
+    }
+
+    /// The same from their JSON text.
+    pub fn read_text(text: &str) -> Result<Self, FieldProblems> {
+        Self::read_from(Source::Text(text))
+    }
+
+    fn read_from(source: Source<'_>) -> Result<Self, FieldProblems> {
         let mut problems = FieldProblems::default();
         let mut file = Self { tasks: Vec::new() };
-        if let Some(mut document) = Document::open("", value, &mut problems) {
-            file.tasks = tasks(&mut document);
+        if let Some(text::File { fields, tasks: list, .. }) = text::read(source, Shape::Job, &mut problems) {
+            let mut document = Document::of(String::new(), fields, None, &mut problems);
+            file.tasks = tasks(&mut document, list);
             document.close("tasks");
         }
         problems.or(file)
@@ -56,8 +77,21 @@ impl AddTasksFile {
 impl TaskFile {
     /// Reads a task without a job, or tells everything that is wrong.
     pub fn read(value: Value) -> Result<Self, FieldProblems> {
+        Self::read_from(Source::Value(&value))
+    }
+
+    /// The same from its JSON text.
+    pub fn read_text(text: &str) -> Result<Self, FieldProblems> {
+        Self::read_from(Source::Text(text))
+    }
+
+    fn read_from(source: Source<'_>) -> Result<Self, FieldProblems> {
         let mut problems = FieldProblems::default();
-        let Some(mut document) = Document::open("", value, &mut problems) else { return Err(problems) };
+        let Some(text::File { fields, input: given, .. }) = text::read(source, Shape::Task, &mut problems)
+        else {
+            return Err(problems);
+        };
+        let mut document = Document::of(String::new(), fields, given, &mut problems);
         let request_id = request_id(&mut document);
         let work = work(&mut document);
         let input = input(&mut document);
@@ -88,39 +122,28 @@ fn callback(document: &mut Document<'_>) -> Option<CallbackUrl> {
         .ok()
 }
 
-fn tasks(document: &mut Document<'_>) -> Vec<TaskEntry> {
-    let items = match document.take("tasks") {
-        None => {
-            document.missing("tasks");
-            return Vec::new();
+fn tasks(document: &mut Document<'_>, list: Tasks) -> Vec<TaskEntry> {
+    match list {
+        Tasks::Missing => document.missing("tasks"),
+        Tasks::Other(kind) => {
+            document.problem("tasks", code::INVALID_TYPE, format!("must be a list, not {kind}"));
         }
-        Some(Value::Array(items)) => items,
-        Some(other) => {
-            let message = format!("must be a list, not {}", kind(&other));
-            document.problem("tasks", code::INVALID_TYPE, message);
-            return Vec::new();
+        Tasks::List { count: 0, .. } => {
+            document.problem("tasks", code::EMPTY_TASKS, "is empty: a job has at least one task");
         }
-    };
-    if items.is_empty() {
-        document.problem("tasks", code::EMPTY_TASKS, "is empty: a job has at least one task");
+        Tasks::List { count, .. } if count > JOB_TASKS_MAX => {
+            let message = format!("has {count} tasks; the limit is {JOB_TASKS_MAX}");
+            document.problem("tasks", code::TOO_MANY_TASKS, message);
+        }
+        Tasks::List { entries, problems, .. } => {
+            document.problems.append(problems);
+            return entries;
+        }
     }
-    if items.len() > JOB_TASKS_MAX {
-        let message = format!("has {} tasks; the limit is {JOB_TASKS_MAX}", items.len());
-        document.problem("tasks", code::TOO_MANY_TASKS, message);
-        return Vec::new();
-    }
-    let mut entries = Vec::with_capacity(items.len());
-    for (at, item) in items.into_iter().enumerate() {
-        let Some(mut task) = Document::open(format!("tasks[{at}]"), item, document.problems) else {
-            continue;
-        };
-        entries.extend(entry(&mut task));
-        task.close(TASK_FIELDS);
-    }
-    entries
+    Vec::new()
 }
 
-fn entry(task: &mut Document<'_>) -> Option<TaskEntry> {
+pub(super) fn entry(task: &mut Document<'_>) -> Option<TaskEntry> {
     if !task.has("taskId") {
         task.missing("taskId");
     }
@@ -471,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn all_problems_are_told_and_many_are_counted() {
+    fn all_problems_are_told_up_to_a_hundred() {
         let found = problems_of(
             json!({ "x": 1, "tasks": [{ "timeout": 1 }, { "taskId": "b", "run": "x", "y": 1 }] }),
         );
@@ -485,7 +508,8 @@ mod tests {
         assert_eq!(found, expected.map(|(path, code)| (path.to_owned(), code)));
         let many = json!({ "tasks": vec![json!({ "taskId": "a", "run": "x", "bad": 1 }); 1_000] });
         let problems = JobFile::read(many).unwrap_err();
-        assert_eq!((problems.listed.len(), problems.total), (crate::PROBLEMS_MAX, 1_000));
+        assert!(problems.listed.len() == crate::PROBLEMS_MAX && problems.is_full(), "{}", problems.total);
+        assert!(problems.to_string().ends_with("(the first of more than 100 problems)"), "{problems}");
     }
 
     #[test]
@@ -550,7 +574,31 @@ mod tests {
         })
     }
 
+    #[test]
+    fn a_task_whose_values_take_too_much_memory_is_named() {
+        let heavy = format!("[{}]", vec![r#"{"a":0}"#; 200_000].join(","));
+        let text = format!(
+            r#"{{"tasks":[{{"taskId":"a","run":"x"}},{{"taskId":"b","run":"x","labels":{heavy}}}]}}"#
+        );
+        let problems = JobFile::read_text(&text).unwrap_err();
+        assert_eq!((&*problems.listed[0].path, problems.listed[0].code), ("tasks[1]", code::TOO_LONG));
+        // An input is carried as text and may be as large as it likes here.
+        let text = format!(r#"{{"tasks":[{{"taskId":"a","run":"x","input":{{"b": {heavy},"a":1}}}}]}}"#);
+        let tasks = JobFile::read_text(&text).unwrap().tasks;
+        assert!(tasks[0].input.as_str().starts_with(r#"{"a":1,"b":[{"a":0},"#));
+    }
+
     proptest! {
+        #[test]
+        fn a_text_is_read_as_its_value_is(value in any_json()) {
+            for value in [value.clone(), json!({ "tasks": [value.clone()] }), json!({ "tasks": value })] {
+                let text = value.to_string();
+                let value: Value = serde_json::from_str(&text).unwrap();
+                prop_assert_eq!(JobFile::read_text(&text), JobFile::read(value.clone()));
+                prop_assert_eq!(TaskFile::read_text(&text), TaskFile::read(value));
+            }
+        }
+
         /// Whatever comes: a job, or problems that all have a code and a short place.
         #[test]
         fn any_value_is_read_or_refused_with_reasons(value in any_json()) {
