@@ -7,6 +7,7 @@ use tidemill_engine::Engine;
 use tidemill_engine::engine::ScriptCompiler;
 use tokio::sync::watch;
 
+use crate::body_budget::BodyBudget;
 use crate::claims::Claims;
 use crate::config::ServerConfig;
 use crate::rate_limit::RateLimits;
@@ -21,6 +22,7 @@ struct Inner<B> {
     engine: Engine<B>,
     config: ServerConfig,
     rates: RateLimits,
+    bodies: BodyBudget,
     streams: StreamLimits,
     herald: Herald,
     claims: Claims,
@@ -48,6 +50,7 @@ impl<B> App<B> {
     ) -> Self {
         let inner = Inner {
             rates: RateLimits::new(config.rate_per_second),
+            bodies: BodyBudget::new(config.bodies_bytes_max, config.body_bytes_max),
             streams: StreamLimits::new(config.streams_per_key_max),
             herald: Herald::default(),
             claims: Claims::default(),
@@ -101,6 +104,10 @@ impl<B> App<B> {
 
     pub(crate) fn rates(&self) -> &RateLimits {
         &self.inner.rates
+    }
+
+    pub(crate) fn bodies(&self) -> &BodyBudget {
+        &self.inner.bodies
     }
 
     pub(crate) fn streams(&self) -> &StreamLimits {

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use http_body_util::BodyExt;
 use tokio::time::Instant;
 
+use crate::body_budget::{BodyBudget, Held};
 use crate::problem::Problem;
 
 /// The pace that a body must keep after its first moments.
@@ -18,15 +19,25 @@ const DISCARDED_MAX: usize = 64 * 1024 * 1024;
 const UNWANTED_MAX: usize = 1024 * 1024;
 const UNWANTED_PATIENCE: Duration = Duration::from_secs(1);
 
+/// A body that was read. Its bytes count until it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct ReadBody {
+    pub(crate) bytes: Bytes,
+    _held: Held,
+}
+
 /// The whole body, or what is wrong with it.
-pub(crate) async fn read(mut body: Body, bytes_max: usize, patience: Duration) -> Result<Bytes, Problem> {
+pub(crate) async fn read(
+    mut body: Body,
+    bytes_max: usize,
+    patience: Duration,
+    budget: &BodyBudget,
+) -> Result<ReadBody, Problem> {
     let started = Instant::now();
-    let announced = body.size_hint().lower();
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut received: usize = 0;
+    let mut held = Held::default();
     let mut kept = Vec::new();
-    if announced <= bytes_max as u64 {
-        kept.reserve(usize::try_from(announced).unwrap_or(0).min(64 * 1024));
-    }
     loop {
         let frame = match tokio::time::timeout(patience, body.frame()).await {
             Err(_) => return Err(too_slow()),
@@ -45,16 +56,26 @@ pub(crate) async fn read(mut body: Body, bytes_max: usize, patience: Duration) -
         if received > bytes_max.saturating_add(DISCARDED_MAX) {
             break;
         }
-        if received <= bytes_max {
-            kept.extend_from_slice(&data);
-        } else {
-            kept = Vec::new();
+        if received > bytes_max {
+            (kept, held) = (Vec::new(), Held::default());
+            continue;
         }
+        if let Err(full) = budget.take(&mut held, data.len()) {
+            drop((kept, held));
+            discard(body).await;
+            return Err(full);
+        }
+        if kept.capacity() - kept.len() < data.len() {
+            // Twice what came, or all that was announced: nothing is set aside for bytes that may never come.
+            let room = (kept.len() + data.len()).saturating_mul(2).min(announced.max(received));
+            kept.reserve_exact(room.max(received) - kept.len());
+        }
+        kept.extend_from_slice(&data);
     }
     if received > bytes_max {
         return Err(Problem::too_large(format!("the body is larger than {bytes_max} bytes")));
     }
-    Ok(Bytes::from(kept))
+    Ok(ReadBody { bytes: Bytes::from(kept), _held: held })
 }
 
 /// Reads what is left of a body that nobody wants, within limits. A client that is still sending when the connection closes

@@ -19,6 +19,8 @@ pub struct ServerConfig {
     pub body_bytes_max: usize,
     /// The bytes of a file that a worker uploads.
     pub blob_bytes_max: usize,
+    /// The bytes of all bodies in flight together.
+    pub bodies_bytes_max: usize,
     /// Live streams per key at a time.
     pub streams_per_key_max: usize,
     /// From the first byte of a request to the end of its head.
@@ -48,6 +50,7 @@ impl Default for ServerConfig {
             connections_max: 8_192,
             body_bytes_max: 16 * 1024 * 1024,
             blob_bytes_max: 64 * 1024 * 1024,
+            bodies_bytes_max: 256 * 1024 * 1024,
             streams_per_key_max: 64,
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),

@@ -6,10 +6,11 @@ use axum::body::Bytes;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 use tidemill_model::Json;
+use tidemill_model::bounded_value::{BadValue, read_value};
 
 use self::twice::key_given_twice;
 
-use crate::api::Object;
+use crate::api::{Object, at_most};
 use crate::problem::Problem;
 
 /// Reads a body as `T`. Types of requests deny unknown fields.
@@ -37,8 +38,18 @@ pub(crate) fn nothing(body: &Bytes) -> Result<(), Problem> {
 /// Reads a body as any JSON value.
 pub(crate) fn value(body: &Bytes) -> Result<serde_json::Value, Problem> {
     let text = text(body)?;
-    let value = serde_json::from_str(text).map_err(|error| not_json(&error))?;
+    let value = read_value(text).map_err(|bad| match bad {
+        BadValue::Syntax(error) => not_json(&error),
+        BadValue::TooHeavy => Problem::too_large(format!("the body {bad}")),
+    })?;
     all_once(text).map(|()| value)
+}
+
+/// The text of a body that is JSON and has no key twice; what it says is for the caller to read.
+pub(crate) fn sound(body: &Bytes) -> Result<&str, Problem> {
+    let text = text(body)?;
+    serde_json::from_str::<IgnoredAny>(text).map_err(|error| not_json(&error))?;
+    all_once(text).map(|()| text)
 }
 
 /// The values of a body that is a list, or the one that it is, each letter by letter.
@@ -47,15 +58,15 @@ pub(crate) struct OneOrMany {
     pub(crate) is_list: bool,
 }
 
-/// Reads a body as one JSON value or a list of them.
-pub(crate) fn one_or_many(body: &Bytes) -> Result<OneOrMany, Problem> {
-    let text = text(body)?;
-    let one: Json = serde_json::from_str(text).map_err(|error| not_json(&error))?;
-    all_once(text)?;
-    if !one.as_str().starts_with('[') {
+/// Reads a body as one JSON value or a list of them. Of a list longer than `most` only one more is read.
+pub(crate) fn one_or_many(body: &Bytes, most: usize) -> Result<OneOrMany, Problem> {
+    let text = sound(body)?;
+    if !text.trim_start().starts_with('[') {
+        let one = serde_json::from_str(text).map_err(|error| not_json(&error))?;
         return Ok(OneOrMany { items: vec![one], is_list: false });
     }
-    let items = one.read().map_err(|error| not_json(&error))?;
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let items = at_most(&mut deserializer, most).map_err(|error| not_json(&error))?;
     Ok(OneOrMany { items, is_list: true })
 }
 

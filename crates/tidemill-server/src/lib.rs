@@ -7,6 +7,7 @@
 pub mod api;
 mod app;
 mod body;
+mod body_budget;
 mod caller;
 mod claims;
 mod config;

@@ -64,7 +64,12 @@ impl Problem {
         let Some(first) = details.first().cloned() else {
             return Self::new(StatusCode::BAD_REQUEST, "INVALID_FIELD", "the request is not valid");
         };
-        let more = if total > 1 { format!(" (the first of {total} problems)") } else { String::new() };
+        let more = match total {
+            0 | 1 => String::new(),
+            // Who looks for problems stops soon after as many as are listed.
+            _ if total > details.len() => format!(" (the first of more than {} problems)", details.len()),
+            _ => format!(" (the first of {total} problems)"),
+        };
         let detail = format!("{}: {}{more}", first.field, first.message);
         Self { details, ..Self::new(StatusCode::BAD_REQUEST, first.code, detail) }
     }
@@ -161,10 +166,12 @@ mod tests {
     #[test]
     fn the_first_of_several_problems_names_the_answer() {
         let detail = |code: &'static str| Detail::new("tasks[1].dependsOn", code, "is wrong");
-        let problem = Problem::all(vec![detail("CYCLE"), detail("SELF_DEPENDENCY")], 7);
+        let problem = Problem::all(vec![detail("CYCLE"), detail("SELF_DEPENDENCY")], 2);
         let document = problem.document(str::to_owned);
         assert_eq!((document.status, &*document.code), (400, "CYCLE"));
-        assert_eq!(document.detail, "tasks[1].dependsOn: is wrong (the first of 7 problems)");
+        assert_eq!(document.detail, "tasks[1].dependsOn: is wrong (the first of 2 problems)");
+        let more = Problem::all(vec![detail("CYCLE"), detail("SELF_DEPENDENCY")], 7);
+        assert!(more.detail.ends_with("(the first of more than 2 problems)"), "{}", more.detail);
         assert_eq!(document.r#type, "urn:tidemill:problem:CYCLE");
         assert_eq!(document.details.len(), 2);
     }

@@ -16,6 +16,7 @@ use tidemill_model::TenantId;
 
 use crate::api::Role;
 use crate::app::App;
+use crate::body::ReadBody;
 use crate::caller::Caller;
 use crate::connection::Peer;
 use crate::param::{Inputs, Kind, Param, Place};
@@ -34,6 +35,8 @@ pub(crate) struct Route<B> {
     pub(crate) about: &'static str,
     pub(crate) params: Vec<Param>,
     pub(crate) body: BodyKind,
+    /// The bytes of its JSON, within those that the server takes at all.
+    pub(crate) body_bytes_max: usize,
     pub(crate) answers: Vec<Answer>,
     /// Problems beyond those that every route of its kind may have.
     pub(crate) fails: Vec<u16>,
@@ -46,6 +49,11 @@ pub(crate) enum Access {
     Everyone,
     Roles(&'static [Role]),
 }
+
+/// The bytes of a JSON body where nobody has much to say.
+const PLAIN_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The same where properties are read into values, which take many times their text.
+pub(crate) const VALUES_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 pub(crate) const READ: Access = Access::Roles(&[Role::Reader, Role::Producer, Role::Admin]);
 pub(crate) const SUBMIT: Access = Access::Roles(&[Role::Producer, Role::Admin]);
@@ -85,10 +93,18 @@ pub(crate) struct Call<B> {
     pub(crate) caller: Caller,
     pub(crate) inputs: Inputs,
     pub(crate) body: Bytes,
+    /// Counts the body's bytes until the call is over.
+    pub(crate) read: ReadBody,
     pub(crate) peer: Peer,
 }
 
 impl<B> Call<B> {
+    /// The body was understood and is not looked at again: its memory is free for what follows.
+    pub(crate) fn forget_body(&mut self) {
+        self.body = Bytes::new();
+        self.read = ReadBody::default();
+    }
+
     /// The tenant whose data the call is about.
     pub(crate) fn tenant(&self) -> Result<TenantId, Problem> {
         self.caller.tenant().cloned().ok_or_else(|| Problem::forbidden("FORBIDDEN", "the key has no tenant"))
@@ -121,6 +137,7 @@ impl<B: 'static> Route<B> {
             about: "",
             params: Vec::new(),
             body: BodyKind::Nothing,
+            body_bytes_max: PLAIN_BODY_BYTES_MAX,
             answers: Vec::new(),
             fails: Vec::new(),
             handler: Arc::new(move |call| Box::pin(handler(call))),
@@ -175,6 +192,17 @@ impl<B: 'static> Route<B> {
     /// The body may be left out.
     pub(crate) fn may_read<T: JsonSchema>(mut self) -> Self {
         self.body = BodyKind::Json { schema: SchemaGenerator::subschema_for::<T>, optional: true };
+        self
+    }
+
+    /// The body may be as large as the server takes at all.
+    pub(crate) fn reads_much(mut self) -> Self {
+        self.body_bytes_max = usize::MAX;
+        self
+    }
+
+    pub(crate) fn reads_at_most(mut self, bytes: usize) -> Self {
+        self.body_bytes_max = bytes;
         self
     }
 

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::request::Parts;
@@ -20,6 +20,8 @@ use axum::routing::any;
 use tidemill_engine::backend::Backend;
 
 use crate::app::App;
+use crate::body::ReadBody;
+use crate::body_budget::LARGE_BODY_BYTES;
 use crate::caller::Caller;
 use crate::connection::{Connection, Peer};
 use crate::param::Inputs;
@@ -113,9 +115,11 @@ async fn pass<B: Backend>(app: App<B>, route: &Route<B>, mut parts: Parts, body:
     let path = path_of(&mut parts).await?;
     let header = |name: &str| header_of(&parts.headers, name);
     let inputs = Inputs::read(&route.params, &path, parts.uri.query(), header)?;
-    let body = read_body(&app, route, &parts, body).await?;
+    let read = read_body(&app, route, &parts, body).await?;
     let peer = parts.extensions.get::<Peer>().cloned().unwrap_or_default();
-    (route.handler)(Call { app, caller, inputs, body, peer }).await
+    let (body, bytes) = (read.bytes.clone(), read.bytes.len());
+    let done = (route.handler)(Call { app: app.clone(), caller, inputs, body, read, peer });
+    if bytes > LARGE_BODY_BYTES { app.bodies().apart(bytes, done).await } else { done.await }
 }
 
 /// Who asks. Without a key there are three ways to be known: in process, on an open route, or as the local user.
@@ -124,6 +128,10 @@ async fn admit<B: Backend>(app: &App<B>, access: Access, parts: &Parts) -> Resul
         return Ok(caller.clone());
     }
     let local = || Caller::local(app.config().tenant.clone());
+    // Probes are answered while the store is busy: whoever may ask without keys may ask with them too.
+    if access == Access::Everyone && !app.engine().is_keyed() && check_local(parts).is_ok() {
+        return Ok(local());
+    }
     let has_keys = match app.engine().has_keys().await {
         // Probes must answer when the store cannot.
         Err(_) if access == Access::Everyone => return Ok(local()),
@@ -199,32 +207,35 @@ async fn read_body<B: Backend>(
     route: &Route<B>,
     parts: &Parts,
     unread: &mut Option<Body>,
-) -> Result<Bytes, Problem> {
+) -> Result<ReadBody, Problem> {
     let config = app.config();
+    let json_max = config.body_bytes_max.min(route.body_bytes_max);
     let mut given = || unread.take().unwrap_or_default();
     match route.body {
-        BodyKind::Nothing if route.method != Method::POST => Ok(Bytes::new()),
+        BodyKind::Nothing if route.method != Method::POST => Ok(ReadBody::default()),
         BodyKind::Nothing => {
             check_simple_request(route, parts)?;
-            let bytes = body::read(given(), config.body_bytes_max, config.body_timeout).await?;
-            if !bytes.is_empty() && !is_json(&parts.headers) {
+            let read = body::read(given(), json_max, config.body_timeout, app.bodies()).await?;
+            if !read.bytes.is_empty() && !is_json(&parts.headers) {
                 return Err(not_json());
             }
-            json_body::nothing(&bytes)?;
-            Ok(bytes)
+            json_body::nothing(&read.bytes)?;
+            Ok(read)
         }
-        BodyKind::Bytes => body::read(given(), config.blob_bytes_max, config.body_timeout).await,
+        BodyKind::Bytes => {
+            body::read(given(), config.blob_bytes_max, config.body_timeout, app.bodies()).await
+        }
         BodyKind::Json { optional, .. } => {
             let is_json = is_json(&parts.headers);
             if !is_json && !optional {
                 return Err(not_json());
             }
             check_simple_request(route, parts)?;
-            let bytes = body::read(given(), config.body_bytes_max, config.body_timeout).await?;
-            if !is_json && !bytes.is_empty() {
+            let read = body::read(given(), json_max, config.body_timeout, app.bodies()).await?;
+            if !is_json && !read.bytes.is_empty() {
                 return Err(not_json());
             }
-            Ok(bytes)
+            Ok(read)
         }
     }
 }

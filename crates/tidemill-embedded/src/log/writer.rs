@@ -176,9 +176,12 @@ impl Log {
             controls: group.control_count(),
         };
         self.frame.clear();
-        header.put(&mut self.frame, group.bytes());
         let page_end = (self.offset + span).next_multiple_of(PAGE_BYTES).min(self.capacity);
-        self.frame.resize(usize::try_from(page_end - self.offset).expect("a group's bytes are limited"), 0);
+        let frame_bytes = usize::try_from(page_end - self.offset).expect("a group's bytes are limited");
+        // A group may be large, and growing by doubling would take three times as much.
+        self.frame.reserve_exact(frame_bytes);
+        header.put(&mut self.frame, group.bytes());
+        self.frame.resize(frame_bytes, 0);
         let written = self.active.file.write_at(&self.frame, self.offset);
         written.map_err(|error| self.fail("write", error))?;
         if self.frame.capacity() > KEPT_FRAME_BYTES {

@@ -156,10 +156,15 @@ impl<B: Backend> Engine<B> {
         Ok(known.revoked_at.is_none())
     }
 
+    /// Whether it is known, without asking the store, that a key was ever made. That is for good.
+    pub fn is_keyed(&self) -> bool {
+        self.inner.keys.any.load(Ordering::Acquire)
+    }
+
     /// Whether a key was ever made, here or where the store was imported from. Revoked ones count: taking the last key
     /// away must not open the door, and neither must a copy without keys.
     pub async fn has_keys(&self) -> Result<bool, EngineError> {
-        if self.inner.keys.any.load(Ordering::Acquire) {
+        if self.is_keyed() {
             return Ok(true);
         }
         let any = is_guarded(&*self.inner.backend).await?;

@@ -13,7 +13,7 @@ use super::object;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PublishRequest {
     /// Publishes all of them. Then no other field may be set.
-    #[serde(default, deserialize_with = "object::maybe_list", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::maybe_events", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1_000))]
     pub events: Option<Vec<EventDraft>>,
     /// What happened, such as `user.created`. Names of the engine's own events are reserved.

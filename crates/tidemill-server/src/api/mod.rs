@@ -35,7 +35,7 @@ pub use jobs::{
     JobsFilter, JobsResumed, ResumeRequest, Resumed, RetriedTask, TaskRow, TasksAdded,
 };
 pub use keys::{KeyCreated, KeyRequest, KeyView};
-pub(crate) use object::Object;
+pub(crate) use object::{EVENTS_MAX, Object, at_most};
 pub use page::Page;
 pub use problem::{Detail, ProblemDocument};
 pub use queue::{

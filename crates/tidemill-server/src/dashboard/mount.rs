@@ -34,6 +34,8 @@ use crate::route::{Access, READ, raw};
 
 /// The bytes of a form. A script's source is the largest thing in one, and grows when it is encoded.
 const FORM_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// The bytes of a login: a key, and an address of ours. Whoever sends it may be anybody.
+const LOGIN_BYTES_MAX: usize = 4 * 1024;
 const NOTE_SECONDS: u64 = 60;
 /// The characters of a note; it travels in a cookie.
 const NOTE_CHARS_MAX: usize = 300;
@@ -212,9 +214,9 @@ async fn do_it<B: Backend>(
     act: Act<B>,
 ) -> Result<Response<Body>, Problem> {
     door::check_origin(parts)?;
-    let form = read_form(dashboard, body).await?;
-    door::check_token(viewer, &form)?;
     let visit = visit(dashboard, viewer, parts).await?;
+    let form = read_form(dashboard, body, FORM_BYTES_MAX).await?;
+    door::check_token(viewer, &form)?;
     match act(visit.clone(), form).await? {
         Outcome::Go { to, note } => {
             let mut response = see_other(&to);
@@ -231,9 +233,10 @@ async fn do_it<B: Backend>(
     }
 }
 
-async fn read_form<B>(dashboard: &Dashboard<B>, body: Body) -> Result<Pairs, Problem> {
-    let bytes = body::read(body, FORM_BYTES_MAX, dashboard.app.config().body_timeout).await?;
-    let text = std::str::from_utf8(&bytes)
+async fn read_form<B>(dashboard: &Dashboard<B>, body: Body, bytes_max: usize) -> Result<Pairs, Problem> {
+    let app = &dashboard.app;
+    let read = body::read(body, bytes_max, app.config().body_timeout, app.bodies()).await?;
+    let text = std::str::from_utf8(&read.bytes)
         .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "BROKEN_BODY", "the form is not UTF-8"))?;
     Ok(Pairs::read(text))
 }
@@ -279,6 +282,10 @@ async fn login<B: Backend>(dashboard: Arc<Dashboard<B>>, request: Request) -> Re
             response.headers_mut().extend(set.map(|value| (SET_COOKIE, value)));
             response
         }
+        // Nobody typed a form that is too large or too slow, or that there is no room for.
+        Err((problem, _)) if matches!(problem.status.as_u16(), 408 | 413 | 503) => {
+            problem.answer(|text| dashboard.app.engine().clean(text))
+        }
         Err((problem, next)) => html(problem.status, &layout::login(Some(&problem.detail), next.as_deref())),
     })
 }
@@ -290,7 +297,7 @@ async fn try_login<B: Backend>(
 ) -> Result<(String, Option<String>), (Problem, Option<String>)> {
     // There is no session whose token the form could hold; its origin tells whether it is ours.
     door::check_origin(parts).map_err(|problem| (problem, None))?;
-    let form = read_form(dashboard, body).await.map_err(|problem| (problem, None))?;
+    let form = read_form(dashboard, body, LOGIN_BYTES_MAX).await.map_err(|problem| (problem, None))?;
     let next = form.text("next").map(ToOwned::to_owned);
     let key = form.text("key").unwrap_or_default().trim();
     let refuse = |problem: Problem| (problem, next.clone());
@@ -322,7 +329,7 @@ async fn logout<B: Backend>(dashboard: Arc<Dashboard<B>>, request: Request) -> R
             return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "send the form"));
         }
         door::check_origin(&parts)?;
-        door::check_token(&viewer, &read_form(&dashboard, body).await?)?;
+        door::check_token(&viewer, &read_form(&dashboard, body, LOGIN_BYTES_MAX).await?)?;
         if let Some(word) = cookie::read(&parts.headers, cookie::SESSION) {
             dashboard.sessions.end(word);
         }

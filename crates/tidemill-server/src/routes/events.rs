@@ -9,7 +9,7 @@ use tidemill_model::{AppName, Entity, EntityId, EntityType, EventType, JobId, Js
 
 use super::jobs::ORDERS;
 use super::views::{event_page, event_query};
-use crate::api::{EventAccepted, EventDraft, EventJson, EventsAccepted, Page, PublishRequest};
+use crate::api::{EVENTS_MAX, EventAccepted, EventDraft, EventJson, EventsAccepted, Page, PublishRequest};
 use crate::caller::Welcome;
 use crate::json_body;
 use crate::param::Kind;
@@ -31,6 +31,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
                  engine's own events are reserved.",
             )
             .reads::<PublishRequest>()
+            .reads_much()
             .gives::<EventsAccepted>(202, "They are stored."),
         Route::new(Method::GET, "/v1/events", READ, [GROUP, "listEvents", "Query events"], list::<B>)
             .about("Any of the filters; each combination is answered by an index of its own.")
@@ -110,6 +111,9 @@ fn drafts(request: PublishRequest) -> Result<(Vec<EventDraft>, bool), Problem> {
     ];
     match beside.iter().find(|(_, is_set)| *is_set) {
         Some((field, _)) => Err(Problem::invalid_field(*field, "cannot stand beside events")),
+        None if events.len() > EVENTS_MAX => {
+            Err(Problem::field("TOO_MANY", "events", format!("has more than {EVENTS_MAX} events")))
+        }
         None => Ok((events, true)),
     }
 }

@@ -46,6 +46,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             )
             .header("Idempotency-Key", Kind::Text { most: 256 }, "Kept for at least 24 hours.")
             .reads::<JobFile>()
+            .reads_much()
             .gives::<JobAccepted>(201, "The job was created.")
             .gives::<JobAccepted>(200, "The same request created this job before.")
             .fails(&[409]),
@@ -77,6 +78,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .about("They may depend on tasks of the job and on each other. Those that wait for nothing start at once.")
             .job_id()
             .reads::<AddTasksFile>()
+            .reads_much()
             .gives::<TasksAdded>(201, "The tasks were added.")
             .fails(&[409]),
         Route::new(Method::GET, "/v1/jobs/{jobId}/events", READ, [GROUP, "listJobEvents", "Read a job's events"], events::<B>)
@@ -101,10 +103,11 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
     ]
 }
 
-async fn create<B: Backend>(call: Call<B>) -> Reply {
+async fn create<B: Backend>(mut call: Call<B>) -> Reply {
     let tenant = call.tenant()?;
-    let file = JobFile::read(json_body::value(&call.body)?)?;
+    let file = JobFile::read_text(json_body::sound(&call.body)?)?;
     let (rights, once) = (rights(&call), idempotency(&call, "POST /v1/jobs"));
+    call.forget_body();
     compile_tasks(&call, &file.tasks, rights).await?;
     let app = call.app.config().app.clone();
     let job = call.app.engine().submit_job_file(tenant, app, file, rights, once).await?;
@@ -271,9 +274,10 @@ async fn tasks<B: Backend>(call: Call<B>) -> Reply {
 /// The tasks whose states are looked at in one go.
 const LOOK_MAX: usize = 1_000;
 
-async fn add<B: Backend>(call: Call<B>) -> Reply {
+async fn add<B: Backend>(mut call: Call<B>) -> Reply {
     let (tenant, job) = job_of(&call)?;
-    let file = AddTasksFile::read(json_body::value(&call.body)?)?;
+    let file = AddTasksFile::read_text(json_body::sound(&call.body)?)?;
+    call.forget_body();
     compile_tasks(&call, &file.tasks, rights(&call)).await?;
     let new_tasks: Vec<_> = file.tasks.iter().map(|task| task.task_id.to_string()).collect();
     let all_differ = new_tasks.iter().collect::<HashSet<_>>().len() == new_tasks.len();

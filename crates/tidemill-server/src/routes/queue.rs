@@ -49,6 +49,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .about("For a task that is known it is another delivery; else a task begins with it, unannounced.")
         .reads::<SendRequest>()
+        .reads_much()
         .gives::<Sent>(202, "It is in the queue.")
         .fails(&[404, 409]),
         Route::new(

@@ -15,7 +15,7 @@ use super::compiling::elsewhere;
 use crate::api::{RunErrorView, ScriptTestRequest, ScriptTestView};
 use crate::json_body;
 use crate::problem::Problem;
-use crate::route::{ADMIN, Call, Reply, Route, json};
+use crate::route::{ADMIN, Call, Reply, Route, VALUES_BYTES_MAX, json};
 
 /// Seconds after which a sandbox that is not there may be asked again.
 const RETRY_SECONDS: u64 = 5;
@@ -31,6 +31,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .about("Runs it once for an event that did not happen. Nothing is stored, published or submitted.")
         .reads::<ScriptTestRequest>()
+        .reads_at_most(VALUES_BYTES_MAX)
         .gives::<ScriptTestView>(200, "What it did, or why it failed."),
     ]
 }

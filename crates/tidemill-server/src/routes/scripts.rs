@@ -13,7 +13,7 @@ use super::compiling::compile;
 use crate::api::{ExplainRequest, ExplanationView, Page, ScriptSummary};
 use crate::param::Kind;
 use crate::problem::Problem;
-use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
+use crate::route::{ADMIN, Call, READ, Reply, Route, VALUES_BYTES_MAX, json, page_size};
 use crate::{json_body, list_cursor};
 
 const GROUP: &str = "Scripts";
@@ -42,6 +42,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .about("Changes nothing and runs nothing. Name an event that happened, or describe one.")
         .reads::<ExplainRequest>()
+            .reads_at_most(VALUES_BYTES_MAX)
         .gives::<ExplanationView>(200, "What becomes of the event.")
         .fails(&[404]),
         Route::new(Method::GET, "/v1/scripts/{id}", READ, [GROUP, "getScript", "Look at a script"], get::<B>)

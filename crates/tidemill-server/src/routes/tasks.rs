@@ -34,6 +34,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             )
             .header("Idempotency-Key", Kind::Text { most: 256 }, "Kept for at least 24 hours.")
             .reads::<TaskFile>()
+            .reads_much()
             .gives::<TaskAccepted>(202, "The task was taken.")
             .gives::<TaskAccepted>(200, "The same request made this task before.")
             .fails(&[409]),
@@ -75,10 +76,11 @@ pub(super) fn key_of<B>(call: &Call<B>) -> Result<TaskKey, Problem> {
     Ok(TaskKey { tenant: call.tenant()?, request })
 }
 
-async fn create<B: Backend>(call: Call<B>) -> Reply {
+async fn create<B: Backend>(mut call: Call<B>) -> Reply {
     let tenant = call.tenant()?;
-    let file = TaskFile::read(json_body::value(&call.body)?)?;
+    let file = TaskFile::read_text(json_body::sound(&call.body)?)?;
     let (rights, once) = (rights(&call), idempotency(&call, "POST /v1/tasks"));
+    call.forget_body();
     let name = file.request_id.as_ref().map_or("script", |id| id.as_str());
     compile_work(&call, "script", name, &file.work, rights).await?;
     let app = call.app.config().app.clone();

@@ -78,6 +78,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
              409 OUTCOME_DIFFERS: another outcome was reported with this fence before, and that one counts.",
         )
         .reads::<FinishRequest>()
+        .reads_much()
         .gives::<Finished>(200, "It is recorded.")
         .fails(&[404, 409]),
         Route::new(

@@ -45,6 +45,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
              `[REDACTED]` in its place. A token that was used before parks nobody, and the answer says so.",
         )
         .reads_schema(envelopes)
+            .reads_much()
         .gives::<WorkflowEventsAccepted>(202, "They are stored."),
         Route::new(
             Method::GET,
@@ -92,10 +93,14 @@ fn envelopes(generator: &mut SchemaGenerator) -> Schema {
 
 async fn publish<B: Backend>(call: Call<B>) -> Reply {
     let tenant = call.tenant()?;
-    let envelopes = json_body::one_or_many(&call.body)?;
+    let envelopes = json_body::one_or_many(&call.body, EVENTS_MAX)?;
     let is_list = envelopes.is_list;
     if envelopes.items.is_empty() || envelopes.items.len() > EVENTS_MAX {
-        let message = format!("has {} events; it must be from 1 to {EVENTS_MAX}", envelopes.items.len());
+        let count = match envelopes.items.len() {
+            0 => "no".to_owned(),
+            _ => format!("more than {EVENTS_MAX}"),
+        };
+        let message = format!("has {count} events; it must be from 1 to {EVENTS_MAX}");
         return Err(Problem::field("TOO_MANY", "body", message));
     }
     let engine = call.app.engine();

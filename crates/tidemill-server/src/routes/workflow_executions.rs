@@ -63,6 +63,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         .about("It takes its token, which works once.")
         .part("executionId", EXECUTION, "The execution, percent-encoded.")
         .may_read::<ResumeExecutionRequest>()
+        .reads_much()
         .gives::<WorkflowExecutionView>(200, "It goes on.")
         .fails(&[409, 410]),
         Route::new(

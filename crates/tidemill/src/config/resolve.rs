@@ -112,6 +112,9 @@ impl Resolved {
         if let Some(limit) = self.values.connections_max {
             config.connections_max = limit;
         }
+        if let Some(limit) = self.values.bodies_bytes_max {
+            config.bodies_bytes_max = limit;
+        }
         config
     }
 }

@@ -149,6 +149,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "requests a second from one caller; none: the server's own limit, 0: without limit",
     ),
     setting("CONNECTIONS_MAX", Kind::Number { min: 1, max: 1_000_000 }, None, "connections at a time"),
+    setting(
+        "BODIES_BYTES_MAX",
+        Kind::Number { min: 1_048_576, max: 1_099_511_627_776 },
+        None,
+        "the bytes of all request bodies in flight together",
+    ),
     setting("ALLOW_UNDEFINED_TASKS", Kind::Flag, Some("false"), "not available; must stay false"),
     // Agents.
     setting("CLAUDE_BIN", Kind::Text, Some("claude"), "the program that agents are driven by; found by PATH")

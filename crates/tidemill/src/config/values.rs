@@ -49,6 +49,7 @@ pub(crate) struct Values {
     pub(crate) grace: Duration,
     pub(crate) rate_limit: Option<u32>,
     pub(crate) connections_max: Option<usize>,
+    pub(crate) bodies_bytes_max: Option<usize>,
     pub(crate) allow_undefined_tasks: bool,
     pub(crate) script_workers: usize,
     pub(crate) script_buffer: usize,
@@ -154,6 +155,9 @@ impl Values {
             rate_limit: given.maybe("API_RATE_LIMIT").map(|text| text.parse().expect("a number was checked")),
             connections_max: given
                 .maybe("CONNECTIONS_MAX")
+                .map(|text| text.parse().expect("a number was checked")),
+            bodies_bytes_max: given
+                .maybe("BODIES_BYTES_MAX")
                 .map(|text| text.parse().expect("a number was checked")),
             allow_undefined_tasks: given.flag("ALLOW_UNDEFINED_TASKS"),
             script_workers: given.count("SCRIPT_WORKERS"),

@@ -8,6 +8,7 @@ mod agent_secrets;
 mod auto_repair;
 #[cfg(feature = "aws")]
 mod aws;
+mod bodies;
 mod browser;
 mod browser_chromium;
 mod command_line;
