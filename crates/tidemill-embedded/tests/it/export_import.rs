@@ -134,7 +134,8 @@ fn seen(state: &State) -> Vec<String> {
 }
 
 fn unleased(mut head: tidemill_model::TaskHead) -> tidemill_model::TaskHead {
-    head.failed_fence = None;
+    // What a worker may still ask about ends with its lease.
+    (head.failed_fence, head.reported, head.crashes) = (None, None, 0);
     if matches!(head.state, TaskState::Leased(_)) {
         head.state = TaskState::Queued;
     }
