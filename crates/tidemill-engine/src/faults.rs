@@ -24,6 +24,8 @@ pub struct Faults {
     pub crowd_suspects: bool,
     /// Another report than the one that was taken is answered like a repeated one.
     pub drop_other_reports: bool,
+    /// A tenant may have any number of unfinished tasks.
+    pub ignore_tenant_limits: bool,
     /// What a clock that was set back hides stays hidden.
     pub keep_hidden: bool,
 }

@@ -37,6 +37,10 @@ pub struct Policy {
     pub publish_max: usize,
     /// The bytes of all tasks of one job, those that were added later included.
     pub job_bytes_max: usize,
+    /// How many unfinished tasks a tenant may have.
+    pub tenant_tasks_max: usize,
+    /// The bytes of all unfinished tasks of a tenant.
+    pub tenant_bytes_max: usize,
     /// The largest message an error may have in an event, in characters.
     pub error_chars_max: usize,
     /// The bytes of task states that one job event lists at most.
@@ -82,6 +86,8 @@ impl Default for Policy {
             sweep_max: 1_000,
             publish_max: 1_000,
             job_bytes_max: 64 << 20,
+            tenant_tasks_max: 1_000_000,
+            tenant_bytes_max: 4 << 30,
             error_chars_max: 2_000,
             statuses_bytes_max: 150_000,
             hops_max: 8,

@@ -240,6 +240,9 @@ pub enum Refusal {
     NotDelivering { id: DeliveryId, attempt: u32 },
     #[error("{limit} deliveries of the tenant wait, and no more are taken")]
     TooManyWaiting { limit: usize },
+    /// It may be taken when some of what the tenant has is finished.
+    #[error("unfinished {what} of the tenant would be {count}; {limit} is {max}")]
+    TenantFull { what: &'static str, limit: &'static str, count: usize, max: usize },
     #[error("the execution {0} is not parked")]
     NotParked(workflow::ExecutionId),
     #[error("the token of execution {0} has expired")]

@@ -95,7 +95,13 @@ fn outbound(given: &Given<'_>) -> OutboundSettings {
 fn policy(given: &Given<'_>, lease_millis: u64, outbound: &OutboundSettings) -> Result<Policy, String> {
     let attempts = u32::try_from(given.number("MAX_MESSAGE_RETRIES", 3, 1..=100)?).unwrap_or(3);
     let default = Policy::default();
+    let limit = |name: &str, default: usize, max: u64| -> Result<usize, String> {
+        let given = given.number(name, u64::try_from(default).unwrap_or(max), 1..=max)?;
+        Ok(usize::try_from(given).unwrap_or(usize::MAX))
+    };
     Ok(Policy {
+        tenant_tasks_max: limit("TENANT_TASKS_MAX", default.tenant_tasks_max, 100_000_000)?,
+        tenant_bytes_max: limit("TENANT_BYTES_MAX", default.tenant_bytes_max, 1_000_000_000_000)?,
         lease_millis,
         visibility_millis: given.number("VISIBILITY_TIMEOUT", 30, 1..=43_200)? * 1_000,
         receives_max: attempts,

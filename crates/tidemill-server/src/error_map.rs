@@ -15,6 +15,8 @@ use crate::problem::Problem;
 
 /// Seconds after which a store that is full or stopped may be asked again.
 const STORE_RETRY_SECONDS: u64 = 5;
+/// Seconds after which a tenant that has too much unfinished may ask again.
+const FULL_RETRY_SECONDS: u64 = 30;
 
 impl From<EngineError> for Problem {
     fn from(error: EngineError) -> Self {
@@ -123,6 +125,7 @@ impl From<Refusal> for Problem {
             Refusal::NotUnderWay { .. } | Refusal::NotDelivering { .. } => {
                 Self::conflict("NOT_UNDER_WAY", text)
             }
+            Refusal::TenantFull { .. } => Self::too_many("TENANT_FULL", text, FULL_RETRY_SECONDS),
             Refusal::TooManyWaiting { .. } => Self::conflict("TOO_MANY_WAITING", text),
             Refusal::NotParked(_) => Self::conflict("NOT_PARKED", text),
             Refusal::TokenExpired(_) => Self::new(StatusCode::GONE, "TOKEN_EXPIRED", text),

@@ -11,6 +11,7 @@ use tidemill_engine::commit::TaskKey;
 use tidemill_engine::outbound::{Delivery, DeliveryKey, DeliveryLetter};
 use tidemill_engine::policy::Policy;
 use tidemill_engine::record::{DeadLetter, Record, RecordKey, RecordKind, RecordValue};
+use tidemill_engine::state::Load;
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::row::{Row, RowKey, TaskRow};
 use tidemill_model::event_query::{EventQuery, Page};
@@ -110,6 +111,11 @@ impl Ledger for EmbeddedLedger {
             Row::Record(record) => Some(record),
             _ => None,
         }))
+    }
+
+    fn load_of(&mut self, tenant: &TenantId) -> Result<(Load, Load), Fault> {
+        let store = self.store()?;
+        Ok((store.state().load_of(tenant), store.state().count_load_of(tenant)))
     }
 
     fn messages(&mut self) -> Result<Vec<Queued>, Fault> {

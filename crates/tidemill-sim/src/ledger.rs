@@ -6,6 +6,7 @@ use tidemill_engine::command::Command;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::outbound::{Delivery, DeliveryKey, DeliveryLetter};
 use tidemill_engine::record::{DeadLetter, Record, RecordKey, RecordValue};
+use tidemill_engine::state::Load;
 use tidemill_engine::state::job::Entry;
 use tidemill_engine::state::queue::Queued;
 use tidemill_model::event_query::{EventQuery, Page};
@@ -35,6 +36,9 @@ pub trait Ledger {
     fn job(&mut self, tenant: &TenantId, job: JobId) -> Result<Option<JobSnapshot>, Fault>;
 
     fn record(&mut self, key: &RecordKey) -> Result<Option<Record>, Fault>;
+
+    /// What a tenant's unfinished tasks come to: as it was booked, and as it is counted anew.
+    fn load_of(&mut self, tenant: &TenantId) -> Result<(Load, Load), Fault>;
 
     /// All messages, in the order of their ids.
     fn messages(&mut self) -> Result<Vec<Queued>, Fault>;

@@ -9,6 +9,7 @@ use tidemill_engine::memory::MemoryBackend;
 use tidemill_engine::outbound::{Delivery, DeliveryKey, DeliveryLetter};
 use tidemill_engine::policy::Policy;
 use tidemill_engine::record::{DeadLetter, Record, RecordKey, RecordValue};
+use tidemill_engine::state::Load;
 use tidemill_engine::state::queue::Queued;
 use tidemill_model::event_query::{EventQuery, Page};
 use tidemill_model::{Entity, Event, JobId, TenantId, Timestamp};
@@ -65,6 +66,10 @@ impl Ledger for MemoryLedger {
 
     fn record(&mut self, key: &RecordKey) -> Result<Option<Record>, Fault> {
         Ok(self.backend.with_state(|state| state.record(key).cloned()))
+    }
+
+    fn load_of(&mut self, tenant: &TenantId) -> Result<(Load, Load), Fault> {
+        Ok(self.backend.with_state(|state| (state.load_of(tenant), state.count_load_of(tenant))))
     }
 
     fn messages(&mut self) -> Result<Vec<Queued>, Fault> {

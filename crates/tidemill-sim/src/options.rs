@@ -27,7 +27,8 @@ impl Options {
 usage: tidemill-sim [--seeds N] [--start S] [--backend memory|embedded|both] [--steps K] [--threads T]
                     [--trace LINES] [--list FILE]
                     [--fault skip-fence-check|allow-second-outcome|skip-counter|skip-sum|ignore-budgets
-                            |keep-hidden|crowd-suspects|drop-other-reports]
+                            |keep-hidden|crowd-suspects|drop-other-reports
+                            |ignore-tenant-limits]
                     [--remove-sync PREFIX] [--remove-dir-sync PREFIX]
 
 Runs N seeds from S on (default: 1000 from 1), on both backends unless told otherwise, and stops at the first one that
@@ -69,6 +70,7 @@ it fail.";
                 "ignore-budgets" => self.faults.ignore_budgets = true,
                 "crowd-suspects" => self.faults.crowd_suspects = true,
                 "drop-other-reports" => self.faults.drop_other_reports = true,
+                "ignore-tenant-limits" => self.faults.ignore_tenant_limits = true,
                 "keep-hidden" => self.faults.keep_hidden = true,
                 _ => return Err(format!("there is no fault {value}")),
             },

@@ -114,6 +114,7 @@ pub(crate) fn draw_policy(rng: &mut Rng) -> Policy {
             first_delay: rng.weighted(&[(1, 100), (1, 5_000)]),
             max_delay: 30_000,
         },
+        tenant_tasks_max: rng.weighted(&[(1, 60), (3, usual.tenant_tasks_max)]),
         idempotency_millis: rng.weighted(&[(1, 60_000), (2, usual.idempotency_millis)]),
         claim_max: rng.weighted(&[(1, 3), (3, 256)]),
         sweep_max: rng.weighted(&[(1, 5), (3, 1_000)]),

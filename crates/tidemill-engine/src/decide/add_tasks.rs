@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidemill_model::{JobStatus, Json, KnownType, PublicState, TaskSpec, dag};
 
 use super::draft::{By, Draft, JobFacts};
+use super::tenant_limit;
 use crate::command::{AddTasks, Listed};
 use crate::commit::{Expect, RecordWrite};
 use crate::reply::{Refusal, Reply};
@@ -29,6 +30,7 @@ pub(super) fn decide(state: &State, command: &AddTasks, draft: &mut Draft<'_, '_
     if size_bytes > limit_bytes {
         return Err(Refusal::TooLarge { field: "tasks", size_bytes, limit_bytes });
     }
+    tenant_limit::check(state, &command.tenant, command.tasks.iter(), draft)?;
 
     draft.expect(Expect::JobAt { job: command.job, version: job.head.version });
     let (tenant, tasks) = (command.tenant.clone(), Arc::clone(&command.tasks));

@@ -30,6 +30,7 @@ mod statuses;
 mod submit_job;
 mod submit_task;
 mod sweep;
+mod tenant_limit;
 mod touches;
 mod triage;
 mod triage_bulk;
@@ -87,7 +88,7 @@ pub fn decide(
         Command::Sweep(command) => sweep::decide(state, command, &mut draft),
         Command::Recover { generation } => recover::decide(state, *generation, &mut draft),
         Command::Publish(command) => publish::decide(state, command, &mut draft)?,
-        Command::Send(command) => raw_queue::send(state, command, &mut draft),
+        Command::Send(command) => raw_queue::send(state, command, &mut draft)?,
         Command::Receive(command) => raw_queue::receive(state, command, &mut draft),
         Command::Delete { tenant, receipt } => {
             raw_queue::delete(state, tenant.as_ref(), *receipt, &mut draft)

@@ -7,21 +7,23 @@ use tidemill_model::{TaskState, TenantId};
 
 use super::draft::Draft;
 use super::finish::{self, Exhausted};
+use super::tenant_limit;
 use crate::command::{Receive, Send};
 use crate::commit::{Delivered, Receipt, RecordWrite, TaskChangeKind, TaskKey};
-use crate::reply::Reply;
+use crate::reply::{Refusal, Reply};
 use crate::state::State;
 use crate::state::queue::Queued;
 
-pub(super) fn send(state: &State, command: &Send, draft: &mut Draft<'_, '_>) -> Reply {
+pub(super) fn send(state: &State, command: &Send, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let task = &command.task;
     let key = TaskKey { tenant: task.tenant.clone(), request: task.request.clone() };
     if state.task(&key).is_none() && key.request.job_part().is_none() {
+        tenant_limit::check(state, &key.tenant, [&task.spec], draft)?;
         draft.record(RecordWrite::Task(Arc::new(task.clone())));
         draft.change(&key, TaskChangeKind::Dispatch);
     }
     let not_before = draft.now().plus(command.delay_millis);
-    Reply::Sent { message: draft.enqueue(&key, command.run, not_before) }
+    Ok(Reply::Sent { message: draft.enqueue(&key, command.run, not_before) })
 }
 
 pub(super) fn receive(state: &State, command: &Receive, draft: &mut Draft<'_, '_>) -> Reply {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidemill_model::{Allowance, KnownType, Spending};
 
 use super::draft::{By, Draft, JobFacts, Subject};
+use super::tenant_limit;
 use crate::command::{Once, SubmitJob};
 use crate::commit::{Expect, NewJob, RecordWrite};
 use crate::record::{Effect, Idempotency, Record, RecordValue};
@@ -24,6 +25,7 @@ pub(super) fn decide(
         remember(state, &command.once, &effect, draft);
         return Ok(reply);
     }
+    tenant_limit::check(state, &job.tenant, &job.tasks, draft)?;
     draft.expect(Expect::JobAbsent(job.job));
     remember(state, &command.once, &Effect::Job(job.job), draft);
 

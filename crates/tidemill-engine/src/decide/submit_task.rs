@@ -7,6 +7,7 @@ use tidemill_model::{Json, KnownType};
 
 use super::draft::{By, Draft, Subject};
 use super::submit_job::{earlier_effect, remember};
+use super::tenant_limit;
 use crate::command::SubmitTask;
 use crate::commit::{Expect, NewTask, RecordWrite, TaskChangeKind, TaskKey};
 use crate::record::Effect;
@@ -38,6 +39,7 @@ pub(super) fn decide(
         remember(state, &command.once, &Effect::Task(key.request.clone()), draft);
         return Ok(Reply::TaskSubmitted { request: key.request, repeated: true });
     }
+    tenant_limit::check(state, &key.tenant, [&task.spec], draft)?;
     draft.expect(Expect::TaskAbsent(key.clone()));
     remember(state, &command.once, &Effect::Task(key.request.clone()), draft);
     draft.record(RecordWrite::Task(Arc::new(task.clone())));

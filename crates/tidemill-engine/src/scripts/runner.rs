@@ -277,8 +277,12 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
                 }
                 Ok(_) | Err(EngineError::Refused(Refusal::NotUnderWay { .. })) => return None,
                 Err(error @ EngineError::Refused(_)) if class.is_none() => {
-                    class = Some(Arc::from("validation"));
-                    let failed = RunFailed::validation(error.to_string());
+                    let mut failed = RunFailed::validation(error.to_string());
+                    if let EngineError::Refused(Refusal::TenantFull { .. }) = error {
+                        // There may be room the next time.
+                        (failed.class, failed.is_transient) = (Arc::from("rate-limit"), true);
+                    }
+                    class = Some(Arc::clone(&failed.class));
                     end = self.failure(failed, attempt, stored.clone());
                 }
                 Err(error) => {

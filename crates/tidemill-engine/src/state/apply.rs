@@ -36,6 +36,22 @@ impl State {
     }
 
     pub fn apply_record(&mut self, write: &RecordWrite) {
+        // Only these change what a job comes to.
+        let job = match write {
+            RecordWrite::Job(new) => Some((&new.tenant, new.job)),
+            RecordWrite::JobTasks { tenant, job, .. } | RecordWrite::JobCancelled { tenant, job, .. } => {
+                Some((tenant, *job))
+            }
+            _ => None,
+        };
+        let before = job.map(|(_, job)| self.load_of_job(job));
+        self.write_record(write);
+        if let (Some((tenant, job)), Some(before)) = (job, before) {
+            self.book_job_load(tenant, job, before);
+        }
+    }
+
+    fn write_record(&mut self, write: &RecordWrite) {
         match write {
             RecordWrite::Job(new) => {
                 let mut job = Job::new(JobHead {
@@ -113,7 +129,9 @@ impl State {
 
     pub fn apply_task(&mut self, change: &TaskChange) {
         let key = &change.task;
-        let live = if let Some((job, task)) = key.request.parts() {
+        let live = if let Some((id, task)) = key.request.parts() {
+            let load = self.load_of_job(id);
+            let job = id;
             let Some(job) = self.jobs.get_mut(&job) else { return };
             let Some(index) = job.index_of(task) else { return };
             let before = job.node(index).entry.public_state();
@@ -133,12 +151,16 @@ impl State {
                 let (tenant, id) = (job.head.tenant.clone(), job.head.job);
                 self.rows.touch(|| RowKey::Job(tenant, id));
             }
+            self.book_job_load(&key.tenant, id, load);
             live
         } else {
+            let load = self.load_of_alone(key);
             let Some(alone) = self.alone.get_mut(key) else { return };
             change_head(&mut alone.entry.head, &change.kind);
             self.suspicion.note(key, alone.entry.head.as_ref());
-            alone.entry.is_live()
+            let live = alone.entry.is_live();
+            self.book_alone_load(key, load);
+            live
         };
         self.rows.touch(|| RowKey::Task(key.clone()));
         if live {

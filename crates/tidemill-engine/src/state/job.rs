@@ -108,6 +108,8 @@ pub struct Job {
     awaited: HashMap<TaskId, Vec<u32>, foldhash::fast::RandomState>,
     /// About how many bytes the specs of all its tasks have.
     pub spec_bytes: usize,
+    /// The part of it that belongs to tasks that are neither completed nor failed.
+    pub open_bytes: usize,
 }
 
 /// What the fixed parts of a stored task take, at most.
@@ -134,6 +136,7 @@ impl Job {
             ready: BTreeSet::new(),
             awaited: HashMap::default(),
             spec_bytes: 0,
+            open_bytes: 0,
         }
     }
 
@@ -158,6 +161,7 @@ impl Job {
             let index = u32::try_from(self.nodes.len()).expect("a job has at most 100,000 tasks");
             self.by_id.insert(spec.task_id.clone(), index);
             self.spec_bytes += spec_bytes(spec);
+            self.open_bytes += spec_bytes(spec);
             self.nodes.push(Node {
                 spec: Arc::clone(spec),
                 children: Vec::new(),
@@ -224,6 +228,12 @@ impl Job {
         }
         *self.head.counts.of(before) -= 1;
         *self.head.counts.of(after) += 1;
+        let is_over = |state| matches!(state, Some(PublicState::Completed | PublicState::Failed));
+        match (is_over(before), is_over(after)) {
+            (false, true) => self.open_bytes -= spec_bytes(&self.node(index).spec),
+            (true, false) => self.open_bytes += spec_bytes(&self.node(index).spec),
+            _ => {}
+        }
         self.processing.remove(&index);
         self.failed.remove(&index);
         match after {

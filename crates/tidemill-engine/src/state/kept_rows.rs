@@ -112,7 +112,9 @@ impl State {
                     self.live.insert(task.clone());
                 }
                 self.suspicion.note(task, entry.head.as_ref());
+                let load = self.load_of_alone(task);
                 self.alone.insert(task.clone(), Alone { task: alone, entry });
+                self.book_alone_load(task, load);
             }
             (RowKey::Message(id), Row::Message(queued)) => {
                 self.rows.stored_messages.insert(*id);
@@ -143,7 +145,9 @@ impl State {
         let (tenant, id) = (head.tenant.clone(), head.job);
         let job = self.assemble(head, tasks, entries);
         let count = 1 + job.nodes.len();
+        let load = self.load_of_job(id);
         self.jobs.insert(id, job);
+        self.book_job_load(&tenant, id, load);
         self.visited(RowKey::Job(tenant, id), count);
     }
 
@@ -222,8 +226,10 @@ impl State {
         }
         let job = self.assemble(head, lists, entries);
         self.rows.touch_lists(&tenant, id, 0, job.nodes.len());
-        self.rows.touch(|| RowKey::Job(tenant, id));
+        let load = self.load_of_job(id);
         self.jobs.insert(id, job);
+        self.book_job_load(&tenant, id, load);
+        self.rows.touch(|| RowKey::Job(tenant, id));
     }
 
     fn carry_row(&mut self, key: RowKey, row: Option<Row>) {
@@ -237,7 +243,9 @@ impl State {
                 }
                 self.suspicion.note(&key, entry.head.as_ref());
                 if let Some(task) = alone {
-                    self.alone.insert(key, Alone { task, entry });
+                    let load = self.load_of_alone(&key);
+                    self.alone.insert(key.clone(), Alone { task, entry });
+                    self.book_alone_load(&key, load);
                 }
             }
             (RowKey::Message(id), row) => {

@@ -14,6 +14,7 @@ pub mod queue;
 pub mod row;
 pub mod stream;
 mod suspicion;
+mod tenant_load;
 pub mod trail;
 mod triage_index;
 
@@ -33,6 +34,8 @@ pub use pending::{DueExecutions, Pending, Room};
 use queue::Queue;
 use stream::Stream;
 pub use suspicion::Suspicion;
+pub use tenant_load::Load;
+use tenant_load::TenantLoads;
 pub use triage_index::{CountedGroup, Expiring, ParkedAt, TriageDue, TriageIndex};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -52,6 +55,7 @@ pub struct State {
     deliveries: Deliveries,
     triage: TriageIndex,
     suspicion: Suspicion,
+    loads: TenantLoads,
     rows: KeptRows,
     /// A job whose rows are being carried.
     carried: Option<CarriedJob>,

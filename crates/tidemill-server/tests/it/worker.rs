@@ -7,7 +7,7 @@ use tidemill_server::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::lab::{Answer, Client, LONG, Lab};
+use crate::lab::{Answer, Client, LONG, Lab, job_file};
 
 async fn ready() -> (Lab, Client) {
     let lab = Lab::start().await;
@@ -340,4 +340,28 @@ async fn a_claim_that_waits_ends_with_its_key() {
     }
     assert_eq!(answer_of(waiting).await.status, 401);
     assert_eq!(answer_of(receiving).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_tenant_with_too_much_unfinished_is_told_so() {
+    let policy = Policy { tenant_tasks_max: 2, ..Policy::default() };
+    let lab = Lab::with(ServerConfig::default(), policy).await;
+    let client = lab.local();
+    client.define("work").await;
+    let job = job_file(&[("a", &[])]);
+    let made = client.post("/v1/jobs", &job).await.expect(201)["jobId"].as_str().unwrap().to_owned();
+    submit(&client, "r").await;
+    for (path, body) in [
+        ("/v1/jobs".to_owned(), job.clone()),
+        (format!("/v1/jobs/{made}/tasks"), job_file(&[("b", &[])])),
+        ("/v1/tasks".to_owned(), json!({"requestId": "s", "name": "work"})),
+        ("/v1/queues/tasks/messages".to_owned(), json!({"body": {"name": "work"}})),
+    ] {
+        let answer = client.post(&path, &body).await;
+        assert_eq!((answer.status, answer.code().as_str()), (429, "TENANT_FULL"), "{path}");
+    }
+    for held in client.claim(2).await {
+        client.complete(&held, &json!({})).await;
+    }
+    client.post("/v1/jobs", &job).await.expect(201);
 }

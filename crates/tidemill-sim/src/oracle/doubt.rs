@@ -2,6 +2,7 @@
 
 use tidemill_engine::command::{Command, ResumeTarget};
 use tidemill_engine::commit::TaskKey;
+use tidemill_engine::policy::Policy;
 use tidemill_engine::record::RecordKey;
 use tidemill_model::{JobId, Json, Timestamp};
 
@@ -29,8 +30,12 @@ pub(super) enum Witness {
 }
 
 impl Doubt {
-    pub(super) fn new(commands: &[Command], now: Timestamp, requests: &Requests) -> Self {
-        let witnesses = (0..commands.len()).filter_map(|at| witness(commands, at, requests)).collect();
+    /// Jobs are no witnesses where a tenant may have too much unfinished to get another.
+    pub(super) fn new(commands: &[Command], now: Timestamp, requests: &Requests, policy: &Policy) -> Self {
+        let has_room = policy.tenant_tasks_max >= Policy::default().tenant_tasks_max;
+        let is_sure = |witness: &Witness| has_room || !matches!(witness, Witness::Job(_));
+        let witnesses = (0..commands.len()).filter_map(|at| witness(commands, at, requests));
+        let witnesses = witnesses.filter(is_sure).collect();
         Self { commands: commands.to_vec(), now, witnesses }
     }
 

@@ -7,7 +7,7 @@ use tidemill_engine::command::{Command, ResumeTarget};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::record::Effect;
 use tidemill_model::fold::{fold_job, fold_task};
-use tidemill_model::{Event, JobId, JobStatus, KnownType, TaskState, TenantId, Timestamp};
+use tidemill_model::{Event, JobId, JobStatus, KnownType, Outcome, TaskState, TenantId, Timestamp};
 
 use super::doubt::{Doubt, Witness};
 use super::leases::{AHEAD_MILLIS, LeaseFacts};
@@ -251,11 +251,50 @@ impl Oracle {
             let found = ledger.record(key).map_err(unreadable)?;
             self.requests.compare(key, found.as_ref())?;
         }
+        self.check_loads(ledger)?;
         self.list_letters(ledger)?;
         self.usages.check(ledger)?;
         self.executions.compare(&self.log, ledger)?;
         self.triage.compare(&self.log, ledger)?;
         self.check_blobs(ledger)
+    }
+
+    /// How many unfinished tasks a tenant has, without those of jobs at rest.
+    pub(super) fn unfinished(&self, tenant: &TenantId) -> usize {
+        let is_live = |key: &TaskKey| self.history.task(key).is_some_and(|task| task.is_live());
+        let alone = self.history.tasks.iter().filter(|(key, task)| {
+            key.tenant == *tenant && key.request.job_part().is_none() && task.is_live()
+        });
+        let of_job = |job: &super::job_history::JobHistory| {
+            let key = |request: &tidemill_model::RequestId| TaskKey {
+                tenant: tenant.clone(),
+                request: request.clone(),
+            };
+            let tasks = || job.tasks.iter().map(|task| key(&task.request));
+            let ended = |key: &TaskKey| self.history.task(key).and_then(|task| task.end());
+            let has_failed =
+                tasks().any(|key| ended(&key).is_some_and(|end| end.outcome != Outcome::Completed));
+            let open = tasks().filter(|key| ended(key).is_none()).count();
+            let has_live = tasks().any(|key| is_live(&key));
+            if has_live || !(has_failed || job.cancelled) { open } else { 0 }
+        };
+        let jobs = self.history.jobs.values().filter(|job| job.tenant == *tenant).map(of_job);
+        alone.count() + jobs.sum::<usize>()
+    }
+
+    /// What is booked of a tenant's unfinished tasks is what there is.
+    pub(super) fn check_loads(&self, ledger: &mut dyn Ledger) -> Result<(), Violation> {
+        let tenants: BTreeSet<&TenantId> = self.history.tasks.keys().map(|key| &key.tenant).collect();
+        for tenant in tenants {
+            let (booked, counted) = ledger.load_of(tenant).map_err(unreadable)?;
+            let known = self.unfinished(tenant);
+            demand(booked == counted && booked.tasks == known, "unfinished tasks are counted", || {
+                format!(
+                    "{tenant} has {booked:?} by the books, {counted:?} in memory and {known} by its events"
+                )
+            })?;
+        }
+        Ok(())
     }
 
     /// Whatever an event that is there names in the blob store is there too.

@@ -137,6 +137,9 @@ impl Oracle {
         })?;
         let mut due = Vec::new();
         let mut standing = BTreeMap::new();
+        if let ([command], [answer]) = (commands, answers) {
+            self.check_room(command, answer)?;
+        }
         for (command, answer) in commands.iter().zip(answers) {
             self.hear(command, answer, now, &mut due, &mut standing)?;
         }
@@ -174,7 +177,7 @@ impl Oracle {
         for command in commands {
             self.deliveries.ask(command);
         }
-        self.doubt = Some(Doubt::new(commands, now, &self.requests));
+        self.doubt = Some(Doubt::new(commands, now, &self.requests, &self.policy));
     }
 
     fn hear(
@@ -224,6 +227,30 @@ impl Oracle {
             _ => {}
         }
         Ok(())
+    }
+
+    /// A tenant gets as many unfinished tasks as it may have, and no more. Within a group nothing tells what others changed
+    /// before.
+    fn check_room(&self, command: &Command, answer: &Answer) -> Result<(), Violation> {
+        let (tenant, more) = match command {
+            Command::SubmitJob(submit) => (&submit.job.tenant, submit.job.tasks.len()),
+            Command::AddTasks(add) => (&add.tenant, add.tasks.len()),
+            Command::SubmitTask(submit) => (&submit.task.tenant, 1),
+            _ => return Ok(()),
+        };
+        let fits = self.unfinished(tenant) + more <= self.policy.tenant_tasks_max;
+        let holds = match answer {
+            Ok(
+                Reply::JobSubmitted { repeated: false, .. }
+                | Reply::TaskSubmitted { repeated: false, .. }
+                | Reply::TasksAdded { .. },
+            ) => fits,
+            Err(Refusal::TenantFull { .. }) => !fits,
+            _ => true,
+        };
+        demand(holds, "a tenant has as much unfinished as it may", || {
+            format!("{} and {more}: {answer:?}", self.unfinished(tenant))
+        })
     }
 
     /// A raw message makes a standalone task that nobody knew.

@@ -62,7 +62,9 @@ impl Requests {
             {
                 Ok(Made::Nothing)
             }
-            (Some(_), Err(Refusal::IdempotencyConflict)) => Ok(Made::Nothing),
+            (Some(_), Err(Refusal::IdempotencyConflict)) | (None, Err(Refusal::TenantFull { .. })) => {
+                Ok(Made::Nothing)
+            }
             (earlier, answer) => Err(Violation::new(
                 "a key is good for one request",
                 format!("{:?} of {} was {earlier:?}: {answer:?}", submit.once, job.job),
@@ -97,7 +99,8 @@ impl Requests {
                 Ok(Made::Nothing)
             }
             (Some(_), _, Err(Refusal::IdempotencyConflict))
-            | (None, Some(false), Err(Refusal::RequestTaken(_))) => Ok(Made::Nothing),
+            | (None, Some(false), Err(Refusal::RequestTaken(_)))
+            | (None, None, Err(Refusal::TenantFull { .. })) => Ok(Made::Nothing),
             (earlier, known, answer) => Err(Violation::new(
                 "a request is good for one task",
                 format!("{key:?} was {earlier:?}, {known:?}: {answer:?}"),

@@ -91,6 +91,14 @@ fn a_report_that_is_dropped_is_found() {
 }
 
 #[test]
+fn a_tenant_that_has_too_much_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { ignore_tenant_limits: true, ..Faults::default() };
+        assert_is_found("a tenant has any number of tasks", &with_faults(kind, faults));
+    }
+}
+
+#[test]
 fn a_suspect_in_company_is_found() {
     for kind in [Kind::Memory, Kind::Embedded] {
         let faults = Faults { crowd_suspects: true, ..Faults::default() };

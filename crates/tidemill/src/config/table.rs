@@ -192,6 +192,19 @@ pub(crate) static SETTINGS: &[Setting] = &[
         Some("false"),
         "let agents do everything without asking; only for machines that hold nothing else",
     ),
+    // Tenants.
+    setting(
+        "TENANT_TASKS_MAX",
+        Kind::Number { min: 1, max: 100_000_000 },
+        Some("1000000"),
+        "unfinished tasks that a tenant may have; more are refused with TENANT_FULL",
+    ),
+    setting(
+        "TENANT_BYTES_MAX",
+        Kind::Number { min: 1, max: 1_000_000_000_000 },
+        Some("4294967296"),
+        "bytes of the unfinished tasks that a tenant may have; more are refused with TENANT_FULL",
+    ),
     // Scripts.
     setting("SCRIPT_WORKERS", Kind::Number { min: 1, max: 1_024 }, Some("10"), "scripts that run at a time")
         .also(&["SCRIPT_POOL_SIZE"]),

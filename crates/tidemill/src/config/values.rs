@@ -52,6 +52,8 @@ pub(crate) struct Values {
     pub(crate) bodies_bytes_max: Option<usize>,
     pub(crate) allow_undefined_tasks: bool,
     pub(crate) script_workers: usize,
+    pub(crate) tenant_tasks_max: usize,
+    pub(crate) tenant_bytes_max: usize,
     pub(crate) script_buffer: usize,
     pub(crate) script_retries_max: u32,
     pub(crate) script_timeout: Duration,
@@ -161,6 +163,8 @@ impl Values {
                 .map(|text| text.parse().expect("a number was checked")),
             allow_undefined_tasks: given.flag("ALLOW_UNDEFINED_TASKS"),
             script_workers: given.count("SCRIPT_WORKERS"),
+            tenant_tasks_max: given.count("TENANT_TASKS_MAX"),
+            tenant_bytes_max: given.count("TENANT_BYTES_MAX"),
             script_buffer: given.count("SCRIPT_QUEUE_BUFFER"),
             script_retries_max: given
                 .count("SCRIPT_MAX_RETRIES")
@@ -238,6 +242,8 @@ impl Values {
             retry,
             park_millis: u64::try_from(self.park_timeout.as_millis()).unwrap_or(u64::MAX),
             auto_resume: self.auto_resume,
+            tenant_tasks_max: self.tenant_tasks_max,
+            tenant_bytes_max: self.tenant_bytes_max,
             workflow_webhook: self.outbound.workflow_webhook.is_some(),
             alerts: AlertTargets { people: true, webhook: self.outbound.alert_webhook.is_some() },
             ..Policy::default()
