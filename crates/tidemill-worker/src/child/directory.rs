@@ -27,6 +27,9 @@ const AGENT_FILE: &str = "agent.json";
 const ARTIFACTS: &str = "artifacts";
 /// What it is given.
 const INPUT_FILE: &str = "input.json";
+/// What tasks leave is for the user of the worker alone, whatever its umask lets through.
+pub(crate) const OWN_DIR: Mode = Mode::RWXU;
+pub(crate) const OWN_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// A request id up to this length is the name of its directory.
 const NAME_BYTES_MAX: usize = 200;
 /// Of a longer one so much is kept, and the rest told by a digest.
@@ -58,10 +61,10 @@ pub(crate) struct AttemptDirectory {
 impl OutputTree {
     /// Makes the tree if it is not there, and removes what processes that are gone left of their attempts.
     pub(crate) fn open(root: &Path, tenant: Option<TenantId>, run_as: Option<RunAs>) -> io::Result<Self> {
-        fs::create_dir_all(root)?;
+        make_way(root, run_as)?;
         let root = root.canonicalize()?;
         let all = root.join(ATTEMPTS);
-        fs::create_dir_all(&all)?;
+        make_way(&all, run_as)?;
         for entry in fs::read_dir(&all)? {
             let entry = entry?;
             if !entry.file_name().to_str().is_some_and(is_of_living_process) {
@@ -72,7 +75,7 @@ impl OutputTree {
         let pid = std::process::id();
         let started = Process::read(pid).map_or(0, |process| process.started);
         let attempts = all.join(format!("{pid}-{started}"));
-        fs::create_dir_all(&attempts)?;
+        make_way(&attempts, run_as)?;
         Ok(Self { root, attempts, tenant, run_as })
     }
 
@@ -88,21 +91,21 @@ impl OutputTree {
         } else {
             let tenant = format!("@{}", claim.task.tenant);
             let attempts = self.attempts.join(&tenant);
-            fs::create_dir_all(&attempts)?;
+            make_way(&attempts, self.run_as)?;
             (attempts, self.root.join(tenant).join(&name))
         };
         let path = attempts.join(format!("{name}.r{}-a{}-f{}", claim.run, claim.attempt, claim.fence.0));
-        match self.make(&path) {
+        match make(&path) {
             // A former attempt of the same claim in this process; only a source that repeats itself gets here.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_dir_all(&path)?;
-                self.make(&path)?;
+                make(&path)?;
             }
             made => made?,
         }
         let inner = InnerDir::open(&path)?;
-        mkdirat(&inner.0, ARTIFACTS, Mode::from_raw_mode(0o755))?;
-        let mut input = inner.create(INPUT_FILE, Mode::from_raw_mode(0o600))?;
+        mkdirat(&inner.0, ARTIFACTS, OWN_DIR)?;
+        let mut input = inner.create(INPUT_FILE, OWN_FILE)?;
         input.write_all(claim.input.as_str().as_bytes())?;
         let input_file = path.join(INPUT_FILE);
         if let Some(RunAs { uid, gid }) = self.run_as {
@@ -113,11 +116,18 @@ impl OutputTree {
         let agent_file = path.join(AGENT_FILE);
         Ok(AttemptDirectory { path, input_file, inner, place, agent_file, run_as: self.run_as })
     }
+}
 
-    fn make(&self, path: &Path) -> io::Result<()> {
-        let mode = if self.run_as.is_some() { 0o700 } else { 0o755 };
-        fs::DirBuilder::new().mode(mode).create(path)
-    }
+/// Makes the directory of an attempt.
+fn make(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(OWN_DIR.as_raw_mode()).create(path)
+}
+
+/// Makes a directory above those of attempts, and what is missing above it. One that is there stays as it is. Others see
+/// nothing of it; the user whom tasks run as passes through.
+fn make_way(path: &Path, run_as: Option<RunAs>) -> io::Result<()> {
+    let mode = if run_as.is_some() { 0o711 } else { OWN_DIR.as_raw_mode() };
+    fs::DirBuilder::new().recursive(true).mode(mode).create(path)
 }
 
 impl Drop for OutputTree {
@@ -134,7 +144,7 @@ impl AttemptDirectory {
         let mut spec = claim.execution.agent.clone().ok_or(io::ErrorKind::InvalidInput)?;
         let left = claim.budget_left.map(MicroUsd);
         spec.max_cost = spec.max_cost.into_iter().chain(left).min();
-        let mut file = self.inner.create(AGENT_FILE, Mode::from_raw_mode(0o600))?;
+        let mut file = self.inner.create(AGENT_FILE, OWN_FILE)?;
         file.write_all(Json::of(&spec).as_str().as_bytes())?;
         if let Some(RunAs { uid, gid }) = self.run_as {
             chown(&self.agent_file, Some(uid), Some(gid))?;
@@ -155,7 +165,7 @@ impl AttemptDirectory {
         match fs::rename(&self.path, &self.place) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if let Some(above) = self.place.parent() {
-                    fs::create_dir_all(above)?;
+                    make_way(above, self.run_as)?;
                 }
                 fs::rename(&self.path, &self.place)
             }

@@ -3,8 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-use rustix::fs::Mode;
-
+use super::directory::{OWN_DIR, OWN_FILE};
 use super::inner_file::InnerDir;
 
 /// The bytes of an attempt's log. What follows is dropped, and the log says so.
@@ -37,8 +36,8 @@ impl OutputLog {
         let file = match &mut self.file {
             Some(file) => file,
             empty => {
-                let logs = dir.make("logs", Mode::from_raw_mode(0o755))?;
-                empty.insert(logs.create("output.log", Mode::from_raw_mode(0o644))?)
+                let logs = dir.make("logs", OWN_DIR)?;
+                empty.insert(logs.create("output.log", OWN_FILE)?)
             }
         };
         let length = lines.len() as u64;

@@ -83,6 +83,28 @@ print(json.dumps({"arguments": len(sys.argv) - 1, "size": len(content), "mode": 
     }
 }
 
+/// Whatever the umask lets through.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_tasks_leave_is_for_the_user_of_the_worker_alone() {
+    let lab = Lab::working();
+    let text = r#"echo said; cd "$TIDEMILL_OUTPUT_DIR"
+        echo "{\"dir\":\"$(stat -c %a .)\",\"above\":\"$(stat -c %a ..)\",\"log\":\"$(stat -c %a logs/output.log 2>&1)\"}""#;
+    let output = lab.run("req-1", &shell(text)).await.output();
+    assert_eq!((&output["dir"], &output["above"]), (&"700".into(), &"700".into()));
+    let mode = |path: &str| lab.output(path).metadata().unwrap().permissions().mode() & 0o777;
+    for (path, expected) in [
+        ("", 0o700),
+        (".attempts", 0o700),
+        ("req-1", 0o700),
+        ("req-1/input.json", 0o600),
+        ("req-1/artifacts", 0o700),
+        ("req-1/logs", 0o700),
+        ("req-1/logs/output.log", 0o600),
+    ] {
+        assert_eq!(mode(path), expected, "{path}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn wk_19_and_se_08_a_child_sees_a_short_list_of_the_environment() {
     let mut lab = Lab::idle();

@@ -310,7 +310,14 @@ fn sync_time(dir: &Path) -> Finding {
 fn output_dir(dir: &Path) -> Finding {
     let check = "output directory";
     let place = existing(dir);
+    let mode = dir.metadata().map_or(0, |found| found.permissions().mode() & 0o777);
     match rustix::fs::access(&place, rustix::fs::Access::WRITE_OK) {
+        // Others may pass through, as with TIDEMILL_RUN_AS, but not look around.
+        Ok(()) if mode & 0o066 != 0 => {
+            let shown = dir.display();
+            let advice = format!("chmod 700 {shown}: the names of requests can be read there");
+            Finding::warn(check, format!("{shown} is open to others (mode {mode:o})"), advice)
+        }
         Ok(()) => Finding::ok(check, dir.display().to_string()),
         Err(error) => Finding::fail(
             check,
