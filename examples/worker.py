@@ -98,7 +98,9 @@ def run(task, lease_ms):
         return
     argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
     if task["execution"].get("definition"):
-        argv += (["sh"] if isinstance(command, str) else []) + [task["requestId"], json.dumps(task["input"])]
+        argv += (["sh"] if isinstance(command, str) else []) + [task["requestId"]]
+        # Every user of the machine can see arguments; some definitions keep the input out of them.
+        argv += [json.dumps(task["input"])] if task["execution"].get("inputArg", True) else []
     with tempfile.TemporaryDirectory() as directory:
         os.mkdir(os.path.join(directory, "artifacts"))
         input_file = os.path.join(directory, "input.json")

@@ -116,6 +116,10 @@ pub struct DefinitionDraft {
     /// operator lists in `TASK_SECRETS`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// For the runners `command` and `agent`: whether the program gets its input as an argument too, which every user of the
+    /// machine can see. It is always in the file that `INPUT_FILE` names.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub input_arg: bool,
     /// How long one attempt may take: 1s to 7d. For the runner `agent`: how long one try of a step may take that does not
     /// say its own, held between 1s and 15m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -195,6 +199,7 @@ impl DefinitionDraft {
             env: BTreeMap::new(),
             open_env: Vec::new(),
             secrets: Vec::new(),
+            input_arg: true,
             timeout: None,
             task_timeout: None,
             idle_timeout: None,
@@ -246,6 +251,10 @@ impl DefinitionDraft {
     pub fn attempt_timeout(&self) -> Option<Millis> {
         if self.runner == Runner::Agent { self.task_timeout } else { self.timeout }
     }
+}
+
+pub(crate) fn yes() -> bool {
+    true
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentSpec;
-use crate::definition::Runner;
+use crate::definition::{Runner, yes};
 use crate::field_problem::{FieldProblems, code};
 use crate::id::TaskName;
 use crate::json::Json;
@@ -100,6 +100,9 @@ pub struct ResolvedExecution {
     /// Names of variables of the worker's own environment that are handed over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// Whether the input of a stored command may be one of its arguments.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub input_arg: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,6 +121,7 @@ impl ResolvedExecution {
             script: None,
             env: BTreeMap::new(),
             secrets: Vec::new(),
+            input_arg: true,
             idle_timeout_ms: None,
             definition: None,
             labels: BTreeMap::new(),

@@ -134,7 +134,7 @@ async fn run_with<S: TaskSource>(
     agent_home: Option<&AgentHome>,
 ) -> End {
     let failed = |report| End::Report(AttemptEnd { began: None, report }, None);
-    let Some(argv) = arguments_of(claim, &shared.config.agent_program) else {
+    let Some(argv) = arguments_of(claim, &shared.config.agent_program, shared.config.input_arg) else {
         let message = format!("task {} has no command and no handler here", claim.name);
         return failed(WorkReport::failed(message, ErrorCategory::NotFound));
     };

@@ -14,10 +14,16 @@ pub(crate) const ARGUMENT_BYTES_MAX: usize = 64 * 1024;
 ///
 /// The program of a stored definition gets the request id and the input as its last arguments, and so does the one that
 /// drives agents. A command that came with the job says all its arguments itself.
-pub(crate) fn arguments_of(claim: &Claim, agent_program: &[OsString]) -> Option<Vec<OsString>> {
+///
+/// The input is left out where it is large, and where the definition or the worker (`input_arg`) does not want it there.
+pub(crate) fn arguments_of(
+    claim: &Claim,
+    agent_program: &[OsString],
+    input_arg: bool,
+) -> Option<Vec<OsString>> {
     if claim.execution.runner == Runner::Agent {
         let mut argv = (!agent_program.is_empty()).then(|| agent_program.to_vec())?;
-        push_request_and_input(&mut argv, claim);
+        push_request_and_input(&mut argv, claim, input_arg);
         return Some(argv);
     }
     let command = claim.execution.command.as_ref()?;
@@ -31,19 +37,19 @@ pub(crate) fn arguments_of(claim: &Claim, agent_program: &[OsString]) -> Option<
             // What the shell calls itself; the arguments are `$1` and `$2`.
             argv.push("sh".into());
         }
-        push_request_and_input(&mut argv, claim);
+        push_request_and_input(&mut argv, claim, input_arg);
     }
     Some(argv)
 }
 
-fn push_request_and_input(argv: &mut Vec<OsString>, claim: &Claim) {
+fn push_request_and_input(argv: &mut Vec<OsString>, claim: &Claim, input_arg: bool) {
     let request = claim.task.request.as_str();
     if request.starts_with('-') {
         // So that no program takes the id for an option.
         argv.push("--".into());
     }
     argv.push(request.into());
-    if claim.input.len() <= ARGUMENT_BYTES_MAX {
+    if input_arg && claim.execution.input_arg && claim.input.len() <= ARGUMENT_BYTES_MAX {
         argv.push(claim.input.as_str().into());
     }
 }

@@ -51,6 +51,9 @@ pub struct CommandConfig {
     pub environment: Vec<(OsString, OsString)>,
     /// Which variables of it tasks may be given that ask for them by name.
     pub task_secrets: TaskSecrets,
+    /// Whether tasks get their input as an argument, unless their definition says otherwise. Every user of the machine can
+    /// see arguments.
+    pub input_arg: bool,
     /// What drives an agent, with its first arguments; empty: this worker runs none.
     pub agent_program: Vec<OsString>,
     /// Who runs scripts; `None`: this worker runs none.
@@ -93,6 +96,7 @@ impl CommandConfig {
             tenant: None,
             environment,
             task_secrets: TaskSecrets::default(),
+            input_arg: true,
             agent_program: Vec::new(),
             scripts: None,
             slots: 3,

@@ -443,6 +443,7 @@ pub(crate) fn command_config(
         command.agent_program = vec![program.into(), AGENT_TASK.into()];
     }
     command.scripts = Some(Arc::new(scripts.clone()));
+    command.input_arg = values.input_arg;
     command.slots = values.slots;
     command.claim_max = values.claim_max;
     command.wait = values.claim_wait;

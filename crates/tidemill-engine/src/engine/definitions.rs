@@ -252,6 +252,7 @@ fn resolved(definition: &Definition) -> ResolvedExecution {
         script: draft.script.clone().filter(|_| draft.runner == Runner::Script),
         env: draft.env.clone(),
         secrets: draft.secrets.clone(),
+        input_arg: draft.input_arg,
         idle_timeout_ms: draft.idle_timeout.map(|span| span.0),
         definition: Some(Pinned { name: draft.name.clone(), version: definition.version }),
         labels: draft.labels.clone(),

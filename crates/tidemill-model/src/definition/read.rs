@@ -15,7 +15,7 @@ use crate::id::TaskName;
 use crate::job_file::{ATTEMPTS_MAX, TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, parking, retry};
 use crate::task_secrets::is_own_variable;
 
-const FIELDS: &str = "name, description, runner, command, env, openEnv, secrets, timeout, taskTimeout, idleTimeout, \
+const FIELDS: &str = "name, description, runner, command, env, openEnv, secrets, inputArg, timeout, taskTimeout, idleTimeout, \
                       maxAttempts, retry, labels, onFailure, parkTimeout, prompt, outputSchema, outputFile, maxTurns, tools, steps, model, \
                       permissionMode, agentAttempts, resumeSession, settings, maxCostUsd, script";
 /// What an answer holds beside the draft. It may be sent back and is not read.
@@ -72,6 +72,7 @@ fn draft(document: &mut Document<'_>) -> Option<DefinitionDraft> {
         env: document.env("env"),
         open_env: open_env(document),
         secrets: secrets(document),
+        input_arg: document.flag("inputArg").unwrap_or(true),
         timeout,
         task_timeout: document.span("taskTimeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
         idle_timeout: document.span("idleTimeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
@@ -237,6 +238,7 @@ mod tests {
             (json!({ "timeout": "8d" }), "timeout", code::OUT_OF_RANGE),
             (json!({ "env": { "LD_PRELOAD": "x" } }), "env.LD_PRELOAD", code::RESERVED_VARIABLE),
             (json!({ "env": ["A"] }), "env", code::INVALID_TYPE),
+            (json!({ "inputArg": "no" }), "inputArg", code::INVALID_TYPE),
             (json!({ "openEnv": "REGION" }), "openEnv", code::INVALID_TYPE),
             (json!({ "openEnv": [1] }), "openEnv[0]", code::INVALID_TYPE),
             (json!({ "openEnv": ["REGION", "A B"] }), "openEnv[1]", code::INVALID_VALUE),
@@ -423,12 +425,19 @@ mod tests {
         assert_eq!(closed.open_env, [""; 0]);
         let told = serde_json::to_value(&closed).unwrap();
         assert_eq!(told["openEnv"], json!([]), "it says so");
-        assert_eq!(DefinitionDraft::read(told).unwrap(), closed, "what was answered can be sent back");
+        assert_eq!(
+            DefinitionDraft::read(told.clone()).unwrap(),
+            closed,
+            "what was answered can be sent back"
+        );
+        assert!(closed.input_arg && told.get("inputArg").is_none());
+        let hidden = DefinitionDraft::read(with(&json!({ "inputArg": false }))).unwrap();
+        assert_eq!(serde_json::to_value(&hidden).unwrap()["inputArg"], json!(false));
         // As it is stored by those who knew nothing of it.
         let old = r#"{"name":"scrape","runner":"command","command":["x"],"env":{"REGION":"eu"},"version":3,
             "createdAt":1700000000000,"updatedAt":1700000000000}"#;
         let old: Definition = serde_json::from_str(old).unwrap();
-        assert_eq!((old.draft.open_env.len(), old.version), (0, 3));
+        assert_eq!((old.draft.open_env.len(), old.draft.input_arg, old.version), (0, true, 3));
     }
 
     #[test]

@@ -83,6 +83,35 @@ print(json.dumps({"arguments": len(sys.argv) - 1, "size": len(content), "mode": 
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_input_is_no_argument_where_it_is_not_wanted_there() {
+    let text = r#"echo "{\"count\":$#,\"id\":\"$1\",\"input\":$(cat "$INPUT_FILE"),\"shown\":$(tr '\0' '\n' < /proc/$$/cmdline | grep -c 'hidden-[w]ord')}""#;
+    let mut lab = Lab::idle();
+    lab.work("worker-1");
+    let define = async |lab: &Lab, name: &str, input_arg: bool| {
+        let draft = serde_json::json!({"name": name, "command": text, "inputArg": input_arg});
+        let draft = DefinitionDraft::read(draft).unwrap();
+        let definition = lab.engine.define(tenant(), draft, Define::Create).await.unwrap();
+        let pinned = Pinned { name: TaskName::new(name).unwrap(), version: definition.version };
+        Execution { definition: Some(pinned), ..Execution::default() }
+    };
+    let input = r#"{"word":"hidden-word"}"#;
+    let plain = define(&lab, "plain", true).await;
+    let hidden = define(&lab, "hidden", false).await;
+    let told = |id: &str, count: u32, shown: u32| serde_json::json!({"count": count, "id": id, "input": {"word": "hidden-word"}, "shown": shown});
+    let key = lab.submit("req-1", input, options(&plain)).await;
+    assert_eq!(lab.ended(&key).await.output(), told("req-1", 2, 1), "as a rule it is one");
+    let key = lab.submit("req-2", input, options(&hidden)).await;
+    assert_eq!(lab.ended(&key).await.output(), told("req-2", 1, 0));
+    // And for all tasks of a worker.
+    let mut lab = Lab::idle();
+    lab.config.input_arg = false;
+    lab.work("worker-1");
+    let plain = define(&lab, "plain", true).await;
+    let key = lab.submit("req-3", input, options(&plain)).await;
+    assert_eq!(lab.ended(&key).await.output(), told("req-3", 1, 0));
+}
+
 /// Whatever the umask lets through.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_tasks_leave_is_for_the_user_of_the_worker_alone() {

@@ -92,6 +92,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "variables that definitions may name in `secrets`: NAME for all tenants, tenant:NAME for one, with commas between; none: no variable",
     ),
     setting(
+        "INPUT_ARG",
+        Kind::Flag,
+        Some("true"),
+        "whether stored commands get their input as an argument too, which every user of the machine can see",
+    ),
+    setting(
         "DELETE_FILES_AFTER_UPLOAD",
         Kind::Flag,
         Some("false"),

@@ -21,6 +21,7 @@ use crate::traces::{TraceSettings, parse_headers};
 
 /// What this release goes by.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(crate) struct Values {
     pub(crate) backend: BackendName,
     pub(crate) data: PathBuf,
@@ -38,6 +39,7 @@ pub(crate) struct Values {
     pub(crate) attempts_max: u32,
     /// Which variables tasks may be given; `None` when nobody said.
     pub(crate) task_secrets: Option<TaskSecrets>,
+    pub(crate) input_arg: bool,
     pub(crate) delete_files: bool,
     pub(crate) claim_max: usize,
     pub(crate) claim_wait: Duration,
@@ -145,6 +147,7 @@ impl Values {
             task_secrets: given
                 .maybe("TASK_SECRETS")
                 .map(|text| setting::task_secrets(text).expect("the names were checked")),
+            input_arg: given.flag("INPUT_ARG"),
             delete_files: given.flag("DELETE_FILES_AFTER_UPLOAD"),
             claim_max: given.count("MAX_MESSAGES"),
             claim_wait: Duration::from_secs(given.number("WAIT_TIME_SECONDS")),
