@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -121,7 +121,16 @@ impl TokenKey {
             Err(error) => return Err(format!("the token key {shown} cannot be read: {error}")),
         };
         let broken = |error: io::Error| format!("the token key {shown} cannot be read: {error}");
-        let mode = file.metadata().map_err(broken)?.permissions().mode() & 0o777;
+        let found = file.metadata().map_err(broken)?;
+        let own = rustix::process::geteuid().as_raw();
+        if !may_own(found.uid(), own) {
+            return Err(format!(
+                "the token key {shown} belongs to user {}, who can read and change it; it must belong to user {own}, whom \
+                 this runs as, or to root: chown {own} {shown}",
+                found.uid()
+            ));
+        }
+        let mode = found.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(format!(
                 "the token key {shown} is open to others (mode {mode:o}): chmod 600 {shown}"
@@ -186,6 +195,11 @@ fn key_of(text: &str) -> Option<[u8; KEY_BYTES]> {
     Some(key)
 }
 
+/// Whether the file of a key may belong to this user: to whom we run as, or to root, who reads everything anyway.
+fn may_own(owner: u32, own: u32) -> bool {
+    owner == own || owner == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,6 +239,26 @@ mod tests {
         let inside = std::fs::read_to_string(dir.0.join("data").join(MARK_NAME)).unwrap();
         assert!(!inside.contains(&hex(&first)), "the key itself is not with the data");
         assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 2, "no draft is left");
+    }
+
+    #[test]
+    fn a_key_of_somebody_else_is_not_used() {
+        for (owner, own, expected) in [(7, 7, true), (0, 7, true), (0, 0, true), (8, 7, false), (7, 0, false)]
+        {
+            assert_eq!(may_own(owner, own), expected, "{owner} {own}");
+        }
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let dir = Dir::new("foreign");
+        let key = dir.key();
+        let first = key.get().unwrap();
+        std::os::unix::fs::chown(&key.file, Some(65_534), None).unwrap();
+        for problem in [key.get().unwrap_err(), key.check().unwrap_err()] {
+            assert!(problem.contains("belongs to user 65534") && problem.contains("chown 0"), "{problem}");
+        }
+        std::os::unix::fs::chown(&key.file, Some(0), None).unwrap();
+        assert_eq!(key.get(), Ok(first));
     }
 
     #[test]
