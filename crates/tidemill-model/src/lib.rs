@@ -49,6 +49,7 @@ pub mod subscription;
 pub mod task_input;
 pub mod task_secrets;
 pub mod task_spec;
+pub mod text_direction;
 pub mod time;
 pub mod trace_context;
 pub mod usage;

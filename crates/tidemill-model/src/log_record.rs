@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 
 use crate::day::Day;
 use crate::id::{JobId, RequestId, TaskId, TenantId};
+use crate::text_direction::turns_text;
 use crate::time::Timestamp;
 
 /// How much a line matters.
@@ -76,9 +77,14 @@ impl<'a> LogRecord<'a> {
         }
     }
 
-    /// The line, with its end.
+    /// The line, with its end. Marks that turn the direction of text are escaped: it may be read on a terminal.
     pub fn line(&self) -> String {
         let mut text = serde_json::to_string(self).expect("texts and numbers can be written");
+        if text.contains(turns_text) {
+            let escaped =
+                |c: char| if turns_text(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+            text = text.chars().map(escaped).collect();
+        }
         text.push('\n');
         text
     }
@@ -110,6 +116,8 @@ mod tests {
         );
         let (tenant, request) = (TenantId::trusted("acme"), RequestId::trusted("r-1"));
         let record = LogRecord { tenant: Some(&tenant), request: Some(&request), run: Some(1), ..record };
+        let turned = LogRecord::new(at, LogLevel::Info, "a\u{202e}b").line();
+        assert!(turned.contains(r"a\u202eb"), "{turned}");
         assert!(record.line().ends_with(",\"tenant\":\"acme\",\"request\":\"r-1\",\"run\":1}\n"));
     }
 }

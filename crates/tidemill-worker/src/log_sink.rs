@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tidemill_engine::clock::{Clock as _, SystemClock};
 use tidemill_engine::engine::WorkReport;
+use tidemill_model::text_direction::turns_text;
 use tidemill_model::{ErrorCategory, ErrorSanitizer, LogLevel, LogRecord};
 
 use crate::source::Claim;
@@ -87,10 +88,8 @@ pub trait LogSink: fmt::Debug + Send + Sync + 'static {
 /// A text that a terminal shows instead of obeying it, and that cannot pass for further lines: control characters, line
 /// separators and what changes the direction of writing are seen as what they are.
 pub fn plain(text: &str) -> Cow<'_, str> {
-    let obeyed = |c: char| {
-        (c.is_control() && c != '\t')
-            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
+    let obeyed =
+        |c: char| (c.is_control() && c != '\t') || turns_text(c) || matches!(c, '\u{2028}' | '\u{2029}');
     if !text.contains(obeyed) {
         return Cow::Borrowed(text);
     }

@@ -1,6 +1,8 @@
 //! One line of text from a source that may hold anything.
 
-/// The text without control characters and escape sequences, on one line.
+use tidemill_model::text_direction::turns_text;
+
+/// The text without control characters, escape sequences and marks that turn its direction, on one line.
 pub(crate) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -13,9 +15,7 @@ pub(crate) fn clean(text: &str) -> String {
                 _ => {}
             },
             '\t' => cleaned.push(' '),
-            // What turns the direction of text could make a line say something else.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
-            character if character.is_control() => {}
+            character if character.is_control() || turns_text(character) => {}
             character => cleaned.push(character),
         }
     }
@@ -77,6 +77,7 @@ mod tests {
     #[test]
     fn lines_are_tamed_and_fit() {
         assert_eq!(clean("a\u{1b}[31mred\u{1b}[0m\tb\r\u{7}\u{1b}]0;title\u{7}c\u{202e}"), "ared bc");
+        assert_eq!(clean("a\u{61c}\u{200e}\u{200f}\u{202a}\u{2066}\u{2069}b"), "ab");
         assert_eq!((columns("aé漢"), pad("漢", 4)), (4, "漢  ".to_owned()));
         assert_eq!(
             (cut("hello", 5), cut("hello", 4), cut("漢字", 3), cut("x", 0)),
