@@ -169,7 +169,7 @@ impl<B: 'static> Route<B> {
     /// `limit` and `cursor` of a list.
     pub(crate) fn paged(self) -> Self {
         self.query("limit", Kind::Integer { least: 1, most: LIST_MAX }, "The size of a page; 50 when absent.")
-            .query("cursor", Kind::Text { most: 600 }, "`nextCursor` of the page before.")
+            .query("cursor", Kind::Text { most: 800 }, "`nextCursor` of the page before.")
     }
 
     pub(crate) fn job_id(self) -> Self {

@@ -2,6 +2,8 @@
 
 use axum::http::header::{CONTENT_DISPOSITION, HeaderValue};
 use axum::http::{Method, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tidemill_engine::backend::Backend;
 
 use super::tasks::{GROUP, key_of};
@@ -79,19 +81,29 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     if engine.task(key.clone()).await?.is_none() {
         return Err(Problem::not_found("task", key.request.as_str()));
     }
-    let after = call.inputs.text("cursor").map(|cursor| list_cursor::read("file", cursor)).transpose()?;
+    let after = call.inputs.text("cursor").map(path_of_cursor).transpose()?;
     let files = engine.task_files(&key).await?;
     let limit = page_size(&call.inputs);
     let mut items: Vec<Artifact> = files
         .into_iter()
         .map(|file| Artifact { path: file.path, size_bytes: file.size_bytes })
-        .filter(|file| after.is_none_or(|after| file.path.as_str() > after))
+        .filter(|file| after.as_ref().is_none_or(|after| file.path > *after))
         .take(limit + 1)
         .collect();
     let more = items.len() > limit;
     items.truncate(limit);
-    let next_cursor = items.last().filter(|_| more).map(|file| list_cursor::write("file", &file.path));
+    let next_cursor = items.last().filter(|_| more).map(|file| cursor_of_path(&file.path));
     json(StatusCode::OK, &Page { items, next_cursor })
+}
+
+/// A place in a list of files. Paths hold what no other parameter may.
+fn cursor_of_path(path: &str) -> String {
+    list_cursor::write("file", &URL_SAFE_NO_PAD.encode(path))
+}
+
+fn path_of_cursor(cursor: &str) -> Result<String, Problem> {
+    let path = URL_SAFE_NO_PAD.decode(list_cursor::read("file", cursor)?);
+    path.ok().and_then(|path| String::from_utf8(path).ok()).ok_or_else(list_cursor::refuse)
 }
 
 async fn download<B: Backend>(call: Call<B>) -> Reply {

@@ -242,6 +242,39 @@ async fn files_are_stored_listed_and_given_back() {
     assert_eq!(put("artifacts/late", fence, b"x").await.code(), "LEASE_LOST");
 }
 
+/// A task may give its files any name that Linux takes.
+#[tokio::test]
+async fn files_of_any_name_are_given_back() {
+    let (_lab, client) = ready().await;
+    client.post("/v1/tasks", &json!({"requestId": "r", "name": "work"})).await.expect(202);
+    let task = client.claim(1).await.remove(0);
+    let fence = task["fence"].as_u64().unwrap();
+    let long = "x".repeat(480);
+    let names =
+        ["a\nb", "a\u{1b}[2Jb", "a\u{202e}b", "a\\b", "a#b", "a\tb", "a?b&c", "%2F", "\u{7f}\u{85}", &long];
+    let encoded = |name: &str| name.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+    for name in names {
+        let path = format!("/v1/worker/blobs/r/{fence}/artifacts/{}", encoded(name));
+        let stored = client.send("PUT", &path, &[], name.as_bytes()).await.expect(200);
+        assert_eq!(stored["path"], format!("r1-a1/artifacts/{name}"));
+    }
+    client.complete(&task, &json!({})).await;
+    // A page for each, so that every name is a place to go on from.
+    let mut listed = Vec::new();
+    let mut page = client.get("/v1/tasks/r/artifacts?limit=1").await.expect(200);
+    loop {
+        listed.push(page["items"][0]["path"].as_str().unwrap().to_owned());
+        let Some(next) = page["nextCursor"].as_str() else { break };
+        page = client.get(&format!("/v1/tasks/r/artifacts?limit=1&cursor={next}")).await.expect(200);
+    }
+    assert_eq!(listed.len(), names.len(), "{listed:?}");
+    for path in listed {
+        let name = path.strip_prefix("r1-a1/artifacts/").unwrap();
+        let file = client.get(&format!("/v1/tasks/r/artifacts/r1-a1/artifacts/{}", encoded(name))).await;
+        assert_eq!((file.status, file.text().as_str()), (200, name), "{name:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_running_task_is_heard_live() {
     let (_lab, client) = ready().await;

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use http_body_util::BodyExt as _;
 use serde_json::json;
 use tidemill_server::api;
+use tidemill_worker::log_sink::plain;
 
 use super::runtime::block_on;
 use super::{CommandError, Ended, Flags};
@@ -231,7 +232,8 @@ async fn files(client: &Client, task: &str, json: bool, out: &mut Output) -> End
     }
     let mut table = Table::new(&["FILE", "SIZE"]);
     for file in files {
-        table.row(vec![file.path, bytes(file.size_bytes)]);
+        // What cannot be typed is told apart; `--json` has the name as it is.
+        table.row(vec![plain(&file.path).into_owned(), bytes(file.size_bytes)]);
     }
     out.table(&table)?;
     Ok(ExitCode::SUCCESS)

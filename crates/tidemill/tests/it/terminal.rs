@@ -140,3 +140,48 @@ fn what_a_task_wrote_does_not_command_the_terminal() {
     let piped = sandbox.run(&["tasks", "logs", &task]).ok().out;
     assert!(piped.contains("\u{1b}[2Jgone"), "as it is where no terminal is: {piped:?}");
 }
+
+/// Marks that turn the direction of text: what stands there is what is read. And files of such names can be fetched.
+#[test]
+fn what_a_task_wrote_does_not_turn_the_text_of_the_terminal() {
+    const MARKS: [char; 12] = [
+        '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}',
+        '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+    ];
+    let marks: String = MARKS.iter().collect();
+    let sandbox = Sandbox::new();
+    let name = format!("a{marks}\nb");
+    let run = format!(
+        "echo 'log {marks}.'; echo kept > \"$TIDEMILL_OUTPUT_DIR/artifacts/$(printf 'a{marks}\\nb')\"; echo 'words {marks}.' >&2; exit 1"
+    );
+    let job = serde_json::json!({
+        "name": format!("named {marks}."),
+        "tasks": [{ "taskId": "a", "run": run, "retry": { "maxAttempts": 1 } }],
+    });
+    sandbox.write("job.json", &job.to_string());
+    let report = sandbox.run(&["run", "job.json", "--json"]).json();
+    let task = format!("{}_a", report["jobId"].as_str().unwrap());
+    let job = report["jobId"].as_str().unwrap();
+    for arguments in [
+        &["tasks", "logs", &task][..],
+        &["tasks", "get", &task],
+        &["tasks", "get", &task, "--json"],
+        &["tasks", "history", &task, "--json"],
+        &["tasks", "files", &task],
+        &["tasks", "files", &task, "--json"],
+        &["jobs", "get", job],
+        &["jobs", "list"],
+        &["jobs", "list", "--json"],
+    ] {
+        let text = on_terminal(sandbox.command(arguments), 50, 400, Command::stdout);
+        assert!(!text.contains(MARKS), "{arguments:?}: {text:?}");
+    }
+    let files = sandbox.run(&["tasks", "files", &task, "--json"]).ok().json();
+    let path = files["items"][0]["path"].as_str().unwrap();
+    assert_eq!(path, format!("r1-a1/artifacts/{name}"));
+    assert_eq!(sandbox.run(&["tasks", "files", &task, path]).ok().out, "kept\n");
+    let listed = sandbox.run(&["tasks", "files", &task]).ok().out;
+    assert!(listed.contains(r"r1-a1/artifacts/a\u{61c}\u{200e}"), "{listed}");
+    let log = sandbox.run(&["tasks", "logs", &task]).ok().out;
+    assert!(log.contains(&marks), "as it is where no terminal is: {log:?}");
+}
