@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use tidemill_model::workflow::{self, ErrorCode, ErrorScope};
-use tidemill_model::{Context, Entity, EntityId, EntityType, Event, JobFile, Json, Timestamp};
+use tidemill_model::{
+    AppName, Context, Entity, EntityId, EntityType, Event, JobFile, Json, ScriptId, TenantId, Timestamp,
+};
 
 use super::limits::{FILE_TASKS_BYTES_MAX, LIST_MAX};
+use super::submit::check_job;
 use super::triage::cut_tokens;
 use super::{Engine, EngineError, NewEvent, PublishRequest, Rights};
 use crate::backend::{Backend, Fault};
@@ -30,10 +33,7 @@ impl<B: Backend> Engine<B> {
         let mut effects = Vec::new();
         let context = self.script_context(execution.event.hop.saturating_add(1));
         let app = execution.event.app_name.clone();
-        let entity = Entity {
-            kind: EntityType::trusted(SCRIPT_ENTITY),
-            id: EntityId::trusted(execution.script_id.as_str()),
-        };
+        let entity = script_entity(&execution.script_id);
         let mut ids = Vec::new();
         let mut events = Vec::new();
         let mut marks = Vec::new();
@@ -45,9 +45,7 @@ impl<B: Backend> Engine<B> {
                     events.push(NewEvent { entity, event_type, timestamp: None, properties, ttl: None });
                 }
                 RunCall::SubmitJob { id, spec } => {
-                    let value =
-                        spec.read().map_err(|error| EngineError::invalid("job", error.to_string()))?;
-                    let file = JobFile::read(value)?;
+                    let file = job_file_of(&spec)?;
                     let (request, once) = self
                         .job_of_file(key.tenant.clone(), app.clone(), file, Rights::default(), None)
                         .await?;
@@ -55,7 +53,7 @@ impl<B: Backend> Engine<B> {
                     effects.push(ScriptEffect::SubmitJob(Box::new(submit)));
                 }
                 RunCall::ResolveError { id, error } => {
-                    let (event, item) = self.resolve_of(execution, &error)?;
+                    let (event, item) = self.resolve_of(&execution.script_id, &error)?;
                     marks.push((id, event, Some(item)));
                 }
             }
@@ -107,12 +105,49 @@ impl<B: Backend> Engine<B> {
         Ok(effects)
     }
 
-    /// Errors that a script says are mended: `{executionId?, errorCode?, reason?}`.
-    fn resolve_of(
+    /// Checks what a script asked for as a run does before it commits, and carries nothing out. An error that is not the
+    /// store's is what the run would fail with.
+    pub async fn check_script_calls(
         &self,
-        execution: &ScriptExecution,
-        error: &Json,
-    ) -> Result<(NewEvent, WorkflowItem), EngineError> {
+        tenant: &TenantId,
+        app: &AppName,
+        script: &ScriptId,
+        calls: &[RunCall],
+    ) -> Result<(), EngineError> {
+        let entity = script_entity(script);
+        let mut events = Vec::new();
+        for call in calls {
+            match call {
+                RunCall::Publish { event_type, data, .. } => events.push(NewEvent {
+                    entity: entity.clone(),
+                    event_type: event_type.clone(),
+                    timestamp: None,
+                    properties: data.clone(),
+                    ttl: None,
+                }),
+                RunCall::SubmitJob { spec, .. } => {
+                    let file = job_file_of(spec)?;
+                    let (tenant, app) = (tenant.clone(), app.clone());
+                    let (request, _) = self.job_of_file(tenant, app, file, Rights::default(), None).await?;
+                    check_job(&request, FILE_TASKS_BYTES_MAX)?;
+                }
+                RunCall::ResolveError { error, .. } => drop(self.resolve_of(script, error)?),
+            }
+        }
+        if events.is_empty() {
+            return Ok(());
+        }
+        let origin = self.script_context(1).origin.to_string();
+        let request = PublishRequest { tenant: tenant.clone(), app: app.clone(), origin, events };
+        self.check_publish(&request)?;
+        for (at, event) in request.events.iter().enumerate() {
+            self.as_workflow(tenant, &format!("events[{at}]"), event, &mut Vec::new())?;
+        }
+        Ok(())
+    }
+
+    /// Errors that a script says are mended: `{executionId?, errorCode?, reason?}`.
+    fn resolve_of(&self, script: &ScriptId, error: &Json) -> Result<(NewEvent, WorkflowItem), EngineError> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase", deny_unknown_fields)]
         struct Asked {
@@ -126,7 +161,7 @@ impl<B: Backend> Engine<B> {
         let code = asked.error_code.map(ErrorCode::new).transpose()?;
         let scope = ErrorScope::of(id, code)
             .ok_or_else(|| EngineError::invalid("resolveError", "needs executionId, errorCode or both"))?;
-        let by = format!("script {}", execution.script_id);
+        let by = format!("script {script}");
         self.mark_event(&scope, ErrorMark::Resolve, Some(by), asked.reason)
     }
 
@@ -180,4 +215,14 @@ impl<B: Backend> Engine<B> {
         let alert = Alert { tenant, name: kind.as_str(), is_raised, message, properties };
         let _ = self.execute(Command::Alert(alert)).await;
     }
+}
+
+/// What events of a script are about.
+fn script_entity(script: &ScriptId) -> Entity {
+    Entity { kind: EntityType::trusted(SCRIPT_ENTITY), id: EntityId::trusted(script.as_str()) }
+}
+
+fn job_file_of(spec: &Json) -> Result<JobFile, EngineError> {
+    let value = spec.read().map_err(|error| EngineError::invalid("job", error.to_string()))?;
+    Ok(JobFile::read(value)?)
 }

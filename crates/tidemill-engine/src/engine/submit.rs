@@ -149,14 +149,7 @@ impl<B: Backend> Engine<B> {
         limit_bytes: usize,
         job: JobId,
     ) -> Result<SubmitJob, EngineError> {
-        Dag::default().check(&request.tasks).map_err(Refusal::Graph)?;
-        check::added_tasks(&request.tasks)?;
-        if let Some(name) = &request.name {
-            check::name("name", name)?;
-        }
-        let tasks = Json::of(&request.tasks);
-        check::size("tasks", tasks.len(), limit_bytes)?;
-
+        let tasks = check_job(&request, limit_bytes)?;
         let id = self.mint_event_id();
         let request_id = request.request.unwrap_or_else(|| self.mint_request_id());
         let total_tasks = u32::try_from(request.tasks.len()).unwrap_or(u32::MAX);
@@ -314,6 +307,18 @@ impl<B: Backend> Engine<B> {
             ttl: None,
         }
     }
+}
+
+/// Checks a job, and gives its tasks as JSON.
+pub(super) fn check_job(request: &JobRequest, limit_bytes: usize) -> Result<Json, EngineError> {
+    Dag::default().check(&request.tasks).map_err(Refusal::Graph)?;
+    check::added_tasks(&request.tasks)?;
+    if let Some(name) = &request.name {
+        check::name("name", name)?;
+    }
+    let tasks = Json::of(&request.tasks);
+    check::size("tasks", tasks.len(), limit_bytes)?;
+    Ok(tasks)
 }
 
 fn one(violation: Violation) -> Violations {

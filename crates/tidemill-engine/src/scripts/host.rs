@@ -69,7 +69,7 @@ pub struct RunFailed {
 
 impl RunFailed {
     /// A failure that no other try helps against.
-    pub(super) fn validation(message: impl Into<String>) -> Self {
+    pub fn validation(message: impl Into<String>) -> Self {
         Self {
             class: Arc::from("validation"),
             is_transient: false,

@@ -6,10 +6,11 @@ use axum::http::{Method, StatusCode};
 use serde_json::{Value, json as value};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::{Clock, SystemClock};
+use tidemill_engine::engine::EngineError;
 use tidemill_engine::execution::ExecutionId;
 use tidemill_engine::scripts::{RESULT_BYTES_MAX, RunCall, RunDone, RunFailed, ScriptRun};
 use tidemill_model::script::{NAME_BYTES_MAX, SOURCE_BYTES_MAX};
-use tidemill_model::{EventId, Json, Script, ScriptId};
+use tidemill_model::{EventId, Json, Script, ScriptId, TenantId};
 
 use super::compiling::elsewhere;
 use crate::api::{RunErrorView, ScriptTestRequest, ScriptTestView};
@@ -59,7 +60,7 @@ async fn test<B: Backend>(call: Call<B>) -> Reply {
         updated_at: now,
     };
     let run = ScriptRun {
-        tenant,
+        tenant: tenant.clone(),
         execution: ExecutionId::from_u128(id.as_u128()),
         script: Arc::new(script),
         event_id: id,
@@ -69,10 +70,43 @@ async fn test<B: Backend>(call: Call<B>) -> Reply {
         now,
         result_bytes_max: RESULT_BYTES_MAX,
     };
+    let id = run.script.id.clone();
     let ran = call.app.compiler().ok_or_else(elsewhere)?.try_out(run).await;
     let unavailable =
         || Problem::unavailable("SCRIPTS_UNAVAILABLE", "scripts cannot be run here now", RETRY_SECONDS);
-    json(StatusCode::OK, &view(ran.ok_or_else(unavailable)?))
+    let ran = match ran.ok_or_else(unavailable)? {
+        Ok(done) => checked(&call, &tenant, &id, done).await?,
+        failed => failed,
+    };
+    json(StatusCode::OK, &view(ran))
+}
+
+/// What a run would have come to: it fails if its result or what it asked for is refused.
+async fn checked<B: Backend>(
+    call: &Call<B>,
+    tenant: &TenantId,
+    script: &ScriptId,
+    done: RunDone,
+) -> Result<Result<RunDone, RunFailed>, Problem> {
+    let app = &call.app.config().app;
+    let refused = match done.result.problem() {
+        Some(problem) => Some(("output", format!("the result {problem}"))),
+        None => match call.app.engine().check_script_calls(tenant, app, script, &done.calls).await {
+            Ok(()) => None,
+            Err(error) if error.is_transient() => return Err(error.into()),
+            Err(error @ (EngineError::Fault(_) | EngineError::History(_))) => return Err(error.into()),
+            Err(error) => Some(("validation", error.to_string())),
+        },
+    };
+    Ok(match refused {
+        None => Ok(done),
+        Some((class, message)) => Err(RunFailed {
+            class: class.into(),
+            logs: done.logs,
+            took: done.took,
+            ..RunFailed::validation(message)
+        }),
+    })
 }
 
 fn view(ran: Result<RunDone, RunFailed>) -> ScriptTestView {

@@ -225,6 +225,83 @@ fn the_example_of_this_repository_repairs_a_failed_task() {
     server.stop().ok();
 }
 
+/// What a run would fail with is told before, and the exit code says so.
+#[test]
+fn a_test_of_a_script_fails_where_a_run_of_it_would() {
+    let sandbox = Sandbox::new();
+    sandbox.write("event.json", r#"{"eventType": "x", "properties": {}}"#);
+    sandbox.write("repair.yaml", "name: repair\ncommand: 'true'\nopenEnv: [REGION]\n");
+    let server = sandbox.serve(&[], &[]);
+    let at = |arguments: &[&str]| sandbox.run(&[arguments, &["--server", &server.url]].concat());
+    at(&["definitions", "create", "repair.yaml"]).ok();
+    // Whether the command can tell without a server, and what is told.
+    for (source, here, expected) in [
+        ("ctx.submitJob({ tasks: [{ taskId: 'a', name: 'repair', env: { REGION: 'eu' } }] })", true, None),
+        ("ctx.publish('made.up', {})", true, None),
+        ("ctx.submitJob({ tasks: [{ taskId: 'a', run: 'rm -r /' }] })", true, Some("tasks[0].run")),
+        (
+            "ctx.submitJob({ tasks: [{ taskId: 'a', name: 'repair', dependsOn: ['b'] }] })",
+            true,
+            Some("depends on b"),
+        ),
+        ("ctx.submitJob({ tasks: [] })", true, Some("tasks")),
+        ("ctx.publish('Task Completed', {})", true, Some("reserved")),
+        ("ctx.resolveError({})", true, Some("both missing")),
+        ("ctx.submitJob({ tasks: [{ taskId: 'a', name: 'nowhere' }] })", false, Some("no task definition")),
+        (
+            "ctx.submitJob({ tasks: [{ taskId: 'a', name: 'repair', env: { CC: 'x' } }] })",
+            false,
+            Some("tasks[0].env.CC is not open"),
+        ),
+        ("throw new Error('bad')", true, Some("bad")),
+    ] {
+        let source = format!("{source}; return 1");
+        sandbox.write("try.js", &source);
+        let grants = ["submitJob", "publish", "resolveError"];
+        let mut arguments = vec!["scripts", "test", "try.js", "--event", "event.json", "--json"];
+        arguments.extend(grants.iter().flat_map(|grant| ["--grant", grant]));
+        let ran = sandbox.run(&arguments);
+        let is_wrong = here && expected.is_some();
+        assert_eq!(ran.code, i32::from(is_wrong), "{source}: {ran:#?}");
+        let body =
+            json!({ "name": "try", "source": source, "grants": grants, "eventType": "x", "properties": {} });
+        let told = post(&server.url, "/v1/script-tests", &body);
+        match expected {
+            None => {
+                assert_eq!((&told["error"], &told["result"]), (&Value::Null, &json!(1)), "{source}: {told}");
+            }
+            Some(expected) => {
+                let error = told["error"]["message"].as_str().unwrap_or_default();
+                assert!(error.contains(expected), "{source}: {told}");
+                assert_eq!((&told["result"], &told["calls"]), (&Value::Null, &json!([])), "{source}: {told}");
+                let here = ran.json()["error"]["message"].as_str().unwrap_or(expected).to_owned();
+                assert!(here.contains(expected), "{source}: {here}");
+            }
+        }
+    }
+    let jobs = at(&["jobs", "list", "--json"]).ok().json();
+    assert_eq!(jobs["items"], json!([]), "nothing was carried out");
+    server.stop().ok();
+}
+
+/// The answer of a server to JSON.
+fn post(url: &str, path: &str, body: &Value) -> Value {
+    use std::io::{Read as _, Write as _};
+    let address = url.strip_prefix("http://").unwrap();
+    let body = body.to_string();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+}
+
 #[test]
 fn sc_22_a_dead_letter_is_replayed_after_the_script_was_mended() {
     let sandbox = Sandbox::new();

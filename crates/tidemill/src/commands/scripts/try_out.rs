@@ -8,10 +8,13 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use tidemill_engine::scripts::RESULT_BYTES_MAX;
-use tidemill_model::{EventId, EventType, Json, Timestamp};
+use tidemill_model::known_type::is_reserved;
+use tidemill_model::{
+    Dag, EventId, EventType, JobFile, Json, TaskEntry, TaskName, TaskOptions, TaskSpec, Timestamp,
+};
 use tidemill_script::{
-    CallKind, Execution, Failure, Grants, HostCall, Limits, LogLine, Pool, PoolConfig, Request, Script,
-    Stats, Subject,
+    CallKind, ErrorClass, Execution, Failure, Grants, HostCall, Limits, LogLine, Pool, PoolConfig, Request,
+    Script, Stats, Subject,
 };
 
 use super::{GrantName, event_of, source_of, stem};
@@ -59,10 +62,17 @@ impl TryOut {
             out.note(format_args!("note: {note}"));
         }
         match ran {
-            Ok(execution) => {
-                succeeded(&execution, json, out)?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Ok(execution) => match execution.calls.iter().find_map(refusal) {
+                None => {
+                    succeeded(&execution, json, out)?;
+                    Ok(ExitCode::SUCCESS)
+                }
+                // It ran to its end here, and yet a run of it would fail.
+                Some(message) => {
+                    failed(&file.name, &refused(execution, message), json, out)?;
+                    Ok(ExitCode::FAILURE)
+                }
+            },
             Err(failure) => {
                 failed(&file.name, &failure, json, out)?;
                 Ok(ExitCode::FAILURE)
@@ -113,6 +123,60 @@ impl TryOut {
             Subject::Event { id: id.unwrap_or(made_up), event_type, timestamp, data: Json::of(&data) };
         let (script, tenant) = (Arc::new(script), values.tenant.clone());
         Ok(Request { script, tenant, execution: made_up, now, subject, grants, limits: limits.clamped() })
+    }
+}
+
+/// Why a run would fail that asks for this, as far as it can be told without a store: whether definitions are there and
+/// what they open is for the server to say.
+fn refusal(call: &HostCall) -> Option<String> {
+    match call {
+        HostCall::Publish { event_type, .. } => is_reserved(event_type.as_str())
+            .then(|| format!("eventType {event_type} is reserved to the engine")),
+        HostCall::SubmitJob { spec, .. } => {
+            let file = match spec.read().map_err(|error| error.to_string()) {
+                Ok(value) => JobFile::read(value).map_err(|problems| problems.to_string()),
+                Err(problem) => Err(format!("job {problem}")),
+            };
+            let file = match file {
+                Ok(file) => file,
+                Err(problem) => return Some(problem),
+            };
+            let inline = file.tasks.iter().enumerate().find_map(|(at, task)| {
+                Some(format!(
+                    "tasks[{at}].{} needs the right to bring commands and agents along",
+                    task.work.inline_field()?
+                ))
+            });
+            inline.or_else(|| {
+                let tasks: Vec<_> = file.tasks.iter().map(spec_of).collect();
+                Dag::default().check(&tasks).err().map(|violations| violations.to_string())
+            })
+        }
+        // The sandbox has looked at all that it says.
+        HostCall::ResolveError { .. } => None,
+    }
+}
+
+/// A task as far as the graph needs it.
+fn spec_of(task: &TaskEntry) -> TaskSpec {
+    TaskSpec {
+        task_id: task.task_id.clone(),
+        name: TaskName::trusted(task.task_id.as_str()),
+        depends_on: task.depends_on.clone(),
+        input: task.input.clone(),
+        options: TaskOptions::default(),
+    }
+}
+
+fn refused(execution: Execution, message: String) -> Failure {
+    Failure {
+        class: ErrorClass::Validation,
+        message,
+        stack: String::new(),
+        place: None,
+        logs: execution.logs,
+        logs_truncated: execution.logs_truncated,
+        stats: execution.stats,
     }
 }
 
