@@ -79,10 +79,11 @@ fn ag_05_files_go_after_they_were_stored_if_that_is_wanted() {
     sandbox.write("job.yaml", &job(""));
     let mut environment = claude.environment();
     environment.retain(|(name, _)| *name != "CLAUDE_BIN");
-    // Settings come from files too, and paths may be relative.
-    sandbox.write("tidemill.yaml", "CLAUDE_BIN: ./claude\nCLAUDE_MODEL: from-file\nDEFAULT_TIMEOUT: 30s\n");
+    // Settings come from files too, and paths may be relative in one that is named.
+    sandbox.write("own.yaml", "CLAUDE_BIN: ./claude\nCLAUDE_MODEL: from-file\nDEFAULT_TIMEOUT: 30s\n");
     environment.push(("DELETE_FILES_AFTER_UPLOAD", "true"));
-    let report = sandbox.run_with(&["run", "job.yaml", "--json"], &environment).ok().json();
+    let arguments = ["--config", "own.yaml", "run", "job.yaml", "--json"];
+    let report = sandbox.run_with(&arguments, &environment).ok().json();
     assert_eq!(claude.flag(1, "--model").as_deref(), Some("from-file"));
     let task = format!("{}_a", report["jobId"].as_str().unwrap());
     assert!(!sandbox.dir.join(".output").join(&task).exists());
