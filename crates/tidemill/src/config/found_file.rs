@@ -45,20 +45,18 @@ fn is_address_of_agents(name: &str) -> bool {
 }
 
 /// Tells what such a file must not say. `given` holds all that was given, by the name it counts under.
-pub(super) fn check<'a>(
-    given: impl Iterator<Item = (&'a str, &'a Source)> + Clone,
-    problems: &mut Vec<String>,
-) {
-    for (name, source) in given.clone() {
+pub(super) fn check<'a>(given: impl Iterator<Item = (&'a str, &'a Source)>, problems: &mut Vec<String>) {
+    let given: Vec<_> = given.collect();
+    for (name, source) in &given {
         let Some(file) = source.origin.found_file() else { continue };
-        if PROGRAMS.contains(&name) && !source.value.starts_with('/') {
+        if PROGRAMS.contains(name) && !source.value.starts_with('/') {
             problems.push(format!(
                 "{name} ({}) must be an absolute path, because nobody named the file that says it",
                 source.origin
             ));
         }
         for Addressed { credentials, .. } in ADDRESSED.iter().filter(|entry| (entry.is_address)(name)) {
-            let from_elsewhere = given.clone().find(|(credential, source)| {
+            let from_elsewhere = given.iter().find(|(credential, source)| {
                 credentials.contains(credential) && source.origin.found_file() != Some(file)
             });
             if let Some((credential, elsewhere)) = from_elsewhere {

@@ -243,7 +243,7 @@ impl Sources {
     fn counting<'a>(
         &'a self,
         shown: &'a [(&'static Setting, Option<Source>)],
-    ) -> impl Iterator<Item = (&'a str, &'a Source)> + Clone {
+    ) -> impl Iterator<Item = (&'a str, &'a Source)> {
         let settings = shown.iter().filter_map(|(setting, source)| Some((setting.name, source.as_ref()?)));
         let others = self.environment.iter().filter(|(name, source)| {
             !source.value.is_empty() && !names().any(|known| known == name.as_str())
