@@ -147,6 +147,15 @@ impl SimDisk {
         self.lock().ignored.push((operation, prefix.to_owned()));
     }
 
+    /// All files by their paths, as programs see them.
+    pub fn files(&self) -> Vec<(String, Vec<u8>)> {
+        let inner = self.lock();
+        let named = inner.names.named();
+        named
+            .filter_map(|(path, id)| Some((path.to_owned(), inner.inodes.get(&id)?.seen().to_vec())))
+            .collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -21,6 +21,7 @@ pub mod run;
 mod scripter;
 pub mod seed_list;
 mod shape;
+pub mod specimen;
 mod storage;
 mod trace;
 mod triager;

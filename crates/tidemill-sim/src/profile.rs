@@ -53,39 +53,46 @@ pub(crate) struct Profile {
     pub(crate) storage: u32,
 }
 
+/// How often each act is done in a world that leaves nothing out.
+const USUAL: [(u32, Act); 27] = [
+    (60, Act::Work),
+    (6, Act::SubmitJob),
+    (2, Act::ResubmitJob),
+    (3, Act::AddTasks),
+    (3, Act::SubmitTask),
+    (1, Act::ResubmitTask),
+    (2, Act::Send),
+    (1, Act::Cancel),
+    (3, Act::Resume),
+    (1, Act::Advance),
+    (2, Act::SetBudget),
+    (1, Act::Trespass),
+    (3, Act::Publish),
+    (2, Act::PutRecord),
+    (1, Act::Forget),
+    (1, Act::AnswerLetter),
+    (1, Act::Receive),
+    (2, Act::UseReceipt),
+    (3, Act::MatchEvents),
+    (8, Act::EndExecution),
+    (1, Act::AnswerScriptLetter),
+    (6, Act::TellWorkflow),
+    (2, Act::MarkErrors),
+    (3, Act::Unpark),
+    (12, Act::EndDelivery),
+    (2, Act::AnswerDeliveryLetter),
+    (3, Act::CheckHealth),
+];
+
 impl Profile {
+    /// A world in which everything happens and the clock is steady.
+    pub(crate) fn of_everything() -> Self {
+        Self { acts: USUAL.to_vec(), group_max: 4, lost_answers: 50, clock_back: 0, storage: 60 }
+    }
+
     pub(crate) fn draw(rng: &mut Rng) -> Self {
-        let usual = [
-            (60, Act::Work),
-            (6, Act::SubmitJob),
-            (2, Act::ResubmitJob),
-            (3, Act::AddTasks),
-            (3, Act::SubmitTask),
-            (1, Act::ResubmitTask),
-            (2, Act::Send),
-            (1, Act::Cancel),
-            (3, Act::Resume),
-            (1, Act::Advance),
-            (2, Act::SetBudget),
-            (1, Act::Trespass),
-            (3, Act::Publish),
-            (2, Act::PutRecord),
-            (1, Act::Forget),
-            (1, Act::AnswerLetter),
-            (1, Act::Receive),
-            (2, Act::UseReceipt),
-            (3, Act::MatchEvents),
-            (8, Act::EndExecution),
-            (1, Act::AnswerScriptLetter),
-            (6, Act::TellWorkflow),
-            (2, Act::MarkErrors),
-            (3, Act::Unpark),
-            (12, Act::EndDelivery),
-            (2, Act::AnswerDeliveryLetter),
-            (3, Act::CheckHealth),
-        ];
-        let mut acts = Vec::with_capacity(usual.len());
-        for (weight, act) in usual {
+        let mut acts = Vec::with_capacity(USUAL.len());
+        for (weight, act) in USUAL {
             let factor = match act {
                 Act::Work | Act::SubmitJob => rng.weighted(&[(1, 5), (2, 10), (1, 20)]),
                 _ => rng.weighted(&[(2, 0), (1, 3), (3, 10), (1, 40)]),

@@ -142,6 +142,15 @@ impl World {
         self.come_to_rest()
     }
 
+    /// So many steps, and then the disk is well again. Whatever is open stays open.
+    pub(crate) fn live_on(&mut self, steps: u64) -> Result<(), Violation> {
+        for _ in 0..steps {
+            self.step()?;
+        }
+        self.end_troubles();
+        self.keep_house()
+    }
+
     /// Something happens.
     fn step(&mut self) -> Result<(), Violation> {
         self.let_time_pass();

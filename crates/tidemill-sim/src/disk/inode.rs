@@ -51,6 +51,11 @@ impl Fate {
 }
 
 impl Inode {
+    /// What programs read.
+    pub(super) fn seen(&self) -> &[u8] {
+        &self.seen
+    }
+
     pub(super) fn len(&self) -> usize {
         self.seen.len()
     }

@@ -60,6 +60,11 @@ impl Names {
         self.seen.values().copied()
     }
 
+    /// All files with their paths, in order.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&str, InodeId)> {
+        self.seen.iter().map(|(path, id)| (path.as_str(), *id))
+    }
+
     pub(super) fn create(&mut self, path: &str, inode: InodeId) {
         self.change(None, Some((path.to_owned(), inode)));
     }

@@ -3,3 +3,4 @@
 mod breaks;
 mod budget;
 mod determinism;
+mod specimen;
