@@ -1,13 +1,15 @@
 //! Where rows lie in the table. What is listed together shares a partition and is sorted as it is listed.
 
 use tidemill_engine::codec::BadBytes;
-use tidemill_engine::codec::stored::{Stored, read_all};
+use tidemill_engine::codec::stored::{Stored, read_all, read_all_v1};
 use tidemill_engine::record::{RecordKey, RecordKind};
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_model::{JobId, TenantId};
 
 /// The form of rows that this release writes.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The form before: fields without numbers.
+const VERSION_1: u8 = 1;
 /// The sort key of a row that is alone in its partition.
 const ALONE: &str = "ROW";
 
@@ -88,6 +90,7 @@ pub(crate) fn row_bytes(row: &Row) -> Vec<u8> {
 pub(crate) fn read_row(bytes: &[u8]) -> Result<Row, BadBytes> {
     match bytes.split_first() {
         Some((&VERSION, rest)) => read_all(rest),
+        Some((&VERSION_1, rest)) => read_all_v1(rest),
         _ => Err(BadBytes("has a version this release does not know")),
     }
 }

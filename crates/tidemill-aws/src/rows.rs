@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use tidemill_engine::backend::Fault;
-use tidemill_engine::codec::stored::{Stored, read_all};
+use tidemill_engine::codec::stored::{Stored, read_all, read_all_v1};
 use tidemill_engine::codec::{BadBytes, Reader, put_varint};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::state::job::{Entry, JobHead};
@@ -32,7 +32,9 @@ pub(crate) const ROWS_AT_ONCE: usize = 100;
 /// How many rows are written at once.
 const WRITES_AT_ONCE: usize = 16;
 pub(crate) const CHECKPOINT: &str = "ROWS";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The form before: fields without numbers.
+const VERSION_1: u8 = 1;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Rows {
@@ -430,6 +432,7 @@ impl Flush {
         put_varint(&mut out, self.rows.len() as u64);
         for (key, row) in &self.rows {
             put_apart(&mut out, key);
+            // A row that is gone has no bytes.
             put_apart(&mut out, row);
         }
         put_varint(&mut out, self.open.len() as u64);
@@ -441,22 +444,26 @@ impl Flush {
 
     fn decode(bytes: &[u8]) -> Result<Self, BadBytes> {
         let mut reader = Reader::new(bytes);
-        if reader.byte()? != VERSION {
-            return Err(BadBytes("has a version this release does not know"));
-        }
+        let (key, row): (fn(&[u8]) -> _, fn(&[u8]) -> _) = match reader.byte()? {
+            VERSION => {
+                (read_all::<RowKey>, |row| if row.is_empty() { Ok(None) } else { read_all(row).map(Some) })
+            }
+            VERSION_1 => (read_all_v1::<RowKey>, read_all_v1::<Option<Row>>),
+            _ => return Err(BadBytes("has a version this release does not know")),
+        };
         let mut flush = Self { at: reader.varint()?, ..Self::default() };
         flush.last_id = u128::from_le_bytes(reader.array()?);
         for _ in 0..reader.varint()? {
-            flush.rows.push((take_apart(&mut reader)?, take_apart(&mut reader)?));
+            flush.rows.push((key(take_apart(&mut reader)?)?, row(take_apart(&mut reader)?)?));
         }
         for _ in 0..reader.varint()? {
-            flush.open.insert(take_apart(&mut reader)?);
+            flush.open.insert(key(take_apart(&mut reader)?)?);
         }
         if reader.is_at_end() { Ok(flush) } else { Err(BadBytes("goes on after its end")) }
     }
 }
 
-/// Some values are read to the end of their bytes, so each is told how long it is.
+/// Values of version 1 are read to the end of their bytes, so each is told how long it is.
 fn put_apart(out: &mut Vec<u8>, value: &impl Stored) {
     let mut bytes = Vec::new();
     value.put(&mut bytes);
@@ -464,7 +471,7 @@ fn put_apart(out: &mut Vec<u8>, value: &impl Stored) {
     out.extend_from_slice(&bytes);
 }
 
-fn take_apart<T: Stored>(reader: &mut Reader<'_>) -> Result<T, BadBytes> {
+fn take_apart<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], BadBytes> {
     let length = usize::try_from(reader.varint()?).map_err(|_| BadBytes("holds a value without end"))?;
-    read_all(reader.take(length)?)
+    reader.take(length)
 }

@@ -8,7 +8,9 @@ use super::bytes::{BadBytes, Reader};
 use super::stored::Stored;
 
 /// The form of control entries that this release writes.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The form before: fields without numbers.
+const VERSION_1: u8 = 1;
 
 /// One control entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +35,10 @@ impl Control {
             Self::Settle(message) => tagged(out, 5, message),
             Self::Carry(key, row) => {
                 tagged(out, 7, key);
-                row.put(out);
+                // A row that is gone is none.
+                if let Some(row) = row {
+                    row.put(out);
+                }
             }
         }
     }
@@ -45,19 +50,41 @@ impl Control {
 
     pub fn decode(bytes: &[u8]) -> Result<Self, BadBytes> {
         let mut reader = Reader::new(bytes);
-        if reader.byte()? != VERSION {
-            return Err(BadBytes("has a version this release does not know"));
-        }
         let control = match reader.byte()? {
-            1 => Self::Record(Stored::take(&mut reader)?),
-            2 => Self::Task(Stored::take(&mut reader)?),
-            3 => Self::Enqueue(Stored::take(&mut reader)?),
-            4 => Self::Visibility(Stored::take(&mut reader)?),
-            5 => Self::Settle(Stored::take(&mut reader)?),
-            7 => Self::Carry(Stored::take(&mut reader)?, Stored::take(&mut reader)?),
-            _ => return Err(BadBytes("holds an unknown kind of control entry")),
+            VERSION => Self::take(&mut reader)?,
+            VERSION_1 => Self::take_v1(&mut reader)?,
+            _ => return Err(BadBytes("has a version this release does not know")),
         };
         if reader.is_at_end() { Ok(control) } else { Err(BadBytes("goes on after its end")) }
+    }
+}
+
+impl Control {
+    fn take(reader: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        Ok(match reader.byte()? {
+            1 => Self::Record(Stored::take(reader)?),
+            2 => Self::Task(Stored::take(reader)?),
+            3 => Self::Enqueue(Stored::take(reader)?),
+            4 => Self::Visibility(Stored::take(reader)?),
+            5 => Self::Settle(Stored::take(reader)?),
+            7 => {
+                let key = Stored::take(reader)?;
+                Self::Carry(key, if reader.is_at_end() { None } else { Some(Stored::take(reader)?) })
+            }
+            _ => return Err(BadBytes("holds an unknown kind of control entry")),
+        })
+    }
+
+    fn take_v1(reader: &mut Reader<'_>) -> Result<Self, BadBytes> {
+        Ok(match reader.byte()? {
+            1 => Self::Record(Stored::take_v1(reader)?),
+            2 => Self::Task(Stored::take_v1(reader)?),
+            3 => Self::Enqueue(Stored::take_v1(reader)?),
+            4 => Self::Visibility(Stored::take_v1(reader)?),
+            5 => Self::Settle(Stored::take_v1(reader)?),
+            7 => Self::Carry(Stored::take_v1(reader)?, Stored::take_v1(reader)?),
+            _ => return Err(BadBytes("holds an unknown kind of control entry")),
+        })
     }
 }
 

@@ -8,6 +8,9 @@ mod event;
 pub mod row_key;
 pub mod stored;
 mod stored_triage;
+mod stored_work;
+mod version_1;
+mod wire;
 mod word;
 
 pub use bytes::{BadBytes, Reader, put_varint, unzigzag, zigzag};
