@@ -6,6 +6,7 @@
 pub mod backend;
 mod blob;
 mod blob_file;
+pub mod checked_file;
 pub mod data_lock;
 pub mod disk;
 pub mod import_dir;

@@ -28,4 +28,6 @@ pub struct Faults {
     pub ignore_tenant_limits: bool,
     /// What a clock that was set back hides stays hidden.
     pub keep_hidden: bool,
+    /// Derived rows are taken as they are read, whatever their checksums say.
+    pub skip_row_checks: bool,
 }

@@ -147,6 +147,22 @@ impl SimDisk {
         self.lock().ignored.push((operation, prefix.to_owned()));
     }
 
+    /// Turns over a few bits of a file, at places that are not empty. Says how many.
+    pub fn flip_bits(&self, path: &str, rng: &mut Rng) -> usize {
+        let mut inner = self.lock();
+        let Some(inode) = inner.names.find(path).and_then(|id| inner.inodes.get_mut(&id)) else { return 0 };
+        let places: Vec<usize> = (0..inode.len()).filter(|at| inode.seen()[*at] != 0).collect();
+        if places.is_empty() {
+            return 0;
+        }
+        let count = rng.weighted(&[(2, 1), (1, 4), (1, 32)]);
+        for _ in 0..count {
+            let at = places[rng.index(places.len())];
+            inode.flip(at, u32::try_from(rng.below(8)).unwrap_or(0));
+        }
+        count
+    }
+
     /// All files by their paths, as programs see them.
     pub fn files(&self) -> Vec<(String, Vec<u8>)> {
         let inner = self.lock();

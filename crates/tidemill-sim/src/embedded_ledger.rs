@@ -61,7 +61,9 @@ pub(crate) fn draw_options(rng: &mut Rng, policy: Policy, is_clock_steady: bool)
         event_millis: if is_clock_steady { rng.weighted(&[(1, 0), (1, 60_000), (1, 240_000)]) } else { 0 },
         heartbeat_millis: rng.weighted(&[(1, 0), (1, 20_000), (1, 60_000)]),
     };
-    StoreOptions { policy, log, seed: rng.bits(), retention, ..StoreOptions::default() }
+    // Without memory for pages, rows are read where bits turn over.
+    let row_cache_bytes = if log.cache_bytes == 0 { 0 } else { 16 << 10 };
+    StoreOptions { policy, log, seed: rng.bits(), retention, row_cache_bytes, ..StoreOptions::default() }
 }
 
 impl Ledger for EmbeddedLedger {

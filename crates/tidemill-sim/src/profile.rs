@@ -51,6 +51,8 @@ pub(crate) struct Profile {
     pub(crate) clock_back: u32,
     /// Out of a thousand steps so many are about the storage.
     pub(crate) storage: u32,
+    /// Out of a thousand steps bits of the derived rows turn over in so many, beside those of `storage`.
+    pub(crate) flips: u32,
 }
 
 /// How often each act is done in a world that leaves nothing out.
@@ -87,7 +89,7 @@ const USUAL: [(u32, Act); 27] = [
 impl Profile {
     /// A world in which everything happens and the clock is steady.
     pub(crate) fn of_everything() -> Self {
-        Self { acts: USUAL.to_vec(), group_max: 4, lost_answers: 50, clock_back: 0, storage: 60 }
+        Self { acts: USUAL.to_vec(), group_max: 4, lost_answers: 50, clock_back: 0, storage: 60, flips: 0 }
     }
 
     pub(crate) fn draw(rng: &mut Rng) -> Self {
@@ -105,6 +107,7 @@ impl Profile {
             lost_answers: rng.weighted(&[(1, 0), (1, 50), (1, 300)]),
             clock_back: rng.weighted(&[(3, 0), (1, 10)]),
             storage: rng.weighted(&[(1, 30), (2, 100), (1, 250)]),
+            flips: 0,
         }
     }
 }

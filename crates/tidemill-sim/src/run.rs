@@ -49,6 +49,8 @@ pub struct Plan {
     pub removed_syncs: Vec<(Operation, String)>,
     /// How many of the last steps a failure shows.
     pub trace_max: usize,
+    /// Out of a thousand steps bits of the derived rows turn over in so many, beside those of every world.
+    pub flips: u32,
 }
 
 impl Plan {
@@ -64,6 +66,7 @@ impl Plan {
             faults: Faults::default(),
             removed_syncs: Vec::new(),
             trace_max: trace::STEPS_MAX,
+            flips: 0,
         }
     }
 }
@@ -88,7 +91,7 @@ pub fn run(seed: u64, plan: &Plan) -> Result<Tally, Failure> {
     let clock = VirtualClock::start();
     let mut policy = draw_policy(&mut rng);
     policy.faults = plan.faults;
-    let profile = Profile::draw(&mut rng);
+    let profile = Profile { flips: plan.flips, ..Profile::draw(&mut rng) };
     let failure = |violation, trace| Failure { seed, violation, trace };
     let ledger: Box<dyn Ledger> = match plan.kind {
         Kind::Memory => Box::new(MemoryLedger::new(clock.clone(), policy.clone(), rng.bits())),

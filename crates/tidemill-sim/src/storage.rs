@@ -20,6 +20,8 @@ pub(crate) enum Death {
 
 /// How far the clock may be set back while the process is away, in milliseconds.
 const RESTART_BACK_MILLIS_MAX: u64 = 4 * 3_600_000;
+/// The only file whose bits may turn over: everything in it can be made again from the log.
+const ROWS: &str = "derived/rows.redb";
 /// How many segments are sealed in one go.
 const SEALS_MAX: u32 = 4;
 /// How often opening may be interrupted before the world lets it be.
@@ -43,17 +45,41 @@ impl World {
                 self.bring_trouble(&disk);
                 Ok(())
             }
+            // Rows that have to be made again need space.
+            91..=94 if self.has_flipped => self.mend_flips(),
             91..=94 => {
                 let capacity = disk.used_bytes() + self.rng.below(96 << 10);
                 disk.set_capacity(Some(capacity));
                 self.trace.note(self.now(), format!("the disk holds only {capacity} bytes"));
                 Ok(())
             }
+            95..=96 => self.flip_bits(),
             _ => {
                 self.end_troubles();
                 Ok(())
             }
         }
+    }
+
+    /// Bits of the derived rows turn over, and somebody asks for everything.
+    pub(crate) fn flip_bits(&mut self) -> Result<(), Violation> {
+        let disk = self.disk().clone();
+        if disk.may_fail() {
+            return Ok(());
+        }
+        let count = disk.flip_bits(ROWS, &mut self.rng);
+        self.has_flipped |= count > 0;
+        self.trace.note(self.now(), format!("{count} bits of the derived rows turn over"));
+        self.oracle.inspect(&mut *self.ledger)
+    }
+
+    /// The process ends and starts again with rows in which nothing is wrong.
+    fn mend_flips(&mut self) -> Result<(), Violation> {
+        self.reopen(Death::Killed)?;
+        self.oracle.reopened(&mut *self.ledger)?;
+        self.verify()?;
+        self.has_flipped = false;
+        self.begin_life()
     }
 
     fn bring_trouble(&mut self, disk: &SimDisk) {
@@ -221,6 +247,10 @@ impl World {
         if findings.is_empty() {
             return Ok(());
         }
+        if std::mem::take(&mut self.has_flipped) {
+            // It is told, and whoever is told makes the rows again.
+            return self.rebuild();
+        }
         Err(Violation::new("the store finds nothing wrong with itself", findings.join("; ")))
     }
 
@@ -269,6 +299,7 @@ impl World {
         let rebuilt = self.ledger.rebuild();
         rebuilt.map_err(|fault| Violation::new("a store can be rebuilt", fault.to_string()))?;
         self.trace.note(self.now(), "everything is made again from the log");
+        self.has_flipped = false;
         self.oracle.reopened(&mut *self.ledger)?;
         self.verify()
     }

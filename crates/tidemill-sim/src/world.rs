@@ -59,6 +59,8 @@ pub struct World {
     acknowledged: u64,
     /// Blobs that were put away, whether or not an event came to name them.
     pub(crate) blobs_put: Vec<(TenantId, String)>,
+    /// Bits of the derived rows have turned over since those were made.
+    pub(crate) has_flipped: bool,
 }
 
 /// Who asks, and so who hears the answer.
@@ -120,6 +122,7 @@ impl World {
             sweep: Sweep::default(),
             acknowledged: 0,
             blobs_put: Vec::new(),
+            has_flipped: false,
             rng,
             clock,
             ledger,
@@ -165,6 +168,9 @@ impl World {
         }
         if self.ledger.disk().is_some() && self.rng.chance(self.profile.storage) {
             return self.storage_step();
+        }
+        if self.profile.flips > 0 && self.rng.chance(self.profile.flips) {
+            return self.flip_bits();
         }
         if self.ledger.disk().is_none() && self.rng.chance(5) {
             return self.begin_life();

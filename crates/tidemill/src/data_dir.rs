@@ -9,6 +9,7 @@ use tidemill_embedded::StoreOptions;
 use tidemill_embedded::data_lock::DataLock;
 use tidemill_embedded::disk::Disk;
 use tidemill_embedded::real_disk::RealDisk;
+use tidemill_embedded::store::Tell;
 
 use crate::client::add;
 use crate::commands::CommandError;
@@ -87,5 +88,5 @@ fn unusable(dir: &Path, error: &std::io::Error) -> CommandError {
 
 /// How offline commands open a store. Nothing is decided here, so no policy matters.
 pub(crate) fn store_options() -> StoreOptions {
-    StoreOptions::default()
+    StoreOptions { tell: Tell::new(crate::logging::trouble), ..StoreOptions::default() }
 }

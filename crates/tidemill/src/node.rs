@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidemill::host::random_seed;
 use tidemill::{Embedded, OpenError, StoreOptions};
+use tidemill_embedded::store::Tell;
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::{Engine, EngineConfig, EngineError};
@@ -92,6 +93,7 @@ impl Node<Embedded> {
             policy: values.policy(),
             site: Site::new(&values.environment),
             seed: random_seed(),
+            tell: Tell::new(crate::logging::trouble),
             ..StoreOptions::default()
         };
         let token_key =

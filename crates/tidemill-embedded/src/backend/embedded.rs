@@ -218,6 +218,12 @@ impl Embedded {
             settling: AtomicU64::new(0),
             relieved: Notice::default(),
         });
+        let keeper = Arc::downgrade(&shared);
+        shared.rows.trouble.raise_alarm_with(move || {
+            if let Some(shared) = keeper.upgrade() {
+                shared.keeper_bell.ring();
+            }
+        });
         shared.keeper_bell.ring();
         let mut threads = Vec::new();
         for (name, run) in [
@@ -372,6 +378,9 @@ impl Shared {
         if let Some(fault) = self.progress.stopped_fast() {
             return Err(fault);
         }
+        if let Some(fault) = self.rows.trouble.fault() {
+            return Err(fault);
+        }
         let deciding = &mut *guard;
         if deciding.waiting_bytes() >= group_bytes(&self.options.log) {
             return Ok(Turn::Crowded(deciding.newest()));
@@ -400,7 +409,12 @@ impl Shared {
         }
         let mut answers = Vec::with_capacity(commands.len());
         for command in commands {
-            let answer = deciding.decider.decide(command, now, &mut deciding.open, &mut deciding.stir);
+            let mut decide = || deciding.decider.decide(command, now, &mut deciding.open, &mut deciding.stir);
+            let mut answer = decide();
+            // Those before it are decided, so this one must be too. It changed nothing yet.
+            if answer.is_err() && self.rows.trouble.fault().is_some() && self.rows.heal().is_ok() {
+                answer = decide();
+            }
             match answer {
                 Ok(answer) => answers.push(answer),
                 Err(fault) => {
@@ -565,6 +579,8 @@ impl Shared {
         deciding.written.clear();
         deciding.stir = Stir::default();
         let lost = deciding.number;
+        // The state is made from the rows. If they are damaged they come first.
+        let _ = self.rows.heal();
         // One number stands for the state that is left, which is on disk.
         deciding.number += 2;
         match crate::store::decider_from_disk(&self.rows, &writing.log, &self.options) {

@@ -23,15 +23,30 @@ const QUIET: Duration = Duration::from_secs(5);
 /// How often old events are looked for. Only reading, unless something has expired.
 const RETENTION_EVERY: Duration = Duration::from_secs(3_600);
 
+/// How long the keeper pauses before it tries again to make damaged rows anew, at first and at most.
+const MEND_PAUSE: Duration = Duration::from_secs(1);
+const MEND_PAUSE_MAX: Duration = Duration::from_secs(600);
+
+/// When damaged rows are made again after that failed.
+#[derive(Default)]
+struct Mending {
+    pause: Duration,
+    again_at: Option<Instant>,
+}
+
 impl Shared {
     pub(super) fn run_keeper(&self) {
         let mut waiting = Waiting::default();
         let mut expire_at = Instant::now() + RETENTION_EVERY;
+        let mut mending = Mending::default();
         loop {
-            match self.keeper_bell.wait(Some(waiting.until().map_or(expire_at, |at| at.min(expire_at)))) {
+            let until =
+                [waiting.until(), mending.again_at].into_iter().flatten().fold(expire_at, Instant::min);
+            match self.keeper_bell.wait(Some(until)) {
                 Heard::Closed => return,
                 Heard::Ring | Heard::Timeout => {}
             }
+            self.mend_rows(&mut mending);
             // A fault here harms nothing that was promised: the log has it all, and the writer meets the same disk.
             let _ = self.log_keeper.prepare_spare();
             self.keep_rows(&mut waiting);
@@ -45,6 +60,22 @@ impl Shared {
             while !self.closing.load(Ordering::Acquire) && self.log_keeper.seal_next().unwrap_or(false) {
                 let _ = self.log_keeper.prepare_spare();
                 self.keep_rows(&mut waiting);
+            }
+        }
+    }
+
+    /// Makes damaged rows again. If that fails too, it is tried again after ever longer pauses.
+    fn mend_rows(&self, mending: &mut Mending) {
+        let now = Instant::now();
+        if self.rows.trouble.fault().is_none() || mending.again_at.is_some_and(|at| now < at) {
+            return;
+        }
+        match self.rows.heal() {
+            Ok(()) => *mending = Mending::default(),
+            Err(fault) => {
+                self.options.tell.say(&format!("the derived rows could not be made again: {fault}"));
+                mending.pause = (mending.pause * 2).clamp(MEND_PAUSE, MEND_PAUSE_MAX);
+                mending.again_at = Some(now + mending.pause);
             }
         }
     }

@@ -196,8 +196,10 @@ mod tests {
         AppName, JobId, Json, RequestId, TaskId, TaskName, TaskOptions, TenantId, Timestamp,
     };
 
+    use super::super::Tell;
     use super::super::decider::{Decider, Stir};
     use super::super::row_store::RowStore;
+    use super::super::row_trouble::RowConfig;
     use super::*;
     use crate::disk::Disk;
     use crate::log::{Group, Seq};
@@ -234,7 +236,7 @@ mod tests {
     fn what_does_not_fit_into_a_group_is_refused_and_the_rest_goes_on() {
         let dir = std::env::temp_dir().join(format!("tidemill-size-{}", std::process::id()));
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(&dir).unwrap());
-        let rows = Arc::new(RowStore::open(&disk).unwrap());
+        let rows = Arc::new(RowStore::open(&disk, RowConfig::USUAL, &Tell::default()).unwrap());
         let mut decider = Decider::new(rows, Policy::default(), Site::default(), 1, Seq::FIRST);
         decider.group_bytes_max = 20_000;
         let (mut group, mut stir) = (Group::new(), Stir::default());

@@ -8,25 +8,13 @@ use super::StoreOptions;
 use super::decider::Decider;
 use super::row_store::{Checkpoint, RowStore};
 use super::watch::{Step, Watch, unwatched};
-use crate::log::{Entry, Log, LogPosition, SegmentKind, Seq};
+use crate::log::{Entry, Log, LogPosition, LogReader, SegmentKind, Seq};
 
 /// After so many changed rows a rebuild writes them down, so that memory does not grow with the log.
 const ROWS_IN_MEMORY_MAX: usize = 100_000;
 
 pub(crate) fn decider(rows: &Arc<RowStore>, log: &Log, options: &StoreOptions) -> Result<Decider, Fault> {
     decider_watched(rows, log, options, &mut unwatched)
-}
-
-/// Like `decider_watched`; damaged rows may make the store that keeps them panic, which is told as damage too.
-pub(super) fn decider_or_damage(
-    rows: &Arc<RowStore>,
-    log: &Log,
-    options: &StoreOptions,
-    watch: &mut Watch<'_>,
-) -> Result<Decider, Fault> {
-    let derive = std::panic::AssertUnwindSafe(|| decider_watched(rows, log, options, watch));
-    std::panic::catch_unwind(derive)
-        .unwrap_or_else(|_| Err(Fault::Damaged("the rows cannot be read".to_owned())))
 }
 
 pub(super) fn decider_watched(
@@ -71,6 +59,27 @@ pub(super) fn decider_watched(
         decider.observe(stored.event.id);
     }
     Ok(decider)
+}
+
+/// Makes rows from the log alone, as far as it is published now, and says what they reflect.
+pub(super) fn rows_again(
+    rows: &Arc<RowStore>,
+    reader: &LogReader,
+    options: &StoreOptions,
+) -> Result<Checkpoint, Fault> {
+    let (policy, site) = (options.policy.clone(), options.site.clone());
+    let mut decider = Decider::new(Arc::clone(rows), policy, site, options.seed, Seq::FIRST);
+    let mut reached = LogPosition::START;
+    for segment in reader.segments().into_iter().filter(|segment| segment.kind != SegmentKind::Open) {
+        reader.scan::<Fault>(segment.id, |entry| decider.replay(&entry))?;
+        reached = LogPosition { segment: segment.id + 1, offset: 0, next_seq: segment.end_seq };
+        spill(&mut decider, rows, reached)?;
+    }
+    let position = reader.replay::<Fault>(reached, |entry| decider.replay(&entry))?;
+    decider.state.end_carry();
+    let changed = decider.state.take_dirty().unwrap_or_default();
+    rows.write(&changed, Checkpoint { position })?;
+    Ok(Checkpoint { position })
 }
 
 /// Writes rows in the middle of a long replay.

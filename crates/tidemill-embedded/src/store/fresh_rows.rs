@@ -10,8 +10,8 @@ use foldhash::fast::FixedState;
 use tidemill_engine::state::row::{Row, RowKey, is_open};
 
 use super::row_key;
-use super::row_store::{Checkpoint, VERSION};
-use super::stored::Stored;
+use super::row_store::Checkpoint;
+use super::row_value;
 
 /// The rows that the file does not have yet. What a newer run says hides what an older one or the file says.
 #[derive(Default)]
@@ -64,8 +64,7 @@ impl Run {
             let value = bytes.len();
             let is_open = match row {
                 Some(row) => {
-                    bytes.push(VERSION);
-                    row.put(&mut bytes);
+                    row_value::put(&mut bytes, start, row);
                     is_open(key, row)
                 }
                 None => matches!(key, RowKey::Record(key) if key.kind.may_be_open()).then_some(false),
@@ -152,6 +151,12 @@ impl FreshRows {
     /// These without the oldest runs.
     pub(super) fn without(&self, oldest: usize) -> Self {
         Self::of(self.runs[oldest..].to_vec())
+    }
+
+    /// These without the runs that a file has which reflects `checkpoint`.
+    pub(super) fn behind(&self, checkpoint: Checkpoint) -> Self {
+        let runs = self.runs.iter().filter(|run| run.checkpoint.position > checkpoint.position);
+        Self::of(runs.cloned().collect())
     }
 
     fn of(runs: Vec<Arc<Run>>) -> Self {
@@ -290,9 +295,9 @@ mod tests {
                 .iter()
                 .map(|(key, row)| {
                     let bytes = row.as_ref().map(|row| {
-                        let mut bytes = vec![VERSION];
-                        row.put(&mut bytes);
-                        bytes
+                        let mut bytes = key.clone();
+                        row_value::put(&mut bytes, 0, row);
+                        bytes.split_off(key.len())
                     });
                     (key.clone(), bytes)
                 })

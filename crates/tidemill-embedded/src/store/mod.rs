@@ -20,7 +20,11 @@ pub(crate) use derive::decider as decider_from_disk;
 pub(crate) mod query;
 mod rebuild;
 pub mod retention;
+mod row_heal;
 pub(crate) mod row_store;
+pub(crate) mod row_trouble;
+pub mod row_value;
+mod tell;
 pub mod verify;
 pub mod watch;
 pub(crate) use tidemill_engine::codec::{row_key, stored};
@@ -39,10 +43,12 @@ use crate::blob::Blobs;
 use crate::disk::Disk;
 use crate::log::{Group, Log, LogConfig, LogError, LogKeeper, LogReader};
 use decider::{Decider, Stir};
-use row_store::{Checkpoint, RowStore};
+use row_store::{Checkpoint, Former, RowStore};
+use row_trouble::{MADE_AGAIN, RowConfig};
+pub use tell::Tell;
 
 /// How a store is set up.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct StoreOptions {
     pub policy: Policy,
     pub site: Site,
@@ -50,6 +56,27 @@ pub struct StoreOptions {
     /// Makes the ids of this life of the store differ from those of others.
     pub seed: u64,
     pub retention: retention::Retention,
+    /// Who is told what an operator should know and nobody asked for.
+    pub tell: Tell,
+    /// How much memory may be used for pages of rows.
+    pub row_cache_bytes: usize,
+}
+
+/// How much memory is used for pages of rows if nobody says otherwise.
+const ROW_CACHE_BYTES: usize = 16 << 20;
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            site: Site::default(),
+            log: LogConfig::default(),
+            seed: 0,
+            retention: retention::Retention::default(),
+            tell: Tell::default(),
+            row_cache_bytes: ROW_CACHE_BYTES,
+        }
+    }
 }
 
 /// Everything of one data directory, for one caller at a time.
@@ -78,12 +105,15 @@ impl Store {
         options: StoreOptions,
         watch: &mut watch::Watch<'_>,
     ) -> Result<Self, Fault> {
-        let mut rows = Arc::new(RowStore::open(&disk)?);
+        let config = RowConfig::of(&options);
+        Self::part_with_former_rows(&disk, &options)?;
+        let mut rows = Arc::new(RowStore::open(&disk, config, &options.tell)?);
         let checkpoint = match rows.checkpoint() {
             // Rows that do not know what they reflect are worth nothing.
-            Err(Fault::Damaged(_)) => {
+            Err(Fault::Damaged(problem)) => {
+                options.tell.say(&format!("{MADE_AGAIN}: {problem}"));
                 drop(rows);
-                rows = Arc::new(RowStore::make_anew(&disk)?);
+                rows = Arc::new(RowStore::make_anew(&disk, config)?);
                 None
             }
             checkpoint => checkpoint?,
@@ -91,17 +121,42 @@ impl Store {
         let log =
             Log::open(Arc::clone(&disk), options.log, checkpoint.map(|checkpoint| checkpoint.position))?;
         let (reader, keeper) = (log.reader(), log.keeper());
-        let decider = match derive::decider_or_damage(&rows, &log, &options, watch) {
+        let decider = match derive::decider_watched(&rows, &log, &options, watch) {
             // If it is the rows and not the log, the log makes them again.
-            Err(Fault::Damaged(_)) if keeper.verify()?.is_empty() => {
+            Err(Fault::Damaged(problem)) if keeper.verify()?.is_empty() => {
+                options.tell.say(&format!("{MADE_AGAIN}: {problem}"));
                 drop(rows);
-                rows = Arc::new(RowStore::make_anew(&disk)?);
+                rows = Arc::new(RowStore::make_anew(&disk, config)?);
                 derive::decider_watched(&rows, &log, &options, watch)
             }
             derived => derived,
         }?;
+        rows.trouble.mend_with(row_heal::Healer::new(reader.clone(), options.clone()));
         let blobs = Blobs::open(disk).map_err(|error| row_store::io_fault(&error))?;
         Ok(Self { options, log, reader, keeper, rows, blobs, decider, group: Group::new(), stopped: None })
+    }
+
+    /// Rows of the form before go, because they have no checksums: the log makes them again. It must be able to.
+    fn part_with_former_rows(disk: &Arc<dyn Disk>, options: &StoreOptions) -> Result<(), Fault> {
+        let Former::Rows(checkpoint) = RowStore::former(disk)? else { return Ok(()) };
+        Self::check_log(disk, options, checkpoint)?;
+        options.tell.say("the derived rows are of an earlier form and are made again from the log");
+        RowStore::remove(disk)
+    }
+
+    /// Every byte of the log must be right, and it must reach as far as the rows do.
+    fn check_log(
+        disk: &Arc<dyn Disk>,
+        options: &StoreOptions,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<(), Fault> {
+        let log = Log::open(Arc::clone(disk), options.log, checkpoint.map(|checkpoint| checkpoint.position))?;
+        let problems = log.keeper().verify()?;
+        let Some(first) = problems.first() else { return Ok(()) };
+        Err(Fault::Damaged(match problems.len() - 1 {
+            0 => format!("{first}; the rows were left as they are"),
+            more => format!("{first}, and {more} more such findings; the rows were left as they are"),
+        }))
     }
 
     /// Decides the commands in order, writes them as one group and syncs it.

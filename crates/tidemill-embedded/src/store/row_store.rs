@@ -19,18 +19,20 @@ use tidemill_model::{JobId, TaskSpec, TenantId, Timestamp};
 
 use super::fresh_rows::{FreshRows, RowBytes, Run};
 use super::row_key;
-use super::stored::{Stored, read_all};
+use super::row_trouble::{MADE_AGAIN, RowConfig, Trouble, guarded};
+use super::row_value;
+use super::stored::Stored;
+use super::tell::Tell;
+use crate::checked_file::CheckedFile;
 use crate::codec::Reader;
-use crate::disk::{Disk, DiskFile, read_exact_at};
+use crate::disk::{Disk, read_exact_at};
 use crate::log::{LogPosition, Seq};
 
 /// The directory of derived data.
 pub(super) const DIR: &str = "derived";
 const FILE: &str = "derived/rows.redb";
-/// How much memory the store uses for pages.
-const CACHE_BYTES: usize = 16 << 20;
-/// The form of rows that this release writes. Rows of another form are made again from the log.
-pub(super) const VERSION: u8 = 2;
+/// Rows that are being made again, until they take the place of the others.
+const AGAIN: &str = "derived/rows.again";
 
 const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
 /// The keys of rows that must be in memory from the start: open jobs, live tasks, budgets; of pending
@@ -44,6 +46,10 @@ type StoredRow<'t> = (AccessGuard<'t, &'static [u8]>, AccessGuard<'t, &'static [
 
 pub(crate) struct RowStore {
     disk: Arc<dyn Disk>,
+    path: &'static str,
+    config: RowConfig,
+    /// What was found wrong with the rows, and who mends it.
+    pub(crate) trouble: Trouble,
     /// `None` while it is opened anew.
     opened: RwLock<Option<Opened>>,
     /// Held by whoever writes or opens anew.
@@ -76,6 +82,14 @@ pub(crate) struct Checkpoint {
     pub(crate) position: LogPosition,
 }
 
+/// Rows of the form before.
+pub(crate) enum Former {
+    /// There are none.
+    None,
+    /// There are, and they reflect this, as far as can be told.
+    Rows(Option<Checkpoint>),
+}
+
 /// A job with all its parts.
 pub(crate) struct JobRows {
     pub(crate) head: JobHead,
@@ -98,86 +112,136 @@ impl JobRows {
 
 impl RowStore {
     /// Opens the rows, or makes an empty store. What cannot be opened is removed: the log can make it again.
-    pub(crate) fn open(disk: &Arc<dyn Disk>) -> Result<Self, Fault> {
+    pub(crate) fn open(disk: &Arc<dyn Disk>, config: RowConfig, tell: &Tell) -> Result<Self, Fault> {
         disk.create_dir(DIR).map_err(|error| io_fault(&error))?;
-        // A damaged file may make the store panic: that too means that it has to be made again.
-        let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Self::new(disk)));
-        match opened {
-            Ok(Err(fault)) if !matches!(fault, Fault::Damaged(_)) => Err(fault),
-            Ok(Ok(opened)) => Ok(opened),
-            Ok(Err(_)) | Err(_) => Self::make_anew(disk),
+        if disk.list(DIR).map_err(|error| io_fault(&error))?.iter().any(|name| AGAIN.ends_with(name)) {
+            remove(disk, AGAIN)?;
+        }
+        match Self::new(disk, FILE, config) {
+            Err(Fault::Damaged(problem)) => {
+                tell.say(&format!("{MADE_AGAIN}: {problem}"));
+                Self::make_anew(disk, config)
+            }
+            opened => opened,
         }
     }
 
     /// Removes the rows and makes an empty store.
-    pub(crate) fn make_anew(disk: &Arc<dyn Disk>) -> Result<Self, Fault> {
+    pub(crate) fn make_anew(disk: &Arc<dyn Disk>, config: RowConfig) -> Result<Self, Fault> {
         Self::remove(disk)?;
-        Self::new(disk)
+        Self::new(disk, FILE, config)
     }
 
-    fn new(disk: &Arc<dyn Disk>) -> Result<Self, Fault> {
+    /// An empty store beside the rows, to take their place.
+    pub(super) fn beside(disk: &Arc<dyn Disk>, config: RowConfig) -> Result<Self, Fault> {
+        remove(disk, AGAIN)?;
+        Self::new(disk, AGAIN, config)
+    }
+
+    fn new(disk: &Arc<dyn Disk>, path: &'static str, config: RowConfig) -> Result<Self, Fault> {
         let fresh = Arc::new(FreshRows::default());
-        let opened = Self::try_open(disk, &fresh)?;
-        let disk = Arc::clone(disk);
-        Ok(Self { disk, opened: RwLock::new(Some(opened)), turn: Mutex::new(()), fresh: Mutex::new(fresh) })
+        let opened = try_open(disk, path, config, &fresh)?;
+        Ok(Self {
+            disk: Arc::clone(disk),
+            path,
+            config,
+            trouble: Trouble::default(),
+            opened: RwLock::new(Some(opened)),
+            turn: Mutex::new(()),
+            fresh: Mutex::new(fresh),
+        })
     }
 
     /// Removes the rows. The next open starts from the beginning of the log.
     pub(crate) fn remove(disk: &Arc<dyn Disk>) -> Result<(), Fault> {
-        match disk.remove(FILE) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_fault(&error)),
-            _ => disk.sync_dir(DIR).map_err(|error| io_fault(&error)),
-        }
+        remove(disk, FILE)
     }
 
-    fn try_open(disk: &Arc<dyn Disk>, fresh: &Arc<FreshRows>) -> Result<Opened, Fault> {
+    /// What the rows of the form before reflect, if that is what is here. They had no checksums, so nothing more is taken
+    /// from them.
+    pub(crate) fn former(disk: &Arc<dyn Disk>) -> Result<Former, Fault> {
         let file = match disk.open(FILE) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(FILE),
-            opened => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Former::None),
+            opened => opened.map_err(|error| io_fault(&error))?,
         };
-        let file = file.map_err(|error| io_fault(&error))?;
-        disk.sync_dir(DIR).map_err(|error| io_fault(&error))?;
-        let mut builder = redb::Builder::new();
-        builder.set_cache_size(CACHE_BYTES);
-        let db = builder.create_with_backend(DiskBackend(file)).map_err(|error| fault(&error.into()))?;
-        let table = (|| -> Result<RowTable, redb::Error> {
-            // Tables that are there need no space.
-            match db.begin_read()?.open_table(ROWS) {
-                Err(redb::TableError::TableDoesNotExist(_)) => {}
-                opened => return Ok(opened?),
-            }
-            let transaction = db.begin_write()?;
-            transaction.open_table(ROWS)?;
-            transaction.open_table(OPEN)?;
-            transaction.open_table(META)?;
-            transaction.commit()?;
-            Ok(db.begin_read()?.open_table(ROWS)?)
-        })();
-        let table = table.map_err(|error| fault(&error))?;
-        Ok(Opened {
-            db,
-            view: RwLock::new(Arc::new(View { table: Arc::new(table), fresh: Arc::clone(fresh) })),
-        })
+        let mut begin = [0; FORMER_MARK.len()];
+        match read_exact_at(&*file, &mut begin, 0) {
+            Ok(()) if begin == FORMER_MARK => {}
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(io_fault(&error)),
+            _ => return Ok(Former::None),
+        }
+        let read = || -> Result<Option<Vec<u8>>, LookError> {
+            let db = redb::Builder::new().create_with_backend(FormerFile(file)).map_err(redb::Error::from)?;
+            let table = db.begin_read()?.open_table(META)?;
+            Ok(table.get(CHECKPOINT)?.map(|value| value.value().to_vec()))
+        };
+        let bytes = guarded(read).ok().flatten();
+        Ok(Former::Rows(bytes.and_then(|bytes| read_checkpoint(&bytes).ok())))
     }
 
-    /// Looks at the rows. If a write failed meanwhile, waits until they are opened anew and looks again.
+    /// Lets rows that were made again beside these take their place. Fresh rows go that the others have.
+    pub(super) fn replace_with(&self, other: Self, reflected: Checkpoint) -> Result<(), Fault> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(old) = opened.take() {
+            // What a damaged store does when it is closed is its own matter.
+            let _ = guarded(|| {
+                drop(old);
+                Ok(())
+            });
+        }
+        self.disk.rename(other.path, self.path).map_err(|error| io_fault(&error))?;
+        self.disk.sync_dir(DIR).map_err(|error| io_fault(&error))?;
+        let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        *fresh = Arc::new(fresh.behind(reflected));
+        let new = other.opened.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(new) = &new {
+            let mut view = new.view.write().unwrap_or_else(PoisonError::into_inner);
+            *view = Arc::new(View { table: Arc::clone(&view.table), fresh: Arc::clone(&fresh) });
+        }
+        *opened = new;
+        Ok(())
+    }
+
+    pub(super) fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    pub(super) fn config(&self) -> RowConfig {
+        self.config
+    }
+
+    /// Looks at the rows. If a write failed meanwhile, waits until they are opened anew and looks again. If they are damaged
+    /// they are closed and made again: here and now, or by whoever has the task, and then this fails.
     fn look<T>(&self, mut look: impl FnMut(&Opened) -> Result<T, LookError>) -> Result<T, Fault> {
-        let mut is_second = false;
+        let (mut is_second, mut is_mended) = (false, false);
         loop {
-            let found = match &*self.opened.read().unwrap_or_else(PoisonError::into_inner) {
+            self.check_trouble()?;
+            let times = self.trouble.times();
+            let found = guarded(|| match &*self.opened.read().unwrap_or_else(PoisonError::into_inner) {
                 Some(opened) => look(opened),
                 None => Err(LookError::Store(redb::Error::PreviousIo)),
-            };
-            match found {
+            });
+            let fault = match found {
                 Ok(found) => return Ok(found),
                 Err(LookError::Store(redb::Error::PreviousIo)) if !is_second => {
                     is_second = true;
-                    let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-                    self.open_if_closed()?;
+                    let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+                    let opened = self.open_if_closed();
+                    drop(turn);
+                    match opened {
+                        Ok(()) => continue,
+                        Err(fault) => fault,
+                    }
                 }
-                Err(LookError::Store(error)) => return Err(fault(&error)),
-                Err(LookError::Row(fault)) => return Err(fault),
+                Err(LookError::Store(error)) => fault(&error),
+                Err(LookError::Row(fault)) => fault,
+            };
+            if is_mended {
+                return Err(fault);
             }
+            self.mend(fault, times)?;
+            is_mended = true;
         }
     }
 
@@ -185,7 +249,7 @@ impl RowStore {
     fn open_if_closed(&self) -> Result<(), Fault> {
         let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
         if opened.is_none() {
-            *opened = Some(Self::try_open(&self.disk, &self.fresh())?);
+            *opened = Some(try_open(&self.disk, self.path, self.config, &self.fresh())?);
         }
         Ok(())
     }
@@ -196,7 +260,7 @@ impl RowStore {
         // The old one must be gone before the file is opened again.
         *opened = None;
         // If that fails too, the next one to come tries again and tells why.
-        *opened = Self::try_open(&self.disk, &self.fresh()).ok();
+        *opened = try_open(&self.disk, self.path, self.config, &self.fresh()).ok();
     }
 
     fn fresh(&self) -> Arc<FreshRows> {
@@ -213,21 +277,14 @@ impl RowStore {
 
     /// The place in the log that the file reflects: what an open begins with.
     pub(crate) fn stored_checkpoint(&self) -> Result<Option<Checkpoint>, Fault> {
-        let read = |opened: &Opened| {
+        let read = |opened: &Opened| -> Result<Option<Vec<u8>>, LookError> {
             let table = opened.db.begin_read()?.open_table(META)?;
             Ok(table.get(CHECKPOINT)?.map(|value| value.value().to_vec()))
         };
-        let Some(bytes) = self.look(read)? else { return Ok(None) };
-        let mut reader = Reader::new(&bytes);
-        let parsed = (|| {
-            let segment = u32::take(&mut reader)?;
-            let offset = u64::take(&mut reader)?;
-            let next_seq = Seq::take(&mut reader)?;
-            Ok(Checkpoint { position: LogPosition { segment, offset, next_seq } })
-        })();
-        parsed
-            .map(Some)
-            .map_err(|error: crate::codec::BadBytes| Fault::Damaged(format!("the checkpoint {error}")))
+        self.look(|opened| {
+            let bytes = read(opened)?;
+            bytes.map(|bytes| read_checkpoint(&bytes)).transpose().map_err(LookError::Row)
+        })
     }
 
     /// Takes rows and the place they reflect into memory, until they are settled. From now on they are seen.
@@ -262,6 +319,18 @@ impl RowStore {
     /// Writes what is held into the file, all or nothing. Says whether there was anything. What cannot be written stays
     /// held, and what is held meanwhile waits for the next time.
     pub(crate) fn settle(&self) -> Result<bool, Fault> {
+        self.check_trouble()?;
+        let times = self.trouble.times();
+        match self.settle_once() {
+            Err(fault @ Fault::Damaged(_)) => {
+                self.mend(fault, times)?;
+                self.settle_once()
+            }
+            settled => settled,
+        }
+    }
+
+    fn settle_once(&self) -> Result<bool, Fault> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.open_if_closed()?;
         let fresh = self.fresh();
@@ -285,25 +354,22 @@ impl RowStore {
                     }
                 }
                 let mut meta = transaction.open_table(META)?;
-                let mut value = Vec::new();
-                checkpoint.position.segment.put(&mut value);
-                checkpoint.position.offset.put(&mut value);
-                checkpoint.position.next_seq.put(&mut value);
-                meta.insert(CHECKPOINT, value.as_slice())?;
+                meta.insert(CHECKPOINT, checkpoint_bytes(checkpoint).as_slice())?;
             }
             transaction.commit()?;
             Ok(opened.db.begin_read()?.open_table(ROWS)?)
         };
-        let written = match &*self.opened.read().unwrap_or_else(PoisonError::into_inner) {
-            Some(opened) => write(opened),
-            None => Err(redb::Error::PreviousIo),
-        };
+        let written = guarded(|| match &*self.opened.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(opened) => write(opened).map_err(LookError::Store),
+            None => Err(LookError::Store(redb::Error::PreviousIo)),
+        });
         let fault = match written {
             Ok(table) => {
                 self.change_fresh(Some(table), |now| now.without(fresh.run_count()));
                 return Ok(true);
             }
-            Err(error) => fault(&error),
+            Err(LookError::Store(error)) => fault(&error),
+            Err(LookError::Row(fault)) => fault,
         };
         // What is on disk is known then: the transaction before. After any other failure only the log knows.
         if matches!(fault, Fault::Full(_)) {
@@ -316,11 +382,12 @@ impl RowStore {
         let key = row_key::bytes_of(key);
         self.look(|opened| {
             let view = opened.view();
+            let read = |value: &[u8]| row_value::read(&key, value, self.config.is_checked);
             if let Some(found) = view.fresh.find(&key) {
-                return found.value.map(read_row).transpose().map_err(LookError::Row);
+                return found.value.map(read).transpose().map_err(LookError::Row);
             }
             let found = view.table.get(key.as_slice())?;
-            found.map(|value| read_row(value.value())).transpose().map_err(LookError::Row)
+            found.map(|value| read(value.value())).transpose().map_err(LookError::Row)
         })
     }
 
@@ -365,7 +432,7 @@ impl RowStore {
                 if !key.starts_with(prefix) {
                     return Ok(false);
                 }
-                let (parsed, row) = read_item(key, value)?;
+                let (parsed, row) = self.read_item(key, value)?;
                 // Should this have to be done again, it goes on behind this row.
                 from.clear();
                 from.extend_from_slice(key);
@@ -391,7 +458,7 @@ impl RowStore {
                 if key < prefix {
                     return Ok(false);
                 }
-                let (parsed, row) = read_item(key, value)?;
+                let (parsed, row) = self.read_item(key, value)?;
                 before.clear();
                 before.extend_from_slice(key);
                 Ok(each(parsed, row))
@@ -442,11 +509,16 @@ impl RowStore {
         }
     }
 
+    fn read_item(&self, key: &[u8], value: &[u8]) -> Result<(RowKey, Row), LookError> {
+        let row = row_value::read(key, value, self.config.is_checked).map_err(LookError::Row)?;
+        Ok((parse_key(key)?, row))
+    }
+
     /// The rows that must be in memory from the start.
     pub(crate) fn open_keys(&self) -> Result<Vec<RowKey>, Fault> {
         let read = |opened: &Opened| {
             let table = opened.db.begin_read()?.open_table(OPEN)?;
-            let mut keys = BTreeSet::new();
+            let mut keys: BTreeSet<Vec<u8>> = BTreeSet::new();
             for item in table.iter()? {
                 keys.insert(item?.0.value().to_vec());
             }
@@ -457,14 +529,9 @@ impl RowStore {
                     None => {}
                 }
             }
-            Ok(keys)
+            keys.iter().map(|key| parse_key(key)).collect()
         };
-        let keys: BTreeSet<Vec<u8>> = self.look(read)?;
-        keys.iter()
-            .map(|key| {
-                row_key::parse(key).ok_or_else(|| Fault::Damaged("a row has a key that is none".into()))
-            })
-            .collect()
+        self.look(read)
     }
 }
 
@@ -514,7 +581,7 @@ fn first_older(key: &RecordKey, oldest: Timestamp) -> Option<Vec<u8>> {
 }
 
 /// Why a look at the rows failed: the database, or what a row holds.
-enum LookError {
+pub(super) enum LookError {
     Store(redb::Error),
     Row(Fault),
 }
@@ -522,20 +589,6 @@ enum LookError {
 impl<E: Into<redb::Error>> From<E> for LookError {
     fn from(error: E) -> Self {
         Self::Store(error.into())
-    }
-}
-
-fn read_item(key: &[u8], row: &[u8]) -> Result<(RowKey, Row), LookError> {
-    let key = row_key::parse(key).ok_or_else(|| Fault::Damaged("a row has a key that is none".into()));
-    let row = read_row(row);
-    key.and_then(|key| Ok((key, row?))).map_err(LookError::Row)
-}
-
-fn read_row(bytes: &[u8]) -> Result<Row, Fault> {
-    let damaged = |error: crate::codec::BadBytes| Fault::Damaged(format!("a row {error}"));
-    match bytes.split_first() {
-        Some((&VERSION, rest)) => read_all(rest).map_err(damaged),
-        _ => Err(Fault::Damaged("a row has a version this release does not know".into())),
     }
 }
 
@@ -564,16 +617,92 @@ fn fault(error: &redb::Error) -> Fault {
     }
 }
 
-/// The store's file, through the disk port.
-struct DiskBackend(Arc<dyn DiskFile>);
-
-impl std::fmt::Debug for DiskBackend {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("DiskBackend")
+fn remove(disk: &Arc<dyn Disk>, path: &str) -> Result<(), Fault> {
+    match disk.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_fault(&error)),
+        _ => disk.sync_dir(DIR).map_err(|error| io_fault(&error)),
     }
 }
 
-impl redb::StorageBackend for DiskBackend {
+fn try_open(
+    disk: &Arc<dyn Disk>,
+    path: &str,
+    config: RowConfig,
+    fresh: &Arc<FreshRows>,
+) -> Result<Opened, Fault> {
+    let file = match disk.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(path),
+        opened => opened,
+    };
+    let file = file.map_err(|error| io_fault(&error))?;
+    disk.sync_dir(DIR).map_err(|error| io_fault(&error))?;
+    let file = if config.is_checked { CheckedFile::new(file) } else { CheckedFile::unchecked(file) };
+    let open = || -> Result<Opened, LookError> {
+        let mut builder = redb::Builder::new();
+        builder.set_cache_size(config.cache_bytes);
+        let db = builder.create_with_backend(file).map_err(redb::Error::from)?;
+        let table = open_tables(&db)?;
+        let view = RwLock::new(Arc::new(View { table: Arc::new(table), fresh: Arc::clone(fresh) }));
+        Ok(Opened { db, view })
+    };
+    guarded(open).map_err(|error| match error {
+        LookError::Store(error) => fault(&error),
+        LookError::Row(fault) => fault,
+    })
+}
+
+fn open_tables(db: &redb::Database) -> Result<RowTable, redb::Error> {
+    // Tables that are there need no space.
+    match db.begin_read()?.open_table(ROWS) {
+        Err(redb::TableError::TableDoesNotExist(_)) => {}
+        opened => return Ok(opened?),
+    }
+    let mut transaction = db.begin_write()?;
+    // Otherwise a crash within the next transaction makes an open look at pages that may be torn, see `CheckedFile`.
+    transaction.set_quick_repair(true);
+    transaction.open_table(ROWS)?;
+    transaction.open_table(OPEN)?;
+    transaction.open_table(META)?;
+    transaction.commit()?;
+    Ok(db.begin_read()?.open_table(ROWS)?)
+}
+
+fn checkpoint_bytes(checkpoint: Checkpoint) -> Vec<u8> {
+    let mut value = Vec::new();
+    checkpoint.position.segment.put(&mut value);
+    checkpoint.position.offset.put(&mut value);
+    checkpoint.position.next_seq.put(&mut value);
+    value
+}
+
+fn read_checkpoint(bytes: &[u8]) -> Result<Checkpoint, Fault> {
+    let mut reader = Reader::new(bytes);
+    let parsed = (|| {
+        let segment = u32::take(&mut reader)?;
+        let offset = u64::take(&mut reader)?;
+        let next_seq = Seq::take(&mut reader)?;
+        Ok(Checkpoint { position: LogPosition { segment, offset, next_seq } })
+    })();
+    parsed.map_err(|error: crate::codec::BadBytes| Fault::Damaged(format!("the checkpoint {error}")))
+}
+
+fn parse_key(key: &[u8]) -> Result<RowKey, LookError> {
+    row_key::parse(key).ok_or_else(|| LookError::Row(Fault::Damaged("a row has a key that is none".into())))
+}
+
+/// What the file of the form before begins with.
+const FORMER_MARK: [u8; 4] = *b"redb";
+
+/// The file of the form before. Opening it may write: it is mended if it was not closed.
+struct FormerFile(Arc<dyn crate::disk::DiskFile>);
+
+impl std::fmt::Debug for FormerFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FormerFile")
+    }
+}
+
+impl redb::StorageBackend for FormerFile {
     fn len(&self) -> io::Result<u64> {
         self.0.len()
     }

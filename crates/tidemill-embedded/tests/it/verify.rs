@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_embedded::Store;
+use tidemill_embedded::checked_file::CheckedFile;
+use tidemill_embedded::disk::Disk as _;
 use tidemill_embedded::real_disk::RealDisk;
+use tidemill_embedded::store::row_value;
 use tidemill_engine::backend::Fault;
 use tidemill_model::overflow::payload_key;
 use tidemill_model::{EventId, JobId};
@@ -41,19 +44,25 @@ fn prepared(dir: &Path) {
     lab.assert_clean();
 }
 
-/// The rows of one kind, as they are stored.
+fn database(dir: &Path) -> redb::Database {
+    let file = RealDisk::new(dir).unwrap().open("derived/rows.redb").unwrap();
+    redb::Builder::new().create_with_backend(CheckedFile::new(file)).unwrap()
+}
+
+/// The rows of one kind, as they are stored, without their checksums.
 fn rows(dir: &Path, kind: u8) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let db = redb::Database::open(dir.join("derived/rows.redb")).unwrap();
+    let db = database(dir);
     let table = db.begin_read().unwrap().open_table(ROWS).unwrap();
     let rows = table.iter().unwrap().map(|item| {
         let (key, value) = item.unwrap();
-        (key.value().to_vec(), value.value().to_vec())
+        let row = value.value();
+        (key.value().to_vec(), row[..row.len() - 4].to_vec())
     });
     rows.filter(|(key, _)| key[0] == kind).collect()
 }
 
 fn change(dir: &Path, change: impl FnOnce(&redb::WriteTransaction)) {
-    let db = redb::Database::open(dir.join("derived/rows.redb")).unwrap();
+    let db = database(dir);
     let transaction = db.begin_write().unwrap();
     change(&transaction);
     transaction.commit().unwrap();
@@ -61,7 +70,8 @@ fn change(dir: &Path, change: impl FnOnce(&redb::WriteTransaction)) {
 
 fn set(dir: &Path, key: &[u8], value: &[u8]) {
     change(dir, |transaction| {
-        transaction.open_table(ROWS).unwrap().insert(key, value).unwrap();
+        let row = row_value::seal(key, value);
+        transaction.open_table(ROWS).unwrap().insert(key, row.as_slice()).unwrap();
     });
 }
 

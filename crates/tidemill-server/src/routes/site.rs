@@ -64,6 +64,9 @@ async fn readyz<B: Backend>(call: Call<B>) -> Reply {
         Ok(()) => {}
         Err(Fault::Full(_)) => reasons.push("STORE_FULL: the store has no space left".to_owned()),
         Err(Fault::Stopped(_)) => reasons.push("the store stopped".to_owned()),
+        Err(Fault::Unavailable(_)) => {
+            reasons.push("the store cannot be reached, or its rows are being made again".to_owned());
+        }
         Err(_) => reasons.push("the store cannot be used".to_owned()),
     }
     let workers = engine.workers_seen();

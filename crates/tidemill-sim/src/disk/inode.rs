@@ -51,6 +51,15 @@ impl Fate {
 }
 
 impl Inode {
+    /// Turns a bit over where it lies: nobody wrote it.
+    pub(super) fn flip(&mut self, byte: usize, bit: u32) {
+        for bytes in [&mut self.seen, &mut self.kept] {
+            if let Some(byte) = bytes.get_mut(byte) {
+                *byte ^= 1 << (bit % 8);
+            }
+        }
+    }
+
     /// What programs read.
     pub(super) fn seen(&self) -> &[u8] {
         &self.seen

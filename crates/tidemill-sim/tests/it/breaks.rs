@@ -114,6 +114,23 @@ fn a_task_that_another_clock_hides_is_found() {
 }
 
 #[test]
+fn rows_that_are_taken_as_they_are_are_found() {
+    let faults = Faults { skip_row_checks: true, ..Faults::default() };
+    let plan = Plan { flips: 150, ..with_faults(Kind::Embedded, faults) };
+    assert_is_found("a flipped bit of a row is taken for true", &plan);
+}
+
+#[test]
+fn flipped_bits_of_rows_harm_nothing() {
+    for seed in 1..=8 {
+        let plan = Plan { flips: 150, ..Plan::new(Kind::Embedded) };
+        if let Err(found) = run(seed, &plan) {
+            panic!("seed {seed}: {}\n{}", found.violation, found.trace.join("\n"));
+        }
+    }
+}
+
+#[test]
 fn a_removed_sync_is_found() {
     for (operation, prefix) in [
         (Operation::Sync, "log/0"),

@@ -16,7 +16,9 @@ use super::line::Told;
 use super::{Problem, forgotten};
 use crate::disk::Disk;
 use crate::log::{Links, LogPosition, Seq};
+use crate::store::Tell;
 use crate::store::row_store::{Checkpoint, RowStore};
+use crate::store::row_trouble::RowConfig;
 
 /// So many are in memory at most.
 const WARM_MAX: usize = 50_000;
@@ -28,7 +30,7 @@ pub(super) struct Histories {
 
 impl Histories {
     pub(super) fn new(disk: &Arc<dyn Disk>) -> Result<Self, Fault> {
-        Ok(Self { rows: RowStore::open(disk)?, warm: HashMap::new() })
+        Ok(Self { rows: RowStore::open(disk, RowConfig::USUAL, &Tell::default())?, warm: HashMap::new() })
     }
 
     /// Takes an event into its entity's history and gives the pointers to store with it.

@@ -1,0 +1,165 @@
+//! Trouble with the rows: a row or a page that is not what was written, or a panic of the store that keeps them.
+//!
+//! Whoever meets it closes the rows. From then on nothing is answered from them: they are made again from the log, by whoever
+//! was appointed to, and take the place of the damaged ones. Without somebody appointed, as while a store is opened or
+//! verified, damage is only told.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tidemill_engine::backend::Fault;
+
+use super::row_heal::Healer;
+use super::row_store::{LookError, RowStore};
+use super::{ROW_CACHE_BYTES, StoreOptions};
+
+/// What is told when rows have to be made again, before the reason.
+pub(super) const MADE_AGAIN: &str = "the derived rows are damaged and are made again from the log";
+
+/// How rows are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RowConfig {
+    /// Whether checksums are looked at. Always, but for the mistake that the simulation must find.
+    pub(super) is_checked: bool,
+    /// How much memory may be used for pages.
+    pub(super) cache_bytes: usize,
+}
+
+impl RowConfig {
+    pub(crate) const USUAL: Self = Self { is_checked: true, cache_bytes: ROW_CACHE_BYTES };
+
+    pub(super) fn of(options: &StoreOptions) -> Self {
+        #[cfg(feature = "faults")]
+        let is_checked = !options.policy.faults.skip_row_checks;
+        #[cfg(not(feature = "faults"))]
+        let is_checked = true;
+        Self { is_checked, cache_bytes: options.row_cache_bytes }
+    }
+}
+
+/// Who mends the rows, and what is wrong with them.
+#[derive(Default)]
+pub(crate) struct Trouble {
+    healer: OnceLock<Healer>,
+    /// Rung when there is trouble, if somebody else mends it; otherwise whoever meets it does.
+    alarm: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Nothing is mended meanwhile: whoever looks wants to know what is there.
+    is_left_alone: AtomicBool,
+    is_there: AtomicBool,
+    problem: Mutex<Option<String>>,
+    /// How often they were mended.
+    times: AtomicU64,
+}
+
+impl Trouble {
+    pub(super) fn mend_with(&self, healer: Healer) {
+        let _ = self.healer.set(healer);
+    }
+
+    /// From now on trouble is only reported to whoever hears the alarm and then calls `heal`.
+    pub(crate) fn raise_alarm_with(&self, alarm: impl Fn() + Send + Sync + 'static) {
+        let _ = self.alarm.set(Box::new(alarm));
+    }
+
+    fn problem(&self) -> MutexGuard<'_, Option<String>> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the rows cannot be used now, if they cannot.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        if !self.is_there.load(Ordering::Acquire) {
+            return None;
+        }
+        self.problem().as_ref().map(|problem| {
+            Fault::Unavailable(format!(
+                "its rows were damaged ({problem}) and are being made again from the log"
+            ))
+        })
+    }
+
+    /// How often the rows were mended: whoever finds damage in rows that were replaced since has nothing to report.
+    pub(super) fn times(&self) -> u64 {
+        self.times.load(Ordering::Acquire)
+    }
+
+    /// Says whether this is news.
+    fn begin(&self, problem: String) -> bool {
+        let mut known = self.problem();
+        let is_new = known.is_none();
+        known.get_or_insert(problem);
+        self.is_there.store(true, Ordering::Release);
+        is_new
+    }
+
+    fn end(&self) {
+        let mut problem = self.problem();
+        *problem = None;
+        self.times.fetch_add(1, Ordering::AcqRel);
+        self.is_there.store(false, Ordering::Release);
+    }
+}
+
+impl RowStore {
+    /// Fails, or mends the rows here and now, if there is trouble with them.
+    pub(super) fn check_trouble(&self) -> Result<(), Fault> {
+        let Some(fault) = self.trouble.fault() else { return Ok(()) };
+        if self.trouble.alarm.get().is_some() {
+            return Err(fault);
+        }
+        self.heal()
+    }
+
+    /// Something went wrong with the rows, which had been mended so many times. Mends them if that is what it takes and
+    /// somebody is there to do it.
+    pub(super) fn mend(&self, fault: Fault, times: u64) -> Result<(), Fault> {
+        let Fault::Damaged(problem) = fault else { return Err(fault) };
+        let trouble = &self.trouble;
+        let Some(healer) = trouble.healer.get().filter(|_| !trouble.is_left_alone.load(Ordering::Acquire))
+        else {
+            return Err(Fault::Damaged(problem));
+        };
+        if trouble.times() != times {
+            return Ok(());
+        }
+        let sentence = format!("{MADE_AGAIN}: {problem}");
+        if trouble.begin(problem) {
+            healer.tell(&sentence);
+        }
+        if let Some(alarm) = trouble.alarm.get() {
+            alarm();
+        }
+        self.check_trouble()
+    }
+
+    /// Makes the rows again if there is trouble with them.
+    pub(crate) fn heal(&self) -> Result<(), Fault> {
+        let Some(healer) = self.trouble.healer.get() else { return Ok(()) };
+        let _turn = healer.turn();
+        if self.trouble.fault().is_none() {
+            return Ok(());
+        }
+        healer.heal(self)?;
+        self.trouble.end();
+        healer.tell("the derived rows were made again from the log");
+        Ok(())
+    }
+
+    /// Lets somebody look at the rows as they are, damaged or not.
+    pub(super) fn left_alone<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.trouble.is_left_alone.store(true, Ordering::Release);
+        let seen = look();
+        self.trouble.is_left_alone.store(false, Ordering::Release);
+        seen
+    }
+}
+
+/// Does something with the rows' file. A panic there is damage like any other.
+pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, LookError>) -> Result<T, LookError> {
+    // What the panic leaves behind is not used again: the rows are closed and made anew.
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
+        Err(LookError::Row(Fault::Damaged(format!("the store of the rows panicked: {text}"))))
+    })
+}
