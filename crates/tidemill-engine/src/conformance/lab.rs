@@ -241,6 +241,11 @@ pub(super) fn is_lease_lost<T>(answer: &Result<T, EngineError>) -> bool {
     matches!(answer, Err(EngineError::Refused(Refusal::LeaseLost { .. })))
 }
 
+/// Whether a call was refused because another outcome was reported with the same fence.
+pub(super) fn is_outcome_different<T>(answer: &Result<T, EngineError>) -> bool {
+    matches!(answer, Err(EngineError::Refused(Refusal::OutcomeDiffers { .. })))
+}
+
 pub(super) fn is_not_found<T>(answer: &Result<T, EngineError>) -> bool {
     matches!(answer, Err(EngineError::Refused(Refusal::NotFound { .. })))
 }
