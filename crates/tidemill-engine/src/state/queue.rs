@@ -29,7 +29,7 @@ pub struct Queue {
     lanes: BTreeMap<TenantId, BTreeSet<MessageId>>,
     /// The lanes that hold something, in the order of their turns.
     turns: VecDeque<TenantId>,
-    /// Messages at or before this moment were moved into their lanes.
+    /// The last look: messages at or before this moment are in their lanes.
     moved_up_to: Option<Timestamp>,
 }
 
@@ -103,7 +103,8 @@ impl Queue {
                 self.put_in_lane(tenant, id);
             }
         }
-        self.moved_up_to = self.moved_up_to.max(Some(now));
+        // A clock that was set back takes nothing out of the lanes, but what is hidden from now on waits by it.
+        self.moved_up_to = Some(now);
     }
 
     /// Deliverable messages, one from each lane in turn, skipping lanes that `serves` refuses.
