@@ -62,6 +62,27 @@ impl Blobs {
         stored
     }
 
+    /// Takes over the file of a blob as it lies in another directory under `path`, unless there is one already. One that is
+    /// damaged or lies at the wrong place is an error of the kind `InvalidData`.
+    pub(crate) fn adopt(&self, path: &str, file: &[u8]) -> io::Result<()> {
+        let wrong = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem.to_owned());
+        let BlobFile { owner, .. } = blob_file::unwrap(file.to_vec()).map_err(wrong)?;
+        let fits = owner.as_deref().is_none_or(|owner| {
+            owner
+                .split_once('\n')
+                .is_some_and(|(tenant, key)| paths_of(&TenantId::trusted(tenant), key).any(|own| own == path))
+        });
+        if !fits {
+            return Err(wrong("it is the blob of another key"));
+        }
+        match self.disk.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened.map(drop),
+        }
+        let draft = format!("{DRAFTS}/{}", self.drafts.fetch_add(1, Ordering::Relaxed));
+        self.write(&draft, file).and_then(|()| self.name(&draft, path))
+    }
+
     /// Whether there is space for a blob of so many bytes.
     pub(crate) fn check_space(&self, bytes: u64) -> io::Result<()> {
         let draft = format!("{DRAFTS}/{}", self.drafts.fetch_add(1, Ordering::Relaxed));

@@ -12,6 +12,7 @@ pub mod disk;
 pub mod import_dir;
 pub mod log;
 pub mod real_disk;
+pub mod salvage_dir;
 pub mod store;
 
 pub use backend::{Embedded, JobRest, OpenError};

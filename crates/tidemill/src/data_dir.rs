@@ -61,7 +61,8 @@ impl DataDir {
         Self::take(Self::named(command, config)?)
     }
 
-    fn named<'a>(command: &str, config: &'a Resolved) -> Result<&'a Path, CommandError> {
+    /// The directory of the settings, for a command that works on directories only.
+    pub(crate) fn named<'a>(command: &str, config: &'a Resolved) -> Result<&'a Path, CommandError> {
         if config.values.backend == BackendName::Aws {
             let instead = match command {
                 "verify" => "; `tidemill aws doctor` looks at the parts of a stage",

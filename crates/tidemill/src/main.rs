@@ -29,8 +29,8 @@ use clap::{Parser, Subcommand};
 
 use self::commands::{
     AgentTask, Alerts, Aws, CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended,
-    Errors, Events, Executions, Export, Flags, Health, Import, Jobs, Keys, Parked, Rebuild, Run, Schema,
-    Scripts, Serve, Submit, Subscriptions, Tasks, Usage, Verify, Worker,
+    Errors, Events, Executions, Export, Flags, Health, Import, Jobs, Keys, Parked, Rebuild, Run, Salvage,
+    Schema, Scripts, Serve, Submit, Subscriptions, Tasks, Usage, Verify, Worker,
 };
 use self::config::{Resolved, Sources};
 use self::file_limit::lower_file_limit;
@@ -88,6 +88,7 @@ enum Command {
     Config(Config),
     Doctor(Doctor),
     Verify(Verify),
+    Salvage(Salvage),
     Rebuild(Rebuild),
     Export(Export),
     Import(Import),
@@ -161,6 +162,7 @@ fn execute(arguments: Arguments, out: &mut Output) -> Ended {
         Command::Config(command) => configured!(command),
         Command::Doctor(command) => configured!(command),
         Command::Verify(command) => configured!(command),
+        Command::Salvage(command) => configured!(command),
         Command::Rebuild(command) => configured!(command),
         Command::Export(command) => configured!(command),
         Command::Import(command) => configured!(command),

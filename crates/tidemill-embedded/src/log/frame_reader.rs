@@ -77,6 +77,24 @@ impl<'a> FrameReader<'a> {
         Ok(entries.map(|frame| Frame { offset, header, entries: &frame[HEADER_BYTES..] }))
     }
 
+    /// The next whole frame at this place or behind it, whatever was expected; `None` when there is no other.
+    pub(super) fn next_whole(&mut self) -> io::Result<Option<Frame<'_>>> {
+        let offset = self.offset;
+        let here = match self.header_at(offset)? {
+            Some(header) => self.is_whole(offset, &header)?,
+            None => false,
+        };
+        if !here {
+            let Some(later) = self.find_later()? else { return Ok(None) };
+            self.offset = later;
+        }
+        let offset = self.offset;
+        if let Some(header) = self.header_at(offset)? {
+            self.expect = Expect { number: None, seq: header.first_seq };
+        }
+        self.next()
+    }
+
     /// Looks for a whole frame of this segment behind the place where the next one should be.
     pub(super) fn find_later(&mut self) -> io::Result<Option<u64>> {
         let mut offset = self.offset;

@@ -87,12 +87,7 @@ impl RawSegment {
     pub(super) fn open(disk: &dyn Disk, id: u32) -> Result<Self, LogError> {
         let path = files::raw(id);
         let file = disk.open(&path).map_err(LogError::io("open", &path))?;
-        let mut header = [0; HEADER_BYTES];
-        read_exact_at(&*file, &mut header, 0).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => LogError::corrupt(&path, 0, "it ends within its header"),
-            _ => LogError::io("read", &path)(error),
-        })?;
-        let start = read_header(&path, id, &header)?;
+        let start = read_start(&*file, &path, id)?;
         let segment = Self::new(id, file, start);
         let end = segment.file.len().map_err(LogError::io("read", &path))?;
         let expect = Expect { number: Some(start.frame), seq: start.seq };
@@ -236,6 +231,22 @@ impl Published {
         self.end = frame.offset + frame.header.span();
         Ok(())
     }
+}
+
+/// The numbers that a segment says it starts with.
+pub(super) fn start_of(disk: &dyn Disk, id: u32) -> Result<SegmentStart, LogError> {
+    let path = files::raw(id);
+    let file = disk.open(&path).map_err(LogError::io("open", &path))?;
+    read_start(&*file, &path, id)
+}
+
+fn read_start(file: &dyn DiskFile, path: &str, id: u32) -> Result<SegmentStart, LogError> {
+    let mut header = [0; HEADER_BYTES];
+    read_exact_at(file, &mut header, 0).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => LogError::corrupt(path, 0, "it ends within its header"),
+        _ => LogError::io("read", path)(error),
+    })?;
+    read_header(path, id, &header)
 }
 
 /// The first bytes of a segment's file.

@@ -21,6 +21,7 @@ use std::io::{self, BufRead};
 use std::sync::Arc;
 
 use tidemill_engine::backend::Fault;
+use tidemill_engine::record::{Record, RecordKey};
 use tidemill_model::Timestamp;
 
 use self::assembly::Assembly;
@@ -79,6 +80,12 @@ impl From<LogError> for ImportError {
     }
 }
 
+/// What a salvage has that is not in an export.
+#[derive(Debug, Default)]
+pub(crate) struct Extra {
+    pub(crate) records: Vec<(RecordKey, Record)>,
+}
+
 impl Store {
     /// Makes a store of an export, on a disk that holds none.
     pub fn import(
@@ -88,13 +95,36 @@ impl Store {
         now: Timestamp,
         watch: &mut Watch<'_>,
     ) -> Result<Imported, ImportError> {
+        Self::import_all(disk, options, input, None, now, watch)
+    }
+
+    /// Like `import`, of a store with holes: counts that its rows missed are those of the events.
+    pub(crate) fn import_salvaged(
+        disk: Arc<dyn Disk>,
+        options: StoreOptions,
+        input: &mut dyn BufRead,
+        extra: Extra,
+        now: Timestamp,
+        watch: &mut Watch<'_>,
+    ) -> Result<Imported, ImportError> {
+        Self::import_all(disk, options, input, Some(extra), now, watch)
+    }
+
+    fn import_all(
+        disk: Arc<dyn Disk>,
+        options: StoreOptions,
+        input: &mut dyn BufRead,
+        extra: Option<Extra>,
+        now: Timestamp,
+        watch: &mut Watch<'_>,
+    ) -> Result<Imported, ImportError> {
         let mut lines = Lines::new(input);
         let closed = match check_header(&mut lines)? {
             Some(false) => None,
             Some(true) => Some(Closed::HadKeys),
             None => Some(Closed::Unknown),
         };
-        let mut assembly = Assembly::start(&disk, &options)?;
+        let mut assembly = Assembly::start(&disk, &options, extra.is_some())?;
         let mut step = Step::begin(watch, "reading lines", None);
         let mut unreadable = 0;
         let tally = loop {
@@ -111,7 +141,7 @@ impl Store {
             return Err(ImportError::Line { line, problem: "it comes after the end line".into() });
         }
         step.end();
-        assembly.finish(&disk, closed.is_some())?;
+        assembly.finish(&disk, closed.is_some(), extra.unwrap_or_default())?;
         let mut store = Self::open_watched(disk, options, watch)?;
         let messages_made = store.renew_messages(now)?;
         store.flush_rows()?;

@@ -19,6 +19,7 @@ use tidemill_engine::command::{
 use tidemill_engine::commit::{NewJob, NewTask};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::{Assignment, Refusal, Reply};
+use tidemill_engine::state::row::RowKey;
 use tidemill_model::{
     AppName, Context, Entity, EntityId, EntityType, ErrorCategory, EventType, JobId, Json, Owner, RequestId,
     RetryPolicy, TaskId, TaskName, TaskOptions, TaskSpec, TenantId, Timestamp, WorkerId,
@@ -270,6 +271,11 @@ impl Lab {
 
     pub(crate) fn pass(&mut self, millis: u64) {
         self.now = self.now.plus(millis);
+    }
+
+    /// Whether the store has a row.
+    pub(crate) fn has_row(&self, key: &RowKey) -> bool {
+        self.store.row(key).unwrap().is_some()
     }
 
     /// Runs a command a millisecond after the last one.

@@ -21,6 +21,7 @@ mod old_formats;
 mod retention;
 mod row_damage;
 mod specimen;
+mod salvage;
 mod tmpfs;
 mod torn_write;
 mod triage;

@@ -28,6 +28,7 @@ mod resume;
 mod run;
 mod run_report;
 mod runtime;
+mod salvage;
 mod schema;
 mod scripts;
 mod serve;
@@ -65,6 +66,7 @@ pub(crate) use rebuild::Rebuild;
 pub(crate) use run::Run;
 #[cfg(feature = "aws")]
 pub(crate) use runtime::runtime_with_threads;
+pub(crate) use salvage::Salvage;
 pub(crate) use schema::Schema;
 pub(crate) use scripts::Scripts;
 pub(crate) use serve::Serve;

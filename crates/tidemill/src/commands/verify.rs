@@ -89,7 +89,9 @@ pub(super) fn report(findings: &Findings, json: bool, out: &mut Output) -> Resul
         }
     }
     if *only_log {
-        out.note("the log is damaged, so there is nothing to compare the rest with");
+        out.note(
+            "the log is damaged, so there is nothing to compare the rest with; `tidemill salvage --to DIR` copies what is whole",
+        );
     } else {
         let checked = format!(
             "checked {segments} segments with {events} events, {rows} rows, the histories of {tasks} tasks and {blobs} large values"

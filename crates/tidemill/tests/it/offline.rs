@@ -186,6 +186,53 @@ fn damage_is_told_and_rows_are_made_again() {
 }
 
 #[test]
+fn what_is_whole_of_a_damaged_directory_is_saved() {
+    let dir = Fresh::filled();
+    let (code, out, words) = run(&["salvage", "--to", dir.0.join("whole").to_str().unwrap()], &dir);
+    assert_eq!((code, out.as_str()), (0, ""), "{words}");
+    assert!(words.contains("saved 301 events, 0 jobs, 1 tasks"), "{words}");
+
+    let segment = dir.0.join("log/0000000001.log");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[5_000] ^= 1;
+    std::fs::write(&segment, &bytes).unwrap();
+    let saved = Fresh::new();
+    let to = saved.0.to_str().unwrap();
+    let (code, out, words) = run(&["salvage", "--json", "--to", to], &dir);
+    assert_eq!(code, 3, "{words}");
+    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&told["whole"], &told["verified"], &told["events"]),
+        (&false.into(), &true.into(), &300.into()),
+        "{told}"
+    );
+    let lost = &told["lost"][0];
+    assert_eq!(
+        (&lost["file"], told["lost"].as_array().unwrap().len()),
+        (&"log/0000000001.log".into(), 1),
+        "{told}"
+    );
+    assert_eq!(lost["endEvent"].as_u64().unwrap() - lost["firstEvent"].as_u64().unwrap(), 1, "{told}");
+    assert_eq!(told["touched"][0]["entityType"], "STORE", "{told}");
+    assert!(words.contains("reading segments") && words.contains("what was whole"), "{words}");
+    assert_eq!(std::fs::read(&segment).unwrap(), bytes);
+    assert_eq!(run(&["verify"], &saved).0, 0);
+
+    let (code, _, words) = run(&["salvage", "--to", to], &dir);
+    assert_eq!(code, 2);
+    assert!(words.contains("is not empty; name a new directory"), "{words}");
+    let (code, out, _) = run(&["salvage", "--to", dir.0.join("again").to_str().unwrap()], &dir);
+    assert_eq!(code, 3);
+    for line in
+        ["log/0000000001.log is lost from byte ", ": there is no whole group here", "the history of STORE s-"]
+    {
+        assert!(out.contains(line), "{out}");
+    }
+    let (code, _, words) = run(&["verify"], &dir);
+    assert!(code == 1 && words.contains("tidemill salvage"), "{words}");
+}
+
+#[test]
 fn an_export_can_be_imported() {
     let (one, two, three) = (Fresh::filled(), Fresh::new(), Fresh::new());
     let (code, first, words) = run(&["export"], &one);

@@ -116,6 +116,12 @@ impl Footer {
     }
 }
 
+/// The footer of a file, if its own checksum is right.
+pub(super) fn read_from_end(file: &[u8]) -> Option<Footer> {
+    let bytes = file.last_chunk::<FOOTER_BYTES>()?;
+    Footer::read(bytes).ok()
+}
+
 /// The first bytes of a sealed segment's file.
 pub(super) fn header(segment: u32) -> Vec<u8> {
     let mut bytes = HEADER_MAGIC.to_vec();

@@ -8,9 +8,11 @@ mod block_index;
 mod directory;
 mod footer;
 mod posting_list;
+mod scan;
 mod segment;
 mod writer;
 
 pub(super) use posting_list::ListCursor;
+pub(super) use scan::scan_blocks;
 pub(super) use segment::SealedSegment;
 pub(super) use writer::{SealedEnd, SealedWriter};

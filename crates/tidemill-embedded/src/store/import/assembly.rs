@@ -13,7 +13,7 @@ use super::gathered_job::GatheredJob;
 use super::histories::Histories;
 use super::line::{Line, TaskLine};
 use super::log_writer::LogWriter;
-use super::{ImportError, Problem, forgotten};
+use super::{Extra, ImportError, Problem, forgotten};
 use crate::blob::Blobs;
 use crate::disk::Disk;
 use crate::log::{Log, Seq};
@@ -57,7 +57,12 @@ struct PartialBlob {
 }
 
 impl Assembly {
-    pub(super) fn start(disk: &Arc<dyn Disk>, options: &StoreOptions) -> Result<Self, ImportError> {
+    /// With holes, what is told of a history may be less than its events say.
+    pub(super) fn start(
+        disk: &Arc<dyn Disk>,
+        options: &StoreOptions,
+        has_holes: bool,
+    ) -> Result<Self, ImportError> {
         if !disk.list("log").map_err(|error| io_fault(&error))?.is_empty() {
             return Err(ImportError::NotEmpty { holds: "a log".into() });
         }
@@ -67,7 +72,7 @@ impl Assembly {
         Ok(Self {
             log: LogWriter::new(Log::open(Arc::clone(disk), options.log, None)?),
             blobs: Blobs::open(Arc::clone(disk)).map_err(|error| io_fault(&error))?,
-            histories: Histories::new(disk)?,
+            histories: Histories::new(disk, has_holes)?,
             section: Section::Events,
             last_key: Vec::new(),
             blob: None,
@@ -92,11 +97,19 @@ impl Assembly {
     }
 
     /// Writes what is left, and that the store is closed if it is to be.
-    pub(super) fn finish(mut self, disk: &Arc<dyn Disk>, closed: bool) -> Result<(), ImportError> {
+    pub(super) fn finish(
+        mut self,
+        disk: &Arc<dyn Disk>,
+        closed: bool,
+        extra: Extra,
+    ) -> Result<(), ImportError> {
         let log = &mut self.log;
         self.histories.each_cut(|key, row| log.controls(&[Control::Carry(key, Some(row))]))?;
         let end = self.log.next_seq();
         self.log.controls(&[note_of_import(Some(end))])?;
+        for (key, record) in extra.records {
+            self.log.controls(&[Control::Carry(RowKey::Record(key), Some(Row::Record(record)))])?;
+        }
         if closed {
             self.log.controls(&[note(RecordKey::closed(), 1, &Json::empty_object())])?;
         }

@@ -26,11 +26,14 @@ const WARM_MAX: usize = 50_000;
 pub(super) struct Histories {
     rows: RowStore,
     warm: HashMap<(TenantId, Entity), Stream>,
+    /// Whether what is told of a history may be less than its events say.
+    has_holes: bool,
 }
 
 impl Histories {
-    pub(super) fn new(disk: &Arc<dyn Disk>) -> Result<Self, Fault> {
-        Ok(Self { rows: RowStore::open(disk, RowConfig::USUAL, &Tell::default())?, warm: HashMap::new() })
+    pub(super) fn new(disk: &Arc<dyn Disk>, has_holes: bool) -> Result<Self, Fault> {
+        let rows = RowStore::open(disk, RowConfig::USUAL, &Tell::default())?;
+        Ok(Self { rows, warm: HashMap::new(), has_holes })
     }
 
     /// Takes an event into its entity's history and gives the pointers to store with it.
@@ -72,6 +75,7 @@ impl Histories {
         entity: &Entity,
         told: Option<Told>,
     ) -> Result<Stream, Problem> {
+        let has_holes = self.has_holes;
         let stream = self.stream(tenant, entity)?;
         let Some(told) = told else { return Ok(stream.clone()) };
         let history = &mut stream.history;
@@ -80,7 +84,7 @@ impl Histories {
             ("stream.aside", &mut history.aside, told.aside),
         ] {
             let found = trail.count();
-            if count < found {
+            if count < found && !has_holes {
                 let problem = format!("is {count}, but the events before say that there were {found}");
                 return Err(BadField::new(field, problem).into());
             }
@@ -88,7 +92,7 @@ impl Histories {
                 *trail = cut;
             }
         }
-        if told.last_timestamp < stream.last_timestamp() {
+        if told.last_timestamp < stream.last_timestamp() && !has_holes {
             return Err(BadField::new("stream.lastTimestamp", "lies before that of an event").into());
         }
         if told.last_timestamp > stream.last_timestamp() {
