@@ -271,7 +271,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// What every answer says to browsers, unless a handler said something of its own.
-fn secured(mut response: Response<Body>) -> Response<Body> {
+pub(crate) fn secured(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -285,6 +285,7 @@ fn secured(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 /// A handler whose panic becomes an answer: the mistake is ours, and the connection need not suffer.
 struct CatchPanic<F>(Pin<Box<F>>);
 

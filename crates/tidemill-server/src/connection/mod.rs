@@ -3,6 +3,7 @@
 mod file_limit;
 mod other_end;
 mod peer;
+mod refusal;
 mod registry;
 mod serve;
 mod timed_stream;

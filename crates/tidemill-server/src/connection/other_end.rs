@@ -27,6 +27,11 @@ impl OtherEnd {
         Self { stream, owner: OnceLock::new() }
     }
 
+    /// Where it is.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.stream.peer_addr().ok().map(|address| address.ip().to_canonical())
+    }
+
     /// The user who made the socket; `None` where nobody on this machine has it open. An error when the process cannot
     /// ask, because it has no file left to open.
     pub(crate) fn owner(&self) -> io::Result<Option<u32>> {

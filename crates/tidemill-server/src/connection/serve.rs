@@ -1,8 +1,7 @@
 //! The accept loop, and the life of one connection.
 
 use std::convert::Infallible;
-use std::io::Write;
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,7 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::http::Request;
+use axum::http::{Request, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -20,11 +19,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
+use super::refusal::Refusals;
 use super::registry::{Registry, Ticket};
 use super::timed_stream::{Busy, Patience, TimedStream};
 use super::{Connection, OtherEnd, Peer, file_limit};
 use crate::app::{App, Closing};
-use crate::router::router;
+use crate::problem::Problem;
+use crate::router::{router, secured};
 
 /// Why the server does not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -49,14 +50,6 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// The header fields of a request.
 const HEADERS_MAX: usize = 100;
 
-/// What a client reads when there is no place for it.
-const FULL: &str = concat!(
-    "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n",
-    "connection: close\r\ncontent-length: 174\r\n\r\n",
-    r#"{"type":"urn:tidemill:problem:TOO_MANY_CONNECTIONS","title":"Service Unavailable","status":503,"#,
-    r#""code":"TOO_MANY_CONNECTIONS","detail":"all connections are busy","details":[]}"#,
-);
-
 /// Whether the server may listen on this address: others than this machine only with keys.
 pub async fn check_listen<B: Backend>(engine: &Engine<B>, address: SocketAddr) -> Result<(), ServeError> {
     if address.ip().is_loopback() || engine.has_keys().await? {
@@ -78,8 +71,15 @@ pub async fn serve<B: Backend>(
     let patience =
         Patience { idle: config.idle_timeout, head: config.head_timeout, write: config.write_timeout };
     let registry = Registry::new(file_limit::make_room(most));
+    let refusals = Refusals::new();
     let (end, ended) = watch::channel(false);
-    let guest = Guest { router: router(app.clone()), patience, closing: app.closing(), ended };
+    let guest = Guest {
+        router: router(app.clone()),
+        patience,
+        closing: app.closing(),
+        refusals: refusals.clone(),
+        ended,
+    };
     let mut shutdown = pin!(shutdown);
     loop {
         let accepted = tokio::select! {
@@ -90,10 +90,13 @@ pub async fn serve<B: Backend>(
         match accepted {
             Ok((stream, _)) => match registry.admit() {
                 Some(ticket) => drop(tokio::spawn(guest.clone().run(stream, ticket))),
-                None => refuse(stream),
+                None => refusals.refuse(Arc::new(stream)),
             },
             Err(error) if is_exhausted(&error) => {
-                registry.dismiss_oldest();
+                // Without an idle connection whose place could be taken, whoever comes is told so.
+                if !registry.dismiss_oldest() && refusals.refuse_next(&listener) {
+                    continue;
+                }
                 tokio::select! {
                     () = shutdown.as_mut() => break,
                     () = registry.left() => {}
@@ -121,21 +124,13 @@ pub(super) fn is_exhausted(error: &std::io::Error) -> bool {
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Says that there is no place. A fresh connection takes so few bytes without waiting.
-fn refuse(stream: TcpStream) {
-    if let Ok(mut stream) = stream.into_std() {
-        // Whether the client hears it is its own matter.
-        let _ = stream.write_all(FULL.as_bytes());
-        let _ = stream.shutdown(Shutdown::Write);
-    }
-}
-
 /// What every connection needs.
 #[derive(Clone)]
 struct Guest {
     router: Router,
     patience: Patience,
     closing: Closing,
+    refusals: Refusals,
     /// Turns true when the grace is over.
     ended: watch::Receiver<bool>,
 }
@@ -146,6 +141,7 @@ impl Guest {
         let _ = stream.set_nodelay(true);
         let Ok(local) = stream.local_addr() else { return };
         let (stream, ticket, busy) = (Arc::new(stream), Arc::new(ticket), Busy::default());
+        let unheard = Arc::clone(&stream);
         let timed = TimedStream::new(Arc::clone(&stream), busy.clone(), self.patience);
         let other_end = Arc::new(OtherEnd::new(Arc::clone(&stream)));
         let in_service = (self.router, Arc::clone(&ticket), busy.clone());
@@ -155,6 +151,10 @@ impl Guest {
             request.extensions_mut().insert(Peer::new(Arc::clone(&stream)));
             let visit = Visit::begin(ticket, busy);
             async move {
+                if head_bytes(&request) > HEAD_BYTES_MAX {
+                    let answer = head_too_large();
+                    return Ok(answer.map(|body| VisitBody { body, _visit: visit }));
+                }
                 let Ok(response) = router.oneshot(request.map(Body::new)).await;
                 Ok::<_, Infallible>(response.map(|body| VisitBody { body, _visit: visit }))
             }
@@ -170,7 +170,12 @@ impl Guest {
         tokio::select! {
             // A broken connection is the client's matter.
             _ = connection.as_mut() => return,
-            () = ticket.dismissed() => {}
+            () = ticket.dismissed() => {
+                if !busy.has_begun() {
+                    // It was let in and heard nothing yet: its request may be on the way.
+                    return self.refusals.refuse(unheard);
+                }
+            }
             () = self.closing.begun() => {}
         }
         connection.as_mut().graceful_shutdown();
@@ -187,6 +192,25 @@ impl Guest {
             () = leaving => {}
         }
     }
+}
+
+/// The bytes of a request's head. The parser looks only now and then how many there are, and lets some pass that are too
+/// many. Spaces around values do not count.
+fn head_bytes<B>(request: &Request<B>) -> usize {
+    let uri = request.uri();
+    let scheme = uri.scheme_str().map_or(0, |scheme| scheme.len() + 3);
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let first = request.method().as_str().len() + scheme + authority + path + "  HTTP/1.1\r\n".len();
+    let fields =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    first + fields.sum::<usize>() + "\r\n".len()
+}
+
+fn head_too_large() -> Response<Body> {
+    let detail = format!("the head of the request is larger than {HEAD_BYTES_MAX} bytes");
+    let problem = Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "HEAD_TOO_LARGE", detail);
+    secured(problem.answer(str::to_owned))
 }
 
 /// A request in flight, from its head to the last byte of the answer.
@@ -233,18 +257,5 @@ impl HttpBody for VisitBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_refusal_is_a_complete_answer() {
-        let (head, body) = FULL.split_once("\r\n\r\n").unwrap();
-        assert!(head.ends_with(&format!("content-length: {}", body.len())), "{}", body.len());
-        let problem: crate::api::ProblemDocument = serde_json::from_str(body).unwrap();
-        assert_eq!((problem.status, &*problem.code), (503, "TOO_MANY_CONNECTIONS"));
     }
 }

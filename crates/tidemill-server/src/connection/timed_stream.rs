@@ -34,6 +34,11 @@ impl Busy {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Whether there was any request yet.
+    pub(super) fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Acquire) > 0
+    }
+
     pub(super) fn is_busy(&self) -> bool {
         self.0.load(Ordering::Acquire) % 2 == 1
     }

@@ -414,6 +414,7 @@ mod tests {
             (Some("/jobs?status=failed"), "/jobs?status=failed"),
             (Some("//evil.example"), "/"),
             (Some("https://evil.example"), "/"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
             (Some("/\\evil.example"), "/"),
             (Some("/a\r\nSet-Cookie: x"), "/"),
             (Some(""), "/"),

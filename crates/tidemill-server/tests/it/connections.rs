@@ -141,6 +141,15 @@ async fn when_all_are_busy_one_more_is_told_so() {
     let answer = Answer::parse(&rest(&mut one_more).await).expect("it is told why");
     assert_eq!((answer.status, answer.code().as_str()), (503, "TOO_MANY_CONNECTIONS"));
     assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"));
+    // What it had sent already does not take the answer away.
+    let request = client.head("POST", "/v1/jobs", &[("Content-Type", "application/json")], "HTTP/1.1");
+    let mut talkative = connect(&client).await;
+    let _ = talkative
+        .write_all(format!("{request}Content-Length: 50000\r\n\r\n{}", "x".repeat(50_000)).as_bytes())
+        .await;
+    let answer = Answer::parse(&rest(&mut talkative).await).expect("it is told why as well");
+    assert_eq!(answer.code(), "TOO_MANY_CONNECTIONS");
     drop(busy);
     let free = async {
         loop {
@@ -234,5 +243,45 @@ async fn a_connection_in_use_outlives_the_time_of_a_head() {
             assert_ne!(count, 0, "the server closed a connection that is in use");
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_head_has_up_to_64_kib_and_100_fields() {
+    let lab = Lab::start().await;
+    let client = lab.local();
+    let base = client.head("GET", "/healthz", &[], "HTTP/1.1") + "Connection: close\r\n";
+    // A head of so many bytes, in several fields.
+    let sized = |bytes: usize| {
+        let mut head = base.clone();
+        while head.len() + 2 < bytes {
+            let room = bytes - head.len() - 2;
+            let field = room.min(8_000);
+            // What is left must be long enough for a field of its own.
+            let field = if room > field && room - field < 10 { field - 10 } else { field };
+            head += &format!("X: {}\r\n", "x".repeat(field - 5));
+        }
+        head + "\r\n"
+    };
+    let fields = |count: usize| {
+        let given = base.matches("\r\n").count() - 1;
+        format!("{base}{}\r\n", "X: 1\r\n".repeat(count - given))
+    };
+    for (what, head, expected) in [
+        ("64 KiB", sized(64 * 1024), 200),
+        ("a byte more", sized(64 * 1024 + 1), 431),
+        ("100 KiB", sized(100 * 1024), 431),
+        ("130 KiB", sized(130 * 1024), 431),
+        ("100 fields", fields(100), 200),
+        ("101 fields", fields(101), 431),
+    ] {
+        let mut stream = connect(&client).await;
+        // A server that refuses need not read all.
+        let _ = stream.write_all(head.as_bytes()).await;
+        let answer = Answer::parse(&rest(&mut stream).await).unwrap_or_else(|| panic!("no answer to {what}"));
+        assert_eq!(answer.status, expected, "{what}, {} bytes: {}", head.len(), answer.text());
+        if !answer.body.is_empty() && expected == 431 {
+            assert_eq!(answer.code(), "HEAD_TOO_LARGE", "{what}");
+        }
     }
 }

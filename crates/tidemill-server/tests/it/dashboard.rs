@@ -156,6 +156,7 @@ async fn without_keys_the_local_user_needs_no_login_and_others_do_not_come_in() 
         }
         assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
         assert_eq!(page.header("cache-control"), Some("no-store"));
+        assert_eq!(page.header("cross-origin-resource-policy"), Some("same-origin"), "{path}");
         let html = page.text();
         for inline in [" style=", "<style", " onclick=", "javascript:", "http://", "https://"] {
             let html = html.replace("http://www.w3.org/2000/svg", "");

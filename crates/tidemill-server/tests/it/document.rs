@@ -95,6 +95,7 @@ async fn every_answer_is_closed_to_browsers() {
         let answer = client.get(path).await;
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+        assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"), "{path}");
         assert!(answer.header("content-security-policy").unwrap().contains("default-src 'none'"), "{path}");
         assert_eq!(answer.header("access-control-allow-origin"), None, "{path}");
     }

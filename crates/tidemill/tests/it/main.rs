@@ -16,6 +16,7 @@ mod config;
 mod diamonds;
 mod failures;
 mod fake_claude;
+mod few_files;
 mod foreign_user;
 mod full_disk;
 mod health;

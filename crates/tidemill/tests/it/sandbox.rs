@@ -85,6 +85,19 @@ impl Sandbox {
         let arguments: Vec<_> = ["serve", "--listen", "127.0.0.1:0"].iter().chain(more).copied().collect();
         Server::listening(self.start(&arguments, environment))
     }
+
+    /// A server that another program starts: its arguments, and then the binary.
+    pub(crate) fn serve_by(&self, program: &str, arguments: &[&str]) -> Server {
+        let binary = self.command(&[]).get_program().to_owned();
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .arg(binary)
+            .current_dir(&self.dir)
+            .env("HOME", &self.dir)
+            .stdin(Stdio::null());
+        Server::listening(Running::start(command))
+    }
 }
 
 impl Server {
