@@ -10,6 +10,8 @@ use tokio::sync::watch;
 use crate::body_budget::BodyBudget;
 use crate::claims::Claims;
 use crate::config::ServerConfig;
+use crate::lease_keys::LeaseKeys;
+use crate::login_guard::LoginGuard;
 use crate::rate_limit::RateLimits;
 use crate::stream::{Herald, StreamLimits};
 
@@ -22,10 +24,14 @@ struct Inner<B> {
     engine: Engine<B>,
     config: ServerConfig,
     rates: RateLimits,
+    tenant_rates: RateLimits,
     bodies: BodyBudget,
     streams: StreamLimits,
     herald: Herald,
     claims: Claims,
+    leases: LeaseKeys,
+    logins: LoginGuard,
+    log: OnceLock<fn(&str)>,
     compiler: Option<Arc<dyn ScriptCompiler>>,
     closing: watch::Sender<bool>,
     /// Counts the changes of keys.
@@ -51,9 +57,13 @@ impl<B> App<B> {
         let inner = Inner {
             rates: RateLimits::new(config.rate_per_second),
             bodies: BodyBudget::new(config.bodies_bytes_max, config.body_bytes_max),
-            streams: StreamLimits::new(config.streams_per_key_max),
+            tenant_rates: RateLimits::new(config.tenant_rate()),
+            streams: StreamLimits::new(config.streams_per_key_max, config.tenant_streams_max()),
             herald: Herald::default(),
             claims: Claims::default(),
+            leases: LeaseKeys::default(),
+            logins: LoginGuard::default(),
+            log: OnceLock::new(),
             compiler,
             closing: watch::Sender::new(false),
             keys: watch::Sender::new(0),
@@ -72,6 +82,18 @@ impl<B> App<B> {
 
     pub fn config(&self) -> &ServerConfig {
         &self.inner.config
+    }
+
+    /// Lets `log` write what an operator should know. Until then nobody is told.
+    pub fn tell(&self, log: fn(&str)) {
+        // The first one stays.
+        let _ = self.inner.log.set(log);
+    }
+
+    pub(crate) fn log(&self, text: &str) {
+        if let Some(log) = self.inner.log.get() {
+            log(text);
+        }
     }
 
     /// Ends streams and long polls, now and from now on.
@@ -104,6 +126,18 @@ impl<B> App<B> {
 
     pub(crate) fn rates(&self) -> &RateLimits {
         &self.inner.rates
+    }
+
+    pub(crate) fn tenant_rates(&self) -> &RateLimits {
+        &self.inner.tenant_rates
+    }
+
+    pub(crate) fn leases(&self) -> &LeaseKeys {
+        &self.inner.leases
+    }
+
+    pub(crate) fn logins(&self) -> &LoginGuard {
+        &self.inner.logins
     }
 
     pub(crate) fn bodies(&self) -> &BodyBudget {

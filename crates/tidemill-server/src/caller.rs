@@ -70,6 +70,19 @@ impl Caller {
         self.has_any(&[Role::Admin])
     }
 
+    /// The tenant whose limits count for the caller: that of a key which has one.
+    pub(crate) fn limited_tenant(&self) -> Option<&TenantId> {
+        match (&self.identity, &*self.tenants) {
+            (Identity::Key { .. }, [tenant]) => Some(tenant),
+            _ => None,
+        }
+    }
+
+    /// Whether the caller came with a key.
+    pub(crate) fn has_key(&self) -> bool {
+        matches!(self.identity, Identity::Key { .. })
+    }
+
     /// The name under which limits are counted and deeds are recorded.
     pub(crate) fn name(&self) -> &str {
         match &self.identity {

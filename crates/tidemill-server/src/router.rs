@@ -110,6 +110,12 @@ async fn pass<B: Backend>(app: App<B>, route: &Route<B>, mut parts: Parts, body:
             app.rates().take(caller.name(), Instant::now()).map_err(|wait| {
                 Problem::too_many("RATE_LIMITED", "too many requests with this key", wait.as_secs() + 1)
             })?;
+            if let Some(tenant) = caller.limited_tenant() {
+                app.tenant_rates().take(tenant.as_str(), Instant::now()).map_err(|wait| {
+                    let detail = "too many requests with the keys of this tenant";
+                    Problem::too_many("TENANT_RATE_LIMITED", detail, wait.as_secs() + 1)
+                })?;
+            }
         }
     }
     let path = path_of(&mut parts).await?;
@@ -279,13 +285,13 @@ pub(crate) fn secured(mut response: Response<Body>) -> Response<Body> {
         (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
         (HeaderName::from_static("referrer-policy"), "no-referrer"),
         (header::X_FRAME_OPTIONS, "DENY"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
 }
 
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 /// A handler whose panic becomes an answer: the mistake is ours, and the connection need not suffer.
 struct CatchPanic<F>(Pin<Box<F>>);
 

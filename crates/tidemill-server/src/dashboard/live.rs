@@ -80,9 +80,7 @@ pub(super) async fn open<B: Backend>(
     // Before the page is made: between the two nothing is missed.
     let news = Herald::follow(app, &tenant);
     let Sight::Screen(screen) = show(visit.clone()).await? else { return Err(Problem::no_such_route()) };
-    let Some(permit) = app.streams().take(visit.viewer.caller.name()) else {
-        return Err(Problem::too_many("TOO_MANY_STREAMS", "too many pages are open with this key", 5));
-    };
+    let permit = app.streams().take(&visit.viewer.caller)?;
     let last = parts.headers.get("last-event-id").and_then(|value| value.to_str().ok());
     let seen = last.or(visit.query.text("seq")).and_then(|text| text.parse().ok()).unwrap_or(0);
     let (outlet, body) = channel(app.config().write_timeout);

@@ -28,7 +28,7 @@ use super::{asset, cookie, layout, live};
 use crate::app::App;
 use crate::body;
 use crate::caller::Caller;
-use crate::connection::Peer;
+use crate::connection::{Connection, Peer};
 use crate::problem::Problem;
 use crate::route::{Access, READ, raw};
 
@@ -303,7 +303,7 @@ async fn try_login<B: Backend>(
     let refuse = |problem: Problem| (problem, next.clone());
     let found = dashboard.app.engine().authenticate(key).await.map_err(|error| refuse(error.into()))?;
     let Some(key) = found else {
-        return Err(refuse(Problem::unauthenticated("This key is unknown or was revoked.")));
+        return Err(refuse(failed_login(dashboard, parts).await));
     };
     let caller = Caller::key(key.id.as_str(), key.role, &key.tenants);
     if let Access::Roles(roles) = READ
@@ -319,6 +319,23 @@ async fn try_login<B: Backend>(
         dashboard.sessions.end(former);
     }
     Ok((word, form.text("next").map(ToOwned::to_owned)))
+}
+
+/// What a key that is none is answered, after a while.
+async fn failed_login<B>(dashboard: &Dashboard<B>, parts: &Parts) -> Problem {
+    let (app, guard) = (&dashboard.app, dashboard.app.logins());
+    let address = parts.extensions.get::<Connection>().and_then(|connection| connection.other_end.address());
+    let verdict = guard.note(address, Instant::now());
+    if let Some(count) = verdict.told {
+        let from = address.map_or_else(|| "here".to_owned(), |address| address.to_string());
+        app.log(&format!("{count} logins failed since this was last told; the newest came from {from}"));
+    }
+    let Some(_place) = guard.place() else {
+        let detail = "Too many logins fail at the moment. Try again in a few seconds.";
+        return Problem::too_many("TOO_MANY_LOGINS", detail, 5);
+    };
+    tokio::time::sleep(verdict.wait).await;
+    Problem::unauthenticated("This key is unknown or was revoked.")
 }
 
 async fn logout<B: Backend>(dashboard: Arc<Dashboard<B>>, request: Request) -> Response<Body> {
@@ -397,6 +414,7 @@ fn closed(mut response: Response<Body>) -> Response<Body> {
         // Not `no-referrer`: browsers would send forms without their origin.
         (HeaderName::from_static("referrer-policy"), "same-origin"),
         (header::X_FRAME_OPTIONS, "DENY"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
@@ -414,7 +432,6 @@ mod tests {
             (Some("/jobs?status=failed"), "/jobs?status=failed"),
             (Some("//evil.example"), "/"),
             (Some("https://evil.example"), "/"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
             (Some("/\\evil.example"), "/"),
             (Some("/a\r\nSet-Cookie: x"), "/"),
             (Some(""), "/"),

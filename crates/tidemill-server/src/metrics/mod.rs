@@ -20,13 +20,15 @@ pub use worker::worker_metrics;
 pub const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The text of all metrics.
-pub(crate) fn render(metrics: &Metrics) -> String {
+pub(crate) fn render(metrics: &Metrics, logins_failed: u64) -> String {
     let mut text = Text::default();
     build(&mut text);
     work::render(metrics, &mut text);
     scripts::render(&metrics.scripts, &mut text);
     triage::render(&metrics.triage, &mut text);
     health::render(&metrics.health, &mut text);
+    let about = "Logins to the dashboard with a key that is none.";
+    text.counter("tidemill_logins_failed_total", about, logins_failed);
     if let Some(process) = Process::look() {
         process.render(&mut text);
     }

@@ -53,6 +53,10 @@ pub(super) async fn claim<B: Backend>(call: Call<B>) -> Reply {
     let taken = take(&call, &worker, max, deadline, given).await?;
     let claimed_after_ms = taken.as_ref().map_or(0, |taken| millis_between(came_at, taken.at));
     let tasks = taken.map_or_else(Vec::new, |taken| taken.tasks);
+    if call.caller.has_key() {
+        let leases = tasks.iter().map(|task| (&task.task, task.fence));
+        call.app.leases().claimed(call.caller.name(), leases);
+    }
     let mut claimed = Vec::with_capacity(tasks.len());
     for task in tasks {
         claimed.extend(ready_to_run(&call.app, task, &worker).await?);

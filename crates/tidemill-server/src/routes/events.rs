@@ -163,9 +163,7 @@ async fn stream<B: Backend>(call: Call<B>) -> Reply {
     let newest = call.app.engine().backend().newest();
     let after = inputs.number("Last-Event-ID").or_else(|| inputs.number("after"));
     let after = after.map_or(newest, |after| after.min(newest));
-    let Some(permit) = call.app.streams().take(call.caller.name()) else {
-        return Err(Problem::too_many("TOO_MANY_STREAMS", "this key has too many streams open", 5));
-    };
+    let permit = call.app.streams().take(&call.caller)?;
     let (outlet, body) = channel(call.app.config().write_timeout);
     let welcome = Welcome::of(&call.app, &call.caller);
     tokio::spawn(follow_events(call.app.clone(), filter, after, outlet, (call.peer, welcome), permit));

@@ -93,6 +93,6 @@ async fn alerts<B: Backend>(call: Call<B>) -> Reply {
 }
 
 async fn metrics<B: Backend>(call: Call<B>) -> Reply {
-    let text = render(&call.app.engine().metrics().await?);
+    let text = render(&call.app.engine().metrics().await?, call.app.logins().failed());
     Ok(raw(StatusCode::OK, METRICS_TEXT, text))
 }

@@ -56,9 +56,7 @@ async fn logs<B: Backend>(call: Call<B>) -> Reply {
     };
     let is_over = detail.task.head.as_ref().is_some_and(|head| head.outcome().is_some());
     if call.inputs.flag("follow") && !is_over {
-        let Some(permit) = call.app.streams().take(call.caller.name()) else {
-            return Err(Problem::too_many("TOO_MANY_STREAMS", "this key has too many streams open", 5));
-        };
+        let permit = call.app.streams().take(&call.caller)?;
         let (outlet, body) = channel(call.app.config().write_timeout);
         let welcome = Welcome::of(&call.app, &call.caller);
         tokio::spawn(follow_log(call.app.clone(), key, outlet, (call.peer, welcome), permit));

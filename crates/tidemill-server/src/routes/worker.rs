@@ -141,6 +141,10 @@ async fn spoken_of<B: Backend>(
     let id = RequestId::new(request);
     let id = id.map_err(|error| Problem::invalid_field("requestId", error.problem.to_string()))?;
     let key = TaskKey { tenant: tenant_of(call, tenant, request)?, request: id };
+    if call.app.leases().is_anothers(call.caller.name(), &key, Fence(fence)) {
+        let detail = format!("another key claimed {request}; the key that claims a task speaks for it");
+        return Err(Problem::forbidden("FOREIGN_LEASE", detail));
+    }
     let Some(snapshot) = call.app.engine().task(key.clone()).await? else {
         return Err(Problem::not_found("task", request));
     };
@@ -216,6 +220,7 @@ async fn finish<B: Backend>(call: Call<B>) -> Reply {
     let finished = ended.and_then(|(finished, _)| finished);
     let finished = finished.map_err(|error| within_outcome(error.into()))?;
     engine.live_logs().end(&claim.key);
+    call.app.leases().ended(&claim.key, claim.fence);
     let (state, retry_at) = match finished.ending {
         Ending::Done(Outcome::Completed) => (FinishedState::Completed, None),
         Ending::Done(_) => (FinishedState::Failed, None),
@@ -282,7 +287,8 @@ async fn release<B: Backend>(call: Call<B>) -> Reply {
         spoken_of(&call, tenant, &request.request_id, request.fence, request.worker_id.as_deref()).await?;
     let spent = Spent { usage: request.usage.map(Usage::from), session_id: request.session_id };
     let engine = call.app.engine();
-    engine.release_spent(claim.key, claim.fence, claim.worker, request.reason, spent).await?;
+    engine.release_spent(claim.key.clone(), claim.fence, claim.worker, request.reason, spent).await?;
+    call.app.leases().ended(&claim.key, claim.fence);
     json(StatusCode::OK, &Done { ok: true })
 }
 

@@ -304,7 +304,12 @@ async fn se_01_se_02_ids_of_another_tenant_do_not_exist() {
     );
     assert_eq!(both.post("/v1/worker/heartbeat", &beat(Some("other"))).await.status, 404);
     assert_eq!(both.post("/v1/worker/heartbeat", &beat(Some("third"))).await.status, 404);
-    both.post("/v1/worker/heartbeat", &beat(Some("acme"))).await.expect(200);
+    let anothers = both.post("/v1/worker/heartbeat", &beat(Some("acme"))).await;
+    assert_eq!(
+        (anothers.status, anothers.code().as_str()),
+        (403, "FOREIGN_LEASE"),
+        "its tenant, not its lease"
+    );
 }
 
 #[tokio::test]

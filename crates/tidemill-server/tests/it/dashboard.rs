@@ -573,3 +573,22 @@ async fn who_logs_in_again_ends_the_former_session() {
     assert_eq!(browser.get("/jobs").await.status, 200);
     assert_eq!(former.get("/jobs").await.status, 303, "its word is good for nothing");
 }
+
+#[tokio::test]
+async fn failed_logins_are_counted_and_a_large_one_is_not_read() {
+    let lab = Lab::start().await;
+    let admin = lab.key("acme", Role::Admin).await;
+    let mut browser = Browser::new(&lab.local());
+    for _ in 0..3 {
+        let wrong = browser.post("/login", &[("key", "tm_nobody_knows")]).await;
+        assert_eq!(wrong.status, 401);
+    }
+    let large = browser.post("/login", &[("key", &"x".repeat(4_096))]).await;
+    assert_eq!((large.status, large.code().as_str()), (413, "TOO_LARGE"));
+    assert!(large.text().contains("4096"), "{}", large.text());
+    let metrics = admin.get("/metrics").await.text();
+    assert!(metrics.contains("\ntidemill_logins_failed_total 3\n"), "{metrics}");
+    // Whoever has a key comes in all the same.
+    let key = admin.token.clone().unwrap();
+    assert_eq!(browser.post("/login", &[("key", &key)]).await.status, 303);
+}

@@ -134,3 +134,21 @@ async fn each_key_has_a_rate_of_its_own() {
     assert_eq!(refused.header("retry-after"), Some("1"));
     calm.get("/v1/jobs").await.expect(200);
 }
+
+#[tokio::test]
+async fn all_keys_of_a_tenant_share_a_rate() {
+    let config = ServerConfig { tenant_rate_per_second: Some(5), ..ServerConfig::default() };
+    let lab = Lab::with(config, tidemill_engine::policy::Policy::default()).await;
+    let mut refused = None;
+    for _ in 0..100 {
+        let answer = lab.key("acme", Role::Reader).await.get("/v1/jobs").await;
+        if answer.status != 200 {
+            refused = Some(answer);
+            break;
+        }
+    }
+    let refused = refused.expect("a hundred keys ask no more than the tenant may");
+    assert_eq!((refused.status, refused.code().as_str()), (429, "TENANT_RATE_LIMITED"));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    lab.key("globex", Role::Reader).await.get("/v1/jobs").await.expect(200);
+}

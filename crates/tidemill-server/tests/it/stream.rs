@@ -249,3 +249,16 @@ async fn followers_of_busy_tenants_miss_nothing_and_hear_nothing_of_others() {
     still.until(" 7}").await;
     assert_eq!(numbers(&still.events()), [7], "what others do is not heard");
 }
+
+#[tokio::test]
+async fn all_keys_of_a_tenant_share_a_number_of_streams() {
+    let config = ServerConfig { streams_per_tenant_max: Some(2), ..ServerConfig::default() };
+    let lab = Lab::with(config, Policy::default()).await;
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        open.push(Reader::open(&lab.key("acme", Role::Reader).await, "", &[]).await);
+    }
+    let refused = lab.key("acme", Role::Reader).await.get("/v1/stream").await;
+    assert_eq!((refused.status, refused.code().as_str()), (429, "TENANT_TOO_MANY_STREAMS"));
+    let _other = Reader::open(&lab.key("globex", Role::Reader).await, "", &[]).await;
+}

@@ -365,3 +365,44 @@ async fn a_tenant_with_too_much_unfinished_is_told_so() {
     }
     client.post("/v1/jobs", &job).await.expect(201);
 }
+
+#[tokio::test]
+async fn a_lease_is_the_keys_that_claimed_it() {
+    let lab = Lab::start().await;
+    let admin = lab.key("acme", Role::Admin).await;
+    let (one, other) = (lab.key("acme", Role::Worker).await, lab.key("acme", Role::Worker).await);
+    admin.define("work").await;
+    admin.submit(&[("a", &[]), ("b", &[])]).await;
+    let task = one.claim(1).await.remove(0);
+    let named = json!({"requestId": task["requestId"], "fence": task["fence"]});
+    let with = |more: Value| {
+        let mut body = named.clone();
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let finish = with(json!({"outcome": {"status": "completed", "output": {"stolen": true}}}));
+    for (path, body) in [
+        ("begin", with(json!({"pid": 7}))),
+        ("heartbeat", named.clone()),
+        ("finish", finish.clone()),
+        ("release", named.clone()),
+    ] {
+        let answer = other.post(&format!("/v1/worker/{path}"), &body).await;
+        assert_eq!((answer.status, answer.code().as_str()), (403, "FOREIGN_LEASE"), "{path}");
+    }
+    let (request, fence) = (task["requestId"].as_str().unwrap(), &task["fence"]);
+    let file = format!("/v1/worker/blobs/{request}/{fence}/logs/output.log");
+    let answer = other.send("PUT", &file, &[], b"forged").await;
+    assert_eq!((answer.status, answer.code().as_str()), (403, "FOREIGN_LEASE"));
+    // The key's own calls work, and once the task is given back any key may have it.
+    one.send("PUT", &file, &[], b"mine").await.expect(200);
+    one.post("/v1/worker/heartbeat", &named).await.expect(200);
+    one.post("/v1/worker/release", &named).await.expect(200);
+    let again = other.claim(2).await;
+    assert!(again.iter().any(|taken| taken["requestId"] == task["requestId"]), "{again:?}");
+    for task in &again {
+        other.complete(task, &json!({})).await;
+    }
+    let stale = one.post("/v1/worker/finish", &finish).await;
+    assert_eq!((stale.status, stale.code().as_str()), (409, "LEASE_LOST"), "it was given back");
+}

@@ -245,6 +245,7 @@ impl Api {
             server_config.task_secrets.get_or_insert_default();
         }
         let app = App::with_compiler(node.engine().clone(), server_config, compiler);
+        app.tell(logging::trouble);
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async move {
             let _ = stopped.await;

@@ -109,6 +109,8 @@ impl Resolved {
         if let Some(limit) = self.values.rate_limit {
             config.rate_per_second = limit;
         }
+        config.tenant_rate_per_second = self.values.tenant_rate_limit;
+        config.streams_per_tenant_max = self.values.tenant_streams_max;
         if let Some(limit) = self.values.connections_max {
             config.connections_max = limit;
         }

@@ -154,6 +154,18 @@ pub(crate) static SETTINGS: &[Setting] = &[
         None,
         "requests a second from one caller; none: the server's own limit, 0: without limit",
     ),
+    setting(
+        "TENANT_RATE_LIMIT",
+        Kind::Number { min: 0, max: 1_000_000 },
+        None,
+        "requests a second with all keys of a tenant; none: four times those of one key, 0: without limit",
+    ),
+    setting(
+        "TENANT_STREAMS_MAX",
+        Kind::Number { min: 1, max: 1_000_000 },
+        None,
+        "live streams with all keys of a tenant; none: four times those of one key",
+    ),
     setting("CONNECTIONS_MAX", Kind::Number { min: 1, max: 1_000_000 }, None, "connections at a time"),
     setting(
         "BODIES_BYTES_MAX",

@@ -50,6 +50,8 @@ pub(crate) struct Values {
     pub(crate) sweep_every: Duration,
     pub(crate) grace: Duration,
     pub(crate) rate_limit: Option<u32>,
+    pub(crate) tenant_rate_limit: Option<u32>,
+    pub(crate) tenant_streams_max: Option<usize>,
     pub(crate) connections_max: Option<usize>,
     pub(crate) bodies_bytes_max: Option<usize>,
     pub(crate) allow_undefined_tasks: bool,
@@ -158,6 +160,12 @@ impl Values {
             sweep_every: given.millis("SWEEP_INTERVAL_MS"),
             grace: given.millis("SHUTDOWN_GRACE_MS"),
             rate_limit: given.maybe("API_RATE_LIMIT").map(|text| text.parse().expect("a number was checked")),
+            tenant_rate_limit: given
+                .maybe("TENANT_RATE_LIMIT")
+                .map(|text| text.parse().expect("a number was checked")),
+            tenant_streams_max: given
+                .maybe("TENANT_STREAMS_MAX")
+                .map(|text| text.parse().expect("a number was checked")),
             connections_max: given
                 .maybe("CONNECTIONS_MAX")
                 .map(|text| text.parse().expect("a number was checked")),

@@ -103,6 +103,8 @@ fn server<B: Backend>(visit: &Visit<B>) -> Markup {
         ("Requests per second and key", number(u64::from(config.rate_per_second))),
         ("Connections", number(config.connections_max as u64)),
         ("Live streams per key", number(config.streams_per_key_max as u64)),
+        ("Requests per second and tenant", number(u64::from(config.tenant_rate()))),
+        ("Live streams per tenant", number(config.tenant_streams_max() as u64)),
         ("Bytes of a JSON body", bytes(config.body_bytes_max as u64)),
         ("Bytes of an uploaded file", bytes(config.blob_bytes_max as u64)),
         ("Grace at shutdown", span(u64::try_from(config.grace.as_millis()).unwrap_or(u64::MAX))),
