@@ -31,7 +31,7 @@ use crate::command_worker::Shared;
 use crate::log_sink::{LogLine, Stream};
 use crate::pace::Pace;
 use crate::source::{AttemptEnd, Claim, TaskSource};
-use crate::spawner::{Child, ChildEvent, ChildExit, ChildPipe, CommandLine};
+use crate::spawner::{Child, ChildEvent, ChildExit, ChildPipe, CommandLine, SpawnError};
 use crate::vitals::{Stop, Vitals};
 
 /// How much of a pipe is read at a time.
@@ -42,6 +42,7 @@ const FIRST_READ_BYTES: usize = 4 * 1024;
 const READS_MAX: usize = 8;
 /// What of stdout is kept for an error text.
 const STDOUT_TAIL_BYTES: usize = 2 * 1024;
+const SIGKILL: i32 = 9;
 /// How long after the grace of a child its spawner may take to say that it is gone. It gives up by itself before.
 const END_WAIT: Duration = Duration::from_secs(20);
 /// How long pipes are read after everything is gone that could write to them, as far as is known.
@@ -63,6 +64,8 @@ enum Cause {
     Timeout,
     Idle,
     Stop(Stop),
+    /// The lease was not extended in time.
+    Lapsed,
     Shutdown,
 }
 
@@ -71,8 +74,19 @@ struct Ended {
     /// `None`: the spawner died and took them along.
     exit: Option<ChildExit>,
     forced: bool,
+    /// The spawner killed them when the lease was over.
+    expired: bool,
     survivors: Vec<u32>,
     cause: Option<Cause>,
+}
+
+impl Ended {
+    /// Whether the child was killed because its lease was over. One that had ended by itself before has an outcome, which
+    /// counts if nobody else has the task.
+    fn is_lapsed(&self) -> bool {
+        let is_killed = self.exit.is_none_or(|exit| exit.end == Exit::Signal(SIGKILL));
+        self.expired || (self.cause == Some(Cause::Lapsed) && is_killed)
+    }
 }
 
 /// Keeps the lease while it is polled.
@@ -173,13 +187,17 @@ async fn run_with<S: TaskSource>(
     let env = environment::of_child(worker, claim, &directory.path, input_file, tells.as_ref(), is_traced);
     let redaction = Redaction::of(claim, worker);
     let kills_before = shared.memory.before();
+    // Where others may be given the task while this process stands still, the child ends without it.
+    let deadline = vitals.deadline().filter(|_| !shared.source.is_in_this_process());
     let spawned = tokio::select! {
         biased;
-        spawned = shared.spawner.spawn(CommandLine { argv, env }) => spawned,
         stop = &mut heart => return lost(&directory, stop).await,
+        () = vitals.lapsed() => return lost(&directory, Stop::Lost).await,
+        spawned = shared.spawner.spawn_until(CommandLine { argv, env }, deadline) => spawned,
     };
     let child = match spawned {
         Ok(child) => child,
+        Err(SpawnError::TooLate) => return lost(&directory, Stop::Lost).await,
         Err(error) => {
             directory.discard().await;
             return failed(not_started(&program, &error));
@@ -212,6 +230,9 @@ async fn run_with<S: TaskSource>(
     let ended = attempt.watch(child, pace.clone(), heart.as_mut()).await;
     if let Some(Cause::Stop(stop)) = ended.cause {
         return lost(&attempt.directory, stop).await;
+    }
+    if ended.is_lapsed() {
+        return lost(&attempt.directory, Stop::Lost).await;
     }
     if !ended.survivors.is_empty() {
         attempt.note(&format!("processes {:?} could not be killed", ended.survivors));
@@ -263,7 +284,8 @@ impl<S: TaskSource> Attempt<'_, S> {
         let mut heard_at = Instant::now();
         let mut stdout = Output::new(child.stdout, Stream::Stdout);
         let mut stderr = Output::new(child.stderr, Stream::Stderr);
-        let mut ended = Ended { exit: None, forced: false, survivors: Vec::new(), cause: None };
+        let mut ended =
+            Ended { exit: None, forced: false, expired: false, survivors: Vec::new(), cause: None };
         let mut gone_at: Option<Instant> = None;
         let mut stuck_at: Option<Instant> = None;
         let mut revoked = pin!(self.shared.source.revoked(self.claim));
@@ -281,6 +303,7 @@ impl<S: TaskSource> Attempt<'_, S> {
                     continue;
                 }
                 stop = &mut heart, if is_held => Cause::Stop(stop),
+                () = self.vitals.lapsed(), if is_running => Cause::Lapsed,
                 () = &mut revoked, if is_running => Cause::Stop(Stop::Cancelled),
                 () = must_give_back(&mut pace), if is_running => Cause::Shutdown,
                 () = tokio::time::sleep_until(timeout_at), if is_running && ended.exit.is_none() => Cause::Timeout,
@@ -292,8 +315,8 @@ impl<S: TaskSource> Attempt<'_, S> {
                             ended.exit = Some(exit);
                             continue;
                         }
-                        ChildEvent::Gone { forced, survivors } => {
-                            (ended.forced, ended.survivors) = (forced, survivors);
+                        ChildEvent::Gone { forced, expired, survivors } => {
+                            (ended.forced, ended.expired, ended.survivors) = (forced, expired, survivors);
                         }
                         ChildEvent::Lost => ended.exit = None,
                     }
@@ -322,7 +345,8 @@ impl<S: TaskSource> Attempt<'_, S> {
                 continue;
             }
             // Whoever runs the task now must not meet our processes.
-            let grace = if cause == Cause::Stop(Stop::Lost) { Duration::ZERO } else { grace };
+            let is_late = matches!(cause, Cause::Stop(Stop::Lost) | Cause::Lapsed);
+            let grace = if is_late { Duration::ZERO } else { grace };
             handle.end(grace);
             stuck_at = Some(Instant::now() + grace + END_WAIT);
         }
@@ -473,7 +497,7 @@ impl<S: TaskSource> Attempt<'_, S> {
                 let message = format!("no output for {seconds} s; ended with {}", signal.as_str());
                 return WorkReport::failed(message, ErrorCategory::Timeout);
             }
-            Some(Cause::Stop(_) | Cause::Shutdown) | None => {}
+            Some(Cause::Stop(_) | Cause::Lapsed | Cause::Shutdown) | None => {}
         }
         let Some(exit) = ended.exit else {
             let message = "the processes of the task were lost: the spawner was killed";
@@ -537,14 +561,25 @@ impl<S: TaskSource> Attempt<'_, S> {
             unsaid = self.vitals.unsaid() => unsaid,
             stop = &mut heart => return lost(&self.directory, stop).await,
         };
-        let handed = if self.left_files {
+        let handed = loop {
             tokio::select! {
                 biased;
-                handed = hand_over(&self.shared.source, self.claim, &self.directory, &self.redaction) => handed,
                 stop = &mut heart => return lost(&self.directory, stop).await,
+                // Whoever may have the task by now keeps files under the same names.
+                () = self.vitals.regained() => {}
+                () = tokio::time::sleep(self.shared.config.persistence) => {
+                    return lost(&self.directory, Stop::Lost).await;
+                }
             }
-        } else {
-            Ok(Vec::new())
+            if !self.left_files {
+                break Ok(Vec::new());
+            }
+            tokio::select! {
+                biased;
+                stop = &mut heart => return lost(&self.directory, stop).await,
+                handed = hand_over(&self.shared.source, self.claim, &self.directory, &self.redaction) => break handed,
+                () = self.vitals.lapsed() => {}
+            }
         };
         let mut is_stored = true;
         match handed {

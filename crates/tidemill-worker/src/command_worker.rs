@@ -225,7 +225,7 @@ async fn work_off<S: TaskSource>(
         let mut heart = pin!(vitals.keep_lease(&shared.source, &claim, config.heartbeat, config.lease));
         let (home, end) = match agent_home(&shared, &claim) {
             Ok(_) if claim.execution.runner == Runner::Script => {
-                (None, script_task::run(&shared, &claim, &pace, heart.as_mut()).await)
+                (None, script_task::run(&shared, &claim, &pace, &vitals, heart.as_mut()).await)
             }
             Ok(home) => {
                 let end = attempt::run(&shared, &claim, &pace, &vitals, heart.as_mut(), home.as_ref()).await;

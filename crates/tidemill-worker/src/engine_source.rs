@@ -13,6 +13,7 @@ use tidemill_engine::reply::{Assignment, Ending, Refusal};
 use tidemill_model::{ErrorCategory, TenantId, WorkerId};
 use tokio::time::Instant;
 
+use crate::moment::Moment;
 use crate::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
 
 /// Who claims, and whose tasks.
@@ -74,7 +75,7 @@ impl<B: Backend> EngineSource<B> {
     }
 
     /// What a claimed task needs to run. One that cannot be made ready is failed at once.
-    async fn prepared(&self, tasks: Vec<Assignment>, asked_at: Instant) -> Vec<Claim> {
+    async fn prepared(&self, tasks: Vec<Assignment>, asked_at: Moment) -> Vec<Claim> {
         let mut claims = Vec::with_capacity(tasks.len());
         for task in tasks {
             match self.prepare(&task, asked_at).await {
@@ -85,7 +86,7 @@ impl<B: Backend> EngineSource<B> {
         claims
     }
 
-    async fn prepare(&self, task: &Assignment, asked_at: Instant) -> Result<Claim, EngineError> {
+    async fn prepare(&self, task: &Assignment, asked_at: Moment) -> Result<Claim, EngineError> {
         let execution = self.engine.execution_of(task).await?;
         let work = self.engine.work_of(task).await?;
         Ok(Claim {
@@ -131,7 +132,7 @@ impl<B: Backend> EngineSource<B> {
             worker: self.config.worker.clone(),
             report: end.report,
         };
-        let asked_at = Instant::now();
+        let asked_at = Moment::now();
         let ended = self.engine.end_and_claim(end.began, finish, next).await;
         let (finished, claimed) = ended.map_err(|error| source_error(&error))?;
         let next = self.prepared(claimed.tasks, asked_at).await.into_iter().next();
@@ -162,7 +163,7 @@ impl<B: Backend> TaskSource for EngineSource<B> {
     async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<Claim>, SourceError> {
         let until = Instant::now() + wait;
         loop {
-            let asked_at = Instant::now();
+            let asked_at = Moment::now();
             let tasks = self.claim_now(slots).await?;
             if !tasks.is_empty() {
                 let claims = self.prepared(tasks, asked_at).await;
@@ -220,6 +221,11 @@ impl<B: Backend> TaskSource for EngineSource<B> {
 
     fn log_end(&self, claim: &Claim) {
         self.engine.live_logs().end(&claim.task);
+    }
+
+    fn is_in_this_process(&self) -> bool {
+        // A data directory has one process; a stage has many.
+        self.config.generation.is_some()
     }
 
     fn revoked(&self, claim: &Claim) -> impl Future<Output = ()> + Send {

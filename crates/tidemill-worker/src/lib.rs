@@ -19,6 +19,7 @@ pub mod handler;
 pub mod lease_keeper;
 mod leftovers;
 pub mod log_sink;
+pub mod moment;
 pub mod native;
 mod pace;
 mod process_table;

@@ -270,7 +270,7 @@ mod tests {
             attempt: 1,
             fence: Fence(1),
             lease_until: Timestamp::MIN,
-            asked_at: tokio::time::Instant::now(),
+            asked_at: crate::moment::Moment::now(),
             timeout_ms: None,
             session_id: None,
             budget_left: None,

@@ -16,7 +16,7 @@ use crate::command_worker::Shared;
 use crate::log_sink::{LogLine, Stream};
 use crate::pace::Pace;
 use crate::source::{AttemptEnd, Claim, SourceError, TaskSource};
-use crate::vitals::Stop;
+use crate::vitals::{Stop, Vitals};
 
 /// A script that ends sooner has its beginning recorded with its end.
 const BEGIN_DELAY: Duration = Duration::from_millis(20);
@@ -67,6 +67,7 @@ pub(crate) async fn run<S: TaskSource>(
     shared: &Shared<S>,
     claim: &Claim,
     pace: &watch::Receiver<Pace>,
+    vitals: &Vitals,
     mut heart: Heart<'_>,
 ) -> End {
     let failed = |message: String, category| {
@@ -94,8 +95,9 @@ pub(crate) async fn run<S: TaskSource>(
     let ended = loop {
         tokio::select! {
             biased;
-            ended = &mut running => break ended,
             stop = &mut heart => return lost(shared, claim, stop),
+            ended = &mut running => break ended,
+            () = vitals.lapsed() => return lost(shared, claim, Stop::Lost),
             () = &mut revoked => return lost(shared, claim, Stop::Cancelled),
             () = must_give_back(&mut pace) => {
                 shared.source.log_end(claim);

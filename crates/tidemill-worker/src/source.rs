@@ -9,7 +9,8 @@ use tidemill_engine::engine::WorkReport;
 use tidemill_model::execution::ResolvedExecution;
 use tidemill_model::properties::Activity;
 use tidemill_model::{AppName, Fence, JobId, Json, SessionId, TaskId, TaskName, Timestamp};
-use tokio::time::Instant;
+
+use crate::moment::Moment;
 
 /// A task that a worker holds and is to run.
 #[derive(Debug, Clone)]
@@ -24,9 +25,9 @@ pub struct Claim {
     pub attempt: u32,
     pub fence: Fence,
     pub lease_until: Timestamp,
-    /// When it was asked for, by the clock of this process: the lease began no earlier. Whoever counts from the answer
+    /// When it was asked for, by the clock of this machine: the lease began no earlier. Whoever counts from the answer
     /// counts what the answer's way took as its own.
-    pub asked_at: Instant,
+    pub asked_at: Moment,
     /// Wall time for this attempt, in milliseconds; the worker's own limit when absent.
     pub timeout_ms: Option<u64>,
     /// The agent's session in the last attempt of this run that reported one.
@@ -142,6 +143,12 @@ pub trait TaskSource: Clone + Send + Sync + 'static {
 
     /// Says that no more output comes.
     fn log_end(&self, claim: &Claim);
+
+    /// Whether nobody can be given a lease of this source while this process stands still, because it is the one that gives
+    /// them. A lease that seems to be over is then asked for once more before its child is killed.
+    fn is_in_this_process(&self) -> bool {
+        false
+    }
 
     /// Returns when the task was cancelled or taken away, as soon as this process knows. A source that only hears of it
     /// by heartbeats never returns.

@@ -7,6 +7,7 @@ use tidemill_model::properties::Activity;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::moment::Moment;
 use crate::source::{Claim, Pulse, SourceError, TaskSource};
 use crate::spawner::ChildHandle;
 
@@ -16,6 +17,8 @@ const BEGIN_DELAY: Duration = Duration::from_millis(20);
 const FAILURES_MAX: u32 = 3;
 /// A call is given at least this long, if the interval is no shorter.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
+/// How long a store in this process may take to say whether a lease that seems to be over still is one.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// The least time before the end of a lease that is left for killing the child.
 const MARGIN_MIN: Duration = Duration::from_secs(1);
 
@@ -33,6 +36,10 @@ pub(crate) struct Vitals {
     state: Mutex<State>,
     /// Rings when the child started, and when its beginning was recorded or not.
     changed: Notify,
+    /// Rings when the lease ran out, and when it is held again.
+    lapsed: Notify,
+    /// Rings when the attempt has an outcome and wants its lease back for it.
+    wanted: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -40,8 +47,10 @@ struct State {
     child: Option<(u32, ChildHandle, Instant)>,
     begin: Begin,
     activity: Option<Activity>,
-    /// Until when nobody else can hold the task, by the clock of this process and with a margin.
-    held_until: Option<Instant>,
+    /// Until when nobody else can hold the task, with a margin.
+    held_until: Option<Moment>,
+    /// That is over: somebody else may hold the task by now.
+    is_lapsed: bool,
     /// The process that the last answered heartbeat told of.
     told: Option<u32>,
 }
@@ -62,7 +71,13 @@ impl Vitals {
     /// Notes the child. The beginning of one that `has_ended` already is recorded with its end, so nobody has to wake for
     /// it.
     pub(crate) fn started(&self, pid: u32, handle: ChildHandle, has_ended: bool) {
-        self.lock().child = Some((pid, handle, Instant::now()));
+        let mut state = self.lock();
+        if let Some(until) = state.held_until {
+            // It may have been renewed while the child was started.
+            handle.extend(until);
+        }
+        state.child = Some((pid, handle, Instant::now()));
+        drop(state);
         if !has_ended {
             self.changed.notify_one();
         }
@@ -85,6 +100,29 @@ impl Vitals {
                 }
             }
             self.changed.notified().await;
+        }
+    }
+
+    /// Until when a child of this attempt may run, unless that is put off.
+    pub(crate) fn deadline(&self) -> Option<Moment> {
+        self.lock().held_until
+    }
+
+    /// Returns when the lease ran out. `keep_lease` must be polled meanwhile.
+    pub(crate) async fn lapsed(&self) {
+        while !self.lock().is_lapsed {
+            self.lapsed.notified().await;
+        }
+    }
+
+    /// Asks for the lease of an attempt that has an outcome until it is there again. `keep_lease` must be polled meanwhile: it
+    /// ends when somebody else has the task.
+    pub(crate) async fn regained(&self) {
+        if self.lock().is_lapsed {
+            self.wanted.notify_one();
+        }
+        while self.lock().is_lapsed {
+            self.lapsed.notified().await;
         }
     }
 
@@ -117,9 +155,11 @@ impl Vitals {
         Pulse { pid, rss, last_activity: activity }
     }
 
-    /// Says that the child began, and extends the lease at every interval, until the attempt must stop.
+    /// Says that the child began, and extends the lease at every interval, until somebody else has the task or it was
+    /// cancelled.
     ///
-    /// The end of the lease is watched beside the calls: a source that does not answer extends nothing.
+    /// The end of the lease is watched beside the calls: a source that does not answer extends nothing. `lapsed` tells of it;
+    /// whoever has an outcome by then may still ask for the lease.
     pub(crate) async fn keep_lease<S: TaskSource>(
         &self,
         source: &S,
@@ -128,24 +168,61 @@ impl Vitals {
         lease: Duration,
     ) -> Stop {
         let held = held_part(lease);
-        self.lock().held_until = Some(claim.asked_at + held);
+        self.lock().held_until = Some(claim.asked_at.plus(held));
         tokio::select! {
             biased;
+            // First of all: nothing may be done under a lease that is over.
+            stop = self.watch_end(source, claim, held) => stop,
             stop = self.extend(source, claim, interval, held) => stop,
             () = self.say_begin(source, claim) => Stop::Lost,
-            () = self.run_out() => Stop::Lost,
         }
     }
 
-    /// Returns when the lease was not extended in time.
-    async fn run_out(&self) {
+    /// Notes when the lease was not extended in time. Returns when it is known to be lost.
+    async fn watch_end<S: TaskSource>(&self, source: &S, claim: &Claim, held: Duration) -> Stop {
         loop {
             let held_until = self.lock().held_until;
-            let Some(at) = held_until else { return };
-            if at <= Instant::now() {
-                return;
+            let Some(at) = held_until else { return Stop::Lost };
+            at.wait().await;
+            if self.lock().held_until != held_until {
+                continue;
             }
-            tokio::time::sleep_until(at).await;
+            if source.is_in_this_process() {
+                // This process stood still, or its store cannot write; either way nobody has the task but by this source.
+                let asked_at = Moment::now();
+                let pulse = self.pulse().await;
+                let pid = pulse.pid;
+                match in_time(LAST_PATIENCE, source.heartbeat(claim, pulse)).await {
+                    Ok(beat) if beat.cancel => return Stop::Cancelled,
+                    Ok(_) => {
+                        self.renewed(asked_at.plus(held), pid);
+                        continue;
+                    }
+                    Err(SourceError::Lost) => return Stop::Lost,
+                    Err(SourceError::Unavailable(_) | SourceError::Refused(_)) => {}
+                }
+            }
+            self.lock().is_lapsed = true;
+            self.lapsed.notify_waiters();
+            while self.lock().is_lapsed {
+                self.lapsed.notified().await;
+            }
+        }
+    }
+
+    /// The lease lasts until then, and the source knows of this process.
+    fn renewed(&self, until: Moment, pid: u32) {
+        let mut state = self.lock();
+        if state.held_until.is_none_or(|before| before < until) {
+            state.held_until = Some(until);
+        }
+        state.told = Some(pid);
+        if let Some((_, handle, _)) = &state.child {
+            handle.extend(until);
+        }
+        if std::mem::take(&mut state.is_lapsed) {
+            drop(state);
+            self.lapsed.notify_waiters();
         }
     }
 
@@ -173,11 +250,12 @@ impl Vitals {
     ) -> Stop {
         // A call that fails or hangs must leave time for the next one.
         let patience = (interval / 2).max(PATIENCE_MIN).min(interval);
-        let mut beat_at = first_beat(claim.asked_at, Instant::now(), interval, held);
+        let now = Moment::now();
+        let mut beat_at = Instant::now() + first_beat(claim.asked_at, now, interval, held).since(now);
         let mut failures = 0;
         loop {
             tokio::time::sleep_until(beat_at).await;
-            let asked_at = Instant::now();
+            let (asked_at, began) = (Moment::now(), Instant::now());
             let beat = async {
                 let pulse = self.pulse().await;
                 let pid = pulse.pid;
@@ -187,20 +265,21 @@ impl Vitals {
                 Ok((beat, _)) if beat.cancel => return Stop::Cancelled,
                 Ok((_, pid)) => {
                     failures = 0;
-                    beat_at = asked_at + interval;
+                    beat_at = began + interval;
                     // The source counts from when it got the call, which was later.
-                    let mut state = self.lock();
-                    (state.held_until, state.told) = (Some(asked_at + held), Some(pid));
+                    self.renewed(asked_at.plus(held), pid);
                 }
                 Err(SourceError::Lost) => return Stop::Lost,
                 Err(SourceError::Unavailable(_) | SourceError::Refused(_)) => {
                     failures += 1;
-                    beat_at = asked_at + patience;
+                    beat_at = began + patience;
                 }
             }
             if failures == FAILURES_MAX {
-                // While the lease lasts, nobody else runs the task and it may still end by itself.
-                return std::future::pending().await;
+                // While the lease lasts, nobody else runs the task and it may still end by itself. Whoever has an outcome then
+                // wants the lease for it.
+                self.wanted.notified().await;
+                beat_at = Instant::now();
             }
         }
     }
@@ -230,9 +309,9 @@ pub(crate) fn held_part(lease: Duration) -> Duration {
 ///
 /// An answer may have been long under way, and counts for little then. Still the child is given a moment to begin: a
 /// heartbeat tells of it.
-fn first_beat(asked_at: Instant, now: Instant, interval: Duration, held: Duration) -> Instant {
-    let left = (asked_at + held).saturating_duration_since(now);
-    (asked_at + interval).max(now + (interval / 4).min(left / 2))
+fn first_beat(asked_at: Moment, now: Moment, interval: Duration, held: Duration) -> Moment {
+    let left = asked_at.plus(held).since(now);
+    asked_at.plus(interval).max(now.plus((interval / 4).min(left / 2)))
 }
 
 /// What a source answers, or that it did not.
@@ -251,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_was_long_under_way_is_extended_soon() {
-        let (asked_at, interval) = (Instant::now(), Duration::from_secs(20));
+        let (asked_at, interval) = (Moment::now(), Duration::from_secs(20));
         let held = held_part(Duration::from_secs(45));
         for (taken, expected) in [
             (0, 20_000),
@@ -261,9 +340,9 @@ mod tests {
             (38_000, 39_250),
             (50_000, 50_000),
         ] {
-            let now = asked_at + Duration::from_millis(taken);
+            let now = asked_at.plus(Duration::from_millis(taken));
             let beat = first_beat(asked_at, now, interval, held);
-            assert_eq!(beat - asked_at, Duration::from_millis(expected), "{taken}");
+            assert_eq!(beat.since(asked_at), Duration::from_millis(expected), "{taken}");
         }
     }
 

@@ -14,8 +14,8 @@ use tidemill_model::{
     AppName, ErrorCategory, Fence, JobId, RequestId, TaskId, TaskName, TenantId, Timestamp,
 };
 use tidemill_server::api;
+use tidemill_worker::moment::Moment;
 use tidemill_worker::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
-use tokio::time::Instant;
 
 use crate::client::{Call, Client, ClientError, Query, encode};
 
@@ -129,15 +129,15 @@ impl TaskSource for RemoteSource {
             slots: Some(u32::try_from(slots.clamp(1, SLOTS_MAX)).expect("it was bounded")),
             wait_ms: Some(u64::try_from(wait.as_millis()).expect("it was bounded")),
         };
-        let (patience, sent_at) = (wait + CLAIM_PATIENCE, Instant::now());
+        let (patience, sent_at) = (wait + CLAIM_PATIENCE, Moment::now());
         let answer: Result<api::ClaimedTasks, _> = self.call("/v1/worker/claim", &request, patience).await;
         match answer {
             Ok(claimed) => {
                 // The server got the request later than it was sent, and the tasks so long after that.
                 let after = Duration::from_millis(claimed.claimed_after_ms.unsigned_abs());
                 let asked_at = match claimed.claimed_after_ms {
-                    0.. => sent_at + after.min(sent_at.elapsed()),
-                    _ => sent_at.checked_sub(after).unwrap_or(sent_at),
+                    0.. => sent_at.plus(after.min(sent_at.elapsed())),
+                    _ => sent_at.minus(after),
                 };
                 claimed.tasks.into_iter().map(|task| claim_of(task, asked_at)).collect()
             }
@@ -248,7 +248,7 @@ impl TaskSource for RemoteSource {
     }
 }
 
-fn claim_of(task: api::ClaimedTask, asked_at: Instant) -> Result<Claim, SourceError> {
+fn claim_of(task: api::ClaimedTask, asked_at: Moment) -> Result<Claim, SourceError> {
     let strange =
         |what: &dyn std::fmt::Display| SourceError::Unavailable(format!("a claimed task is strange: {what}"));
     let execution = serde_json::to_value(&task.execution).and_then(serde_json::from_value);

@@ -21,6 +21,7 @@ use super::child_pipe::ChildPipe;
 use super::frame::{Inbox, Outbox, Received};
 use super::message::{Answer, ChildExit, CommandLine, Request, RunAs, SpawnError};
 use crate::leftovers::kill_orphans;
+use crate::moment::Moment;
 
 /// How a spawner is started and what its children carry.
 #[derive(Debug, Clone)]
@@ -76,8 +77,8 @@ const LINKS_MAX: u64 = 4;
 pub enum ChildEvent {
     /// The child itself ended. What it started may live on for a moment.
     Exited(ChildExit),
-    /// Nothing of it is left. `forced`: it took SIGKILL. `survivors` could not be killed.
-    Gone { forced: bool, survivors: Vec<u32> },
+    /// Nothing of it is left. `forced`: it took SIGKILL. `expired`: at its deadline. `survivors` could not be killed.
+    Gone { forced: bool, expired: bool, survivors: Vec<u32> },
     /// The spawner died, and everything with it.
     Lost,
 }
@@ -127,13 +128,23 @@ impl Spawner {
 
     /// Starts a child. If the spawner died, a new one is started first.
     pub async fn spawn(&self, command: CommandLine) -> Result<Child, SpawnError> {
+        self.spawn_until(command, None).await
+    }
+
+    /// Starts a child that the spawner kills by itself at `deadline`, with everything that it started, whatever this process
+    /// is doing then. It is not started after it.
+    pub async fn spawn_until(
+        &self,
+        command: CommandLine,
+        deadline: Option<Moment>,
+    ) -> Result<Child, SpawnError> {
         let link = self.link().map_err(|error| SpawnError::Gone(error.to_string()))?;
         let id = (self.inner.next.fetch_add(1, Ordering::Relaxed) + 1) * LINKS_MAX + link.index;
         let SpawnerConfig { data_id, generation, run_as, .. } = &self.inner.config;
         let mark = OsString::from(format!("{data_id}.{generation}.{id}"));
         let (stdout, stdout_end) = ChildPipe::new()?;
         let (stderr, stderr_end) = ChildPipe::new()?;
-        let request = Request::Spawn { id, line: command, mark, run_as: *run_as }.encode();
+        let request = Request::Spawn { id, line: command, mark, run_as: *run_as, deadline }.encode();
         if request.len() > super::message::FRAME_BYTES_MAX {
             return Err(SpawnError::Refused { errno: rustix::io::Errno::TOOBIG.raw_os_error() });
         }
@@ -156,6 +167,11 @@ impl Spawner {
                 unclaimed.handle = None;
                 link.forget(id);
                 Err(SpawnError::Refused { errno })
+            }
+            Some(Answer::TooLate { .. }) => {
+                unclaimed.handle = None;
+                link.forget(id);
+                Err(SpawnError::TooLate)
             }
             Some(_) | None => Err(SpawnError::Gone("it ended before it answered".to_owned())),
         }
@@ -225,10 +241,10 @@ impl ChildWatch {
         loop {
             match self.answers.recv().await {
                 Some(Answer::Exited { exit, .. }) => return ChildEvent::Exited(exit),
-                Some(Answer::Gone { forced, survivors, .. }) => {
+                Some(Answer::Gone { forced, expired, survivors, .. }) => {
                     self.is_over = true;
                     self.handle.link.forget(self.handle.id);
-                    return ChildEvent::Gone { forced, survivors };
+                    return ChildEvent::Gone { forced, expired, survivors };
                 }
                 Some(_) => {}
                 None => {
@@ -263,6 +279,11 @@ impl ChildHandle {
     pub fn end(&self, grace: Duration) {
         let grace_millis = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         self.link.send(Request::End { id: self.id, grace_millis }.encode(), Vec::new());
+    }
+
+    /// Moves the moment at which the spawner kills the child.
+    pub fn extend(&self, deadline: Moment) {
+        self.link.send(Request::Extend { id: self.id, deadline }.encode(), Vec::new());
     }
 
     /// Kills the spawner of the child, and with it the child and all others of that spawner. For one that does not
@@ -379,7 +400,7 @@ impl Link {
 
     /// Hands answers to those who wait for them.
     fn take(&self, answer: Answer) {
-        if let Answer::Started { .. } | Answer::Failed { .. } = answer {
+        if let Answer::Started { .. } | Answer::Failed { .. } | Answer::TooLate { .. } = answer {
             self.starting.fetch_sub(1, Ordering::Relaxed);
         }
         let mut state = lock(&self.state);

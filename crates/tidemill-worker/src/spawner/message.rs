@@ -6,6 +6,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::moment::Moment;
+
 /// The bytes of one frame; the kernel takes no more than 2 MiB of arguments and environment by default.
 pub(super) const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -34,6 +36,9 @@ pub enum SpawnError {
     /// There is no spawner now. It is worth trying again.
     #[error("the spawner is gone: {0}")]
     Gone(String),
+    /// It was to be over before it began.
+    #[error("its time was over before it was started")]
+    TooLate,
 }
 
 /// How a child process ended and what it took.
@@ -50,11 +55,13 @@ pub struct ChildExit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Request {
     /// Starts a child. Two descriptors come along: its stdout and its stderr.
-    Spawn { id: u64, line: CommandLine, mark: OsString, run_as: Option<RunAs> },
+    Spawn { id: u64, line: CommandLine, mark: OsString, run_as: Option<RunAs>, deadline: Option<Moment> },
     /// Ends a child and everything it started: SIGTERM, and SIGKILL after so long.
     End { id: u64, grace_millis: u64 },
     /// Asks for the memory of a child and everything it started.
     Measure { id: u64 },
+    /// Moves the moment at which a child is killed.
+    Extend { id: u64, deadline: Moment },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,11 +79,16 @@ pub(super) enum Answer {
         id: u64,
         exit: ChildExit,
     },
-    /// Nothing is left of the child. `survivors` could not be killed.
+    /// Nothing is left of the child. `survivors` could not be killed. `expired`: it was killed at its deadline.
     Gone {
         id: u64,
         forced: bool,
+        expired: bool,
         survivors: Vec<u32>,
+    },
+    /// It was not started: its deadline was over.
+    TooLate {
+        id: u64,
     },
     Measured {
         id: u64,
@@ -91,7 +103,8 @@ impl Answer {
             | Self::Failed { id, .. }
             | Self::Exited { id, .. }
             | Self::Gone { id, .. }
-            | Self::Measured { id, .. } => *id,
+            | Self::Measured { id, .. }
+            | Self::TooLate { id } => *id,
         }
     }
 }
@@ -105,16 +118,21 @@ impl Request {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut body = Body::new();
         match self {
-            Self::Spawn { id, line, mark, run_as } => {
+            Self::Spawn { id, line, mark, run_as, deadline } => {
                 body.tag(1).u64(*id).list(line.argv.iter());
                 body.list(line.env.iter().flat_map(|(name, value)| [name, value])).bytes(mark.as_bytes());
                 match run_as {
                     Some(RunAs { uid, gid }) => body.tag(1).u32(*uid).u32(*gid),
                     None => body.tag(0),
                 };
+                match deadline {
+                    Some(deadline) => body.tag(1).u64(deadline.millis()),
+                    None => body.tag(0),
+                };
             }
             Self::End { id, grace_millis } => drop(body.tag(2).u64(*id).u64(*grace_millis)),
             Self::Measure { id } => drop(body.tag(3).u64(*id)),
+            Self::Extend { id, deadline } => drop(body.tag(4).u64(*id).u64(deadline.millis())),
         }
         body.frame()
     }
@@ -135,10 +153,15 @@ impl Request {
                     0 => None,
                     _ => Some(RunAs { uid: fields.u32()?, gid: fields.u32()? }),
                 };
-                Self::Spawn { id, line: CommandLine { argv, env }, mark, run_as }
+                let deadline = match fields.tag()? {
+                    0 => None,
+                    _ => Some(Moment::from_millis(fields.u64()?)),
+                };
+                Self::Spawn { id, line: CommandLine { argv, env }, mark, run_as, deadline }
             }
             2 => Self::End { id: fields.u64()?, grace_millis: fields.u64()? },
             3 => Self::Measure { id: fields.u64()? },
+            4 => Self::Extend { id: fields.u64()?, deadline: Moment::from_millis(fields.u64()?) },
             _ => return Err(BadMessage),
         };
         fields.end().map(|()| request)
@@ -159,14 +182,15 @@ impl Answer {
                 body.tag(3).u64(*id).tag(kind).u32(number.cast_unsigned());
                 body.u64(exit.peak_rss).u64(exit.cpu_micros);
             }
-            Self::Gone { id, forced, survivors } => {
-                body.tag(4).u64(*id).tag(u8::from(*forced));
+            Self::Gone { id, forced, expired, survivors } => {
+                body.tag(4).u64(*id).tag(u8::from(*forced)).tag(u8::from(*expired));
                 body.u32(u32::try_from(survivors.len()).unwrap_or(u32::MAX));
                 for pid in survivors {
                     body.u32(*pid);
                 }
             }
             Self::Measured { id, rss } => drop(body.tag(5).u64(*id).u64(*rss)),
+            Self::TooLate { id } => drop(body.tag(6).u64(*id)),
         }
         body.frame()
     }
@@ -192,11 +216,13 @@ impl Answer {
             }
             4 => {
                 let forced = fields.tag()? == 1;
+                let expired = fields.tag()? == 1;
                 let count = fields.u32()?;
                 let survivors = (0..count).map(|_| fields.u32()).collect::<Result<_, _>>()?;
-                Self::Gone { id, forced, survivors }
+                Self::Gone { id, forced, expired, survivors }
             }
             5 => Self::Measured { id, rss: fields.u64()? },
+            6 => Self::TooLate { id },
             _ => return Err(BadMessage),
         };
         fields.end().map(|()| answer)
@@ -298,15 +324,17 @@ mod tests {
             env: vec![("A".into(), "1".into()), ("B".into(), "".into())],
         };
         vec![
-            Request::Spawn { id: 1, line, mark: "d.1.2".into(), run_as: None },
+            Request::Spawn { id: 1, line, mark: "d.1.2".into(), run_as: None, deadline: None },
             Request::Spawn {
                 id: u64::MAX,
                 line: CommandLine::default(),
                 mark: "".into(),
                 run_as: Some(RunAs { uid: 1000, gid: u32::MAX }),
+                deadline: Some(Moment::from_millis(4_711)),
             },
             Request::End { id: 7, grace_millis: 5_000 },
             Request::Measure { id: 8 },
+            Request::Extend { id: 9, deadline: Moment::from_millis(1) },
         ]
     }
 
@@ -317,7 +345,8 @@ mod tests {
             Answer::Failed { id: 2, errno: 2 },
             Answer::Exited { id: 3, exit: exit(Exit::Code(255)) },
             Answer::Exited { id: 3, exit: exit(Exit::Signal(9)) },
-            Answer::Gone { id: 4, forced: true, survivors: vec![1, 2, 3] },
+            Answer::Gone { id: 4, forced: true, expired: true, survivors: vec![1, 2, 3] },
+            Answer::TooLate { id: 6 },
             Answer::Measured { id: 5, rss: 1 << 40 },
         ]
     }

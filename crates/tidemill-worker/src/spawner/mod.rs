@@ -8,6 +8,9 @@
 //! socket closes, because the server ended or was killed, it kills everything and ends. When the spawner itself is
 //! killed, its children die by their parent-death signal and the server kills the rest by its mark in the environment.
 //!
+//! A child may have a deadline: the end of its worker's lease. The spawner kills it then by itself, because a worker that
+//! was stopped, or that is cut off, may not be able to, and somebody else begins with the task soon after.
+//!
 //! Starting a child takes until it has become another program, so there are as many such processes as cores can use.
 //!
 //! Most small children end a moment after they started. The word of a start waits for that moment, so that the server
@@ -16,6 +19,7 @@
 //! `serve` is the process, `start` how it starts a child, `client` is the server's side, `message` what they say to each
 //! other.
 
+mod alarm;
 mod child_pipe;
 mod client;
 mod frame;

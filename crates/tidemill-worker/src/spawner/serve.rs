@@ -9,11 +9,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{getpid, set_child_subreaper};
 
+use super::alarm::Alarm;
 use super::frame::{Inbox, Outbox, Received};
 use super::message::{Answer, Request};
 use super::signals::{Reaped, ignore_nothing, reap, watch_children};
 use super::start::start;
 use super::trees::{Trees, kill_all};
+use crate::moment::Moment;
 
 /// How long processes that were killed may take to go before this one ends all the same.
 const LAST_KILLS: Duration = Duration::from_secs(10);
@@ -41,6 +43,7 @@ pub fn serve() -> io::Result<()> {
         trees: Trees::new(),
         held: Vec::new(),
         say_at: None,
+        alarm: Alarm::new()?,
     };
     let ended = server.run();
     kill_everything();
@@ -80,6 +83,8 @@ struct Server {
     /// Answers that are not sent yet, and when they must be.
     held: Vec<u8>,
     say_at: Option<Instant>,
+    /// Rings at the next deadline of a child.
+    alarm: Alarm,
 }
 
 /// What woke this process.
@@ -100,6 +105,8 @@ impl Server {
             if woken.by_socket && !self.receive(&mut answers)? {
                 return Ok(());
             }
+            // After what was asked: a deadline that was put off in time is no longer over.
+            self.trees.expire();
             self.trees.tend(alone, &mut answers);
             self.say(&answers)?;
         }
@@ -118,7 +125,12 @@ impl Server {
         if !self.out.is_empty() {
             interest |= PollFlags::OUT;
         }
-        let mut fds = [PollFd::new(&self.socket, interest), PollFd::new(&self.children, PollFlags::IN)];
+        self.alarm.set(self.trees.next_deadline())?;
+        let mut fds = [
+            PollFd::new(&self.socket, interest),
+            PollFd::new(&self.children, PollFlags::IN),
+            PollFd::new(&self.alarm, PollFlags::IN),
+        ];
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => {
                 let came = |fd: &PollFd<'_>| !fd.revents().difference(PollFlags::OUT).is_empty();
@@ -178,14 +190,17 @@ impl Server {
 
     fn answer(&mut self, request: Request) -> io::Result<Option<Answer>> {
         Ok(match request {
-            Request::Spawn { id, line, mark, run_as } => {
+            Request::Spawn { id, line, mark, run_as, deadline } => {
                 let (Some(stdout), Some(stderr)) = (self.inbox.fd(), self.inbox.fd()) else {
                     return Err(io::Error::other("a spawn came without its pipes"));
                 };
+                if deadline.is_some_and(Moment::is_over) {
+                    return Ok(Some(Answer::TooLate { id }));
+                }
                 let mark_bytes = mark.clone().into_vec();
                 match start(line, mark, run_as, stdout, stderr) {
                     Ok(pid) => {
-                        self.trees.add(id, pid, mark_bytes);
+                        self.trees.add(id, pid, mark_bytes, deadline);
                         Some(Answer::Started { id, pid })
                     }
                     Err(error) => {
@@ -196,6 +211,10 @@ impl Server {
             }
             Request::End { id, grace_millis } => {
                 self.trees.end(id, Duration::from_millis(grace_millis));
+                None
+            }
+            Request::Extend { id, deadline } => {
+                self.trees.extend(id, deadline);
                 None
             }
             Request::Measure { id } => Some(Answer::Measured { id, rss: self.trees.rss(id) }),

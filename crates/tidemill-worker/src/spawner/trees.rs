@@ -11,6 +11,7 @@ use rustix::process::Signal;
 
 use super::message::{Answer, ChildExit};
 use super::signals::is_living_child;
+use crate::moment::Moment;
 use crate::process_table::{NewestPid, Process, ProcessTable, page_bytes};
 
 /// How long what a child started may live on after the child ended by itself, to write out its last words.
@@ -35,11 +36,20 @@ struct Tree {
     /// Set when the child itself ended.
     exited: Option<Instant>,
     ending: Option<Ending>,
+    /// When it is killed, unless that is put off.
+    deadline: Option<Moment>,
+    /// Its child was killed at the deadline.
+    expired: bool,
 }
 
 impl Tree {
     fn needs_look(&self) -> bool {
         self.exited.is_some() || self.ending.is_some()
+    }
+
+    /// The deadline, as long as it has to be watched.
+    fn due(&self) -> Option<Moment> {
+        self.deadline.filter(|_| self.ending.is_none_or(|ending| !ending.at_once))
     }
 }
 
@@ -48,6 +58,8 @@ impl Tree {
 struct Ending {
     kill_at: Instant,
     forced: bool,
+    /// Without a grace.
+    at_once: bool,
 }
 
 #[derive(Debug)]
@@ -64,9 +76,36 @@ impl Trees {
         Self { by_id: HashMap::new(), ids: HashMap::new(), strays: HashMap::new(), newest: NewestPid::open() }
     }
 
-    pub(super) fn add(&mut self, id: u64, pid: u32, mark: Vec<u8>) {
-        self.by_id.insert(id, Tree { pid, started: Instant::now(), mark, exited: None, ending: None });
+    pub(super) fn add(&mut self, id: u64, pid: u32, mark: Vec<u8>, deadline: Option<Moment>) {
+        let (started, exited, ending, expired) = (Instant::now(), None, None, false);
+        self.by_id.insert(id, Tree { pid, started, mark, exited, ending, deadline, expired });
         self.ids.insert(pid, id);
+    }
+
+    /// Puts the deadline of a tree off. One that is over stays so: what was killed does not come back.
+    pub(super) fn extend(&mut self, id: u64, deadline: Moment) {
+        if let Some(tree) = self.by_id.get_mut(&id).filter(|tree| !tree.expired) {
+            tree.deadline = tree.deadline.map(|before| before.max(deadline));
+        }
+    }
+
+    /// The next deadline.
+    pub(super) fn next_deadline(&self) -> Option<Moment> {
+        self.by_id.values().filter_map(Tree::due).min()
+    }
+
+    /// Kills every tree whose deadline is over.
+    pub(super) fn expire(&mut self) {
+        let now = Moment::now();
+        let is_due = |tree: &Tree| tree.due().is_some_and(|deadline| deadline <= now);
+        let due: Vec<_> = self.by_id.iter().filter(|(_, tree)| is_due(tree)).map(|(id, _)| *id).collect();
+        for id in due {
+            self.end(id, Duration::ZERO);
+            if let Some(tree) = self.by_id.get_mut(&id) {
+                // A child that ended before has an outcome; only what it left running is killed.
+                tree.expired = tree.exited.is_none();
+            }
+        }
     }
 
     /// Notes that a process of ours ended. An orphan's end is no news to anybody.
@@ -84,9 +123,10 @@ impl Trees {
         let Some(tree) = self.by_id.get_mut(&id) else { return };
         if let Some(ending) = &mut tree.ending {
             ending.kill_at = ending.kill_at.min(kill_at);
+            ending.at_once |= grace.is_zero();
             return;
         }
-        tree.ending = Some(Ending { kill_at, forced: false });
+        tree.ending = Some(Ending { kill_at, forced: false, at_once: grace.is_zero() });
         if !grace.is_zero() {
             self.ask_to_end(id);
         }
@@ -175,7 +215,7 @@ impl Trees {
             may_be.remove(&id);
         }
         let forced = tree.ending.is_some_and(|ending| ending.forced);
-        answers.push(Answer::Gone { id, forced, survivors });
+        answers.push(Answer::Gone { id, forced, expired: tree.expired, survivors });
     }
 
     /// When `tend` must be called again, if nothing else happens before.

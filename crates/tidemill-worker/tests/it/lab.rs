@@ -15,8 +15,8 @@ use tidemill_engine::engine::{Engine, EngineConfig, JobRequest, PageRequest, Tas
 use tidemill_engine::policy::Policy;
 use tidemill_model::execution::{Execution, Run};
 use tidemill_model::{
-    AppName, Event, JobId, Json, RequestId, RetryPolicy, TaskId, TaskName, TaskOptions, TaskSecrets,
-    TaskSpec, TenantId, WorkerId,
+    AppName, Event, JobId, Json, RequestId, RetryPolicy, TaskHead, TaskId, TaskName, TaskOptions,
+    TaskSecrets, TaskSpec, TenantId, WorkerId,
 };
 use tidemill_worker::spawner::{Spawner, SpawnerConfig};
 use tidemill_worker::{
@@ -213,6 +213,21 @@ impl Lab {
             }
         };
         tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it happens in time")
+    }
+
+    /// Waits until the head of a task is as wanted.
+    pub(crate) async fn until_head(&self, key: &TaskKey, is_wanted: impl Fn(&TaskHead) -> bool) {
+        let waiting = async {
+            loop {
+                let change = self.engine.backend().change();
+                let task = self.engine.backend().task(key.clone()).await.unwrap();
+                if task.and_then(|task| task.head).is_some_and(|head| is_wanted(&head)) {
+                    return;
+                }
+                self.engine.backend().changed(change).await.unwrap();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it happens in time");
     }
 
     pub(crate) async fn history(&self, key: &TaskKey) -> Ended {

@@ -279,6 +279,31 @@ async fn a_lease_is_counted_from_when_it_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_task_whose_lease_is_over_is_not_started() {
+    let policy = Policy { lease_millis: 1_500, ..Policy::default() };
+    let mut lab = Lab::with_policy(policy);
+    (lab.config.heartbeat, lab.config.lease) = (Duration::from_millis(300), Duration::from_millis(1_500));
+    // The answer comes when the lease is over.
+    let mut far_away = Faulty::new(lab.source("far-away"));
+    far_away.claims_take = Duration::from_secs(2);
+    let first = start(&lab, far_away.clone());
+    let pids = lab.directory.0.join("pids");
+    let key = lab
+        .submit("req-1", "{}", options(&shell(&format!("echo $TIDEMILL_FENCE >> {}", pids.display()))))
+        .await;
+    // It was claimed and came too late.
+    lab.until_head(&key, |head| head.fence.0 >= 2).await;
+    lab.work("worker-2");
+    let ended = lab.ended(&key).await;
+    ended.output();
+    first.shut_down(Duration::from_secs(10)).await;
+    let fences = pids_in(&pids, 1).await;
+    assert_eq!(fences.len(), 1, "{fences:?}");
+    assert_eq!(ended.last()["fence"], fences[0]);
+    assert!(fences[0] >= 3, "those before came too late");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lease_is_kept_while_a_child_is_killed_for_its_time() {
     let policy = Policy { lease_millis: 2_000, ..Policy::default() };
     let mut lab = Lab::with_policy(policy);

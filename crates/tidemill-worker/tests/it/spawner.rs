@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use tidemill_model::Exit;
+use tidemill_worker::moment::Moment;
 use tidemill_worker::spawner::{ChildEvent, CommandLine, SpawnError, Spawner};
 
 use crate::lab::{Directory, environment, eventually, is_alive, pids_in, spawner_config};
@@ -30,7 +31,7 @@ async fn children_end_with_their_status_and_use() {
         return;
     }
     let spawner = spawner();
-    let gone = ChildEvent::Gone { forced: false, survivors: Vec::new() };
+    let gone = ChildEvent::Gone { forced: false, expired: false, survivors: Vec::new() };
     for (text, expected) in
         [("exit 0", Exit::Code(0)), ("exit 7", Exit::Code(7)), ("kill -15 $$", Exit::Signal(15))]
     {
@@ -192,7 +193,10 @@ async fn a_stopped_process_is_ended_too_and_memory_is_measured() {
     handle.end(Duration::from_secs(20));
     let ChildEvent::Exited(exit) = child.watch.event().await else { panic!() };
     assert_eq!(exit.end, Exit::Signal(15));
-    assert_eq!(child.watch.event().await, ChildEvent::Gone { forced: false, survivors: Vec::new() });
+    assert_eq!(
+        child.watch.event().await,
+        ChildEvent::Gone { forced: false, expired: false, survivors: Vec::new() }
+    );
     assert_eq!(handle.rss().await, 0);
 }
 
@@ -221,7 +225,7 @@ while time.time() < end:
     child.watch.handle().end(Duration::ZERO);
     let ChildEvent::Exited(exit) = child.watch.event().await else { panic!() };
     assert_eq!(exit.end, Exit::Signal(9));
-    let ChildEvent::Gone { forced, survivors } = child.watch.event().await else { panic!() };
+    let ChildEvent::Gone { forced, survivors, .. } = child.watch.event().await else { panic!() };
     assert!(forced);
     assert_eq!(survivors, [0_u32; 0]);
 }
@@ -246,4 +250,35 @@ async fn dropping_a_child_or_the_spawner_kills_what_runs() {
     eventually("a dropped spawner kills all", || second.iter().all(|pid| !is_alive(*pid))).await;
     eventually("and ends", || processes.iter().all(|pid| !is_alive(*pid))).await;
     drop(child);
+}
+
+/// Nobody tells the spawner to: a worker that was stopped could not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_is_killed_with_all_it_started_when_its_time_is_over() {
+    let spawner = spawner();
+    let directory = Directory::fresh();
+    let pids = directory.0.join("pids");
+    let text = format!(
+        "echo $$ >> {0}; (setsid sh -c 'trap \"\" TERM; echo $$ >> {0}; while :; do sleep 300; done' &); sleep 300",
+        pids.display()
+    );
+    let deadline = Moment::now().plus(Duration::from_millis(700));
+    let mut child = spawner.spawn_until(line(&["sh", "-c", &text]), Some(deadline)).await.unwrap();
+    let ChildEvent::Exited(exit) = child.watch.event().await else { panic!("it exits first") };
+    assert_eq!(exit.end, Exit::Signal(9));
+    assert!(deadline.is_over());
+    let gone = ChildEvent::Gone { forced: true, expired: true, survivors: Vec::new() };
+    assert_eq!(child.watch.event().await, gone);
+    for pid in pids_in(&pids, 1).await {
+        assert!(!is_alive(pid), "{pid}");
+    }
+    // Its time can be put off, and nothing is started whose time is over.
+    let deadline = Moment::now().plus(Duration::from_millis(300));
+    let mut child = spawner.spawn_until(line(&["sleep", "1"]), Some(deadline)).await.unwrap();
+    child.watch.handle().extend(deadline.plus(Duration::from_secs(60)));
+    let ChildEvent::Exited(exit) = child.watch.event().await else { panic!("it exits first") };
+    assert_eq!(exit.end, Exit::Code(0));
+    let late = spawner.spawn_until(line(&["true"]), Some(Moment::now())).await;
+    assert!(matches!(late, Err(SpawnError::TooLate)), "{late:?}");
+    assert_eq!(ended(&spawner, &["true"]).await.0, Exit::Code(0));
 }

@@ -18,6 +18,7 @@ mod failures;
 mod fake_claude;
 mod few_files;
 mod foreign_user;
+mod freezes;
 mod full_disk;
 mod health;
 mod host;

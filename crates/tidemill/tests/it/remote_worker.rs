@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -241,9 +241,23 @@ tasks:
 }
 
 /// A line between a worker and its server that can be cut.
-struct Line {
-    url: String,
+pub(crate) struct Line {
+    pub(crate) url: String,
     ends: Arc<Mutex<Ends>>,
+    hold: Arc<Hold>,
+}
+
+/// Whether answers are held back.
+#[derive(Default)]
+struct Hold {
+    is_held: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Hold {
+    fn wait(&self) {
+        drop(self.changed.wait_while(self.is_held.lock().unwrap(), |is_held| *is_held).unwrap());
+    }
 }
 
 #[derive(Default)]
@@ -264,11 +278,13 @@ enum Loss {
 }
 
 impl Line {
-    fn to(address: &str) -> Self {
+    pub(crate) fn to(address: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let ends = Arc::new(Mutex::new(Ends::default()));
+        let hold = Arc::<Hold>::default();
         let (shared, address) = (Arc::clone(&ends), address.to_owned());
+        let held = Arc::clone(&hold);
         std::thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 let far = TcpStream::connect(&address).unwrap();
@@ -289,10 +305,21 @@ impl Line {
                     None => true,
                 };
                 std::thread::spawn(move || carry(near, far, asked));
-                std::thread::spawn(move || carry(far_again, near_again, |_| !is_deaf.load(Ordering::SeqCst)));
+                let held = Arc::clone(&held);
+                let answered = move |_: &[u8]| {
+                    held.wait();
+                    !is_deaf.load(Ordering::SeqCst)
+                };
+                std::thread::spawn(move || carry(far_again, near_again, answered));
             }
         });
-        Self { url, ends }
+        Self { url, ends, hold }
+    }
+
+    /// Holds answers back from now on, or lets them go. Questions get through.
+    pub(crate) fn hold(&self, is_held: bool) {
+        *self.hold.is_held.lock().unwrap() = is_held;
+        self.hold.changed.notify_all();
     }
 
     fn lose(&self, of: &'static str, losses: &[Loss]) {

@@ -1,0 +1,152 @@
+//! Processes that stand still and lines that are held: nobody runs a task beside somebody else, and nothing that was done is
+//! done again.
+//!
+//! `TIDEMILL_FREEZES` says how often each of these tests stops or holds something; more is a longer run of the same.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::remote_worker::Line;
+use crate::sandbox::{Running, Sandbox, Server, eventually};
+
+/// A lease of 1.5 s instead of 45.
+const SHORT: [(&str, &str); 2] =
+    [("VISIBILITY_EXTENSION_INTERVAL", "300"), ("VISIBILITY_EXTENSION_AMOUNT", "1")];
+/// Longer than a lease, and than the gap in time that a server notices.
+const LONG: Duration = Duration::from_secs(4);
+/// How long a child that should have ended has to show that it lives.
+const BESIDE: Duration = Duration::from_millis(500);
+
+fn freezes() -> usize {
+    #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says how long")]
+    std::env::var("TIDEMILL_FREEZES").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
+}
+
+/// A job of tasks that each write down, in a file of the task and the fence, every moment at which they lived.
+fn stamping(sandbox: &Sandbox, name: &str, tasks: usize, rounds: usize) {
+    let run = format!(
+        "i=0; while [ $i -lt {rounds} ]; do i=$((i+1)); read up rest < /proc/uptime; \
+         echo $up >> stamps-$TIDEMILL_REQUEST_ID-$TIDEMILL_FENCE; sleep 0.03; done"
+    );
+    let tasks = (0..tasks).map(|n| format!("- {{taskId: t{n}, run: '{run}'}}\n"));
+    sandbox.write(name, &format!("tasks:\n{}", tasks.collect::<String>()));
+}
+
+/// The lives that tasks had below some directories: from the first to the last stamp, by task and fence.
+fn lives(dirs: &[&Path]) -> BTreeMap<(String, u32), (f64, f64)> {
+    let mut lives = BTreeMap::new();
+    for entry in dirs.iter().flat_map(|dir| std::fs::read_dir(dir).unwrap()) {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let Some((task, fence)) = name.strip_prefix("stamps-").and_then(|name| name.rsplit_once('-')) else {
+            continue;
+        };
+        let text = std::fs::read_to_string(&path).unwrap();
+        // A line that was being written when its process was killed says nothing.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let stamps: Vec<f64> = whole.lines().map(|line| line.parse().unwrap()).collect();
+        let (Some(first), Some(last)) = (stamps.first(), stamps.last()) else { continue };
+        lives.insert((task.to_owned(), fence.parse().unwrap()), (*first, *last));
+    }
+    lives
+}
+
+/// No life of a task began before the one of the fence before it was over.
+fn assert_alone(dirs: &[&Path]) -> usize {
+    let lives = lives(dirs);
+    let mut takeovers = 0;
+    for (((task, fence), life), ((next_task, next_fence), next)) in lives.iter().zip(lives.iter().skip(1)) {
+        if task == next_task {
+            takeovers += 1;
+            assert!(life.1 <= next.0, "{task}: fence {fence} lived {life:?}, fence {next_fence} {next:?}");
+        }
+    }
+    takeovers
+}
+
+fn passes(time: Duration) {
+    let began = std::time::Instant::now();
+    eventually("time", || began.elapsed() >= time);
+}
+
+/// Whether one of the tasks that a directory has seen has run under a higher fence elsewhere.
+fn is_taken_over(from: &Path, by: &Path) -> bool {
+    let (old, new) = (lives(&[from]), lives(&[by]));
+    new.keys()
+        .any(|(task, fence)| old.keys().any(|(old_task, old_fence)| old_task == task && old_fence < fence))
+}
+
+fn worker(sandbox: &Sandbox, url: &str, more: &[(&str, &str)]) -> Running {
+    let settings: Vec<_> = SHORT.iter().chain(more).copied().collect();
+    let mut worker = sandbox.start(&["worker", "--server", url, "--concurrency", "2"], &settings);
+    worker.wait_for("working for ");
+    worker
+}
+
+fn stop(workers: Vec<Running>, server: Server) {
+    for worker in workers {
+        worker.signal(Signal::TERM);
+        assert_eq!(worker.end().code, 0);
+    }
+    server.stop().ok();
+}
+
+#[test]
+fn children_of_a_worker_that_stands_still_end_with_its_lease() {
+    let (sandbox, places) = (Sandbox::new(), [Sandbox::new(), Sandbox::new()]);
+    let dirs = [places[0].dir.as_path(), places[1].dir.as_path()];
+    let server = sandbox.serve(&["--no-worker"], &SHORT);
+    let workers: Vec<_> = places.iter().map(|place| worker(place, &server.url, &[])).collect();
+    for round in 0..freezes() {
+        let name = format!("job-{round}.yaml");
+        stamping(&sandbox, &name, 4, 120);
+        let id = sandbox.run(&["submit", &name]).ok().out.trim().to_owned();
+        let (frozen, other) = (round % 2, 1 - round % 2);
+        let own = |dir: &Path| lives(&[dir]).keys().filter(|(task, _)| task.starts_with(&id)).count();
+        eventually("a task on each", || dirs.iter().all(|dir| own(dir) > 0));
+        workers[frozen].signal(Signal::STOP);
+        eventually("a takeover", || is_taken_over(dirs[frozen], dirs[other]));
+        passes(BESIDE);
+        workers[frozen].signal(Signal::CONT);
+        let report = sandbox.run(&["jobs", "watch", &id, "--json"]).ok().json();
+        assert_eq!(report["status"], "completed");
+    }
+    assert!(assert_alone(&dirs) >= freezes());
+    stop(workers, server);
+}
+
+/// A line that holds everything back for longer than a lease, at any moment, lets nothing begin that somebody else has.
+#[test]
+fn nothing_begins_after_its_lease_when_the_line_is_held() {
+    let (sandbox, places) = (Sandbox::new(), [Sandbox::new(), Sandbox::new()]);
+    let dirs = [places[0].dir.as_path(), places[1].dir.as_path()];
+    // Through another port only a server with keys answers.
+    let token = sandbox.run(&["keys", "create", "--role", "admin"]).ok().out.trim().to_owned();
+    let key = sandbox.run(&["keys", "create", "--role", "worker"]).ok().out.trim().to_owned();
+    let (admin, key) = ([("TIDEMILL_API_KEY", token.as_str())], [("TIDEMILL_API_KEY", key.as_str())]);
+    let server = sandbox.serve(&["--no-worker"], &SHORT);
+    let line = Line::to(server.url.trim_start_matches("http://"));
+    let workers = vec![worker(&places[0], &line.url, &key), worker(&places[1], &server.url, &key)];
+    for round in 0..freezes() {
+        let name = format!("job-{round}.yaml");
+        stamping(&sandbox, &name, 4, 60);
+        // Questions get through and answers do not: what is claimed now is told when its lease is over.
+        line.hold(round % 2 == 0);
+        let id = sandbox.run_with(&["submit", &name], &admin).ok().out.trim().to_owned();
+        if round % 2 == 1 {
+            eventually("a task beyond the line", || {
+                lives(&[dirs[0]]).keys().any(|(task, _)| task.starts_with(&id))
+            });
+            line.hold(true);
+        }
+        passes(LONG);
+        line.hold(false);
+        let report = sandbox.run_with(&["jobs", "watch", &id, "--json"], &admin).ok().json();
+        assert_eq!(report["status"], "completed");
+    }
+    assert_alone(&dirs);
+    stop(workers, server);
+}
