@@ -54,16 +54,12 @@ impl Default for Room {
 
 impl Room {
     pub(crate) fn take<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
-        match self.left.checked_sub(bytes) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => {
-                self.is_exceeded = true;
-                Err(E::custom("too many values"))
-            }
-        }
+        let Some(left) = self.left.checked_sub(bytes) else {
+            self.is_exceeded = true;
+            return Err(E::custom("too many values"));
+        };
+        self.left = left;
+        Ok(())
     }
 }
 

@@ -26,7 +26,7 @@ const ALONE_FIELDS: &str = "requestId, name, run, agent, script, input, timeout,
 impl JobFile {
     /// Reads a job, or tells everything that is wrong.
     pub fn read(value: Value) -> Result<Self, FieldProblems> {
-        Self::read_from(Source::Value(&value))
+        Self::read_from(Source::Value(value))
     }
 
     /// The same from its JSON text, which takes little more memory than the job.
@@ -54,7 +54,7 @@ impl JobFile {
 impl AddTasksFile {
     /// Reads further tasks, or tells everything that is wrong.
     pub fn read(value: Value) -> Result<Self, FieldProblems> {
-        Self::read_from(Source::Value(&value))
+        Self::read_from(Source::Value(value))
     }
 
     /// The same from their JSON text.
@@ -77,7 +77,7 @@ impl AddTasksFile {
 impl TaskFile {
     /// Reads a task without a job, or tells everything that is wrong.
     pub fn read(value: Value) -> Result<Self, FieldProblems> {
-        Self::read_from(Source::Value(&value))
+        Self::read_from(Source::Value(value))
     }
 
     /// The same from its JSON text.

@@ -46,10 +46,9 @@ pub(super) enum Shape {
 }
 
 /// What a file is read from.
-#[derive(Clone, Copy)]
 pub(super) enum Source<'t> {
     Text(&'t str),
-    Value(&'t Value),
+    Value(Value),
 }
 
 /// Reads a file. What it is instead of an object, or why it cannot be read, is a problem.

@@ -3,6 +3,7 @@
 //! The kernel is asked for the socket that has our two addresses the other way round. Its owner is whoever made it. A
 //! socket that its process has closed belongs to nobody, although the kernel shows it as root's: it has no inode.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -167,8 +168,13 @@ fn shown(address: SocketAddr, is_v6: bool) -> String {
         IpAddr::V6(v6) => Ipv6Addr::octets(&v6).to_vec(),
     };
     let words = octets.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
-    let words: String = words.map(|word| format!("{word:08X}")).collect();
-    format!("{words}:{:04X}", address.port())
+    let mut text = String::new();
+    for word in words {
+        // Writing to a text cannot fail.
+        let _ = write!(text, "{word:08X}");
+    }
+    let _ = write!(text, ":{:04X}", address.port());
+    text
 }
 
 /// `sl local_address rem_address st queues timer retransmits uid timeout inode …`

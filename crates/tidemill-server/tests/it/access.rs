@@ -289,7 +289,11 @@ async fn se_01_se_02_ids_of_another_tenant_do_not_exist() {
     assert!(absent >= 18 && empty >= 6, "{absent} {empty}");
     let after = admin.get(&format!("/v1/jobs/{}", own.job)).await.expect(200);
     assert_eq!(before, after);
-    // A worker's key may name several tenants, but no call reaches beyond them.
+    a_worker_of_two_tenants_reaches_no_further(&lab, &own).await;
+}
+
+/// A worker's key may name several tenants, but no call reaches beyond them.
+async fn a_worker_of_two_tenants_reaches_no_further(lab: &Lab, own: &Belongings) {
     let both = lab.worker_key(&["acme", "other"], Role::Worker).await;
     let beat = |tenant: Option<&str>| {
         let mut body = json!({"requestId": own.task, "fence": own.fence});

@@ -194,7 +194,8 @@ async fn ten_thousand_idle_connections_keep_nobody_out() {
     client.define("work").await;
     client.submit(&[("a", &[])]).await;
     let first = rest(&mut idle[0]).await;
-    assert_eq!(first, b"", "the longest idle went first");
+    // It was told why, unless very many were at that moment.
+    assert!(first.is_empty() || first.starts_with(b"HTTP/1.1 503 "), "the longest idle went first");
 }
 
 #[tokio::test]
@@ -259,7 +260,7 @@ async fn a_head_has_up_to_64_kib_and_100_fields() {
             let field = room.min(8_000);
             // What is left must be long enough for a field of its own.
             let field = if room > field && room - field < 10 { field - 10 } else { field };
-            head += &format!("X: {}\r\n", "x".repeat(field - 5));
+            head.extend(["X: ", &"x".repeat(field - 5), "\r\n"]);
         }
         head + "\r\n"
     };
