@@ -122,7 +122,7 @@ pub fn salvage(
     }
     let _lock = DataLock::take(to)?;
     let staging = to.join(STAGING);
-    let made = make(from, &staging, Arc::clone(&target), options, now, watch);
+    let made = make(from, &staging, &target, options, now, watch);
     let removed = fs::remove_dir_all(&staging).map_err(io_error("remove", &staging));
     let salvaged = made?;
     removed?;
@@ -132,7 +132,7 @@ pub fn salvage(
 fn make(
     from: &Path,
     staging: &Path,
-    target: Arc<RealDisk>,
+    target: &Arc<RealDisk>,
     options: &StoreOptions,
     now: Timestamp,
     watch: &mut Watch<'_>,
@@ -162,12 +162,12 @@ fn make(
     let extra = Extra { records: kept_records(&store)? };
     drop(store);
     let file = File::open(&export).map_err(io_error("read", &export))?;
-    let disk: Arc<dyn Disk> = Arc::clone(&target) as _;
+    let disk: Arc<dyn Disk> = Arc::clone(target) as _;
     let mut input = BufReader::new(file);
     let imported = Store::import_salvaged(Arc::clone(&disk), options.clone(), &mut input, extra, now, watch)?;
     (salvaged.events, salvaged.jobs, salvaged.tasks) =
         (imported.tally.events, imported.tally.jobs, imported.tally.tasks);
-    copy_blobs(from, &target, &mut salvaged, watch)?;
+    copy_blobs(from, target, &mut salvaged, watch)?;
     let store = Store::open_watched(disk, options.clone(), watch)?;
     salvaged.findings = store.verify_watched(watch)?;
     Ok(salvaged)

@@ -162,13 +162,11 @@ async fn admit<B: Backend>(app: &App<B>, access: Access, parts: &Parts) -> Resul
     let Some(token) = token else {
         return Err(Problem::unauthenticated("the Authorization header must be `Bearer` and an API key"));
     };
-    match app.engine().authenticate(token).await? {
-        Some(key) => Ok(Caller::key(key.id.as_str(), key.role, &key.tenants)),
-        None => {
-            check_closed(app).await?;
-            Err(Problem::unauthenticated("the API key is unknown or was revoked"))
-        }
+    if let Some(key) = app.engine().authenticate(token).await? {
+        return Ok(Caller::key(key.id.as_str(), key.role, &key.tenants));
     }
+    check_closed(app).await?;
+    Err(Problem::unauthenticated("the API key is unknown or was revoked"))
 }
 
 /// Nobody has a key of a store that came without the keys it had.

@@ -145,7 +145,7 @@ impl<'w, 'd> Out<'w, 'd> {
     fn reached(&self) -> Seq {
         let ends =
             self.group.iter().flat_map(|group| &group.entries).filter_map(|(seq, _)| seq.map(Seq::next));
-        ends.last().map_or(self.next, |end| end.max(self.next))
+        ends.max().map_or(self.next, |end| end.max(self.next))
     }
 
     /// Takes the entries of a whole group, if they can be read and their numbers go on; what is wrong otherwise.
@@ -515,7 +515,7 @@ impl Copy<'_> {
             let from = self.raw_end;
             let path = files::raw(last);
             match self.done.lost.last_mut().filter(|lost| lost.file == path && lost.to.is_none()) {
-                Some(lost) => lost.end_seq = most,
+                Some(known) => known.end_seq = most,
                 None => self.lose(path, (from, None), "its end is missing", (seq, most)),
             }
             seq = most;

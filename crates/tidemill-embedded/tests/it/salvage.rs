@@ -63,7 +63,7 @@ fn copy(from: &Path, to: &Path) {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target)
+            copy(&entry.path(), &target);
         } else {
             assert!(fs::copy(entry.path(), target).is_ok());
         }
@@ -77,9 +77,9 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                dirs.push(path)
+                dirs.push(path);
             } else {
-                drop(files.insert(path.clone(), fs::read(path).unwrap()))
+                files.insert(path.clone(), fs::read(path).unwrap());
             }
         }
     }

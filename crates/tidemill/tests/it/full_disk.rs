@@ -37,8 +37,8 @@ impl Tmpfs {
         let mut size = 1 << 20;
         let mut left = mib;
         while size > 0 && left > 0 {
-            match file.write(&vec![1; size]) {
-                Ok(_) => left -= usize::from(size == 1 << 20),
+            match file.write_all(&vec![1; size]) {
+                Ok(()) => left -= usize::from(size == 1 << 20),
                 Err(_) => size /= 2,
             }
         }
