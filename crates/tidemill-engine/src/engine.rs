@@ -29,6 +29,7 @@ mod revocation;
 mod script_effects;
 mod script_view;
 mod scripts;
+mod standstill;
 mod submit;
 mod subscriptions;
 mod task_files;
@@ -76,6 +77,7 @@ pub use script_view::{
     ExplainedEvent, Explanation, FoundEvent, ScriptCompiler, TryOut, Verdict,
 };
 pub use scripts::{ScriptChange, ScriptChanges, ScriptError, WriteScript};
+pub use standstill::PULSE_EVERY;
 pub use submit::{AddedTasks, IdempotencyKey, JobRequest, SubmittedJob, SubmittedTask, TaskRequest};
 pub use subscriptions::SubscriptionFilter;
 pub use task_files::{KeptFile, TASK_FILES_MAX};
@@ -160,6 +162,7 @@ struct Inner<B> {
     meter: WorkMeter,
     slots: SlotMeter,
     spans: SpanMeter,
+    standstill: standstill::Standstill,
 }
 
 impl<B> std::fmt::Debug for Inner<B> {
@@ -197,6 +200,7 @@ impl<B: Backend> Engine<B> {
             meter: WorkMeter::default(),
             slots: SlotMeter::default(),
             spans: SpanMeter::default(),
+            standstill: standstill::Standstill::default(),
         };
         Self { inner: Arc::new(inner) }
     }

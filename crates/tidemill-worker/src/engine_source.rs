@@ -163,6 +163,11 @@ impl<B: Backend> TaskSource for EngineSource<B> {
     async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<Claim>, SourceError> {
         let until = Instant::now() + wait;
         loop {
+            // Whoever has an outcome for a lease that ran out meanwhile is heard first.
+            let wait = self.engine.claims_wait();
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
             let asked_at = Moment::now();
             let tasks = self.claim_now(slots).await?;
             if !tasks.is_empty() {
@@ -204,7 +209,8 @@ impl<B: Backend> TaskSource for EngineSource<B> {
     }
 
     async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
-        self.end(claim, end, Some(self.request(1))).await
+        let next = self.engine.claims_wait().is_zero().then(|| self.request(1));
+        self.end(claim, end, next).await
     }
 
     async fn release(&self, claim: &Claim, reason: String, spent: Spent) -> Result<(), SourceError> {

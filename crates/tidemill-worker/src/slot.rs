@@ -48,6 +48,11 @@ impl<B: Backend> Slot<B> {
     pub(crate) async fn run(mut self) {
         let mut pause = FIRST_PAUSE;
         while *self.stopping.borrow() == Pace::Work {
+            // Whoever has an outcome for a lease that ran out meanwhile is heard first.
+            let wait = self.worker.engine().claims_wait();
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
             let asked_at = Instant::now();
             let Ok(claimed) = self.worker.engine().claim(self.claim()).await else {
                 tokio::time::sleep(pause).await;
@@ -107,7 +112,8 @@ impl<B: Backend> Slot<B> {
         let mut was_refused = false;
         loop {
             let asked_at = Instant::now();
-            let (finished, claimed) = if *self.stopping.borrow() == Pace::Work {
+            let may_claim = self.worker.engine().claims_wait().is_zero();
+            let (finished, claimed) = if may_claim && *self.stopping.borrow() == Pace::Work {
                 match self.worker.engine().finish_and_claim(finish.clone(), self.claim()).await {
                     Ok((finished, claimed)) => (finished.map(drop), claimed),
                     Err(error) => (Err(error), nothing()),

@@ -9,7 +9,7 @@ use tidemill::{Embedded, OpenError, StoreOptions};
 use tidemill_embedded::store::Tell;
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::clock::SystemClock;
-use tidemill_engine::engine::{Engine, EngineConfig, EngineError};
+use tidemill_engine::engine::{Engine, EngineConfig, EngineError, PULSE_EVERY};
 use tidemill_engine::outbound::{Courier, IN_FLIGHT_MAX};
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::scripts::{Scripts, ScriptsConfig};
@@ -60,6 +60,7 @@ pub(crate) struct Node<B> {
     claims: EngineSourceConfig,
     life: Life,
     _recovering: Option<Recovering>,
+    _pulse: Option<Pulse>,
 }
 
 /// What marks the processes that this one starts, so that what a former life left behind is found.
@@ -118,7 +119,8 @@ impl Node<Embedded> {
         let worker = WorkerId::trusted(&format!("command-{}", std::process::id()));
         let claims = EngineSourceConfig { worker, generation: Some(generation), tenants: None };
         let (place, tenant) = (values.data.display().to_string(), values.tenant.clone());
-        Ok(Self { place, tenant, engine, claims, life, _recovering: recovering })
+        let pulse = Some(Pulse(tokio::spawn(pulse(engine.clone()))));
+        Ok(Self { place, tenant, engine, claims, life, _recovering: recovering, _pulse: pulse })
     }
 }
 
@@ -155,7 +157,9 @@ impl Node<tidemill_aws::Aws> {
         claims: EngineSourceConfig,
         life: Life,
     ) -> Self {
-        Self { place: format!("the table {table}"), tenant, engine, claims, life, _recovering: None }
+        // Others give tasks on while this process stands still, and may.
+        let (place, recovering, pulse) = (format!("the table {table}"), None, None);
+        Self { place, tenant, engine, claims, life, _recovering: recovering, _pulse: pulse }
     }
 }
 
@@ -377,6 +381,23 @@ struct TokioTimer;
 impl TriageTimer for TokioTimer {
     async fn sleep(&self, time: Duration) {
         tokio::time::sleep(time).await;
+    }
+}
+
+/// Ends with its handle.
+struct Pulse(JoinHandle<()>);
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Lets the engine see when this process stood still.
+async fn pulse<B: Backend>(engine: Engine<B>) {
+    loop {
+        engine.pulse();
+        tokio::time::sleep(PULSE_EVERY).await;
     }
 }
 

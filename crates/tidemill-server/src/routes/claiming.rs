@@ -102,6 +102,15 @@ async fn take<B: Backend>(
         if !welcome.holds().await {
             return Err(Problem::unauthenticated("the API key is unknown or was revoked"));
         }
+        // Whoever has an outcome for a lease that ran out while this process stood still is heard first.
+        let wait = engine.claims_wait();
+        if !wait.is_zero() {
+            tokio::time::sleep_until(deadline.min(Instant::now() + wait)).await;
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            continue;
+        }
         let request = Claim {
             worker: worker.clone(),
             generation: None,

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::remote_worker::Line;
-use crate::sandbox::{Running, Sandbox, Server, eventually};
+use crate::sandbox::{Running, Sandbox, Server, eventually, is_alive};
 
 /// A lease of 1.5 s instead of 45.
 const SHORT: [(&str, &str); 2] =
@@ -149,4 +150,81 @@ fn nothing_begins_after_its_lease_when_the_line_is_held() {
     }
     assert_alone(&dirs);
     stop(workers, server);
+}
+
+/// The server that stands still gives its tasks to nobody, and its own worker has finished some meanwhile.
+#[test]
+fn what_ended_while_the_server_stood_still_is_not_done_again() {
+    let sandbox = Sandbox::new();
+    let run = "echo $$ >> runs-$TIDEMILL_REQUEST_ID; while [ ! -e go ]; do sleep 0.05; done";
+    let server = sandbox.serve(&["--concurrency", "4"], &SHORT);
+    for round in 0..freezes() {
+        let _ = std::fs::remove_file(sandbox.dir.join("go"));
+        let tasks = (0..3).map(|n| format!("- {{taskId: t{n}, run: '{run}'}}\n"));
+        // One that goes on when the server does.
+        let more = "- {taskId: long, run: 'echo $$ >> runs-$TIDEMILL_REQUEST_ID; while [ ! -e on ]; do sleep 0.05; done'}\n";
+        let _ = std::fs::remove_file(sandbox.dir.join("on"));
+        sandbox.write("job.yaml", &format!("tasks:\n{}{more}", tasks.collect::<String>()));
+        let id = sandbox.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+        let name = |task: &str| format!("runs-{id}_{task}");
+        let names = ["t0", "t1", "t2", "long"].map(name);
+        eventually("all tasks", || names.iter().all(|name| sandbox.read(name).ends_with('\n')));
+        server.process.signal(Signal::STOP);
+        sandbox.write("go", "");
+        let done: Vec<u32> =
+            names[..3].iter().map(|name| sandbox.read(name).trim().parse().unwrap()).collect();
+        eventually("their ends", || done.iter().all(|pid| !is_alive(*pid)));
+        passes(LONG);
+        server.process.signal(Signal::CONT);
+        sandbox.write("on", "");
+        let report = sandbox.run(&["jobs", "watch", &id, "--json"]).ok().json();
+        assert_eq!(report["status"], "completed", "round {round}");
+        for name in &names {
+            assert_eq!(sandbox.read(name).lines().count(), 1, "{name} in round {round}");
+        }
+        for task in report["tasks"].as_object().unwrap().values() {
+            assert_eq!(task["attempt"], 1);
+        }
+    }
+    server.stop().ok();
+}
+
+/// The example in Python keeps to its lease as well, by a process of its own.
+#[test]
+fn children_of_the_python_worker_end_with_its_lease() {
+    let python =
+        Command::new("python3").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !python.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no python3");
+        return;
+    }
+    let (sandbox, places) = (Sandbox::new(), [Sandbox::new(), Sandbox::new()]);
+    let dirs = [places[0].dir.as_path(), places[1].dir.as_path()];
+    let server = sandbox.serve(&["--no-worker"], &SHORT);
+    stamping(&sandbox, "job.yaml", 1, 120);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/worker.py");
+    let mut frozen = Command::new("python3")
+        .arg(script)
+        .arg(&server.url)
+        .current_dir(dirs[0])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let signal = |signal| {
+        let pid = rustix::process::Pid::from_child(&frozen);
+        rustix::process::kill_process(pid, signal).unwrap();
+    };
+    let id = sandbox.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+    eventually("the task", || !lives(&[dirs[0]]).is_empty());
+    signal(Signal::STOP);
+    let other = worker(&places[1], &server.url, &[]);
+    eventually("a takeover", || is_taken_over(dirs[0], dirs[1]));
+    passes(BESIDE);
+    signal(Signal::CONT);
+    let report = sandbox.run(&["jobs", "watch", &id, "--json"]).ok().json();
+    assert_eq!(report["status"], "completed");
+    assert_eq!(assert_alone(&dirs), 1);
+    signal(Signal::TERM);
+    assert!(frozen.wait().unwrap().success());
+    stop(vec![other], server);
 }
