@@ -6,10 +6,15 @@
 
 It claims one task at a time, runs its command, keeps the lease with heartbeats and reports how it ended. Set
 TIDEMILL_API_KEY to a key of role worker if the server has keys. The calls are described at /docs of the server.
+
+A lease ends whether or not this process notices: it may be stopped, or its machine asleep. So each command has a guard, a
+process of its own that kills it when the lease is over and was not renewed.
 """
 
+import errno
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -24,10 +29,37 @@ import uuid
 SERVER = (sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:7070").rstrip("/")
 WORKER_ID = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 OUTPUT_MAX = 256 * 1024  # of a log that is sent
+PAUSE_FIRST, PAUSE_MAX = 1, 60  # seconds without a claim, when this machine cannot run tasks
+# A machine that has no room for another process, and not the task, has these errors.
+MACHINE_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.ENOMEM, errno.EROFS, errno.EIO}
 
 
 class LeaseLost(Exception):
     """Another worker has the task, it was cancelled, or another outcome counts: stop it and report nothing."""
+
+
+class Trouble(Exception):
+    """This machine cannot run tasks now. The task was given back, and no attempt is counted."""
+
+
+def now():
+    """Seconds by a clock that nobody sets and that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Lease:
+    """Until when the task is surely ours. A part is left for killing the command before somebody else begins."""
+
+    def __init__(self, asked_at, seconds):
+        self.seconds = seconds - min(max(seconds / 10, 1), seconds / 3)
+        self.until = asked_at + self.seconds
+
+    def renewed(self, asked_at):
+        """The server counts from when it got the call, which was later."""
+        self.until = max(self.until, asked_at + self.seconds)
+
+    def is_over(self):
+        return now() >= self.until
 
 
 def call(path, body, timeout=60):
@@ -67,12 +99,15 @@ def hold(task):
     return {key: task[key] for key in ("tenantId", "requestId", "fence")} | {"workerId": WORKER_ID}
 
 
-def keep_lease(task, child, every, lost, done):
+def keep_lease(task, child, every, lease, lost, done):
     """Heartbeats until the task is done. Whoever loses the lease kills the child."""
     while not done.wait(every):
+        asked_at = now()
         try:
-            if call("/v1/worker/heartbeat", hold(task) | {"pid": child.pid})["cancel"]:
+            if call("/v1/worker/heartbeat", hold(task) | {"pid": child.pid}, timeout=max(every, 1))["cancel"]:
                 raise LeaseLost()
+            lease.renewed(asked_at)
+            tell(child, lease)
         except LeaseLost:
             lost.set()
             kill(child)
@@ -81,15 +116,57 @@ def keep_lease(task, child, every, lost, done):
             print(f"no heartbeat: {error}", file=sys.stderr)
 
 
+def tell(child, lease):
+    """Lets the guard know until when the lease lasts."""
+    try:
+        os.write(child.stdin.fileno(), f"{lease.until}\n".encode())
+    except BrokenPipeError:
+        pass  # it has ended
+
+
 def kill(child):
-    """The child and all it started: it leads a process group of its own."""
+    """The guard, the command and all it started: the guard leads a process group of its own."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
 
 
-def run(task, lease_ms):
+def guard(until, argv):
+    """Runs a command as long as the lease lasts. Standard input tells when it was renewed, and closes with the worker."""
+    ended, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake)
+    try:
+        if now() >= until:
+            os.killpg(0, signal.SIGKILL)
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        print(error, file=sys.stderr)
+        sys.exit(126 if error.errno in (errno.EACCES, errno.ENOEXEC) else 127)
+    while child.poll() is None:
+        # Not for longer: this timer stands still while the machine sleeps.
+        ready, _, _ = select.select([sys.stdin, ended], [], [], min(max(until - now(), 0), 1))
+        if ended in ready:
+            os.read(ended, 4096)
+        if sys.stdin in ready:
+            line = os.read(0, 65536).decode().split()
+            if not line:
+                os.killpg(0, signal.SIGKILL)
+            until = float(line[-1])
+        if now() >= until and child.poll() is None:
+            os.killpg(0, signal.SIGKILL)
+    sys.exit(child.returncode if child.returncode >= 0 else 128 - child.returncode)
+
+
+def give_back(task, error):
+    """No attempt is counted for what is wrong with this machine."""
+    insist("/v1/worker/release", hold(task) | {"reason": f"the worker cannot start tasks: {error}"})
+    raise Trouble(str(error)) from error
+
+
+def run(task, lease):
     """Runs a task to its end and reports it."""
     command = task["execution"].get("command")
     if task["execution"]["runner"] != "command" or not command:
@@ -101,11 +178,18 @@ def run(task, lease_ms):
         argv += (["sh"] if isinstance(command, str) else []) + [task["requestId"]]
         # Every user of the machine can see arguments; some definitions keep the input out of them.
         argv += [json.dumps(task["input"])] if task["execution"].get("inputArg", True) else []
-    with tempfile.TemporaryDirectory() as directory:
-        os.mkdir(os.path.join(directory, "artifacts"))
-        input_file = os.path.join(directory, "input.json")
-        with open(input_file, "w", encoding="utf-8") as file:
-            json.dump(task["input"], file)
+    try:
+        place = tempfile.TemporaryDirectory()
+    except OSError as error:
+        give_back(task, error)
+    with place as directory:
+        try:
+            os.mkdir(os.path.join(directory, "artifacts"))
+            input_file = os.path.join(directory, "input.json")
+            with open(input_file, "w", encoding="utf-8") as file:
+                json.dump(task["input"], file)
+        except OSError as error:
+            give_back(task, error)
         passed = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         environment = passed | task["execution"].get("env", {}) | {
             "INPUT_FILE": input_file,
@@ -115,18 +199,23 @@ def run(task, lease_ms):
             "TIDEMILL_ATTEMPT": str(task["attempt"]),
             "TIDEMILL_FENCE": str(task["fence"]),
         }
+        if lease.is_over():
+            raise LeaseLost()  # the answer to the claim was long under way
         started = time.monotonic()
         try:
             child = subprocess.Popen(
-                argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                [sys.executable, os.path.abspath(__file__), "--guard", str(lease.until), *argv], env=environment,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 start_new_session=True, text=True, errors="replace",
             )
         except OSError as error:
-            report = {"status": "failed", "error": str(error), "errorCategory": "not-found"}
+            if error.errno in MACHINE_ERRORS:
+                give_back(task, error)
+            report = {"status": "failed", "error": str(error), "errorCategory": "validation"}
             insist("/v1/worker/finish", hold(task) | {"outcome": report})
             return
         lost, done = threading.Event(), threading.Event()
-        beat = threading.Thread(target=keep_lease, args=(task, child, lease_ms / 1000 / 2.5, lost, done))
+        beat = threading.Thread(target=keep_lease, args=(task, child, lease.seconds / 3, lease, lost, done))
         beat.start()
         try:
             call("/v1/worker/begin", hold(task) | {"pid": child.pid})
@@ -135,15 +224,14 @@ def run(task, lease_ms):
         timeout_ms = task.get("timeoutMs") or 200_000
         timed_out = False
         try:
-            output, _ = child.communicate(timeout=timeout_ms / 1000)
-        except subprocess.TimeoutExpired:
-            timed_out = True
-            kill(child)
-            output, _ = child.communicate()
+            output = read(child, timeout_ms / 1000)
+        except subprocess.TimeoutExpired as late:
+            timed_out, output = True, late.output
         done.set()
         beat.join()
+        child.stdin.close()
         elapsed_ms = int((time.monotonic() - started) * 1000)
-        if lost.is_set():
+        if lost.is_set() or (child.returncode == -signal.SIGKILL and lease.is_over() and not timed_out):
             raise LeaseLost()
         if timed_out:
             report = {"status": "timeout", "timeoutMs": timeout_ms, "elapsedMs": elapsed_ms, "signal": "SIGKILL"}
@@ -156,6 +244,23 @@ def run(task, lease_ms):
         store_log(task, output)
         insist("/v1/worker/finish", hold(task) | {"outcome": report})
         print(f"{task['requestId']} {report['status']} after {elapsed_ms} ms", file=sys.stderr)
+
+
+def read(child, seconds):
+    """All that the command prints, until it ends. Its guard is told of renewals meanwhile, so standard input stays open."""
+    parts = []
+    reader = threading.Thread(target=lambda: parts.append(child.stdout.read()))
+    reader.start()
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired as late:
+        kill(child)
+        child.wait()
+        reader.join()
+        late.output = "".join(parts)
+        raise
+    reader.join()
+    return "".join(parts)
 
 
 def result_of(output, directory):
@@ -193,8 +298,9 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())
     print(f"working for {SERVER} as {WORKER_ID}", file=sys.stderr, flush=True)
-    claim_id = uuid.uuid4().hex
+    claim_id, pause = uuid.uuid4().hex, PAUSE_FIRST
     while not stop.is_set():
+        sent_at = now()
         try:
             # Asking again under the same name gives the same tasks, so a lost answer loses nothing.
             claimed = call("/v1/worker/claim", {"workerId": WORKER_ID, "claimId": claim_id, "slots": 1, "waitMs": 2_000})
@@ -206,12 +312,21 @@ def main():
             # The answer was lost, and others have what it took: the next claim has another name.
             claimed = {"tasks": []}
         claim_id = uuid.uuid4().hex
+        # The lease began so long after the server got the claim.
+        asked_at = sent_at + min(claimed.get("claimedAfterMs", 0) / 1000, now() - sent_at)
         for task in claimed["tasks"]:
             try:
-                run(task, claimed["leaseMs"])
+                run(task, Lease(asked_at, claimed["leaseMs"] / 1000))
+                pause = PAUSE_FIRST
             except LeaseLost:
                 print(f"{task['requestId']} was taken away", file=sys.stderr)
+            except Trouble as error:
+                print(f"cannot start tasks: {error}; claiming again in {pause} s", file=sys.stderr)
+                stop.wait(pause)
+                pause = min(pause * 2, PAUSE_MAX)
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--guard"]:
+        guard(float(sys.argv[2]), sys.argv[3:])
     main()
