@@ -220,7 +220,7 @@ async fn work_off<S: TaskSource>(
     let _slot = shared.config.slot_meter.busy();
     let mut next = Some(first);
     while let Some(claim) = next.take() {
-        let (vitals, config) = (Vitals::default(), &shared.config);
+        let (vitals, config) = (Vitals::of(&claim, shared.config.lease), &shared.config);
         let began = Instant::now();
         let mut heart = pin!(vitals.keep_lease(&shared.source, &claim, config.heartbeat, config.lease));
         let (home, end) = match agent_home(&shared, &claim) {

@@ -68,6 +68,12 @@ enum Begin {
 }
 
 impl Vitals {
+    /// Of an attempt whose lease, of this length, was asked for with the claim.
+    pub(crate) fn of(claim: &Claim, lease: Duration) -> Self {
+        let held_until = Some(claim.asked_at.plus(held_part(lease)));
+        Self { state: Mutex::new(State { held_until, ..State::default() }), ..Self::default() }
+    }
+
     /// Notes the child. The beginning of one that `has_ended` already is recorded with its end, so nobody has to wake for
     /// it.
     pub(crate) fn started(&self, pid: u32, handle: ChildHandle, has_ended: bool) {
@@ -168,7 +174,6 @@ impl Vitals {
         lease: Duration,
     ) -> Stop {
         let held = held_part(lease);
-        self.lock().held_until = Some(claim.asked_at.plus(held));
         tokio::select! {
             biased;
             // First of all: nothing may be done under a lease that is over.
