@@ -24,5 +24,5 @@ pub use execution::{Execution, LogLevel, LogLine, Request, Stats, Subject};
 pub use failure::{ErrorClass, Failure};
 pub use host::host_main;
 pub use limits::Limits;
-pub use pool::{Pool, PoolConfig, PoolStatus};
+pub use pool::{NO_HOST, Pool, PoolConfig, PoolStatus};
 pub use script::{CompileError, Script, Version, compile};

@@ -32,6 +32,7 @@ use crate::log_sink::{LogLine, Stream};
 use crate::pace::Pace;
 use crate::source::{AttemptEnd, Claim, TaskSource};
 use crate::spawner::{Child, ChildEvent, ChildExit, ChildPipe, CommandLine, SpawnError};
+use crate::trouble::{Lack, Trouble};
 use crate::vitals::{Stop, Vitals};
 
 /// How much of a pipe is read at a time.
@@ -43,6 +44,11 @@ const READS_MAX: usize = 8;
 /// What of stdout is kept for an error text.
 const STDOUT_TAIL_BYTES: usize = 2 * 1024;
 const SIGKILL: i32 = 9;
+/// What programs say when a disk has no room.
+const NO_ROOM: [&str; 4] = ["No space left on device", "ENOSPC", "Disk quota exceeded", "EDQUOT"];
+/// Before a result that could not be read is read again, and the longest of ever longer pauses.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How long after the grace of a child its spawner may take to say that it is gone. It gives up by itself before.
 const END_WAIT: Duration = Duration::from_secs(20);
 /// How long pipes are read after everything is gone that could write to them, as far as is known.
@@ -56,6 +62,8 @@ pub(crate) enum End {
     Lost(Stop),
     /// The worker shuts down before it ended. What it had used counts.
     GivenBack(Spent),
+    /// This worker cannot run it, or keep what it did, and the task is not to blame. What it had used counts.
+    Unable(Trouble, Spent),
 }
 
 /// Why the worker ends a child.
@@ -158,12 +166,10 @@ async fn run_with<S: TaskSource>(
         );
         return failed(WorkReport::failed(message, ErrorCategory::Auth));
     }
+    let unable = |trouble| End::Unable(trouble, Spent::default());
     let directory = match shared.tree.begin(claim) {
         Ok(directory) => Arc::new(directory),
-        Err(error) => {
-            let message = format!("the output directory cannot be used: {error}");
-            return failed(WorkReport::failed(message, ErrorCategory::ServerError));
-        }
+        Err(trouble) => return unable(trouble),
     };
     let program = argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
     let timeout = claim.timeout_ms.map_or(shared.config.timeout, Duration::from_millis);
@@ -178,8 +184,7 @@ async fn run_with<S: TaskSource>(
         }),
         Err(error) => {
             directory.discard().await;
-            let message = format!("the agent's file cannot be written: {error}");
-            return failed(WorkReport::failed(message, ErrorCategory::ServerError));
+            return unable(Trouble::at(&directory.path, &error));
         }
     };
     let (worker, input_file) = (&shared.config.environment, &directory.input_file);
@@ -200,9 +205,14 @@ async fn run_with<S: TaskSource>(
         Err(SpawnError::TooLate) => return lost(&directory, Stop::Lost).await,
         Err(error) => {
             directory.discard().await;
-            return failed(not_started(&program, &error));
+            let may_be_why = matches!(error, SpawnError::Died(_));
+            return match Trouble::of_spawn(&error) {
+                Some(trouble) if !may_be_why || shared.troubles.may_give_back(claim) => unable(trouble),
+                _ => failed(not_started(&program, &error)),
+            };
         }
     };
+    shared.troubles.is_over();
     vitals.started(child.pid, child.watch.handle(), child.watch.has_news());
     let config = &shared.config;
     let mut attempt = Attempt {
@@ -228,26 +238,9 @@ async fn run_with<S: TaskSource>(
     };
     let started = Instant::now();
     let ended = attempt.watch(child, pace.clone(), heart.as_mut()).await;
-    if let Some(Cause::Stop(stop)) = ended.cause {
-        return lost(&attempt.directory, stop).await;
-    }
-    if ended.is_lapsed() {
-        return lost(&attempt.directory, Stop::Lost).await;
-    }
-    if !ended.survivors.is_empty() {
-        attempt.note(&format!("processes {:?} could not be killed", ended.survivors));
-    }
-    if ended.cause == Some(Cause::Shutdown) {
-        attempt.directory.discard().await;
-        return End::GivenBack(attempt.spent);
-    }
     let elapsed = started.elapsed();
-    // Its log is one of them.
-    attempt.flush();
-    attempt.left_files = attempt.directory.was_used();
     let memory_ran_out = ended.exit.is_some_and(may_lack_memory) && shared.memory.has_grown(&kills_before);
-    let report = attempt.report(&ended, elapsed, memory_ran_out).with_spent(attempt.spent.clone());
-    attempt.conclude(report, heart).await
+    attempt.end(&ended, elapsed, memory_ran_out, heart).await
 }
 
 /// The session that an agent goes on with, if it does: the one that was noted here, because an attempt that was killed could not
@@ -271,6 +264,43 @@ async fn lost(directory: &Arc<AttemptDirectory>, stop: Stop) -> End {
 }
 
 impl<S: TaskSource> Attempt<'_, S> {
+    /// What the end of the processes means for the attempt.
+    async fn end(
+        &mut self,
+        ended: &Ended,
+        elapsed: Duration,
+        memory_ran_out: bool,
+        mut heart: Heart<'_>,
+    ) -> End {
+        if let Some(Cause::Stop(stop)) = ended.cause {
+            return lost(&self.directory, stop).await;
+        }
+        if ended.is_lapsed() {
+            return lost(&self.directory, Stop::Lost).await;
+        }
+        if !ended.survivors.is_empty() {
+            self.note(&format!("processes {:?} could not be killed", ended.survivors));
+        }
+        if ended.cause == Some(Cause::Shutdown) {
+            self.directory.discard().await;
+            return End::GivenBack(self.spent.clone());
+        }
+        // Its log is one of them.
+        self.flush();
+        self.left_files = self.directory.was_used();
+        if let Some(trouble) = self.own_trouble(ended)
+            && self.shared.troubles.may_give_back(self.claim)
+        {
+            self.directory.discard().await;
+            return End::Unable(trouble, self.spent.clone());
+        }
+        let report = match self.report_patiently(ended, elapsed, memory_ran_out, heart.as_mut()).await {
+            Ok(report) => report,
+            Err(end) => return end,
+        };
+        self.conclude(report.with_spent(self.spent.clone()), heart).await
+    }
+
     /// Reads what the child prints and waits until nothing is left of it, ending it when it must.
     async fn watch(
         &mut self,
@@ -483,44 +513,98 @@ impl<S: TaskSource> Attempt<'_, S> {
         }
     }
 
-    /// What is to be recorded of the end of the processes.
-    fn report(&self, ended: &Ended, elapsed: Duration, memory_ran_out: bool) -> WorkReport {
+    /// Whether the processes ended for something that is the worker's and not the task's: its spawner died, or its disk is
+    /// full and the task says so.
+    fn own_trouble(&self, ended: &Ended) -> Option<Trouble> {
+        if !matches!(ended.cause, None | Some(Cause::Lapsed)) {
+            return None;
+        }
+        let Some(exit) = ended.exit else {
+            return Some(Trouble::new(Lack::Spawner, "it was killed, and the processes of the task with it"));
+        };
+        let record = self.error.as_ref().and_then(ErrorRecord::text);
+        let said = [record.unwrap_or_default(), self.stderr.text(), self.stdout.text()];
+        let says_full = || said.iter().any(|text| NO_ROOM.iter().any(|words| text.contains(words)));
+        if exit.end == Exit::Code(0) || !says_full() {
+            return None;
+        }
+        match self.shared.tree.look() {
+            Err(trouble) => Some(trouble),
+            Ok(()) if self.shared.troubles.is_recent() => {
+                Some(Trouble::new(Lack::OutputDirectory, "a task found no space left in it"))
+            }
+            Ok(()) => None,
+        }
+    }
+
+    /// What is to be recorded, if this machine can read it within a while; else how the attempt ends without it.
+    async fn report_patiently(
+        &self,
+        ended: &Ended,
+        elapsed: Duration,
+        memory_ran_out: bool,
+        mut heart: Heart<'_>,
+    ) -> Result<WorkReport, End> {
+        let until = Instant::now() + self.shared.config.upload_patience;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.report(ended, elapsed, memory_ran_out) {
+                Ok(report) => return Ok(report),
+                Err(trouble) if Instant::now() >= until => {
+                    self.directory.discard().await;
+                    return Err(End::Unable(trouble, self.spent.clone()));
+                }
+                Err(_) => {}
+            }
+            tokio::select! {
+                biased;
+                stop = &mut heart => return Err(lost(&self.directory, stop).await),
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+            }
+        }
+    }
+
+    /// What is to be recorded of the end of the processes. An error: this machine cannot read it now.
+    fn report(&self, ended: &Ended, elapsed: Duration, memory_ran_out: bool) -> Result<WorkReport, Trouble> {
         let elapsed_millis = millis(elapsed);
         let signal = if ended.forced { Signal::Kill } else { Signal::Term };
         match ended.cause {
             Some(Cause::Timeout) => {
                 let timeout_millis = millis(self.timeout);
-                return WorkReport::timed_out(timeout_millis, elapsed_millis, signal);
+                return Ok(WorkReport::timed_out(timeout_millis, elapsed_millis, signal));
             }
             Some(Cause::Idle) => {
                 let seconds = self.idle_timeout.unwrap_or_default().as_secs_f64();
                 let message = format!("no output for {seconds} s; ended with {}", signal.as_str());
-                return WorkReport::failed(message, ErrorCategory::Timeout);
+                return Ok(WorkReport::failed(message, ErrorCategory::Timeout));
             }
             Some(Cause::Stop(_) | Cause::Lapsed | Cause::Shutdown) | None => {}
         }
         let Some(exit) = ended.exit else {
             let message = "the processes of the task were lost: the spawner was killed";
-            return WorkReport::failed(message, ErrorCategory::ServerError);
+            return Ok(WorkReport::failed(message, ErrorCategory::ServerError));
         };
         if exit.end == Exit::Code(0) {
             if self.agent_home.is_some() && self.result.is_none() && !self.result_was_cut {
-                return no_agent_result();
+                return Ok(no_agent_result());
             }
             return match self.output() {
-                Ok(output) => WorkReport::Completed {
+                Ok(output) => Ok(WorkReport::Completed {
                     output: Some(output),
                     duration_millis: elapsed_millis,
                     exit_code: 0,
                     usage: None,
                     session_id: None,
-                },
-                Err(BadResult { message, category }) => WorkReport::failed(message, category),
+                }),
+                Err(BadResult { message, is_unread: true, .. }) => {
+                    Err(Trouble::new(Lack::Descriptors, message))
+                }
+                Err(BadResult { message, category, .. }) => Ok(WorkReport::failed(message, category)),
             };
         }
         let (stderr, stdout) = (self.stderr.text(), self.stdout.text());
         let (record, stderr, stdout) = (self.error.as_ref(), stderr.as_str(), stdout.as_str());
-        Failed { exit, record, stderr, stdout, memory_ran_out }.report()
+        Ok(Failed { exit, record, stderr, stdout, memory_ran_out }.report())
     }
 
     fn output(&self) -> Result<Json, BadResult> {
@@ -528,7 +612,7 @@ impl<S: TaskSource> Attempt<'_, S> {
             let message = format!(
                 "a line of the protocol is longer than {LINE_BYTES_MAX} bytes; give the result as outputFile"
             );
-            return Err(BadResult { message, category: ErrorCategory::Validation });
+            return Err(BadResult::new(message, ErrorCategory::Validation));
         }
         let output =
             output_of(self.result.as_ref(), self.last_line.as_deref(), &self.directory, self.left_files);
@@ -539,10 +623,8 @@ impl<S: TaskSource> Attempt<'_, S> {
         let clean = self.redaction.clean_json(output.clone());
         if clean != output && self.has_schema() {
             // The agent's process has checked the other one.
-            return Err(BadResult {
-                message: "a secret was cut out of the result, which was to satisfy a schema".to_owned(),
-                category: ErrorCategory::Validation,
-            });
+            let message = "a secret was cut out of the result, which was to satisfy a schema";
+            return Err(BadResult::new(message.to_owned(), ErrorCategory::Validation));
         }
         Ok(clean)
     }
@@ -556,6 +638,13 @@ impl<S: TaskSource> Attempt<'_, S> {
     /// Hands over what the attempt left, puts its directory into place, and keeps the lease meanwhile.
     async fn conclude(&mut self, report: WorkReport, mut heart: Heart<'_>) -> End {
         self.flush();
+        if !self.log.finish(&self.directory.inner) {
+            self.shared.config.sink.line(&LogLine {
+                claim: self.claim,
+                stream: Stream::Worker,
+                text: "[tidemill] lines are missing in the log: it could not be written",
+            });
+        }
         let unsaid = tokio::select! {
             biased;
             unsaid = self.vitals.unsaid() => unsaid,
@@ -574,10 +663,11 @@ impl<S: TaskSource> Attempt<'_, S> {
             if !self.left_files {
                 break Ok(Vec::new());
             }
+            let (source, patience) = (&self.shared.source, self.shared.config.upload_patience);
             tokio::select! {
                 biased;
                 stop = &mut heart => return lost(&self.directory, stop).await,
-                handed = hand_over(&self.shared.source, self.claim, &self.directory, &self.redaction) => break handed,
+                handed = hand_over(source, self.claim, &self.directory, &self.redaction, patience) => break handed,
                 () = self.vitals.lapsed() => {}
             }
         };

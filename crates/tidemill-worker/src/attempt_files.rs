@@ -1,6 +1,7 @@
 //! Hands what an attempt left behind to the source: its log, its artifacts, its traces.
 //!
-//! A finished task is not failed for it. What cannot be handed over is tried again twice and then noted.
+//! A finished task is not failed for it. What cannot be handed over now is tried again for a minute, under the lease that is
+//! kept meanwhile, and then noted.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,11 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
 
 use crate::child::directory::AttemptDirectory;
 use crate::child::inner_file::{InnerDir, Oversize};
 use crate::child::redaction::Redaction;
 use crate::source::{Claim, SourceError, TaskSource};
+use crate::trouble::{DESCRIPTORS_TO_KEEP, is_own, look_at_descriptors};
 
 /// The folders of an attempt that are kept, in the order in which they are: what tells how it went comes first, so that
 /// no number of artifacts takes its place.
@@ -29,8 +32,8 @@ pub(crate) const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024 + 4096;
 pub(crate) const FILES_BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// How many are handed over at a time: a store waits for its disk, and can for several at once.
 const AT_ONCE: usize = 4;
-const TRIES: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Hands over all files and tells what was left out, in words. `Err` when the lease is lost.
 pub(crate) async fn hand_over<S: TaskSource>(
@@ -38,14 +41,16 @@ pub(crate) async fn hand_over<S: TaskSource>(
     claim: &Claim,
     directory: &Arc<AttemptDirectory>,
     redaction: &Redaction,
+    patience: Duration,
 ) -> Result<Vec<String>, SourceError> {
-    let (names, mut notes) = names_in(&directory.inner);
+    let until = Instant::now() + patience;
+    let (names, mut notes) = names_in(&directory.inner, until).await;
     let mut taken = HashSet::new();
     let mut bytes_left = FILES_BYTES_MAX;
     let mut under_way = JoinSet::new();
     for name in names {
         let limit = FILE_BYTES_MAX.min(bytes_left);
-        let (size, bytes) = match read(directory, &name, limit, redaction).await {
+        let (size, bytes) = match read_patiently(directory, &name, limit, redaction, until).await {
             Ok(read) => read,
             Err(Oversize::TooLarge(size)) => {
                 notes.push(format!("{name} is {size} bytes and is not kept; the limit is {limit}"));
@@ -64,7 +69,7 @@ pub(crate) async fn hand_over<S: TaskSource>(
         let (source, claim) = (source.clone(), claim.clone());
         under_way.spawn(async move {
             let path = format!("r{}-a{}/{kept_as}", claim.run, claim.attempt);
-            put(&source, &claim, &path, bytes).await.map_err(|error| (kept_as, error))
+            put(&source, &claim, &path, bytes, until).await.map_err(|error| (kept_as, error))
         });
     }
     while !under_way.is_empty() {
@@ -73,8 +78,18 @@ pub(crate) async fn hand_over<S: TaskSource>(
     Ok(notes)
 }
 
-/// The files that are kept, in the order in which they are, and what is left out, in words.
-fn names_in(directory: &InnerDir) -> (Vec<String>, Vec<String>) {
+/// The files that are kept. A machine without descriptors is asked again for a while: they may be free soon.
+async fn names_in(directory: &InnerDir, until: Instant) -> (Vec<String>, Vec<String>) {
+    let mut pause = FIRST_PAUSE;
+    while look_at_descriptors(DESCRIPTORS_TO_KEEP).is_err() && Instant::now() < until {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+    list(directory)
+}
+
+/// Their names in the order in which they are kept, and what is left out, in words.
+fn list(directory: &InnerDir) -> (Vec<String>, Vec<String>) {
     let is_there = |name: &&str| directory.file(Path::new(name)).is_ok();
     let mut names: Vec<String> = FIRST.into_iter().filter(|name| is_there(name)).map(str::to_owned).collect();
     let mut notes = Vec::new();
@@ -122,6 +137,25 @@ fn clean_name(name: &str, redaction: &Redaction, taken: &mut HashSet<String>) ->
     free
 }
 
+/// Reads a file. What this machine lacks for it now may be there soon.
+async fn read_patiently(
+    directory: &Arc<AttemptDirectory>,
+    name: &str,
+    limit: u64,
+    redaction: &Redaction,
+    until: Instant,
+) -> Result<(u64, Vec<u8>), Oversize> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match read(directory, name, limit, redaction).await {
+            Err(Oversize::Io(error)) if is_own(&error) && Instant::now() < until => {}
+            read => return read,
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
 /// Reads and cleans beside the runtime: files may be large and disks slow. With the size that the file has.
 async fn read(
     directory: &Arc<AttemptDirectory>,
@@ -146,9 +180,10 @@ pub(crate) async fn keep_log<S: TaskSource>(
     source: &S,
     claim: &Claim,
     bytes: Vec<u8>,
+    patience: Duration,
 ) -> Result<Option<String>, SourceError> {
     let path = format!("r{}-a{}/{}", claim.run, claim.attempt, FIRST[0]);
-    match put(source, claim, &path, bytes).await {
+    match put(source, claim, &path, bytes, Instant::now() + patience).await {
         Ok(()) => Ok(None),
         Err(SourceError::Lost) => Err(SourceError::Lost),
         Err(error) => Ok(Some(format!("the log could not be kept: {error}"))),
@@ -160,17 +195,17 @@ async fn put<S: TaskSource>(
     claim: &Claim,
     path: &str,
     bytes: Vec<u8>,
+    until: Instant,
 ) -> Result<(), SourceError> {
     let mut pause = FIRST_PAUSE;
-    for _ in 1..TRIES {
+    loop {
         match source.put_blob(claim, path, bytes.clone()).await {
-            Err(SourceError::Unavailable(_)) => {}
+            Err(SourceError::Unavailable(_)) if Instant::now() < until => {}
             put => return put,
         }
         tokio::time::sleep(pause).await;
-        pause *= 2;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
-    source.put_blob(claim, path, bytes).await
 }
 
 #[cfg(test)]
@@ -187,13 +222,13 @@ mod tests {
         ["logs/other.log", "traces/other.json"].iter().chain(&FIRST).for_each(|name| write(name));
         (0..=FILES_MAX).for_each(|number| write(&format!("artifacts/{number:04}")));
         let directory = InnerDir::open(&root).unwrap();
-        let (names, notes) = names_in(&directory);
+        let (names, notes) = list(&directory);
         assert_eq!(names.len(), FILES_MAX);
         assert_eq!(names[..4], FIRST);
         assert_eq!(names[4..7], ["logs/other.log", "traces/other.json", "artifacts/0000"]);
         assert_eq!(notes, ["artifacts holds more than is kept; the limit is 1000 files"]);
         (0..=FILES_MAX).for_each(|number| write(&format!("logs/{number:04}")));
-        let (names, notes) = names_in(&directory);
+        let (names, notes) = list(&directory);
         assert_eq!((names.len(), notes.len()), (FILES_MAX, 3));
         assert_eq!(names[..4], FIRST, "a child may make many files in any folder");
         std::fs::remove_dir_all(root).unwrap();

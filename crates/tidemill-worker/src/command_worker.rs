@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_engine::clock::SystemClock;
+use tidemill_engine::command::Spent;
 use tidemill_engine::engine::WorkReport;
 use tidemill_engine::metrics::{AttemptMeter, SlotMeter};
 use tidemill_model::{ErrorCategory, Runner, TaskSecrets, TenantId};
@@ -27,6 +28,7 @@ use crate::pace::{Pace, WorkerHandle};
 use crate::script_task::{self, ScriptTasks};
 use crate::source::{AttemptEnd, Claim, Followed, SourceError, TaskSource};
 use crate::spawner::Spawner;
+use crate::trouble::{Allowance, DESCRIPTORS_TO_START, Lack, Trouble, Troubles, look_at_descriptors};
 use crate::vitals::{Stop, Vitals};
 
 /// A source that does not answer is asked again after this long, and after twice as long each time.
@@ -34,9 +36,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// What a task did may have cost hours and money: a source that is away for long is no reason to do it again. Whether somebody
 /// else has the task by then, the source says.
-pub(crate) const PERSISTENCE: Duration = Duration::from_secs(15 * 60);
+pub(crate) const PERSISTENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// For so long a worker that stops still offers an outcome.
 pub(crate) const PERSISTENCE_AT_STOP: Duration = Duration::from_secs(30);
+/// For so long the files of an attempt are offered to a source that cannot take them, before its outcome goes without them.
+const UPLOAD_PATIENCE: Duration = Duration::from_secs(60);
+/// For so long nothing is claimed while there are outcomes that could not be reported. Each is tried several times meanwhile.
+const REPORTS_FIRST: Duration = Duration::from_secs(10);
 /// From the end of a child's grace to its last word, with its task given back.
 const GIVE_BACK: Duration = Duration::from_secs(10);
 
@@ -77,6 +83,8 @@ pub struct CommandConfig {
     /// How long an outcome is offered to a source that cannot take it, before it is given up and the task runs again. Half a
     /// minute at most once the worker stops.
     pub persistence: Duration,
+    /// How long files of an attempt are offered to a source that cannot take them, before they stay where they are.
+    pub upload_patience: Duration,
     /// Whether files stay in the output directory once the outcome is recorded.
     pub keep_files: bool,
     /// Whether children are told which span of which trace they are in.
@@ -108,6 +116,7 @@ impl CommandConfig {
             idle_timeout: None,
             kill_grace: Duration::from_secs(5),
             persistence: PERSISTENCE,
+            upload_patience: UPLOAD_PATIENCE,
             keep_files: true,
             is_traced: false,
             sink: Arc::new(NoSink),
@@ -138,6 +147,25 @@ pub(crate) struct Shared<S> {
     homes: AgentHomes,
     pub(crate) memory: MemoryPressure,
     pub(crate) clock: SystemClock,
+    pub(crate) troubles: Troubles,
+    /// Outcomes that could not be reported yet.
+    unsent: watch::Sender<usize>,
+}
+
+impl<S> Shared<S> {
+    /// Something of this machine keeps tasks from running: nothing is claimed until it is over.
+    fn trouble(&self, trouble: &Trouble) {
+        if self.troubles.began(trouble, &self.config.slot_meter) {
+            self.config.sink.trouble(&format!("nothing is claimed: {trouble}"));
+        }
+    }
+
+    /// Looks whether all is there that tasks need.
+    async fn look(&self) -> Result<(), Trouble> {
+        look_at_descriptors(DESCRIPTORS_TO_START)?;
+        self.tree.look()?;
+        self.spawner.answers().await.map_err(|error| Trouble::new(Lack::Spawner, error))
+    }
 }
 
 impl<S: TaskSource> CommandWorker<S> {
@@ -146,7 +174,9 @@ impl<S: TaskSource> CommandWorker<S> {
         let tree = OutputTree::open(&config.output_dir, config.tenant.clone(), spawner.run_as())?;
         let homes = AgentHomes::open(&tree, spawner.run_as());
         let (memory, clock) = (MemoryPressure::watch(), SystemClock::start());
-        Ok(Self { shared: Shared { source, spawner, config, tree, homes, memory, clock } })
+        let (troubles, unsent) = (Troubles::default(), watch::Sender::new(0));
+        let shared = Shared { source, spawner, config, tree, homes, memory, clock, troubles, unsent };
+        Ok(Self { shared })
     }
 
     /// Starts to work on the current runtime.
@@ -175,6 +205,7 @@ async fn claim_and_run<S: TaskSource>(shared: Arc<Shared<S>>, mut pace: watch::R
             Ok(claims) => {
                 pause = FIRST_PAUSE;
                 for (claim, permit) in claims {
+                    shared.troubles.claimed();
                     running.spawn(work_off(Arc::clone(&shared), claim, permit, pace.clone()));
                 }
             }
@@ -194,6 +225,39 @@ async fn told_to_stop(pace: &mut watch::Receiver<Pace>) {
     let _ = pace.wait_for(|pace| *pace != Pace::Work).await;
 }
 
+/// Waits until tasks can be run here, and tells how many may be claimed.
+async fn able<S: TaskSource>(shared: &Shared<S>) -> usize {
+    loop {
+        match shared.troubles.allowance() {
+            Allowance::All => return shared.config.claim_max,
+            Allowance::One => return 1,
+            Allowance::Wait => shared.troubles.changed().await,
+            Allowance::After(pause) => {
+                tokio::time::sleep(pause).await;
+                match shared.look().await {
+                    Ok(()) => {
+                        shared.troubles.seems_over();
+                        shared.config.sink.trouble("what was wrong seems to be over: one task is tried");
+                    }
+                    Err(trouble) => {
+                        shared.troubles.goes_on();
+                        let seconds = pause.as_secs();
+                        let text = format!("nothing was claimed for {seconds} s: {trouble}");
+                        shared.config.sink.trouble(&text);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Waits while there are outcomes that could not be reported, for a while: whoever was away may be back, and is told what was
+/// done before it is asked for more.
+async fn reports_first<S>(shared: &Shared<S>) {
+    let mut unsent = shared.unsent.subscribe();
+    let _ = tokio::time::timeout(REPORTS_FIRST, unsent.wait_for(|unsent| *unsent == 0)).await;
+}
+
 /// Waits for a free permit, then claims for all that are free.
 async fn claim<S: TaskSource>(
     shared: &Shared<S>,
@@ -201,7 +265,9 @@ async fn claim<S: TaskSource>(
 ) -> Result<Vec<(Claim, OwnedSemaphorePermit)>, SourceError> {
     let closed = |_| SourceError::Unavailable("the worker ends".to_owned());
     let mut free = vec![Arc::clone(permits).acquire_owned().await.map_err(closed)?];
-    while free.len() < shared.config.claim_max
+    reports_first(shared).await;
+    let claim_max = able(shared).await;
+    while free.len() < claim_max
         && let Ok(permit) = Arc::clone(permits).try_acquire_owned()
     {
         free.push(permit);
@@ -231,11 +297,15 @@ async fn work_off<S: TaskSource>(
                 let end = attempt::run(&shared, &claim, &pace, &vitals, heart.as_mut(), home.as_ref()).await;
                 (home, end)
             }
-            Err(error) => (None, homeless(&error)),
+            Err(trouble) => (None, End::Unable(trouble, Spent::default())),
         };
+        if !matches!(end, End::Unable(..)) {
+            shared.troubles.is_over();
+        }
         match end {
             End::Report(end, directory) => {
                 config.ended(&claim, AttemptEnding::of(&end.report), began.elapsed());
+                shared.troubles.forget(&claim);
                 let reported = beside(heart.as_mut(), report(&shared, &claim, end, &pace, &vitals)).await;
                 let Some(Followed { is_over, next: following }) = reported else { break };
                 if let Some(home) = home.filter(|_| is_over) {
@@ -259,22 +329,37 @@ async fn work_off<S: TaskSource>(
                 // If it cannot be noted, the lease runs out.
                 let _ = shared.source.release(&claim, "worker shutdown".to_owned(), spent).await;
             }
+            End::Unable(trouble, spent) => {
+                config.ended(&claim, AttemptEnding::GIVEN_BACK, began.elapsed());
+                // Before the task is free again: this worker is not to claim it at once.
+                shared.trouble(&trouble);
+                beside(heart.as_mut(), give_back(&shared, &claim, &trouble, spent)).await;
+            }
         }
     }
     drop(permit);
 }
 
-/// The home of an agent; `None` for other tasks.
-fn agent_home<S>(shared: &Shared<S>, claim: &Claim) -> io::Result<Option<AgentHome>> {
-    let is_agent = claim.execution.runner == Runner::Agent;
-    is_agent.then(|| shared.homes.begin(claim)).transpose()
+/// Gives a task back that this worker cannot run. No attempt is counted.
+async fn give_back<S: TaskSource>(shared: &Shared<S>, claim: &Claim, trouble: &Trouble, spent: Spent) {
+    let reason = format!("the worker cannot run tasks: {trouble}");
+    let mut pause = FIRST_PAUSE;
+    // While the lease lasts; then it is free by itself.
+    let until = Instant::now() + shared.config.lease;
+    while let Err(SourceError::Unavailable(_)) =
+        shared.source.release(claim, reason.clone(), spent.clone()).await
+        && Instant::now() < until
+    {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
 }
 
-/// An attempt that had no place.
-fn homeless(error: &io::Error) -> End {
-    let message = format!("the agent's home cannot be made: {error}");
-    let report = WorkReport::failed(message, ErrorCategory::ServerError);
-    End::Report(AttemptEnd { began: None, report }, None)
+/// The home of an agent; `None` for other tasks.
+fn agent_home<S>(shared: &Shared<S>, claim: &Claim) -> Result<Option<AgentHome>, Trouble> {
+    let is_agent = claim.execution.runner == Runner::Agent;
+    let home = is_agent.then(|| shared.homes.begin(claim)).transpose();
+    home.map_err(|error| Trouble::at(shared.tree.root(), &error))
 }
 
 /// Keeps a lease until something is done.
@@ -301,9 +386,12 @@ async fn report<S: TaskSource>(
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
     let mut was_refused = false;
+    let mut unsent = None;
     loop {
         end.began = end.began.filter(|pid| !vitals.has_told_of(*pid));
-        let reported = if *pace.borrow() == Pace::Work {
+        // Others that have something to report come before anything new.
+        let may_claim = shared.troubles.is_sound() && *shared.unsent.borrow() == 0;
+        let reported = if may_claim && *pace.borrow() == Pace::Work {
             shared.source.finish_and_claim(claim, end.clone()).await
         } else {
             shared.source.finish(claim, end.clone()).await
@@ -325,10 +413,27 @@ async fn report<S: TaskSource>(
                     shared.config.sink.line(&LogLine { claim, stream: Stream::Worker, text: &text });
                     return None;
                 }
+                unsent.get_or_insert_with(|| Unsent::new(&shared.unsent));
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
             Err(SourceError::Lost | SourceError::Refused(_)) => return None,
         }
+    }
+}
+
+/// An outcome that could not be reported yet, until it is dropped.
+struct Unsent<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Unsent<'a> {
+    fn new(count: &'a watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count)
+    }
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
     }
 }

@@ -74,16 +74,25 @@ impl<B: Backend> EngineSource<B> {
         }
     }
 
-    /// What a claimed task needs to run. One that cannot be made ready is failed at once.
-    async fn prepared(&self, tasks: Vec<Assignment>, asked_at: Moment) -> Vec<Claim> {
+    /// What claimed tasks need to run. One that cannot be made ready is failed at once, or given back uncounted if the store
+    /// cannot tell now; the last is then told too.
+    async fn prepared(&self, tasks: Vec<Assignment>, asked_at: Moment) -> (Vec<Claim>, Option<EngineError>) {
         let mut claims = Vec::with_capacity(tasks.len());
+        let mut unread = None;
         for task in tasks {
             match self.prepare(&task, asked_at).await {
                 Ok(claim) => claims.push(claim),
+                Err(error @ EngineError::Fault(_)) if error.is_transient() => {
+                    let reason = Some(format!("what it needs cannot be read now: {error}"));
+                    let worker = self.config.worker.clone();
+                    // If it cannot be noted, the lease runs out.
+                    let _ = self.engine.release(task.task, task.fence, worker, reason).await;
+                    unread = Some(error);
+                }
                 Err(error) => self.refuse(&task, &error).await,
             }
         }
-        claims
+        (claims, unread)
     }
 
     async fn prepare(&self, task: &Assignment, asked_at: Moment) -> Result<Claim, EngineError> {
@@ -135,7 +144,8 @@ impl<B: Backend> EngineSource<B> {
         let asked_at = Moment::now();
         let ended = self.engine.end_and_claim(end.began, finish, next).await;
         let (finished, claimed) = ended.map_err(|error| source_error(&error))?;
-        let next = self.prepared(claimed.tasks, asked_at).await.into_iter().next();
+        let (next, _) = self.prepared(claimed.tasks, asked_at).await;
+        let next = next.into_iter().next();
         match (finished, next) {
             (Err(error), None) => Err(source_error(&error)),
             // What is wrong with an outcome is for its slot to mend first.
@@ -171,9 +181,12 @@ impl<B: Backend> TaskSource for EngineSource<B> {
             let asked_at = Moment::now();
             let tasks = self.claim_now(slots).await?;
             if !tasks.is_empty() {
-                let claims = self.prepared(tasks, asked_at).await;
+                let (claims, unread) = self.prepared(tasks, asked_at).await;
                 if !claims.is_empty() {
                     return Ok(claims);
+                }
+                if let Some(error) = unread {
+                    return Err(source_error(&error));
                 }
                 continue;
             }

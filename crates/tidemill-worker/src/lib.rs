@@ -27,6 +27,7 @@ mod script_task;
 mod slot;
 pub mod source;
 pub mod spawner;
+mod trouble;
 mod vitals;
 
 pub use command_worker::{CommandConfig, CommandWorker};

@@ -81,6 +81,9 @@ impl AttemptEnding {
 pub trait LogSink: fmt::Debug + Send + Sync + 'static {
     fn line(&self, line: &LogLine<'_>);
 
+    /// The worker itself has something to say to its operator: what keeps it from claiming, and that it is over.
+    fn trouble(&self, _text: &str) {}
+
     /// An attempt ended after so long. Most sinks leave that to those who follow events.
     fn ended(&self, _claim: &Claim, _ending: AttemptEnding, _took: Duration) {}
 }
@@ -232,6 +235,16 @@ impl LogSink for StderrSink {
             Stream::Worker => (LogLevel::Warn, None),
         };
         self.show(LogRecord { stream, ..json.record(line.claim, level, line.text) }.line());
+    }
+
+    fn trouble(&self, text: &str) {
+        self.show(match &self.json {
+            None => format!("[tidemill] {}\n", plain(text)),
+            Some(json) => {
+                let worker = Some(json.worker.as_str());
+                LogRecord { worker, ..LogRecord::new(json.clock.now(), LogLevel::Warn, text) }.line()
+            }
+        });
     }
 
     fn ended(&self, claim: &Claim, ending: AttemptEnding, took: Duration) {

@@ -16,6 +16,7 @@ use crate::command_worker::Shared;
 use crate::log_sink::{LogLine, Stream};
 use crate::pace::Pace;
 use crate::source::{AttemptEnd, Claim, SourceError, TaskSource};
+use crate::trouble::{Lack, Trouble};
 use crate::vitals::{Stop, Vitals};
 
 /// A script that ends sooner has its beginning recorded with its end.
@@ -60,6 +61,8 @@ pub enum ScriptFailure {
     Thrown,
     /// It used too much, or its process broke.
     Broken,
+    /// It was never begun: there is no process for it.
+    NoHost,
 }
 
 /// Runs the script of a task. `heart` beats on unless the end is `Lost`.
@@ -105,6 +108,7 @@ pub(crate) async fn run<S: TaskSource>(
             }
             () = tokio::time::sleep_until(started + BEGIN_DELAY), if is_unsaid => {
                 is_unsaid = false;
+                shared.troubles.is_over();
                 match shared.source.begin(claim, process).await {
                     Ok(()) => began = None,
                     Err(SourceError::Lost) => return lost(shared, claim, Stop::Lost),
@@ -115,6 +119,10 @@ pub(crate) async fn run<S: TaskSource>(
         }
     };
     let elapsed = started.elapsed();
+    if let ScriptEnd::Failed { class: ScriptFailure::NoHost, message, .. } = &ended {
+        shared.source.log_end(claim);
+        return End::Unable(Trouble::new(Lack::Scripts, message), Spent::default());
+    }
     let (lines, report) = match ended {
         ScriptEnd::Done { result, lines } => {
             let output = if result.as_str() == "null" { Json::empty_object() } else { result };
@@ -128,7 +136,7 @@ pub(crate) async fn run<S: TaskSource>(
     if !log.is_empty() {
         let kept = tokio::select! {
             biased;
-            kept = keep_log(&shared.source, claim, log) => kept,
+            kept = keep_log(&shared.source, claim, log, shared.config.upload_patience) => kept,
             stop = &mut heart => return lost(shared, claim, stop),
         };
         match kept {
@@ -170,7 +178,7 @@ fn report(class: ScriptFailure, message: String, stack: &str, elapsed: Duration)
         ScriptFailure::Validation => ErrorCategory::Validation,
         ScriptFailure::Permission => ErrorCategory::Auth,
         ScriptFailure::Thrown => ErrorCategory::Unknown,
-        ScriptFailure::Broken => ErrorCategory::ServerError,
+        ScriptFailure::Broken | ScriptFailure::NoHost => ErrorCategory::ServerError,
     };
     WorkReport::failed(text, category)
 }

@@ -32,8 +32,8 @@ enum End {
     Report(WorkReport),
     /// Somebody else holds it now: nothing may be written.
     Lost,
-    /// The worker shuts down before it ended.
-    GivenBack,
+    /// The worker shuts down before it ended, or cannot run it.
+    GivenBack(String),
 }
 
 impl<B: Backend> Slot<B> {
@@ -74,7 +74,7 @@ impl<B: Backend> Slot<B> {
             let report = match self.run_task(&task, asked_at).await {
                 End::Report(report) => report,
                 End::Lost => return,
-                End::GivenBack => return self.give_back(task).await,
+                End::GivenBack(reason) => return self.give_back(task, reason).await,
             };
             let finish = FinishRequest::of(&task, self.worker.config().worker.clone(), report);
             // Without an answer the lease runs out and another worker takes the task.
@@ -152,6 +152,11 @@ impl<B: Backend> Slot<B> {
         let lease = self.leases.hold(task.task.clone(), task.fence, asked_at);
         let work = match self.worker.engine().work_of(task).await {
             Ok(work) => work,
+            Err(error @ EngineError::Fault(_)) if error.is_transient() => {
+                // No fault of the task. The store is given a moment.
+                tokio::time::sleep(PAUSE_MAX).await;
+                return End::GivenBack(format!("what it needs cannot be read now: {error}"));
+            }
             Err(error) => {
                 let category =
                     if error.is_transient() { ErrorCategory::ServerError } else { ErrorCategory::Validation };
@@ -166,7 +171,7 @@ impl<B: Backend> Slot<B> {
             outcome = running => outcome,
             () = self.worker.engine().revoked(&task.task, task.fence) => return End::Lost,
             () = lease.lost() => return End::Lost,
-            () = self.must_give_back() => return End::GivenBack,
+            () = self.must_give_back() => return End::GivenBack("worker shutdown".to_owned()),
             () = tokio::time::sleep(timeout) => {
                 let elapsed_millis = millis(started.elapsed());
                 let timeout_millis = millis(timeout);
@@ -185,8 +190,8 @@ impl<B: Backend> Slot<B> {
     }
 
     /// Another worker may take the task at once, and no attempt is counted.
-    async fn give_back(&self, task: Assignment) {
-        self.release(task, Some("worker shutdown".to_owned())).await;
+    async fn give_back(&self, task: Assignment, reason: String) {
+        self.release(task, Some(reason)).await;
     }
 
     async fn release(&self, task: Assignment, reason: Option<String>) {

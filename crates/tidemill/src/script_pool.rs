@@ -11,8 +11,8 @@ use tidemill_engine::scripts::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRu
 use tidemill_model::{Grant, Json, TenantId};
 use tidemill_script::limits::{INPUT_BYTES_CEILING, RESULT_BYTES_CEILING, WALL_CEILING};
 use tidemill_script::{
-    CallKind, ErrorClass, Execution, Failure, Grants, HostCall, Limits, LogLine, Pool, PoolConfig, Request,
-    Script, Stats, Subject,
+    CallKind, ErrorClass, Execution, Failure, Grants, HostCall, Limits, LogLine, NO_HOST, Pool, PoolConfig,
+    Request, Script, Stats, Subject,
 };
 use tidemill_worker::{ScriptEnd, ScriptFailure, ScriptTask, ScriptTasks};
 use tokio::sync::OnceCell;
@@ -49,9 +49,11 @@ impl ScriptPool {
             config.memory_bytes = self.inner.limits.memory_bytes;
             Pool::start(config)
         };
-        self.inner.pool.get_or_try_init(start).await.map_err(|error: std::io::Error| {
-            Failed::new(ErrorClass::Internal, format!("no script host can be started: {error}"))
-        })
+        self.inner
+            .pool
+            .get_or_try_init(start)
+            .await
+            .map_err(|error: std::io::Error| Failed::new(ErrorClass::Internal, format!("{NO_HOST}: {error}")))
     }
 
     async fn execute(&self, request: &Request) -> Result<Execution, Failed> {
@@ -199,6 +201,7 @@ impl ScriptTasks for ScriptPool {
             let wall = task.timeout.unwrap_or(self.inner.limits.wall).min(WALL_CEILING);
             let ended = |failed: Failed| ScriptEnd::Failed {
                 class: match failed.class {
+                    ErrorClass::Internal if failed.message.starts_with(NO_HOST) => ScriptFailure::NoHost,
                     ErrorClass::Timeout => ScriptFailure::Timeout(wall),
                     ErrorClass::Validation | ErrorClass::Syntax => ScriptFailure::Validation,
                     ErrorClass::Permission => ScriptFailure::Permission,

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use tidemill_engine::metrics::{AttemptMeter, SlotMeter};
@@ -31,11 +32,24 @@ impl WorkerMetrics {
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
+        let troubles = slots.clone();
+        let ready = move || {
+            let troubled = troubles.troubled();
+            async move {
+                match troubled.first() {
+                    None => (StatusCode::OK, "ready\n".to_owned()),
+                    Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("nothing is claimed: {why}\n")),
+                }
+            }
+        };
         let metrics = move || {
             let text = worker_metrics(slots.read(), &attempts.read());
             async move { ([(CONTENT_TYPE, METRICS_TEXT)], text) }
         };
-        let router = Router::new().route("/metrics", get(metrics)).route("/healthz", get(async || "ok\n"));
+        let router = Router::new()
+            .route("/metrics", get(metrics))
+            .route("/healthz", get(async || "ok\n"))
+            .route("/readyz", get(ready));
         // It ends only by being dropped: a connection that breaks is its own matter.
         let serving = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
         Ok(Self { address, serving })

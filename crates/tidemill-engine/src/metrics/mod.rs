@@ -13,7 +13,7 @@ mod work;
 pub use attempts::{AttemptMeter, AttemptsMetrics};
 pub use commits::{CommitMeter, CommitMetrics, JobEvents};
 pub use histogram::{Bounds, Histogram, HistogramMetrics};
-pub use slots::{SlotMeter, SlotsMetrics, TakenSlot};
+pub use slots::{SlotMeter, SlotsMetrics, TakenSlot, TroubleMark};
 pub use spans::{SpanMeter, SpansMetrics};
 pub use work::{WORKER_SEEN, WorkMetrics};
 

@@ -1,7 +1,7 @@
-//! How many tasks may run in this process at a time, and how many do.
+//! How many tasks may run in this process at a time, how many do, and whether something keeps them from it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The slots of the workers in this process. Clones share everything.
 #[derive(Debug, Clone, Default)]
@@ -11,12 +11,35 @@ pub struct SlotMeter(Arc<Counted>);
 struct Counted {
     total: AtomicUsize,
     busy: AtomicUsize,
+    troubles: AtomicU64,
+    /// What keeps workers from claiming now, in the words of each.
+    troubled: Mutex<Vec<&'static str>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SlotsMetrics {
     pub total: usize,
     pub busy: usize,
+    /// Workers that claim nothing now, because this machine cannot run tasks.
+    pub troubled: usize,
+    /// How often that began.
+    pub troubles: u64,
+}
+
+/// A worker that claims nothing, until it is dropped.
+#[derive(Debug)]
+pub struct TroubleMark {
+    counted: Arc<Counted>,
+    words: &'static str,
+}
+
+impl Drop for TroubleMark {
+    fn drop(&mut self) {
+        let mut troubled = self.counted.troubled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = troubled.iter().position(|words| *words == self.words) {
+            troubled.swap_remove(place);
+        }
+    }
 }
 
 /// Slots that are there, or in use, until it is dropped.
@@ -41,8 +64,26 @@ impl SlotMeter {
     }
 
     pub fn read(&self) -> SlotsMetrics {
-        let Counted { total, busy } = &*self.0;
-        SlotsMetrics { total: total.load(Ordering::Relaxed), busy: busy.load(Ordering::Relaxed) }
+        let Counted { total, busy, troubles, .. } = &*self.0;
+        SlotsMetrics {
+            total: total.load(Ordering::Relaxed),
+            busy: busy.load(Ordering::Relaxed),
+            troubled: self.troubled().len(),
+            troubles: troubles.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A worker claims nothing, for a reason in words that anybody may read.
+    #[must_use]
+    pub fn trouble(&self, words: &'static str) -> TroubleMark {
+        self.0.troubles.fetch_add(1, Ordering::Relaxed);
+        self.0.troubled.lock().unwrap_or_else(PoisonError::into_inner).push(words);
+        TroubleMark { counted: Arc::clone(&self.0), words }
+    }
+
+    /// Why workers in this process claim nothing now.
+    pub fn troubled(&self) -> Vec<&'static str> {
+        self.0.troubled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn taken(&self, total: usize, busy: usize) -> TakenSlot {

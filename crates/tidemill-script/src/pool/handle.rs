@@ -270,8 +270,11 @@ fn taken(ended: Ended, request: &Request, limits: &Limits) -> (bool, Result<Exec
     }
 }
 
+/// How the message of an execution begins that had no process to run in.
+pub const NO_HOST: &str = "no script host can be started";
+
 fn broken_down(error: &io::Error) -> Failure {
-    Failure::new(ErrorClass::Internal, format!("no script host can be started: {error}"))
+    Failure::new(ErrorClass::Internal, format!("{NO_HOST}: {error}"))
 }
 
 impl Inner {

@@ -11,4 +11,4 @@ mod keeper;
 mod shares;
 
 pub use config::PoolConfig;
-pub use handle::{Pool, PoolStatus};
+pub use handle::{NO_HOST, Pool, PoolStatus};

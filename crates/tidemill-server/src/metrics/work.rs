@@ -105,6 +105,16 @@ fn attempts(metrics: &Metrics, text: &mut Text) {
 pub(super) fn slots(slots: SlotsMetrics, text: &mut Text) {
     text.gauge("tidemill_slots", "Tasks that may run in this process at a time.", slots.total);
     text.gauge("tidemill_slots_busy", "Tasks that run in this process.", slots.busy);
+    text.gauge(
+        "tidemill_workers_troubled",
+        "Workers in this process that claim nothing, because this machine cannot run tasks.",
+        slots.troubled,
+    );
+    text.counter(
+        "tidemill_worker_troubles_total",
+        "How often a worker in this process began to claim nothing.",
+        slots.troubles,
+    );
 }
 
 fn deliveries(metrics: &Metrics, text: &mut Text) {

@@ -76,6 +76,9 @@ async fn readyz<B: Backend>(call: Call<B>) -> Reply {
     if workers == 0 && slots.total == 0 && engine.backend().queue().await.is_ok_and(|queue| queue.ready > 0) {
         warnings.push(format!("tasks wait and no worker was heard of for {} s", WORKER_SEEN.as_secs()));
     }
+    // The API works all the same, and so do workers elsewhere.
+    let troubled = engine.slot_meter().troubled();
+    warnings.extend(troubled.into_iter().map(|why| format!("a worker of this server claims nothing: {why}")));
     let (code, status) = if reasons.is_empty() {
         (StatusCode::OK, "ready")
     } else {

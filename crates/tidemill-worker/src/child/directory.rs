@@ -18,6 +18,7 @@ use super::inner_file::InnerDir;
 use crate::process_table::Process;
 use crate::source::Claim;
 use crate::spawner::RunAs;
+use crate::trouble::Trouble;
 
 /// Where attempts are while they run. No request id begins with a dot.
 const ATTEMPTS: &str = ".attempts";
@@ -30,6 +31,9 @@ const INPUT_FILE: &str = "input.json";
 /// What tasks leave is for the user of the worker alone, whatever its umask lets through.
 pub(crate) const OWN_DIR: Mode = Mode::RWXU;
 pub(crate) const OWN_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+/// Where it is tried whether there is room, and how much of it.
+const LOOK: &str = ".look";
+const LOOK_BYTES: usize = 64 * 1024;
 /// A request id up to this length is the name of its directory.
 const NAME_BYTES_MAX: usize = 200;
 /// Of a longer one so much is kept, and the rest told by a digest.
@@ -83,8 +87,33 @@ impl OutputTree {
         &self.root
     }
 
-    /// Makes the directory of an attempt, with its input in it.
-    pub(crate) fn begin(&self, claim: &Claim) -> io::Result<AttemptDirectory> {
+    /// Whether an attempt could be begun here: a directory and a file of some size can be made.
+    pub(crate) fn look(&self) -> Result<(), Trouble> {
+        let path = self.attempts.join(LOOK);
+        let made = (|| {
+            // Somebody may have cleared the whole tree away.
+            make_way(&path, self.run_as)?;
+            let file = InnerDir::open(&path)?.create(INPUT_FILE, OWN_FILE);
+            file?.write_all(&vec![b'x'; LOOK_BYTES])
+        })();
+        let removed = fs::remove_dir_all(&path);
+        made.and(removed).map_err(|error| Trouble::at(&path, &error))
+    }
+
+    /// Makes the directory of an attempt, with its input in it. What stands in the way is the worker's own trouble.
+    pub(crate) fn begin(&self, claim: &Claim) -> Result<AttemptDirectory, Trouble> {
+        let begun = self.try_begin(claim);
+        let begun = match begun {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // Somebody cleared the whole tree away.
+                make_way(&self.attempts, self.run_as).and_then(|()| self.try_begin(claim))
+            }
+            begun => begun,
+        };
+        begun.map_err(|error| Trouble::at(&self.attempts, &error))
+    }
+
+    fn try_begin(&self, claim: &Claim) -> io::Result<AttemptDirectory> {
         let name = directory_name(claim.task.request.as_str());
         let (attempts, place) = if self.tenant.as_ref().is_none_or(|own| *own == claim.task.tenant) {
             (self.attempts.clone(), self.root.join(&name))
@@ -103,18 +132,28 @@ impl OutputTree {
             }
             made => made?,
         }
-        let inner = InnerDir::open(&path)?;
+        let filled = self.fill(&path, claim);
+        if filled.is_err() {
+            // Nothing may be left where there is no room.
+            let _ = fs::remove_dir_all(&path);
+        }
+        let inner = filled?;
+        let input_file = path.join(INPUT_FILE);
+        let agent_file = path.join(AGENT_FILE);
+        Ok(AttemptDirectory { path, input_file, inner, place, agent_file, run_as: self.run_as })
+    }
+
+    fn fill(&self, path: &Path, claim: &Claim) -> io::Result<InnerDir> {
+        let inner = InnerDir::open(path)?;
         mkdirat(&inner.0, ARTIFACTS, OWN_DIR)?;
         let mut input = inner.create(INPUT_FILE, OWN_FILE)?;
         input.write_all(claim.input.as_str().as_bytes())?;
-        let input_file = path.join(INPUT_FILE);
         if let Some(RunAs { uid, gid }) = self.run_as {
-            for path in [&path, &path.join(ARTIFACTS), &input_file] {
+            for path in [path, &path.join(ARTIFACTS), &path.join(INPUT_FILE)] {
                 chown(path, Some(uid), Some(gid))?;
             }
         }
-        let agent_file = path.join(AGENT_FILE);
-        Ok(AttemptDirectory { path, input_file, inner, place, agent_file, run_as: self.run_as })
+        Ok(inner)
     }
 }
 

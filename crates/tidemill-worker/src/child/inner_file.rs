@@ -45,6 +45,12 @@ impl InnerDir {
         Ok(File::from(openat(&self.0, name, flags, mode)?))
     }
 
+    /// Like `create`, for what follows in a file.
+    pub(crate) fn append(&self, name: &str, mode: Mode) -> io::Result<File> {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(File::from(openat(&self.0, name, flags, mode)?))
+    }
+
     /// A plain file at a relative path, with its size.
     pub(crate) fn file(&self, path: &Path) -> io::Result<(File, u64)> {
         let mut parts = path.components().peekable();

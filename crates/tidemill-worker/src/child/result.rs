@@ -12,6 +12,7 @@ use tidemill_model::{ErrorCategory, Json};
 use super::directory::AttemptDirectory;
 use super::inner_file::Oversize;
 use super::protocol::{ResultOutput, ResultRecord};
+use crate::trouble::is_own;
 
 const RESULT_FILE: &str = "artifacts/task-result.json";
 
@@ -20,6 +21,14 @@ const RESULT_FILE: &str = "artifacts/task-result.json";
 pub(crate) struct BadResult {
     pub(crate) message: String,
     pub(crate) category: ErrorCategory,
+    /// It could not be looked at for a reason that is the worker's own.
+    pub(crate) is_unread: bool,
+}
+
+impl BadResult {
+    pub(crate) fn new(message: String, category: ErrorCategory) -> Self {
+        Self { message, category, is_unread: false }
+    }
 }
 
 pub(crate) fn output_of(
@@ -31,7 +40,7 @@ pub(crate) fn output_of(
     let output = find(record, last_line, directory, left_files)?;
     if let Some(problem) = output.problem() {
         let message = format!("the result {problem}");
-        return Err(BadResult { message, category: ErrorCategory::Validation });
+        return Err(BadResult::new(message, ErrorCategory::Validation));
     }
     Ok(output)
 }
@@ -50,7 +59,7 @@ fn find(
             let path = path.strip_prefix(&directory.path).unwrap_or(path);
             return read(directory, path)?.map_err(|_| {
                 let message = format!("outputFile {file} is no plain file inside the output directory");
-                BadResult { message, category: ErrorCategory::NotFound }
+                BadResult::new(message, ErrorCategory::NotFound)
             });
         }
         Some(ResultOutput::Absent) | None => {}
@@ -61,7 +70,7 @@ fn find(
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 let message = format!("the result in {RESULT_FILE} cannot be used: {error}");
-                return Err(BadResult { message, category: ErrorCategory::Validation });
+                return Err(BadResult::new(message, ErrorCategory::Validation));
             }
         }
     }
@@ -77,16 +86,20 @@ fn json_object(line: &[u8]) -> Option<Json> {
 fn read(directory: &AttemptDirectory, path: &Path) -> Result<io::Result<Json>, BadResult> {
     let bytes = match directory.inner.read(path, OUTPUT_BYTES_MAX as u64) {
         Ok(bytes) => bytes,
+        Err(Oversize::Io(error)) if is_own(&error) => {
+            let message = format!("the result in {} cannot be read: {error}", path.display());
+            return Err(BadResult { message, category: ErrorCategory::ServerError, is_unread: true });
+        }
         Err(Oversize::Io(error)) => return Ok(Err(error)),
         Err(Oversize::TooLarge(size)) => {
             let message =
                 format!("the result in {} is {size} bytes; the limit is {OUTPUT_BYTES_MAX}", path.display());
-            return Err(BadResult { message, category: ErrorCategory::Validation });
+            return Err(BadResult::new(message, ErrorCategory::Validation));
         }
     };
-    let unreadable = |problem: String| BadResult {
-        message: format!("the result in {} is not JSON: {problem}", path.display()),
-        category: ErrorCategory::Parse,
+    let unreadable = |problem: String| {
+        let message = format!("the result in {} is not JSON: {problem}", path.display());
+        BadResult::new(message, ErrorCategory::Parse)
     };
     let text = String::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;
     Json::parse(text.trim().to_owned()).map(Ok).map_err(|error| unreadable(error.to_string()))

@@ -75,7 +75,7 @@ pub(crate) fn no_agent_result() -> WorkReport {
 pub(crate) fn not_started(program: &str, error: &SpawnError) -> WorkReport {
     use rustix::io::Errno;
     let category = match error {
-        SpawnError::Gone(_) | SpawnError::TooLate => ErrorCategory::ServerError,
+        SpawnError::Gone(_) | SpawnError::Died(_) | SpawnError::TooLate => ErrorCategory::ServerError,
         SpawnError::Refused { errno } => match Errno::from_raw_os_error(*errno) {
             // It will not be there, or not be a program, the next time either.
             Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::PERM | Errno::NOEXEC | Errno::ISDIR => {

@@ -156,7 +156,7 @@ impl Spawner {
         link.send(request, vec![stdout_end, stderr_end]);
         let Ok(answer) = tokio::time::timeout(ANSWER_WAIT, answers.recv()).await else {
             link.kill();
-            return Err(SpawnError::Gone("it did not answer and was killed".to_owned()));
+            return Err(SpawnError::Died("it did not answer and was killed"));
         };
         match answer {
             Some(Answer::Started { pid, .. }) => {
@@ -173,7 +173,22 @@ impl Spawner {
                 link.forget(id);
                 Err(SpawnError::TooLate)
             }
-            Some(_) | None => Err(SpawnError::Gone("it ended before it answered".to_owned())),
+            Some(_) | None => Err(SpawnError::Died("it ended before it answered")),
+        }
+    }
+
+    /// Whether children can be started: a spawner is there, a new one if it has to be, and answers.
+    pub(crate) async fn answers(&self) -> Result<(), SpawnError> {
+        let link = self.link().map_err(|error| SpawnError::Gone(error.to_string()))?;
+        let id = (self.inner.next.fetch_add(1, Ordering::Relaxed) + 1) * LINKS_MAX + link.index;
+        let answer = link.ask(id).ok_or_else(|| SpawnError::Gone("it ended".to_owned()))?;
+        match tokio::time::timeout(ANSWER_WAIT, answer).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(SpawnError::Gone("it ended before it answered".to_owned())),
+            Err(_) => {
+                link.kill();
+                Err(SpawnError::Gone("it did not answer and was killed".to_owned()))
+            }
         }
     }
 
@@ -376,9 +391,17 @@ impl Link {
     }
 
     fn measure(&self, id: u64) -> Option<tokio::sync::oneshot::Receiver<u64>> {
+        if !lock(&self.state).children.contains_key(&id) {
+            return None;
+        }
+        self.ask(id)
+    }
+
+    /// Asks for the memory of something, which may not be there; `None` without a spawner.
+    fn ask(&self, id: u64) -> Option<tokio::sync::oneshot::Receiver<u64>> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let mut state = lock(&self.state);
-        if state.is_dead || !state.children.contains_key(&id) {
+        if state.is_dead {
             return None;
         }
         state.measures.entry(id).or_default().push(sender);

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
 use super::message::{BadMessage, FRAME_BYTES_MAX};
@@ -67,7 +67,8 @@ pub(super) struct Inbox {
     bytes: Vec<u8>,
     /// Where the next frame begins.
     start: usize,
-    fds: VecDeque<OwnedFd>,
+    /// `None` where this process had no room for what came.
+    fds: VecDeque<Option<OwnedFd>>,
     /// Where the socket's bytes arrive.
     chunk: Vec<u8>,
 }
@@ -89,15 +90,24 @@ impl Inbox {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let count = match recvmsg(socket, &mut [IoSliceMut::new(&mut self.chunk)], &mut ancillary, flags) {
-            Ok(received) => received.bytes,
+        let received = recvmsg(socket, &mut [IoSliceMut::new(&mut self.chunk)], &mut ancillary, flags);
+        let (count, is_cut) = match received {
+            Ok(received) => (received.bytes, received.flags.contains(ReturnFlags::CTRUNC)),
             Err(Errno::AGAIN | Errno::INTR) => return Ok(Received::Nothing),
             Err(errno) => return Err(errno),
         };
+        let mut came = 0;
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
-                self.fds.extend(fds);
+                for fd in fds {
+                    came += 1;
+                    self.fds.push_back(Some(fd));
+                }
             }
+        }
+        if is_cut {
+            // The kernel leaves out what does not fit below the limit of open files.
+            self.fds.extend((came..FDS_MAX).map(|_| None));
         }
         if count == 0 {
             return Ok(Received::End);
@@ -126,7 +136,7 @@ impl Inbox {
 
     /// The next descriptor that came.
     pub(super) fn fd(&mut self) -> Option<OwnedFd> {
-        self.fds.pop_front()
+        self.fds.pop_front().flatten()
     }
 }
 

@@ -36,6 +36,9 @@ pub enum SpawnError {
     /// There is no spawner now. It is worth trying again.
     #[error("the spawner is gone: {0}")]
     Gone(String),
+    /// The spawner ended, or hung and was killed, while it was at this child. The child may be why.
+    #[error("the spawner is gone: {0}")]
+    Died(&'static str),
     /// It was to be over before it began.
     #[error("its time was over before it was started")]
     TooLate,

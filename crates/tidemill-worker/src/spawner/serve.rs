@@ -192,7 +192,8 @@ impl Server {
         Ok(match request {
             Request::Spawn { id, line, mark, run_as, deadline } => {
                 let (Some(stdout), Some(stderr)) = (self.inbox.fd(), self.inbox.fd()) else {
-                    return Err(io::Error::other("a spawn came without its pipes"));
+                    // The kernel leaves out what a process without free descriptors is sent.
+                    return Ok(Some(Answer::Failed { id, errno: Errno::MFILE.raw_os_error() }));
                 };
                 if deadline.is_some_and(Moment::is_over) {
                     return Ok(Some(Answer::TooLate { id }));

@@ -52,6 +52,10 @@ impl LogSink for Lines {
     fn line(&self, line: &LogLine<'_>) {
         self.0.lock().unwrap().push(line.to_string());
     }
+
+    fn trouble(&self, text: &str) {
+        self.0.lock().unwrap().push(text.to_owned());
+    }
 }
 
 pub(crate) struct Lab {

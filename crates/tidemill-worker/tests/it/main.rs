@@ -11,3 +11,4 @@ mod leases;
 mod native;
 mod output;
 mod spawner;
+mod troubles;

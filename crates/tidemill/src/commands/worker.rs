@@ -53,7 +53,7 @@ pub(crate) struct Worker {
     /// Run tasks as this user, NAME or UID:GID; only root can choose one
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
-    /// Where to answer /metrics and /healthz, such as 127.0.0.1:9464; port 0 picks one [default: nowhere]
+    /// Where to answer /metrics, /healthz and /readyz, such as 127.0.0.1:9464; port 0 picks one [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
     /// What lines on standard error are [default: text]

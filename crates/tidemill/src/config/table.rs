@@ -362,7 +362,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "WORKER_METRICS_LISTEN",
         Kind::Address,
         None,
-        "where a worker answers /metrics and /healthz; none: nowhere",
+        "where a worker answers /metrics, /healthz and /readyz; none: nowhere",
     ),
     setting(
         "LOG_FORMAT",

@@ -38,4 +38,5 @@ mod serve;
 mod terminal;
 mod traces;
 mod triage;
+mod troubles;
 mod usage;

@@ -270,7 +270,7 @@ struct Ends {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Loss {
+pub(crate) enum Loss {
     /// It never arrives.
     Question,
     /// It arrives, and what is answered does not.
@@ -322,7 +322,7 @@ impl Line {
         self.hold.changed.notify_all();
     }
 
-    fn lose(&self, of: &'static str, losses: &[Loss]) {
+    pub(crate) fn lose(&self, of: &'static str, losses: &[Loss]) {
         let mut ends = self.ends.lock().unwrap();
         (ends.of, ends.losses) = (of, losses.iter().copied().collect());
     }

@@ -60,7 +60,13 @@ impl Sandbox {
     /// The binary in this directory, with nothing of the caller's environment but the way to programs.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidemill"));
-        command.args(arguments).current_dir(&self.dir).env_clear().stdin(Stdio::null());
+        command.args(arguments);
+        self.in_its_place(command)
+    }
+
+    /// Another program in this directory, with as little.
+    pub(crate) fn in_its_place(&self, mut command: Command) -> Command {
+        command.current_dir(&self.dir).env_clear().stdin(Stdio::null());
         let path = std::env::vars_os().find(|(name, _)| name == "PATH");
         command.envs(path).env("HOME", &self.dir);
         command
@@ -140,6 +146,10 @@ impl Running {
             }
         });
         Self { child, lines, seen: Vec::new() }
+    }
+
+    pub(crate) fn of(mut command: Command) -> Self {
+        Self::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
     pub(crate) fn pid(&self) -> u32 {
