@@ -354,7 +354,9 @@ impl World {
         self.oracle.inspect(&mut *self.ledger)?;
         if self.ledger.disk().is_some() {
             // Long enough for all that may expire and for blobs that nobody came to name.
-            self.clock.pass(AFTERMATH_MILLIS);
+            // What was stored before the clock was set back is young until it is there again.
+            let behind = self.oracle.latest().since(self.now());
+            self.clock.pass(behind + AFTERMATH_MILLIS);
             self.oracle.time_is(self.now());
             self.keep_house()?;
             self.oracle.check_unnamed_blobs(&self.blobs_put, &mut *self.ledger)?;

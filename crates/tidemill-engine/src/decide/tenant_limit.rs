@@ -55,7 +55,7 @@ mod tests {
     use crate::command::{Command, Send, SubmitTask};
     use tidemill_model::JobId;
 
-    fn is_full(answer: Result<impl Sized, Refusal>) -> bool {
+    fn is_full<T>(answer: &Result<T, Refusal>) -> bool {
         matches!(answer, Err(Refusal::TenantFull { limit: TASKS, .. }))
     }
 
@@ -67,11 +67,11 @@ mod tests {
         let two = submit_job(JobId::from_u128(8), vec![spec("a", &[]), spec("b", &[])]);
         let send = |id: &str| Command::Send(Send { task: alone(id), run: 1, delay_millis: 0 });
         let task = |id: &str| Command::SubmitTask(SubmitTask { task: alone(id), once: Vec::new() });
-        assert!(is_full(fixture.run(&Command::SubmitJob(two.clone()))), "two and two are more than three");
+        assert!(is_full(&fixture.run(&Command::SubmitJob(two.clone()))), "two and two are more than three");
         fixture.run(&send("t-1")).unwrap();
         fixture.run(&send("t-1")).expect("it is no other task");
         for command in [send("t-2"), task("t-3")] {
-            assert!(is_full(fixture.run(&command)), "{command:?}");
+            assert!(is_full(&fixture.run(&command)), "{command:?}");
         }
         assert_eq!(fixture.state.load_of(&tenant()), fixture.state.count_load_of(&tenant()));
         let held = fixture.claim(9);

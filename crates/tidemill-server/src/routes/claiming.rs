@@ -142,9 +142,9 @@ async fn take<B: Backend>(
 }
 
 /// What an earlier request of the same name took, without what others have by now.
-async fn still_held<B: Backend>(app: &App<B>, mut taken: Taken) -> Result<Taken, Problem> {
-    let mut held = Vec::with_capacity(taken.tasks.len());
-    for task in taken.tasks {
+async fn still_held<B: Backend>(app: &App<B>, mut earlier: Taken) -> Result<Taken, Problem> {
+    let mut held = Vec::with_capacity(earlier.tasks.len());
+    for task in earlier.tasks {
         let snapshot = app.engine().task(task.task.clone()).await?;
         let head = snapshot.and_then(|snapshot| snapshot.head);
         if head.is_some_and(|head| head.lease_of(task.fence).is_some()) {
@@ -156,8 +156,8 @@ async fn still_held<B: Backend>(app: &App<B>, mut taken: Taken) -> Result<Taken,
             "the tasks of this claimId were finished, given back or taken by others; claim with another";
         return Err(Problem::conflict("CLAIM_USED", message));
     }
-    taken.tasks = held;
-    Ok(taken)
+    earlier.tasks = held;
+    Ok(earlier)
 }
 
 /// Claims in a task of its own: a request that is dropped meanwhile must not leave tasks with nobody.

@@ -176,8 +176,8 @@ mod tests {
     fn checks_of_a_lost_group_are_compared_when_all_of_them_are_known() {
         let (first, late, next) = (check(1, 0), check(2, 0), check(3, 1));
         for group in [[late.clone(), next.clone()], [next.clone(), late.clone()]] {
-            resync(&[first.clone()], &group, &group).unwrap();
-            resync(&[first.clone()], &group, &[]).unwrap();
+            resync(std::slice::from_ref(&first), &group, &group).unwrap();
+            resync(std::slice::from_ref(&first), &group, &[]).unwrap();
         }
         let foreign = check(4, 1);
         let found = resync(&[first], &[next], &[foreign]).unwrap_err();

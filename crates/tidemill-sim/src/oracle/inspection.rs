@@ -11,6 +11,7 @@ use tidemill_model::{Event, JobId, JobStatus, KnownType, Outcome, TaskState, Ten
 
 use super::doubt::{Doubt, Witness};
 use super::leases::{AHEAD_MILLIS, LeaseFacts};
+use super::task_history::TaskHistory;
 use super::{Oracle, blob_of, unreadable};
 use crate::ledger::Ledger;
 use crate::producer::DELAY_MILLIS_MAX;
@@ -261,7 +262,7 @@ impl Oracle {
 
     /// How many unfinished tasks a tenant has, without those of jobs at rest.
     pub(super) fn unfinished(&self, tenant: &TenantId) -> usize {
-        let is_live = |key: &TaskKey| self.history.task(key).is_some_and(|task| task.is_live());
+        let is_live = |key: &TaskKey| self.history.task(key).is_some_and(TaskHistory::is_live);
         let alone = self.history.tasks.iter().filter(|(key, task)| {
             key.tenant == *tenant && key.request.job_part().is_none() && task.is_live()
         });
@@ -271,7 +272,7 @@ impl Oracle {
                 request: request.clone(),
             };
             let tasks = || job.tasks.iter().map(|task| key(&task.request));
-            let ended = |key: &TaskKey| self.history.task(key).and_then(|task| task.end());
+            let ended = |key: &TaskKey| self.history.task(key).and_then(TaskHistory::end);
             let has_failed =
                 tasks().any(|key| ended(&key).is_some_and(|end| end.outcome != Outcome::Completed));
             let open = tasks().filter(|key| ended(key).is_none()).count();

@@ -112,6 +112,11 @@ impl Oracle {
         self.latest = self.latest.max(now);
     }
 
+    /// The latest moment so far.
+    pub(crate) fn latest(&self) -> Timestamp {
+        self.latest
+    }
+
     /// A digest of all events.
     pub fn digest(&self) -> u64 {
         let mut digest: u128 = 0xcbf2_9ce4_8422_2325;
