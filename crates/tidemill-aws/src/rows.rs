@@ -444,12 +444,19 @@ impl Flush {
 
     fn decode(bytes: &[u8]) -> Result<Self, BadBytes> {
         let mut reader = Reader::new(bytes);
-        let (key, row): (fn(&[u8]) -> _, fn(&[u8]) -> _) = match reader.byte()? {
-            VERSION => {
-                (read_all::<RowKey>, |row| if row.is_empty() { Ok(None) } else { read_all(row).map(Some) })
+        let version = reader.byte()?;
+        if version != VERSION && version != VERSION_1 {
+            return Err(BadBytes("has a version this release does not know"));
+        }
+        let key = |bytes: &[u8]| -> Result<RowKey, BadBytes> {
+            if version == VERSION_1 { read_all_v1(bytes) } else { read_all(bytes) }
+        };
+        let row = |bytes: &[u8]| -> Result<Option<Row>, BadBytes> {
+            match bytes {
+                _ if version == VERSION_1 => read_all_v1(bytes),
+                [] => Ok(None),
+                _ => read_all(bytes).map(Some),
             }
-            VERSION_1 => (read_all_v1::<RowKey>, read_all_v1::<Option<Row>>),
-            _ => return Err(BadBytes("has a version this release does not know")),
         };
         let mut flush = Self { at: reader.varint()?, ..Self::default() };
         flush.last_id = u128::from_le_bytes(reader.array()?);
