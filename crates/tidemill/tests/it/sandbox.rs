@@ -148,8 +148,8 @@ impl Running {
         Self { child, lines, seen: Vec::new() }
     }
 
-    pub(crate) fn of(mut command: Command) -> Self {
-        Self::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    pub(crate) fn of(command: Command) -> Self {
+        Self::start(command)
     }
 
     pub(crate) fn pid(&self) -> u32 {
