@@ -301,7 +301,7 @@ async fn an_event_of_many_levels_reaches_the_table(double: &Double) {
     for (kind, levels) in [("flat", 1), ("at the limit", 29), ("beyond it", 30), ("as deep as may be", 98)] {
         let properties = format!(r#"{{"a":{}{},"b":1}}"#, "[".repeat(levels), "]".repeat(levels));
         expected.push(properties.clone());
-        assert_eq!(published(&site, &engine, kind, &properties).await, expected, "{kind}");
+        assert_eq!(Box::pin(published(&site, &engine, kind, &properties)).await, expected, "{kind}");
     }
 }
 
@@ -316,8 +316,8 @@ async fn an_event_that_the_table_refuses_is_kept_and_holds_up_nothing(double: &D
     .await;
     let options = AwsOptions { bus: Bus::Loopback, ..site.options(1) };
     let engine = site.open_at(&proxy.endpoint, options).await;
-    assert_eq!(published(&site, &engine, "refused", r#"{"n":1}"#).await, Vec::<String>::new());
-    assert_eq!(published(&site, &engine, "plain", r#"{"n":2}"#).await, [r#"{"n":2}"#]);
+    assert_eq!(Box::pin(published(&site, &engine, "refused", r#"{"n":1}"#)).await, Vec::<String>::new());
+    assert_eq!(Box::pin(published(&site, &engine, "plain", r#"{"n":2}"#)).await, [r#"{"n":2}"#]);
     let letters = engine.delivery_letters(&tenant(), &DeliveryFilter::default(), None, 10).await;
     let letters = letters.expect("it answers").letters;
     assert_eq!(letters.len(), 1);

@@ -146,8 +146,8 @@ async fn still_held<B: Backend>(app: &App<B>, mut earlier: Taken) -> Result<Take
     let mut held = Vec::with_capacity(earlier.tasks.len());
     for task in earlier.tasks {
         let snapshot = app.engine().task(task.task.clone()).await?;
-        let head = snapshot.and_then(|snapshot| snapshot.head);
-        if head.is_some_and(|head| head.lease_of(task.fence).is_some()) {
+        let now = snapshot.and_then(|snapshot| snapshot.head);
+        if now.is_some_and(|now| now.lease_of(task.fence).is_some()) {
             held.push(task);
         }
     }

@@ -148,10 +148,6 @@ impl Running {
         Self { child, lines, seen: Vec::new() }
     }
 
-    pub(crate) fn of(command: Command) -> Self {
-        Self::start(command)
-    }
-
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -32,7 +32,7 @@ fn few_descriptors_cost_no_attempt() {
     let mut limited = Command::new("sh");
     let serve = "ulimit -n 40; exec \"$0\" serve --listen 127.0.0.1:0 --concurrency 8";
     limited.args(["-c", serve, env!("CARGO_BIN_EXE_tidemill")]);
-    let mut server = Running::of(sandbox.in_its_place(limited));
+    let mut server = Running::start(sandbox.in_its_place(limited));
     server.wait_for("listening on http://");
     let report = sandbox.run(&["jobs", "watch", &id, "--json"]).ok().json();
     assert_first_attempts(&report);
