@@ -264,7 +264,11 @@ fn space(dir: &Path) -> Finding {
                 0..SPACE_FAIL => {
                     Finding::fail(check, shown, "make room: commands are refused when a segment does not fit")
                 }
-                SPACE_FAIL..SPACE_WARN => Finding::warn(check, shown, "make room, or set retention"),
+                SPACE_FAIL..SPACE_WARN => Finding::warn(
+                    check,
+                    shown,
+                    "make room, or move the data directory to a larger disk while nothing runs on it",
+                ),
                 _ => Finding::ok(check, shown),
             }
         }
@@ -485,4 +489,83 @@ fn can_log_in(config: &Resolved) -> bool {
         || ["ANTHROPIC_AUTH_TOKEN", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"]
             .into_iter()
             .any(is_set)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use crate::Arguments;
+    use crate::config::is_setting_name;
+
+    /// Names that are no settings of ours: they are set elsewhere, and are there.
+    const SET_ELSEWHERE: [&str; 4] =
+        ["BillingMode", "PAY_PER_REQUEST", "VisibilityTimeout", "maxReceiveCount"];
+    /// What follows `set` where no name does.
+    const PLAIN_WORDS: [&str; 7] = ["the", "it", "its", "so", "here", "them", "NTP"];
+
+    /// All texts of the code before its tests.
+    fn texts(source: &str) -> Vec<String> {
+        let code = source.split("#[cfg(test)]").next().unwrap();
+        let mut texts = Vec::new();
+        for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            // One word alone is no advice.
+            let sentences = line.split('"').skip(1).step_by(2).filter(|text| text.contains(' '));
+            texts.extend(sentences.map(str::to_owned));
+        }
+        texts
+    }
+
+    fn is_setting(name: &str) -> bool {
+        is_setting_name(name) || SET_ELSEWHERE.contains(&name)
+    }
+
+    #[test]
+    fn advice_names_only_what_exists() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut command = Arguments::command();
+        command.build();
+        let mut names = 0;
+        let sources =
+            [include_str!("doctor.rs"), include_str!("../../../tidemill-aws/src/deploy/checkup.rs")];
+        for text in sources.into_iter().flat_map(texts) {
+            let word = |word: &str| {
+                word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').to_owned()
+            };
+            // What is filled in is no word of the text.
+            let text = text.replace("{FILES_WARN}", "so many").replace("{DETAIL_TYPE}", "event");
+            let words: Vec<_> = text.split_whitespace().map(word).collect();
+            for (at, word) in words.iter().enumerate() {
+                let next = words.get(at + 1).map_or("", String::as_str);
+                let is_name = word.contains('_')
+                    && word.chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
+                if is_name {
+                    names += 1;
+                    assert!(is_setting(word), "{word} in {text:?} is no setting");
+                }
+                if text.split_whitespace().nth(at) == Some("set") && !next.is_empty() {
+                    let is_known = is_setting(next) || PLAIN_WORDS.contains(&next);
+                    assert!(is_known, "{next:?} in {text:?} cannot be set");
+                }
+                if word == "tidemill" && !next.is_empty() && next.chars().all(|c| c.is_ascii_lowercase()) {
+                    assert!(command.find_subcommand(next).is_some(), "{text:?} names no command");
+                }
+                if let Some(flag) =
+                    word.strip_prefix("--").filter(|flag| !flag.is_empty() && *flag != "version")
+                {
+                    let doctor = command.find_subcommand("doctor").unwrap();
+                    let is_flag = doctor.get_arguments().any(|argument| argument.get_long() == Some(flag));
+                    assert!(is_flag, "--{flag} in {text:?} is no argument");
+                }
+                if word == "stack" && words[..at].ends_with(&["deploy".to_owned(), "the".to_owned()]) {
+                    let stack = root.join("deploy/aws").join(format!("{next}.json"));
+                    assert!(stack.exists(), "{text:?} names no stack");
+                }
+            }
+            if let Some(page) = text.split_whitespace().find(|word| word.starts_with("docs/")) {
+                assert!(root.join(page).exists(), "{text:?} names no page");
+            }
+        }
+        assert!(names > 5, "the texts were not found");
+    }
 }

@@ -126,7 +126,7 @@ pub(super) fn task_secrets(text: &str) -> Result<TaskSecrets, String> {
 }
 
 /// Whether this is the name of something that can be set.
-pub(super) fn is_setting(name: &str) -> bool {
+pub(crate) fn is_setting(name: &str) -> bool {
     SETTINGS.iter().any(|setting| setting.name == name || setting.aliases.contains(&name))
 }
 
