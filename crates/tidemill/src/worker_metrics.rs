@@ -32,9 +32,9 @@ impl WorkerMetrics {
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        let troubles = slots.clone();
+        let meter = slots.clone();
         let ready = move || {
-            let troubled = troubles.troubled();
+            let troubled = meter.troubled();
             async move {
                 match troubled.first() {
                     None => (StatusCode::OK, "ready\n".to_owned()),

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::num::ParseIntError;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use tidemill_engine::health::HealthRules;
@@ -159,19 +161,11 @@ impl Values {
             run_as: given.maybe("TIDEMILL_RUN_AS").map(|text| user(text).expect("a user was checked")),
             sweep_every: given.millis("SWEEP_INTERVAL_MS"),
             grace: given.millis("SHUTDOWN_GRACE_MS"),
-            rate_limit: given.maybe("API_RATE_LIMIT").map(|text| text.parse().expect("a number was checked")),
-            tenant_rate_limit: given
-                .maybe("TENANT_RATE_LIMIT")
-                .map(|text| text.parse().expect("a number was checked")),
-            tenant_streams_max: given
-                .maybe("TENANT_STREAMS_MAX")
-                .map(|text| text.parse().expect("a number was checked")),
-            connections_max: given
-                .maybe("CONNECTIONS_MAX")
-                .map(|text| text.parse().expect("a number was checked")),
-            bodies_bytes_max: given
-                .maybe("BODIES_BYTES_MAX")
-                .map(|text| text.parse().expect("a number was checked")),
+            rate_limit: given.maybe_number("API_RATE_LIMIT"),
+            tenant_rate_limit: given.maybe_number("TENANT_RATE_LIMIT"),
+            tenant_streams_max: given.maybe_number("TENANT_STREAMS_MAX"),
+            connections_max: given.maybe_number("CONNECTIONS_MAX"),
+            bodies_bytes_max: given.maybe_number("BODIES_BYTES_MAX"),
             allow_undefined_tasks: given.flag("ALLOW_UNDEFINED_TASKS"),
             script_workers: given.count("SCRIPT_WORKERS"),
             tenant_tasks_max: given.count("TENANT_TASKS_MAX"),
@@ -187,12 +181,7 @@ impl Values {
                 .count("SCRIPT_PUBLISH_RATE")
                 .try_into()
                 .expect("at most a million was checked"),
-            workflow_sources: given
-                .text("WORKFLOW_SOURCES")
-                .split(',')
-                .map(|source| source.trim().to_owned())
-                .filter(|source| !source.is_empty())
-                .collect(),
+            workflow_sources: given.list("WORKFLOW_SOURCES"),
             workflow_families: given.maybe("WORKFLOW_FAMILIES").map(PathBuf::from),
             workflow_catalogue: given.maybe("WORKFLOW_CATALOGUE").map(PathBuf::from),
             auto_resume: given.flag("WORKFLOW_AUTO_RESUME"),
@@ -274,8 +263,17 @@ impl Given<'_> {
         self.0.get(name).and_then(|text| text.as_deref())
     }
 
+    fn maybe_number<N: FromStr<Err = ParseIntError>>(&self, name: &str) -> Option<N> {
+        self.maybe(name).map(|text| text.parse().expect("a number was checked"))
+    }
+
     fn text(&self, name: &str) -> &str {
         self.maybe(name).expect("the setting has a default")
+    }
+
+    fn list(&self, name: &str) -> Vec<String> {
+        let parts = self.text(name).split(',').map(str::trim);
+        parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
     }
 
     fn number(&self, name: &str) -> u64 {

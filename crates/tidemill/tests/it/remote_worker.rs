@@ -284,7 +284,7 @@ impl Line {
         let ends = Arc::new(Mutex::new(Ends::default()));
         let hold = Arc::<Hold>::default();
         let (shared, address) = (Arc::clone(&ends), address.to_owned());
-        let held = Arc::clone(&hold);
+        let gate = Arc::clone(&hold);
         std::thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 let far = TcpStream::connect(&address).unwrap();
@@ -305,9 +305,9 @@ impl Line {
                     None => true,
                 };
                 std::thread::spawn(move || carry(near, far, asked));
-                let held = Arc::clone(&held);
+                let gate = Arc::clone(&gate);
                 let answered = move |_: &[u8]| {
-                    held.wait();
+                    gate.wait();
                     !is_deaf.load(Ordering::SeqCst)
                 };
                 std::thread::spawn(move || carry(far_again, near_again, answered));
