@@ -1,7 +1,7 @@
 //! Which tasks were running when the process died, crash after crash, and what each life of the process holds: enough to
 //! run a suspect alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tidemill_model::{TaskHead, TaskState};
 
@@ -14,8 +14,8 @@ pub struct Suspicion {
     crashed: BTreeMap<TaskKey, u32>,
     /// The life of the data directory that holds a task. Workers on other machines are not here: they live on.
     holders: Map<TaskKey, u64>,
-    /// What each life holds.
-    held: BTreeMap<u64, BTreeSet<TaskKey>>,
+    /// How many tasks each life holds.
+    held: BTreeMap<u64, usize>,
 }
 
 impl Suspicion {
@@ -31,7 +31,8 @@ impl Suspicion {
 
     /// Whether a life holds any task but this one.
     pub fn holds_another(&self, key: &TaskKey, generation: u64) -> bool {
-        self.held.get(&generation).is_some_and(|held| held.len() > usize::from(held.contains(key)))
+        let held = self.held.get(&generation).copied().unwrap_or_default();
+        held > usize::from(self.is_held_by(key, generation))
     }
 
     /// Takes note of a task as it stands now.
@@ -52,14 +53,14 @@ impl Suspicion {
         if let Some(before) = self.holders.remove(key)
             && let Some(held) = self.held.get_mut(&before)
         {
-            held.remove(key);
-            if held.is_empty() {
+            *held -= 1;
+            if *held == 0 {
                 self.held.remove(&before);
             }
         }
         if let Some(holder) = holder {
             self.holders.insert(key.clone(), holder);
-            self.held.entry(holder).or_default().insert(key.clone());
+            *self.held.entry(holder).or_default() += 1;
         }
     }
 }
