@@ -259,7 +259,7 @@ fn own_settings_are_never_listed_for_tasks() {
         "EVENTS_TABLE",
     ] {
         let list = format!("DB_URL,{own}");
-        for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["config"]] {
+        for arguments in [&["config"][..], &["serve", "--listen", "127.0.0.1:0"]] {
             let ran = sandbox.run_with(arguments, &[("TASK_SECRETS", &list)]);
             assert_eq!(ran.code, 2, "{own}: {ran:#?}");
             let name = own.trim_start_matches("acme:");

@@ -72,9 +72,6 @@ fn another_user_of_the_machine_is_refused_everywhere() {
     }
     let sandbox = Sandbox::new();
     let mut server = sandbox.serve(&["--no-worker"], &[]);
-    let told = server.process.wait_for("no API keys");
-    assert!(told.contains("root") && told.contains("tidemill keys create"), "{told}");
-
     let document = as_owner(&server, "GET", "/openapi.json", "");
     let document: Value = serde_json::from_str(document.split_once("\r\n\r\n").unwrap().1).unwrap();
     let mut asked = 0;
@@ -105,6 +102,8 @@ fn another_user_of_the_machine_is_refused_everywhere() {
         assert!(is_refused(&answer), "{method} {path}: {answer}");
     }
     assert!(as_owner(&server, "GET", "/v1/jobs", "").starts_with("HTTP/1.1 200 "));
+    let told = server.process.wait_for("no API keys");
+    assert!(told.contains("root") && told.contains("tidemill keys create"), "{told}");
 
     // The first key ends this: whoever has it comes in, whoever they are.
     let token = sandbox.run(&["keys", "create", "--role", "admin"]).ok().out.trim().to_owned();
@@ -126,8 +125,6 @@ fn a_task_that_runs_as_another_user_cannot_make_itself_a_key() {
     // The task must be able to stand in its directory.
     let output = tempdir_for(NOBODY, &sandbox);
     let mut server = sandbox.serve(&["--run-as", &run_as], &[("OUTPUT_DIR", &output)]);
-    let told = server.process.wait_for("no API keys");
-    assert!(told.contains("65534"), "it tells whom tasks run as: {told}");
     let (host, port) = address(&server);
     let body = r#"{"role":"admin"}"#;
     let say = format!(
@@ -150,6 +147,8 @@ fn a_task_that_runs_as_another_user_cannot_make_itself_a_key() {
     );
     let keys = sandbox.run(&["keys", "list", "--json"]).ok().json();
     assert_eq!(keys["items"].as_array().map(Vec::len), Some(0), "{keys}");
+    let told = server.process.wait_for("no API keys");
+    assert!(told.contains("65534"), "it tells whom tasks run as: {told}");
     server.stop().ok();
 }
 

@@ -119,7 +119,7 @@ fn uploads_that_are_refused_cost_no_attempt_and_no_log() {
     let admin = [("TIDEMILL_API_KEY", token.as_str())];
     let server = sandbox.serve(&["--no-worker"], &[]);
     let line = Line::to(server.url.trim_start_matches("http://"));
-    line.lose("PUT /v1/worker/blobs", &[Loss::Question, Loss::Answer, Loss::Question, Loss::Question]);
+    line.lose("PUT /v1/worker/blobs", &[Loss::Question, Loss::Question, Loss::Question, Loss::Answer]);
     let mut worker = elsewhere.start(&["worker", "--server", &line.url], &[("TIDEMILL_API_KEY", &key)]);
     worker.wait_for("working for ");
     let report = sandbox.run_with(&["submit", "job.yaml", "--watch", "--json"], &admin).ok().json();
