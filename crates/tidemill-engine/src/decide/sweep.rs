@@ -87,7 +87,8 @@ fn wait_millis(task: &TaskView<'_>, head: &TaskHead, queued: &Queued, draft: &Dr
     let last = task.entry.stream.last_timestamp();
     if head.failed_fence == Some(head.fence) {
         let policy = spec_of(task).options.retry.unwrap_or(draft.policy().retry);
-        return Some(before(last).map_or(policy.max_delay, |last| queued.visible_at.since(last)));
+        let since_failed = before(last).map(|last| queued.visible_at.since(last));
+        return Some(since_failed.unwrap_or_else(|| policy.longest_delay(head.attempts)));
     }
     let by_hand = queued.receives > 0;
     if queued.deliveries > 0 && !by_hand {
@@ -203,6 +204,22 @@ mod tests {
         assert_eq!(fixture.claim(9).len(), 1);
         fixture.now = fixture.now.plus(600_000);
         assert_eq!(fixture.claim(9).iter().filter(|task| task.task == key("t-2")).count(), 1);
+    }
+
+    #[test]
+    fn a_retry_waits_no_longer_than_its_own_delay_when_the_clock_is_set_back_twice() {
+        let mut fixture = Fixture::new();
+        fixture.submit_task("t-1");
+        let task = fixture.claim(1).remove(0);
+        fixture.finish(&task.task, task.fence, failed(ErrorCategory::Network)).unwrap();
+        for _ in 0..2 {
+            fixture.now = fixture.now.minus(DAY);
+            fixture.restart();
+            assert_eq!(sweep(&mut fixture), 1);
+        }
+        let longest = fixture.policy.retry.longest_delay(1);
+        fixture.now = fixture.now.plus(longest);
+        assert_eq!(fixture.claim(1).len(), 1, "not after the longest delay of all");
     }
 
     #[test]
