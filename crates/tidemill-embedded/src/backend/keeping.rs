@@ -26,6 +26,8 @@ const RETENTION_EVERY: Duration = Duration::from_secs(3_600);
 /// How long the keeper pauses before it tries again to make damaged rows anew, at first and at most.
 const MEND_PAUSE: Duration = Duration::from_secs(1);
 const MEND_PAUSE_MAX: Duration = Duration::from_secs(600);
+/// At most where only space is missing: that may come back at any moment, and until then rows cannot be asked.
+const MEND_FULL_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// When damaged rows are made again after that failed.
 #[derive(Default)]
@@ -74,7 +76,8 @@ impl Shared {
             Ok(()) => *mending = Mending::default(),
             Err(fault) => {
                 self.options.tell.say(&format!("the derived rows could not be made again: {fault}"));
-                mending.pause = (mending.pause * 2).clamp(MEND_PAUSE, MEND_PAUSE_MAX);
+                let most = if matches!(fault, Fault::Full(_)) { MEND_FULL_PAUSE_MAX } else { MEND_PAUSE_MAX };
+                mending.pause = (mending.pause * 2).clamp(MEND_PAUSE, most);
                 mending.again_at = Some(now + mending.pause);
             }
         }
