@@ -32,6 +32,8 @@ pub struct Findings {
     pub tasks: u64,
     /// Large values that events name.
     pub blobs: u64,
+    /// Those of them that are missing or damaged. Each is a difference as well.
+    pub blobs_lost: u64,
     /// The log is damaged, so there was nothing to compare the rest with.
     pub only_log: bool,
     /// The first differences, as sentences.
@@ -42,6 +44,11 @@ pub struct Findings {
 impl Findings {
     pub fn is_clean(&self) -> bool {
         self.differences_total == 0
+    }
+
+    /// Whether nothing is wrong but that large values are not there.
+    pub fn is_clean_but_for_blobs(&self) -> bool {
+        self.differences_total == self.blobs_lost
     }
 
     fn add(&mut self, difference: impl FnOnce() -> String) {
@@ -117,6 +124,7 @@ impl Store {
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => "damaged",
             Err(error) => return Err(io_fault(&error)),
         };
+        findings.blobs_lost += 1;
         findings.add(|| format!("event {} names the blob {}, which is {problem}", event.id, place.key));
         Ok(())
     }

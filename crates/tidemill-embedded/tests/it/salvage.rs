@@ -299,6 +299,31 @@ fn what_is_whole_is_saved_and_the_rest_is_told() {
     }
 }
 
+/// A large value that an event names is gone: that is told, and nothing else is lost with it.
+#[test]
+fn a_lost_value_costs_nothing_else() {
+    let origin = Fresh::new();
+    prepared(&origin);
+    let all: BTreeSet<_> = events(&origin).into_values().collect();
+    for (name, is_gone) in [("missing", true), ("damaged", false)] {
+        let (damaged, rescued) = (Fresh::new(), Fresh::new());
+        copy(&origin, &damaged);
+        let is_payload = |path: &PathBuf| path.to_string_lossy().ends_with("payload.json");
+        let blobs: Vec<_> = contents(&damaged).into_keys().filter(is_payload).collect();
+        let [blob] = &blobs[..] else { panic!("{blobs:?}") };
+        if is_gone {
+            fs::remove_file(damaged.join(blob)).unwrap();
+        } else {
+            change(&damaged.join(blob), |bytes| bytes[3] ^= 1);
+        }
+        let saved = save(&damaged, &rescued).unwrap();
+        assert!(!saved.is_whole() && !saved.blobs_lost.is_empty(), "{name}: {saved:#?}");
+        assert!(saved.findings.is_clean_but_for_blobs(), "{name}: {:#?}", saved.findings.differences);
+        assert_eq!(saved.findings.blobs_lost, 1, "{name}: verify tells the truth of it");
+        assert!(events(&rescued).into_values().eq(all.iter().copied()), "{name}: every event is there");
+    }
+}
+
 /// Any damage to any file of the log, of which a seed decides where and how: the new store verifies, and holds all events
 /// that were not told as lost.
 #[test]

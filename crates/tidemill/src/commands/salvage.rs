@@ -27,8 +27,9 @@ Exit codes:
 
 /// Copy what is whole of a damaged data directory into a new one, and say what is missing
 ///
-/// The damaged directory is only read, and nobody may have it open. The new one opens and verifies clean. Leases and the
-/// places of scripts in the log stay behind, as with an import; keys, tokens, and files of tasks come along.
+/// The damaged directory is only read, and nobody may have it open. The new one opens and verifies clean, but for large
+/// values that were lost. Leases and the places of scripts in the log stay behind, as with an import; keys, tokens, and
+/// files of tasks come along.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Salvage {
@@ -57,7 +58,7 @@ impl Salvage {
         let saved = salvage(from, &self.to, &store_options(), now, &mut watch)?;
         report(&saved, self.json, out)?;
         let to = self.to.display();
-        if !saved.findings.is_clean() {
+        if !saved.findings.is_clean_but_for_blobs() {
             for difference in &saved.findings.differences {
                 out.note(difference);
             }
@@ -133,7 +134,7 @@ fn report(saved: &Salvaged, json: bool, out: &mut Output) -> Result<(), CommandE
     if json {
         out.json(&SalvagedJson {
             whole: saved.is_whole(),
-            verified: saved.findings.is_clean(),
+            verified: saved.findings.is_clean_but_for_blobs(),
             segments: saved.log.segments,
             events: saved.events,
             jobs: saved.jobs,

@@ -64,7 +64,7 @@ struct FindingsJson<'a> {
 
 /// Says what was found. Clean or not decides the exit code.
 pub(super) fn report(findings: &Findings, json: bool, out: &mut Output) -> Result<ExitCode, CommandError> {
-    let Findings { segments, events, rows, tasks, blobs, only_log, differences, differences_total } =
+    let Findings { segments, events, rows, tasks, blobs, only_log, differences, differences_total, .. } =
         findings;
     let clean = findings.is_clean();
     if json {
