@@ -2,11 +2,12 @@
 
 use std::fs::{File, TryLockError};
 use std::io::Read;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
 use crate::disk::is_full;
+use crate::real_disk::FILE_MODE;
 
 /// A process that was killed holds its files until the kernel has taken it apart. So a lock that is held is tried again,
 /// this often and after such pauses, before it counts as held.
@@ -53,6 +54,7 @@ impl DataLock {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(FILE_MODE)
             .open(path)
             .map_err(unusable)?;
         match file.try_lock() {

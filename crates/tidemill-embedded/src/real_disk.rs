@@ -12,7 +12,7 @@ use crate::disk::{Disk, DiskFile};
 
 /// Only the owner may enter the data directory.
 const DIRECTORY_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
+pub(crate) const FILE_MODE: u32 = 0o600;
 /// How much is written at a time where the file system cannot reserve space by itself.
 const FILL_BYTES: usize = 1 << 20;
 

@@ -1,6 +1,8 @@
 //! The store that an offline command works on, and a data directory while nobody else has it.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -73,7 +75,7 @@ impl DataDir {
                 "`tidemill {command}` works on a data directory, and TIDEMILL_BACKEND is aws, which has none{instead}"
             )));
         }
-        Ok(&config.values.data)
+        trusted(config).map_err(CommandError::Unusable)
     }
 
     fn take(dir: &Path) -> Result<Self, CommandError> {
@@ -81,6 +83,67 @@ impl DataDir {
         let lock = DataLock::take(dir)?;
         Ok(Self { disk: Arc::new(disk), lock })
     }
+}
+
+/// The bits of a mode that let in others than the owner.
+const OTHERS: u32 = 0o077;
+
+/// The data directory, if it may be opened and asked. One that the user named is. One that is used because it lies in the
+/// working directory may have come with a folder that somebody else made, and what waits in it would run as this user. So
+/// it must be as only Tidemill makes it: this user's, and closed to all others.
+pub(crate) fn trusted(config: &Resolved) -> Result<&Path, String> {
+    let dir = config.values.data.as_path();
+    let is_named = config.given("TIDEMILL_DATA").is_some_and(|source| source.origin.found_file().is_none());
+    if is_named {
+        return Ok(dir);
+    }
+    check_private(dir, rustix::process::geteuid().as_raw())?;
+    Ok(dir)
+}
+
+/// Checks the directory, its log, and the files of that. What is not there is no danger.
+fn check_private(dir: &Path, own: u32) -> Result<(), String> {
+    let log = dir.join("log");
+    check_one(dir, dir, own)?;
+    check_one(dir, &log, own)?;
+    let entries = match std::fs::read_dir(&log) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(cannot_look(&log, &error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(|error| cannot_look(&log, &error))?;
+        check_one(dir, &entry.path(), own)?;
+    }
+    Ok(())
+}
+
+fn check_one(dir: &Path, path: &Path, own: u32) -> Result<(), String> {
+    let found = match std::fs::symlink_metadata(path) {
+        Ok(found) => found,
+        // A server that holds the directory removes files at any time.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(cannot_look(path, &error)),
+    };
+    let mode = found.permissions().mode() & 0o777;
+    let problem = if found.is_symlink() {
+        "is a symbolic link".to_owned()
+    } else if found.uid() != own {
+        format!("belongs to user {}, and this runs as user {own}", found.uid())
+    } else if mode & OTHERS != 0 {
+        format!("has mode {mode:o}, which lets others in")
+    } else {
+        return Ok(());
+    };
+    let (dir, path) = (dir.display(), path.display());
+    Err(format!(
+        "{path} {problem}: the data directory {dir} was not named, and one that came with a copied folder could run its tasks \
+         as you; if it is yours, close it with `chmod -R go= {dir}` or name it with `--data {dir}`"
+    ))
+}
+
+fn cannot_look(path: &Path, error: &io::Error) -> String {
+    format!("{} cannot be looked at: {error}", path.display())
 }
 
 fn unusable(dir: &Path, error: &std::io::Error) -> CommandError {

@@ -48,6 +48,9 @@ pub(crate) enum NodeError {
     Output(std::io::Error),
     #[error("{0}")]
     TokenKey(String),
+    /// The data directory may be somebody else's.
+    #[error("{0}")]
+    Foreign(String),
 }
 
 /// An open store with its engine.
@@ -89,6 +92,7 @@ impl Node<Embedded> {
     /// Opens the data directory and takes back what a former life held. Needs a tokio runtime.
     pub(crate) async fn open(config: &Resolved) -> Result<Self, NodeError> {
         let values = &config.values;
+        let data = crate::data_dir::trusted(config).map_err(NodeError::Foreign)?;
         let clock = Arc::new(SystemClock::start());
         let options = StoreOptions {
             policy: values.policy(),
@@ -97,14 +101,13 @@ impl Node<Embedded> {
             tell: Tell::new(crate::logging::trouble),
             ..StoreOptions::default()
         };
-        let token_key =
-            TokenKey::of(&values.data, values.token_key_file.as_deref(), values.token_key.as_deref());
+        let token_key = TokenKey::of(data, values.token_key_file.as_deref(), values.token_key.as_deref());
         token_key.check().map_err(NodeError::TokenKey)?;
         let engine_config = engine_config(config, TokenSealer::new(move || token_key.get()));
-        let backend = Embedded::open(&values.data, options, Arc::clone(&clock) as _)?;
+        let backend = Embedded::open(data, options, Arc::clone(&clock) as _)?;
         let generation = backend.generation();
         let engine = Engine::new(backend, clock, random_seed(), engine_config);
-        let life = Life { data_id: data_id(&values.data), generation };
+        let life = Life { data_id: data_id(data), generation };
         if generation > 1 {
             life.end_former().await;
         }

@@ -196,7 +196,7 @@ fn key_of(text: &str) -> Option<[u8; KEY_BYTES]> {
 }
 
 /// Whether the file of a key may belong to this user: to whom we run as, or to root, who reads everything anyway.
-fn may_own(owner: u32, own: u32) -> bool {
+pub(crate) fn may_own(owner: u32, own: u32) -> bool {
     owner == own || owner == 0
 }
 

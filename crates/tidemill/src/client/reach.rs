@@ -2,7 +2,7 @@
 //! the server that holds it.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use super::server_file::ServerFile;
 use super::{Client, HttpWay, LocalWay};
 use crate::commands::CommandError;
 use crate::config::{Origin, Resolved, Source};
+use crate::data_dir::trusted;
 use crate::node::{Node, NodeError};
 use crate::script_pool::ScriptPool;
 
@@ -76,16 +77,18 @@ impl Reach {
         if values.backend == crate::config::BackendName::Aws {
             return crate::aws::client(config).await;
         }
+        // Before anything in it is believed.
+        let data = trusted(config).map_err(CommandError::Unusable)?;
         // A look, not a promise: whoever makes a store does it under the lock.
-        if self == Self::Existing && !values.data.join("log").is_dir() {
+        if self == Self::Existing && !data.join("log").is_dir() {
             return Err(CommandError::Unusable(format!(
                 "there is no data in {}; name its directory with --data, or a server with --server",
-                values.data.display()
+                data.display()
             )));
         }
         // Opening would wait for a lock that a running server never gives.
-        if let Some(server) = running_server(&values.data) {
-            return Ok(Client::Http(Box::new(HttpWay::new(&server.url, values.api_key.clone())?)));
+        if let Some(server) = running_server(data) {
+            return client_of(&server, data, config);
         }
         match Node::open(config).await {
             Ok(node) => {
@@ -94,17 +97,27 @@ impl Reach {
             }
             Err(NodeError::Open(OpenError::Lock(LockError::Held { dir, holder }))) => {
                 // Whoever holds the directory now may not be the one who wrote the file.
-                let server = ServerFile::read(&values.data).filter(|server| server.pid.to_string() == holder);
+                let server = ServerFile::read(data).filter(|server| server.pid.to_string() == holder);
                 let Some(server) = server else {
                     return Err(CommandError::Unusable(format!(
-                        "the data directory {dir} is in use by process {holder}, which is no server; wait for it to end"
+                        "the data directory {dir} is in use by process {holder}, which is no server on a loopback address; wait for it to \
+                         end, or name the server with --server"
                     )));
                 };
-                Ok(Client::Http(Box::new(HttpWay::new(&server.url, values.api_key.clone())?)))
+                client_of(&server, data, config)
             }
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// The way to a server that holds the directory. It gets a key only if its files are this user's or root's.
+fn client_of(server: &ServerFile, data: &Path, config: &Resolved) -> Result<Client, CommandError> {
+    let key = config.values.api_key.clone();
+    if key.is_some() {
+        ServerFile::check_owners(data).map_err(CommandError::Unusable)?;
+    }
+    Ok(Client::Http(Box::new(HttpWay::new(&server.url, key)?)))
 }
 
 /// A server on this machine that does not take a connection within this time is not there.
@@ -116,6 +129,5 @@ fn running_server(data: &Path) -> Option<ServerFile> {
     if DataLock::holder(data)? != server.pid.to_string() {
         return None;
     }
-    let address: SocketAddr = server.url.strip_prefix("http://")?.parse().ok()?;
-    TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).ok().map(|_| server)
+    TcpStream::connect_timeout(&server.address()?, CONNECT_TIMEOUT).ok().map(|_| server)
 }

@@ -1,11 +1,16 @@
 //! `server.json` in a data directory: the address of the server that holds it.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
+
+use crate::token_key::may_own;
 
 const NAME: &str = "server.json";
 
@@ -39,7 +44,7 @@ impl ServerFile {
         let draft = dir.join(format!("{NAME}.{}", self.pid));
         let written = serde_json::to_vec(self)
             .map_err(io::Error::other)
-            .and_then(|bytes| std::fs::write(&draft, bytes))
+            .and_then(|bytes| write_private(&draft, &bytes))
             .and_then(|()| std::fs::rename(&draft, dir.join(NAME)));
         if written.is_err() {
             let _ = std::fs::remove_file(&draft);
@@ -47,10 +52,42 @@ impl ServerFile {
         written
     }
 
+    /// The server that the file names, if it is on this machine.
     pub(crate) fn read(dir: &Path) -> Option<Self> {
         let bytes = std::fs::read(dir.join(NAME)).ok()?;
-        serde_json::from_slice(&bytes).ok()
+        let file: Self = serde_json::from_slice(&bytes).ok()?;
+        file.address().is_some().then_some(file)
     }
+
+    /// Where it listens. A server on another machine holds no directory here, so only this machine's own address counts.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        let address: SocketAddr = self.url.strip_prefix("http://")?.parse().ok()?;
+        address.ip().is_loopback().then_some(address)
+    }
+
+    /// Checks that whoever wrote the address and holds the directory may have this user's key.
+    pub(crate) fn check_owners(dir: &Path) -> Result<(), String> {
+        let own = rustix::process::geteuid().as_raw();
+        for name in [NAME, "LOCK"] {
+            let path = dir.join(name);
+            let shown = path.display();
+            let found = std::fs::symlink_metadata(&path)
+                .map_err(|error| format!("{shown} cannot be looked at: {error}"))?;
+            if !may_own(found.uid(), own) {
+                return Err(format!(
+                    "{shown} belongs to user {}, who gets no key of user {own}; name the server with --server to send it the \
+                     key",
+                    found.uid()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(bytes)
 }
 
 /// Removes the file when the server ends.

@@ -14,6 +14,7 @@ use super::{Ended, Flags};
 use crate::client::add;
 use crate::client::server_file::ServerFile;
 use crate::config::Resolved;
+use crate::data_dir::trusted;
 use crate::display::Table;
 use crate::display::humanize::{bytes, moment};
 use crate::output::Output;
@@ -108,8 +109,8 @@ impl Doctor {
         }
         let findings = [
             settings(config),
-            permissions(dir),
-            lock(dir),
+            permissions(config),
+            lock(config),
             token_key(config),
             space(dir),
             sync_time(dir),
@@ -182,8 +183,12 @@ fn settings(config: &Resolved) -> Finding {
     Finding::warn("settings", config.warnings.join("; "), "remove what has no effect")
 }
 
-fn permissions(dir: &Path) -> Finding {
+fn permissions(config: &Resolved) -> Finding {
     let check = "data directory";
+    let dir = &config.values.data;
+    if let Err(problem) = trusted(config) {
+        return Finding::fail(check, problem, "nothing opens it as it is");
+    }
     let shown = dir.display();
     match std::fs::metadata(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -213,8 +218,11 @@ fn permissions(dir: &Path) -> Finding {
     }
 }
 
-fn lock(dir: &Path) -> Finding {
+fn lock(config: &Resolved) -> Finding {
     let check = "lock";
+    let Ok(dir) = trusted(config) else {
+        return Finding::ok(check, "not looked at: the data directory may be somebody else's");
+    };
     if !dir.join("LOCK").exists() {
         return Finding::ok(check, "free");
     }

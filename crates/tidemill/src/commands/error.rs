@@ -93,7 +93,7 @@ impl From<NodeError> for CommandError {
     fn from(error: NodeError) -> Self {
         match error {
             NodeError::Open(error) => error.into(),
-            error @ NodeError::TokenKey(_) => Self::Unusable(chain(&error)),
+            error @ (NodeError::TokenKey(_) | NodeError::Foreign(_)) => Self::Unusable(chain(&error)),
             error => Self::Failed(chain(&error)),
         }
     }

@@ -56,8 +56,14 @@ fn the_doctor_looks_and_says_what_to_do() {
     server.stop().ok();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(sandbox.dir.join(".tidemill"), open).unwrap();
-    let warned = sandbox.run(&["doctor"]).ok();
+    let warned = sandbox.run(&["doctor", "--data", ".tidemill"]).ok();
     assert!(warned.words.contains("data directory: chmod 700 .tidemill"), "{warned:#?}");
+    let failed = sandbox.run(&["doctor"]);
+    assert_eq!(failed.code, 1, "{failed:#?}");
+    assert!(
+        failed.out.contains(".tidemill has mode 755") && failed.out.contains("not looked at"),
+        "{failed:#?}"
+    );
     sandbox.write("file", "");
     let failed = sandbox.run(&["doctor", "--data", "file"]);
     assert_eq!(failed.code, 1, "{failed:#?}");

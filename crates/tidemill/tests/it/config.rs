@@ -324,3 +324,146 @@ fn files_of_the_working_directory_get_no_key_from_elsewhere_and_run_nothing() {
     let doctor = sandbox.run_with(&["doctor"], &[("CLAUDE_BIN", program.to_str().unwrap())]);
     assert!(sandbox.dir.join("ran").exists(), "the environment is the user's own: {doctor:#?}");
 }
+
+/// What is in a folder that was copied has other modes than a store, as a clone has: nothing of it runs.
+#[test]
+fn a_data_directory_that_came_with_a_folder_is_not_opened() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let sandbox = Sandbox::new();
+    sandbox.write("evil.yaml", "tasks:\n- {taskId: a, run: touch ran}\n");
+    sandbox.write("own.yaml", "tasks:\n- {taskId: a, run: 'true'}\n");
+    sandbox.run(&["submit", "evil.yaml"]).ok();
+    sandbox.run(&["export", "--out", "export"]).ok();
+    let data = sandbox.dir.join(".tidemill");
+    let set = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for name in ["LOCK", "log", "."] {
+        let mode = data.join(name).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, if name == "LOCK" { 0o600 } else { 0o700 }, "{name}");
+    }
+    let file = std::fs::read_dir(data.join("log")).unwrap().next().unwrap().unwrap().path();
+    let file_name = format!(".tidemill/log/{}", file.file_name().unwrap().to_str().unwrap());
+    for (path, shown, open, closed) in [
+        (data.clone(), ".tidemill", 0o755, 0o700),
+        (data.clone(), ".tidemill", 0o710, 0o700),
+        (data.join("log"), ".tidemill/log", 0o755, 0o700),
+        (file, file_name.as_str(), 0o644, 0o600),
+    ] {
+        set(&path, open);
+        for arguments in [
+            &["run", "own.yaml"][..],
+            &["serve", "--listen", "127.0.0.1:0"],
+            &["submit", "own.yaml"],
+            &["jobs", "list"],
+            &["keys", "create", "--role", "admin"],
+            &["verify"],
+            &["rebuild"],
+            &["export", "--out", "other"],
+            &["import", "export"],
+            &["salvage", "--to", "rescued"],
+        ] {
+            let ran = sandbox.run(arguments);
+            assert_eq!(ran.code, 2, "{shown} {open:o} {arguments:?}: {ran:#?}");
+            let words = format!(
+                "{shown} has mode {open:o}, which lets others in: the data directory .tidemill was not named"
+            );
+            assert!(ran.words.contains(&words), "{arguments:?}: {ran:#?}");
+            assert!(ran.words.contains("could run its tasks as you"), "{ran:#?}");
+            assert!(ran.words.contains("`chmod -R go= .tidemill`"), "{ran:#?}");
+            assert!(ran.words.contains("`--data .tidemill`"), "{ran:#?}");
+        }
+        // Files that nobody named name nothing either.
+        for (file, text) in
+            [(".env", "TIDEMILL_DATA=.tidemill"), ("tidemill.yaml", "TIDEMILL_DATA: .tidemill")]
+        {
+            sandbox.write(file, text);
+            assert_eq!(sandbox.run(&["jobs", "list"]).code, 2, "{file}");
+            std::fs::remove_file(sandbox.dir.join(file)).unwrap();
+        }
+        sandbox.write("named.yaml", "TIDEMILL_DATA: .tidemill");
+        sandbox.run(&["jobs", "list", "--data", ".tidemill"]).ok();
+        sandbox.run_with(&["jobs", "list"], &[("TIDEMILL_DATA", ".tidemill")]).ok();
+        sandbox.run(&["--config", "named.yaml", "jobs", "list"]).ok();
+        assert!(!sandbox.dir.join("ran").exists());
+        set(&path, closed);
+        sandbox.run(&["jobs", "list"]).ok();
+    }
+    std::fs::rename(&data, sandbox.dir.join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &data).unwrap();
+    let linked = sandbox.run(&["run", "own.yaml"]);
+    assert_eq!(linked.code, 2, "{linked:#?}");
+    assert!(linked.words.contains(".tidemill is a symbolic link"), "{linked:#?}");
+    assert!(!sandbox.dir.join("ran").exists());
+}
+
+/// A store is closed to others whatever the umask, so that it is opened again without being named.
+#[test]
+fn a_store_that_was_made_under_an_open_umask_is_opened_again() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let sandbox = Sandbox::new();
+    sandbox.write("job.yaml", "tasks:\n- {taskId: a, run: 'true'}\n");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "umask 0; exec \"$@\"", "sh"]).arg(env!("CARGO_BIN_EXE_tidemill"));
+    let ran = sandbox.in_its_place(shell).args(["run", "job.yaml"]).output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    sandbox.run(&["jobs", "list"]).ok();
+    let server = sandbox.serve(&[], &[]);
+    let mode = sandbox.dir.join(".tidemill/server.json").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    sandbox.run(&["jobs", "list"]).ok();
+    server.stop().ok();
+}
+
+/// `server.json` sends commands to this machine only, and keys only to those whom the user trusts anyway.
+#[test]
+fn the_address_in_a_data_directory_gets_a_key_only_on_this_machine_and_of_this_user() {
+    let sandbox = Sandbox::new();
+    let server = sandbox.serve(&[], &[]);
+    let key = [("TIDEMILL_API_KEY", "tm_secret")];
+    let file = sandbox.dir.join(".tidemill/server.json");
+    let right = sandbox.read(".tidemill/server.json");
+    for url in
+        ["http://192.0.2.1:1", "https://127.0.0.1:1", "http://localhost:1", "http://127.0.0.1:1@192.0.2.1:1"]
+    {
+        let evil = right.replace(&server.url, url);
+        assert_ne!(evil, right);
+        std::fs::write(&file, evil).unwrap();
+        let ran = sandbox.run_with(&["jobs", "list"], &key);
+        assert_eq!(ran.code, 2, "{url}: {ran:#?}");
+        assert!(ran.words.contains("which is no server on a loopback address"), "{url}: {ran:#?}");
+        assert!(ran.words.contains("--server"), "{ran:#?}");
+        sandbox.write("job.yaml", "tasks:\n- {taskId: a, run: 'true'}\n");
+        for arguments in [&["run", "job.yaml"][..], &["doctor"]] {
+            let ran = sandbox.run_with(arguments, &key);
+            assert!(!ran.words.contains(url) && !ran.out.contains(url), "{url}: {ran:#?}");
+        }
+    }
+    std::fs::write(&file, &right).unwrap();
+    sandbox.run(&["jobs", "list"]).ok();
+    // Only root can give a file away.
+    if rustix::process::geteuid().is_root() {
+        for name in ["server.json", "LOCK"] {
+            let path = sandbox.dir.join(".tidemill").join(name);
+            std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+            let ran = sandbox.run_with(&["jobs", "list"], &key);
+            assert_eq!(ran.code, 2, "{ran:#?}");
+            assert!(
+                ran.words.contains(&format!("{name} belongs to user 65534, who gets no key")),
+                "{ran:#?}"
+            );
+            sandbox.run(&["jobs", "list"]).ok();
+            std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+        }
+        let given_away = sandbox.dir.join(".tidemill/log");
+        std::os::unix::fs::chown(&given_away, Some(65_534), None).unwrap();
+        let ran = sandbox.run(&["jobs", "list"]);
+        assert_eq!(ran.code, 2, "{ran:#?}");
+        assert!(
+            ran.words.contains(".tidemill/log belongs to user 65534, and this runs as user 0"),
+            "{ran:#?}"
+        );
+        std::os::unix::fs::chown(&given_away, Some(0), None).unwrap();
+    }
+    server.stop().ok();
+}
