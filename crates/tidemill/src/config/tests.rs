@@ -259,9 +259,96 @@ fn an_address_of_a_found_file_gets_only_a_key_of_that_file() {
     }
 }
 
+/// One name from a found file, one from the environment, and what is wrong with that.
+#[test]
+fn a_found_file_decides_nothing_about_keys_from_elsewhere() {
+    const SIGNING: &str = "WEBHOOK_SIGNING_KEY=0123456789abcdef0123456789abcdef";
+    const NEEDS: &str = "needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the same file";
+    const OWN_AWS: &str = "AWS_ENDPOINT_URL=http://a:1\nAWS_ACCESS_KEY_ID=own\nAWS_SECRET_ACCESS_KEY=own";
+    for (text, elsewhere, expected) in [
+        (
+            "ANTHROPIC_FOUNDRY_RESOURCE=evil",
+            "ANTHROPIC_FOUNDRY_API_KEY=k",
+            "sent ANTHROPIC_FOUNDRY_API_KEY (environment)",
+        ),
+        (
+            "ANTHROPIC_BASE_URL=http://evil:1\nANTHROPIC_API_KEY=own",
+            "CLAUDE_CODE_CLIENT_KEY_PASSPHRASE=k",
+            "sent CLAUDE_CODE_CLIENT_KEY_PASSPHRASE",
+        ),
+        ("ANTHROPIC_BASE_URL=http://evil:1", "ANTHROPIC_CUSTOM_HEADERS=k", "sent ANTHROPIC_CUSTOM_HEADERS"),
+        ("ANTHROPIC_BASE_URL=http://evil:1", "CLAUDE_CONFIG_DIR=/k", "sent CLAUDE_CONFIG_DIR"),
+        (
+            "CLAUDE_CODE_USE_FOUNDRY=1",
+            "ANTHROPIC_API_KEY=k",
+            "CLAUDE_CODE_USE_FOUNDRY (.env:1) would be sent ANTHROPIC_API_KEY",
+        ),
+        (
+            "NODE_EXTRA_CA_CERTS=evil.pem",
+            "CLAUDE_CODE_OAUTH_TOKEN=k",
+            "NODE_EXTRA_CA_CERTS (.env:1) would be sent CLAUDE_CODE_OAUTH_TOKEN",
+        ),
+        (
+            "SSL_CERT_FILE=evil.pem",
+            "ANTHROPIC_API_KEY=k",
+            "SSL_CERT_FILE (.env:1) would be sent ANTHROPIC_API_KEY",
+        ),
+        ("SSL_CERT_DIR=evil", "ANTHROPIC_API_KEY=k", "SSL_CERT_DIR (.env:1) would be sent ANTHROPIC_API_KEY"),
+        (
+            "ALL_PROXY=http://evil:1",
+            "ANTHROPIC_API_KEY=k",
+            "ALL_PROXY (.env:1) would be sent ANTHROPIC_API_KEY",
+        ),
+        (
+            "ALERT_WEBHOOK_URL=http://evil:1",
+            SIGNING,
+            "ALERT_WEBHOOK_URL (.env:1) would be sent WEBHOOK_SIGNING_KEY",
+        ),
+        (
+            "WORKFLOW_WEBHOOK_URL=http://evil:1",
+            SIGNING,
+            "WORKFLOW_WEBHOOK_URL (.env:1) would be sent WEBHOOK_SIGNING_KEY",
+        ),
+        // Keys of AWS may come from a profile or a role, which is given nowhere.
+        ("AWS_ENDPOINT_URL=http://evil:1", "", NEEDS),
+        ("AWS_ENDPOINT_URL_S3=http://evil:1", "", NEEDS),
+        ("AWS_ENDPOINT_URL=http://evil:1\nAWS_ACCESS_KEY_ID=own", "", NEEDS),
+        (OWN_AWS, "AWS_SESSION_TOKEN=k", "would be sent AWS_SESSION_TOKEN (environment)"),
+        // What tasks are given of the environment is no matter of a folder.
+        (
+            "TASK_SECRETS=DB_URL",
+            "DB_URL=k",
+            "TASK_SECRETS (.env:1) would give variables of the environment to tasks",
+        ),
+        // Nothing is wrong.
+        (OWN_AWS, "", ""),
+        ("TASK_SECRETS=DB_URL", "TASK_SECRETS=OTHER", ""),
+        ("AWS_ENDPOINT_URL=http://evil:1", "AWS_ENDPOINT_URL=http://a:1", ""),
+        ("ALERT_WEBHOOK_URL=http://a:1\nWEBHOOK_SIGNING_KEY=0123456789abcdef0123456789abcdef", "", ""),
+        ("ALERT_WEBHOOK_URL=http://a:1", "", ""),
+        ("CLAUDE_CODE_USE_FOUNDRY=1\nANTHROPIC_FOUNDRY_API_KEY=own", "", ""),
+        ("NODE_EXTRA_CA_CERTS=own.pem", "", ""),
+    ] {
+        let environment: Vec<_> = elsewhere.split_once('=').into_iter().collect();
+        match Dir::with(&[(".env", text)]).resolve(&environment, &[]) {
+            Ok(_) => assert_eq!(expected, "", "{text} with {elsewhere} was taken"),
+            Err(problem) => assert!(!expected.is_empty() && problem.contains(expected), "{text}: {problem}"),
+        }
+    }
+    let yaml = Dir::with(&[("tidemill.yaml", "TASK_SECRETS: DB_URL\nAWS_ENDPOINT_URL: http://evil:1\n")]);
+    let problem = yaml.resolve(&[], &[]).map(drop).unwrap_err();
+    for expected in ["TASK_SECRETS (tidemill.yaml:1) would give", "AWS_ENDPOINT_URL (tidemill.yaml:2) needs"]
+    {
+        assert!(problem.contains(expected), "{problem}");
+    }
+}
+
 #[test]
 fn a_file_that_was_named_may_say_everything() {
-    let dir = Dir::with(&[("own.yaml", "TIDEMILL_SERVER: http://a:1\nCLAUDE_BIN: ./claude\n")]);
+    let dir = Dir::with(&[(
+        "own.yaml",
+        "TIDEMILL_SERVER: http://a:1\nCLAUDE_BIN: ./claude\nTASK_SECRETS: DB_URL\nAWS_ENDPOINT_URL: http://a:1\n",
+    )]);
     let environment = [("TIDEMILL_API_KEY".to_owned(), "k".to_owned())];
     let file = dir.0.join("own.yaml");
     let sources = Sources::read(&dir.0, environment, Some(&file), std::collections::BTreeMap::new());
