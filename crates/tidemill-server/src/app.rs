@@ -56,7 +56,7 @@ impl<B> App<B> {
     ) -> Self {
         let inner = Inner {
             rates: RateLimits::new(config.rate_per_second),
-            bodies: BodyBudget::new(config.bodies_bytes_max, config.body_bytes_max),
+            bodies: BodyBudget::new(config.bodies_bytes_max, config.body_bytes_max, config.blob_bytes_max),
             tenant_rates: RateLimits::new(config.tenant_rate()),
             streams: StreamLimits::new(config.streams_per_key_max, config.tenant_streams_max()),
             herald: Herald::default(),

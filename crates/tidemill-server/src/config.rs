@@ -31,7 +31,7 @@ pub struct ServerConfig {
     pub head_timeout: Duration,
     /// How long a connection may stay without a request.
     pub idle_timeout: Duration,
-    /// How long a body may make no progress. After this time it must come at 1 KiB/s or faster.
+    /// How long a body may make no progress. Over each span of this length it must come at 1 KiB/s.
     pub body_timeout: Duration,
     /// How long a client may read nothing while something waits to be sent.
     pub write_timeout: Duration,

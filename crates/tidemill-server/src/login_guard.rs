@@ -3,7 +3,7 @@
 //! Only what fails is slowed, so that whoever has a key comes in at once, whatever others do from the same address.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,6 +21,19 @@ const ADDRESSES_MAX: usize = 1_024;
 const WAITING_MAX: usize = 64;
 /// Lines in the log: one, and then the count of what came since, no more often than this.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// The bits of an IPv6 address that its owner may choose: a network of 64 is one customer's.
+const IPV6_OWN_BITS: u32 = 64;
+
+/// What stands for an address where addresses are counted: itself, or the network that one customer gets.
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> IPV6_OWN_BITS << IPV6_OWN_BITS))
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct LoginGuard {
@@ -63,6 +76,7 @@ impl LoginGuard {
     /// Notes that a login from `address` failed.
     pub(crate) fn note(&self, address: Option<IpAddr>, now: Instant) -> Verdict {
         self.failed.fetch_add(1, Ordering::Relaxed);
+        let address = address.map(network_of);
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.untold += 1;
         let is_time = table.told_at.is_none_or(|told| now.duration_since(told) >= TOLD_EVERY);
@@ -117,6 +131,20 @@ mod tests {
         assert_eq!(guard.note(other, start).wait, Duration::ZERO, "others are not slowed");
         assert_eq!(guard.note(one, start + FORGIVEN).wait, Duration::ZERO, "it is forgotten");
         assert_eq!(guard.failed(), 12);
+    }
+
+    #[test]
+    fn an_address_of_ipv6_counts_as_its_network() {
+        let (guard, start) = (LoginGuard::default(), Instant::now());
+        let note = |address: &str| guard.note(Some(address.parse().unwrap()), start).wait.as_millis();
+        for number in 1..=3 {
+            assert_eq!(note(&format!("2001:db8:0:1::{number}")), 0);
+        }
+        assert_eq!(note("2001:db8:0:1:ffff::1"), 250, "the same network");
+        assert_eq!(note("2001:db8:0:2::1"), 0, "another one");
+        assert_eq!((note("192.0.2.1"), note("192.0.2.1"), note("192.0.2.1")), (0, 0, 0));
+        assert_eq!(note("::ffff:192.0.2.1"), 250, "another way to write it");
+        assert_eq!(note("::ffff:192.0.2.2"), 0);
     }
 
     #[test]

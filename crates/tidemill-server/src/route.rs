@@ -17,6 +17,7 @@ use tidemill_model::TenantId;
 use crate::api::Role;
 use crate::app::App;
 use crate::body::ReadBody;
+use crate::body_budget::LARGE_BODY_BYTES;
 use crate::caller::Caller;
 use crate::connection::Peer;
 use crate::param::{Inputs, Kind, Param, Place};
@@ -54,6 +55,9 @@ pub(crate) enum Access {
 const PLAIN_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The same where properties are read into values, which take many times their text.
 pub(crate) const VALUES_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// The same of calls that say little, and of all that wait for something: none of them is large, so none takes a turn.
+pub(crate) const SMALL_BODY_BYTES_MAX: usize = LARGE_BODY_BYTES;
 
 pub(crate) const READ: Access = Access::Roles(&[Role::Reader, Role::Producer, Role::Admin]);
 pub(crate) const SUBMIT: Access = Access::Roles(&[Role::Producer, Role::Admin]);
@@ -199,6 +203,11 @@ impl<B: 'static> Route<B> {
     pub(crate) fn reads_much(mut self) -> Self {
         self.body_bytes_max = usize::MAX;
         self
+    }
+
+    /// The body is small, whoever sends it.
+    pub(crate) fn reads_little(self) -> Self {
+        self.reads_at_most(SMALL_BODY_BYTES_MAX)
     }
 
     pub(crate) fn reads_at_most(mut self, bytes: usize) -> Self {

@@ -21,7 +21,7 @@ use tidemill_engine::backend::Backend;
 
 use crate::app::App;
 use crate::body::ReadBody;
-use crate::body_budget::LARGE_BODY_BYTES;
+use crate::body_budget::{Account, Holder, LARGE_BODY_BYTES};
 use crate::caller::Caller;
 use crate::connection::{Connection, Peer};
 use crate::param::Inputs;
@@ -121,11 +121,12 @@ async fn pass<B: Backend>(app: App<B>, route: &Route<B>, mut parts: Parts, body:
     let path = path_of(&mut parts).await?;
     let header = |name: &str| header_of(&parts.headers, name);
     let inputs = Inputs::read(&route.params, &path, parts.uri.query(), header)?;
-    let read = read_body(&app, route, &parts, body).await?;
+    let account = app.bodies().account(Holder::of(&caller));
+    let read = read_body(&app, route, &parts, body, &account).await?;
     let peer = parts.extensions.get::<Peer>().cloned().unwrap_or_default();
     let (body, bytes) = (read.bytes.clone(), read.bytes.len());
     let done = (route.handler)(Call { app: app.clone(), caller, inputs, body, read, peer });
-    if bytes > LARGE_BODY_BYTES { app.bodies().apart(bytes, done).await } else { done.await }
+    if bytes > LARGE_BODY_BYTES { app.bodies().apart(&account, bytes, done).await } else { done.await }
 }
 
 /// Who asks. Without a key there are three ways to be known: in process, on an open route, or as the local user.
@@ -211,6 +212,7 @@ async fn read_body<B: Backend>(
     route: &Route<B>,
     parts: &Parts,
     unread: &mut Option<Body>,
+    account: &Account,
 ) -> Result<ReadBody, Problem> {
     let config = app.config();
     let json_max = config.body_bytes_max.min(route.body_bytes_max);
@@ -219,23 +221,21 @@ async fn read_body<B: Backend>(
         BodyKind::Nothing if route.method != Method::POST => Ok(ReadBody::default()),
         BodyKind::Nothing => {
             check_simple_request(route, parts)?;
-            let read = body::read(given(), json_max, config.body_timeout, app.bodies()).await?;
+            let read = body::read(given(), json_max, config.body_timeout, account).await?;
             if !read.bytes.is_empty() && !is_json(&parts.headers) {
                 return Err(not_json());
             }
             json_body::nothing(&read.bytes)?;
             Ok(read)
         }
-        BodyKind::Bytes => {
-            body::read(given(), config.blob_bytes_max, config.body_timeout, app.bodies()).await
-        }
+        BodyKind::Bytes => body::read(given(), config.blob_bytes_max, config.body_timeout, account).await,
         BodyKind::Json { optional, .. } => {
             let is_json = is_json(&parts.headers);
             if !is_json && !optional {
                 return Err(not_json());
             }
             check_simple_request(route, parts)?;
-            let read = body::read(given(), json_max, config.body_timeout, app.bodies()).await?;
+            let read = body::read(given(), json_max, config.body_timeout, account).await?;
             if !is_json && !read.bytes.is_empty() {
                 return Err(not_json());
             }

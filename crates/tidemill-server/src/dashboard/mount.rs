@@ -1,6 +1,7 @@
 //! From addresses to pages: every visit passes the door, then a page is made, then the answer is closed to others.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,6 +28,7 @@ use super::visit::{Outcome, Sight, Visit};
 use super::{asset, cookie, layout, live};
 use crate::app::App;
 use crate::body;
+use crate::body_budget::Holder;
 use crate::caller::Caller;
 use crate::connection::{Connection, Peer};
 use crate::problem::Problem;
@@ -215,7 +217,7 @@ async fn do_it<B: Backend>(
 ) -> Result<Response<Body>, Problem> {
     door::check_origin(parts)?;
     let visit = visit(dashboard, viewer, parts).await?;
-    let form = read_form(dashboard, body, FORM_BYTES_MAX).await?;
+    let form = read_form(dashboard, Holder::of(&viewer.caller), body, FORM_BYTES_MAX).await?;
     door::check_token(viewer, &form)?;
     match act(visit.clone(), form).await? {
         Outcome::Go { to, note } => {
@@ -233,9 +235,15 @@ async fn do_it<B: Backend>(
     }
 }
 
-async fn read_form<B>(dashboard: &Dashboard<B>, body: Body, bytes_max: usize) -> Result<Pairs, Problem> {
+async fn read_form<B>(
+    dashboard: &Dashboard<B>,
+    holder: Option<Holder>,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Pairs, Problem> {
     let app = &dashboard.app;
-    let read = body::read(body, bytes_max, app.config().body_timeout, app.bodies()).await?;
+    let account = app.bodies().account(holder);
+    let read = body::read(body, bytes_max, app.config().body_timeout, &account).await?;
     let text = std::str::from_utf8(&read.bytes)
         .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "BROKEN_BODY", "the form is not UTF-8"))?;
     Ok(Pairs::read(text))
@@ -297,7 +305,9 @@ async fn try_login<B: Backend>(
 ) -> Result<(String, Option<String>), (Problem, Option<String>)> {
     // There is no session whose token the form could hold; its origin tells whether it is ours.
     door::check_origin(parts).map_err(|problem| (problem, None))?;
-    let form = read_form(dashboard, body, LOGIN_BYTES_MAX).await.map_err(|problem| (problem, None))?;
+    let holder = Some(Holder::at(address_of(parts)));
+    let form =
+        read_form(dashboard, holder, body, LOGIN_BYTES_MAX).await.map_err(|problem| (problem, None))?;
     let next = form.text("next").map(ToOwned::to_owned);
     let key = form.text("key").unwrap_or_default().trim();
     let refuse = |problem: Problem| (problem, next.clone());
@@ -321,10 +331,14 @@ async fn try_login<B: Backend>(
     Ok((word, form.text("next").map(ToOwned::to_owned)))
 }
 
+fn address_of(parts: &Parts) -> Option<IpAddr> {
+    parts.extensions.get::<Connection>().and_then(|connection| connection.other_end.address())
+}
+
 /// What a key that is none is answered, after a while.
 async fn failed_login<B>(dashboard: &Dashboard<B>, parts: &Parts) -> Problem {
     let (app, guard) = (&dashboard.app, dashboard.app.logins());
-    let address = parts.extensions.get::<Connection>().and_then(|connection| connection.other_end.address());
+    let address = address_of(parts);
     let verdict = guard.note(address, Instant::now());
     if let Some(count) = verdict.told {
         let from = address.map_or_else(|| "here".to_owned(), |address| address.to_string());
@@ -346,7 +360,8 @@ async fn logout<B: Backend>(dashboard: Arc<Dashboard<B>>, request: Request) -> R
             return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "send the form"));
         }
         door::check_origin(&parts)?;
-        door::check_token(&viewer, &read_form(&dashboard, body, LOGIN_BYTES_MAX).await?)?;
+        let holder = Holder::of(&viewer.caller);
+        door::check_token(&viewer, &read_form(&dashboard, holder, body, LOGIN_BYTES_MAX).await?)?;
         if let Some(word) = cookie::read(&parts.headers, cookie::SESSION) {
             dashboard.sessions.end(word);
         }

@@ -27,9 +27,10 @@ const CLAIM_ID_BYTES_MAX: usize = 128;
 /// Holds the place of a claim while it is worked on.
 type Place = OwnedMutexGuard<Option<Taken>>;
 
-pub(super) async fn claim<B: Backend>(call: Call<B>) -> Reply {
+pub(super) async fn claim<B: Backend>(mut call: Call<B>) -> Reply {
     let came_at = std::time::Instant::now();
     let request: ClaimRequest = json_body::read(&call.body)?;
+    call.forget_body();
     let worker = WorkerId::new(&request.worker_id);
     let worker = worker.map_err(|error| Problem::invalid_field("workerId", error.problem.to_string()))?;
     let slots = request.slots.unwrap_or(1);

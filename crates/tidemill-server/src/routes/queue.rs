@@ -61,6 +61,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .about("They are hidden for a while and come again unless they are deleted.")
         .may_read::<ReceiveRequest>()
+        .reads_little()
         .gives::<ReceivedMessages>(200, "Messages; none when nothing came in time."),
         Route::new(
             Method::DELETE,
@@ -81,6 +82,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .part("receipt", RECEIPT, "Of the newest delivery.")
         .reads::<VisibilityRequest>()
+        .reads_little()
         .gives_nothing(204, "It is done."),
     ]
 }
@@ -144,8 +146,9 @@ async fn send<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::ACCEPTED, &Sent { message_id: format!("{:032x}", message.0) })
 }
 
-async fn receive<B: Backend>(call: Call<B>) -> Reply {
+async fn receive<B: Backend>(mut call: Call<B>) -> Reply {
     let request: ReceiveRequest = json_body::read_or_default(&call.body)?;
+    call.forget_body();
     let max = request.max.unwrap_or(1);
     if !(1..=MESSAGES_MAX).contains(&max) {
         return Err(Problem::invalid_field("max", format!("is {max}; it must be from 1 to {MESSAGES_MAX}")));

@@ -19,11 +19,13 @@ use crate::api::{
 use crate::json_body;
 use crate::param::Kind;
 use crate::problem::Problem;
-use crate::route::{Call, Reply, Route, WORK, json};
+use crate::route::{Call, Reply, Route, SMALL_BODY_BYTES_MAX, WORK, json};
 
 const GROUP: &str = "Worker";
 /// The bytes of output that one heartbeat brings.
 const LOG_BYTES_MAX: usize = 256 * 1024;
+/// The bytes of a heartbeat: a log of which JSON writes each byte with six, and the rest.
+const HEARTBEAT_BYTES_MAX: usize = 6 * LOG_BYTES_MAX + SMALL_BODY_BYTES_MAX;
 /// The folders of an attempt.
 const FOLDERS: [&str; 3] = ["logs/", "artifacts/", "traces/"];
 
@@ -43,6 +45,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
                  them any more; claim with another.",
         )
         .reads::<ClaimRequest>()
+        .reads_little()
         .gives::<ClaimedTasks>(200, "Tasks to run; none when nothing came in time.")
         .fails(&[409]),
         Route::new(
@@ -53,6 +56,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             begin::<B>,
         )
         .reads::<BeginRequest>()
+        .reads_little()
         .gives::<Done>(200, "It is recorded.")
         .fails(&[404, 409]),
         Route::new(
@@ -64,6 +68,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .about("409 LEASE_LOST: another worker has the task. Kill it and report nothing.")
         .reads::<HeartbeatRequest>()
+        .reads_at_most(HEARTBEAT_BYTES_MAX)
         .gives::<HeartbeatAnswer>(200, "The lease was extended, or the task was cancelled.")
         .fails(&[404, 409]),
         Route::new(
@@ -90,6 +95,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .about("Another worker may take it at once, and no attempt is counted.")
         .reads::<ReleaseRequest>()
+        .reads_little()
         .gives::<Done>(200, "It was given back.")
         .fails(&[404, 409]),
         Route::new(
@@ -157,8 +163,9 @@ async fn spoken_of<B: Backend>(
     Ok(Claim { key, fence: Fence(fence), worker, snapshot })
 }
 
-async fn begin<B: Backend>(call: Call<B>) -> Reply {
+async fn begin<B: Backend>(mut call: Call<B>) -> Reply {
     let request: BeginRequest = json_body::read(&call.body)?;
+    call.forget_body();
     let tenant = request.tenant_id.as_deref();
     let claim =
         spoken_of(&call, tenant, &request.request_id, request.fence, request.worker_id.as_deref()).await?;
@@ -166,8 +173,9 @@ async fn begin<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &Done { ok: true })
 }
 
-async fn heartbeat<B: Backend>(call: Call<B>) -> Reply {
+async fn heartbeat<B: Backend>(mut call: Call<B>) -> Reply {
     let request: HeartbeatRequest = json_body::read(&call.body)?;
+    call.forget_body();
     let tenant = request.tenant_id.as_deref();
     let claim =
         spoken_of(&call, tenant, &request.request_id, request.fence, request.worker_id.as_deref()).await?;
@@ -208,8 +216,9 @@ fn was_cancelled(head: &TaskHead, fence: Fence) -> bool {
     head.outcome() == Some(Outcome::Cancelled) && head.fence.0 == fence.0.saturating_add(1)
 }
 
-async fn finish<B: Backend>(call: Call<B>) -> Reply {
+async fn finish<B: Backend>(mut call: Call<B>) -> Reply {
     let request: FinishRequest = json_body::read(&call.body)?;
+    call.forget_body();
     let tenant = request.tenant_id.as_deref();
     let claim =
         spoken_of(&call, tenant, &request.request_id, request.fence, request.worker_id.as_deref()).await?;
@@ -280,8 +289,9 @@ fn report_of(outcome: OutcomeReport) -> Result<WorkReport, Problem> {
     })
 }
 
-async fn release<B: Backend>(call: Call<B>) -> Reply {
+async fn release<B: Backend>(mut call: Call<B>) -> Reply {
     let request: ReleaseRequest = json_body::read(&call.body)?;
+    call.forget_body();
     let tenant = request.tenant_id.as_deref();
     let claim =
         spoken_of(&call, tenant, &request.request_id, request.fence, request.worker_id.as_deref()).await?;

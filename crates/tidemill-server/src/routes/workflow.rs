@@ -78,6 +78,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
              that. The token stands in the body, never in a path.",
         )
         .reads::<TokenRequest>()
+        .reads_little()
         .gives::<TokenOutcomeView>(200, "How it stands.")
         .fails(&[404]),
     ]
@@ -173,9 +174,10 @@ pub(super) fn code_of<B>(call: &Call<B>) -> Result<ErrorCode, Problem> {
     ErrorCode::new(given).map_err(|_| Problem::not_found("error code", given))
 }
 
-async fn outcome<B: Backend>(call: Call<B>) -> Reply {
+async fn outcome<B: Backend>(mut call: Call<B>) -> Reply {
     let tenant = call.tenant()?;
     let request: TokenRequest = json_body::read(&call.body)?;
+    call.forget_body();
     let token = TaskToken::new(request.token)
         .map_err(|error| Problem::invalid_field("token", error.problem.to_string()))?;
     let wait = request.wait_ms.unwrap_or(0);

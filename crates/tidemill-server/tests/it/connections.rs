@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use serde_json::json;
 use tidemill_engine::policy::Policy;
+use tidemill_model::Role;
 use tidemill_server::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 use crate::lab::{Answer, Client, LONG, Lab};
 
@@ -285,4 +287,40 @@ async fn a_head_has_up_to_64_kib_and_100_fields() {
             assert_eq!(answer.code(), "HEAD_TOO_LARGE", "{what}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_tenant_holds_its_share_of_the_bodies_and_no_more() {
+    let config = ServerConfig {
+        body_bytes_max: 16 * 1024,
+        blob_bytes_max: 16 * 1024,
+        bodies_bytes_max: 64 * 1024,
+        ..ServerConfig::default()
+    };
+    let lab = Lab::with(config, Policy::default()).await;
+    let (one, other) = (lab.key("acme", Role::Producer).await, lab.key("globex", Role::Producer).await);
+    let media = [("Content-Type", "application/json")];
+    let mut held = JoinSet::new();
+    for _ in 0..6 {
+        let client = one.clone();
+        held.spawn(async move {
+            let mut stream = connect(&client).await;
+            let head = client.head("POST", "/v1/jobs", &media, "HTTP/1.1");
+            let begun = format!("{head}Content-Length: 16384\r\n\r\n{}", " ".repeat(12 * 1024));
+            stream.write_all(begun.as_bytes()).await.unwrap();
+            Answer::parse(&rest(&mut stream).await).expect("an answer")
+        });
+    }
+    // One of them has room, and waits for what never comes.
+    for _ in 0..5 {
+        let answer = held.join_next().await.unwrap().unwrap();
+        assert_eq!((answer.status, answer.code().as_str()), (429, "TENANT_TOO_MANY_BODIES"));
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    let body = format!("{}[]", " ".repeat(12 * 1024));
+    for _ in 0..3 {
+        let answer = other.send("POST", "/v1/jobs", &media, body.as_bytes()).await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+    }
+    held.abort_all();
 }

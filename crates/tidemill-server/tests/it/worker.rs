@@ -406,3 +406,66 @@ async fn a_lease_is_the_keys_that_claimed_it() {
     let stale = one.post("/v1/worker/finish", &finish).await;
     assert_eq!((stale.status, stale.code().as_str()), (409, "LEASE_LOST"), "it was given back");
 }
+
+#[tokio::test]
+async fn calls_that_say_little_take_little() {
+    let (_lab, client) = ready().await;
+    let media = [("Content-Type", "application/json")];
+    let padded = |body: &Value, bytes: usize| format!("{}{body}", " ".repeat(bytes)).into_bytes();
+    let named = json!({"requestId": "r", "fence": 1});
+    for (path, body) in [
+        ("/v1/worker/claim", &json!({"workerId": "w"})),
+        ("/v1/worker/begin", &json!({"requestId": "r", "fence": 1, "pid": 7})),
+        ("/v1/worker/release", &named),
+        ("/v1/queues/tasks/messages/receive", &json!({})),
+        (
+            "/v1/queues/tasks/messages/00000000000000000000000000000001-1/visibility",
+            &json!({"visibleInMs": 1}),
+        ),
+        ("/v1/workflow/tokens/outcome", &json!({"token": "t"})),
+    ] {
+        let answer = client.send("POST", path, &media, &padded(body, 64 * 1024)).await;
+        assert_eq!(answer.status, 413, "{path}: {}", answer.text());
+        let answer = client.send("POST", path, &media, &padded(body, 60 * 1024)).await;
+        assert_ne!(answer.status, 413, "{path}: {}", answer.text());
+    }
+    // A heartbeat has as much as its log needs when each of its bytes is escaped.
+    let answer = client.send("POST", "/v1/worker/heartbeat", &media, &padded(&named, 2 << 20)).await;
+    assert_eq!(answer.status, 413);
+    submit(&client, "r").await;
+    let task = client.claim(1).await.remove(0);
+    let log = "\u{1}".repeat(256 * 1024);
+    let beat = json!({"requestId": "r", "fence": task["fence"], "log": log});
+    client.post("/v1/worker/heartbeat", &beat).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_claim_that_waits_holds_no_memory_of_its_body() {
+    let config = ServerConfig {
+        body_bytes_max: 16 * 1024,
+        blob_bytes_max: 16 * 1024,
+        bodies_bytes_max: 16 * 1024,
+        ..ServerConfig::default()
+    };
+    let lab = Lab::with(config, Policy::default()).await;
+    let client = lab.local();
+    let media = [("Content-Type", "application/json")];
+    let asker = client.clone();
+    let claim = tokio::spawn(async move {
+        let body = format!("{}{}", " ".repeat(15 * 1024), json!({"workerId": "w", "waitMs": 30_000}));
+        asker.send("POST", "/v1/worker/claim", &media, body.as_bytes()).await
+    });
+    // Many bodies of 10 KiB have room one after the other, though the two would have none together.
+    let other = format!("{}[]", " ".repeat(10 * 1024));
+    let mut refused = 0;
+    let mut room = 0;
+    while room < 50 {
+        assert!(!claim.is_finished(), "{refused} were refused while the claim waited");
+        match client.send("POST", "/v1/jobs", &media, other.as_bytes()).await.status {
+            400 => room += 1,
+            503 => (refused, room) = (refused + 1, 0),
+            status => panic!("{status}"),
+        }
+    }
+    claim.abort();
+}
