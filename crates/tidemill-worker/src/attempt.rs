@@ -1,5 +1,6 @@
 //! One attempt of a task: start its child, watch over it, take what it leaves, and say how it ended.
 
+use std::borrow::Cow;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -118,7 +119,8 @@ pub(crate) struct Attempt<'a, S> {
     spent: Spent,
     agent_home: Option<&'a AgentHome>,
     redaction: Redaction,
-    /// The last line of stdout that says something, if it may be a JSON object.
+    /// The last line of stdout that says something, if it may be a JSON object. With secrets: they are taken out of the
+    /// result once it is read.
     last_line: Option<Vec<u8>>,
     /// Whether there is anything in its directory that it was not given. Known once it ended.
     left_files: bool,
@@ -436,14 +438,14 @@ impl<S: TaskSource> Attempt<'_, S> {
                 None => self.note("the next line looks like the protocol and is not understood"),
             }
         }
-        let bytes = self.redaction.clean_line(line.bytes, line.is_cut);
-        let line = Line { bytes: &bytes, ..line };
-        let tail = if stream == Stream::Stderr { &mut self.stderr } else { &mut self.stdout };
-        tail.push_line(line.bytes);
         if stream == Stream::Stdout && !line.bytes.trim_ascii().is_empty() {
             let may_be_object = !line.is_cut && line.bytes.trim_ascii_start().starts_with(b"{");
             self.last_line = may_be_object.then(|| line.bytes.to_vec());
         }
+        let bytes = self.redaction.clean_line(line.bytes, line.is_cut);
+        let line = Line { bytes: &bytes, ..line };
+        let tail = if stream == Stream::Stderr { &mut self.stderr } else { &mut self.stdout };
+        tail.push_line(line.bytes);
         self.fresh.extend_from_slice(line.bytes);
         if line.is_cut {
             self.fresh.extend_from_slice(" [tidemill: this line is cut here]".as_bytes());
@@ -624,6 +626,11 @@ impl<S: TaskSource> Attempt<'_, S> {
         if clean != output && self.has_schema() {
             // The agent's process has checked the other one.
             let message = "a secret was cut out of the result, which was to satisfy a schema";
+            return Err(BadResult::new(message.to_owned(), ErrorCategory::Validation));
+        }
+        if matches!(self.redaction.clean_text(clean.as_str()), Cow::Owned(_)) {
+            // Such as a secret that is JSON itself.
+            let message = "the result holds a secret that cannot be cut out of it";
             return Err(BadResult::new(message.to_owned(), ErrorCategory::Validation));
         }
         Ok(clean)

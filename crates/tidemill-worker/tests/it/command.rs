@@ -231,6 +231,33 @@ async fn a_task_is_given_no_variable_that_the_operator_does_not_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_result_stays_one_without_the_secrets_in_it() {
+    let mut lab = Lab::idle();
+    lab.config.environment.push(("PIN".into(), "1234567890123".into()));
+    lab.config.environment.push(("ACCOUNT".into(), r#"{"user":"ann","door":"back"}"#.into()));
+    lab.config.task_secrets = listed("PIN,ACCOUNT");
+    lab.work("worker-1");
+    let text = r#"case $1 in
+        number) echo "{\"n\": $PIN, \"m\": 1}";;
+        object) echo "$ACCOUNT";;
+        esac"#;
+    let execution = define(&lab, "leaky", Run::Shell(text.to_owned()), &["PIN", "ACCOUNT"]).await;
+    let key = lab.submit("number", "{}", options(&execution)).await;
+    let ended = lab.ended(&key).await;
+    assert_eq!(ended.output(), serde_json::json!({"n": "[REDACTED]", "m": 1}));
+    let log = String::from_utf8(lab.blob(&key, "r1-a1/logs/output.log").await.unwrap()).unwrap();
+    assert!(log.contains(r#"{"n": [REDACTED], "m": 1}"#), "{log}");
+    let key = lab.submit("object", "{}", options(&execution)).await;
+    let ended = lab.ended(&key).await;
+    let (category, error) = ended.failure();
+    assert_eq!(category, "validation");
+    assert!(error.contains("the result holds a secret that cannot be cut out of it"), "{error}");
+    for event in &ended.events {
+        assert!(!event.properties.as_str().contains("door"), "{event:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn se_07_what_a_command_was_given_is_taken_out_of_all_that_it_says_and_leaves() {
     let mut lab = Lab::idle();
     let secret = "open-sesame/1?";
