@@ -54,8 +54,22 @@ pub struct Salvaged {
     /// Whose history has a hole, as far as it shows: the first of them by name.
     pub touched: Vec<Touched>,
     pub touched_total: u64,
+    /// What the losses mean for the API keys.
+    pub keys: KeysLeft,
     /// What a verify of the new store says.
     pub findings: Findings,
+}
+
+/// What became of the API keys, which are in the log too.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KeysLeft {
+    /// They stand as they stood.
+    #[default]
+    All,
+    /// There are keys, but some may be missing, and what was revoked may be valid again.
+    Uncertain,
+    /// None is left, and there may have been some: the store is closed until one is made.
+    Closed,
 }
 
 /// Somebody whose events are not all there.
@@ -159,8 +173,15 @@ fn make(
     let file = File::create(&export).map_err(io_error("make", &export))?;
     let exported = store.export(&mut BufWriter::new(file), watch)?;
     salvaged.blobs_lost = exported.blobs_missing;
-    let extra = Extra { records: kept_records(&store)? };
+    let records = kept_records(&store)?;
     drop(store);
+    let has_keys = records.iter().any(|(key, _)| key.kind == RecordKind::ApiKey);
+    salvaged.keys = match (salvaged.log.lost.is_empty(), has_keys) {
+        (true, _) => KeysLeft::All,
+        (false, true) => KeysLeft::Uncertain,
+        (false, false) => KeysLeft::Closed,
+    };
+    let extra = Extra { records, closed: salvaged.keys == KeysLeft::Closed };
     let file = File::open(&export).map_err(io_error("read", &export))?;
     let disk: Arc<dyn Disk> = Arc::clone(target) as _;
     let mut input = BufReader::new(file);

@@ -84,6 +84,8 @@ impl From<LogError> for ImportError {
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
     pub(crate) records: Vec<(RecordKey, Record)>,
+    /// Whether the store is closed until a key is made, whatever the export says.
+    pub(crate) closed: bool,
 }
 
 impl Store {
@@ -141,7 +143,8 @@ impl Store {
             return Err(ImportError::Line { line, problem: "it comes after the end line".into() });
         }
         step.end();
-        assembly.finish(&disk, closed.is_some(), extra.unwrap_or_default())?;
+        let extra = extra.unwrap_or_default();
+        assembly.finish(&disk, closed.is_some() || extra.closed, extra)?;
         let mut store = Self::open_watched(disk, options, watch)?;
         let messages_made = store.renew_messages(now)?;
         store.flush_rows()?;

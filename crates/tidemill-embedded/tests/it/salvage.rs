@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tidemill_embedded::log::{Entry, Log, LogError, LogPosition, Seq};
 use tidemill_embedded::real_disk::RealDisk;
-use tidemill_embedded::salvage_dir::{SalvageError, Salvaged, salvage};
+use tidemill_embedded::salvage_dir::{KeysLeft, SalvageError, Salvaged, salvage};
 use tidemill_engine::command::{Command, Prepared, PutRecord};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::row::RowKey;
@@ -272,6 +272,15 @@ fn what_is_whole_is_saved_and_the_rest_is_told() {
             assert!(saved.touched_total == 0 || expected == Expected::Events, "{name}: {saved:#?}");
             let lab = Lab::open(&rescued);
             lab.assert_clean();
+            // A store that lost a part of its log, and with it perhaps its keys, is not open to everybody.
+            let has_key = lab.has_row(&RowKey::Record(api_key()));
+            let keys = match (expected == Expected::Events, has_key) {
+                (false, _) => KeysLeft::All,
+                (true, true) => KeysLeft::Uncertain,
+                (true, false) => KeysLeft::Closed,
+            };
+            assert_eq!(saved.keys, keys, "{name}");
+            assert!(has_key || lab.has_row(&RowKey::Record(RecordKey::closed())), "{name}: it is open");
             if has_rows || expected != Expected::Events {
                 // Rows know more than what is left of the log, but for what they did not have yet.
                 let known: BTreeSet<_> = jobs
@@ -321,6 +330,26 @@ fn a_lost_value_costs_nothing_else() {
         assert!(saved.findings.is_clean_but_for_blobs(), "{name}: {:#?}", saved.findings.differences);
         assert_eq!(saved.findings.blobs_lost, 1, "{name}: verify tells the truth of it");
         assert!(events(&rescued).into_values().eq(all.iter().copied()), "{name}: every event is there");
+    }
+}
+
+/// With the first segment the key is lost. Nobody knows then whether there was one.
+#[test]
+fn a_store_that_lost_its_keys_stays_closed() {
+    let origin = Fresh::new();
+    prepared(&origin);
+    fs::remove_file(&files(&origin, ".sealed")[0]).unwrap();
+    for (has_rows, expected) in [(true, KeysLeft::Uncertain), (false, KeysLeft::Closed)] {
+        if !has_rows {
+            fs::remove_file(origin.join("derived/rows.redb")).unwrap();
+        }
+        let rescued = Fresh::new();
+        let saved = save(&origin, &rescued).unwrap();
+        assert!(saved.findings.is_clean(), "{:#?}", saved.findings.differences);
+        assert_eq!(saved.keys, expected);
+        let lab = Lab::open(&rescued);
+        assert_eq!(lab.has_row(&RowKey::Record(api_key())), has_rows);
+        assert!(lab.has_row(&RowKey::Record(RecordKey::closed())), "it is open to everybody");
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use tidemill_embedded::salvage_dir::{SalvageError, Salvaged, salvage};
+use tidemill_embedded::salvage_dir::{KeysLeft, SalvageError, Salvaged, salvage};
 use tidemill_engine::clock::{Clock as _, SystemClock};
 
 use super::{CommandError, Flags};
@@ -16,6 +16,10 @@ use crate::output::Output;
 
 /// What was saved, but not all.
 const WITH_LOSSES: u8 = 3;
+
+const KEYS_UNCERTAIN: &str = "keys may be missing and revocations may be undone: check `tidemill keys list`";
+const KEYS_CLOSED: &str = "API keys may be lost, and none is left: the store stays closed, and every request is refused, until you \
+     make a key with `tidemill keys create --role admin`";
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -94,6 +98,11 @@ struct SalvagedJson<'a> {
     touched: Vec<TouchedJson<'a>>,
     touched_total: u64,
     mended: &'a [String],
+    /// `all`, `uncertain` or `closed`.
+    keys: &'static str,
+    /// What that means, unless nothing was lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys_warning: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -131,6 +140,11 @@ fn report(saved: &Salvaged, json: bool, out: &mut Output) -> Result<(), CommandE
         entity_type: touched.entity.kind.as_str(),
         entity_id: touched.entity.id.as_str(),
     });
+    let (keys, keys_warning) = match saved.keys {
+        KeysLeft::All => ("all", None),
+        KeysLeft::Uncertain => ("uncertain", Some(KEYS_UNCERTAIN)),
+        KeysLeft::Closed => ("closed", Some(KEYS_CLOSED)),
+    };
     if json {
         out.json(&SalvagedJson {
             whole: saved.is_whole(),
@@ -146,6 +160,8 @@ fn report(saved: &Salvaged, json: bool, out: &mut Output) -> Result<(), CommandE
             touched: touched.collect(),
             touched_total: saved.touched_total,
             mended: &saved.log.mended,
+            keys,
+            keys_warning,
         })?;
         return Ok(());
     }
@@ -176,6 +192,9 @@ fn report(saved: &Salvaged, json: bool, out: &mut Output) -> Result<(), CommandE
     let more = saved.touched_total.saturating_sub(saved.touched.len() as u64);
     if more > 0 {
         out.data(format_args!("and {more} more"))?;
+    }
+    if let Some(warning) = keys_warning {
+        out.data(warning)?;
     }
     Ok(())
 }

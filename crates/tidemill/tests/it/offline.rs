@@ -214,6 +214,8 @@ fn what_is_whole_of_a_damaged_directory_is_saved() {
     );
     assert_eq!(lost["endEvent"].as_u64().unwrap() - lost["firstEvent"].as_u64().unwrap(), 1, "{told}");
     assert_eq!(told["touched"][0]["entityType"], "STORE", "{told}");
+    assert_eq!(told["keys"], "closed", "{told}");
+    assert!(told["keysWarning"].as_str().unwrap().contains("the store stays closed"), "{told}");
     assert!(words.contains("reading segments") && words.contains("what was whole"), "{words}");
     assert_eq!(std::fs::read(&segment).unwrap(), bytes);
     assert_eq!(run(&["verify"], &saved).0, 0);
@@ -223,9 +225,12 @@ fn what_is_whole_of_a_damaged_directory_is_saved() {
     assert!(words.contains("is not empty; name a new directory"), "{words}");
     let (code, out, _) = run(&["salvage", "--to", dir.0.join("again").to_str().unwrap()], &dir);
     assert_eq!(code, 3);
-    for line in
-        ["log/0000000001.log is lost from byte ", ": there is no whole group here", "the history of STORE s-"]
-    {
+    for line in [
+        "log/0000000001.log is lost from byte ",
+        ": there is no whole group here",
+        "the history of STORE s-",
+        "API keys may be lost, and none is left: the store stays closed",
+    ] {
         assert!(out.contains(line), "{out}");
     }
     let (code, _, words) = run(&["verify"], &dir);
