@@ -72,10 +72,12 @@ fn check_request(local: SocketAddr, method: &Method, uri: &Uri, headers: &Header
         (None, _) => uri.authority().map_or("", |authority| authority.as_str()),
         (Some(_), Some(_)) => "",
     };
-    if !is_this_machine(host, local.port()) {
+    // A target in absolute form counts before the header, so it must be right as well.
+    let target = uri.authority().map_or(host, |authority| authority.as_str());
+    if ![host, target].iter().all(|host| is_this_machine(host, local.port())) {
         return Err(Problem::forbidden(
             "FOREIGN_HOST",
-            format!("the Host header must be localhost, 127.0.0.1 or [::1] with port {}", local.port()),
+            format!("the host must be localhost, 127.0.0.1 or [::1] with port {}", local.port()),
         ));
     }
     let mut origins = headers.get_all(ORIGIN).iter();
@@ -172,6 +174,28 @@ mod tests {
             ("192.0.2.1:7070", Some("localhost:7070"), None, "keys"),
         ] {
             assert_eq!(verdict(local, host, origin), expected, "{host:?} {origin:?} at {local}");
+        }
+    }
+
+    #[test]
+    fn a_target_in_absolute_form_names_this_machine_too() {
+        let local = "127.0.0.1:7070".parse().unwrap();
+        for (target, host, expected) in [
+            ("http://localhost:7070/v1/jobs", Some("localhost:7070"), "ok"),
+            ("http://127.0.0.1:7070/v1/jobs", Some("localhost:7070"), "ok"),
+            ("http://localhost:7070/v1/jobs", None, "ok"),
+            ("http://evil.example/v1/jobs", Some("localhost:7070"), "FOREIGN_HOST"),
+            ("http://evil.example:7070/v1/jobs", Some("localhost:7070"), "FOREIGN_HOST"),
+            ("http://localhost:7070@evil.example/v1/jobs", Some("localhost:7070"), "FOREIGN_HOST"),
+            ("http://localhost:7070/v1/jobs", Some("evil.example:7070"), "FOREIGN_HOST"),
+            ("http://evil.example/v1/jobs", None, "FOREIGN_HOST"),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(host) = host {
+                headers.insert(HOST, host.parse().unwrap());
+            }
+            let checked = check_request(local, &Method::GET, &Uri::from_static(target), &headers);
+            assert_eq!(code_of(checked), expected, "{target} with {host:?}");
         }
     }
 

@@ -337,6 +337,13 @@ async fn without_keys_only_this_machines_own_pages_come_in() {
             assert_eq!((answer.status, answer.code().as_str()), (403, code), "{path} {headers:?}");
         }
     }
+    // A target in absolute form names the host as well, and it counts before the header.
+    for (target, status) in
+        [(format!("http://evil.example:{port}/v1/jobs"), 403), (format!("http://{here}/v1/jobs"), 200)]
+    {
+        let answer = client.send("GET", &target, &[("Host", &here)], b"").await;
+        assert_eq!(answer.status, status, "{target}");
+    }
     let own = format!("http://{here}");
     let answer = client.send("GET", "/v1/jobs", &[("Host", &here), ("Origin", &own)], b"").await;
     assert_eq!(answer.status, 200);
