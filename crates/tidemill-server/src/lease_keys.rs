@@ -1,7 +1,9 @@
 //! Which key claimed which task: another key speaks for no lease that is not its own.
 //!
 //! Fences alone keep a worker that lost its lease from writing; they are small numbers, and a key that serves the same
-//! tenant could guess one. What is kept here is not durable: after a restart the first who speaks for a lease is believed.
+//! tenant could guess one. What is kept here is not durable: after a restart the first key that
+//! speaks for a lease with its fence is believed, and from then on it alone. Workers of the server itself have no key, and
+//! no key speaks for their leases; `spoken_of` sees to that.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,10 +39,7 @@ impl LeaseKeys {
         let key: Arc<str> = Arc::from(key);
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (task, fence) in tasks {
-            table.counter += 1;
-            let number = table.counter;
-            table.by_task.insert(task.clone(), Claimed { number, fence, key: Arc::clone(&key) });
-            table.order.push_back((number, task.clone()));
+            table.claim(Arc::clone(&key), task, fence);
         }
         table.forget_oldest();
     }
@@ -49,6 +48,21 @@ impl LeaseKeys {
     pub(crate) fn is_anothers(&self, key: &str, task: &TaskKey, fence: Fence) -> bool {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         table.by_task.get(task).is_some_and(|claimed| claimed.fence == fence && *claimed.key != *key)
+    }
+
+    /// `key` speaks for a lease that is there. If nobody is known to have claimed it, it is the key's from now on.
+    /// Tells whether it is.
+    pub(crate) fn speaks_for(&self, key: &str, task: &TaskKey, fence: Fence) -> bool {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match table.by_task.get(task) {
+            Some(claimed) if claimed.fence == fence => return *claimed.key == *key,
+            // The lease that was looked at is over by now.
+            Some(claimed) if claimed.fence > fence => return true,
+            _ => {}
+        }
+        table.claim(Arc::from(key), task, fence);
+        table.forget_oldest();
+        true
     }
 
     /// The lease is over.
@@ -61,6 +75,13 @@ impl LeaseKeys {
 }
 
 impl Table {
+    fn claim(&mut self, key: Arc<str>, task: &TaskKey, fence: Fence) {
+        self.counter += 1;
+        let number = self.counter;
+        self.by_task.insert(task.clone(), Claimed { number, fence, key });
+        self.order.push_back((number, task.clone()));
+    }
+
     fn forget_oldest(&mut self) {
         while let Some((number, task)) = self.order.front() {
             let is_there = self.by_task.get(task).is_some_and(|claimed| claimed.number == *number);
@@ -108,6 +129,25 @@ mod tests {
         assert!(leases.is_anothers("one", &task(1), Fence(8)), "an older lease ended");
         leases.ended(&task(1), Fence(8));
         assert!(!leases.is_anothers("one", &task(1), Fence(8)));
+    }
+
+    #[test]
+    fn the_first_who_speaks_for_a_lease_has_it() {
+        let leases = LeaseKeys::default();
+        for (key, fence, expected, why) in [
+            ("one", 7, true, "nobody claimed it here"),
+            ("two", 7, false, "it is another's"),
+            ("one", 7, true, "it is its own"),
+            ("two", 6, true, "what is over is nobody's"),
+            ("one", 7, true, "and binds nothing"),
+            ("two", 8, true, "a newer lease"),
+            ("one", 8, false, "which is another's"),
+        ] {
+            assert_eq!(leases.speaks_for(key, &task(1), Fence(fence)), expected, "{why}");
+        }
+        // Whoever claims is known for sure.
+        leases.claimed("one", [(&task(1), Fence(8))].into_iter());
+        assert!(!leases.speaks_for("two", &task(1), Fence(8)));
     }
 
     #[test]

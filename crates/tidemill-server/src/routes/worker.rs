@@ -147,13 +147,28 @@ async fn spoken_of<B: Backend>(
     let id = RequestId::new(request);
     let id = id.map_err(|error| Problem::invalid_field("requestId", error.problem.to_string()))?;
     let key = TaskKey { tenant: tenant_of(call, tenant, request)?, request: id };
-    if call.app.leases().is_anothers(call.caller.name(), &key, Fence(fence)) {
-        let detail = format!("another key claimed {request}; the key that claims a task speaks for it");
-        return Err(Problem::forbidden("FOREIGN_LEASE", detail));
+    let foreign = |who| {
+        let detail = format!("{who} claimed {request}; whoever claims a task speaks for it");
+        Problem::forbidden("FOREIGN_LEASE", detail)
+    };
+    let leases = call.app.leases();
+    if leases.is_anothers(call.caller.name(), &key, Fence(fence)) {
+        return Err(foreign("another key"));
     }
     let Some(snapshot) = call.app.engine().task(key.clone()).await? else {
         return Err(Problem::not_found("task", request));
     };
+    let lease = snapshot.head.as_ref().and_then(|head| head.lease_of(Fence(fence)));
+    if let Some(lease) = lease
+        && call.caller.has_key()
+    {
+        if lease.owner.generation.is_some() {
+            return Err(foreign("a worker of the server itself"));
+        }
+        if !leases.speaks_for(call.caller.name(), &key, Fence(fence)) {
+            return Err(foreign("another key"));
+        }
+    }
     let holder = snapshot.head.as_ref().and_then(TaskHead::lease).map(|lease| lease.owner.worker.clone());
     let worker = match worker {
         Some(worker) => WorkerId::new(worker)

@@ -1,8 +1,9 @@
 //! The calls of remote workers: claims that are lost, repeated or abandoned, and fences that are stale.
 
 use serde_json::{Value, json};
+use tidemill_engine::engine::ClaimRequest;
 use tidemill_engine::policy::Policy;
-use tidemill_model::Role;
+use tidemill_model::{Role, WorkerId};
 use tidemill_server::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -405,6 +406,63 @@ async fn a_lease_is_the_keys_that_claimed_it() {
     }
     let stale = one.post("/v1/worker/finish", &finish).await;
     assert_eq!((stale.status, stale.code().as_str()), (409, "LEASE_LOST"), "it was given back");
+}
+
+/// What a client is told that sends a heartbeat.
+async fn speak(client: &Client, request: &str, fence: u64) -> (u16, String) {
+    let answer = client.post("/v1/worker/heartbeat", &json!({"requestId": request, "fence": fence})).await;
+    (answer.status, if answer.status == 200 { String::new() } else { answer.code() })
+}
+
+#[tokio::test]
+async fn no_key_speaks_for_the_servers_own_worker() {
+    let lab = Lab::start().await;
+    let (admin, worker) = (lab.key("acme", Role::Admin).await, lab.key("acme", Role::Worker).await);
+    admin.define("work").await;
+    admin.submit(&[("a", &[])]).await;
+    let own = ClaimRequest::in_process(WorkerId::trusted("own"), 1, 1);
+    let task = lab.engine.claim(own).await.unwrap().tasks.remove(0);
+    let (request, fence) = (task.task.request.as_str(), task.fence.0);
+    let named = json!({"requestId": request, "fence": fence});
+    let mut finish = named.clone();
+    finish["outcome"] = json!({"status": "completed", "output": {"stolen": true}});
+    for (path, body) in [("begin", &named), ("heartbeat", &named), ("finish", &finish), ("release", &named)] {
+        let mut body = body.clone();
+        if path == "begin" {
+            body["pid"] = json!(7);
+        }
+        let answer = worker.post(&format!("/v1/worker/{path}"), &body).await;
+        assert_eq!((answer.status, answer.code().as_str()), (403, "FOREIGN_LEASE"), "{path}");
+    }
+    let file = format!("/v1/worker/blobs/{request}/{fence}/logs/output.log");
+    let answer = worker.send("PUT", &file, &[], b"forged").await;
+    assert_eq!((answer.status, answer.code().as_str()), (403, "FOREIGN_LEASE"));
+    assert_eq!(
+        speak(&worker, request, fence + 1).await,
+        (409, "LEASE_LOST".to_owned()),
+        "nobody has that one"
+    );
+}
+
+#[tokio::test]
+async fn the_first_key_that_speaks_for_a_forgotten_lease_has_it() {
+    let lab = Lab::start().await;
+    let admin = lab.key("acme", Role::Admin).await;
+    let (one, other) = (lab.key("acme", Role::Worker).await, lab.key("acme", Role::Worker).await);
+    admin.define("work").await;
+    admin.submit(&[("a", &[])]).await;
+    // As after a restart: the store has a lease of a remote worker, and the server knows nothing of its key.
+    let remote = ClaimRequest {
+        generation: None,
+        begin: None,
+        ..ClaimRequest::in_process(WorkerId::trusted("w1"), 1, 1)
+    };
+    let task = lab.engine.claim(remote).await.unwrap().tasks.remove(0);
+    let (request, fence) = (task.task.request.as_str(), task.fence.0);
+    assert_eq!(speak(&other, request, fence + 1).await.0, 409, "a wrong fence binds nothing");
+    assert_eq!(speak(&one, request, fence).await.0, 200);
+    assert_eq!(speak(&other, request, fence).await, (403, "FOREIGN_LEASE".to_owned()));
+    assert_eq!(speak(&one, request, fence).await.0, 200);
 }
 
 #[tokio::test]
