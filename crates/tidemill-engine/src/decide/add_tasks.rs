@@ -30,7 +30,7 @@ pub(super) fn decide(state: &State, command: &AddTasks, draft: &mut Draft<'_, '_
     if size_bytes > limit_bytes {
         return Err(Refusal::TooLarge { field: "tasks", size_bytes, limit_bytes });
     }
-    tenant_limit::check(state, &command.tenant, command.tasks.iter(), draft)?;
+    tenant_limit::check_in_job(state, job, command.tasks.iter(), draft)?;
 
     draft.expect(Expect::JobAt { job: command.job, version: job.head.version });
     let (tenant, tasks) = (command.tenant.clone(), Arc::clone(&command.tasks));

@@ -4,6 +4,7 @@ use tidemill_model::TenantId;
 
 use super::draft::Draft;
 use super::resume::{leave_parking, reopen, reopen_job};
+use super::tenant_limit;
 use crate::commit::{Expect, MessageId, RecordWrite, TaskKey};
 use crate::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
 use crate::reply::{Refusal, Reply};
@@ -29,6 +30,7 @@ pub(super) fn replay(
                 reopen_job(job, draft);
             }
             reopen(&key, &task, draft)?;
+            tenant_limit::check_again(state, &key, &task, draft)?;
             leave_parking(state, &key, &task, draft);
         }
     }

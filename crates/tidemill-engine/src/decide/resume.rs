@@ -6,7 +6,7 @@ use tidemill_model::properties::{TaskIdentity, TaskPending};
 use tidemill_model::{JobStatus, Json, KnownType, Outcome, TaskHead};
 
 use super::draft::{By, Draft, identity, spec_of};
-use super::triage;
+use super::{tenant_limit, triage};
 use crate::command::{Resume, ResumeTarget};
 use crate::commit::{Expect, RecordWrite, TaskChangeKind, TaskKey};
 use crate::reply::{Refusal, Reply};
@@ -26,6 +26,7 @@ pub(super) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>)
                 reopen_job(job, draft);
             }
             reopen(&key, &task, draft)?;
+            tenant_limit::check_again(state, &key, &task, draft)?;
             leave_parking(state, &key, &task, draft);
             Ok(Reply::Resumed { tasks: vec![key.request] })
         }
@@ -55,13 +56,16 @@ pub(super) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>)
             draft.expect(Expect::JobAt { job: job.head.job, version: job.head.version });
             reopen_job(job, draft);
             let mut resumed = Vec::with_capacity(indexes.len());
-            for index in indexes {
+            for index in indexes.iter().copied() {
                 let key = TaskKey { tenant: command.tenant.clone(), request: job.request_of(index) };
                 let task = TaskView { entry: &job.node(index).entry, place: Place::InJob { job, index } };
                 reopen(&key, &task, draft)?;
                 leave_parking(state, &key, &task, draft);
                 resumed.push(key.request);
             }
+            let nodes = indexes.into_iter().map(|index| job.node(index));
+            let ended = nodes.filter(|node| !node.entry.is_live()).map(|node| &node.spec);
+            tenant_limit::check_in_job(state, job, ended, draft)?;
             Ok(Reply::Resumed { tasks: resumed })
         }
     }

@@ -25,7 +25,7 @@ pub struct JobFilter {
 pub struct ManyJobs {
     /// The jobs that were changed, newest first.
     pub jobs: Vec<JobId>,
-    /// Whether the limit was reached, so that repeating the call may change more.
+    /// Whether a limit was reached, so that repeating the call may change more.
     pub more: bool,
 }
 
@@ -90,7 +90,8 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Resumes the failed tasks of jobs that match; without a status, of failed ones.
+    /// Resumes the failed tasks of jobs that match; without a status, of failed ones. It ends at the first job that the
+    /// tenant has no room for: with what was done until then, or with the refusal if that is nothing.
     pub async fn retry_many(
         &self,
         tenant: TenantId,
@@ -105,6 +106,9 @@ impl<B: Backend> Engine<B> {
                 Ok(_) => changed.push(job),
                 // Somebody else was faster.
                 Err(EngineError::Refused(Refusal::NothingToResume | Refusal::NotResumable(_))) => {}
+                Err(EngineError::Refused(Refusal::TenantFull { .. })) if !changed.is_empty() => {
+                    return Ok(ManyJobs { jobs: changed, more: true });
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -1,6 +1,7 @@
 //! What the unfinished tasks of each tenant come to: counted as they come and go, so that a limit costs nothing to check.
 //!
 //! Tasks of jobs at rest do not count, whatever they wait for: nothing happens to them by itself, and they are not in memory.
+//! Whoever wakes such a job asks first whether there is room for them.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +25,15 @@ impl Load {
     }
 
     fn of_job(job: &Job) -> Self {
-        if job.head.is_at_rest() {
-            return Self::default();
-        }
+        if job.head.is_at_rest() { Self::default() } else { Self::of_open(job) }
+    }
+
+    /// What a job adds once it is woken: nothing, unless it is at rest.
+    pub(crate) fn of_woken(job: &Job) -> Self {
+        if job.head.is_at_rest() { Self::of_open(job) } else { Self::default() }
+    }
+
+    fn of_open(job: &Job) -> Self {
         let counts = &job.head.counts;
         Self { tasks: (counts.waiting + counts.pending + counts.processing) as usize, bytes: job.open_bytes }
     }

@@ -367,6 +367,26 @@ async fn a_tenant_with_too_much_unfinished_is_told_so() {
     client.post("/v1/jobs", &job).await.expect(201);
 }
 
+/// Failed jobs do not count against the limit, until they run again.
+#[tokio::test]
+async fn jobs_are_retried_as_far_as_there_is_room() {
+    let policy = Policy { tenant_tasks_max: 2, ..Policy::default() };
+    let lab = Lab::with(ServerConfig::default(), policy).await;
+    let client = lab.local();
+    client.define("work").await;
+    for _ in 0..3 {
+        client.post("/v1/jobs", &job_file(&[("a", &[])])).await.expect(201);
+        client.fail(&client.claim(1).await[0]).await;
+    }
+    let retried = client.post("/v1/jobs/retry", &json!({})).await.expect(202);
+    assert_eq!((retried["jobIds"].as_array().unwrap().len(), &retried["more"]), (2, &json!(true)));
+    let refused = client.post("/v1/jobs/retry", &json!({})).await;
+    assert_eq!((refused.status, refused.code().as_str()), (429, "TENANT_FULL"));
+    client.complete(&client.claim(1).await[0], &json!({})).await;
+    let retried = client.post("/v1/jobs/retry", &json!({})).await.expect(202);
+    assert_eq!((retried["jobIds"].as_array().unwrap().len(), &retried["more"]), (1, &json!(false)));
+}
+
 #[tokio::test]
 async fn a_lease_is_the_keys_that_claimed_it() {
     let lab = Lab::start().await;

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidemill_embedded::store::retention::Retention;
-use tidemill_engine::command::{Command, ResumeTarget};
+use tidemill_engine::command::{Command, Resume, ResumeTarget};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::record::Effect;
 use tidemill_model::fold::{fold_job, fold_task};
-use tidemill_model::{Event, JobId, JobStatus, KnownType, Outcome, TaskState, TenantId, Timestamp};
+use tidemill_model::{
+    Event, JobId, JobStatus, KnownType, Outcome, RequestId, TaskState, TenantId, Timestamp,
+};
 
 use super::doubt::{Doubt, Witness};
+use super::job_history::JobHistory;
 use super::leases::{AHEAD_MILLIS, LeaseFacts};
 use super::task_history::TaskHistory;
 use super::{Oracle, blob_of, unreadable};
@@ -262,25 +265,60 @@ impl Oracle {
 
     /// How many unfinished tasks a tenant has, without those of jobs at rest.
     pub(super) fn unfinished(&self, tenant: &TenantId) -> usize {
-        let is_live = |key: &TaskKey| self.history.task(key).is_some_and(TaskHistory::is_live);
         let alone = self.history.tasks.iter().filter(|(key, task)| {
             key.tenant == *tenant && key.request.job_part().is_none() && task.is_live()
         });
-        let of_job = |job: &super::job_history::JobHistory| {
-            let key = |request: &tidemill_model::RequestId| TaskKey {
-                tenant: tenant.clone(),
-                request: request.clone(),
-            };
-            let tasks = || job.tasks.iter().map(|task| key(&task.request));
-            let ended = |key: &TaskKey| self.history.task(key).and_then(TaskHistory::end);
-            let has_failed =
-                tasks().any(|key| ended(&key).is_some_and(|end| end.outcome != Outcome::Completed));
-            let open = tasks().filter(|key| ended(key).is_none()).count();
-            let has_live = tasks().any(|key| is_live(&key));
-            if has_live || !(has_failed || job.cancelled) { open } else { 0 }
-        };
-        let jobs = self.history.jobs.values().filter(|job| job.tenant == *tenant).map(of_job);
-        alone.count() + jobs.sum::<usize>()
+        let jobs = self.history.jobs.values().filter(|job| job.tenant == *tenant);
+        let jobs = jobs.map(|job| self.open(job)).filter(|(_, is_at_rest)| !is_at_rest);
+        alone.count() + jobs.map(|(open, _)| open).sum::<usize>()
+    }
+
+    /// How many unfinished tasks a job has, and whether it is at rest.
+    fn open(&self, job: &JobHistory) -> (usize, bool) {
+        let key = |request: &RequestId| TaskKey { tenant: job.tenant.clone(), request: request.clone() };
+        let tasks = || job.tasks.iter().map(|task| key(&task.request));
+        let has_failed = tasks().any(|key| self.end_of(&key).is_some_and(|end| end != Outcome::Completed));
+        let open = tasks().filter(|key| self.end_of(key).is_none()).count();
+        let has_live = tasks().any(|key| self.history.task(&key).is_some_and(TaskHistory::is_live));
+        (open, !has_live && (has_failed || job.cancelled))
+    }
+
+    fn end_of(&self, key: &TaskKey) -> Option<Outcome> {
+        self.history.task(key).and_then(TaskHistory::end).map(|end| end.outcome)
+    }
+
+    /// How many unfinished tasks count again when a job is woken.
+    pub(super) fn woken(&self, job: JobId) -> usize {
+        match self.history.jobs.get(&job).map(|job| self.open(job)) {
+            Some((open, true)) => open,
+            _ => 0,
+        }
+    }
+
+    /// How many unfinished tasks there are more when a task runs again.
+    pub(super) fn run_again(&self, key: &TaskKey) -> usize {
+        let woken = key.request.job_part().map_or(0, |job| self.woken(job));
+        woken + usize::from(self.end_of(key).is_some())
+    }
+
+    /// How many unfinished tasks there are more when this is resumed.
+    pub(super) fn resumed(&self, resume: &Resume) -> usize {
+        let key = |request: RequestId| TaskKey { tenant: resume.tenant.clone(), request };
+        match &resume.target {
+            ResumeTarget::Task(request) => self.run_again(&key(request.clone())),
+            ResumeTarget::Job { job, tasks: Some(named) } => {
+                let named: BTreeSet<RequestId> = named.iter().map(|task| job.request_id(task)).collect();
+                let ended = named.into_iter().filter(|request| self.end_of(&key(request.clone())).is_some());
+                self.woken(*job) + ended.count()
+            }
+            ResumeTarget::Job { job, tasks: None } => {
+                let tasks = self.history.jobs.get(job).into_iter().flat_map(|job| &job.tasks);
+                let failed = tasks.filter(|task| {
+                    self.end_of(&key(task.request.clone())).is_some_and(|end| end != Outcome::Completed)
+                });
+                self.woken(*job) + failed.count()
+            }
+        }
     }
 
     /// What is booked of a tenant's unfinished tasks is what there is.

@@ -23,6 +23,12 @@ impl Letters {
         self.expected.insert((task, run));
     }
 
+    /// The task that a dead letter is about.
+    pub(super) fn task_of(&self, tenant: &TenantId, message: MessageId) -> Option<TaskKey> {
+        let letter = self.seen.get(&(tenant.clone(), message))?;
+        Some(TaskKey { tenant: tenant.clone(), request: letter.request.clone() })
+    }
+
     /// Judges an answer; `is_known` tells which tasks there are.
     pub(super) fn hear(
         &mut self,
@@ -37,7 +43,7 @@ impl Letters {
         };
         let letter = self.seen.get_mut(&(tenant.clone(), *message));
         let fits = match (&letter, answer) {
-            (Some(letter), Ok(_)) => letter.state == DeadLetterState::Open,
+            (Some(letter), Ok(_) | Err(Refusal::TenantFull { .. })) => letter.state == DeadLetterState::Open,
             (Some(letter), Err(Refusal::NotOpen(_))) => letter.state != DeadLetterState::Open,
             // The task may be completed by now; then there is nothing to replay.
             (Some(_), Err(Refusal::NotResumable(_))) | (None, Err(Refusal::NotFound { .. })) => true,

@@ -239,16 +239,23 @@ impl Oracle {
     fn check_room(&self, command: &Command, answer: &Answer) -> Result<(), Violation> {
         let (tenant, more) = match command {
             Command::SubmitJob(submit) => (&submit.job.tenant, submit.job.tasks.len()),
-            Command::AddTasks(add) => (&add.tenant, add.tasks.len()),
+            Command::AddTasks(add) => (&add.tenant, add.tasks.len() + self.woken(add.job)),
             Command::SubmitTask(submit) => (&submit.task.tenant, 1),
+            Command::Resume(resume) => (&resume.tenant, self.resumed(resume)),
+            Command::Replay { tenant, message } => {
+                let Some(key) = self.letters.task_of(tenant, *message) else { return Ok(()) };
+                (tenant, self.run_again(&key))
+            }
             _ => return Ok(()),
         };
-        let fits = self.unfinished(tenant) + more <= self.policy.tenant_tasks_max;
+        let fits = more == 0 || self.unfinished(tenant) + more <= self.policy.tenant_tasks_max;
         let holds = match answer {
             Ok(
                 Reply::JobSubmitted { repeated: false, .. }
                 | Reply::TaskSubmitted { repeated: false, .. }
-                | Reply::TasksAdded { .. },
+                | Reply::TasksAdded { .. }
+                | Reply::Resumed { .. }
+                | Reply::Replayed { .. },
             ) => fits,
             Err(Refusal::TenantFull { .. }) => !fits,
             _ => true,
