@@ -34,7 +34,7 @@ use crate::pace::Pace;
 use crate::source::{AttemptEnd, Claim, TaskSource};
 use crate::spawner::{Child, ChildEvent, ChildExit, ChildPipe, CommandLine, SpawnError};
 use crate::trouble::{Lack, Trouble};
-use crate::vitals::{Stop, Vitals};
+use crate::vitals::{Stop, Vitals, heard_within};
 
 /// How much of a pipe is read at a time.
 const READ_BYTES: usize = 64 * 1024;
@@ -320,6 +320,9 @@ impl<S: TaskSource> Attempt<'_, S> {
             Ended { exit: None, forced: false, expired: false, survivors: Vec::new(), cause: None };
         let mut gone_at: Option<Instant> = None;
         let mut stuck_at: Option<Instant> = None;
+        // A spawner is asked whether it hangs when it is late, and once.
+        let (mut is_late, mut has_asked) = (false, false);
+        let mut hung = pin!(handle.clone().is_hung(heard_within(self.shared.config.lease)));
         let mut revoked = pin!(self.shared.source.revoked(self.claim));
         while gone_at.is_none() || stdout.is_open || stderr.is_open {
             let is_running = ended.cause.is_none() && gone_at.is_none();
@@ -329,6 +332,14 @@ impl<S: TaskSource> Attempt<'_, S> {
             // A child that prints without end must not keep the others from their turn, so its output comes last.
             let cause = tokio::select! {
                 biased;
+                is_hung = &mut hung, if is_late && !has_asked && gone_at.is_none() => {
+                    has_asked = true;
+                    if is_hung {
+                        // What it started dies with it, while nobody else has the task.
+                        handle.kill_spawner();
+                    }
+                    continue;
+                }
                 () = sleep_until(stuck_at) => {
                     stuck_at = None;
                     handle.kill_spawner();
@@ -377,7 +388,7 @@ impl<S: TaskSource> Attempt<'_, S> {
                 continue;
             }
             // Whoever runs the task now must not meet our processes.
-            let is_late = matches!(cause, Cause::Stop(Stop::Lost) | Cause::Lapsed);
+            is_late = matches!(cause, Cause::Stop(Stop::Lost) | Cause::Lapsed);
             let grace = if is_late { Duration::ZERO } else { grace };
             handle.end(grace);
             stuck_at = Some(Instant::now() + grace + END_WAIT);

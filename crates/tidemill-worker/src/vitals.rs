@@ -21,6 +21,12 @@ const PATIENCE_MIN: Duration = Duration::from_secs(1);
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// The least time before the end of a lease that is left for killing the child.
 const MARGIN_MIN: Duration = Duration::from_secs(1);
+/// How long a heartbeat waits for the spawner to measure the child, and which part of its own patience at most.
+const MEASURE_WAIT: Duration = Duration::from_millis(300);
+const MEASURE_PART: u32 = 3;
+/// How long a spawner may take to say that it heard of the end of a lease, and which part of the margin at most.
+const HEARD_WAIT: Duration = Duration::from_secs(1);
+const HEARD_PART: u32 = 2;
 
 /// Why an attempt must stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +59,8 @@ struct State {
     is_lapsed: bool,
     /// The process that the last answered heartbeat told of.
     told: Option<u32>,
+    /// The memory of the child when it was measured last.
+    rss: u64,
 }
 
 /// Whether the beginning of the child is recorded.
@@ -148,14 +156,22 @@ impl Vitals {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn pulse(&self) -> Pulse {
+    /// How it stands with the child. Its memory is as it was when the spawner said it last: one that hangs must not cost a
+    /// worker that is well its lease.
+    async fn pulse(&self, patience: Duration) -> Pulse {
         let (child, activity) = {
             let state = self.lock();
             let child = state.child.as_ref().map(|(pid, handle, _)| (*pid, handle.clone()));
             (child, state.activity.clone())
         };
         let (pid, rss) = match child {
-            Some((pid, handle)) => (pid, handle.rss().await),
+            Some((pid, handle)) => {
+                let wait = MEASURE_WAIT.min(patience / MEASURE_PART);
+                let measured = tokio::time::timeout(wait, handle.rss()).await;
+                let mut state = self.lock();
+                state.rss = measured.unwrap_or(state.rss);
+                (pid, state.rss)
+            }
             None => (std::process::id(), 0),
         };
         Pulse { pid, rss, last_activity: activity }
@@ -195,7 +211,7 @@ impl Vitals {
             if source.is_in_this_process() {
                 // This process stood still, or its store cannot write; either way nobody has the task but by this source.
                 let asked_at = Moment::now();
-                let pulse = self.pulse().await;
+                let pulse = self.pulse(LAST_PATIENCE).await;
                 let pid = pulse.pid;
                 match in_time(LAST_PATIENCE, source.heartbeat(claim, pulse)).await {
                     Ok(beat) if beat.cancel => return Stop::Cancelled,
@@ -262,7 +278,7 @@ impl Vitals {
             tokio::time::sleep_until(beat_at).await;
             let (asked_at, began) = (Moment::now(), Instant::now());
             let beat = async {
-                let pulse = self.pulse().await;
+                let pulse = self.pulse(patience).await;
                 let pid = pulse.pid;
                 source.heartbeat(claim, pulse).await.map(|beat| (beat, pid))
             };
@@ -310,6 +326,12 @@ pub(crate) fn held_part(lease: Duration) -> Duration {
     lease.saturating_sub((lease / 10).max(MARGIN_MIN).min(lease / 3))
 }
 
+/// How long after the end of the part that is relied on a spawner may take to say that it heard of it. The rest of the margin
+/// is for killing one that hangs.
+pub(crate) fn heard_within(lease: Duration) -> Duration {
+    HEARD_WAIT.min((lease - held_part(lease)) / HEARD_PART)
+}
+
 /// When a lease that was asked for then is extended for the first time.
 ///
 /// An answer may have been long under way, and counts for little then. Still the child is given a moment to begin: a
@@ -355,6 +377,9 @@ mod tests {
     fn a_lease_is_relied_on_with_a_margin() {
         for (lease, held) in [(45_000, 40_500), (10_000, 9_000), (6_000, 5_000), (1_500, 1_000), (0, 0)] {
             assert_eq!(held_part(Duration::from_millis(lease)), Duration::from_millis(held), "{lease}");
+        }
+        for (lease, heard) in [(45_000, 1_000), (6_000, 500), (1_500, 250), (0, 0)] {
+            assert_eq!(heard_within(Duration::from_millis(lease)), Duration::from_millis(heard), "{lease}");
         }
     }
 }

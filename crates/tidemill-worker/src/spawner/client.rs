@@ -312,6 +312,14 @@ impl ChildHandle {
         let Some(answer) = self.link.measure(self.id) else { return 0 };
         answer.await.unwrap_or(0)
     }
+
+    /// Whether the spawner of the child says nothing for so long. One that is gone does not hang.
+    pub(crate) async fn is_hung(self, wait: Duration) -> bool {
+        match self.link.ask(self.id) {
+            Some(answer) => tokio::time::timeout(wait, answer).await.is_err(),
+            None => false,
+        }
+    }
 }
 
 /// The connection to one spawner process.
@@ -404,9 +412,15 @@ impl Link {
         if state.is_dead {
             return None;
         }
-        state.measures.entry(id).or_default().push(sender);
+        let waiting = state.measures.entry(id).or_default();
+        // A spawner that hangs is asked once.
+        let is_asked = !waiting.is_empty();
+        waiting.retain(|waiting| !waiting.is_closed());
+        waiting.push(sender);
         drop(state);
-        self.send(Request::Measure { id }.encode(), Vec::new());
+        if !is_asked {
+            self.send(Request::Measure { id }.encode(), Vec::new());
+        }
         Some(receiver)
     }
 

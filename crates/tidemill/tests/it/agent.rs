@@ -233,7 +233,7 @@ pub(crate) fn kill_with_spawners(server: Running) {
     server.kill();
 }
 
-fn children_of(parent: u32) -> Vec<u32> {
+pub(crate) fn children_of(parent: u32) -> Vec<u32> {
     let is_child = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);

@@ -10,12 +10,16 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::agent::children_of;
 use crate::remote_worker::Line;
 use crate::sandbox::{Running, Sandbox, Server, eventually, is_alive};
 
 /// A lease of 1.5 s instead of 45.
 const SHORT: [(&str, &str); 2] =
     [("VISIBILITY_EXTENSION_INTERVAL", "300"), ("VISIBILITY_EXTENSION_AMOUNT", "1")];
+/// And one of 4.5 s, which leaves a second for killing.
+const LONGER: [(&str, &str); 2] =
+    [("VISIBILITY_EXTENSION_INTERVAL", "1000"), ("VISIBILITY_EXTENSION_AMOUNT", "3")];
 /// Longer than a lease, and than the gap in time that a server notices.
 const LONG: Duration = Duration::from_secs(4);
 /// How long a child that should have ended has to show that it lives.
@@ -89,6 +93,14 @@ fn worker(sandbox: &Sandbox, url: &str, more: &[(&str, &str)]) -> Running {
     worker
 }
 
+/// Stops or continues the processes by which somebody starts tasks, as far as they are there.
+fn signal_all(spawners: &[u32], signal: Signal) {
+    for pid in spawners {
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
 fn stop(workers: Vec<Running>, server: Server) {
     for worker in workers {
         worker.signal(Signal::TERM);
@@ -121,6 +133,75 @@ fn children_of_a_worker_that_stands_still_end_with_its_lease() {
         assert_eq!(report["status"], "completed");
     }
     assert!(assert_alone(&dirs) >= freezes());
+    stop(workers, server);
+}
+
+/// A worker that is well keeps its leases, however long its spawner hangs.
+#[test]
+fn a_spawner_that_stands_still_costs_no_lease() {
+    let (sandbox, places) = (Sandbox::new(), [Sandbox::new(), Sandbox::new()]);
+    let dirs = [places[0].dir.as_path(), places[1].dir.as_path()];
+    let server = sandbox.serve(&["--no-worker"], &SHORT);
+    let mut workers = vec![worker(&places[0], &server.url, &[])];
+    stamping(&sandbox, "job.yaml", 3, 200);
+    let id = sandbox.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+    eventually("all tasks", || lives(&[dirs[0]]).len() == 3);
+    let spawners = children_of(workers[0].pid());
+    signal_all(&spawners, Signal::STOP);
+    workers.push(worker(&places[1], &server.url, &[]));
+    passes(LONG);
+    signal_all(&spawners, Signal::CONT);
+    let report = sandbox.run(&["jobs", "watch", &id, "--json"]).ok().json();
+    assert_eq!(report["status"], "completed");
+    assert_alone(&dirs);
+    stop(workers, server);
+}
+
+/// The same for the worker in a server.
+#[test]
+fn a_spawner_of_a_server_that_stands_still_costs_no_lease() {
+    let sandbox = Sandbox::new();
+    let settings: Vec<_> = LONGER.iter().copied().chain([("SWEEP_INTERVAL_MS", "500")]).collect();
+    let server = sandbox.serve(&["--concurrency", "6"], &settings);
+    stamping(&sandbox, "job.yaml", 3, 400);
+    let id = sandbox.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+    eventually("all tasks", || lives(&[&sandbox.dir]).len() == 3);
+    let spawners = children_of(server.process.pid());
+    signal_all(&spawners, Signal::STOP);
+    passes(LONG * 2);
+    signal_all(&spawners, Signal::CONT);
+    let report = sandbox.run(&["jobs", "watch", &id, "--json"]).ok().json();
+    assert_eq!(report["status"], "completed");
+    assert_alone(&[&sandbox.dir]);
+    server.stop().ok();
+}
+
+/// A spawner that hangs when the lease is over is killed, and the children with it, before somebody else begins.
+#[test]
+fn a_spawner_that_stands_still_is_killed_when_the_lease_is_over() {
+    let (sandbox, places) = (Sandbox::new(), [Sandbox::new(), Sandbox::new()]);
+    let dirs = [places[0].dir.as_path(), places[1].dir.as_path()];
+    let token = sandbox.run(&["keys", "create", "--role", "admin"]).ok().out.trim().to_owned();
+    let key = sandbox.run(&["keys", "create", "--role", "worker"]).ok().out.trim().to_owned();
+    let admin = [("TIDEMILL_API_KEY", token.as_str())];
+    let settings: Vec<_> = LONGER.iter().copied().chain([("TIDEMILL_API_KEY", key.as_str())]).collect();
+    let server = sandbox.serve(&["--no-worker"], &LONGER);
+    let line = Line::to(server.url.trim_start_matches("http://"));
+    let mut workers = vec![worker(&places[0], &line.url, &settings)];
+    stamping(&sandbox, "job.yaml", 3, 300);
+    let id = sandbox.run_with(&["submit", "job.yaml"], &admin).ok().out.trim().to_owned();
+    eventually("all tasks", || lives(&[dirs[0]]).len() == 3);
+    let spawners = children_of(workers[0].pid());
+    signal_all(&spawners, Signal::STOP);
+    line.hold(true);
+    workers.push(worker(&places[1], &server.url, &settings));
+    eventually("a takeover", || is_taken_over(&id, dirs[0], dirs[1]));
+    passes(BESIDE);
+    line.hold(false);
+    signal_all(&spawners, Signal::CONT);
+    let report = sandbox.run_with(&["jobs", "watch", &id, "--json"], &admin).ok().json();
+    assert_eq!(report["status"], "completed");
+    assert!(assert_alone(&dirs) >= 1);
     stop(workers, server);
 }
 
