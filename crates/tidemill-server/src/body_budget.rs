@@ -287,7 +287,7 @@ mod tests {
         let budget = Arc::new(BodyBudget::new(1 << 30, 16 << 20, 0));
         let (open, opened) = tokio::sync::watch::channel(false);
         let mut waiting = Vec::new();
-        // One turn of each leaves room for others, even when there are more than all turns.
+        // More than there are turns, and none of them ends before the other tenant is served.
         for _ in 0..64 {
             let (budget, mut opened) = (Arc::clone(&budget), opened.clone());
             waiting.push(tokio::spawn(async move {

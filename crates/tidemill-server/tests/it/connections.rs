@@ -300,10 +300,10 @@ async fn a_tenant_holds_its_share_of_the_bodies_and_no_more() {
     let lab = Lab::with(config, Policy::default()).await;
     let (one, other) = (lab.key("acme", Role::Producer).await, lab.key("globex", Role::Producer).await);
     let media = [("Content-Type", "application/json")];
-    let mut held = JoinSet::new();
+    let mut sent = JoinSet::new();
     for _ in 0..6 {
         let client = one.clone();
-        held.spawn(async move {
+        sent.spawn(async move {
             let mut stream = connect(&client).await;
             let head = client.head("POST", "/v1/jobs", &media, "HTTP/1.1");
             let begun = format!("{head}Content-Length: 16384\r\n\r\n{}", " ".repeat(12 * 1024));
@@ -313,7 +313,7 @@ async fn a_tenant_holds_its_share_of_the_bodies_and_no_more() {
     }
     // One of them has room, and waits for what never comes.
     for _ in 0..5 {
-        let answer = held.join_next().await.unwrap().unwrap();
+        let answer = sent.join_next().await.unwrap().unwrap();
         assert_eq!((answer.status, answer.code().as_str()), (429, "TENANT_TOO_MANY_BODIES"));
         assert_eq!(answer.header("retry-after"), Some("1"));
     }
@@ -322,5 +322,5 @@ async fn a_tenant_holds_its_share_of_the_bodies_and_no_more() {
         let answer = other.send("POST", "/v1/jobs", &media, body.as_bytes()).await;
         assert_eq!(answer.status, 400, "{}", answer.text());
     }
-    held.abort_all();
+    sent.abort_all();
 }
