@@ -322,7 +322,7 @@ impl<S: TaskSource> Attempt<'_, S> {
         let mut stuck_at: Option<Instant> = None;
         // A spawner is asked whether it hangs when it is late, and once.
         let (mut is_late, mut has_asked) = (false, false);
-        let mut hung = pin!(handle.clone().is_hung(heard_within(self.shared.config.lease)));
+        let mut hung = pin!(handle.clone().hangs(heard_within(self.shared.config.lease)));
         let mut revoked = pin!(self.shared.source.revoked(self.claim));
         while gone_at.is_none() || stdout.is_open || stderr.is_open {
             let is_running = ended.cause.is_none() && gone_at.is_none();
@@ -332,9 +332,9 @@ impl<S: TaskSource> Attempt<'_, S> {
             // A child that prints without end must not keep the others from their turn, so its output comes last.
             let cause = tokio::select! {
                 biased;
-                is_hung = &mut hung, if is_late && !has_asked && gone_at.is_none() => {
+                hangs = &mut hung, if is_late && !has_asked && gone_at.is_none() => {
                     has_asked = true;
-                    if is_hung {
+                    if hangs {
                         // What it started dies with it, while nobody else has the task.
                         handle.kill_spawner();
                     }

@@ -329,7 +329,7 @@ pub(crate) fn held_part(lease: Duration) -> Duration {
 /// How long after the end of the part that is relied on a spawner may take to say that it heard of it. The rest of the margin
 /// is for killing one that hangs.
 pub(crate) fn heard_within(lease: Duration) -> Duration {
-    HEARD_WAIT.min((lease - held_part(lease)) / HEARD_PART)
+    HEARD_WAIT.min(lease.saturating_sub(held_part(lease)) / HEARD_PART)
 }
 
 /// When a lease that was asked for then is extended for the first time.

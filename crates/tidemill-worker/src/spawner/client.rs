@@ -314,7 +314,7 @@ impl ChildHandle {
     }
 
     /// Whether the spawner of the child says nothing for so long. One that is gone does not hang.
-    pub(crate) async fn is_hung(self, wait: Duration) -> bool {
+    pub(crate) async fn hangs(self, wait: Duration) -> bool {
         match self.link.ask(self.id) {
             Some(answer) => tokio::time::timeout(wait, answer).await.is_err(),
             None => false,
