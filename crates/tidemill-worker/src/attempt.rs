@@ -105,6 +105,8 @@ pub(crate) struct Attempt<'a, S> {
     shared: &'a Shared<S>,
     claim: &'a Claim,
     vitals: &'a Vitals,
+    /// Nothing runs beside it.
+    is_alone: bool,
     timeout: Duration,
     idle_timeout: Option<Duration>,
     directory: Arc<AttemptDirectory>,
@@ -169,6 +171,15 @@ async fn run_with<S: TaskSource>(
         return failed(WorkReport::failed(message, ErrorCategory::Auth));
     }
     let unable = |trouble| End::Unable(trouble, Spent::default());
+    let mut stopping = pace.clone();
+    let turn = tokio::select! {
+        biased;
+        turn = shared.troubles.turn(claim) => turn,
+        stop = &mut heart => return End::Lost(stop),
+        () = vitals.lapsed() => return End::Lost(Stop::Lost),
+        () = shared.source.revoked(claim) => return End::Lost(Stop::Cancelled),
+        () = must_give_back(&mut stopping) => return End::GivenBack(Spent::default()),
+    };
     let directory = match shared.tree.begin(claim) {
         Ok(directory) => Arc::new(directory),
         Err(trouble) => return unable(trouble),
@@ -208,8 +219,11 @@ async fn run_with<S: TaskSource>(
         Err(error) => {
             directory.discard().await;
             let may_be_why = matches!(error, SpawnError::Died(_));
+            if may_be_why && !turn.is_alone() {
+                shared.troubles.lost_spawner(claim);
+            }
             return match Trouble::of_spawn(&error) {
-                Some(trouble) if !may_be_why || shared.troubles.may_give_back(claim) => unable(trouble),
+                Some(trouble) if !may_be_why || !turn.is_alone() => unable(trouble),
                 _ => failed(not_started(&program, &error)),
             };
         }
@@ -221,6 +235,7 @@ async fn run_with<S: TaskSource>(
         shared,
         claim,
         vitals,
+        is_alone: turn.is_alone(),
         timeout,
         idle_timeout: claim.execution.idle_timeout_ms.map(Duration::from_millis).or(config.idle_timeout),
         directory,
@@ -291,7 +306,7 @@ impl<S: TaskSource> Attempt<'_, S> {
         self.flush();
         self.left_files = self.directory.was_used();
         if let Some(trouble) = self.own_trouble(ended)
-            && self.shared.troubles.may_give_back(self.claim)
+            && self.may_give_back(&trouble)
         {
             self.directory.discard().await;
             return End::Unable(trouble, self.spent.clone());
@@ -550,6 +565,17 @@ impl<S: TaskSource> Attempt<'_, S> {
         }
     }
 
+    /// Whether such an end costs no attempt. It is counted.
+    fn may_give_back(&self, trouble: &Trouble) -> bool {
+        if trouble.lack != Lack::Spawner {
+            return self.shared.troubles.may_give_back(self.claim);
+        }
+        if !self.is_alone {
+            self.shared.troubles.lost_spawner(self.claim);
+        }
+        !self.is_alone
+    }
+
     /// What is to be recorded, if this machine can read it within a while; else how the attempt ends without it.
     async fn report_patiently(
         &self,
@@ -594,7 +620,8 @@ impl<S: TaskSource> Attempt<'_, S> {
             Some(Cause::Stop(_) | Cause::Lapsed | Cause::Shutdown) | None => {}
         }
         let Some(exit) = ended.exit else {
-            let message = "the processes of the task were lost: the spawner was killed";
+            let message =
+                "the process that starts tasks was killed while the task ran alone, and the task with it";
             return Ok(WorkReport::failed(message, ErrorCategory::ServerError));
         };
         if exit.end == Exit::Code(0) {

@@ -228,6 +228,7 @@ async fn told_to_stop(pace: &mut watch::Receiver<Pace>) {
 /// Waits until tasks can be run here, and tells how many may be claimed.
 async fn able<S: TaskSource>(shared: &Shared<S>) -> usize {
     loop {
+        shared.troubles.without_suspects().await;
         match shared.troubles.allowance() {
             Allowance::All => return shared.config.claim_max,
             Allowance::One => return 1,
@@ -305,9 +306,11 @@ async fn work_off<S: TaskSource>(
         match end {
             End::Report(end, directory) => {
                 config.ended(&claim, AttemptEnding::of(&end.report), began.elapsed());
-                shared.troubles.forget(&claim);
                 let reported = beside(heart.as_mut(), report(&shared, &claim, end, &pace, &vitals)).await;
                 let Some(Followed { is_over, next: following }) = reported else { break };
+                if is_over {
+                    shared.troubles.forget(&claim);
+                }
                 if let Some(home) = home.filter(|_| is_over) {
                     home.remove().await;
                 }
@@ -318,6 +321,9 @@ async fn work_off<S: TaskSource>(
             }
             End::Lost(stop) => {
                 config.ended(&claim, AttemptEnding::lost(stop == Stop::Cancelled), began.elapsed());
+                if stop == Stop::Cancelled {
+                    shared.troubles.forget(&claim);
+                }
                 // Whoever took the task over may share it.
                 if let Some(home) = home.filter(|_| stop == Stop::Cancelled) {
                     home.remove().await;
@@ -390,7 +396,8 @@ async fn report<S: TaskSource>(
     loop {
         end.began = end.began.filter(|pid| !vitals.has_told_of(*pid));
         // Others that have something to report come before anything new.
-        let may_claim = shared.troubles.is_sound() && *shared.unsent.borrow() == 0;
+        let may_claim =
+            shared.troubles.is_sound() && !shared.troubles.has_suspects() && *shared.unsent.borrow() == 0;
         let reported = if may_claim && *pace.borrow() == Pace::Work {
             shared.source.finish_and_claim(claim, end.clone()).await
         } else {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::metrics::{SlotMeter, TroubleMark};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, RwLock, RwLockReadGuard, RwLockWriteGuard, watch};
 use tokio::time::Instant;
 
 use crate::source::Claim;
@@ -30,11 +30,13 @@ const RECENT: Duration = Duration::from_secs(60);
 pub(crate) const DESCRIPTORS_TO_START: usize = 8;
 /// And those that it takes to keep what a task left.
 pub(crate) const DESCRIPTORS_TO_KEEP: usize = 3;
-/// How often a run of a task is given back because it ended with something of the worker's: its spawner, its disk. A task that
-/// is the cause itself, each time, fails then.
+/// How often a run of a task is given back because it found no room on the disk. A task that is the cause itself, each time,
+/// fails then.
 const GIVEN_BACK_MAX: u32 = 3;
 /// Runs that were given back so, as far as they are remembered.
-const REMEMBERED_MAX: usize = 1_000;
+const REMEMBERED_MAX: usize = 10_000;
+/// A run that was there when so many spawners died may be the cause, and is run alone.
+const DEATHS_MAX: u32 = 3;
 
 /// What a worker lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +124,40 @@ pub(crate) fn look_at_descriptors(needed: usize) -> Result<(), Trouble> {
 pub(crate) struct Troubles {
     state: Mutex<State>,
     changed: Notify,
+    /// Held by all that run, and by one that runs alone as a whole.
+    turns: RwLock<()>,
+    /// Those that run alone or wait for it. Nothing is claimed meanwhile.
+    suspects: watch::Sender<usize>,
+}
+
+/// The right to run a task here, until it is dropped.
+#[derive(Debug)]
+pub(crate) enum Turn<'a> {
+    Beside { _others: RwLockReadGuard<'a, ()> },
+    Alone { _all: RwLockWriteGuard<'a, ()>, _suspect: Suspect<'a> },
+}
+
+impl Turn<'_> {
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(self, Self::Alone { .. })
+    }
+}
+
+/// A task that may be what kills spawners, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Suspect<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Suspect<'a> {
+    fn new(count: &'a watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count)
+    }
+}
+
+impl Drop for Suspect<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -131,6 +167,21 @@ struct State {
     pause: Option<Duration>,
     began_at: Option<Instant>,
     given_back: HashMap<(TaskKey, u32), u32>,
+    /// The spawners that died while a run was on them beside others.
+    deaths: HashMap<(TaskKey, u32), u32>,
+}
+
+/// Counts one more for a run. Of too many, those that were counted once are forgotten first.
+fn count(counts: &mut HashMap<(TaskKey, u32), u32>, claim: &Claim) -> u32 {
+    if counts.len() >= REMEMBERED_MAX {
+        counts.retain(|_, count| *count > 1);
+    }
+    if counts.len() >= REMEMBERED_MAX {
+        counts.clear();
+    }
+    let count = counts.entry((claim.task.clone(), claim.run)).or_default();
+    *count += 1;
+    *count
 }
 
 #[derive(Debug, Default)]
@@ -227,20 +278,43 @@ impl Troubles {
         }
     }
 
-    /// Whether a run that ended with something of the worker's may be given back once more. It is counted.
+    /// Whether a run that found no room may be given back once more. It is counted.
     pub(crate) fn may_give_back(&self, claim: &Claim) -> bool {
-        let mut state = self.lock();
-        if state.given_back.len() >= REMEMBERED_MAX {
-            state.given_back.clear();
-        }
-        let count = state.given_back.entry((claim.task.clone(), claim.run)).or_default();
-        *count += 1;
-        *count <= GIVEN_BACK_MAX
+        count(&mut self.lock().given_back, claim) <= GIVEN_BACK_MAX
     }
 
-    /// A run has an outcome.
+    /// A spawner died beside a run, which is given back: another task may be the cause.
+    pub(crate) fn lost_spawner(&self, claim: &Claim) {
+        count(&mut self.lock().deaths, claim);
+    }
+
+    /// Waits until a task may run here: beside others, or alone if it may be what kills spawners.
+    pub(crate) async fn turn(&self, claim: &Claim) -> Turn<'_> {
+        let deaths = self.lock().deaths.get(&(claim.task.clone(), claim.run)).copied().unwrap_or(0);
+        if deaths < DEATHS_MAX {
+            return Turn::Beside { _others: self.turns.read().await };
+        }
+        let suspect = Suspect::new(&self.suspects);
+        Turn::Alone { _all: self.turns.write().await, _suspect: suspect }
+    }
+
+    /// Whether a task runs alone, or waits for it.
+    pub(crate) fn has_suspects(&self) -> bool {
+        *self.suspects.borrow() > 0
+    }
+
+    /// Waits until no task runs alone or waits for it.
+    pub(crate) async fn without_suspects(&self) {
+        // The other side is here, so it cannot be gone.
+        let _ = self.suspects.subscribe().wait_for(|suspects| *suspects == 0).await;
+    }
+
+    /// A run is over.
     pub(crate) fn forget(&self, claim: &Claim) {
-        self.lock().given_back.remove(&(claim.task.clone(), claim.run));
+        let mut state = self.lock();
+        let key = (claim.task.clone(), claim.run);
+        state.given_back.remove(&key);
+        state.deaths.remove(&key);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

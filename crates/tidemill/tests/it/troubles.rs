@@ -131,3 +131,25 @@ fn uploads_that_are_refused_cost_no_attempt_and_no_log() {
     assert_eq!(worker.end().code, 0);
     server.stop().ok();
 }
+
+/// A task that kills what starts tasks pays for it alone, however many run beside it.
+#[test]
+fn a_task_that_kills_the_spawner_costs_its_neighbours_nothing() {
+    let sandbox = Sandbox::new();
+    let kill = r#"sleep 0.3; server=$(cut -d" " -f4 /proc/$PPID/stat); kill -9 $(cat /proc/$server/task/*/children); sleep 60"#;
+    sandbox.write(
+        "killer.yaml",
+        &format!("tasks:\n- {{taskId: t, run: '{kill}', retry: {{maxAttempts: 1}}}}\n"),
+    );
+    let run = r#"sleep 3; echo "{\"attempt\":$TIDEMILL_ATTEMPT}""#;
+    let tasks = (0..3).map(|n| format!("- {{taskId: t{n}, run: '{run}'}}\n"));
+    sandbox.write("job.yaml", &format!("tasks:\n{}", tasks.collect::<String>()));
+    let server = sandbox.serve(&["--concurrency", "4"], &[]);
+    let ids =
+        ["job.yaml", "killer.yaml"].map(|name| sandbox.run(&["submit", name]).ok().out.trim().to_owned());
+    let killer = sandbox.run(&["jobs", "watch", &ids[1], "--json"]).json();
+    assert_eq!(killer["status"], "failed", "{killer:#}");
+    assert!(killer.to_string().contains("was killed while the task ran alone"), "{killer:#}");
+    assert_first_attempts(&sandbox.run(&["jobs", "watch", &ids[0], "--json"]).ok().json());
+    server.stop().ok();
+}
