@@ -97,8 +97,14 @@ fn wait_millis(task: &TaskView<'_>, head: &TaskHead, queued: &Queued, draft: &Dr
     }
     match before(last).max(before(Some(queued.message.id.made_at()))) {
         Some(since) => Some(queued.visible_at.since(since)),
-        // It was dispatched. Only what was sent or received by hand was told to wait.
-        None => (last.is_some() && !by_hand).then_some(0),
+        None if by_hand => None,
+        // It was dispatched. Only what was sent by hand was told to wait.
+        None if last.is_some() => Some(0),
+        // It was shown anew after an earlier step: it waits as long as it was to at first, if its id can tell.
+        None => {
+            let (made_at, not_before) = (queued.message.id.made_at(), queued.message.not_before);
+            (made_at <= not_before).then(|| not_before.since(made_at))
+        }
     }
 }
 
@@ -204,6 +210,19 @@ mod tests {
         assert_eq!(fixture.claim(9).len(), 1);
         fixture.now = fixture.now.plus(600_000);
         assert_eq!(fixture.claim(9).iter().filter(|task| task.task == key("t-2")).count(), 1);
+    }
+
+    #[test]
+    fn what_was_sent_for_later_is_not_stranded_by_a_second_step() {
+        let mut fixture = Fixture::new();
+        fixture.run(&Command::Send(Send { task: alone("t-1"), run: 1, delay_millis: 300_000 })).unwrap();
+        for _ in 0..2 {
+            fixture.now = fixture.now.minus(DAY);
+            fixture.restart();
+            assert_eq!(sweep(&mut fixture), 1);
+        }
+        fixture.now = fixture.now.plus(300_000);
+        assert_eq!(fixture.claim(1).len(), 1);
     }
 
     #[test]
