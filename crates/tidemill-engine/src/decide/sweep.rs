@@ -1,6 +1,6 @@
 //! The sweep: finds whatever stands still and sets it moving, so that no lost wake-up can stall a job.
 
-use tidemill_model::{TaskHead, TaskState, Timestamp};
+use tidemill_model::{Lease, TaskHead, TaskState, Timestamp};
 
 use super::advance::dispatch_ready;
 use super::draft::{Draft, spec_of};
@@ -50,6 +50,13 @@ pub(super) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) 
                 draft.show_at(queued.message.id, at, Delivered::No);
             }
             repaired += 1;
+        } else if let TaskState::Leased(lease) = &head.state
+            && !has_message
+            && let Some(until) = shortened(lease, draft)
+        {
+            // Somebody deleted its message. It gets one when the lease is over.
+            draft.change(key, TaskChangeKind::Shorten { fence: head.fence, until });
+            repaired += 1;
         }
     }
     Reply::Swept { repaired, after: last.filter(|_| seen == max).cloned() }
@@ -70,13 +77,16 @@ fn moved_back(
             let at = now.plus(wait_millis(task, head, queued, draft)?);
             Some(at).filter(|at| queued.visible_at.since(*at) > AHEAD_MILLIS_MAX)
         }
-        // Its worker may be gone, and would be missed only when the clock is there again. If it lives it is heard.
-        TaskState::Leased(lease) => {
-            let at = now.plus(draft.policy().lease_millis);
-            Some(at).filter(|at| lease.until.since(*at) > AHEAD_MILLIS_MAX)
-        }
+        TaskState::Leased(lease) => shortened(lease, draft),
         TaskState::Parked | TaskState::Done(_) => None,
     }
+}
+
+/// When a lease ends that lasts much longer than a new one would. Its worker may be gone, and would be missed only when the
+/// clock is there again. If it lives it is heard.
+fn shortened(lease: &Lease, draft: &Draft<'_, '_>) -> Option<Timestamp> {
+    let at = draft.now().plus(draft.policy().lease_millis);
+    Some(at).filter(|at| lease.until.since(*at) > AHEAD_MILLIS_MAX)
 }
 
 /// How long the message of a task that nobody holds had to wait at most when it was hidden, in milliseconds; `None` if

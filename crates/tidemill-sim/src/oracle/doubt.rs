@@ -43,9 +43,12 @@ impl Doubt {
     pub(super) fn may_touch(&self, key: &TaskKey) -> bool {
         let in_job = |job: JobId| key.request.job_part() == Some(job);
         self.commands.iter().any(|command| match command {
-            Command::Claim(_) | Command::Receive(_) | Command::Recover { .. } | Command::Replay { .. } => {
-                true
-            }
+            // A sweep shortens leases that a clock made too long.
+            Command::Claim(_)
+            | Command::Receive(_)
+            | Command::Recover { .. }
+            | Command::Replay { .. }
+            | Command::Sweep(_) => true,
             Command::Begin(begin) => begin.task == *key,
             Command::Heartbeat(beat) => beat.task == *key,
             Command::Finish(finish) => finish.task == *key,

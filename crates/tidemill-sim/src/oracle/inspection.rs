@@ -421,8 +421,10 @@ impl Oracle {
                 )
             })?;
         }
-        // Nobody in the world asks for a longer delay, so what is hidden for longer waits for a time that another clock told.
-        let soon = now.plus(DELAY_MILLIS_MAX + AHEAD_MILLIS);
+        // Nobody in the world asks for a longer delay, and no retry waits longer, so what is hidden for longer waits for a time
+        // that another clock told.
+        let longest = tidemill_model::RetryPolicy::default().longest_delay(u32::MAX);
+        let soon = now.plus(DELAY_MILLIS_MAX.max(longest) + AHEAD_MILLIS);
         for (key, task) in self.history.tasks.iter().filter(|(_, task)| task.is_live() && !task.is_parked()) {
             let at = visible_at.get(&(key.clone(), task.run())).copied();
             let is_soon = at.is_none_or(|at| at <= soon);
