@@ -95,7 +95,8 @@ fn wait_millis(task: &TaskView<'_>, head: &TaskHead, queued: &Queued, draft: &Dr
     // Events and ids tell when it was hidden, but run ahead of a clock that was set back before.
     let before = |at: Option<Timestamp>| at.filter(|at| *at <= queued.visible_at);
     let last = task.entry.stream.last_timestamp();
-    if head.failed_fence == Some(head.fence) {
+    // A retry hides the message that it was delivered by. One that came later was made because that one was gone.
+    if head.failed_fence == Some(head.fence) && queued.deliveries > 0 {
         let policy = spec_of(task).options.retry.unwrap_or(draft.policy().retry);
         let since_failed = before(last).map(|last| queued.visible_at.since(last));
         return Some(since_failed.unwrap_or_else(|| policy.longest_delay(head.attempts)));
@@ -133,7 +134,7 @@ mod tests {
     use tidemill_model::ErrorCategory;
 
     use super::super::fixture::{Fixture, alone, completed, failed, key, spec};
-    use crate::command::{Command, Send, Sweep};
+    use crate::command::{Command, Receive, Send, Sweep};
     use crate::reply::Reply;
 
     const DAY: u64 = 24 * 3_600_000;
@@ -249,6 +250,27 @@ mod tests {
         let longest = fixture.policy.retry.longest_delay(1);
         fixture.now = fixture.now.plus(longest);
         assert_eq!(fixture.claim(1).len(), 1, "not after the longest delay of all");
+    }
+
+    #[test]
+    fn a_retry_whose_message_was_lost_is_not_stranded() {
+        let mut fixture = Fixture::new();
+        fixture.submit_task("t-1");
+        let task = fixture.claim(1).remove(0);
+        fixture.finish(&task.task, task.fence, failed(ErrorCategory::Network)).unwrap();
+        fixture.now = fixture.now.plus(60_000);
+        let receive = Receive { tenants: None, max: 1, visibility_millis: None };
+        let Reply::Received { messages, .. } = fixture.run(&Command::Receive(receive)).unwrap().1 else {
+            panic!("no answer to a receive");
+        };
+        fixture.run(&Command::Delete { tenant: None, receipt: messages[0].1 }).unwrap();
+        // Long after the failure it gets a new one.
+        fixture.now = fixture.now.plus(DAY);
+        assert_eq!(sweep(&mut fixture), 1);
+        fixture.now = fixture.now.minus(3 * DAY);
+        fixture.restart();
+        assert_eq!(sweep(&mut fixture), 1);
+        assert_eq!(fixture.claim(1).len(), 1, "the new one had nothing to wait for");
     }
 
     #[test]

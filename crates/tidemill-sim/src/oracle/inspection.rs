@@ -422,9 +422,7 @@ impl Oracle {
             })?;
         }
         // Nobody in the world asks for so long a delay, so what is hidden for longer waits for a time that another clock told.
-        // Wider than the delays of the world: seed 1161 shows a task that waits for 281 s, and why is not known yet.
-        let longest = tidemill_model::RetryPolicy::default().longest_delay(u32::MAX);
-        let soon = now.plus(DELAY_MILLIS_MAX.max(longest) + AHEAD_MILLIS);
+        let soon = now.plus(DELAY_MILLIS_MAX + AHEAD_MILLIS);
         for (key, task) in self.history.tasks.iter().filter(|(_, task)| task.is_live() && !task.is_parked()) {
             let at = visible_at.get(&(key.clone(), task.run())).copied();
             let is_soon = at.is_none_or(|at| at <= soon);
