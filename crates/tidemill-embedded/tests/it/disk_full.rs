@@ -12,7 +12,7 @@ use tidemill_engine::reply::Reply;
 use tidemill_model::event_query::EventQuery;
 use tidemill_model::{AccessPath, EventId};
 
-use crate::lab::{Lab, acme, plain, publish, small};
+use crate::lab::{Fresh, Lab, acme, plain, publish, small};
 use crate::tmpfs::Tmpfs;
 
 const BALLAST: &str = "ballast";
@@ -72,11 +72,8 @@ fn stored(events: impl Fn(&EventQuery) -> tidemill_model::event_query::Page) -> 
 
 #[test]
 fn a_full_disk_refuses_clearly_and_works_again_when_there_is_space() {
-    let Some(disk) =
-        Tmpfs::mount("disk_full::a_full_disk_refuses_clearly_and_works_again_when_there_is_space", 4 << 10)
-    else {
-        return;
-    };
+    let dir = Fresh::new();
+    let Some(disk) = Tmpfs::mount(dir.join("disk"), 4 << 10) else { return };
     std::fs::write(disk.join(BALLAST), vec![1; BALLAST_KIB << 10]).unwrap();
     let backend = open(&disk);
     let mut acknowledged = BTreeSet::new();
@@ -108,11 +105,8 @@ fn a_full_disk_refuses_clearly_and_works_again_when_there_is_space() {
 
 #[test]
 fn rows_that_found_no_space_are_written_when_there_is_some() {
-    let Some(disk) =
-        Tmpfs::mount("disk_full::rows_that_found_no_space_are_written_when_there_is_some", 8 << 10)
-    else {
-        return;
-    };
+    let dir = Fresh::new();
+    let Some(disk) = Tmpfs::mount(dir.join("disk"), 8 << 10) else { return };
     let backend = open(&disk);
     let mut acknowledged = BTreeSet::new();
     backend.checkpoint().unwrap();

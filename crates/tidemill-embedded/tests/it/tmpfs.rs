@@ -1,28 +1,46 @@
-//! Small file systems in memory, for tests that need a disk that is full or cannot be written.
+//! Small file systems in memory, for tests that need a disk that is full or cannot be written. The tests of several
+//! crates share this file.
 
-use std::path::Path;
+#![allow(dead_code, reason = "each crate uses a part of it")]
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::lab::{Fresh, announce};
-
 /// A mounted file system; unmounted when dropped.
-pub(crate) struct Tmpfs(Fresh);
+pub(crate) struct Tmpfs(PathBuf);
 
 impl Tmpfs {
-    /// Mounts one of so many KiB. Without the right to do so it says that `test` is skipped, and why.
-    pub(crate) fn mount(test: &str, kib: u64) -> Option<Self> {
-        let dir = Fresh::new();
-        match mount(&["-t", "tmpfs", "-o", &format!("size={kib}k"), "tmpfs"], &dir) {
-            Ok(()) => Some(Self(dir)),
-            Err(problem) => {
-                announce(&format!("SKIPPED {test}: mounting a tmpfs is not permitted: {problem}"));
-                None
-            }
-        }
+    /// Mounts one of so many KiB at `dir`, which is made. Without the right to do so it says that the test is skipped, and
+    /// why; in CI that is a failure.
+    pub(crate) fn mount(dir: PathBuf, kib: u64) -> Option<Self> {
+        std::fs::create_dir_all(&dir).unwrap();
+        let Err(problem) = mount(&["-t", "tmpfs", "-o", &format!("size={kib}k"), "tmpfs"], &dir) else {
+            return Some(Self(dir));
+        };
+        assert!(std::env::var_os("CI").is_none(), "CI may mount a tmpfs: {problem}");
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("a test");
+        // Not by a macro, which the harness would keep to itself.
+        let line = format!("SKIPPED {test}: mounting a tmpfs is not permitted: {problem}\n");
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
+        None
     }
 
     pub(crate) fn make_read_only(&self) {
         mount(&["-o", "remount,ro"], &self.0).unwrap();
+    }
+
+    /// Takes so many KiB of the space, or all that is left.
+    pub(crate) fn fill(&self, name: &str, kib: usize) -> PathBuf {
+        let path = self.join(name);
+        let mut file = std::fs::File::create(&path).unwrap();
+        for _ in 0..kib {
+            if file.write_all(&[7; 1_024]).is_err() {
+                break;
+            }
+        }
+        path
     }
 }
 
@@ -35,7 +53,7 @@ impl std::ops::Deref for Tmpfs {
 
 impl Drop for Tmpfs {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&*self.0).status();
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 

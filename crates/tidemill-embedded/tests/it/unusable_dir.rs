@@ -62,8 +62,8 @@ fn a_second_process_is_told_who_holds_the_directory() {
 
 #[test]
 fn a_read_only_file_system_is_refused_by_name() {
-    let test = "unusable_dir::a_read_only_file_system_is_refused_by_name";
-    let Some(disk) = Tmpfs::mount(test, 2 << 10) else { return };
+    let dir = Fresh::new();
+    let Some(disk) = Tmpfs::mount(dir.join("disk"), 2 << 10) else { return };
     open(&disk).unwrap();
     disk.make_read_only();
     let refused = open(&disk).err().unwrap().to_string();

@@ -11,4 +11,6 @@ mod leases;
 mod native;
 mod output;
 mod spawner;
+#[path = "../../../tidemill-embedded/tests/it/tmpfs.rs"]
+mod tmpfs;
 mod troubles;

@@ -7,40 +7,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tidemill_engine::commit::TaskKey;
 use tidemill_model::{RetryPolicy, TaskOptions};
 
-use crate::lab::{Directory, Lab, eventually, options, pids_in, shell};
-
-/// A file system in memory of so many KiB, until it is dropped.
-struct Tmpfs(PathBuf);
-
-impl Tmpfs {
-    /// `None`, and a word about it, where nothing may be mounted.
-    fn mount(directory: &Directory, kib: u64) -> Option<Self> {
-        let path = directory.0.join("small");
-        std::fs::create_dir(&path).unwrap();
-        let size = format!("size={kib}k");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&path).output();
-        if mounted.is_ok_and(|mounted| mounted.status.success()) {
-            return Some(Self(path));
-        }
-        eprintln!("skipped: no file system can be mounted here");
-        None
-    }
-
-    /// Fills it to the last byte.
-    fn fill(&self) -> PathBuf {
-        use std::io::Write as _;
-        let path = self.0.join("filler");
-        let mut file = std::fs::File::create(&path).unwrap();
-        while file.write_all(&[7; 4_096]).is_ok() {}
-        path
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
+use crate::lab::{Lab, eventually, options, pids_in, shell};
+use crate::tmpfs::Tmpfs;
 
 const TELL: &str = r#"echo "{\"attempt\":$TIDEMILL_ATTEMPT}""#;
 
@@ -66,9 +34,9 @@ async fn first_attempts(lab: &Lab, keys: &[TaskKey]) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_output_directory_costs_no_attempt() {
     let mut lab = Lab::idle();
-    let Some(disk) = Tmpfs::mount(&lab.directory, 1_024) else { return };
-    let filler = disk.fill();
-    lab.config.output_dir = disk.0.clone();
+    let Some(disk) = Tmpfs::mount(lab.directory.0.join("small"), 1_024) else { return };
+    let filler = disk.fill("filler", usize::MAX);
+    lab.config.output_dir = disk.to_path_buf();
     // Not even its own directory can be made where there is no room for one; a tmpfs has some for names.
     lab.work("worker-1");
     let keys = submit(&lab, 40, &format!("echo said; {TELL}")).await;
@@ -94,8 +62,8 @@ async fn a_full_output_directory_costs_no_attempt() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_fills_up_below_running_tasks_costs_no_attempt() {
     let mut lab = Lab::idle();
-    let Some(disk) = Tmpfs::mount(&lab.directory, 1_024) else { return };
-    lab.config.output_dir = disk.0.clone();
+    let Some(disk) = Tmpfs::mount(lab.directory.0.join("small"), 1_024) else { return };
+    lab.config.output_dir = disk.to_path_buf();
     lab.work("worker-1");
     let (pids, go) = (lab.directory.0.join("pids"), lab.directory.0.join("go"));
     let text = format!(
@@ -106,7 +74,7 @@ async fn a_disk_that_fills_up_below_running_tasks_costs_no_attempt() {
     );
     let keys = submit(&lab, 3, &text).await;
     pids_in(&pids, 3).await;
-    let filler = disk.fill();
+    let filler = disk.fill("filler", usize::MAX);
     std::fs::write(&go, "").unwrap();
     let meter = lab.config.slot_meter.clone();
     eventually("the trouble", || meter.read().troubled == 1).await;
@@ -122,8 +90,8 @@ async fn a_disk_that_fills_up_below_running_tasks_costs_no_attempt() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_waits_for_room() {
     let mut lab = Lab::idle();
-    let Some(disk) = Tmpfs::mount(&lab.directory, 1_024) else { return };
-    lab.config.output_dir = disk.0.clone();
+    let Some(disk) = Tmpfs::mount(lab.directory.0.join("small"), 1_024) else { return };
+    lab.config.output_dir = disk.to_path_buf();
     lab.work("worker-1");
     let (pids, dir) = (lab.directory.0.join("pids"), lab.directory.0.display().to_string());
     let wait = |name: &str| format!("while [ ! -e {dir}/{name} ]; do sleep 0.02; done");
@@ -135,7 +103,7 @@ async fn a_log_waits_for_room() {
     );
     let keys = submit(&lab, 1, &text).await;
     pids_in(&pids, 1).await;
-    let filler = disk.fill();
+    let filler = disk.fill("filler", usize::MAX);
     std::fs::write(lab.directory.0.join("go"), "").unwrap();
     eventually("a line", || lab.shown().iter().any(|line| line.contains("the log cannot be written"))).await;
     std::fs::remove_file(filler).unwrap();

@@ -9,51 +9,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
 
 use crate::sandbox::{Running, Sandbox, Server, eventually};
-
-/// A small file system in memory; unmounted when dropped.
-struct Tmpfs(PathBuf);
-
-impl Tmpfs {
-    /// Mounts one in the sandbox. Without the right to do so it says that `test` is skipped, and why.
-    fn mount(sandbox: &Sandbox, test: &str, mib: u64) -> Option<Self> {
-        let dir = sandbox.dir.join("disk");
-        std::fs::create_dir(&dir).unwrap();
-        let size = format!("size={mib}m");
-        let mut mount = Command::new("mount");
-        let done = mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&dir).output().unwrap();
-        if done.status.success() {
-            return Some(Self(dir));
-        }
-        let problem = String::from_utf8_lossy(&done.stderr);
-        // Not by a macro, which the harness would keep to itself.
-        let line = format!("SKIPPED {test}: mounting a tmpfs is not permitted: {}\n", problem.trim());
-        std::io::stderr().write_all(line.as_bytes()).unwrap();
-        None
-    }
-
-    /// Takes `mib` of the space, or all that is left.
-    fn fill(&self, name: &str, mib: usize) {
-        let mut file = std::fs::File::create(self.0.join(name)).unwrap();
-        let mut size = 1 << 20;
-        let mut left = mib;
-        while size > 0 && left > 0 {
-            match file.write_all(&vec![1; size]) {
-                Ok(()) => left -= usize::from(size == 1 << 20),
-                Err(_) => size /= 2,
-            }
-        }
-    }
-
-    fn free(&self, name: &str) {
-        std::fs::remove_file(self.0.join(name)).unwrap();
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
+use crate::tmpfs::Tmpfs;
 
 /// One request, as a program without a library would send it: the status and the body.
 fn send(url: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
@@ -116,14 +72,13 @@ fn in_data(data: &Path) -> [&str; 2] {
 #[test]
 fn every_job_that_was_taken_while_the_disk_filled_is_completed() {
     let sandbox = Sandbox::new();
-    let test = "full_disk::every_job_that_was_taken_while_the_disk_filled_is_completed";
-    let Some(disk) = Tmpfs::mount(&sandbox, test, 24) else { return };
-    let data = disk.0.join("data");
+    let Some(disk) = Tmpfs::mount(sandbox.dir.join("disk"), 24 << 10) else { return };
+    let data = disk.join("data");
     let server = sandbox.serve(&in_data(&data), &[]);
     let url = server.url.clone();
     let taken = std::thread::scope(|scope| {
         let submitting: Vec<_> = (0..3).map(|_| scope.spawn(|| submit_all(&url))).collect();
-        disk.fill("half", 8);
+        disk.fill("half", 8 << 10);
         disk.fill("rest", usize::MAX);
         submitting.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<BTreeSet<_>>()
     });
@@ -154,8 +109,9 @@ fn every_job_that_was_taken_while_the_disk_filled_is_completed() {
 
     let third = sandbox.serve(&in_data(&data), &[]);
     is_full(&third.url);
-    disk.free("half");
-    disk.free("rest");
+    for name in ["half", "rest"] {
+        std::fs::remove_file(disk.join(name)).unwrap();
+    }
     eventually("that it is ready by itself", || get(&third.url, "/readyz").0 == 200);
     eventually("that server.json is there", || {
         std::fs::read_to_string(data.join("server.json")).is_ok_and(|text| text.contains(&third.url))

@@ -36,6 +36,8 @@ mod script_routing;
 mod scripts;
 mod serve;
 mod terminal;
+#[path = "../../../tidemill-embedded/tests/it/tmpfs.rs"]
+mod tmpfs;
 mod traces;
 mod triage;
 mod troubles;

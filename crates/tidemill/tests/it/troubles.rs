@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::remote_worker::{Line, Loss};
 use crate::sandbox::{Running, Sandbox};
+use crate::tmpfs::Tmpfs;
 
 /// So many tasks that each say in which attempt they are.
 fn job(sandbox: &Sandbox, count: usize) {
@@ -45,40 +46,11 @@ fn few_descriptors_cost_no_attempt() {
     assert_eq!(server.end().code, 0);
 }
 
-/// A small file system, until it is dropped. `None`, and a word about it, where nothing may be mounted.
-struct Tmpfs(PathBuf);
-
-impl Tmpfs {
-    fn mount(path: PathBuf, kib: u64) -> Option<Self> {
-        std::fs::create_dir_all(&path).unwrap();
-        let size = format!("size={kib}k");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&path).output();
-        if mounted.is_ok_and(|mounted| mounted.status.success()) {
-            return Some(Self(path));
-        }
-        eprintln!("skipped: no file system can be mounted here");
-        None
-    }
-
-    fn fill(&self) -> PathBuf {
-        let path = self.0.join("filler");
-        let mut file = std::fs::File::create(&path).unwrap();
-        while file.write_all(&[7; 4_096]).is_ok() {}
-        path
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_worker_without_room_claims_nothing_and_says_so() {
     let (sandbox, elsewhere) = (Sandbox::new(), Sandbox::new());
     let Some(disk) = Tmpfs::mount(elsewhere.dir.join(".output"), 1_024) else { return };
-    let filler = disk.fill();
+    let filler = disk.fill("filler", usize::MAX);
     job(&sandbox, 20);
     let server = sandbox.serve(&["--no-worker"], &[]);
     let mut worker = elsewhere.start(&["worker", "--server", &server.url, "--metrics", "127.0.0.1:0"], &[]);
