@@ -9,6 +9,11 @@ use crate::codec::{self, EventFields};
 /// The most bytes a group may have.
 pub const GROUP_BYTES_MAX: usize = 256 << 20;
 
+/// From so many bytes on a commit gets its room at once.
+const LARGE_BYTES: usize = 1 << 20;
+/// The memory of a group is kept up to so many bytes.
+const KEPT_BYTES: usize = 8 << 20;
+
 /// Collects the entries of one group, in order. Clear it to use it again.
 #[derive(Debug, Default)]
 pub struct Group {
@@ -49,6 +54,13 @@ impl Group {
         Self::default()
     }
 
+    /// Makes room for a large commit at once: a buffer that grows by doubling would take up to three times as much.
+    pub(crate) fn make_room(&mut self, bytes: usize) {
+        if bytes >= LARGE_BYTES {
+            self.bytes.reserve_exact(bytes);
+        }
+    }
+
     /// Appends an event. Its number must follow the last one's; the log checks the first.
     pub fn push_event(&mut self, seq: Seq, event: &Event, links: &Links) {
         debug_assert_eq!(self.first_seq.map_or(seq.0, |first| first.0 + self.events.len() as u64), seq.0);
@@ -72,8 +84,11 @@ impl Group {
         self.controls += 1;
     }
 
-    /// Takes everything out and keeps the memory.
+    /// Takes everything out and keeps the memory, but for that of a very large group.
     pub fn clear(&mut self) {
+        if self.bytes.capacity() > KEPT_BYTES {
+            *self = Self::default();
+        }
         self.bytes.clear();
         self.events.clear();
         self.first_seq = None;

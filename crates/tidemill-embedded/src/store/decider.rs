@@ -149,6 +149,7 @@ impl Decider {
             RecordWrite::Put { key, .. } => Some(key.clone()),
             _ => None,
         }));
+        group.make_room(size_bytes);
         push_controls(group, &commit, &mut self.scratch);
         for (event, links) in commit.events.iter().zip(&links) {
             group.push_event(self.next_seq, event, links);
