@@ -160,6 +160,13 @@ impl Shared {
     /// Writes the rows that changed, with the place in the log they reflect. Says whether there were any.
     pub(super) fn flush_rows(&self) -> Result<bool, Fault> {
         self.hold_rows()?;
+        if self.settle_rows()? {
+            return Ok(true);
+        }
+        if self.rows.found().is_none() {
+            return Ok(false);
+        }
+        self.hold_rows()?;
         self.settle_rows()
     }
 
@@ -181,17 +188,24 @@ impl Shared {
             return Err(fault);
         }
         // Rows are taken at the very moment a group is closed: what is decided later belongs behind the checkpoint.
+        let found = self.rows.found();
         let (taken, newest) = {
             let mut deciding = self.deciding();
             deciding.close();
+            deciding.decider.state.found_stored(found.as_deref().unwrap_or_default());
             (deciding.decider.state.take_dirty(), deciding.newest())
         };
         while self.progress.synced() < newest && self.write_group(&mut writing)? {}
-        let Some(rows) = taken else { return Ok(()) };
+        let noted = || found.iter().for_each(|found| self.rows.noted(found));
+        let Some(rows) = taken else {
+            noted();
+            return Ok(());
+        };
         let position = writing.log.end();
         let flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         drop(writing);
         self.rows.hold(&rows, Checkpoint { position });
+        noted();
         drop(flushing);
         self.deciding().decider.state.stored();
         self.relieved.ring();

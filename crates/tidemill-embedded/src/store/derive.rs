@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_engine::backend::Fault;
+use tidemill_engine::commit::MessageId;
 
 use super::StoreOptions;
 use super::decider::Decider;
@@ -61,12 +62,12 @@ pub(super) fn decider_watched(
     Ok(decider)
 }
 
-/// Makes rows from the log alone, as far as it is published now, and says what they reflect.
+/// Makes rows from the log alone, as far as it is published now. Says what they reflect, and which messages they have.
 pub(super) fn rows_again(
     rows: &Arc<RowStore>,
     reader: &LogReader,
     options: &StoreOptions,
-) -> Result<Checkpoint, Fault> {
+) -> Result<(Checkpoint, Vec<MessageId>), Fault> {
     let (policy, site) = (options.policy.clone(), options.site.clone());
     let mut decider = Decider::new(Arc::clone(rows), policy, site, options.seed, Seq::FIRST);
     let mut reached = LogPosition::START;
@@ -79,7 +80,8 @@ pub(super) fn rows_again(
     decider.state.end_carry();
     let changed = decider.state.take_dirty().unwrap_or_default();
     rows.write(&changed, Checkpoint { position })?;
-    Ok(Checkpoint { position })
+    let messages = decider.state.queue().iter().map(|queued| queued.message.id).collect();
+    Ok((Checkpoint { position }, messages))
 }
 
 /// Writes rows in the middle of a long replay.

@@ -220,16 +220,28 @@ impl Store {
     pub fn flush_rows(&mut self) -> Result<bool, Fault> {
         self.check_stopped()?;
         self.hold_rows()?;
+        let settled = self.rows.settle()?;
+        if settled || self.rows.found().is_none() {
+            return Ok(settled);
+        }
+        self.hold_rows()?;
         self.rows.settle()
     }
 
     /// Takes the rows that changed out of the state, to be written later with others. Says whether there were any.
     pub fn hold_rows(&mut self) -> Result<bool, Fault> {
         self.check_stopped()?;
-        let Some(rows) = self.decider.state.take_dirty() else { return Ok(false) };
-        self.rows.hold(&rows, Checkpoint { position: self.log.end() });
-        self.decider.state.stored();
-        Ok(true)
+        let found = self.rows.found();
+        self.decider.state.found_stored(found.as_deref().unwrap_or_default());
+        let taken = self.decider.state.take_dirty();
+        if let Some(rows) = &taken {
+            self.rows.hold(rows, Checkpoint { position: self.log.end() });
+            self.decider.state.stored();
+        }
+        if let Some(found) = &found {
+            self.rows.noted(found);
+        }
+        Ok(taken.is_some())
     }
 
     /// Seals one full segment, if there is one.

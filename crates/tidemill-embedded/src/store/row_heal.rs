@@ -35,9 +35,9 @@ impl Healer {
     /// stay if the log cannot be read.
     pub(super) fn heal(&self, rows: &RowStore) -> Result<(), Fault> {
         let again = Arc::new(RowStore::beside(rows.disk(), rows.config())?);
-        let reflected = derive::rows_again(&again, &self.reader, &self.options)?;
+        let (reflected, messages) = derive::rows_again(&again, &self.reader, &self.options)?;
         let again = Arc::into_inner(again)
             .ok_or_else(|| Fault::Stopped("somebody still uses the rows that were made again".to_owned()))?;
-        rows.replace_with(again, reflected)
+        rows.replace_with(again, reflected, messages)
     }
 }

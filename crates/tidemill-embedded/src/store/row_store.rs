@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use redb::{AccessGuard, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_engine::backend::Fault;
-use tidemill_engine::commit::TaskKey;
+use tidemill_engine::commit::{MessageId, TaskKey};
 use tidemill_engine::execution::ExecutionId;
 use tidemill_engine::record::{RecordKey, RecordKind};
 use tidemill_engine::state::job::{Entry, JobHead};
@@ -56,7 +56,13 @@ pub(crate) struct RowStore {
     turn: Mutex<()>,
     /// The rows that the file does not have yet. After `opened`.
     fresh: Mutex<Arc<FreshRows>>,
+    /// The messages of rows that were made again, until the state has taken note of them. It leaves no trace of a message
+    /// that came and went between two checkpoints, but these rows may have it.
+    found: Mutex<Option<Found>>,
 }
+
+/// Messages that rows have which were made from the log.
+pub(crate) type Found = Arc<[MessageId]>;
 
 struct Opened {
     db: redb::Database,
@@ -149,6 +155,7 @@ impl RowStore {
             opened: RwLock::new(Some(opened)),
             turn: Mutex::new(()),
             fresh: Mutex::new(fresh),
+            found: Mutex::new(None),
         })
     }
 
@@ -180,7 +187,12 @@ impl RowStore {
     }
 
     /// Lets rows that were made again beside these take their place. Fresh rows go that the others have.
-    pub(super) fn replace_with(&self, other: Self, reflected: Checkpoint) -> Result<(), Fault> {
+    pub(super) fn replace_with(
+        &self,
+        other: Self,
+        reflected: Checkpoint,
+        messages: Vec<MessageId>,
+    ) -> Result<(), Fault> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = opened.take() {
@@ -200,7 +212,19 @@ impl RowStore {
             *view = Arc::new(View { table: Arc::clone(&view.table), fresh: Arc::clone(&fresh) });
         }
         *opened = new;
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(messages.into());
         Ok(())
+    }
+
+    /// What the state must take note of before rows are taken from it. Nothing is settled until those are held.
+    pub(crate) fn found(&self) -> Option<Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The rows are held that were taken from a state which had taken note of `noted`.
+    pub(crate) fn noted(&self, noted: &Found) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.take_if(|found| Arc::ptr_eq(found, noted));
     }
 
     pub(super) fn disk(&self) -> &Arc<dyn Disk> {
@@ -316,8 +340,8 @@ impl RowStore {
         self.settle().map(|_| ())
     }
 
-    /// Writes what is held into the file, all or nothing. Says whether there was anything. What cannot be written stays
-    /// held, and what is held meanwhile waits for the next time.
+    /// Writes what is held into the file, all or nothing. Says whether it did. What cannot be written stays held, and what
+    /// is held meanwhile waits for the next time. So does all of it if the rows were made again just now.
     pub(crate) fn settle(&self) -> Result<bool, Fault> {
         self.check_trouble()?;
         let times = self.trouble.times();
@@ -333,6 +357,9 @@ impl RowStore {
     fn settle_once(&self) -> Result<bool, Fault> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.open_if_closed()?;
+        if self.found().is_some() {
+            return Ok(false);
+        }
         let fresh = self.fresh();
         let Some(checkpoint) = fresh.checkpoint() else { return Ok(false) };
         let write = |opened: &Opened| -> Result<RowTable, redb::Error> {

@@ -216,6 +216,42 @@ fn prepared() -> Fresh {
     dir
 }
 
+/// Every block of the file has a wrong byte.
+fn damage_all(dir: &Path) {
+    let path = dir.join("derived/rows.redb");
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let bytes = file.metadata().unwrap().len();
+    for at in (100..bytes).step_by(4_104) {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    }
+}
+
+#[test]
+fn a_message_that_went_after_the_rows_were_made_again_stays_away() {
+    let dir = prepared();
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&said);
+    let tell = Tell::new(move |sentence| heard.lock().unwrap().push(sentence.to_owned()));
+    let options = StoreOptions { tell, row_cache_bytes: 0, ..small() };
+    let store = Store::open(Arc::new(RealDisk::new(&*dir).unwrap()), options).unwrap();
+    let mut lab = Lab { store, now: Timestamp::clamped(ManualClock::START) };
+    // The log has its message and the file does not.
+    lab.run(submit_task("late", "{}")).unwrap();
+    damage_all(&dir);
+    // An old key is looked for in the file, so the rows are made again from the log, with the message.
+    lab.run(submit_job(JobId::from_u128(7_000), diamond(), Some("key-7"))).unwrap();
+    assert!(said.lock().unwrap().iter().any(|sentence| sentence.contains("were made again")), "{said:?}");
+    lab.work_off();
+    assert_eq!(lab.store.state().queue().iter().count(), 0);
+    lab.store.flush_rows().unwrap();
+    drop(lab);
+    let lab = Lab::open(&dir).at(Timestamp::clamped(ManualClock::START));
+    assert_eq!(lab.store.state().queue().iter().count(), 0, "it came back with the rows");
+    assert!(lab.store.verify().unwrap().is_clean());
+}
+
 /// Asks until there is an answer, as a client does that is told 503.
 fn until_answered<T>(mut ask: impl FnMut() -> Result<T, Fault>) -> (T, u64) {
     let mut refused = 0;

@@ -75,6 +75,16 @@ impl State {
         Some(rows)
     }
 
+    /// Takes note of messages that the store has, whoever put them there: those that are gone here are removed there.
+    pub fn found_stored(&mut self, messages: &[MessageId]) {
+        for id in messages {
+            self.rows.stored_messages.insert(*id);
+            if self.queue.get(*id).is_none() {
+                self.rows.touch(|| RowKey::Message(*id));
+            }
+        }
+    }
+
     pub fn dirty_len(&self) -> usize {
         self.rows.dirty.len()
     }
