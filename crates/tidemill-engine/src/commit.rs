@@ -144,13 +144,6 @@ pub enum TaskChangeKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u128);
 
-impl MessageId {
-    /// When it was made, or later: ids tell the time, but never go back.
-    pub fn made_at(self) -> Timestamp {
-        Timestamp::clamped(u64::try_from(self.0 >> 80).unwrap_or(u64::MAX))
-    }
-}
-
 /// A reason to run a task. What the task needs is found by its key when it is claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
@@ -164,6 +157,9 @@ pub struct Message {
     pub priority: i32,
     /// What shares a concurrency limit. Kept for later.
     pub key: Option<Arc<str>>,
+    /// How long it had to wait when it was made, in milliseconds: `not_before` tells the time of a clock that may be set
+    /// back.
+    pub wait_millis: u64,
 }
 
 /// Proof of one delivery. A receipt of an earlier delivery has no effect.
@@ -179,6 +175,8 @@ pub struct Visibility {
     pub message: MessageId,
     pub visible_at: Timestamp,
     pub delivered: Delivered,
+    /// How far `visible_at` was away when this was decided, in milliseconds.
+    pub wait_millis: u64,
 }
 
 /// Whether a change of visibility is a delivery.

@@ -69,8 +69,8 @@ stored_struct!(TaskSpec { 1 = task_id, 2 = name, 3 = depends_on, 4 = input, 5 = 
 stored_struct!(TaskKey { 1 = tenant, 2 = request });
 stored_struct!(NewJob { 1 = tenant, 2 = app, 3 = job, 4 = request, 5 = name, 6 = created_at, 7 = tasks });
 stored_struct!(NewTask { 1 = tenant, 2 = app, 3 = request, 4 = spec });
-stored_struct!(Message { 1 = id, 2 = task, 3 = run, 4 = not_before, 5 = priority, 6 = key });
-stored_struct!(Visibility { 1 = message, 2 = visible_at, 3 = delivered });
+stored_struct!(Message { 1 = id, 2 = task, 3 = run, 4 = not_before, 5 = priority, 6 = key } later { 7 = wait_millis });
+stored_struct!(Visibility { 1 = message, 2 = visible_at, 3 = delivered } later { 4 = wait_millis });
 stored_struct!(TaskChange { 1 = task, 2 = kind });
 stored_struct!(Owner { 1 = worker, 2 = generation });
 stored_struct!(Lease { 1 = owner, 2 = until, 3 = claimed_at, 4 = heartbeats });
@@ -122,7 +122,7 @@ stored_struct!(JobHead {
     14 = callback,
 } v1 version_1::job_head);
 stored_struct!(TaskRow { 1 = alone, 2 = entry, 3 = index } v1 version_1::task_row);
-stored_struct!(Queued { 1 = message, 2 = visible_at, 3 = deliveries, 4 = receives } v1 version_1::queued);
+stored_struct!(Queued { 1 = message, 2 = visible_at, 3 = deliveries, 4 = receives, 5 = wait_millis } v1 version_1::queued);
 stored_struct!(RecordKey { 1 = kind, 2 = tenant, 3 = id });
 stored_struct!(Record { 1 = version, 2 = expires_at, 3 = value });
 stored_struct!(Idempotency { 1 = body_hash, 2 = effect });

@@ -32,7 +32,7 @@ pub(super) fn queued(from: &mut Reader<'_>) -> Result<Queued, BadBytes> {
         (Stored::take_v1(from)?, Stored::take_v1(from)?, Stored::take_v1(from)?);
     // It stood at the end of its row, which once ended before the last number.
     let receives = if from.is_at_end() { 0 } else { Stored::take_v1(from)? };
-    Ok(Queued { message, visible_at, deliveries, receives })
+    Ok(Queued { message, visible_at, deliveries, receives, wait_millis: 0 })
 }
 
 pub(super) fn task_row(from: &mut Reader<'_>) -> Result<TaskRow, BadBytes> {

@@ -129,13 +129,15 @@ impl<'a, 'c> Draft<'a, 'c> {
     }
 
     pub(super) fn show_at(&mut self, message: MessageId, visible_at: Timestamp, delivered: Delivered) {
-        self.commit.visibility.push(Visibility { message, visible_at, delivered });
+        let wait_millis = visible_at.since(self.now());
+        self.commit.visibility.push(Visibility { message, visible_at, delivered, wait_millis });
     }
 
     pub(super) fn enqueue(&mut self, task: &TaskKey, run: u32, not_before: Timestamp) -> MessageId {
         let id = self.message_id();
         let task = task.clone();
-        self.commit.enqueue.push(Message { id, task, run, not_before, priority: 0, key: None });
+        let wait_millis = not_before.since(self.now());
+        self.commit.enqueue.push(Message { id, task, run, not_before, priority: 0, key: None, wait_millis });
         id
     }
 

@@ -83,7 +83,7 @@ impl Fixture {
     /// Hides a message from all for a while.
     pub(super) fn hide(&mut self, message: MessageId, millis: u64) {
         let visible_at = self.now.plus(millis);
-        let change = Visibility { message, visible_at, delivered: Delivered::No };
+        let change = Visibility { message, visible_at, delivered: Delivered::No, wait_millis: millis };
         self.state.apply_visibility(&change);
     }
 

@@ -3,13 +3,13 @@
 use tidemill_model::{Lease, TaskHead, TaskState, Timestamp};
 
 use super::advance::dispatch_ready;
-use super::draft::{Draft, spec_of};
+use super::draft::Draft;
 use crate::clock::AHEAD_MILLIS_MAX;
 use crate::command::Sweep;
 use crate::commit::{Delivered, TaskChangeKind};
 use crate::reply::Reply;
+use crate::state::State;
 use crate::state::queue::Queued;
-use crate::state::{State, TaskView};
 
 pub(super) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) -> Reply {
     let mut repaired = 0;
@@ -40,7 +40,7 @@ pub(super) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) 
             draft.enqueue(key, head.run, draft.now());
             repaired += 1;
         } else if let Some(queued) = queued.filter(|_| has_message)
-            && let Some(at) = moved_back(&task, head, queued, draft)
+            && let Some(at) = moved_back(head, queued, draft)
         {
             if let TaskState::Leased(_) = head.state {
                 draft.change(key, TaskChangeKind::Shorten { fence: head.fence, until: at });
@@ -63,18 +63,13 @@ pub(super) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) 
 }
 
 /// When a hidden message may be seen, or a lease ends, if the clock was set back since: as long from now as it had to wait
-/// at most. Else it would wait for a time that is as far away as the clock was set back.
-fn moved_back(
-    task: &TaskView<'_>,
-    head: &TaskHead,
-    queued: &Queued,
-    draft: &Draft<'_, '_>,
-) -> Option<Timestamp> {
+/// when it was hidden. Else it would wait for a time that is as far away as the clock was set back.
+fn moved_back(head: &TaskHead, queued: &Queued, draft: &Draft<'_, '_>) -> Option<Timestamp> {
     let now = draft.now();
     match &head.state {
         TaskState::Queued if stays_hidden(draft) => None,
         TaskState::Queued => {
-            let at = now.plus(wait_millis(task, head, queued, draft)?);
+            let at = now.plus(queued.wait_millis);
             Some(at).filter(|at| queued.visible_at.since(*at) > AHEAD_MILLIS_MAX)
         }
         TaskState::Leased(lease) => shortened(lease, draft),
@@ -87,36 +82,6 @@ fn moved_back(
 fn shortened(lease: &Lease, draft: &Draft<'_, '_>) -> Option<Timestamp> {
     let at = draft.now().plus(draft.policy().lease_millis);
     Some(at).filter(|at| lease.until.since(*at) > AHEAD_MILLIS_MAX)
-}
-
-/// How long the message of a task that nobody holds had to wait at most when it was hidden, in milliseconds; `None` if
-/// nothing tells.
-fn wait_millis(task: &TaskView<'_>, head: &TaskHead, queued: &Queued, draft: &Draft<'_, '_>) -> Option<u64> {
-    // Events and ids tell when it was hidden, but run ahead of a clock that was set back before.
-    let before = |at: Option<Timestamp>| at.filter(|at| *at <= queued.visible_at);
-    let last = task.entry.stream.last_timestamp();
-    // A retry hides the message that it was delivered by. One that came later was made because that one was gone.
-    if head.failed_fence == Some(head.fence) && queued.deliveries > 0 {
-        let policy = spec_of(task).options.retry.unwrap_or(draft.policy().retry);
-        let since_failed = before(last).map(|last| queued.visible_at.since(last));
-        return Some(since_failed.unwrap_or_else(|| policy.longest_delay(head.attempts)));
-    }
-    let by_hand = queued.receives > 0;
-    if queued.deliveries > 0 && !by_hand {
-        // A worker had it and it was given back: there was nothing to wait for.
-        return Some(0);
-    }
-    match before(last).max(before(Some(queued.message.id.made_at()))) {
-        Some(since) => Some(queued.visible_at.since(since)),
-        None if by_hand => None,
-        // It was dispatched. Only what was sent by hand was told to wait.
-        None if last.is_some() => Some(0),
-        // It was shown anew after an earlier step: it waits as long as it was to at first, if its id can tell.
-        None => {
-            let (made_at, not_before) = (queued.message.id.made_at(), queued.message.not_before);
-            (made_at <= not_before).then(|| not_before.since(made_at))
-        }
-    }
 }
 
 #[cfg(not(feature = "faults"))]
@@ -224,6 +189,22 @@ mod tests {
     }
 
     #[test]
+    fn what_was_hidden_by_hand_is_not_stranded() {
+        let mut fixture = Fixture::new();
+        fixture.submit_task("t-1");
+        let receive = Receive { tenants: None, max: 1, visibility_millis: Some(120_000) };
+        fixture.run(&Command::Receive(receive)).unwrap();
+        for _ in 0..2 {
+            fixture.now = fixture.now.minus(DAY);
+            fixture.restart();
+            assert_eq!(sweep(&mut fixture), 1);
+        }
+        assert_eq!(fixture.claim(1).len(), 0, "it stays hidden for as long as was asked");
+        fixture.now = fixture.now.plus(120_000);
+        assert_eq!(fixture.claim(1).len(), 1);
+    }
+
+    #[test]
     fn what_was_sent_for_later_is_not_stranded_by_a_second_step() {
         let mut fixture = Fixture::new();
         fixture.run(&Command::Send(Send { task: alone("t-1"), run: 1, delay_millis: 300_000 })).unwrap();
@@ -247,9 +228,10 @@ mod tests {
             fixture.restart();
             assert_eq!(sweep(&mut fixture), 1);
         }
-        let longest = fixture.policy.retry.longest_delay(1);
-        fixture.now = fixture.now.plus(longest);
-        assert_eq!(fixture.claim(1).len(), 1, "not after the longest delay of all");
+        // The first delay and its jitter, not the longest of all.
+        let retry = fixture.policy.retry;
+        fixture.now = fixture.now.plus(retry.first_delay + retry.first_delay / 5);
+        assert_eq!(fixture.claim(1).len(), 1);
     }
 
     #[test]

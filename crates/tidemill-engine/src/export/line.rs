@@ -155,6 +155,8 @@ pub struct Message<'a> {
     deliveries: u32,
     #[serde(skip_serializing_if = "is_zero")]
     receives: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    wait_millis: u64,
     #[serde(skip_serializing_if = "is_plain")]
     priority: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -334,6 +336,7 @@ impl<'a> Message<'a> {
             visible_at,
             deliveries: queued.deliveries,
             receives: queued.receives.into(),
+            wait_millis: if visible_at == queued.visible_at { queued.wait_millis } else { 0 },
             priority: message.priority,
             key: message.key.as_deref(),
         }

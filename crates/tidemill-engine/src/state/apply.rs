@@ -173,8 +173,13 @@ impl State {
     }
 
     pub fn apply_enqueue(&mut self, message: &Message) {
-        let queued =
-            Queued { message: message.clone(), visible_at: message.not_before, deliveries: 0, receives: 0 };
+        let queued = Queued {
+            message: message.clone(),
+            visible_at: message.not_before,
+            deliveries: 0,
+            receives: 0,
+            wait_millis: message.wait_millis,
+        };
         self.queue.insert(queued);
         self.rows.touch(|| RowKey::Message(message.id));
         // A message of another run stands for nothing, and a duplicate does not displace the one that stands.
@@ -191,7 +196,7 @@ impl State {
     }
 
     pub fn apply_visibility(&mut self, change: &Visibility) {
-        self.queue.set_visible(change.message, change.visible_at, change.delivered);
+        self.queue.set_visible(change);
         self.rows.touch(|| RowKey::Message(change.message));
         if change.delivered != Delivered::No {
             let Some(message) = self.queue.get(change.message).map(|queued| queued.message.clone()) else {

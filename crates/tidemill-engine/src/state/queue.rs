@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use tidemill_model::{TenantId, Timestamp};
 
 use crate::backend::QueueDepth;
-use crate::commit::{Delivered, Message, MessageId};
+use crate::commit::{Delivered, Message, MessageId, Visibility};
 
 /// A message and its deliveries so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Queued {
     pub deliveries: u32,
     /// Those by hand, which are limited.
     pub receives: u32,
+    /// How far `visible_at` was away when it was set, in milliseconds.
+    pub wait_millis: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -78,9 +80,11 @@ impl Queue {
         self.messages.insert(queued.message.id, queued);
     }
 
-    pub(super) fn set_visible(&mut self, id: MessageId, at: Timestamp, delivered: Delivered) {
+    pub(super) fn set_visible(&mut self, change: &Visibility) {
+        let (id, delivered) = (change.message, change.delivered);
         let Some(mut queued) = self.take_out(id) else { return };
-        queued.visible_at = at;
+        queued.visible_at = change.visible_at;
+        queued.wait_millis = change.wait_millis;
         queued.deliveries = queued.deliveries.saturating_add(u32::from(delivered != Delivered::No));
         queued.receives = queued.receives.saturating_add(u32::from(delivered == Delivered::Received));
         self.place(&queued);

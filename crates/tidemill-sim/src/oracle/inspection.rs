@@ -399,10 +399,7 @@ impl Oracle {
         let mut visible_at: BTreeMap<(TaskKey, u32), Timestamp> = BTreeMap::new();
         for queued in ledger.messages().map_err(unreadable)? {
             let (task, run) = (queued.message.task, queued.message.run);
-            // By hand a message may be hidden for any time, and nothing tells when one was sent whose id runs ahead.
-            let made_at = queued.message.id.made_at();
-            let is_known = queued.receives == 0 && made_at <= queued.message.not_before;
-            let at = if is_known { queued.visible_at } else { Timestamp::MIN };
+            let at = queued.visible_at;
             let first = visible_at.entry((task.clone(), run)).or_insert(at);
             *first = at.min(*first);
             messages.entry(task).or_default().push(run);

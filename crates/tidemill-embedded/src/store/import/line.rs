@@ -205,11 +205,13 @@ impl Line {
             not_before: fields.required("notBefore")?,
             priority: fields.optional("priority")?.unwrap_or(0),
             key: fields.optional::<String>("key")?.map(Arc::from),
+            wait_millis: 0,
         };
         let visible_at = fields.optional("visibleAt")?.unwrap_or(message.not_before);
         let deliveries = fields.optional_count("deliveries")?.unwrap_or(0);
         let receives = fields.optional_count("receives")?.unwrap_or(0);
-        Ok(Self::Message(Box::new(Queued { message, visible_at, deliveries, receives })))
+        let wait_millis = fields.optional("waitMillis")?.unwrap_or(0);
+        Ok(Self::Message(Box::new(Queued { message, visible_at, deliveries, receives, wait_millis })))
     }
 
     fn record(fields: &mut Fields<'_>) -> Result<Self, BadField> {

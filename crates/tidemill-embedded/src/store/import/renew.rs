@@ -24,8 +24,15 @@ impl Store {
                 continue;
             }
             let id = MessageId(ids.event_id(now).as_u128());
-            let message =
-                Message { id, task: key.clone(), run: head.run, not_before: now, priority: 0, key: None };
+            let message = Message {
+                id,
+                task: key.clone(),
+                run: head.run,
+                not_before: now,
+                priority: 0,
+                key: None,
+                wait_millis: 0,
+            };
             let mut bytes = Vec::new();
             Control::Enqueue(message).encode(&mut bytes);
             group.push_control(&bytes);

@@ -66,6 +66,7 @@ fn message() -> Message {
         task: task_key(),
         run: 1,
         not_before: Timestamp::MIN,
+        wait_millis: 0,
         priority: -3,
         key: None,
     }
@@ -135,7 +136,14 @@ fn what_is_written_comes_back_and_what_is_newer_is_passed_over() {
     check(&TaskOptions::default());
     check(&spec());
     check(&message());
-    check(&Queued { message: message(), visible_at: Timestamp::MAX, deliveries: 300, receives: 0 });
+    let waiting = Message { wait_millis: 600_000, ..message() };
+    check(&Queued {
+        message: waiting,
+        visible_at: Timestamp::MAX,
+        deliveries: 300,
+        receives: 0,
+        wait_millis: 45_000,
+    });
     check(&job_head());
     let lease = Lease {
         owner: Owner { worker: "w".into(), generation: Some(0) },
@@ -217,7 +225,8 @@ fn rows_of_version_1_end_where_they_ended() {
     bytes.extend([5, 0]);
     put_varint(&mut bytes, Timestamp::MAX.millis());
     bytes.push(9);
-    let queued = Queued { message: message(), visible_at: Timestamp::MAX, deliveries: 9, receives: 0 };
+    let queued =
+        Queued { message: message(), visible_at: Timestamp::MAX, deliveries: 9, receives: 0, wait_millis: 0 };
     assert_eq!(read_all_v1::<Queued>(&bytes), Ok(queued.clone()));
     bytes.push(5);
     assert_eq!(read_all_v1::<Queued>(&bytes), Ok(Queued { receives: 5, ..queued }));
