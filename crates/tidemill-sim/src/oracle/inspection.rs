@@ -421,8 +421,11 @@ impl Oracle {
         // Nobody in the world asks for so long a delay, so what is hidden for longer waits for a time that another clock told.
         let soon = now.plus(DELAY_MILLIS_MAX + AHEAD_MILLIS);
         for (key, task) in self.history.tasks.iter().filter(|(_, task)| task.is_live() && !task.is_parked()) {
+            // Whoever holds it is given a message when the lease is over, whatever becomes of others that were sent for it.
+            let is_held =
+                self.leases.of(key).and_then(LeaseFacts::held_until).is_some_and(|until| until >= now);
             let at = visible_at.get(&(key.clone(), task.run())).copied();
-            let is_soon = at.is_none_or(|at| at <= soon);
+            let is_soon = is_held || at.is_none_or(|at| at <= soon);
             demand(is_soon, "what is queued can be claimed soon after a sweep", || {
                 format!("{} at {at:?}, and it is {now}", key.request)
             })?;
