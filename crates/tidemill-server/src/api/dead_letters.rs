@@ -116,11 +116,14 @@ pub struct Replayed {
     pub delivery_id: Option<String>,
 }
 
-/// Which open dead letters; without anything but the kind, all of them.
+/// Which open dead letters of a kind: at least one condition, or `all`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LettersFilter {
     pub kind: LetterKind,
+    /// Every open one of the kind. It stands in place of conditions; the kind `task` has none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all: bool,
     /// Only of this script. Only for the kind `script`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script_id: Option<ScriptId>,

@@ -206,10 +206,13 @@ pub struct RetriedTask {
     pub status: TaskStateName,
 }
 
-/// Which jobs are meant. All conditions must hold.
+/// Which jobs are meant: at least one condition of status, name and time, or `all`. All conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JobsFilter {
+    /// Every job that the call can change. It stands in place of conditions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<JobStatusName>,
     /// The job's name, exactly.
@@ -238,7 +241,7 @@ pub struct JobsFilter {
 pub struct JobsResumed {
     /// Newest first.
     pub job_ids: Vec<String>,
-    /// The limit was reached: repeating the call may change more.
+    /// Others fit too: the limit was reached, or the tenant had no room for more of them.
     pub more: bool,
 }
 

@@ -10,6 +10,7 @@ use tidemill_engine::record::{DeadLetter, DeadLetterState, RecordKey, RecordValu
 use tidemill_engine::reply::Refusal;
 use tidemill_model::{EventId, EventType, ScriptId, TenantId, Timestamp};
 
+use super::jobs::all_or_some;
 use super::scripts;
 use crate::api::{
     DeadLetterView, DeliveryLetterView, LetterKind, LettersFilter, ManyLettersView, Page, Replayed,
@@ -306,13 +307,17 @@ async fn discard_many<B: Backend>(call: Call<B>) -> Reply {
 async fn many<B: Backend>(call: &Call<B>, deed: Deed) -> Result<ManyLettersView, Problem> {
     let filter: LettersFilter = json_body::read(&call.body)?;
     let tenant = call.tenant()?;
+    let is_timed = filter.event_type.is_some() || filter.from.is_some() || filter.to.is_some();
     if filter.kind == LetterKind::Script {
+        let is_narrow = filter.script_id.is_some() || is_timed;
+        all_or_some(filter.all, is_narrow, "scriptId, eventType, from or to")?;
         return many_scripts(call, &tenant, filter, deed).await;
     }
     if filter.script_id.is_some() {
         return Err(Problem::invalid_field("scriptId", "is for the kind script"));
     }
     if filter.kind == LetterKind::Event {
+        all_or_some(filter.all, is_timed, "eventType, from or to")?;
         return many_events(call, &tenant, filter, deed).await;
     }
     for (name, is_given) in [
@@ -324,6 +329,7 @@ async fn many<B: Backend>(call: &Call<B>, deed: Deed) -> Result<ManyLettersView,
             return Err(Problem::invalid_field(name, "is for the kinds script and event"));
         }
     }
+    all_or_some(filter.all, false, "the id of one in the path")?;
     let engine = call.app.engine();
     let open = Some(DeadLetterState::Open);
     let page = engine.dead_letters(tenant.clone(), open, None, MANY_MAX).await?;

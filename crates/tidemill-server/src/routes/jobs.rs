@@ -58,11 +58,17 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .paged()
             .gives::<Page<JobSummary>>(200, "A page of jobs, without their tasks."),
         Route::new(Method::POST, "/v1/jobs/retry", SUBMIT, [GROUP, "retryJobs", "Retry many jobs"], retry_many::<B>)
-            .about("Runs the failed tasks of all matching jobs again; of failed jobs when no status is given.")
+            .about(
+                "Runs the failed tasks of all matching jobs again; of failed jobs when no status is given. \
+                 An empty filter is refused: `all` says that every job is meant.",
+            )
             .reads::<JobsFilter>()
             .gives::<JobsResumed>(202, "These jobs go on."),
         Route::new(Method::POST, "/v1/jobs/cancel", SUBMIT, [GROUP, "cancelJobs", "Cancel many jobs"], cancel_many::<B>)
-            .about("Cancels all matching jobs; those that run when no status is given.")
+            .about(
+                "Cancels all matching jobs; those that run when no status is given. An empty filter is refused: `all` says \
+                 that every job is meant.",
+            )
             .reads::<JobsFilter>()
             .gives::<JobsCancelled>(202, "These jobs were cancelled."),
         Route::new(Method::GET, "/v1/jobs/{jobId}", READ, [GROUP, "getJob", "Look at a job"], get::<B>)
@@ -149,9 +155,14 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &Page { items: jobs.iter().map(job_summary).collect(), next_cursor })
 }
 
-/// A filter from a body. Without a status or a name it would be easy to hit everything by mistake, which is allowed.
+/// A filter from a body. An empty one would hit everything by mistake: who means everything says so.
 fn read_filter<B>(call: &Call<B>) -> Result<(JobFilter, usize, Option<String>), Problem> {
     let wanted: JobsFilter = json_body::read(&call.body)?;
+    let is_narrow = wanted.status.is_some()
+        || wanted.name.is_some()
+        || wanted.created_after.is_some()
+        || wanted.created_before.is_some();
+    all_or_some(wanted.all, is_narrow, "status, name, createdAfter or createdBefore")?;
     let moment = |field: &str, given: Option<u64>| {
         given
             .map(|millis| Timestamp::new("moment", millis))
@@ -170,6 +181,18 @@ fn read_filter<B>(call: &Call<B>) -> Result<(JobFilter, usize, Option<String>), 
     }
     let limit = usize::try_from(limit).unwrap_or(1);
     Ok((filter, limit, wanted.reason))
+}
+
+/// Refuses a call about many that names none: every one of them is meant only if `all` says so.
+pub(super) fn all_or_some(all: bool, is_narrow: bool, conditions: &str) -> Result<(), Problem> {
+    match (all, is_narrow) {
+        (true, true) => Err(Problem::field("ONE_OF", "all", "cannot stand beside conditions")),
+        (false, false) => {
+            let message = format!("must be true to mean all of them; otherwise give {conditions}");
+            Err(Problem::field("ONE_OF", "all", message))
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn retry_many<B: Backend>(call: Call<B>) -> Reply {

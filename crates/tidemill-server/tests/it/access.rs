@@ -105,7 +105,7 @@ fn body_for(operation: &Value, own: &Belongings) -> Option<Value> {
             json!({"scriptId": "watch", "eventType": "user.created"})
         }
         "explainEvent" => json!({"eventId": own.event}),
-        "replayDeadLetters" | "discardDeadLetters" => json!({"kind": "script"}),
+        "replayDeadLetters" | "discardDeadLetters" => json!({"kind": "script", "all": true}),
         "publishEvents" => json!({"eventType": "user.created"}),
         "publishWorkflowEvents" => json!({
             "source": "elephant.workflow",
@@ -124,7 +124,8 @@ fn body_for(operation: &Value, own: &Belongings) -> Option<Value> {
         "heartbeat" | "releaseTask" => task(json!({})),
         "finishTask" => task(json!({"outcome": {"status": "completed"}})),
         "resumeWorkflowExecution" | "failWorkflowExecution" | "cancelBulk" => json!({}),
-        "retryJobs" | "cancelJobs" | "resumeJob" | "cancelJob" | "cancelTask" | "receiveMessages" => {
+        "retryJobs" | "cancelJobs" => json!({"all": true}),
+        "resumeJob" | "cancelJob" | "cancelTask" | "receiveMessages" => {
             json!({})
         }
         _ => return None,

@@ -83,7 +83,7 @@ async fn wrong_types_and_unknown_fields_are_named() {
         ("/v1/keys", json!({"role": "admin", "tenant": "x"}), "tenant"),
         ("/v1/keys", json!({"role": "admin", "label": "x".repeat(201)}), "label"),
         ("/v1/jobs", json!({"name": "x".repeat(201), "tasks": [{"taskId": "a", "name": "work"}]}), "name"),
-        ("/v1/jobs/cancel", json!({"reason": "x".repeat(100_000)}), "reason"),
+        ("/v1/jobs/cancel", json!({"all": true, "reason": "x".repeat(100_000)}), "reason"),
         ("/v1/worker/claim", json!({"workerId": "w", "slots": 1e300}), "slots"),
     ] {
         let answer = client.post(path, &body).await;

@@ -204,7 +204,17 @@ async fn sc_21_letters_are_filtered_and_changed_together() {
     let some = json!({"kind": "script", "scriptId": "greet", "eventType": "user.created", "to": at + 1_000});
     let many = client.post("/v1/dead-letters/replay", &some).await.expect(202);
     assert_eq!(many, json!({"ids": greet, "more": false}));
-    let many = client.post("/v1/dead-letters/discard", &json!({"kind": "script"})).await.expect(200);
+    for body in [
+        json!({"kind": "script"}),
+        json!({"kind": "event", "dryRun": true}),
+        json!({"kind": "task"}),
+        json!({"kind": "script", "all": true, "scriptId": "greet"}),
+    ] {
+        let refused = client.post("/v1/dead-letters/discard", &body).await.problem();
+        assert_eq!(refused, (400, "ONE_OF".into(), "all".into()), "{body}");
+    }
+    let every = json!({"kind": "script", "all": true});
+    let many = client.post("/v1/dead-letters/discard", &every).await.expect(200);
     assert_eq!(many["ids"], json!([other]));
     assert!(list("&state=open").await.is_empty());
     for (body, code, field) in [
@@ -229,7 +239,8 @@ async fn sc_21_another_tenants_letters_and_executions_are_not_there() {
     assert_eq!(stranger.get(&format!("/v1/executions/{letter}")).await.status, 404);
     assert_eq!(stranger.get(&format!("/v1/dead-letters/{letter}")).await.status, 404);
     assert_eq!(stranger.post(&format!("/v1/dead-letters/{letter}/replay"), &json!({})).await.status, 404);
-    let all = stranger.post("/v1/dead-letters/discard", &json!({"kind": "script"})).await.expect(200);
+    let every = json!({"kind": "script", "all": true});
+    let all = stranger.post("/v1/dead-letters/discard", &every).await.expect(200);
     assert_eq!(all["ids"], json!([]));
     let own = lab.key("acme", Role::Reader).await;
     assert_eq!(own.get(&format!("/v1/dead-letters/{letter}")).await.expect(200)["state"], "open");

@@ -374,11 +374,24 @@ async fn many_jobs_are_retried_and_cancelled_by_filter() {
     let retried = client.post("/v1/jobs/retry", &json!({"name": "red"})).await.expect(202);
     assert_eq!((retried["jobIds"].as_array().unwrap().len(), &retried["more"]), (1, &json!(false)));
     assert_eq!(client.get("/v1/jobs?status=failed").await.expect(200)["items"].as_array().unwrap().len(), 1);
-    let cancelled = client.post("/v1/jobs/cancel", &json!({"reason": "tidy"})).await.expect(202);
-    assert_eq!(cancelled["jobIds"].as_array().unwrap().len(), 2);
+    for (body, path) in [
+        (json!({}), "retry"),
+        (json!({"limit": 5}), "retry"),
+        (json!({}), "cancel"),
+        (json!({"reason": "tidy", "all": false}), "cancel"),
+        (json!({"all": true, "name": "red"}), "cancel"),
+    ] {
+        assert_eq!(
+            client.post(&format!("/v1/jobs/{path}"), &body).await.problem(),
+            (400, "ONE_OF".into(), "all".into()),
+            "{path} {body}"
+        );
+    }
+    let cancelled = client.post("/v1/jobs/cancel", &json!({"all": true, "reason": "tidy"})).await.expect(202);
+    assert_eq!(cancelled["jobIds"].as_array().unwrap().len(), 2, "nothing was cancelled before");
     for (body, field) in [
-        (json!({"limit": 0}), "limit"),
-        (json!({"limit": 100_000}), "limit"),
+        (json!({"all": true, "limit": 0}), "limit"),
+        (json!({"all": true, "limit": 100_000}), "limit"),
         (json!({"createdAfter": 5}), "createdAfter"),
         (json!({"status": "happy"}), "status"),
     ] {

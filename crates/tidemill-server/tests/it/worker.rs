@@ -378,12 +378,12 @@ async fn jobs_are_retried_as_far_as_there_is_room() {
         client.post("/v1/jobs", &job_file(&[("a", &[])])).await.expect(201);
         client.fail(&client.claim(1).await[0]).await;
     }
-    let retried = client.post("/v1/jobs/retry", &json!({})).await.expect(202);
+    let retried = client.post("/v1/jobs/retry", &json!({"all": true})).await.expect(202);
     assert_eq!((retried["jobIds"].as_array().unwrap().len(), &retried["more"]), (2, &json!(true)));
-    let refused = client.post("/v1/jobs/retry", &json!({})).await;
+    let refused = client.post("/v1/jobs/retry", &json!({"all": true})).await;
     assert_eq!((refused.status, refused.code().as_str()), (429, "TENANT_FULL"));
     client.complete(&client.claim(1).await[0], &json!({})).await;
-    let retried = client.post("/v1/jobs/retry", &json!({})).await.expect(202);
+    let retried = client.post("/v1/jobs/retry", &json!({"all": true})).await.expect(202);
     assert_eq!((retried["jobIds"].as_array().unwrap().len(), &retried["more"]), (1, &json!(false)));
 }
 

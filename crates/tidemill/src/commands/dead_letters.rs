@@ -149,6 +149,10 @@ impl Which {
                 body[name] = json!(value.millis());
             }
         }
+        // The server wants to be told that really all are meant.
+        if body.as_object().is_some_and(|fields| fields.len() == 1) {
+            body["all"] = json!(true);
+        }
         body
     }
 }

@@ -21,7 +21,7 @@ use super::{CommandError, Ended, Flags};
 use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
 use crate::display::Table;
-use crate::display::humanize::{ago, moment, span};
+use crate::display::humanize::{ago, count, moment, span};
 use crate::output::Output;
 use crate::watch::{Said, Show, Watch, job_with_tasks};
 
@@ -82,6 +82,9 @@ enum What {
     Retry {
         #[command(flatten)]
         which: Which,
+        /// Every failed job, in place of conditions
+        #[arg(long)]
+        all: bool,
         /// How many at most
         #[arg(long, default_value_t = 100)]
         limit: u32,
@@ -119,6 +122,20 @@ struct Which {
     before: Option<Moment>,
 }
 
+impl Which {
+    /// Many are meant by conditions or by `--all`, never by saying nothing.
+    fn check(&self, all: bool) -> Result<(), CommandError> {
+        let is_narrow =
+            self.status.is_some() || self.name.is_some() || self.since.is_some() || self.before.is_some();
+        let problem = match (all, is_narrow) {
+            (true, true) => "--all means all: name no conditions beside it",
+            (false, false) => "name conditions such as --status or --name, or --all",
+            _ => return Ok(()),
+        };
+        Err(CommandError::Unusable(problem.to_owned()))
+    }
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Status {
     Running,
@@ -147,6 +164,9 @@ impl Jobs {
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
         let json = self.json;
+        if let What::Retry { which, all, .. } = &self.what {
+            which.check(*all)?;
+        }
         block_on(async {
             let client = Reach::Existing.client(config).await?;
             match self.what {
@@ -159,7 +179,7 @@ impl Jobs {
                 What::Resume { job, tasks } => resume(&client, &job, tasks, json, out).await,
                 What::AddTasks { job, file } => add_tasks(&client, &job, &file, json, out).await,
                 What::Budget { job, limits } => set_budget(&client, &job, limits, json, out).await,
-                What::Retry { which, limit } => retry(&client, &which, limit, json, out).await,
+                What::Retry { which, all, limit } => retry(&client, &which, all, limit, json, out).await,
             }
         })
     }
@@ -344,8 +364,9 @@ async fn set_budget(client: &Client, job: &str, limits: JobLimits, json: bool, o
     Ok(ExitCode::SUCCESS)
 }
 
-async fn retry(client: &Client, which: &Which, limit: u32, json: bool, out: &mut Output) -> Ended {
+async fn retry(client: &Client, which: &Which, all: bool, limit: u32, json: bool, out: &mut Output) -> Ended {
     let filter = api::JobsFilter {
+        all,
         status: which.status.map(Status::name),
         name: which.name.clone(),
         created_after: which.since.map(Moment::millis),
@@ -358,7 +379,8 @@ async fn retry(client: &Client, which: &Which, limit: u32, json: bool, out: &mut
         out.json(&resumed)?;
     } else {
         resumed.job_ids.iter().try_for_each(|job| out.data(job))?;
-        out.note(format_args!("{} jobs run again", resumed.job_ids.len()));
+        let more = if resumed.more { "; others fit too: run the command again for them" } else { "" };
+        out.note(format_args!("{} run again{more}", count(resumed.job_ids.len() as u64, "job")));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -238,7 +238,7 @@ async fn many<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Probl
     };
     if is_all {
         let done: ManyLettersView =
-            visit.api.post(&format!("/v1/dead-letters/{deed}"), &json!({"kind": kind})).await?;
+            visit.api.post(&format!("/v1/dead-letters/{deed}"), &json!({"kind": kind, "all": true})).await?;
         let more = if done.more { "; there are more, so do it again" } else { "" };
         return Ok(Outcome::go(back, format!("{} were {past}{more}.", done.ids.len())));
     }

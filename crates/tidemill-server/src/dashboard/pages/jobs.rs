@@ -158,7 +158,9 @@ pub(super) fn progress(job: &JobSummary) -> Markup {
 
 async fn many<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
     let back = form.text("back").filter(|back| back.starts_with("/jobs")).unwrap_or("/jobs").to_owned();
-    let filter = json!({"status": form.text("status"), "name": form.text("name"), "limit": 1_000});
+    let (status, name) = (form.text("status"), form.text("name"));
+    let all = status.is_none() && name.is_none();
+    let filter = json!({"all": all, "status": status, "name": name, "limit": 1_000});
     let more = |more: bool| if more { "; there are more, so do it again" } else { "" };
     match form.text("deed") {
         Some("resume-all") => {
