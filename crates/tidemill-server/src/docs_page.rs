@@ -32,7 +32,9 @@ pub(crate) fn render(document: &Value) -> String {
     for paragraph in about.split("\n\n") {
         let _ = write!(body, "<p>{}</p>", prose(paragraph));
     }
-    body += "<p><a href=\"/openapi.json\">openapi.json</a> is this page for programs.</p><nav>";
+    body += "<p><a href=\"/openapi.json\">openapi.json</a> is this page for programs.</p>";
+    body += "<p>Put ids in place of the words in capitals. Calls that would change something as they stand are comments: \
+             take the <code>#</code> away to make them.</p><nav>";
     let groups = document["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
     for group in groups {
         let name = text(&group["name"]);
@@ -124,7 +126,11 @@ fn route(path: &str, method: &str, operation: &Value, document: &Value) -> Strin
     html
 }
 
-/// A command line that calls the route.
+/// Stands in the page where each reader finds the address of the server.
+pub(crate) const ORIGIN: &str = "http://{origin}";
+
+/// A command line that calls the route, and does no harm if it is pasted as it stands: what it is about is a word in
+/// capitals that nothing is called by, or a body that hits nothing. Where there is neither, it is a comment.
 fn curl(path: &str, method: &str, operation: &Value, document: &Value) -> String {
     let mut line = String::from("curl");
     if method != "get" {
@@ -134,14 +140,36 @@ fn curl(path: &str, method: &str, operation: &Value, document: &Value) -> String
         line += " -H \"Authorization: Bearer $TIDEMILL_API_KEY\"";
     }
     let content = &operation["requestBody"]["content"];
+    let given = content["application/json"].get("example");
     if let Some(body) = content.get("application/json") {
-        let example = sample(&body["schema"], document, 0);
+        let example = given.cloned().unwrap_or_else(|| sample(&body["schema"], document, 0));
         let _ = write!(line, " -H 'Content-Type: application/json' \\\n  -d '{example}'");
     } else if content.is_object() {
         line += " --data-binary @FILE";
     }
-    let _ = write!(line, " \\\n  http://127.0.0.1:7070{path}");
+    let _ = write!(line, " \\\n  {ORIGIN}{}", named(path));
+    let is_safe = method == "get" || given.is_some() || path.contains('{');
+    let line = if is_safe { line } else { format!("# {}", line.replace('\n', "\n# ")) };
     escaped(&line)
+}
+
+/// A path with a word in capitals for each part that the reader has to fill in.
+fn named(path: &str) -> String {
+    let mut text = String::new();
+    let mut is_part = false;
+    for c in path.chars() {
+        match c {
+            '{' | '}' => is_part = c == '{',
+            c if is_part => {
+                if c.is_ascii_uppercase() {
+                    text.push('_');
+                }
+                text.push(c.to_ascii_uppercase());
+            }
+            c => text.push(c),
+        }
+    }
+    text
 }
 
 /// The smallest value that a schema describes: what is required, and no more.

@@ -28,6 +28,7 @@ mod rate_limit;
 mod route;
 mod router;
 mod routes;
+mod server_address;
 mod stream;
 
 pub use app::App;

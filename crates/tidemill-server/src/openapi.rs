@@ -99,8 +99,12 @@ fn operation<B: 'static>(route: &Route<B>, problem: &Value, generator: &mut Sche
         BodyKind::Nothing => {}
         BodyKind::Json { schema, optional } => {
             let schema = schema(generator).to_value();
+            let mut content = json!({"schema": schema});
+            if let Some(example) = &route.example {
+                content["example"] = example.clone();
+            }
             operation["requestBody"] =
-                json!({"required": !optional, "content": {"application/json": {"schema": schema}}});
+                json!({"required": !optional, "content": {"application/json": content}});
         }
         BodyKind::Bytes => {
             operation["requestBody"] = json!({

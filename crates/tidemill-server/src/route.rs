@@ -12,6 +12,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Method, Response, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
+use serde_json::Value;
 use tidemill_model::TenantId;
 
 use crate::api::Role;
@@ -22,6 +23,7 @@ use crate::caller::Caller;
 use crate::connection::Peer;
 use crate::param::{Inputs, Kind, Param, Place};
 use crate::problem::Problem;
+use crate::server_address::ServerAddress;
 
 /// An endpoint.
 pub(crate) struct Route<B> {
@@ -38,6 +40,8 @@ pub(crate) struct Route<B> {
     pub(crate) body: BodyKind,
     /// The bytes of its JSON, within those that the server takes at all.
     pub(crate) body_bytes_max: usize,
+    /// A body that is safe to send as it stands: it hits nothing that is there.
+    pub(crate) example: Option<Value>,
     pub(crate) answers: Vec<Answer>,
     /// Problems beyond those that every route of its kind may have.
     pub(crate) fails: Vec<u16>,
@@ -100,6 +104,7 @@ pub(crate) struct Call<B> {
     /// Counts the body's bytes until the call is over.
     pub(crate) read: ReadBody,
     pub(crate) peer: Peer,
+    pub(crate) address: ServerAddress,
 }
 
 impl<B> Call<B> {
@@ -142,6 +147,7 @@ impl<B: 'static> Route<B> {
             params: Vec::new(),
             body: BodyKind::Nothing,
             body_bytes_max: PLAIN_BODY_BYTES_MAX,
+            example: None,
             answers: Vec::new(),
             fails: Vec::new(),
             handler: Arc::new(move |call| Box::pin(handler(call))),
@@ -190,6 +196,11 @@ impl<B: 'static> Route<B> {
 
     pub(crate) fn reads_schema(mut self, schema: SchemaOf) -> Self {
         self.body = BodyKind::Json { schema, optional: false };
+        self
+    }
+
+    pub(crate) fn example(mut self, body: Value) -> Self {
+        self.example = Some(body);
         self
     }
 

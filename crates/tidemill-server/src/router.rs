@@ -27,6 +27,7 @@ use crate::connection::{Connection, Peer};
 use crate::param::Inputs;
 use crate::problem::Problem;
 use crate::route::{Access, BodyKind, Call, Reply, Route};
+use crate::server_address::ServerAddress;
 use crate::{body, dashboard, json_body, keyless, routes};
 
 /// The API and the dashboard as a service. Each request is handled as that of its `Caller`, if its extensions hold one;
@@ -125,7 +126,8 @@ async fn pass<B: Backend>(app: App<B>, route: &Route<B>, mut parts: Parts, body:
     let read = read_body(&app, route, &parts, body, &account).await?;
     let peer = parts.extensions.get::<Peer>().cloned().unwrap_or_default();
     let (body, bytes) = (read.bytes.clone(), read.bytes.len());
-    let done = (route.handler)(Call { app: app.clone(), caller, inputs, body, read, peer });
+    let address = ServerAddress::of(&parts.headers);
+    let done = (route.handler)(Call { app: app.clone(), caller, inputs, body, read, peer, address });
     if bytes > LARGE_BODY_BYTES { app.bodies().apart(&account, bytes, done).await } else { done.await }
 }
 

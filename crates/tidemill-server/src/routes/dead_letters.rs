@@ -57,6 +57,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .about("With `dryRun` nothing is done: the answer tells which ones it would be.")
         .reads::<LettersFilter>()
+        .example(serde_json::json!({"kind": "script", "scriptId": "no-such-script"}))
         .gives::<ManyLettersView>(202, "Those that are done again."),
         Route::new(
             Method::POST,
@@ -67,6 +68,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .about("They stay on record. With `dryRun` nothing is done: the answer tells which ones it would be.")
         .reads::<LettersFilter>()
+        .example(serde_json::json!({"kind": "script", "scriptId": "no-such-script"}))
         .gives::<ManyLettersView>(200, "Those that were put aside."),
         Route::new(
             Method::GET,

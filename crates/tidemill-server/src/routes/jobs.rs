@@ -47,6 +47,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .header("Idempotency-Key", Kind::Text { most: 256 }, "Kept for at least 24 hours.")
             .reads::<JobFile>()
             .reads_much()
+            .example(serde_json::json!({"name": "hello", "tasks": [{"taskId": "hello", "run": ["echo", "hi"]}]}))
             .gives::<JobAccepted>(201, "The job was created.")
             .gives::<JobAccepted>(200, "The same request created this job before.")
             .fails(&[409]),
@@ -63,6 +64,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
                  An empty filter is refused: `all` says that every job is meant.",
             )
             .reads::<JobsFilter>()
+            .example(serde_json::json!({"name": "no-such-job", "status": "failed"}))
             .gives::<JobsResumed>(202, "These jobs go on."),
         Route::new(Method::POST, "/v1/jobs/cancel", SUBMIT, [GROUP, "cancelJobs", "Cancel many jobs"], cancel_many::<B>)
             .about(
@@ -70,6 +72,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
                  that every job is meant.",
             )
             .reads::<JobsFilter>()
+            .example(serde_json::json!({"name": "no-such-job", "status": "running", "reason": "example"}))
             .gives::<JobsCancelled>(202, "These jobs were cancelled."),
         Route::new(Method::GET, "/v1/jobs/{jobId}", READ, [GROUP, "getJob", "Look at a job"], get::<B>)
             .about("Shows the first 1,000 tasks; `nextCursor` continues at `/v1/jobs/{jobId}/tasks`.")

@@ -98,7 +98,8 @@ async fn openapi<B: Backend>(call: Call<B>) -> Reply {
 
 async fn docs<B: Backend>(call: Call<B>) -> Reply {
     let make = || Bytes::from(docs_page::render(&super::openapi_document::<B>()));
-    Ok(page(call.app.page().get_or_init(make).clone()))
+    let page_of_all = String::from_utf8_lossy(call.app.page().get_or_init(make));
+    Ok(page(page_of_all.replace(docs_page::ORIGIN, &call.address.origin()).into()))
 }
 
 fn page(html: Bytes) -> Response {

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidemill_embedded::Embedded;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, job_file};
 
 /// Where the document is kept for readers of the repository.
 fn snapshot() -> std::path::PathBuf {
@@ -85,6 +85,63 @@ async fn the_server_shows_the_document_and_a_page_of_it() {
     let index = client.get("/").await;
     assert_eq!(index.status, 200);
     assert!(index.text().contains("/docs"));
+}
+
+/// An example of the page as a shell would read it: method, path and body. Comments do nothing.
+fn pasted(example: &str, origin: &str) -> Option<(String, String, Option<String>)> {
+    let example = example.replace("&#39;", "'").replace("&quot;", "\"").replace("&amp;", "&");
+    if example.lines().all(|line| line.starts_with("# ")) {
+        return None;
+    }
+    assert!(!example.contains('#'), "{example}");
+    let method = example.split_once(" -X ").map_or("GET", |(_, rest)| rest.split(' ').next().unwrap());
+    let body = example.split_once(" -d '").map(|(_, rest)| rest.split_once("' \\\n").unwrap().0.to_owned());
+    let (_, path) = example.split_once(origin).unwrap_or_else(|| panic!("{example} does not name {origin}"));
+    Some((method.to_owned(), path.to_owned(), body))
+}
+
+/// Whoever copies an example reaches this server, and loses nothing.
+#[tokio::test]
+async fn examples_of_the_page_name_this_server_and_are_safe_to_paste() {
+    let lab = Lab::start().await;
+    let client = lab.local();
+    client.define("work").await;
+    client.put("/v1/budget", &json!({"usd": 100})).await.expect(200);
+    for failing in [true, false, false] {
+        client.post("/v1/jobs", &job_file(&[("a", &[])])).await.expect(201);
+        if failing {
+            client.fail(&client.claim(1).await[0]).await;
+        }
+    }
+    let origin = format!("http://{}", lab.address);
+    let html = client.get("/docs").await.text();
+    let examples: Vec<_> =
+        html.split("<pre>").skip(1).map(|rest| rest.split("</pre>").next().unwrap()).collect();
+    assert_eq!(examples.len(), operations(&client.get("/openapi.json").await.expect(200)).len());
+    let state = async || {
+        let mut jobs = client.get("/v1/jobs").await.expect(200)["items"].as_array().unwrap().clone();
+        jobs.retain(|job| job["name"] != "hello");
+        let mut all = vec![Value::Array(jobs)];
+        for path in ["/v1/budget", "/v1/keys", "/v1/task-definitions", "/v1/dead-letters"] {
+            all.push(client.get(path).await.expect(200));
+        }
+        all
+    };
+    let before = state().await;
+    let mut sent = 0;
+    for (method, path, body) in examples.iter().filter_map(|example| pasted(example, &origin)) {
+        assert!(!path.contains(['{', '}', ' ', '\'']), "{path}");
+        if method == "GET" {
+            continue;
+        }
+        let headers = [("Content-Type", "application/json")];
+        let answer = client.send(&method, &path, &headers, body.as_deref().unwrap_or("").as_bytes()).await;
+        assert!(answer.status < 500, "{method} {path}: {}", answer.text());
+        assert!(!path.contains("/v1/jobs/cancel") || answer.status == 202, "{path}: {}", answer.text());
+        sent += 1;
+    }
+    assert!(sent > 20, "{sent}");
+    assert_eq!(state().await, before);
 }
 
 #[tokio::test]
