@@ -28,7 +28,7 @@ pub(crate) struct Submit {
     /// Submitting again under the same key gives the same job
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Watch the job to its end; the exit code tells how it ended
+    /// Watch the job to its end; the exit code tells how it ended. Needs a server
     #[arg(long)]
     watch: bool,
     /// Print the answer as one JSON object
@@ -50,13 +50,20 @@ impl Submit {
         }
         block_on(async {
             let client = Reach::Making.client(config).await?;
+            if self.watch && client.is_local() {
+                return Err(CommandError::Unusable(format!(
+                    "--watch needs a server, and none runs on {}; nothing was submitted: start `tidemill serve`, \
+                     name one with --server, or use `tidemill run`",
+                    client.place()
+                )));
+            }
             let mut call = Call::post("/v1/jobs", &value);
             if let Some(key) = self.idempotency_key {
                 call = call.header("idempotency-key", key);
             }
             let accepted = client.json::<JobAccepted>(call).await;
             let accepted = accepted.map_err(|error| at_places(&read.document, error))?;
-            if self.watch && !client.is_local() {
+            if self.watch {
                 let show = WatchShow { json: self.json, colours: jobs::colours(config) };
                 return jobs::watch(&client, &accepted.job_id, show, out).await;
             }
