@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::execution::{Run, check_env, check_labels, check_run, entry_path};
 use crate::field_problem::{FieldProblems, code};
 use crate::json::Json;
+use crate::nearest::unknown_field;
 use crate::span::{Millis, parse_millis};
 
 /// An object being read.
@@ -87,7 +88,7 @@ impl<'p> Document<'p> {
             } else {
                 entry_path(&self.place, name)
             };
-            self.problems.add(path, code::UNKNOWN_FIELD, format!("is not a field here; known are {known}"));
+            self.problems.add(path, code::UNKNOWN_FIELD, unknown_field(name, known.split(", ")));
         }
     }
 

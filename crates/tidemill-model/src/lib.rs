@@ -33,6 +33,7 @@ pub mod key;
 pub mod known_type;
 pub mod log_record;
 pub mod matcher;
+pub mod nearest;
 pub mod overflow;
 mod plain_json;
 pub mod properties;

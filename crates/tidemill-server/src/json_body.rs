@@ -7,10 +7,11 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 use tidemill_model::Json;
 use tidemill_model::bounded_value::{BadValue, read_value};
+use tidemill_model::nearest::unknown_field;
 
 use self::twice::key_given_twice;
 
-use crate::api::{Object, at_most};
+use crate::api::{Detail, Object, at_most};
 use crate::problem::Problem;
 
 /// Reads a body as `T`. Types of requests deny unknown fields.
@@ -155,7 +156,9 @@ fn explain(text: &str, error: &serde_json::Error) -> Problem {
         _ => name.to_owned(),
     };
     if message.starts_with("unknown field") {
-        return Problem::field("UNKNOWN_FIELD", nested(&quoted), "is not a field of this request");
+        // The message lists what is known in the same quotes.
+        let told = unknown_field(&quoted, message.split('`').skip(3).step_by(2));
+        return Problem::all(vec![Detail::new(nested(&quoted), "UNKNOWN_FIELD", told)], 1);
     }
     if message.starts_with("missing field") {
         let inside = holder.filter(|_| place + 1 < text.trim_end().len());
@@ -280,6 +283,25 @@ mod tests {
         ] {
             assert_eq!(verdict::<ClaimRequest>(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn an_unknown_field_is_told_what_may_have_been_meant() {
+        for (text, expected) in [
+            (r#"{"workerId":"w","slot":2}"#, "slot: unknown field; did you mean slots?"),
+            (r#"{"worker_id":"w"}"#, "worker_id: unknown field; did you mean workerId?"),
+            (
+                r#"{"workerId":"w","colour":2}"#,
+                "colour: unknown field; known are workerId, claimId, slots, waitMs",
+            ),
+        ] {
+            let problem = read::<ClaimRequest>(&Bytes::from(text)).unwrap_err();
+            assert_eq!((problem.status.as_u16(), &*problem.code), (400, "UNKNOWN_FIELD"));
+            assert_eq!(problem.detail, expected);
+        }
+        // A request that has nothing to say knows no field at all.
+        let problem = nothing(&Bytes::from(r#"{"x":1}"#)).unwrap_err();
+        assert_eq!(problem.detail, "x: unknown field; known are none");
     }
 
     #[test]

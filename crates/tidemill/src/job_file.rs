@@ -90,9 +90,9 @@ callback: http://x
         for (line, begin) in lines.iter().zip([
             "job.yaml:5:14: tasks[0].timeout: ",
             "job.yaml:7:10: tasks[1].run: is one of name, run, agent and script",
-            "job.yaml:12:14: tasks[2].retries: is not a field here",
-            "job.yaml:14:31: tasks[3].agent.turns: is not a field here",
-            "job.yaml:15:11: callback: is not a field here",
+            "job.yaml:12:14: tasks[2].retries: unknown field; did you mean retry?",
+            "job.yaml:14:31: tasks[3].agent.turns: unknown field; did you mean maxTurns?",
+            "job.yaml:15:11: callback: unknown field; did you mean callbackUrl?",
         ]) {
             assert!(line.starts_with(begin), "{line}\nshould begin with\n{begin}");
         }

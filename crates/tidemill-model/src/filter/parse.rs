@@ -8,6 +8,7 @@ use super::rules::{Condition, FilterRules, Group, Logic, Rule};
 use crate::document::kind;
 use crate::execution::entry_path;
 use crate::field_problem::FieldProblems;
+use crate::nearest::unknown_field;
 
 /// The code of every problem with rules.
 pub const INVALID_FILTER: &str = "INVALID_FILTER";
@@ -271,10 +272,7 @@ impl Reader<'_> {
 
     fn only(&mut self, place: &str, fields: &Map<String, Value>, known: &[&str]) {
         for name in fields.keys().filter(|name| !known.contains(&name.as_str())) {
-            self.problem(
-                entry_path(place, name),
-                format!("is not a field here; known are {}", known.join(", ")),
-            );
+            self.problem(entry_path(place, name), unknown_field(name, known.iter().copied()));
         }
     }
 }
@@ -345,7 +343,7 @@ mod tests {
             (json!({"logic": "and", "conditions": {}}), "filterRules.logic", "must be `AND` or `OR`"),
             (json!({"logic": 1, "conditions": {}}), "filterRules.logic", "not a number"),
             (json!({"conditions": "a"}), "filterRules.conditions", "must be an object or a list, not a text"),
-            (json!({"conditions": {}, "role": "admin"}), "filterRules.role", "is not a field here"),
+            (json!({"conditions": {}, "role": "admin"}), "filterRules.role", "unknown field; "),
             (json!({"conditions": [1]}), "filterRules.conditions[0]", "or a group, not a number"),
             (
                 json!({"conditions": [{"field": "a", "op": "eq"}]}),
@@ -355,7 +353,7 @@ mod tests {
             (
                 json!({"conditions": [{"field": "a", "op": "eq", "value": 1, "not": true}]}),
                 "filterRules.conditions[0].not",
-                "is not a field here",
+                "unknown field; ",
             ),
             (
                 json!({"conditions": [{"field": "a", "op": "eq", "value": 1}, {"conditions": [

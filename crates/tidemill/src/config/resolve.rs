@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use tidemill::document::{Document, Form, Kind as NodeKind, Node};
+use tidemill_model::nearest::nearest;
 use tidemill_model::secrets::is_secret_name;
 use tidemill_model::{ErrorSanitizer, Secrets};
 use tidemill_server::ServerConfig;
@@ -176,7 +177,9 @@ impl Sources {
         for entry in entries {
             let (file, place) = (&shown, entry.place);
             if !names().any(|name| name == entry.key) {
-                problems.push(format!("{file}:{place}: {}: there is no setting of this name", entry.key));
+                let hint = meant(&entry.key);
+                problems
+                    .push(format!("{file}:{place}: {}: there is no setting of this name{hint}", entry.key));
                 continue;
             }
             match scalar(&entry.value) {
@@ -224,6 +227,15 @@ impl Sources {
             let text = source.as_ref().map(|source| source.value.clone());
             texts.insert(setting.name, text.or_else(|| setting.default.map(str::to_owned)));
             shown.push((setting, source));
+        }
+        // Other variables are for tasks; of this beginning none is.
+        let strange = self.environment.iter().filter(|(name, source)| {
+            name.starts_with("TIDEMILL_")
+                && source.origin.found_file().is_some()
+                && !names().any(|known| known == *name)
+        });
+        for (name, source) in strange {
+            warnings.push(format!("{name} ({}) is not a setting{}", source.origin, meant(name)));
         }
         found_file::check(self.counting(&shown), &mut problems);
         if !problems.is_empty() {
@@ -294,6 +306,11 @@ fn lines(problems: &tidemill::document::FileProblems) -> Vec<String> {
 
 fn names() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().flat_map(|setting| std::iter::once(setting.name).chain(setting.aliases.iter().copied()))
+}
+
+/// The setting that a wrong name may stand for, to be said after the problem.
+fn meant(given: &str) -> String {
+    nearest(given, names()).map_or_else(String::new, |name| format!("; did you mean {name}?"))
 }
 
 /// The file of a name in a directory, with either ending. Both at once would leave it open which counts.

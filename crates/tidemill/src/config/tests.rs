@@ -136,6 +136,9 @@ fn wrong_and_contradictory_values_are_named() {
     let same =
         dir.resolve(&[("SQS_QUEUE_URL", "http://q/1"), ("TASK_QUEUE_URL", "http://q/1")], &[]).unwrap();
     assert_eq!(origin(&same, "SQS_QUEUE_URL"), "environment");
+    let misspelt =
+        Dir::with(&[(".env", "TIDEMILL_DTA=x\nMY_OWN=1\n")]).resolve(&[("TIDEMILL_ELSE", "1")], &[]).unwrap();
+    assert_eq!(misspelt.warnings, ["TIDEMILL_DTA (.env:1) is not a setting; did you mean TIDEMILL_DATA?"]);
     let warned = dir.resolve(&[("PROCESSING_TIMEOUT_MS", "1000")], &[]).unwrap();
     assert_eq!(warned.warnings, ["PROCESSING_TIMEOUT_MS (environment) has no effect"]);
 }
@@ -147,6 +150,10 @@ fn files_that_cannot_be_read_are_named_with_the_line() {
         (
             &[("tidemill.yaml", "MAX_SLOTS: 3\n")],
             "tidemill.yaml:1:1: MAX_SLOTS: there is no setting of this name",
+        ),
+        (
+            &[("tidemill.yaml", "TENANTID: acme\n")],
+            "tidemill.yaml:1:1: TENANTID: there is no setting of this name; did you mean TENANT_ID?",
         ),
         (&[("tidemill.yml", "APP_NAME: [a]\n")], "tidemill.yml:1:1: APP_NAME: must be a single value"),
         (&[("tidemill.yaml", "- a\n")], "tidemill.yaml:1:1: must be a map of names and values"),

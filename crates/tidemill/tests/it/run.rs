@@ -193,7 +193,9 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
     let lines: Vec<_> = ran.words.lines().collect();
     assert!(lines[0].starts_with("job.yaml:4:14: tasks[0].timeout: "), "{ran:#?}");
     assert!(
-        lines.iter().any(|line| line.starts_with("job.yaml:6:11: tasks[1].runs: is not a field here")),
+        lines
+            .iter()
+            .any(|line| line.starts_with("job.yaml:6:11: tasks[1].runs: unknown field; did you mean run?")),
         "{ran:#?}"
     );
     assert!(!sandbox.dir.join(".tidemill").exists(), "nothing is made for a file that is wrong");

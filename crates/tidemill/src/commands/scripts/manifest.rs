@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use tidemill::document::Document;
 use tidemill_model::field_problem::{FieldProblems, code};
+use tidemill_model::nearest::unknown_field;
 use tidemill_model::{ScriptDraft, ScriptId, SubscriptionDraft, SubscriptionId};
 
 use super::source_of;
@@ -179,7 +180,7 @@ fn list(
 fn only(fields: &Map<String, Value>, place: &str, known: &str, problems: &mut FieldProblems) {
     for name in fields.keys() {
         let path = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
-        problems.add(path, code::UNKNOWN_FIELD, format!("is not a field here; known are {known}"));
+        problems.add(path, code::UNKNOWN_FIELD, unknown_field(name, known.split(", ")));
     }
 }
 
@@ -214,7 +215,7 @@ mod tests {
         assert!(Manifest::default().take(Path::new("nowhere"), manifest, &mut problems).is_err());
         let [problem] = &problems.listed[..] else { panic!("{problems:?}") };
         assert_eq!(problem.path, "scripts[0].language");
-        assert_eq!(problem.message, "is not a field here; known are id, name, file, grants, subscriptions");
+        assert_eq!(problem.message, "unknown field; known are id, name, file, grants, subscriptions");
     }
 
     #[test]
