@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::agent::{AgentSpec, AgentStep, MicroUsd, PermissionMode};
 use crate::execution::Run;
 use crate::id::TaskName;
-use crate::job_file::RetryEntry;
+use crate::job_file::{RetryEntry, RetryShape};
 use crate::json::Json;
 use crate::span::Millis;
 use crate::task_spec::OnFailure;
@@ -134,6 +134,7 @@ pub struct DefinitionDraft {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
     #[serde(default, skip_serializing_if = "RetryEntry::is_empty")]
+    #[schemars(with = "RetryShape")]
     pub retry: RetryEntry,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,

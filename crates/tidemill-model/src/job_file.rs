@@ -23,6 +23,7 @@ use crate::span::Millis;
 use crate::task_spec::OnFailure;
 
 pub(crate) use read::{parking, retry};
+pub(crate) use schema::RetryShape;
 pub use schema::schema;
 
 /// The bytes of a job's name.

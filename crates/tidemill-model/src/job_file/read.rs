@@ -151,13 +151,17 @@ pub(super) fn entry(task: &mut Document<'_>) -> Option<TaskEntry> {
     let id = id.and_then(|text| task_id(task, "taskId", &text));
     let work = work(task);
     let mut depends_on = Vec::new();
-    for (at, text) in task.texts("dependsOn").unwrap_or_default().into_iter().enumerate() {
+    // A bare text is the only one.
+    let is_one = task.get("dependsOn").is_some_and(Value::is_string);
+    let parents = if is_one { task.text("dependsOn").map(|one| vec![one]) } else { task.texts("dependsOn") };
+    for (at, text) in parents.unwrap_or_default().into_iter().enumerate() {
         // The place is only spelled out when it is needed: a wide join has very many.
         match TaskId::new(&text) {
             Ok(parent) => depends_on.push(parent),
             Err(bad) => {
                 let message = bad.problem.to_string();
-                task.problem(&format!("dependsOn[{at}]"), code::INVALID_TASK_ID, message);
+                let field = if is_one { "dependsOn".to_owned() } else { format!("dependsOn[{at}]") };
+                task.problem(&field, code::INVALID_TASK_ID, message);
             }
         }
     }
@@ -245,6 +249,12 @@ pub(crate) fn parking(task: &mut Document<'_>) -> (Option<OnFailure>, Option<Mil
 }
 
 pub(crate) fn retry(task: &mut Document<'_>) -> RetryEntry {
+    // A bare number says how often it is tried in all.
+    if task.get("retry").is_some_and(Value::is_number) {
+        let attempts = task.number("retry", 1..=ATTEMPTS_MAX.into());
+        let max_attempts = attempts.and_then(|attempts| u32::try_from(attempts).ok());
+        return RetryEntry { max_attempts, ..RetryEntry::default() };
+    }
     let Some(value) = task.take("retry") else { return RetryEntry::default() };
     let place = task.path("retry");
     let Some(mut retry) = Document::open(place, value, task.problems) else { return RetryEntry::default() };
@@ -326,6 +336,20 @@ mod tests {
     }
 
     #[test]
+    fn a_bare_number_of_retries_and_a_bare_dependency_are_short_for_the_long_forms() {
+        let job = |retry: Value, parents: Value| {
+            JobFile::read(json!({ "tasks": [
+                { "taskId": "b", "run": "x" },
+                { "taskId": "a", "run": "x", "retry": retry, "dependsOn": parents },
+            ] }))
+        };
+        let short = job(json!(5), json!("b")).unwrap();
+        assert_eq!(short, job(json!({ "maxAttempts": 5 }), json!(["b"])).unwrap());
+        assert_eq!(short.tasks[1].settings.retry.max_attempts, Some(5));
+        assert_eq!(short.tasks[1].depends_on, [TaskId::trusted("b")]);
+    }
+
+    #[test]
     fn parking_is_checked_at_its_place() {
         for (value, path, expected) in [
             (with(&json!({ "run": "x", "onFailure": 1 })), "tasks[0].onFailure", code::INVALID_TYPE),
@@ -390,7 +414,8 @@ mod tests {
             (with(&json!({ "run": [] })), "tasks[0].run", code::INVALID_VALUE),
             (with(&json!({ "run": ["a", 1] })), "tasks[0].run[1]", code::INVALID_TYPE),
             (with(&json!({ "run": 1 })), "tasks[0].run", code::INVALID_TYPE),
-            (with(&json!({ "run": "x", "dependsOn": "b" })), "tasks[0].dependsOn", code::INVALID_TYPE),
+            (with(&json!({ "run": "x", "dependsOn": 7 })), "tasks[0].dependsOn", code::INVALID_TYPE),
+            (with(&json!({ "run": "x", "dependsOn": "#" })), "tasks[0].dependsOn", code::INVALID_TASK_ID),
             (
                 with(&json!({ "run": "x", "dependsOn": ["b", "#"] })),
                 "tasks[0].dependsOn[1]",
@@ -406,7 +431,9 @@ mod tests {
             (with(&json!({ "run": "x", "timeout": 999 })), "tasks[0].timeout", code::OUT_OF_RANGE),
             (with(&json!({ "run": "x", "timeout": "8d" })), "tasks[0].timeout", code::OUT_OF_RANGE),
             (with(&json!({ "run": "x", "idleTimeout": 0 })), "tasks[0].idleTimeout", code::OUT_OF_RANGE),
-            (with(&json!({ "run": "x", "retry": 3 })), "tasks[0].retry", code::INVALID_TYPE),
+            (with(&json!({ "run": "x", "retry": "3" })), "tasks[0].retry", code::INVALID_TYPE),
+            (with(&json!({ "run": "x", "retry": 0 })), "tasks[0].retry", code::OUT_OF_RANGE),
+            (with(&json!({ "run": "x", "retry": 1.5 })), "tasks[0].retry", code::INVALID_TYPE),
             (
                 with(&json!({ "run": "x", "retry": { "maxAttempts": 0 } })),
                 "tasks[0].retry.maxAttempts",

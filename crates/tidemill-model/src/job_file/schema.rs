@@ -80,7 +80,7 @@ struct TaskShape {
     #[serde(default)]
     script: String,
     /// The tasks that must be completed before this one starts.
-    depends_on: Option<Vec<TaskIdShape>>,
+    depends_on: Option<DependsOnShape>,
     /// What the task gets as its input, beside the outputs of the tasks it depends on.
     input: Option<InputShape>,
     /// How long one attempt may take: 1s to 7d.
@@ -88,7 +88,7 @@ struct TaskShape {
     /// How long an attempt may print nothing: 1s to 7d.
     idle_timeout: Option<Millis>,
     /// How often and how fast it is tried again.
-    retry: Option<RetryEntry>,
+    retry: Option<RetryShape>,
     /// Variables of the task's environment, with literal values.
     env: Option<BTreeMap<String, String>>,
     /// Words to find the task by.
@@ -126,7 +126,7 @@ struct AloneShape {
     /// How long an attempt may print nothing: 1s to 7d.
     idle_timeout: Option<Millis>,
     /// How often and how fast it is tried again.
-    retry: Option<RetryEntry>,
+    retry: Option<RetryShape>,
     /// Variables of the task's environment, with literal values.
     env: Option<BTreeMap<String, String>>,
     /// Words to find the task by.
@@ -146,6 +146,27 @@ struct NameShape(#[schemars(regex(pattern = r"^[^#\x00-\x1f\x7f-\x9f]{1,200}$"))
 #[derive(JsonSchema, Serialize)]
 #[schemars(inline)]
 struct TaskIdShape(#[schemars(regex(pattern = "^[A-Za-z0-9_-]{1,200}$"))] String);
+
+/// One task, or a list of them.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "only its shape is used")]
+enum DependsOnShape {
+    One(TaskIdShape),
+    Several(Vec<TaskIdShape>),
+}
+
+/// How often it is tried, or how often and how fast.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "only its shape is used")]
+pub(crate) enum RetryShape {
+    /// Attempts in all, the first one included.
+    Attempts(#[schemars(range(min = 1, max = 1_000))] u32),
+    Policy(RetryEntry),
+}
 
 /// An object without the key under which the outputs of other tasks are put.
 #[derive(JsonSchema, Serialize)]
