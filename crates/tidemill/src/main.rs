@@ -1,6 +1,7 @@
 //! The binary: parses the arguments, reads the settings, runs one command, ends with its exit code.
 
 mod allocator;
+mod arguments;
 #[cfg(feature = "aws")]
 mod aws;
 mod client;
@@ -25,7 +26,8 @@ mod worker_metrics;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::commands::{
     AgentTask, Alerts, Aws, CommandError, Completions, Config, DeadLetters, Definitions, Doctor, Ended,
@@ -44,9 +46,10 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    done, and nothing was found wrong
   1    something was found wrong, or the command failed
-  2    the arguments, a file or the settings are wrong, or the data directory cannot be
+  2    the arguments, a file or the settings are wrong, or the data directory cannot be \
        used: it is held by another process, it is not there, or a newer release wrote it
-  130  interrupted";
+  130  interrupted
+  141  whoever read the output closed it";
 
 /// The hidden command that starts tasks. It must run before anything else, on one thread.
 const SPAWNER: &str = "spawner";
@@ -115,16 +118,57 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == SCRIPT_HOST) {
         return tidemill_script::host_main();
     }
-    let arguments = Arguments::parse();
+    let typed = arguments::in_order(std::env::args_os().collect());
+    let is_json = arguments::wants_json(&typed);
     let mut out = Output::stdio();
-    let code = execute(arguments, &mut out).unwrap_or_else(|error| {
-        // Whoever closed our output has seen enough.
-        if let Some(words) = error.words() {
-            out.error(words);
+    let ended = match parse(&typed) {
+        Parsed::Arguments(arguments) => execute(*arguments, &mut out),
+        Parsed::Help(text) => out.raw(text.as_bytes()).map(|()| ExitCode::SUCCESS).map_err(CommandError::from),
+        Parsed::Missing(text) if !is_json => {
+            text.lines().for_each(|line| out.note(line));
+            Ok(ExitCode::from(2))
+        }
+        Parsed::Missing(_) => {
+            Err(CommandError::Usage("a command is missing; see `tidemill --help`".to_owned()))
+        }
+        Parsed::Wrong(error) => Err(error),
+    };
+    let code = ended.unwrap_or_else(|error| {
+        match error.document() {
+            Some(document) if is_json => out.problem(&document),
+            _ => error.words().into_iter().for_each(|line| out.error(line)),
         }
         error.exit_code()
     });
     out.end(code)
+}
+
+/// What the arguments ask for.
+enum Parsed {
+    Arguments(Box<Arguments>),
+    /// To be told how the program is used.
+    Help(String),
+    /// Nothing, so that the help is what is missing.
+    Missing(String),
+    Wrong(CommandError),
+}
+
+fn parse(typed: &[std::ffi::OsString]) -> Parsed {
+    let mut program = Arguments::command();
+    let parsed = program.clone().try_get_matches_from(typed);
+    match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
+        Ok(arguments) => Parsed::Arguments(Box::new(arguments)),
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            Parsed::Help(error.render().to_string())
+        }
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Parsed::Missing(error.render().to_string())
+        }
+        Err(error) => {
+            program.build();
+            Parsed::Wrong(CommandError::Usage(arguments::problem(&error, &program, typed)))
+        }
+    }
 }
 
 fn execute(arguments: Arguments, out: &mut Output) -> Ended {

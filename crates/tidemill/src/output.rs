@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tidemill_embedded::store::watch::Progress;
 use tidemill_model::{LogLevel, LogRecord};
+use tidemill_server::api::ProblemDocument;
 
+use crate::commands::CommandError;
 use crate::display::visible::{Visible, visible};
 use crate::display::{Table, terminal};
 use crate::logging::json_now;
@@ -106,6 +108,13 @@ impl Output {
         self.say(LogLevel::Error, line);
     }
 
+    /// What stopped the command, for programs: one line of JSON beside the words, so that data stays data.
+    pub(crate) fn problem(&mut self, problem: &ProblemDocument) {
+        self.words.wipe();
+        let text = serde_json::to_string(problem).expect("texts can be written as JSON");
+        let _ = writeln!(self.words.out, "{text}");
+    }
+
     fn say(&mut self, level: LogLevel, line: impl fmt::Display) {
         self.words.wipe();
         if let Some(now) = json_now() {
@@ -137,7 +146,7 @@ impl Output {
         self.words.wipe();
         match self.data.flush() {
             Ok(()) => code,
-            Err(_) => ExitCode::FAILURE,
+            Err(error) => CommandError::from(error).exit_code(),
         }
     }
 }

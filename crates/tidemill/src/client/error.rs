@@ -1,7 +1,6 @@
 //! Why a call did not work.
 
-use std::fmt::Write as _;
-
+use axum::http::StatusCode;
 use tidemill_server::api::ProblemDocument;
 
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +17,15 @@ pub(crate) enum ClientError {
 }
 
 impl ClientError {
+    /// The same as a document. What no server said has a code of its own.
+    pub(crate) fn document(&self) -> ProblemDocument {
+        match self {
+            Self::Problem(problem) => (**problem).clone(),
+            Self::Unreachable { .. } => local_problem(503, "UNREACHABLE", self.to_string()),
+            Self::Strange(_) => local_problem(502, "NOT_UNDERSTOOD", self.to_string()),
+        }
+    }
+
     pub(crate) fn code(&self) -> Option<&str> {
         match self {
             Self::Problem(problem) => Some(&problem.code),
@@ -26,12 +34,27 @@ impl ClientError {
     }
 }
 
-/// A problem as lines: the whole, then each detail.
-fn told(problem: &ProblemDocument) -> String {
-    let mut text = format!("{} ({})", problem.detail, problem.code);
-    for detail in &problem.details {
-        let field = if detail.field.is_empty() { String::new() } else { format!("{}: ", detail.field) };
-        let _ = write!(text, "\n  {field}{} ({})", detail.message, detail.code);
+/// A problem that was found on this side, in the form that a server's has.
+pub(crate) fn local_problem(status: u16, code: &'static str, detail: String) -> ProblemDocument {
+    let title = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    ProblemDocument {
+        r#type: format!("urn:tidemill:problem:{code}"),
+        title: title.unwrap_or("Error").to_owned(),
+        status,
+        code: code.into(),
+        detail,
+        details: Vec::new(),
     }
-    text
+}
+
+/// A problem as lines: one for each detail if there are several, else one.
+fn told(problem: &ProblemDocument) -> String {
+    if problem.details.len() < 2 {
+        return format!("{} ({})", problem.detail, problem.code);
+    }
+    let lines = problem.details.iter().map(|detail| {
+        let field = if detail.field.is_empty() { String::new() } else { format!("{}: ", detail.field) };
+        format!("{field}{} ({})", detail.message, detail.code)
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }

@@ -10,7 +10,7 @@ pub(crate) mod server_file;
 mod sse;
 
 pub(crate) use call::{Call, Client, Query, encode};
-pub(crate) use error::ClientError;
+pub(crate) use error::{ClientError, local_problem};
 pub(crate) use http::HttpWay;
 pub(crate) use item::{Item, Items};
 pub(crate) use local::LocalWay;

@@ -10,10 +10,16 @@ use tidemill_embedded::data_lock::LockError;
 use tidemill_embedded::store::export::ExportError;
 use tidemill_embedded::store::import::ImportError;
 use tidemill_engine::backend::Fault;
+use tidemill_server::api::{Detail, ProblemDocument};
 
-use crate::client::ClientError;
+use crate::client::{ClientError, local_problem};
 use crate::config::ConfigError;
 use crate::node::NodeError;
+
+/// What a shell says of a program that SIGPIPE ended.
+const PIPE_CLOSED: u8 = 141;
+/// The code of what is wrong with a file or with settings.
+const INVALID_FILE: &str = "INVALID_FILE";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
@@ -23,13 +29,19 @@ pub(crate) enum CommandError {
     /// It was tried and did not work: exit code 1.
     #[error("{0}")]
     Failed(String),
+    /// A server said no, or nothing: exit code 1.
+    #[error(transparent)]
+    Answer(ClientError),
+    /// The command line is wrong: exit code 2.
+    #[error("{0}")]
+    Usage(String),
     /// What the user wrote is wrong, one line each that editors can follow: exit code 2.
     #[error("{0}")]
     Written(String),
     /// The user stopped it: exit code 130.
     #[error("interrupted")]
     Interrupted,
-    /// Standard output was closed: exit code 1, in silence.
+    /// Whoever read the output has seen enough: the exit code of a program that a closed pipe ended, in silence.
     #[error("the output was closed")]
     Closed,
 }
@@ -37,25 +49,73 @@ pub(crate) enum CommandError {
 impl CommandError {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Unusable(_) | Self::Written(_) => ExitCode::from(2),
+            Self::Unusable(_) | Self::Usage(_) | Self::Written(_) => ExitCode::from(2),
             Self::Interrupted => ExitCode::from(130),
-            Self::Failed(_) | Self::Closed => ExitCode::FAILURE,
+            Self::Closed => ExitCode::from(PIPE_CLOSED),
+            Self::Failed(_) | Self::Answer(_) => ExitCode::FAILURE,
         }
     }
 
-    /// What to say of it; `None` for nothing.
-    pub(crate) fn words(&self) -> Option<String> {
+    /// What to say of it, a line for each thing that is wrong.
+    pub(crate) fn words(&self) -> Vec<String> {
         match self {
-            Self::Unusable(_) | Self::Failed(_) => Some(format!("tidemill: {self}")),
-            Self::Written(lines) => Some(lines.clone()),
-            Self::Interrupted | Self::Closed => None,
+            // What follows on further lines explains the first.
+            Self::Unusable(text) | Self::Usage(text) | Self::Failed(text) => {
+                format!("tidemill: {text}").lines().map(str::to_owned).collect()
+            }
+            Self::Answer(error) => {
+                error.to_string().lines().map(|line| format!("tidemill: {line}")).collect()
+            }
+            Self::Written(lines) => lines.lines().map(str::to_owned).collect(),
+            Self::Interrupted | Self::Closed => Vec::new(),
         }
+    }
+
+    /// The same for programs: what a server would answer; `None` for nothing.
+    pub(crate) fn document(&self) -> Option<ProblemDocument> {
+        Some(match self {
+            Self::Unusable(text) => local_problem(400, "UNUSABLE", text.clone()),
+            Self::Usage(text) => local_problem(400, "USAGE", text.clone()),
+            Self::Failed(text) => local_problem(500, "FAILED", text.clone()),
+            Self::Answer(error) => error.document(),
+            Self::Written(lines) => {
+                let details: Vec<_> = lines.lines().map(detail_of).collect();
+                let more = match details.len() {
+                    0 | 1 => String::new(),
+                    several => format!(" (the first of {several} problems)"),
+                };
+                let first = lines.lines().next().unwrap_or_default();
+                let whole = local_problem(400, INVALID_FILE, format!("{first}{more}"));
+                ProblemDocument { details, ..whole }
+            }
+            Self::Interrupted | Self::Closed => return None,
+        })
     }
 
     /// An error with what it was about.
     pub(crate) fn failed(what: impl std::fmt::Display, error: &dyn std::error::Error) -> Self {
         Self::Failed(format!("{what}: {}", chain(error)))
     }
+}
+
+/// A line such as `job.yaml:12:5: tasks[2].timeout: must be …`, in its parts.
+fn detail_of(line: &str) -> Detail {
+    let parts = line.split_once(": ").and_then(|(place, rest)| {
+        let mut numbers = place.rsplitn(3, ':');
+        let (column, line) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
+        numbers.next()?;
+        Some((line, column, rest))
+    });
+    let (line, column, rest) = match parts {
+        Some((line, column, rest)) => (Some(line), Some(column), rest),
+        None => (None, None, line.strip_prefix("tidemill: ").unwrap_or(line)),
+    };
+    let (field, message) = match rest.split_once(": ") {
+        Some((field, message)) if line.is_some() && !field.contains(' ') => (field, message),
+        _ => ("", rest),
+    };
+    let (field, message) = (field.to_owned(), message.to_owned());
+    Detail { field, code: INVALID_FILE.into(), message, line, column }
 }
 
 /// An error with what it says of its causes.
@@ -101,7 +161,7 @@ impl From<NodeError> for CommandError {
 
 impl From<ClientError> for CommandError {
     fn from(error: ClientError) -> Self {
-        Self::Failed(error.to_string())
+        Self::Answer(error)
     }
 }
 
@@ -172,5 +232,50 @@ impl From<io::Error> for CommandError {
             io::ErrorKind::BrokenPipe => Self::Closed,
             _ => Self::Failed(format!("the output cannot be written: {error}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_is_lines_for_people_and_a_document_for_programs() {
+        let unreachable = ClientError::Unreachable { url: "http://x".into(), cause: "refused".into() };
+        for (error, words, status, code) in [
+            (CommandError::Unusable("no data".into()), "tidemill: no data", 400, "UNUSABLE"),
+            (CommandError::Usage("what?".into()), "tidemill: what?", 400, "USAGE"),
+            (CommandError::Failed("it broke".into()), "tidemill: it broke", 500, "FAILED"),
+            (unreachable.into(), "tidemill: cannot reach http://x: refused", 503, "UNREACHABLE"),
+            (CommandError::Written("a: b".into()), "a: b", 400, "INVALID_FILE"),
+        ] {
+            assert_eq!(error.words(), [words]);
+            let document = error.document().unwrap();
+            assert_eq!((document.status, &*document.code), (status, code));
+            assert_eq!(document.r#type, format!("urn:tidemill:problem:{code}"));
+        }
+        for silent in [CommandError::Interrupted, CommandError::Closed] {
+            assert!(silent.words().is_empty() && silent.document().is_none());
+        }
+    }
+
+    #[test]
+    fn lines_about_files_are_told_in_their_parts() {
+        let lines = "job.yaml:12:5: tasks[2].timeout: must be a: b\njob.yaml:1:1: is not YAML\ntidemill: X (.env:1) is bad";
+        let document = CommandError::Written(lines.into()).document().unwrap();
+        assert!(document.detail.ends_with("must be a: b (the first of 3 problems)"), "{document:?}");
+        let told: Vec<_> = document
+            .details
+            .iter()
+            .map(|d| (d.field.as_str(), d.message.as_str(), d.line, d.column))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("tasks[2].timeout", "must be a: b", Some(12), Some(5)),
+                ("", "is not YAML", Some(1), Some(1)),
+                ("", "X (.env:1) is bad", None, None),
+            ]
+        );
     }
 }

@@ -137,7 +137,7 @@ async fn carry_out(client: &Client, wanted: &Manifest, step: &Step) -> Result<()
     };
     let done = client.bytes(call).await.map(drop).map_err(|error| at_line(file, error));
     done.map_err(|error| match error {
-        CommandError::Failed(why) => CommandError::Failed(format!("{step}: {why}")),
+        CommandError::Answer(why) => CommandError::Failed(format!("{step}: {why}")),
         error => error,
     })
 }
