@@ -10,7 +10,7 @@ use tidemill_server::api;
 use super::input_file::{InputFile, at_places};
 use super::moment::Moment;
 use super::runtime::block_on;
-use super::{CommandError, Ended, Flags};
+use super::{CommandError, Ended, Flags, id};
 use crate::client::{Call, Client, Item, Items, Query, Reach, ReachArguments, SseReader};
 use crate::config::Resolved;
 use crate::display::Table;
@@ -125,6 +125,14 @@ impl Events {
                     show(&events, json, out)
                 }
                 What::Tail { job, task, event_type, after, count } => {
+                    let job = match job {
+                        Some(job) => Some(id::job(&client, &job).await?),
+                        None => None,
+                    };
+                    let task = match task {
+                        Some(task) => Some(id::task(&client, &task).await?),
+                        None => None,
+                    };
                     let query = Query::new()
                         .maybe("job", job)
                         .maybe("task", task)

@@ -17,7 +17,7 @@ use super::run_report::{self, JobReport};
 use super::runtime::block_on;
 use super::signals::StopSignals;
 use super::usage::{budget_line, dollars, usage_line};
-use super::{CommandError, Ended, Flags};
+use super::{CommandError, Ended, Flags, id};
 use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
 use crate::display::Table;
@@ -26,6 +26,8 @@ use crate::output::Output;
 use crate::watch::{Said, Show, Watch, job_with_tasks};
 
 /// List, look at, watch, cancel, resume and extend jobs
+///
+/// A job is named by its id, or by as many of its first digits as tell it apart.
 #[derive(Args)]
 #[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct Jobs {
@@ -169,16 +171,18 @@ impl Jobs {
         }
         block_on(async {
             let client = Reach::Existing.client(config).await?;
+            // Parts of ids become whole ones here.
+            let id = async |given: String| id::job(&client, &given).await;
             match self.what {
                 What::List { which, limit } => list(&client, &which, limit, json, out).await,
-                What::Get { job } => get(&client, &job, json, out).await,
+                What::Get { job } => get(&client, &id(job).await?, json, out).await,
                 What::Watch { job } => {
-                    watch(&client, &job, WatchShow { json, colours: colours(config) }, out).await
+                    watch(&client, &id(job).await?, WatchShow { json, colours: colours(config) }, out).await
                 }
-                What::Cancel { job, reason } => cancel(&client, &job, reason, json, out).await,
-                What::Resume { job, tasks } => resume(&client, &job, tasks, json, out).await,
-                What::AddTasks { job, file } => add_tasks(&client, &job, &file, json, out).await,
-                What::Budget { job, limits } => set_budget(&client, &job, limits, json, out).await,
+                What::Cancel { job, reason } => cancel(&client, &id(job).await?, reason, json, out).await,
+                What::Resume { job, tasks } => resume(&client, &id(job).await?, tasks, json, out).await,
+                What::AddTasks { job, file } => add_tasks(&client, &id(job).await?, &file, json, out).await,
+                What::Budget { job, limits } => set_budget(&client, &id(job).await?, limits, json, out).await,
                 What::Retry { which, all, limit } => retry(&client, &which, all, limit, json, out).await,
             }
         })

@@ -15,6 +15,7 @@ mod events;
 mod executions;
 mod export;
 mod health;
+mod id;
 mod import;
 mod input_file;
 mod jobs;

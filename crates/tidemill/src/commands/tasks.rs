@@ -9,7 +9,7 @@ use tidemill_server::api;
 use tidemill_worker::log_sink::plain;
 
 use super::runtime::block_on;
-use super::{CommandError, Ended, Flags};
+use super::{CommandError, Ended, Flags, id};
 use crate::client::{Call, Client, Item, Items, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
 use crate::display::Table;
@@ -21,7 +21,8 @@ const FILES_MAX: usize = 10_000;
 
 /// List and look at tasks, read their history and logs, run them again
 ///
-/// A task is named by its request id, which for a task of a job is the job's id, an underscore and the task's own id.
+/// A task of a job is named by JOB/TASK, any other one by its request id. Of ids as many of the first digits do as tell
+/// them apart.
 #[derive(Args)]
 #[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct Tasks {
@@ -116,23 +117,29 @@ impl Tasks {
         let json = self.json;
         block_on(async {
             let client = Reach::Existing.client(config).await?;
+            // Parts of ids become whole ones here.
+            let id = async |given: String| id::task(&client, &given).await;
             match self.what {
                 What::List { state, job, limit } => {
+                    let job = match job {
+                        Some(job) => Some(id::job(&client, &job).await?),
+                        None => None,
+                    };
                     list(&client, state, job.as_deref(), limit, json, out).await
                 }
-                What::Get { task } => get(&client, &task, json, out).await,
-                What::History { task, limit } => history(&client, &task, limit, json, out).await,
+                What::Get { task } => get(&client, &id(task).await?, json, out).await,
+                What::History { task, limit } => history(&client, &id(task).await?, limit, json, out).await,
                 What::Logs { task, follow, run, attempt } => {
                     let query = Query::new()
                         .maybe("follow", follow.then_some(true))
                         .maybe("run", run)
                         .maybe("attempt", attempt);
-                    logs(&client, &task, &query, out).await
+                    logs(&client, &id(task).await?, &query, out).await
                 }
-                What::Files { task, path: None } => files(&client, &task, json, out).await,
-                What::Files { task, path: Some(path) } => file(&client, &task, &path, out).await,
-                What::Retry { task } => retry(&client, &task, json, out).await,
-                What::Cancel { task, reason } => cancel(&client, &task, reason, json, out).await,
+                What::Files { task, path: None } => files(&client, &id(task).await?, json, out).await,
+                What::Files { task, path: Some(path) } => file(&client, &id(task).await?, &path, out).await,
+                What::Retry { task } => retry(&client, &id(task).await?, json, out).await,
+                What::Cancel { task, reason } => cancel(&client, &id(task).await?, reason, json, out).await,
             }
         })
     }
