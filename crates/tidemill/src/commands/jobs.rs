@@ -17,7 +17,7 @@ use super::run_report::{self, JobReport};
 use super::runtime::block_on;
 use super::signals::StopSignals;
 use super::usage::{budget_line, dollars, usage_line};
-use super::{CommandError, Ended, Flags, id};
+use super::{CommandError, Ended, Flags, id, job_logs};
 use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
 use crate::display::Table;
@@ -54,6 +54,13 @@ enum What {
     Get { job: String },
     /// Watch a job to its end: exit code 0 when it completed, 1 when not
     Watch { job: String },
+    /// Print what the tasks of a job wrote, each line behind its task
+    Logs {
+        job: String,
+        /// Go on until the job is at rest
+        #[arg(short, long)]
+        follow: bool,
+    },
     /// Cancel a job: running tasks are killed, and what waits is not started
     Cancel {
         job: String,
@@ -176,6 +183,9 @@ impl Jobs {
             match self.what {
                 What::List { which, limit } => list(&client, &which, limit, json, out).await,
                 What::Get { job } => get(&client, &id(job).await?, json, out).await,
+                What::Logs { job, follow } => {
+                    job_logs::show(&client, &id(job).await?, follow, json, out).await
+                }
                 What::Watch { job } => {
                     watch(&client, &id(job).await?, WatchShow { json, colours: colours(config) }, out).await
                 }

@@ -18,6 +18,7 @@ mod health;
 mod id;
 mod import;
 mod input_file;
+mod job_logs;
 mod jobs;
 mod keys;
 mod moment;

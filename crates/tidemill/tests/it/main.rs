@@ -13,6 +13,7 @@ mod browser;
 mod browser_chromium;
 mod command_line;
 mod config;
+mod daily_use;
 mod diamonds;
 mod failures;
 mod fake_claude;
