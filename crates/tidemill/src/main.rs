@@ -10,6 +10,7 @@ mod config;
 mod data_dir;
 mod display;
 mod file_limit;
+mod help;
 mod home;
 mod logging;
 mod node;
@@ -36,6 +37,7 @@ use self::commands::{
 };
 use self::config::{Resolved, Sources};
 use self::file_limit::lower_file_limit;
+use self::help::wrapped;
 use self::output::Output;
 use self::privacy::keep_environment_private;
 
@@ -123,9 +125,9 @@ fn main() -> ExitCode {
     let mut out = Output::stdio();
     let ended = match parse(&typed) {
         Parsed::Arguments(arguments) => execute(*arguments, &mut out),
-        Parsed::Help(text) => out.raw(text.as_bytes()).map(|()| ExitCode::SUCCESS).map_err(CommandError::from),
+        Parsed::Help(text) => out.help(&text).map(|()| ExitCode::SUCCESS).map_err(CommandError::from),
         Parsed::Missing(text) if !is_json => {
-            text.lines().for_each(|line| out.note(line));
+            wrapped(&text, None).lines().for_each(|line| out.note(line));
             Ok(ExitCode::from(2))
         }
         Parsed::Missing(_) => {
@@ -154,7 +156,7 @@ enum Parsed {
 }
 
 fn parse(typed: &[std::ffi::OsString]) -> Parsed {
-    let mut program = Arguments::command();
+    let mut program = help::dressed(Arguments::command());
     let parsed = program.clone().try_get_matches_from(typed);
     match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => Parsed::Arguments(Box::new(arguments)),

@@ -13,6 +13,7 @@ use tidemill_server::api::ProblemDocument;
 use crate::commands::CommandError;
 use crate::display::visible::{Visible, visible};
 use crate::display::{Table, terminal};
+use crate::help::wrapped;
 use crate::logging::json_now;
 
 /// On a terminal the line of progress changes this often at most.
@@ -113,6 +114,12 @@ impl Output {
         self.words.wipe();
         let text = serde_json::to_string(problem).expect("texts can be written as JSON");
         let _ = writeln!(self.words.out, "{text}");
+    }
+
+    /// How the program is used.
+    pub(crate) fn help(&mut self, text: &str) -> io::Result<()> {
+        let columns = terminal::size_of(&io::stdout()).map(|size| size.columns);
+        self.raw(wrapped(text, columns).as_bytes())
     }
 
     fn say(&mut self, level: LogLevel, line: impl fmt::Display) {
