@@ -232,6 +232,7 @@ fn settings(
     if logs {
         resolved.values.log_format.set();
     }
+    out.set_colours(resolved.colours());
     for warning in &resolved.warnings {
         out.warn(format_args!("tidemill: {warning}"));
     }

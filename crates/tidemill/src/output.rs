@@ -13,9 +13,13 @@ use tidemill_server::api::ProblemDocument;
 use crate::commands::CommandError;
 use crate::display::visible::{Visible, visible};
 use crate::display::{Table, terminal};
-use crate::help::wrapped;
+use crate::help::{fold, wrapped};
 use crate::logging::json_now;
 
+/// How a line begins that the program says of itself.
+const OWN_NAME: &str = "tidemill:";
+/// What a line that goes on below itself is set in by.
+const HANG: usize = 2;
 /// On a terminal the line of progress changes this often at most.
 const LIVE_EVERY: Duration = Duration::from_millis(100);
 /// Elsewhere a new line is written this often at most.
@@ -26,6 +30,8 @@ pub(crate) struct Output {
     words: Words,
     /// Whether data and words meet on the same screen.
     mixed: bool,
+    /// Whether colours are wanted. Nobody says so before the settings are read.
+    colours: bool,
 }
 
 /// The part for people.
@@ -49,7 +55,12 @@ impl Output {
     }
 
     fn new(data: Box<dyn Write + Send>, words: Box<dyn Write + Send>, live: bool) -> Self {
-        Self { data, words: Words { out: words, live, told: None, standing: false }, mixed: false }
+        Self {
+            data,
+            words: Words { out: words, live, told: None, standing: false },
+            mixed: false,
+            colours: false,
+        }
     }
 
     /// A line of data.
@@ -80,12 +91,24 @@ impl Output {
     /// A table, no wider than the screen it is on.
     pub(crate) fn table(&mut self, table: &Table) -> io::Result<()> {
         let width = terminal::size_of(&io::stdout()).map(|size| size.columns);
-        table.lines(width).into_iter().try_for_each(|line| self.data(line))
+        if !(self.colours && io::stdout().is_terminal()) {
+            return table.lines(width).into_iter().try_for_each(|line| self.data(line));
+        }
+        // Cells hold no control characters, so nothing has to be shown in their place.
+        self.words.wipe();
+        self.data.flush()?;
+        let mut screen = io::stdout().lock();
+        table.coloured(width).into_iter().try_for_each(|line| writeln!(screen, "{line}"))
+    }
+
+    /// Whether words and tables may have colours on a terminal.
+    pub(crate) fn set_colours(&mut self, colours: bool) {
+        self.colours = colours;
     }
 
     /// A stream of data, and a watch for its progress that does not get in its way.
     pub(crate) fn stream(&mut self) -> (&mut (dyn Write + Send), impl FnMut(Progress) + Send) {
-        let Self { data, words, mixed } = self;
+        let Self { data, words, mixed, .. } = self;
         words.wipe();
         (data, |progress| {
             if !*mixed {
@@ -104,9 +127,16 @@ impl Output {
         self.say(LogLevel::Warn, line);
     }
 
-    /// A line about what stopped the command.
+    /// A line about what stopped the command. On a terminal it goes on below itself if it is long.
     pub(crate) fn error(&mut self, line: impl fmt::Display) {
-        self.say(LogLevel::Error, line);
+        let size = terminal::size_of(&io::stderr()).filter(|_| self.words.live && json_now().is_none());
+        let Some(size) = size else { return self.say(LogLevel::Error, line) };
+        self.words.wipe();
+        let text = fold(&visible(&line.to_string()), HANG, size.columns);
+        let _ = match text.strip_prefix(OWN_NAME) {
+            Some(rest) if self.colours => writeln!(self.words.out, "\x1b[31m{OWN_NAME}\x1b[0m{rest}"),
+            _ => writeln!(self.words.out, "{text}"),
+        };
     }
 
     /// What stopped the command, for programs: one line of JSON beside the words, so that data stays data.

@@ -187,7 +187,7 @@ impl Jobs {
                     job_logs::show(&client, &id(job).await?, follow, json, out).await
                 }
                 What::Watch { job } => {
-                    watch(&client, &id(job).await?, WatchShow { json, colours: colours(config) }, out).await
+                    watch(&client, &id(job).await?, WatchShow { json, colours: config.colours() }, out).await
                 }
                 What::Cancel { job, reason } => cancel(&client, &id(job).await?, reason, json, out).await,
                 What::Resume { job, tasks } => resume(&client, &id(job).await?, tasks, json, out).await,
@@ -270,11 +270,6 @@ async fn get(client: &Client, job: &str, json: bool, out: &mut Output) -> Ended 
 pub(super) struct WatchShow {
     pub(super) json: bool,
     pub(super) colours: bool,
-}
-
-/// Whether colours are wanted: <https://no-color.org>.
-pub(super) fn colours(config: &Resolved) -> bool {
-    config.environment.get("NO_COLOR").is_none_or(String::is_empty)
 }
 
 /// Watches a job to its end. Also for `submit --watch`.

@@ -18,7 +18,6 @@ use tidemill_worker::WorkerHandle;
 use tidemill_worker::log_sink::{LogLine, LogSink};
 
 use super::input_file::{InputFile, at_places};
-use super::jobs::colours;
 use super::resume::{self, Resumable};
 use super::run_report::{self, JobReport};
 use super::runtime::block_on_threads;
@@ -131,7 +130,7 @@ impl Run {
             Arc::new(JobSink { job: JobId::new(&job_id).ok(), said: Arc::clone(&said) })
         };
         let is_silent = self.json || is_json;
-        let show = if is_silent { Show::Nothing } else { Show::Progress { colours: colours(config) } };
+        let show = if is_silent { Show::Nothing } else { Show::Progress { colours: config.colours() } };
         let mut watch = Watch::new(&client, &job_id, show, said);
         let worker = node.start_worker(config, sink, &pool)?;
         let timers = (node.start_sweeper(&config.values), node.start_triage(), node.start_courier(config));

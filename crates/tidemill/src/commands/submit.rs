@@ -64,7 +64,7 @@ impl Submit {
             let accepted = client.json::<JobAccepted>(call).await;
             let accepted = accepted.map_err(|error| at_places(&read.document, error))?;
             if self.watch {
-                let show = WatchShow { json: self.json, colours: jobs::colours(config) };
+                let show = WatchShow { json: self.json, colours: config.colours() };
                 return jobs::watch(&client, &accepted.job_id, show, out).await;
             }
             if self.json {

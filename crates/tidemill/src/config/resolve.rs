@@ -81,6 +81,12 @@ impl Resolved {
         )
     }
 
+    /// Whether colours are wanted: <https://no-color.org>. A terminal that calls itself dumb has none.
+    pub(crate) fn colours(&self) -> bool {
+        let is_dumb = self.environment.get("TERM").is_some_and(|term| term == "dumb");
+        !is_dumb && self.environment.get("NO_COLOR").is_none_or(String::is_empty)
+    }
+
     /// Where the name of a program comes from that nobody chose to trust: a file that lies in the working directory.
     pub(crate) fn found_program(&self, name: &str) -> Option<&Origin> {
         let origin = self.given(name).map(|source| &source.origin);

@@ -22,21 +22,104 @@ impl Table {
 
     /// The lines; none is wider than `width`, if there is one.
     pub(crate) fn lines(&self, width: Option<usize>) -> Vec<String> {
+        self.drawn(width, false)
+    }
+
+    /// The same with colours of a terminal: headings faint, states as in the live tree.
+    pub(crate) fn coloured(&self, width: Option<usize>) -> Vec<String> {
+        self.drawn(width, true)
+    }
+
+    fn drawn(&self, width: Option<usize>, colours: bool) -> Vec<String> {
         let mut widths: Vec<usize> = self.headings.iter().map(|heading| heading.len()).collect();
         for row in &self.rows {
             for (cell, width) in row.iter().zip(&mut widths) {
                 *width = (*width).max(line::columns(cell));
             }
         }
+        if let Some(width) = width {
+            shrink(&mut widths, self.headings, width);
+        }
         let headings = self.headings.iter().map(|heading| (*heading).to_owned()).collect();
         let all = std::iter::once(&headings).chain(&self.rows);
-        let lines = all.map(|row: &Vec<String>| {
-            let padded = row.iter().zip(&widths).map(|(cell, width)| line::pad(cell, *width));
+        let lines = all.enumerate().map(|(at, row): (usize, &Vec<String>)| {
+            let padded = row.iter().zip(&widths).map(|(cell, width)| line::pad(&cut(cell, *width), *width));
             let joined = padded.collect::<Vec<_>>().join(GAP);
             let joined = joined.trim_end();
-            width.map_or_else(|| joined.to_owned(), |width| line::cut(joined, width))
+            let joined = width.map_or_else(|| joined.to_owned(), |width| line::cut(joined, width));
+            match (colours, at) {
+                (false, _) => joined,
+                (true, 0) => format!("{FAINT}{joined}{PLAIN}"),
+                (true, _) => self.with_state(&joined, row, &widths),
+            }
         });
         lines.collect()
+    }
+
+    /// A line whose state has its colour. All before it is as wide as its columns, so its place is known.
+    fn with_state(&self, text: &str, row: &[String], widths: &[usize]) -> String {
+        let Some(at) = self.headings.iter().position(|heading| STATES.contains(heading)) else {
+            return text.to_owned();
+        };
+        let (Some(state), before) = (row.get(at), widths[..at].iter().map(|wide| wide + GAP.len()).sum())
+        else {
+            return text.to_owned();
+        };
+        let mut used = 0;
+        let start = text.char_indices().find(|(_, c)| {
+            let is_there = used >= before;
+            used += line::columns_of(*c);
+            is_there
+        });
+        let Some((start, _)) = start else { return text.to_owned() };
+        match (colour_of(state), text[start..].strip_prefix(state.as_str())) {
+            (Some(colour), Some(rest)) => format!("{}{colour}{state}{PLAIN}{rest}", &text[..start]),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// Headings of columns that hold a state.
+const STATES: [&str; 2] = ["STATUS", "STATE"];
+const FAINT: &str = "\x1b[2m";
+const PLAIN: &str = "\x1b[0m";
+
+/// The colour of a state; most have none.
+fn colour_of(state: &str) -> Option<&'static str> {
+    Some(match state {
+        "completed" | "success" | "resolved" | "replayed" => "\x1b[32m",
+        "failed" | "failing" | "open" | "exhausted" => "\x1b[31m",
+        "running" | "processing" => "\x1b[36m",
+        "parked" | "retrying" | "pending" => "\x1b[33m",
+        "waiting" | "cancelled" | "discarded" | "ignored" => FAINT,
+        _ => return None,
+    })
+}
+
+/// A cell within so many columns. The id of a job's task keeps the name of the task, and its digits make room.
+fn cut(cell: &str, width: usize) -> String {
+    let task = cell.strip_prefix("job-").and_then(|rest| rest.find('_')).map(|at| &cell["job-".len() + at..]);
+    match task {
+        Some(task) if line::columns(cell) > width && line::columns(task) + COLUMN_MIN < width => {
+            let job = &cell[..cell.len() - task.len()];
+            format!("{}{task}", line::cut(job, width - line::columns(task)))
+        }
+        _ => line::cut(cell, width),
+    }
+}
+
+/// A column is not made narrower than its heading, nor than this.
+const COLUMN_MIN: usize = 12;
+
+/// Takes columns from the widest until all of them fit, as far as they can be made narrower.
+fn shrink(widths: &mut [usize], headings: &[&str], width: usize) {
+    let gaps = GAP.len() * widths.len().saturating_sub(1);
+    let mut over = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
+    while over > 0 {
+        let can = widths.iter().enumerate().filter(|(at, wide)| **wide > COLUMN_MIN.max(headings[*at].len()));
+        let Some((at, _)) = can.max_by_key(|(_, wide)| **wide) else { return };
+        widths[at] -= 1;
+        over -= 1;
     }
 }
 
@@ -54,5 +137,38 @@ mod tests {
             ["ID       STATE      ERROR", "a        completed", "long-id  failed     onetwo"]
         );
         assert_eq!(table.lines(Some(14))[2], "long-id  fail…");
+    }
+
+    #[test]
+    fn states_have_colours_where_they_are_wanted() {
+        let mut table = Table::new(&["ID", "STATE", "ERROR"]);
+        table.row(vec!["failed".into(), "failed".into(), "failed".into()]);
+        table.row(vec!["b".into(), "strange".into(), String::new()]);
+        assert_eq!(
+            table.coloured(Some(80)),
+            [
+                "\x1b[2mID      STATE    ERROR\x1b[0m",
+                "failed  \x1b[31mfailed\x1b[0m   failed",
+                "b       strange"
+            ]
+        );
+        assert!(table.lines(Some(80)).iter().all(|line| !line.contains('\x1b')));
+    }
+
+    #[test]
+    fn wide_columns_give_way_so_that_all_are_seen() {
+        let mut table = Table::new(&["JOB", "STATUS", "ERROR"]);
+        table.row(vec![
+            "job-01a1b2c3d4e5f60718293a4b5c6d7e8f".into(),
+            "failed".into(),
+            "exit status 1 of the program".into(),
+        ]);
+        let lines = table.lines(Some(50));
+        assert_eq!(lines[1], "job-01a1b2c3d4e5f60…  failed  exit status 1 of th…");
+        assert!(table.lines(Some(80))[1].ends_with("of the program"));
+        assert_eq!(cut("job-01a1b2c3d4e5f60718293a4b5c6d7e8f_fetch", 24), "job-01a1b2c3d4e5f…_fetch");
+        assert_eq!(cut("job-01a1b2c3d4e5f60718293a4b5c6d7e8f_fetch", 12), "job-01a1b2c…");
+        assert_eq!(cut("job-01a1_fetch", 24), "job-01a1_fetch");
+        assert_eq!(line::columns(&table.lines(Some(20))[1]), 20, "what cannot fit is cut");
     }
 }

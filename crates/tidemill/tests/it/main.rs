@@ -33,6 +33,7 @@ mod remote_worker;
 mod run;
 mod run_signals;
 mod sandbox;
+mod screen_80;
 mod script_routing;
 mod scripts;
 mod serve;

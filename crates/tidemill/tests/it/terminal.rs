@@ -17,11 +17,22 @@ fn shown(sandbox: &Sandbox, rows: u16, columns: u16) -> String {
 }
 
 /// What a command writes to a terminal of this size, as one of its outputs.
-fn on_terminal(
+pub(crate) fn on_terminal(
+    command: Command,
+    rows: u16,
+    columns: u16,
+    end: fn(&mut Command, File) -> &mut Command,
+) -> String {
+    on_terminal_ending(command, rows, columns, end, 0)
+}
+
+/// The same of a command that ends with this code.
+pub(crate) fn on_terminal_ending(
     mut command: Command,
     rows: u16,
     columns: u16,
     end: fn(&mut Command, File) -> &mut Command,
+    code: i32,
 ) -> String {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
@@ -40,7 +51,7 @@ fn on_terminal(
     while let Ok(count @ 1..) = master.read(&mut buffer) {
         text.extend_from_slice(&buffer[..count]);
     }
-    assert!(child.wait().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(code));
     String::from_utf8(text).unwrap()
 }
 

@@ -1,0 +1,186 @@
+//! What a screen of 80 columns shows, compared with texts in the repository.
+//!
+//! `UPDATE_SNAPSHOTS=1` writes them anew; look at the change.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::sandbox::Sandbox;
+use crate::terminal::on_terminal;
+
+const COLUMNS: u16 = 80;
+
+fn check(name: &str, shown: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/screens").join(name);
+    if std::env::vars_os().any(|(name, _)| name == "UPDATE_SNAPSHOTS") {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, shown).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        kept, shown,
+        "{name} is out of date; look at the change and run again with UPDATE_SNAPSHOTS=1"
+    );
+}
+
+/// The text with the digits of ids made the same, since they differ from run to run.
+fn settled(text: &str) -> String {
+    let mut settled = String::new();
+    let mut is_id = false;
+    for c in text.replace("\r\n", "\n").chars() {
+        let is_digit = matches!(c, '0'..='9' | 'a'..='f');
+        is_id = is_digit && (is_id || settled.ends_with("job-"));
+        settled.push(if is_id { '0' } else { c });
+    }
+    settled
+}
+
+fn screen(sandbox: &Sandbox, arguments: &[&str]) -> String {
+    let mut command = sandbox.command(arguments);
+    command.env("NO_COLOR", "1");
+    settled(&on_terminal(command, 50, COLUMNS, Command::stdout))
+}
+
+fn fits(text: &str, what: &str) {
+    for line in text.lines() {
+        // An address or a command line that is to be copied stays whole.
+        let is_whole = !line.trim().contains(' ') || line.starts_with("  tidemill ");
+        assert!(line.chars().count() <= usize::from(COLUMNS) || is_whole, "{what}: {line}");
+    }
+}
+
+#[test]
+fn help_fits_and_is_grouped() {
+    let sandbox = Sandbox::new();
+    let help = screen(&sandbox, &["--help"]);
+    // What it says depends on how the program was built.
+    let help: Vec<_> = help.lines().filter(|line| !line.starts_with("  aws ")).collect();
+    check("help.txt", &(help.join("\n") + "\n"));
+    check("jobs_help.txt", &screen(&sandbox, &["jobs", "--help"]));
+    for command in [
+        "run",
+        "serve",
+        "worker",
+        "submit",
+        "tasks",
+        "events",
+        "definitions",
+        "scripts",
+        "subscriptions",
+        "executions",
+        "dead-letters",
+        "errors",
+        "parked",
+        "usage",
+        "health",
+        "alerts",
+        "keys",
+        "config",
+        "doctor",
+        "verify",
+        "salvage",
+        "rebuild",
+        "export",
+        "import",
+        "completions",
+        "schema",
+    ] {
+        let help = screen(&sandbox, &[command, "--help"]);
+        fits(&help, command);
+        assert!(help.contains("Examples:\n  tidemill "), "{command}: {help}");
+    }
+}
+
+#[test]
+fn tables_fit_with_all_their_columns() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "job.yaml",
+        "name: nightly import of everything\ntasks:\n- {taskId: fetch-all-records, run: 'true'}\n- {taskId: then, run: 'true', dependsOn: fetch-all-records}\n",
+    );
+    let report = sandbox.run(&["run", "job.yaml", "--json"]).ok().json();
+    let job = report["jobId"].as_str().unwrap();
+    for (name, arguments) in [
+        ("jobs_list.txt", &["jobs", "list"][..]),
+        ("jobs_get.txt", &["jobs", "get", job]),
+        ("tasks_list.txt", &["tasks", "list", "--job", job]),
+    ] {
+        let shown = screen(&sandbox, arguments);
+        fits(&shown, name);
+        let is_settled =
+            |line: &&str| !["created ", "completed "].iter().any(|begin| line.starts_with(begin));
+        let shown: Vec<_> = shown.lines().filter(is_settled).collect();
+        check(name, &times_out(&shown.join("\n")));
+    }
+    let say =
+        "echo a long explanation of what went wrong with this particular record of the input >&2; exit 1";
+    sandbox.write("bad.yaml", &format!("tasks:\n- {{taskId: fetch-all-records, run: '{say}', retry: 1}}\n"));
+    let report = sandbox.run(&["run", "bad.yaml", "--json"]).json();
+    let job = report["jobId"].as_str().unwrap();
+    for arguments in [
+        &["jobs", "get", job][..],
+        &["tasks", "list"],
+        &["dead-letters", "list"],
+        &["tasks", "history", &format!("{job}/fetch-all-records")],
+        &["events", "query"],
+    ] {
+        fits(&screen(&sandbox, arguments), arguments[0]);
+    }
+}
+
+/// How long ago and how long it took, which differ.
+fn times_out(text: &str) -> String {
+    let words = text.split_inclusive([' ', '\n']);
+    let time = |word: &str| {
+        let word = word.trim();
+        let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        unit.len() < word.len() && ["ms", "s", "m"].contains(&unit)
+    };
+    let mut shown = String::new();
+    for word in words {
+        if time(word) {
+            shown.push_str("TIME");
+            shown.push_str(&word[word.trim_end().len()..]);
+        } else {
+            shown.push_str(word);
+        }
+    }
+    shown.replace("TIME ago", "now").lines().map(squeezed).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// Columns of times are as wide as their longest.
+fn squeezed(line: &str) -> String {
+    let mut squeezed = String::new();
+    for word in line.split(' ').filter(|word| !word.is_empty()) {
+        if !squeezed.is_empty() {
+            squeezed.push(' ');
+        }
+        squeezed.push_str(word);
+    }
+    squeezed
+}
+
+#[test]
+fn errors_go_on_below_themselves_and_have_colours_only_where_they_are_wanted() {
+    let sandbox = Sandbox::new();
+    let error = |colour: bool| {
+        let mut command = sandbox.command(&["jobs", "list", "--status", "faild"]);
+        if !colour {
+            command.env("NO_COLOR", "1");
+        }
+        crate::terminal::on_terminal_ending(command, 50, COLUMNS, Command::stderr, 2).replace("\r\n", "\n")
+    };
+    check("error.txt", &error(false));
+    fits(&error(false), "error");
+    let sandbox = Sandbox::new();
+    sandbox.write("job.yaml", "tasks:\n- {taskId: a, run: 'true'}\n");
+    sandbox.run(&["run", "job.yaml"]).ok();
+    let list = |colour: &str| {
+        let mut command = sandbox.command(&["jobs", "list"]);
+        command.env("NO_COLOR", colour);
+        on_terminal(command, 50, COLUMNS, Command::stdout)
+    };
+    assert!(list("").contains("\u{1b}[32mcompleted\u{1b}[0m"), "{:?}", list(""));
+    assert!(!list("1").contains('\u{1b}'));
+    assert!(!sandbox.run(&["jobs", "list"]).ok().out.contains('\u{1b}'), "no terminal");
+}
