@@ -162,14 +162,14 @@ fn summary(report: &JobReport, out: &mut Output) {
     match status {
         JobStatusName::Completed => out.note(format_args!("completed: {total} in {took}")),
         _ if report.is_parked() => {
-            let parked = count(u64::from(counts.parked), "task");
+            let parked = counts.parked;
             let failed = match counts.failed {
                 0 => String::new(),
                 failed => format!(", {failed} failed"),
             };
             let waiting = waiting_words(counts.waiting);
             out.note(format_args!(
-                "parked: {parked} of {total_tasks} wait for somebody{failed}{waiting}, after {took}"
+                "waiting for a decision: {parked} of {total}{failed}{waiting}, after {took}"
             ));
             tell_causes(report, |row| row.parked || has_failed(row), out);
         }

@@ -16,7 +16,7 @@ fn a_run_ends_when_all_that_is_left_is_parked_and_can_go_on() {
     sandbox.write("job.yaml", JOB);
     let ran = sandbox.run(&["run", "job.yaml"]);
     assert_eq!(ran.code, 3, "{}", ran.words);
-    assert!(ran.words.contains("parked: 1 task of 3 wait for somebody, 1 task not started"), "{}", ran.words);
+    assert!(ran.words.contains("waiting for a decision: 1 of 3 tasks, 1 task not started"), "{}", ran.words);
     assert!(ran.words.contains("a failed and is parked: exit code 1"), "{}", ran.words);
     assert!(ran.words.contains("--resume"), "{}", ran.words);
     assert!(sandbox.dir.join("c").exists() && !sandbox.dir.join("b").exists());
