@@ -69,15 +69,19 @@ struct TaskShape {
     task_id: TaskIdShape,
     /// A stored task definition.
     #[serde(default)]
+    #[schemars(transform = without_default)]
     name: NameShape,
     /// A command: a list of arguments, or one text for the shell.
     #[serde(default = "no_run")]
+    #[schemars(transform = without_default)]
     run: Run,
     /// An agent: its prompt, or an object that says more.
     #[serde(default = "no_agent")]
+    #[schemars(transform = without_default)]
     agent: AgentShape,
     /// A script for the sandbox: the body of a function that sees `ctx.input`.
     #[serde(default)]
+    #[schemars(transform = without_default)]
     script: String,
     /// The tasks that must be completed before this one starts.
     depends_on: Option<DependsOnShape>,
@@ -109,15 +113,19 @@ struct AloneShape {
     request_id: Option<String>,
     /// A stored task definition.
     #[serde(default)]
+    #[schemars(transform = without_default)]
     name: NameShape,
     /// A command: a list of arguments, or one text for the shell.
     #[serde(default = "no_run")]
+    #[schemars(transform = without_default)]
     run: Run,
     /// An agent: its prompt, or an object that says more.
     #[serde(default = "no_agent")]
+    #[schemars(transform = without_default)]
     agent: AgentShape,
     /// A script for the sandbox: the body of a function that sees `ctx.input`.
     #[serde(default)]
+    #[schemars(transform = without_default)]
     script: String,
     /// What the task gets as its input.
     input: Option<InputShape>,
@@ -205,7 +213,7 @@ struct AgentObjectShape {
     tools: Option<Vec<String>>,
     /// Several prompts, one after the other. Each may use the outputs before it as `{{steps.NAME.path}}`.
     #[serde(default)]
-    #[schemars(length(min = 1, max = 20))]
+    #[schemars(length(min = 1, max = 20), transform = without_default)]
     steps: Vec<AgentStepShape>,
     /// How long one try of a step may take that does not say its own; held between 1s and 15m.
     timeout: Option<Millis>,
@@ -259,6 +267,11 @@ fn no_agent() -> AgentShape {
 }
 
 /// Makes `run` a field that may be left out but is not null.
+/// What is left out is no empty list, which the field itself would refuse.
+fn without_default(schema: &mut schemars::Schema) {
+    schema.remove("default");
+}
+
 fn no_run() -> Run {
     Run::Argv(Vec::new())
 }
