@@ -258,6 +258,10 @@ impl RowStore {
                         Err(fault) => fault,
                     }
                 }
+                // Nobody mends the rows meanwhile, and after a damaged block the database refuses everything.
+                Err(LookError::Store(redb::Error::PreviousIo)) if self.trouble.is_left_alone() => {
+                    Fault::Damaged("rows: a block was found damaged before".to_owned())
+                }
                 Err(LookError::Store(error)) => fault(&error),
                 Err(LookError::Row(fault)) => fault,
             };

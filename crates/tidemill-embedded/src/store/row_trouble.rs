@@ -83,6 +83,11 @@ impl Trouble {
         self.times.load(Ordering::Acquire)
     }
 
+    /// Whether somebody looks at the rows as they are.
+    pub(super) fn is_left_alone(&self) -> bool {
+        self.is_left_alone.load(Ordering::Acquire)
+    }
+
     /// Says whether this is news.
     fn begin(&self, problem: String) -> bool {
         let mut known = self.problem();
@@ -115,7 +120,7 @@ impl RowStore {
     pub(super) fn mend(&self, fault: Fault, times: u64) -> Result<(), Fault> {
         let Fault::Damaged(problem) = fault else { return Err(fault) };
         let trouble = &self.trouble;
-        let Some(healer) = trouble.healer.get().filter(|_| !trouble.is_left_alone.load(Ordering::Acquire))
+        let Some(healer) = trouble.healer.get().filter(|_| !trouble.is_left_alone())
         else {
             return Err(Fault::Damaged(problem));
         };

@@ -1,7 +1,6 @@
 //! What is wrong with the worker's machine costs no task an attempt.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tidemill_engine::commit::TaskKey;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};

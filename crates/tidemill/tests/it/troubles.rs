@@ -1,7 +1,6 @@
 //! What is wrong with the machine of a worker costs no task an attempt, and is told.
 
 use std::io::{Read as _, Write as _};
-use std::path::PathBuf;
 use std::process::Command;
 
 use rustix::process::Signal;
