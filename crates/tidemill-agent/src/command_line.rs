@@ -86,6 +86,10 @@ pub(crate) fn arguments(
     if !settings.skips_permissions {
         flag("--permission-mode", spec.permission_mode.unwrap_or_default().as_str());
     }
+    if let Some(inputs) = settings.inputs.as_ref().filter(|_| !step.tools.is_empty()) {
+        // It works elsewhere, and may look into that too.
+        arguments.push(format!("--add-dir={}", inputs.display()));
+    }
     // The one flag that takes several values; what follows it begins with dashes.
     if !step.tools.is_empty() {
         arguments.push("--allowedTools".to_owned());
@@ -139,6 +143,8 @@ const WITHHELD_BEGINNINGS: [&str; 3] = ["AWS_", "TIDEMILL_", "AGENT_"];
 /// The mark by which a worker finds what a former life of it left running. It is no secret, and a CLI without it could
 /// outlive its task.
 const SPAWN_MARK: &str = "TIDEMILL_SPAWN";
+/// Where it finds what the task's dependencies left.
+const INPUTS: &str = "TIDEMILL_INPUTS";
 
 /// What the CLI gets unless the environment says otherwise.
 const DEFAULTS: [(&str, &str); 6] = [
@@ -163,7 +169,7 @@ pub(crate) fn environment(
 ) -> Vec<(OsString, OsString)> {
     let is_withheld = |name: &OsString| {
         let Some(name) = name.to_str() else { return true };
-        name != SPAWN_MARK
+        ![SPAWN_MARK, INPUTS].contains(&name)
             && (WITHHELD.contains(&name)
                 || WITHHELD_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning)))
     };
@@ -314,6 +320,7 @@ mod tests {
             ("AWS_SESSION_TOKEN", "no"),
             ("TIDEMILL_API_KEY", "no"),
             ("TIDEMILL_OUTPUT_DIR", "no"),
+            ("TIDEMILL_INPUTS", "/in"),
             ("AGENT_MAX_ATTEMPTS", "no"),
             ("INPUT_FILE", "no"),
             ("S3_BUCKET", "no"),
@@ -343,7 +350,21 @@ mod tests {
                 "HOME=/cfg",
                 "MY_SECRET=s",
                 "PATH=/bin",
+                "TIDEMILL_INPUTS=/in",
             ]
+        );
+    }
+
+    #[test]
+    fn an_agent_with_tools_may_look_at_what_others_left() {
+        let mut spec = AgentSpec::of_prompt("x");
+        let here = settings(&[("TIDEMILL_INPUTS", "/")]);
+        assert!(!arguments_of(&here, &spec, None).contains(&"--add-dir=/".to_owned()), "it has no tools");
+        spec.steps[0].tools = vec!["Read".to_owned()];
+        assert!(arguments_of(&here, &spec, None).contains(&"--add-dir=/".to_owned()));
+        let nowhere = settings(&[("TIDEMILL_INPUTS", "/nowhere")]);
+        assert!(
+            !arguments_of(&nowhere, &spec, None).iter().any(|argument| argument.starts_with("--add-dir"))
         );
     }
 }

@@ -24,6 +24,7 @@
 //! | --- | --- |
 //! | `TIDEMILL_AGENT_FILE` | what the agent does |
 //! | `TIDEMILL_OUTPUT_DIR` | where the output goes; `.output/REQUEST` otherwise |
+//! | `TIDEMILL_INPUTS` | what the task's dependencies left |
 //! | `TIDEMILL_AGENT_HOME` | a directory of the run: outputs of finished steps, and sessions to go on with |
 //! | `TIDEMILL_AGENT_SESSION` | the session of an earlier attempt |
 //! | `TIDEMILL_DEADLINE_MS` | when the worker ends this process; work ends up to 5 s before |

@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) input_file: Option<PathBuf>,
     /// `TIDEMILL_OUTPUT_DIR`: the directory of this attempt.
     pub(crate) output_dir: Option<PathBuf>,
+    /// `TIDEMILL_INPUTS`: what the task's dependencies left, if they left anything.
+    pub(crate) inputs: Option<PathBuf>,
     /// `TIDEMILL_AGENT_HOME`: a directory of this run that outlives the attempt.
     pub(crate) home: Option<PathBuf>,
     /// `TIDEMILL_AGENT_SESSION`: the session of an earlier attempt.
@@ -83,6 +85,7 @@ impl Settings {
             agent_file,
             input_file: path("INPUT_FILE"),
             output_dir: path("TIDEMILL_OUTPUT_DIR"),
+            inputs: path("TIDEMILL_INPUTS").filter(|path| path.is_dir()),
             home: path("TIDEMILL_AGENT_HOME"),
             session: variables.text("TIDEMILL_AGENT_SESSION")?.map(str::to_owned),
             deadline_millis: variables.number("TIDEMILL_DEADLINE_MS")?,
