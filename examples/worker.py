@@ -12,6 +12,7 @@ process of its own that kills it when the lease is over and was not renewed.
 """
 
 import errno
+import hashlib
 import json
 import os
 import select
@@ -23,12 +24,14 @@ import tempfile
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import uuid
 
 SERVER = (sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:7070").rstrip("/")
 WORKER_ID = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 OUTPUT_MAX = 256 * 1024  # of a log that is sent
+ARTIFACTS_MAX, ARTIFACT_MAX = 1_000, 64 * 1024 * 1024  # files of a task that are kept, and the bytes of one
 PAUSE_FIRST, PAUSE_MAX = 1, 60  # seconds without a claim, when this machine cannot run tasks
 # A machine that has no room for another process, and not the task, has these errors.
 MACHINE_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.ENOMEM, errno.EROFS, errno.EIO}
@@ -110,7 +113,8 @@ def keep_lease(task, child, every, lease, lost, done):
             tell(child, lease)
         except LeaseLost:
             lost.set()
-            kill(child)
+            if child.poll() is None:
+                kill(child)
             return
         except (ConnectionError, urllib.error.URLError, TimeoutError) as error:
             print(f"no heartbeat: {error}", file=sys.stderr)
@@ -188,12 +192,19 @@ def run(task, lease):
             input_file = os.path.join(directory, "input.json")
             with open(input_file, "w", encoding="utf-8") as file:
                 json.dump(task["input"], file)
+            inputs = os.path.join(directory, "inputs")
+            problem = fetch_inputs(task, inputs)
         except OSError as error:
             give_back(task, error)
+        if problem:
+            report = {"status": "failed", "error": problem, "errorCategory": "not-found"}
+            insist("/v1/worker/finish", hold(task) | {"outcome": report})
+            return
         passed = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         environment = passed | task["execution"].get("env", {}) | {
             "INPUT_FILE": input_file,
             "TIDEMILL_OUTPUT_DIR": directory,
+            "TIDEMILL_INPUTS": inputs,
             "TIDEMILL_REQUEST_ID": task["requestId"],
             "TIDEMILL_TASK_ID": task["taskId"],
             "TIDEMILL_ATTEMPT": str(task["attempt"]),
@@ -227,21 +238,24 @@ def run(task, lease):
             output = read(child, timeout_ms / 1000)
         except subprocess.TimeoutExpired as late:
             timed_out, output = True, late.output
+        elapsed_ms = int((time.monotonic() - started) * 1000)
+        # Under the lease that is kept meanwhile.
+        artifacts = store_artifacts(task, directory) if child.returncode == 0 and not timed_out else []
+        store_log(task, output)
         done.set()
         beat.join()
         child.stdin.close()
-        elapsed_ms = int((time.monotonic() - started) * 1000)
         if lost.is_set() or (child.returncode == -signal.SIGKILL and lease.is_over() and not timed_out):
             raise LeaseLost()
         if timed_out:
             report = {"status": "timeout", "timeoutMs": timeout_ms, "elapsedMs": elapsed_ms, "signal": "SIGKILL"}
         elif child.returncode == 0:
-            report = {"status": "completed", "output": result_of(output, directory), "durationMs": elapsed_ms}
+            report = {"status": "completed", "output": result_of(output, directory), "durationMs": elapsed_ms,
+                      "artifacts": artifacts}
         else:
             last = "\n".join(output.strip().splitlines()[-5:])
             error = f"exit status {child.returncode}: {last}"
             report = {"status": "failed", "error": error, "errorCategory": "unknown"}
-        store_log(task, output)
         insist("/v1/worker/finish", hold(task) | {"outcome": report})
         print(f"{task['requestId']} {report['status']} after {elapsed_ms} ms", file=sys.stderr)
 
@@ -278,16 +292,66 @@ def result_of(output, directory):
         return {}
 
 
-def store_log(task, output):
-    """Best effort: a task is not run again because its log cannot be kept."""
-    path = f"/v1/worker/blobs/{task['requestId']}/{task['fence']}/logs/output.log?tenantId={task['tenantId']}"
+def file_call(method, path, body=None):
+    """A call about a file of a task, whose bytes are sent or answered as they are."""
     headers = {"Content-Type": "application/octet-stream"}
     if key := os.environ.get("TIDEMILL_API_KEY"):
         headers["Authorization"] = f"Bearer {key}"
-    body = output.encode()[-OUTPUT_MAX:]
+    with urllib.request.urlopen(urllib.request.Request(SERVER + path, body, headers, method=method), timeout=60) as answer:
+        return answer.read()
+
+
+def fetch_inputs(task, inputs):
+    """Puts what the task's dependencies left into inputs/{taskId}/..., each file checked by its hash. Says what is wrong."""
+    for parent, files in task["input"].get("dependencyArtifacts", {}).items():
+        for file in files:
+            name = f"artifact {file['path']!r} of task {parent}"
+            path = os.path.join(inputs, parent, file["path"])
+            if os.path.commonpath([inputs, os.path.realpath(path)]) != inputs:
+                return f"{name} has a path that leads out of its directory"
+            query = f"?tenantId={task['tenantId']}"
+            url = f"/v1/worker/inputs/{task['requestId']}/{task['fence']}/{parent}/{urllib.parse.quote(file['path'])}{query}"
+            try:
+                content = file_call("GET", url)
+            except urllib.error.HTTPError as error:
+                return f"{name} cannot be had: {json.loads(error.read() or b'{}').get('detail')}"
+            if hashlib.sha256(content).hexdigest() != file["sha256"]:
+                return f"{name} is not what its task left"
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "xb") as copy:
+                copy.write(content)
+            os.chmod(path, 0o400)
+    return None
+
+
+def store_artifacts(task, directory):
+    """Keeps the files in artifacts/ and gives their names: the tasks that depend on this one are given them."""
+    top, kept = os.path.join(directory, "artifacts"), []
+    for folder, _, names in os.walk(top):
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            if os.path.islink(path) or not os.path.isfile(path) or os.path.getsize(path) > ARTIFACT_MAX:
+                continue
+            inner = os.path.relpath(path, top)
+            with open(path, "rb") as file:
+                content = file.read()
+            url = f"/v1/worker/blobs/{task['requestId']}/{task['fence']}/artifacts/{urllib.parse.quote(inner)}"
+            try:
+                file_call("PUT", f"{url}?tenantId={task['tenantId']}", content)
+            except (urllib.error.URLError, TimeoutError) as error:
+                print(f"{inner} was not stored: {error}", file=sys.stderr)
+                continue
+            kept.append({"path": inner, "sizeBytes": len(content), "sha256": hashlib.sha256(content).hexdigest()})
+            if len(kept) == ARTIFACTS_MAX:
+                return kept
+    return kept
+
+
+def store_log(task, output):
+    """Best effort: a task is not run again because its log cannot be kept."""
+    path = f"/v1/worker/blobs/{task['requestId']}/{task['fence']}/logs/output.log?tenantId={task['tenantId']}"
     try:
-        with urllib.request.urlopen(urllib.request.Request(SERVER + path, body, headers, method="PUT"), timeout=30):
-            pass
+        file_call("PUT", path, output.encode()[-OUTPUT_MAX:])
     except (urllib.error.URLError, TimeoutError) as error:
         print(f"the log was not stored: {error}", file=sys.stderr)
 

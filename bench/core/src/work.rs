@@ -93,6 +93,7 @@ impl Hand {
                 overflow: None,
                 duration_millis: 1,
                 exit_code: 0,
+                artifacts: Vec::new(),
             },
             spent: Spent::default(),
             cause: None,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use tidemill_model::properties::{Activity, OverflowRef, Usage};
 use tidemill_model::workflow;
 use tidemill_model::{
-    AppName, Budget, Context, Entity, ErrorCategory, EventId, EventType, Fence, JobId, Json, Owner, Period,
-    RequestId, ScriptId, SessionId, SubscriptionId, TaskId, TaskName, TaskSpec, TenantId, Timestamp,
+    AppName, Artifact, Budget, Context, Entity, ErrorCategory, EventId, EventType, Fence, JobId, Json, Owner,
+    Period, RequestId, ScriptId, SessionId, SubscriptionId, TaskId, TaskName, TaskSpec, TenantId, Timestamp,
     WorkerId,
 };
 
@@ -240,6 +240,8 @@ pub enum Report {
         overflow: Option<(EventId, OverflowRef)>,
         duration_millis: u64,
         exit_code: i32,
+        /// The files it left. Empty when they were moved to the blob store with the output.
+        artifacts: Vec<Artifact>,
     },
     /// Whether it is tried again depends on the category and the attempts left.
     Failed {
@@ -258,11 +260,15 @@ impl Report {
     /// Equal for reports that say the same of the work. How long it took does not count.
     pub fn digest(&self) -> u64 {
         let digest = match self {
-            Self::Completed { output, overflow, exit_code, .. } => {
+            Self::Completed { output, overflow, exit_code, artifacts, .. } => {
                 let output = output.as_ref().map_or("", Json::as_str);
                 let moved = overflow.as_ref().map_or("", |(_, place)| place.key.as_str());
                 let exit_code = exit_code.to_string();
-                digest::of(&[b"completed", output.as_bytes(), moved.as_bytes(), exit_code.as_bytes()])
+                let mut parts =
+                    vec![&b"completed"[..], output.as_bytes(), moved.as_bytes(), exit_code.as_bytes()];
+                let files = artifacts.iter().flat_map(|file| [file.path.as_bytes(), file.sha256.as_bytes()]);
+                parts.extend(files);
+                digest::of(&parts)
             }
             Self::Failed { error, category, .. } => {
                 digest::of(&[b"failed", category.as_str().as_bytes(), error.as_bytes()])

@@ -89,7 +89,7 @@ pub use triage_view::{
     ShownTriageExecution, TriageExecutionPage, TriageFilter, TriageMetrics,
 };
 pub use usage::{UsageBy, UsagePage, UsageQuery, UsageRow};
-pub use work::{ClaimRequest, Claimed, Work};
+pub use work::{ClaimRequest, Claimed, ParentFiles, Work};
 
 /// The application service on top of a backend. Clones share everything.
 #[derive(Debug)]

@@ -6,6 +6,7 @@
 pub mod access_path;
 pub mod agent;
 pub mod api_key;
+pub mod artifact;
 pub mod bounded_value;
 pub mod budget;
 pub mod callback_url;
@@ -59,6 +60,7 @@ pub mod workflow;
 pub use access_path::AccessPath;
 pub use agent::{AgentSpec, AgentStep, MicroUsd, PermissionMode};
 pub use api_key::{ApiKeyRecord, ApiToken, BadToken, KeyId, Role};
+pub use artifact::Artifact;
 pub use budget::{Allowance, Budget, BudgetScope, Period, Spending, TenantBudget};
 pub use callback_url::CallbackUrl;
 pub use cursor::{BadCursor, Cursor, Fingerprint};

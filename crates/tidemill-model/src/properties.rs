@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::Artifact;
 use crate::budget::{Budget, BudgetScope, Period, Spending};
 use crate::error_class::ErrorCategory;
 use crate::head::{Fence, JobCounts, PublicState};
@@ -131,6 +132,9 @@ pub struct TaskCompleted {
     pub output: Option<Json>,
     pub duration_ms: u64,
     pub exit_code: i32,
+    /// The files it left, by their paths among the files of the task, such as `r1-a1/artifacts/report.txt`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<Artifact>,
     /// Who completed it, if it was not a worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<CompletionSource>,

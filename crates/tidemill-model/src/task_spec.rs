@@ -16,7 +16,7 @@ pub struct TaskSpec {
     pub name: TaskName,
     #[serde(default)]
     pub depends_on: Vec<TaskId>,
-    /// Static input; a JSON object without the reserved key `dependencyOutputs`.
+    /// Static input; a JSON object without the reserved keys `dependencyOutputs` and `dependencyArtifacts`.
     #[serde(default)]
     pub input: Json,
     #[serde(default, skip_serializing_if = "TaskOptions::is_default")]

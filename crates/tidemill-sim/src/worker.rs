@@ -197,6 +197,7 @@ impl Worker {
             overflow,
             duration_millis: self.rng.below(5_000),
             exit_code: 0,
+            artifacts: Vec::new(),
         }
     }
 

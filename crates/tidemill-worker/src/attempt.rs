@@ -15,11 +15,12 @@ use tidemill_model::{ErrorCategory, Exit, Json, SessionId};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::attempt_files::hand_over;
+use crate::attempt_files::{HandedOver, hand_over};
 use crate::child::agent_home::AgentHome;
 use crate::child::directory::AttemptDirectory;
 use crate::child::environment::{self, AgentTells};
 use crate::child::error_record::ErrorRecord;
+use crate::child::inputs::{self, NoInputs};
 use crate::child::lines::{LINE_BYTES_MAX, Line, LineSplitter};
 use crate::child::output_log::OutputLog;
 use crate::child::protocol::{self, Record, ResultRecord, Told};
@@ -165,10 +166,7 @@ async fn run_with<S: TaskSource>(
         return failed(WorkReport::failed(message, ErrorCategory::NotFound));
     };
     if let Some(name) = secret_not_listed(claim, &shared.config.task_secrets) {
-        let message = format!(
-            "the task asks for the variable {name}, which TASK_SECRETS of this worker does not list for its tenant"
-        );
-        return failed(WorkReport::failed(message, ErrorCategory::Auth));
+        return failed(not_given(name));
     }
     let unable = |trouble| End::Unable(trouble, Spent::default());
     let mut stopping = pace.clone();
@@ -184,6 +182,9 @@ async fn run_with<S: TaskSource>(
         Ok(directory) => Arc::new(directory),
         Err(trouble) => return unable(trouble),
     };
+    if let Err(end) = given(shared, claim, &directory, vitals, heart.as_mut(), &mut stopping).await {
+        return end;
+    }
     let program = argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
     let timeout = claim.timeout_ms.map_or(shared.config.timeout, Duration::from_millis);
     let session = agent_home.and_then(|home| session_of(claim, home));
@@ -200,9 +201,8 @@ async fn run_with<S: TaskSource>(
             return unable(Trouble::at(&directory.path, &error));
         }
     };
-    let (worker, input_file) = (&shared.config.environment, &directory.input_file);
-    let is_traced = shared.config.is_traced;
-    let env = environment::of_child(worker, claim, &directory.path, input_file, tells.as_ref(), is_traced);
+    let (worker, is_traced) = (&shared.config.environment, shared.config.is_traced);
+    let env = environment::of_child(worker, claim, &directory, tells.as_ref(), is_traced);
     let redaction = Redaction::of(claim, worker);
     let kills_before = shared.memory.before();
     // Where others may be given the task while this process stands still, the child ends without it.
@@ -255,9 +255,50 @@ async fn run_with<S: TaskSource>(
     };
     let started = Instant::now();
     let ended = attempt.watch(child, pace.clone(), heart.as_mut()).await;
-    let elapsed = started.elapsed();
     let memory_ran_out = ended.exit.is_some_and(may_lack_memory) && shared.memory.has_grown(&kills_before);
-    attempt.end(&ended, elapsed, memory_ran_out, heart).await
+    attempt.end(&ended, started.elapsed(), memory_ran_out, heart).await
+}
+
+/// The end of a task that asks for a variable that it may not have.
+fn not_given(name: &str) -> WorkReport {
+    let message = format!(
+        "the task asks for the variable {name}, which TASK_SECRETS of this worker does not list for its tenant"
+    );
+    WorkReport::failed(message, ErrorCategory::Auth)
+}
+
+/// Gives the child the files of its parents, and keeps the lease meanwhile.
+async fn given<S: TaskSource>(
+    shared: &Shared<S>,
+    claim: &Claim,
+    directory: &Arc<AttemptDirectory>,
+    vitals: &Vitals,
+    mut heart: Heart<'_>,
+    stopping: &mut watch::Receiver<Pace>,
+) -> Result<(), End> {
+    if claim.parents.is_empty() {
+        return Ok(());
+    }
+    let placed = tokio::select! {
+        biased;
+        stop = &mut heart => return Err(lost(directory, stop).await),
+        () = vitals.lapsed() => return Err(lost(directory, Stop::Lost).await),
+        () = shared.source.revoked(claim) => return Err(lost(directory, Stop::Cancelled).await),
+        () = must_give_back(stopping) => {
+            directory.discard().await;
+            return Err(End::GivenBack(Spent::default()));
+        }
+        placed = inputs::place(shared, claim, directory) => placed,
+    };
+    let Err(problem) = placed else { return Ok(()) };
+    directory.discard().await;
+    Err(match problem {
+        NoInputs::Lost => End::Lost(Stop::Lost),
+        NoInputs::Failed(message, category) => {
+            End::Report(AttemptEnd { began: None, report: WorkReport::failed(message, category) }, None)
+        }
+        NoInputs::Unable(trouble) => End::Unable(trouble, Spent::default()),
+    })
 }
 
 /// The session that an agent goes on with, if it does: the one that was noted here, because an attempt that was killed could not
@@ -301,6 +342,9 @@ impl<S: TaskSource> Attempt<'_, S> {
         if ended.cause == Some(Cause::Shutdown) {
             self.directory.discard().await;
             return End::GivenBack(self.spent.clone());
+        }
+        if !self.claim.parents.is_empty() {
+            self.directory.remove_inputs().await;
         }
         // Its log is one of them.
         self.flush();
@@ -633,6 +677,7 @@ impl<S: TaskSource> Attempt<'_, S> {
                     output: Some(output),
                     duration_millis: elapsed_millis,
                     exit_code: 0,
+                    artifacts: Vec::new(),
                     usage: None,
                     session_id: None,
                 }),
@@ -706,7 +751,7 @@ impl<S: TaskSource> Attempt<'_, S> {
                 }
             }
             if !self.left_files {
-                break Ok(Vec::new());
+                break Ok(HandedOver::default());
             }
             let (source, patience) = (&self.shared.source, self.shared.config.upload_patience);
             tokio::select! {
@@ -717,19 +762,20 @@ impl<S: TaskSource> Attempt<'_, S> {
             }
         };
         let mut is_stored = true;
-        match handed {
-            Ok(notes) => {
+        let report = match handed {
+            Ok(HandedOver { artifacts, notes }) => {
                 is_stored &= notes.is_empty();
                 for text in notes {
                     self.note(&text);
                 }
                 self.flush();
+                report.with_artifacts(artifacts)
             }
             Err(_) => return lost(&self.directory, Stop::Lost).await,
-        }
+        };
         if let Err(error) = self.directory.settle().await {
             is_stored = false;
-            self.note(&format!("the output directory could not be put into its place: {error}"));
+            self.note(&format!("the output directory could not be shown as the last one: {error}"));
         }
         let directory = is_stored.then(|| Arc::clone(&self.directory));
         End::Report(AttemptEnd { began: unsaid, report }, directory)

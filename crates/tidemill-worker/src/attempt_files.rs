@@ -9,11 +9,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidemill_model::Artifact;
+use tidemill_model::artifact::is_inner_path;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::child::directory::AttemptDirectory;
 use crate::child::inner_file::{InnerDir, Oversize};
+use crate::child::inputs::sha256_of;
 use crate::child::redaction::Redaction;
 use crate::source::{Claim, SourceError, TaskSource};
 use crate::trouble::{DESCRIPTORS_TO_KEEP, is_own, look_at_descriptors};
@@ -21,6 +24,7 @@ use crate::trouble::{DESCRIPTORS_TO_KEEP, is_own, look_at_descriptors};
 /// The folders of an attempt that are kept, in the order in which they are: what tells how it went comes first, so that
 /// no number of artifacts takes its place.
 const FOLDERS: [&str; 3] = ["logs", "traces", "artifacts"];
+const ARTIFACTS: &str = "artifacts/";
 /// And the files that go before all others, which a child can make many of in any folder.
 const FIRST: [&str; 4] =
     ["logs/output.log", "logs/summary.log", "traces/session_trace.json", "artifacts/task-result.json"];
@@ -35,47 +39,67 @@ const AT_ONCE: usize = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Hands over all files and tells what was left out, in words. `Err` when the lease is lost.
+/// What was handed over.
+#[derive(Debug, Default)]
+pub(crate) struct HandedOver {
+    /// The artifacts that are kept, by path.
+    pub(crate) artifacts: Vec<Artifact>,
+    /// What was left out, in words.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Hands over all files and tells what was left out. `Err` when the lease is lost.
 pub(crate) async fn hand_over<S: TaskSource>(
     source: &S,
     claim: &Claim,
     directory: &Arc<AttemptDirectory>,
     redaction: &Redaction,
     patience: Duration,
-) -> Result<Vec<String>, SourceError> {
+) -> Result<HandedOver, SourceError> {
     let until = Instant::now() + patience;
-    let (names, mut notes) = names_in(&directory.inner, until).await;
+    let (names, notes) = names_in(&directory.inner, until).await;
+    let mut handed = HandedOver { artifacts: Vec::new(), notes };
     let mut taken = HashSet::new();
     let mut bytes_left = FILES_BYTES_MAX;
     let mut under_way = JoinSet::new();
     for name in names {
         let limit = FILE_BYTES_MAX.min(bytes_left);
-        let (size, bytes) = match read_patiently(directory, &name, limit, redaction, until).await {
+        let Content { size, bytes, sha256 } = match read_patiently(directory, &name, limit, redaction, until)
+            .await
+        {
             Ok(read) => read,
             Err(Oversize::TooLarge(size)) => {
-                notes.push(format!("{name} is {size} bytes and is not kept; the limit is {limit}"));
+                handed.notes.push(format!("{name} is {size} bytes and is not kept; the limit is {limit}"));
                 continue;
             }
             Err(Oversize::Io(error)) => {
-                notes.push(format!("{name} cannot be read: {error}"));
+                handed.notes.push(format!("{name} cannot be read: {error}"));
                 continue;
             }
         };
         bytes_left -= size;
         let kept_as = clean_name(&name, redaction, &mut taken);
         if under_way.len() == AT_ONCE {
-            note_put(under_way.join_next().await, &mut notes)?;
+            note_put(under_way.join_next().await, &mut handed)?;
         }
+        let artifact = kept_as.strip_prefix(ARTIFACTS).filter(|path| is_inner_path(path)).zip(sha256);
+        let artifact = artifact.map(|(path, sha256)| Artifact {
+            path: path.to_owned(),
+            size_bytes: bytes.len() as u64,
+            sha256,
+        });
         let (source, claim) = (source.clone(), claim.clone());
         under_way.spawn(async move {
             let path = format!("r{}-a{}/{kept_as}", claim.run, claim.attempt);
-            put(&source, &claim, &path, bytes, until).await.map_err(|error| (kept_as, error))
+            let put = put(&source, &claim, &path, bytes, until).await;
+            put.map(|()| artifact).map_err(|error| (kept_as, error))
         });
     }
     while !under_way.is_empty() {
-        note_put(under_way.join_next().await, &mut notes)?;
+        note_put(under_way.join_next().await, &mut handed)?;
     }
-    Ok(notes)
+    handed.artifacts.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(handed)
 }
 
 /// The files that are kept. A machine without descriptors is asked again for a while: they may be free soon.
@@ -110,15 +134,16 @@ fn list(directory: &InnerDir) -> (Vec<String>, Vec<String>) {
     (names, notes)
 }
 
-type Put = Result<Result<(), (String, SourceError)>, JoinError>;
+type Put = Result<Result<Option<Artifact>, (String, SourceError)>, JoinError>;
 
-/// Notes what could not be kept. Only a lost lease ends it all.
-fn note_put(put: Option<Put>, notes: &mut Vec<String>) -> Result<(), SourceError> {
+/// Notes what is kept, and what could not be. Only a lost lease ends it all.
+fn note_put(put: Option<Put>, handed: &mut HandedOver) -> Result<(), SourceError> {
     match put {
-        None | Some(Ok(Ok(()))) => {}
+        None => {}
+        Some(Ok(Ok(artifact))) => handed.artifacts.extend(artifact),
         Some(Ok(Err((_, SourceError::Lost)))) => return Err(SourceError::Lost),
-        Some(Ok(Err((name, error)))) => notes.push(format!("{name} could not be kept: {error}")),
-        Some(Err(error)) => notes.push(format!("a file could not be kept: {error}")),
+        Some(Ok(Err((name, error)))) => handed.notes.push(format!("{name} could not be kept: {error}")),
+        Some(Err(error)) => handed.notes.push(format!("a file could not be kept: {error}")),
     }
     Ok(())
 }
@@ -144,7 +169,7 @@ async fn read_patiently(
     limit: u64,
     redaction: &Redaction,
     until: Instant,
-) -> Result<(u64, Vec<u8>), Oversize> {
+) -> Result<Content, Oversize> {
     let mut pause = FIRST_PAUSE;
     loop {
         match read(directory, name, limit, redaction).await {
@@ -156,13 +181,23 @@ async fn read_patiently(
     }
 }
 
-/// Reads and cleans beside the runtime: files may be large and disks slow. With the size that the file has.
+/// A file that was read.
+struct Content {
+    /// What it has on the disk.
+    size: u64,
+    /// Without secrets.
+    bytes: Vec<u8>,
+    /// Of these bytes; only for artifacts.
+    sha256: Option<String>,
+}
+
+/// Reads and cleans beside the runtime: files may be large and disks slow.
 async fn read(
     directory: &Arc<AttemptDirectory>,
     name: &str,
     limit: u64,
     redaction: &Redaction,
-) -> Result<(u64, Vec<u8>), Oversize> {
+) -> Result<Content, Oversize> {
     let (directory, name, redaction) = (Arc::clone(directory), name.to_owned(), redaction.clone());
     let read = tokio::task::spawn_blocking(move || {
         let bytes = directory.inner.read(Path::new(&name), limit)?;
@@ -170,7 +205,10 @@ async fn read(
             Cow::Borrowed(_) => None,
             Cow::Owned(clean) => Some(clean),
         };
-        Ok((bytes.len() as u64, clean.unwrap_or(bytes)))
+        let size = bytes.len() as u64;
+        let bytes = clean.unwrap_or(bytes);
+        let sha256 = name.starts_with(ARTIFACTS).then(|| sha256_of(&bytes));
+        Ok(Content { size, bytes, sha256 })
     });
     read.await.unwrap_or_else(|error| Err(Oversize::Io(std::io::Error::other(error))))
 }

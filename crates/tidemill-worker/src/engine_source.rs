@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::command::Spent;
 use tidemill_engine::engine::{
-    ClaimRequest, Engine, EngineError, FinishRequest, HeartbeatRequest, WorkReport,
+    ClaimRequest, Engine, EngineError, FinishRequest, HeartbeatRequest, ParentFiles, WorkReport,
 };
 use tidemill_engine::reply::{Assignment, Ending, Refusal};
 use tidemill_model::{ErrorCategory, TenantId, WorkerId};
@@ -113,6 +113,7 @@ impl<B: Backend> EngineSource<B> {
             session_id: task.session_id.clone(),
             budget_left: task.budget_left,
             input: work.input,
+            parents: work.dependency_artifacts,
             execution,
         })
     }
@@ -232,6 +233,20 @@ impl<B: Backend> TaskSource for EngineSource<B> {
 
     async fn put_blob(&self, claim: &Claim, path: &str, bytes: Vec<u8>) -> Result<(), SourceError> {
         self.engine.put_task_file(&claim.task, path, bytes).await.map_err(|error| source_error(&error))
+    }
+
+    async fn artifact(
+        &self,
+        claim: &Claim,
+        parent: &ParentFiles,
+        path: &str,
+    ) -> Result<Vec<u8>, SourceError> {
+        let found = self.engine.parent_file(&claim.task.tenant, parent, path).await;
+        found.map_err(|error| match error {
+            // It was there when it was named. It does not come back.
+            EngineError::BlobMissing { .. } => SourceError::Refused(error.to_string()),
+            error => source_error(&error),
+        })
     }
 
     fn log(&self, claim: &Claim, bytes: &[u8]) {

@@ -6,8 +6,12 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use tidemill_engine::backend::Backend;
+use tidemill_engine::engine::{Engine, EngineError, ParentFiles, Work};
 use tidemill_engine::reply::Assignment;
 use tidemill_model::{BadId, ErrorCategory, Fence, JobId, Json, RequestId, TaskId, TaskName, TenantId};
+
+use crate::child::inputs::sha256_of;
 
 /// What a handler gets to know of its task.
 #[derive(Debug, Clone)]
@@ -22,14 +26,33 @@ pub struct TaskContext {
     pub attempt: u32,
     /// Grows with every claim: what the task does outside can be guarded with it.
     pub fence: Fence,
-    /// The static input and, for a task with dependencies, `dependencyOutputs`.
+    /// The static input and, for a task with dependencies, `dependencyOutputs` and `dependencyArtifacts`.
     pub input: Json,
     /// The output of each dependency, in the order of `dependsOn`.
     pub dependency_outputs: Vec<(TaskId, Json)>,
+    /// The files of the dependencies that left any.
+    pub dependency_artifacts: Vec<ParentFiles>,
+    files: Files,
+}
+
+/// Reads the files of a task's dependencies.
+#[derive(Clone)]
+struct Files(Arc<dyn Fn(ParentFiles, String) -> Read + Send + Sync>);
+type Read = Pin<Box<dyn Future<Output = Result<Vec<u8>, EngineError>> + Send>>;
+
+impl std::fmt::Debug for Files {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Files")
+    }
 }
 
 impl TaskContext {
-    pub(crate) fn new(assignment: &Assignment, work: tidemill_engine::engine::Work) -> Self {
+    pub(crate) fn new<B: Backend>(assignment: &Assignment, work: Work, engine: &Engine<B>) -> Self {
+        let (engine, tenant) = (engine.clone(), assignment.task.tenant.clone());
+        let files = Files(Arc::new(move |parent, path| {
+            let (engine, tenant) = (engine.clone(), tenant.clone());
+            Box::pin(async move { engine.parent_file(&tenant, &parent, &path).await })
+        }));
         Self {
             tenant: assignment.task.tenant.clone(),
             request: assignment.task.request.clone(),
@@ -41,7 +64,30 @@ impl TaskContext {
             fence: assignment.fence,
             input: work.input,
             dependency_outputs: work.dependency_outputs,
+            dependency_artifacts: work.dependency_artifacts,
+            files,
         }
+    }
+
+    /// A file that a dependency left, by its path below `artifacts`. Its content is the one that the dependency left, or
+    /// there is an error that says why not.
+    pub async fn artifact(&self, task: &str, path: &str) -> Result<Vec<u8>, TaskError> {
+        let parent = self.dependency_artifacts.iter().find(|parent| parent.task.as_str() == task);
+        let named = |parent: &&ParentFiles| parent.artifacts.iter().find(|file| file.path == path).cloned();
+        let Some((parent, file)) = parent.and_then(|parent| named(&parent).map(|file| (parent, file))) else {
+            let message = format!("task {task} is no dependency that left a file {path:?}");
+            return Err(TaskError::new(ErrorCategory::NotFound, message));
+        };
+        let bytes = (self.files.0)(parent.clone(), path.to_owned()).await.map_err(|error| {
+            let is_gone = matches!(error, EngineError::BlobMissing { .. });
+            let category = if is_gone { ErrorCategory::NotFound } else { ErrorCategory::ServerError };
+            TaskError::new(category, format!("artifact {path:?} of task {task} cannot be had: {error}"))
+        })?;
+        if sha256_of(&bytes) != file.sha256 {
+            let message = format!("artifact {path:?} of task {task} is not what its task left");
+            return Err(TaskError::fatal(message));
+        }
+        Ok(bytes)
     }
 
     /// The output of one dependency.

@@ -288,6 +288,7 @@ mod tests {
             session_id: None,
             budget_left: None,
             input: Json::empty_object(),
+            parents: Vec::new(),
             execution: ResolvedExecution::native(),
         }
     }

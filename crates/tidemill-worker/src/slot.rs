@@ -165,7 +165,7 @@ impl<B: Backend> Slot<B> {
         };
         let timeout =
             task.spec.options.timeout_ms.map_or(self.worker.config().timeout, Duration::from_millis);
-        let running = self.worker.handlers().run(TaskContext::new(task, work));
+        let running = self.worker.handlers().run(TaskContext::new(task, work, self.worker.engine()));
         let ended = tokio::select! {
             biased;
             outcome = running => outcome,

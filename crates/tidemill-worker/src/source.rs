@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidemill_engine::command::Spent;
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::engine::WorkReport;
+use tidemill_engine::engine::{ParentFiles, WorkReport};
 use tidemill_model::execution::ResolvedExecution;
 use tidemill_model::properties::Activity;
 use tidemill_model::{AppName, Fence, JobId, Json, SessionId, TaskId, TaskName, Timestamp};
@@ -34,8 +34,10 @@ pub struct Claim {
     pub session_id: Option<SessionId>,
     /// What is left of the tightest budget of an agent task, in millionths of a dollar.
     pub budget_left: Option<u64>,
-    /// The static input and, for a task with dependencies, `dependencyOutputs`.
+    /// The static input and, for a task with dependencies, `dependencyOutputs` and `dependencyArtifacts`.
     pub input: Json,
+    /// The files of those of its parents that left any.
+    pub parents: Vec<ParentFiles>,
     pub execution: ResolvedExecution,
 }
 
@@ -137,6 +139,14 @@ pub trait TaskSource: Clone + Send + Sync + 'static {
         path: &str,
         bytes: Vec<u8>,
     ) -> impl Future<Output = Result<(), SourceError>> + Send;
+
+    /// A file that a parent of the task left. `Refused`: it is not kept any more.
+    fn artifact(
+        &self,
+        claim: &Claim,
+        parent: &ParentFiles,
+        path: &str,
+    ) -> impl Future<Output = Result<Vec<u8>, SourceError>> + Send;
 
     /// Shows output of a running task to those who watch it. Best effort.
     fn log(&self, claim: &Claim, bytes: &[u8]);

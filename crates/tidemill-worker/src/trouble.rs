@@ -46,6 +46,8 @@ pub(crate) enum Lack {
     Processes,
     Spawner,
     Scripts,
+    /// What the parents of a task left.
+    Inputs,
 }
 
 impl Lack {
@@ -57,6 +59,7 @@ impl Lack {
             Self::Processes => "no more processes can be started",
             Self::Spawner => "the process that starts tasks is gone",
             Self::Scripts => "no script host can be started",
+            Self::Inputs => "files of the task's dependencies cannot be had",
         }
     }
 }

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::Method;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidemill_engine::command::Spent;
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::engine::WorkReport;
+use tidemill_engine::engine::{ParentFiles, WorkReport};
 use tidemill_model::{
-    AppName, ErrorCategory, Fence, JobId, RequestId, TaskId, TaskName, TenantId, Timestamp,
+    AppName, Artifact, ErrorCategory, Fence, JobId, Json, RequestId, TaskId, TaskName, TenantId, Timestamp,
 };
 use tidemill_server::api;
 use tidemill_worker::moment::Moment;
@@ -75,7 +75,7 @@ impl RemoteSource {
     ) -> Result<T, SourceError> {
         match tokio::time::timeout(patience, self.inner.client.json(call)).await {
             Ok(answer) => answer.map_err(refusal),
-            Err(_) => Err(SourceError::Unavailable(format!("no answer came in {} s", patience.as_secs()))),
+            Err(_) => Err(late(patience)),
         }
     }
 
@@ -90,6 +90,10 @@ impl RemoteSource {
     fn worker_id(&self) -> String {
         self.inner.worker_id.clone()
     }
+}
+
+fn late(patience: Duration) -> SourceError {
+    SourceError::Unavailable(format!("no answer came in {} s", patience.as_secs()))
 }
 
 fn key_of(claim: &Claim) -> (TaskKey, Fence) {
@@ -229,6 +233,22 @@ impl TaskSource for RemoteSource {
         self.answer::<api::BlobStored>(call, BLOB_PATIENCE).await.map(drop)
     }
 
+    async fn artifact(
+        &self,
+        claim: &Claim,
+        parent: &ParentFiles,
+        path: &str,
+    ) -> Result<Vec<u8>, SourceError> {
+        let path = path.split('/').map(encode).collect::<Vec<_>>().join("/");
+        let (request, fence) = (&claim.task.request, claim.fence.0);
+        let path = format!("/v1/worker/inputs/{request}/{fence}/{}/{path}", parent.task);
+        let call = Call::get(Query::new().set("tenantId", &claim.task.tenant).on(&path));
+        match tokio::time::timeout(BLOB_PATIENCE, self.inner.client.bytes(call)).await {
+            Ok(answer) => answer.map(Vec::from).map_err(refusal),
+            Err(_) => Err(late(BLOB_PATIENCE)),
+        }
+    }
+
     fn log(&self, claim: &Claim, bytes: &[u8]) {
         let mut logs = self.logs();
         let waiting = logs.entry(key_of(claim)).or_default();
@@ -271,9 +291,40 @@ fn claim_of(task: api::ClaimedTask, asked_at: Moment) -> Result<Claim, SourceErr
         timeout_ms: task.timeout_ms,
         session_id: task.session_id,
         budget_left: task.budget_left_usd.map(|left| left.0),
+        parents: parents_of(&task.input, task.dependency_attempts).map_err(|error| strange(&error))?,
         input: task.input,
         execution,
     })
+}
+
+/// What the input of a task names of the files of its parents.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Named {
+    #[serde(default)]
+    dependency_artifacts: HashMap<String, Vec<Artifact>>,
+}
+
+fn parents_of(
+    input: &Json,
+    attempts: Vec<api::DependencyAttempt>,
+) -> Result<Vec<ParentFiles>, Box<dyn std::error::Error>> {
+    if attempts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut named: Named = input.read()?;
+    let files = |parent: api::DependencyAttempt| {
+        let artifacts = named.dependency_artifacts.remove(&parent.task_id).unwrap_or_default();
+        Ok(ParentFiles {
+            task: TaskId::new(&parent.task_id)?,
+            request: RequestId::new(&parent.request_id)?,
+            run: parent.run,
+            attempt: parent.attempt,
+            fence: Fence(parent.fence),
+            artifacts,
+        })
+    };
+    attempts.into_iter().map(files).collect()
 }
 
 fn outcome_of(report: WorkReport) -> api::OutcomeReport {
@@ -283,6 +334,7 @@ fn outcome_of(report: WorkReport) -> api::OutcomeReport {
         output: None,
         duration_ms: None,
         exit_code: None,
+        artifacts: Vec::new(),
         usage: usage.map(Into::into),
         session_id,
         error: None,
@@ -294,7 +346,8 @@ fn outcome_of(report: WorkReport) -> api::OutcomeReport {
         signal: None,
     };
     match report {
-        WorkReport::Completed { output, duration_millis, exit_code, .. } => {
+        WorkReport::Completed { output, duration_millis, exit_code, artifacts, .. } => {
+            outcome.artifacts = artifacts;
             outcome.output = output;
             outcome.duration_ms = Some(duration_millis);
             outcome.exit_code = Some(exit_code);

@@ -195,7 +195,13 @@ pub(crate) fn claim(max: usize, generation: u64) -> Command {
 pub(crate) fn complete(task: &Assignment, output: &str) -> Command {
     finish(
         task,
-        Report::Completed { output: Some(json(output)), overflow: None, duration_millis: 1, exit_code: 0 },
+        Report::Completed {
+            output: Some(json(output)),
+            overflow: None,
+            duration_millis: 1,
+            exit_code: 0,
+            artifacts: Vec::new(),
+        },
     )
 }
 

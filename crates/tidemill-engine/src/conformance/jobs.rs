@@ -141,6 +141,7 @@ pub async fn outputs_reach_the_children<W: World>(lab: Lab<W>) {
         output: None,
         duration_millis: 1,
         exit_code: 0,
+        artifacts: Vec::new(),
         usage: None,
         session_id: None,
     };
@@ -149,7 +150,13 @@ pub async fn outputs_reach_the_children<W: World>(lab: Lab<W>) {
     assert_eq!(property(&completed, "output"), json!({}), "no result is an empty one");
     lab.complete(&roots[2], "null").await;
     // As in events that others wrote.
-    let report = Report::Completed { output: None, overflow: None, duration_millis: 1, exit_code: 0 };
+    let report = Report::Completed {
+        output: None,
+        overflow: None,
+        duration_millis: 1,
+        exit_code: 0,
+        artifacts: Vec::new(),
+    };
     let (task, fence, worker) = (roots[3].task.clone(), roots[3].fence, worker("worker-1"));
     lab.execute(Command::Finish(Finish {
         task,

@@ -13,6 +13,7 @@ mod world;
 
 pub mod access_paths;
 pub mod api_keys;
+pub mod artifacts;
 pub mod definitions;
 pub mod deliveries;
 pub mod durability;

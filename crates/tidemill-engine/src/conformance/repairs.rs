@@ -27,8 +27,13 @@ fn claim(max: usize) -> Command {
 }
 
 fn finish(id: &str, fence: u64) -> Command {
-    let report =
-        Report::Completed { output: Some(json("{}")), overflow: None, duration_millis: 1, exit_code: 0 };
+    let report = Report::Completed {
+        output: Some(json("{}")),
+        overflow: None,
+        duration_millis: 1,
+        exit_code: 0,
+        artifacts: Vec::new(),
+    };
     let fence = tidemill_model::Fence(fence);
     Command::Finish(Finish {
         task: key(id),

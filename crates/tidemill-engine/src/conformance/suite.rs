@@ -107,6 +107,10 @@ macro_rules! conformance_cases {
                 states_of_large_jobs_are_listed_in_part,
                 jobs_and_tasks_are_listed_by_pages,
                 a_task_on_its_own_causes_no_job_event;
+            artifacts:
+                artifacts_reach_the_children,
+                artifacts_of_other_attempts_reach_nobody,
+                many_artifacts_reach_the_children;
             growth:
                 added_tasks_with_satisfied_dependencies_start_at_once,
                 adding_to_a_completed_or_cancelled_job_is_refused,

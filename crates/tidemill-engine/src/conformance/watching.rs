@@ -108,6 +108,7 @@ pub async fn usage_is_recorded_with_the_completion<W: World>(lab: Lab<W>) {
             output: Some(output.clone()),
             duration_millis: 7,
             exit_code: 0,
+            artifacts: Vec::new(),
             usage: Some(usage),
             session_id: None,
         };

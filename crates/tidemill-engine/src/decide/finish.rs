@@ -110,7 +110,8 @@ fn complete(
     head: &TaskHead,
     draft: &mut Draft<'_, '_>,
 ) -> Ending {
-    let Report::Completed { output, overflow, duration_millis, exit_code } = &command.report else {
+    let Report::Completed { output, overflow, duration_millis, exit_code, artifacts } = &command.report
+    else {
         unreachable!("only called with a completion")
     };
     let key = &command.task;
@@ -128,6 +129,7 @@ fn complete(
         output: output.clone(),
         duration_ms: *duration_millis,
         exit_code: *exit_code,
+        artifacts: artifacts.clone(),
         source: None,
         usage: command.spent.usage,
         session_id: command.spent.session_id.clone(),
@@ -496,7 +498,13 @@ mod tests {
             "completed" => completed(),
             "other output" => {
                 let output = Some(Json::trusted(r#"{"other":1}"#));
-                Report::Completed { output, overflow: None, duration_millis: 1, exit_code: 0 }
+                Report::Completed {
+                    output,
+                    overflow: None,
+                    duration_millis: 1,
+                    exit_code: 0,
+                    artifacts: Vec::new(),
+                }
             }
             "timeout" => timed_out(),
             "auth" => failed(Auth),

@@ -158,7 +158,13 @@ pub(super) fn claim(max: usize) -> Command {
 }
 
 pub(super) fn completed() -> Report {
-    Report::Completed { output: Some(Json::empty_object()), overflow: None, duration_millis: 1, exit_code: 0 }
+    Report::Completed {
+        output: Some(Json::empty_object()),
+        overflow: None,
+        duration_millis: 1,
+        exit_code: 0,
+        artifacts: Vec::new(),
+    }
 }
 
 pub(super) fn failed(category: ErrorCategory) -> Report {

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
+use tidemill_model::artifact::ARTIFACTS_MAX;
 use tidemill_model::dag_violation::{VIOLATIONS_MAX, Violation, Violations};
 use tidemill_model::task_input::new_input_problem;
-use tidemill_model::{Json, TaskOptions, TaskSpec};
+use tidemill_model::{Artifact, Json, TaskOptions, TaskSpec};
 
 use super::EngineError;
 use super::limits::{
@@ -41,6 +42,15 @@ pub(super) fn between(
     }
     let problem = format!("is {value}; it must be from {} to {}", range.start(), range.end());
     Err(EngineError::invalid(field, problem))
+}
+
+/// The files that a worker names with a completion.
+pub(super) fn artifacts(artifacts: &[Artifact]) -> Result<(), EngineError> {
+    between("artifacts", artifacts.len() as u64, 0..=ARTIFACTS_MAX as u64)?;
+    let problem = artifacts.iter().enumerate().find_map(|(at, artifact)| {
+        artifact.problem().map(|(field, problem)| (format!("artifacts[{at}].{field}"), problem))
+    });
+    problem.map_or(Ok(()), |(field, problem)| Err(EngineError::invalid(field, problem.to_string())))
 }
 
 /// A number of items to give at once.

@@ -13,6 +13,8 @@ pub const FILE_TASKS_BYTES_MAX: usize = 48 * 1024 * 1024;
 pub const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The bytes of a task's input together with the outputs of its parents.
 pub const WORK_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// The files that all parents of a task may have left together.
+pub const INPUT_FILES_MAX: usize = 10_000;
 /// The bytes of one published event's properties.
 pub const EVENT_BYTES_MAX: usize = 1024 * 1024;
 /// The bytes of all properties of one publish.

@@ -1,9 +1,10 @@
 //! The raw queue: messages by hand, for those who bring their own workers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tidemill_model::{AppName, JobId, Json, RequestId, TaskId, TaskName, TenantId, Timestamp};
+use tidemill_model::{AppName, Artifact, JobId, Json, RequestId, TaskId, TaskName, TenantId, Timestamp};
 
 use super::limits::{DELAY_MILLIS_MAX, VISIBILITY_MILLIS_MAX};
 use super::{Engine, EngineError, check, take_reply};
@@ -54,7 +55,9 @@ struct Body<'a> {
     job_id: Option<JobId>,
     name: &'a TaskName,
     input: &'a Json,
-    dependency_outputs: std::collections::BTreeMap<&'a TaskId, &'a Json>,
+    dependency_outputs: BTreeMap<&'a TaskId, &'a Json>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    dependency_artifacts: BTreeMap<&'a TaskId, &'a [Artifact]>,
 }
 
 impl<B: Backend> Engine<B> {
@@ -113,6 +116,11 @@ impl<B: Backend> Engine<B> {
             name: &snapshot.spec.name,
             input: &snapshot.spec.input,
             dependency_outputs: work.dependency_outputs.iter().map(|(task, output)| (task, output)).collect(),
+            dependency_artifacts: work
+                .dependency_artifacts
+                .iter()
+                .map(|parent| (&parent.task, &*parent.artifacts))
+                .collect(),
         }))
     }
 

@@ -1,10 +1,13 @@
 //! What workers report: heartbeats and outcomes.
 
+use serde::Deserialize;
+use tidemill_model::artifact::{ARTIFACTS_FOLDER, attempt_folder};
 use tidemill_model::overflow::DETAIL_BYTES_MAX;
 use tidemill_model::properties::{Activity, OverflowRef, TaskCompleted, TaskIdentity, Usage};
 use tidemill_model::workflow::ErrorFingerprint;
 use tidemill_model::{
-    Entity, ErrorCategory, Event, EventId, Fence, Json, KnownType, OnFailure, SessionId, Timestamp, WorkerId,
+    Artifact, Entity, ErrorCategory, Event, EventId, Fence, Json, KnownType, OnFailure, SessionId, Timestamp,
+    WorkerId,
 };
 
 use super::limits::{OUTPUT_BYTES_MAX, RETRY_DELAY_MILLIS_MAX};
@@ -17,6 +20,9 @@ use crate::site::Origin;
 
 /// An output up to this size fits into its event, whatever the names around it are.
 const SURELY_INLINE_BYTES: usize = DETAIL_BYTES_MAX - 16 * 1024;
+
+/// What the name of an artifact takes in JSON beside its path.
+const ARTIFACT_JSON_BYTES: usize = 160;
 
 /// The end of an attempt, as its worker reports it.
 #[derive(Debug, Clone)]
@@ -41,6 +47,8 @@ pub enum WorkReport {
         output: Option<Json>,
         duration_millis: u64,
         exit_code: i32,
+        /// The files it left, by their paths below `artifacts`. They are kept already, under this lease.
+        artifacts: Vec<Artifact>,
         usage: Option<Usage>,
         session_id: Option<SessionId>,
     },
@@ -67,8 +75,8 @@ pub enum WorkReport {
 impl WorkReport {
     /// A success of work that is no process.
     pub fn completed(output: Json, duration_millis: u64) -> Self {
-        let output = Some(output);
-        Self::Completed { output, duration_millis, exit_code: 0, usage: None, session_id: None }
+        let (output, artifacts) = (Some(output), Vec::new());
+        Self::Completed { output, duration_millis, exit_code: 0, artifacts, usage: None, session_id: None }
     }
 
     pub fn failed(error: impl Into<String>, category: ErrorCategory) -> Self {
@@ -78,6 +86,15 @@ impl WorkReport {
 
     pub fn timed_out(timeout_millis: u64, elapsed_millis: u64, signal: Signal) -> Self {
         Self::TimedOut { timeout_millis, elapsed_millis, signal, usage: None, session_id: None }
+    }
+
+    /// The same with the files that the attempt left, if it completed: of others nobody is given any.
+    #[must_use]
+    pub fn with_artifacts(mut self, left: Vec<Artifact>) -> Self {
+        if let Self::Completed { artifacts, .. } = &mut self {
+            *artifacts = left;
+        }
+        self
     }
 
     /// What the attempt used and the session it ran in.
@@ -232,21 +249,30 @@ impl<B: Backend> Engine<B> {
         let mut cause = None;
         let mut digest = None;
         let report = match report {
-            WorkReport::Completed { output, duration_millis, exit_code, .. } => {
+            WorkReport::Completed { output, duration_millis, exit_code, artifacts, .. } => {
                 let output = output.unwrap_or_else(Json::empty_object);
                 check::size("output", output.len(), OUTPUT_BYTES_MAX)?;
                 check::value("output", &output)?;
+                check::artifacts(&artifacts)?;
+                let artifacts = self.kept_artifacts(&task, artifacts).await?;
                 let completion =
                     Completion { fence, worker: &worker, duration_millis, exit_code, spent: &spent };
-                let moved = self.move_output(&task, &output, &completion).await?;
-                let mut report =
-                    Report::Completed { output: Some(output), overflow: None, duration_millis, exit_code };
-                if let Some(moved) = moved {
-                    digest = Some(report.digest());
-                    report =
-                        Report::Completed { output: None, overflow: Some(moved), duration_millis, exit_code };
+                let moved = self.move_output(&task, &output, &artifacts, &completion).await?;
+                let report = Report::Completed {
+                    output: Some(output),
+                    overflow: None,
+                    duration_millis,
+                    exit_code,
+                    artifacts,
+                };
+                match moved {
+                    None => report,
+                    Some(Moved { id, place, artifacts }) => {
+                        digest = Some(report.digest());
+                        let overflow = Some((id, place));
+                        Report::Completed { output: None, overflow, duration_millis, exit_code, artifacts }
+                    }
                 }
-                report
             }
             WorkReport::Failed { error, category, retry_after_millis, code, .. } => {
                 if category == ErrorCategory::Cancelled {
@@ -290,14 +316,40 @@ impl<B: Backend> Engine<B> {
         Ok(Some(Box::new(Cause { code, title, token })))
     }
 
-    /// Stores an output that is too large for its event and tells where, or leaves it where it is.
+    /// The files of an attempt by their paths among all files of its task.
+    async fn kept_artifacts(
+        &self,
+        task: &TaskKey,
+        mut artifacts: Vec<Artifact>,
+    ) -> Result<Vec<Artifact>, EngineError> {
+        if artifacts.is_empty() {
+            return Ok(artifacts);
+        }
+        // An unknown task is for the decision to refuse.
+        let Some(snapshot) = self.inner.backend.task(task.clone()).await? else { return Ok(Vec::new()) };
+        let (run, ended) = snapshot.head.map_or((1, 0), |head| {
+            // A report that is repeated has counted already.
+            let is_over = head.outcome().is_some();
+            (head.run, if is_over { head.attempts.saturating_sub(1) } else { head.attempts })
+        });
+        let folder = attempt_folder(run, ended.saturating_add(1));
+        for artifact in &mut artifacts {
+            artifact.path = format!("{folder}/{ARTIFACTS_FOLDER}/{}", artifact.path);
+        }
+        Ok(artifacts)
+    }
+
+    /// Stores an output that is too large for its event, maybe with the names of its files, and tells where; or leaves it
+    /// where it is.
     async fn move_output(
         &self,
         task: &TaskKey,
         output: &Json,
+        artifacts: &[Artifact],
         completion: &Completion<'_>,
-    ) -> Result<Option<(EventId, OverflowRef)>, EngineError> {
-        if output.len() <= SURELY_INLINE_BYTES {
+    ) -> Result<Option<Moved>, EngineError> {
+        let listed: usize = artifacts.iter().map(|file| 6 * file.path.len() + ARTIFACT_JSON_BYTES).sum();
+        if output.len() + listed <= SURELY_INLINE_BYTES {
             return Ok(None);
         }
         // The exact size depends on names that only the store knows. An unknown task is for the decision to refuse.
@@ -313,6 +365,7 @@ impl<B: Backend> Engine<B> {
             output: Some(output.clone()),
             duration_ms: completion.duration_millis,
             exit_code: completion.exit_code,
+            artifacts: artifacts.to_vec(),
             source: None,
             usage: completion.spent.usage,
             session_id: completion.spent.session_id.clone(),
@@ -332,10 +385,28 @@ impl<B: Backend> Engine<B> {
             ttl: None,
         };
         let id = event.id;
-        let Some((place, payload)) = self.pack(event)?.payload else { return Ok(None) };
+        let packed = self.pack(event)?;
+        let Some((place, payload)) = packed.payload else { return Ok(None) };
         self.store_payload(&task.tenant, &place, &payload).await?;
-        Ok(Some((id, place)))
+        let stayed: Stayed = packed.properties.read().unwrap_or_default();
+        Ok(Some(Moved { id, place, artifacts: stayed.artifacts }))
     }
+}
+
+/// An output that was moved to the blob store.
+struct Moved {
+    /// Of the event that is to be written.
+    id: EventId,
+    place: OverflowRef,
+    /// The files that the event itself still names.
+    artifacts: Vec<Artifact>,
+}
+
+/// What of a completion may stay in its event when the output moves.
+#[derive(Default, Deserialize)]
+struct Stayed {
+    #[serde(default)]
+    artifacts: Vec<Artifact>,
 }
 
 /// What the completion's event holds beside the output.

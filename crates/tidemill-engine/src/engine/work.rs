@@ -1,16 +1,19 @@
 //! Claiming work, and what a claimed task needs to run.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 use tidemill_model::access_path::AccessPath;
+use tidemill_model::artifact::{ARTIFACTS_FOLDER, attempt_folder, parts_of_kept};
 use tidemill_model::event_query::{EventQuery, Order};
-use tidemill_model::task_input::DEPENDENCY_OUTPUTS;
+use tidemill_model::task_input::{DEPENDENCY_ARTIFACTS, DEPENDENCY_OUTPUTS};
 use tidemill_model::{
-    Entity, Event, Fence, Json, KnownType, Owner, RequestId, TaskId, TenantId, Timestamp, Usage, WorkerId,
+    Artifact, Entity, Event, Fence, Json, KnownType, Owner, RequestId, TaskId, TenantId, Timestamp, Usage,
+    WorkerId,
 };
 
-use super::limits::WORK_BYTES_MAX;
+use super::limits::{INPUT_FILES_MAX, WORK_BYTES_MAX};
 use super::{Engine, EngineError, check, take_reply};
 use crate::backend::{Backend, Fault};
 use crate::command::{Begin, Claim, Command, Release, Spent};
@@ -49,10 +52,32 @@ pub struct Claimed {
 /// What a task runs with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Work {
-    /// The static input and, for a task with dependencies, `dependencyOutputs`.
+    /// The static input and, for a task with dependencies, `dependencyOutputs`; and `dependencyArtifacts` if any of them
+    /// left files.
     pub input: Json,
     /// The output of each dependency, in the order of `dependsOn`.
     pub dependency_outputs: Vec<(TaskId, Json)>,
+    /// The files of the dependencies that left any.
+    pub dependency_artifacts: Vec<ParentFiles>,
+}
+
+/// The files that the completed attempt of a parent left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParentFiles {
+    pub task: TaskId,
+    pub request: RequestId,
+    pub run: u32,
+    pub attempt: u32,
+    pub fence: Fence,
+    /// By their paths below `artifacts`.
+    pub artifacts: Vec<Artifact>,
+}
+
+impl ParentFiles {
+    /// Where one of them lies among the files of the parent.
+    pub fn kept_path(&self, path: &str) -> String {
+        format!("{}/{ARTIFACTS_FOLDER}/{path}", attempt_folder(self.run, self.attempt))
+    }
 }
 
 /// The part of a completion that children need.
@@ -60,6 +85,10 @@ pub struct Work {
 struct Completion {
     #[serde(default, deserialize_with = "given")]
     output: Option<Json>,
+    #[serde(default)]
+    artifacts: Vec<Artifact>,
+    #[serde(default)]
+    fence: Option<Fence>,
 }
 
 /// An output that is null is an output all the same.
@@ -143,26 +172,63 @@ impl<B: Backend> Engine<B> {
         parents: Vec<(TaskId, RequestId)>,
     ) -> Result<Work, EngineError> {
         if parents.is_empty() {
-            return Ok(Work { input: input.clone(), dependency_outputs: Vec::new() });
+            let (dependency_outputs, dependency_artifacts) = (Vec::new(), Vec::new());
+            return Ok(Work { input: input.clone(), dependency_outputs, dependency_artifacts });
         }
         let mut dependency_outputs = Vec::with_capacity(parents.len());
-        let mut size = input.len();
+        let mut dependency_artifacts = Vec::new();
+        let (mut size, mut files) = (input.len(), 0);
         for (task, request) in parents {
-            let output = self.output_of(tenant, &request).await?;
+            let completed = self.completed(tenant, &request).await?;
+            let output = completed.output.unwrap_or_else(Json::empty_object);
             size += output.len() + task.as_str().len();
             check::size(DEPENDENCY_OUTPUTS, size, WORK_BYTES_MAX)?;
+            if let Some(parent) = parent_files(&task, request, completed.fence, completed.artifacts) {
+                files += parent.artifacts.len();
+                check::between(DEPENDENCY_ARTIFACTS, files as u64, 0..=INPUT_FILES_MAX as u64)?;
+                dependency_artifacts.push(parent);
+            }
             dependency_outputs.push((task, output));
         }
-        Ok(Work { input: merged(input, &dependency_outputs), dependency_outputs })
+        let input = merged(input, &dependency_outputs, &dependency_artifacts);
+        Ok(Work { input, dependency_outputs, dependency_artifacts })
     }
 
-    /// What a completed task gave; `{}` if it gave nothing.
-    async fn output_of(&self, tenant: &TenantId, request: &RequestId) -> Result<Json, EngineError> {
+    /// The files of one parent of a task, if it has a parent of that name which left any.
+    pub async fn files_of_parent(
+        &self,
+        task: &TaskKey,
+        parent: &TaskId,
+    ) -> Result<Option<ParentFiles>, EngineError> {
+        let Some(snapshot) = self.inner.backend.task(task.clone()).await? else { return Ok(None) };
+        let Some(job) = snapshot.job.filter(|_| snapshot.spec.depends_on.contains(parent)) else {
+            return Ok(None);
+        };
+        let request = job.request_id(parent);
+        let completed = self.completed(&task.tenant, &request).await?;
+        Ok(parent_files(parent, request, completed.fence, completed.artifacts))
+    }
+
+    /// A file that a parent left. One that is not kept any more is an error.
+    pub async fn parent_file(
+        &self,
+        tenant: &TenantId,
+        parent: &ParentFiles,
+        path: &str,
+    ) -> Result<Vec<u8>, EngineError> {
+        let key = TaskKey { tenant: tenant.clone(), request: parent.request.clone() };
+        let path = parent.kept_path(path);
+        let found = self.task_file(&key, &path).await?;
+        found.ok_or_else(|| EngineError::BlobMissing { key: format!("task/logs/{}/{path}", parent.request) })
+    }
+
+    /// What a completed task gave and left.
+    async fn completed(&self, tenant: &TenantId, request: &RequestId) -> Result<Completion, EngineError> {
         let event = self.rehydrate(self.completion_of(tenant, request).await?).await?;
-        let completed: Completion = event.properties.read().map_err(|error| {
+        let completed = event.properties.read();
+        Ok(completed.map_err(|error| {
             Fault::Damaged(format!("the completion of {request} cannot be read: {error}"))
-        })?;
-        Ok(completed.output.unwrap_or_else(Json::empty_object))
+        })?)
     }
 
     async fn completion_of(&self, tenant: &TenantId, request: &RequestId) -> Result<Event, EngineError> {
@@ -189,8 +255,26 @@ impl<B: Backend> Engine<B> {
     }
 }
 
-/// `input` with the outputs under their reserved key. Text is copied, so values stay as they were written.
-fn merged(input: &Json, outputs: &[(TaskId, Json)]) -> Json {
+/// The files that a completion names, which are all of one attempt.
+fn parent_files(
+    task: &TaskId,
+    request: RequestId,
+    fence: Option<Fence>,
+    artifacts: Vec<Artifact>,
+) -> Option<ParentFiles> {
+    let (run, attempt, _) = parts_of_kept(&artifacts.first()?.path)?;
+    let inner = |artifact: Artifact| {
+        let (_, _, path) =
+            parts_of_kept(&artifact.path).filter(|parts| (parts.0, parts.1) == (run, attempt))?;
+        Some(Artifact { path: path.to_owned(), ..artifact })
+    };
+    let artifacts = artifacts.into_iter().filter_map(inner).collect();
+    Some(ParentFiles { task: task.clone(), request, run, attempt, fence: fence?, artifacts })
+}
+
+/// `input` with the outputs and the names of files under their reserved keys. Text is copied, so values stay as they were
+/// written.
+fn merged(input: &Json, outputs: &[(TaskId, Json)], files: &[ParentFiles]) -> Json {
     let body = input.as_str().strip_prefix('{').unwrap_or_default();
     let body = body.strip_suffix('}').unwrap_or(body).trim_end();
     let length = outputs.iter().map(|(task, output)| task.as_str().len() + output.len() + 4).sum::<usize>();
@@ -212,7 +296,16 @@ fn merged(input: &Json, outputs: &[(TaskId, Json)]) -> Json {
         text.push_str("\":");
         text.push_str(output.as_str());
     }
-    text.push_str("}}");
+    text.push('}');
+    if !files.is_empty() {
+        let files: BTreeMap<&TaskId, &[Artifact]> =
+            files.iter().map(|parent| (&parent.task, &*parent.artifacts)).collect();
+        text.push_str(",\"");
+        text.push_str(DEPENDENCY_ARTIFACTS);
+        text.push_str("\":");
+        text.push_str(Json::of(&files).as_str());
+    }
+    text.push('}');
     Json::trusted(&text)
 }
 
@@ -232,8 +325,19 @@ mod tests {
             (r#"{"x":{}}"#, &outputs[1..], r#"{"x":{},"dependencyOutputs":{"b":{}}}"#),
             ("{\n\"x\": 1\n}", &outputs[1..], "{\n\"x\": 1,\"dependencyOutputs\":{\"b\":{}}}"),
         ] {
-            let merged = merged(&Json::parse(input.to_owned()).unwrap(), outputs);
+            let merged = merged(&Json::parse(input.to_owned()).unwrap(), outputs, &[]);
             assert_eq!(merged.as_str(), expected);
         }
+        let kept = |path: &str| Artifact { path: path.to_owned(), size_bytes: 1, sha256: "00".to_owned() };
+        let left = vec![kept("r1-a2/artifacts/x/y"), kept("r1-a1/artifacts/old"), kept("r1-a2/logs/z")];
+        let files =
+            parent_files(&TaskId::trusted("b"), RequestId::trusted("b"), Some(Fence(3)), left).unwrap();
+        assert_eq!((files.run, files.attempt), (1, 2));
+        assert_eq!(files.kept_path("x/y"), "r1-a2/artifacts/x/y");
+        let merged = merged(&Json::empty_object(), &outputs[1..], &[files]);
+        assert_eq!(
+            merged.as_str(),
+            r#"{"dependencyOutputs":{"b":{}},"dependencyArtifacts":{"b":[{"path":"x/y","sizeBytes":1,"sha256":"00"}]}}"#
+        );
     }
 }

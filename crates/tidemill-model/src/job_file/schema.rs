@@ -176,9 +176,9 @@ pub(crate) enum RetryShape {
     Policy(RetryEntry),
 }
 
-/// An object without the key under which the outputs of other tasks are put.
+/// An object without the keys under which the outputs and artifacts of other tasks are put.
 #[derive(JsonSchema, Serialize)]
-#[schemars(inline, extend("properties" = serde_json::json!({ "dependencyOutputs": false })))]
+#[schemars(inline, extend("properties" = serde_json::json!({ "dependencyOutputs": false, "dependencyArtifacts": false })))]
 struct InputShape(Map<String, Value>);
 
 /// What an agent does.

@@ -55,8 +55,9 @@ pub use tidemill_model::{
 };
 pub use usage::{BudgetRequest, BudgetView, JobBudgetRequest, UsageRowView};
 pub use worker::{
-    BeginRequest, BlobStored, ClaimRequest, ClaimedTask, ClaimedTasks, Done, FinishRequest, Finished,
-    FinishedState, HeartbeatAnswer, HeartbeatRequest, OutcomeReport, OutcomeStatus, ReleaseRequest,
+    BeginRequest, BlobStored, ClaimRequest, ClaimedTask, ClaimedTasks, DependencyAttempt, Done,
+    FinishRequest, Finished, FinishedState, HeartbeatAnswer, HeartbeatRequest, OutcomeReport, OutcomeStatus,
+    ReleaseRequest,
 };
 pub use workflow::{
     IgnoreRequest, MarkRequest, MarkedView, OutcomeName, OutcomeView, TokenOutcomeName, TokenOutcomeView,

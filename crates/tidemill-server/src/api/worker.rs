@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidemill_model::properties::Activity;
-use tidemill_model::{Json, MicroUsd, ResolvedExecution, SessionId};
+use tidemill_model::{Artifact, Json, MicroUsd, ResolvedExecution, SessionId};
 
 use super::{ErrorClass, UsageView, object};
 
@@ -66,11 +66,26 @@ pub struct ClaimedTask {
     /// What is left of the tightest budget in dollars, for an agent task under one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_left_usd: Option<MicroUsd>,
-    /// The task's input and, if it has dependencies, `dependencyOutputs`.
+    /// The task's input and, if it has dependencies, `dependencyOutputs`; and `dependencyArtifacts` if any of them left
+    /// files.
     #[schemars(with = "serde_json::Value")]
     pub input: Json,
+    /// The attempts whose files `dependencyArtifacts` names, as far as there are any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependency_attempts: Vec<DependencyAttempt>,
     /// How it is run.
     pub execution: ResolvedExecution,
+}
+
+/// The attempt that completed a task on which another depends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DependencyAttempt {
+    pub task_id: String,
+    pub request_id: String,
+    pub run: u32,
+    pub attempt: u32,
+    pub fence: u64,
 }
 
 /// The task's process runs.
@@ -165,6 +180,11 @@ pub struct OutcomeReport {
     /// completed: 0 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// completed: the files that it left, by their paths below `artifacts/`. Each was stored before. The tasks that depend
+    /// on it are given them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1_000))]
+    pub artifacts: Vec<Artifact>,
     #[serde(default, deserialize_with = "object::maybe", skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageView>,
     /// The agent's session. The next attempt of the run gets it with its claim.

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::{ClaimRequest as Claim, EngineError, FinishRequest, WorkReport};
+use tidemill_engine::engine::{
+    ClaimRequest as Claim, EngineError, FinishRequest, ParentFiles, Work, WorkReport,
+};
 use tidemill_engine::reply::{Assignment, Refusal};
 use tidemill_model::{ErrorCategory, MicroUsd, TenantId, WorkerId};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::Instant;
 
 use super::queue::wait_of;
-use crate::api::{ClaimRequest, ClaimedTask, ClaimedTasks};
+use crate::api::{ClaimRequest, ClaimedTask, ClaimedTasks, DependencyAttempt};
 use crate::app::App;
 use crate::caller::Welcome;
 use crate::claims::{ClaimName, Given, Taken};
@@ -223,14 +225,10 @@ async fn ready_to_run<B: Backend>(
             return Ok(None);
         }
     };
-    Ok(Some(claimed_task(&task, work.input, execution)))
+    Ok(Some(claimed_task(&task, work, execution)))
 }
 
-fn claimed_task(
-    task: &Assignment,
-    input: tidemill_model::Json,
-    execution: tidemill_model::ResolvedExecution,
-) -> ClaimedTask {
+fn claimed_task(task: &Assignment, work: Work, execution: tidemill_model::ResolvedExecution) -> ClaimedTask {
     let tenant: &TenantId = &task.task.tenant;
     ClaimedTask {
         tenant_id: tenant.to_string(),
@@ -246,7 +244,18 @@ fn claimed_task(
         timeout_ms: task.spec.options.timeout_ms,
         session_id: task.session_id.clone(),
         budget_left_usd: task.budget_left.map(MicroUsd),
-        input,
+        input: work.input,
+        dependency_attempts: work.dependency_artifacts.iter().map(attempt_of).collect(),
         execution,
+    }
+}
+
+fn attempt_of(parent: &ParentFiles) -> DependencyAttempt {
+    DependencyAttempt {
+        task_id: parent.task.to_string(),
+        request_id: parent.request.to_string(),
+        run: parent.run,
+        attempt: parent.attempt,
+        fence: parent.fence.0,
     }
 }

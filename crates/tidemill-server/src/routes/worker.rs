@@ -9,7 +9,7 @@ use tidemill_engine::engine::{
 };
 use tidemill_engine::reply::{Ending, Refusal};
 use tidemill_model::properties::Usage;
-use tidemill_model::{ErrorCategory, Fence, Outcome, RequestId, TaskHead, TenantId, WorkerId};
+use tidemill_model::{ErrorCategory, Fence, Outcome, RequestId, TaskHead, TaskId, TenantId, WorkerId};
 
 use super::claiming;
 use crate::api::{
@@ -19,7 +19,7 @@ use crate::api::{
 use crate::json_body;
 use crate::param::Kind;
 use crate::problem::Problem;
-use crate::route::{Call, Reply, Route, SMALL_BODY_BYTES_MAX, WORK, json};
+use crate::route::{Call, Reply, Route, SMALL_BODY_BYTES_MAX, WORK, json, raw};
 
 const GROUP: &str = "Worker";
 /// The bytes of output that one heartbeat brings.
@@ -112,6 +112,24 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         .query("tenantId", Kind::Word { most: 64 }, "Needed when the key serves several tenants.")
         .reads_bytes()
         .gives::<BlobStored>(200, "It is stored.")
+        .fails(&[409]),
+        Route::new(
+            Method::GET,
+            "/v1/worker/inputs/{requestId}/{fence}/{taskId}/{*path}",
+            WORK,
+            [GROUP, "getInput", "Get a file that a dependency left"],
+            get_input::<B>,
+        )
+        .about(
+            "One that `dependencyArtifacts` of the task names; check it by its `sha256`. 409 ARTIFACT_MISSING: it is not kept \
+             any more.",
+        )
+        .request_id()
+        .part("fence", Kind::Integer { least: 0, most: u64::MAX }, "Of the claim.")
+        .part("taskId", Kind::Word { most: 200 }, "The dependency.")
+        .part("path", Kind::File, "As `dependencyArtifacts` gives it.")
+        .query("tenantId", Kind::Word { most: 64 }, "Needed when the key serves several tenants.")
+        .gives_raw(200, "The file.", "application/octet-stream")
         .fails(&[409]),
     ]
 }
@@ -260,6 +278,7 @@ fn within_outcome(mut problem: Problem) -> Problem {
         detail.field = match detail.field.as_str() {
             "retryAfter" => "outcome.retryAfterMs".to_owned(),
             field @ ("output" | "errorCategory") => format!("outcome.{field}"),
+            field if field.starts_with("artifacts") => format!("outcome.{field}"),
             field => field.to_owned(),
         };
     }
@@ -278,6 +297,7 @@ fn report_of(outcome: OutcomeReport) -> Result<WorkReport, Problem> {
             output: outcome.output,
             duration_millis: outcome.duration_ms.unwrap_or(0),
             exit_code: outcome.exit_code.unwrap_or(0),
+            artifacts: outcome.artifacts,
             usage,
             session_id,
         },
@@ -317,13 +337,39 @@ async fn release<B: Backend>(mut call: Call<B>) -> Reply {
     json(StatusCode::OK, &Done { ok: true })
 }
 
+/// The head of a task that the worker has as it says.
+fn held(claim: &Claim) -> Result<&TaskHead, Problem> {
+    let lost = || Problem::conflict("LEASE_LOST", format!("the lease of {} is lost", claim.key.request));
+    claim.snapshot.head.as_ref().filter(|head| head.lease_of(claim.fence).is_some()).ok_or_else(lost)
+}
+
+async fn get_input<B: Backend>(call: Call<B>) -> Reply {
+    let inputs = &call.inputs;
+    let fence = inputs.number("fence").unwrap_or(0);
+    let claim = spoken_of(&call, inputs.text("tenantId"), inputs.part("requestId"), fence, None).await?;
+    held(&claim)?;
+    let (parent, path) = (TaskId::trusted(inputs.part("taskId")), inputs.part("path"));
+    let missing = |problem: &dyn std::fmt::Display| {
+        let detail = format!("file {path:?} of dependency {parent} of {}: {problem}", claim.key.request);
+        Problem::conflict("ARTIFACT_MISSING", detail)
+    };
+    let engine = call.app.engine();
+    let files = engine.files_of_parent(&claim.key, &parent).await?;
+    // Only what the completion names: nothing else of the task is meant for others.
+    let named = files.filter(|files| files.artifacts.iter().any(|artifact| artifact.path == path));
+    let files = named.ok_or_else(|| missing(&"it did not leave one"))?;
+    match engine.parent_file(&claim.key.tenant, &files, path).await {
+        Ok(bytes) => Ok(raw(StatusCode::OK, "application/octet-stream", bytes)),
+        Err(error @ EngineError::BlobMissing { .. }) => Err(missing(&error)),
+        Err(error) => Err(error.into()),
+    }
+}
+
 async fn put_blob<B: Backend>(call: Call<B>) -> Reply {
     let inputs = &call.inputs;
     let fence = inputs.number("fence").unwrap_or(0);
     let claim = spoken_of(&call, inputs.text("tenantId"), inputs.part("requestId"), fence, None).await?;
-    let lost = || Problem::conflict("LEASE_LOST", format!("the lease of {} is lost", claim.key.request));
-    let head = claim.snapshot.head.as_ref().ok_or_else(lost)?;
-    head.lease_of(claim.fence).ok_or_else(lost)?;
+    let head = held(&claim)?;
     // The attempt is the server's to say: a worker cannot write into another one.
     let attempt = format!("r{}-a{}/", head.run, head.attempts + 1);
     let given = inputs.part("path");

@@ -547,3 +547,69 @@ async fn a_claim_that_waits_holds_no_memory_of_its_body() {
     }
     claim.abort();
 }
+
+/// What a dependency left is for whoever holds a task that depends on it, and for nobody else.
+#[tokio::test]
+async fn a_worker_gets_what_the_dependencies_of_its_task_left() {
+    let lab = Lab::start().await;
+    let admin = lab.key("default", Role::Admin).await;
+    let worker = lab.worker_key(&["default"], Role::Worker).await;
+    let foreign = lab.worker_key(&["other"], Role::Worker).await;
+    admin.define("work").await;
+    admin.submit(&[("a", &[]), ("b", &["a"]), ("c", &[])]).await;
+    let roots = worker.claim(2).await;
+    let of = |tasks: &[Value], id: &str| tasks.iter().find(|task| task["taskId"] == id).unwrap().clone();
+    let (parent, other) = (of(&roots, "a"), of(&roots, "c"));
+    let name = |task: &Value| (task["requestId"].as_str().unwrap().to_owned(), task["fence"].clone());
+    let (request, fence) = name(&parent);
+    for (path, content) in
+        [("artifacts/in/x%20y.txt", "content"), ("artifacts/unnamed", "u"), ("logs/output.log", "l")]
+    {
+        let path = format!("/v1/worker/blobs/{request}/{fence}/{path}");
+        worker.send("PUT", &path, &[], content.as_bytes()).await.expect(200);
+    }
+    let digest = "ed7002b439e9ac845f22357d822bac1444730fbdb6016d3ec9432297b9ec9f73";
+    let named = |path: &str, sha256: &str| json!({"path": path, "sizeBytes": 7, "sha256": sha256});
+    for (artifacts, field) in [
+        (json!([named("../x", digest)]), "outcome.artifacts[0].path"),
+        (json!([named("x", "abc")]), "outcome.artifacts[0].sha256"),
+    ] {
+        let answer = worker.finish(&parent, &json!({"status": "completed", "artifacts": artifacts})).await;
+        let (status, _, _) = answer.problem();
+        assert_eq!(
+            (status, &answer.json()["details"][0]["field"]),
+            (400, &json!(field)),
+            "{}",
+            answer.text()
+        );
+    }
+    let artifacts = json!([named("gone", digest), named("in/x y.txt", digest)]);
+    let outcome = json!({"status": "completed", "artifacts": artifacts});
+    worker.finish(&parent, &outcome).await.expect(200);
+    let child = worker.claim(1).await.remove(0);
+    assert_eq!(child["input"]["dependencyArtifacts"]["a"], artifacts);
+    let attempt = json!({"taskId": "a", "requestId": request, "run": 1, "attempt": 1, "fence": fence});
+    assert_eq!(child["dependencyAttempts"], json!([attempt]));
+    let (request, fence) = name(&child);
+    let at = |request: &str, fence: &Value, rest: &str| format!("/v1/worker/inputs/{request}/{fence}/{rest}");
+    let file = at(&request, &fence, "a/in/x%20y.txt");
+    let got = worker.get(&file).await;
+    assert_eq!((got.status, got.text()), (200, "content".to_owned()));
+    let (free, its_fence) = name(&other);
+    for (who, path, status, code) in [
+        (&worker, at(&request, &fence, "a/unnamed"), 409, "ARTIFACT_MISSING"),
+        (&worker, at(&request, &fence, "a/gone"), 409, "ARTIFACT_MISSING"),
+        (&worker, at(&request, &fence, "a/output.log"), 409, "ARTIFACT_MISSING"),
+        (&worker, at(&request, &fence, "c/in/x%20y.txt"), 409, "ARTIFACT_MISSING"),
+        (&worker, at(&free, &its_fence, "a/in/x%20y.txt"), 409, "ARTIFACT_MISSING"),
+        (&worker, at(&request, &fence, "a/../x"), 404, "NOT_FOUND"),
+        (&worker, at(&request, &json!(99), "a/in/x%20y.txt"), 409, "LEASE_LOST"),
+        (&foreign, file.clone(), 404, "NOT_FOUND"),
+        (&foreign, format!("{file}?tenantId=default"), 404, "NOT_FOUND"),
+    ] {
+        let answer = who.get(&path).await;
+        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{path}: {}", answer.text());
+    }
+    worker.complete(&child, &json!({})).await;
+    assert_eq!(worker.get(&file).await.code(), "LEASE_LOST", "it is nobody's task any more");
+}

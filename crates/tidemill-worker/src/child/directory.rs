@@ -1,18 +1,19 @@
-//! Where attempts write: a directory of their own while they run, which takes its place in the output tree at the end.
+//! Where attempts write: a directory of their own, which stays where it is, so that a path a task told of is good afterwards.
 //!
-//! So a retry overwrites nothing while it runs, a replaced worker disturbs nobody, and `{output}/{requestId}` always
-//! shows the attempt that finished last.
+//! It lies in the directory of its task, beside links to what the attempt left that finished last. So a retry overwrites
+//! nothing, a replaced worker disturbs nobody, and `{output}/{requestId}/artifacts` always shows the attempt that finished
+//! last. Its name holds the fence: no file of an attempt that was killed is ever taken for one of the next.
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::{DirBuilderExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{CWD, Mode, RenameFlags, mkdirat, renameat_with};
-use rustix::io::Errno;
+use rustix::fs::{Mode, mkdirat};
 use sha2::{Digest, Sha256};
-use tidemill_model::{Json, MicroUsd, TenantId};
+use tidemill_model::{Fence, Json, MicroUsd, RequestId, TenantId};
 
 use super::inner_file::InnerDir;
 use crate::process_table::Process;
@@ -20,8 +21,14 @@ use crate::source::Claim;
 use crate::spawner::RunAs;
 use crate::trouble::Trouble;
 
-/// Where attempts are while they run. No request id begins with a dot.
+/// Where it is noted which attempts run, by the process that runs them. No request id begins with a dot.
 const ATTEMPTS: &str = ".attempts";
+/// The link to the attempt that finished last, in the directory of its task.
+const LAST: &str = "last";
+/// What of that attempt is shown beside it.
+const SHOWN: [&str; 4] = [INPUT_FILE, ARTIFACTS, "logs", "traces"];
+/// Where a child finds what its parents left.
+const INPUTS: &str = "inputs";
 /// What an agent is to do, in the directory of its attempt.
 const AGENT_FILE: &str = "agent.json";
 /// Where a child leaves its files.
@@ -39,11 +46,14 @@ const NAME_BYTES_MAX: usize = 200;
 /// Of a longer one so much is kept, and the rest told by a digest.
 const NAME_BYTES_KEPT: usize = 180;
 
+/// Names the notes of all workers of this process.
+static NOTES: AtomicU64 = AtomicU64::new(0);
+
 /// The tree of a worker's output.
 #[derive(Debug)]
 pub(crate) struct OutputTree {
     root: PathBuf,
-    /// Where this process keeps its running attempts.
+    /// Where this process notes its running attempts.
     attempts: PathBuf,
     /// The tenant whose directories stand at the top; those of others stand below `@{tenant}`.
     tenant: Option<TenantId>,
@@ -56,8 +66,14 @@ pub(crate) struct AttemptDirectory {
     pub(crate) path: PathBuf,
     pub(crate) input_file: PathBuf,
     pub(crate) inner: InnerDir,
-    /// Where it goes in the end.
+    /// Where a child finds what its parents left.
+    pub(crate) inputs: PathBuf,
+    /// The directory of its task.
     place: PathBuf,
+    /// Its own name in there.
+    name: String,
+    /// Says that it runs.
+    note: PathBuf,
     agent_file: PathBuf,
     run_as: Option<RunAs>,
 }
@@ -73,7 +89,7 @@ impl OutputTree {
             let entry = entry?;
             if !entry.file_name().to_str().is_some_and(is_of_living_process) {
                 // Another worker may be at the same.
-                let _ = fs::remove_dir_all(entry.path());
+                let _ = clear(&root, &entry.path());
             }
         }
         let pid = std::process::id();
@@ -102,45 +118,71 @@ impl OutputTree {
 
     /// Makes the directory of an attempt, with its input in it. What stands in the way is the worker's own trouble.
     pub(crate) fn begin(&self, claim: &Claim) -> Result<AttemptDirectory, Trouble> {
-        let begun = self.try_begin(claim);
-        let begun = match begun {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // Somebody cleared the whole tree away.
-                make_way(&self.attempts, self.run_as).and_then(|()| self.try_begin(claim))
-            }
+        let begun = match self.try_begin(claim) {
+            // Somebody cleared the whole tree away, or the directory of the task with its last attempt.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.try_begin(claim),
             begun => begun,
         };
-        begun.map_err(|error| Trouble::at(&self.attempts, &error))
+        begun.map_err(|error| Trouble::at(&self.root, &error))
+    }
+
+    /// Where an attempt on this machine left its files, if it ran here.
+    pub(crate) fn attempt_of(
+        &self,
+        tenant: &TenantId,
+        request: &RequestId,
+        (run, attempt, fence): (u32, u32, Fence),
+    ) -> PathBuf {
+        self.root.join(self.place_of(tenant, request)).join(attempt_name(run, attempt, fence))
+    }
+
+    /// The directory of a task below the root.
+    fn place_of(&self, tenant: &TenantId, request: &RequestId) -> PathBuf {
+        let name = directory_name(request.as_str());
+        if self.tenant.as_ref().is_none_or(|own| own == tenant) {
+            PathBuf::from(name)
+        } else {
+            Path::new(&format!("@{tenant}")).join(name)
+        }
     }
 
     fn try_begin(&self, claim: &Claim) -> io::Result<AttemptDirectory> {
-        let name = directory_name(claim.task.request.as_str());
-        let (attempts, place) = if self.tenant.as_ref().is_none_or(|own| *own == claim.task.tenant) {
-            (self.attempts.clone(), self.root.join(&name))
-        } else {
-            let tenant = format!("@{}", claim.task.tenant);
-            let attempts = self.attempts.join(&tenant);
-            make_way(&attempts, self.run_as)?;
-            (attempts, self.root.join(tenant).join(&name))
-        };
-        let path = attempts.join(format!("{name}.r{}-a{}-f{}", claim.run, claim.attempt, claim.fence.0));
-        match make(&path) {
+        let inner_place = self.place_of(&claim.task.tenant, &claim.task.request);
+        let name = attempt_name(claim.run, claim.attempt, claim.fence);
+        let place = self.root.join(&inner_place);
+        let path = place.join(&name);
+        make_way(&self.attempts, self.run_as)?;
+        let note = self.attempts.join(NOTES.fetch_add(1, Ordering::Relaxed).to_string());
+        symlink(inner_place.join(&name), &note)?;
+        let made = make_way(&place, self.run_as).and_then(|()| match make(&path) {
             // A former attempt of the same claim in this process; only a source that repeats itself gets here.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_dir_all(&path)?;
-                make(&path)?;
+                make(&path)
             }
-            made => made?,
-        }
-        let filled = self.fill(&path, claim);
+            made => made,
+        });
+        let filled = made.and_then(|()| self.fill(&path, claim));
         if filled.is_err() {
             // Nothing may be left where there is no room.
             let _ = fs::remove_dir_all(&path);
+            let _ = fs::remove_dir(&place);
+            let _ = fs::remove_file(&note);
         }
         let inner = filled?;
         let input_file = path.join(INPUT_FILE);
-        let agent_file = path.join(AGENT_FILE);
-        Ok(AttemptDirectory { path, input_file, inner, place, agent_file, run_as: self.run_as })
+        let (agent_file, inputs) = (path.join(AGENT_FILE), path.join(INPUTS));
+        Ok(AttemptDirectory {
+            path,
+            input_file,
+            inner,
+            inputs,
+            place,
+            name,
+            note,
+            agent_file,
+            run_as: self.run_as,
+        })
     }
 
     fn fill(&self, path: &Path, claim: &Claim) -> io::Result<InnerDir> {
@@ -191,49 +233,71 @@ impl AttemptDirectory {
         Ok(&self.agent_file)
     }
 
+    /// Whether the child runs as another user than this process.
+    pub(crate) fn is_for_another(&self) -> bool {
+        self.run_as.is_some()
+    }
+
     /// Whether there is anything in it but what the child was given.
     pub(crate) fn was_used(&self) -> bool {
         !self.inner.holds_only(&[INPUT_FILE], &[ARTIFACTS])
     }
 
-    /// Puts the directory into its place. What was there before is removed, beside the runtime.
+    /// Shows the attempt as the one of its task that finished last. What the last one left before it is removed, beside the
+    /// runtime.
     pub(crate) async fn settle(self: &Arc<Self>) -> io::Result<()> {
-        let taken = |error: &io::Error| {
-            matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists)
-        };
-        match fs::rename(&self.path, &self.place) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if let Some(above) = self.place.parent() {
-                    make_way(above, self.run_as)?;
-                }
-                fs::rename(&self.path, &self.place)
+        for name in SHOWN {
+            if self.path.join(name).exists() {
+                link(&Path::new(LAST).join(name), &self.place.join(name), &self.name)?;
             }
-            Err(error) if taken(&error) => self.aside(Self::replace).await,
-            renamed => renamed,
+        }
+        let last = self.place.join(LAST);
+        let former = fs::read_link(&last).ok();
+        link(Path::new(&self.name), &last, &self.name)?;
+        // If it stays, the next start finds an attempt that is shown, and leaves it.
+        let _ = fs::remove_file(&self.note);
+        match former.as_deref().and_then(attempt_in) {
+            Some(former) if former != self.name => {
+                let former = self.place.join(former);
+                self.aside(move |_| fs::remove_dir_all(former)).await
+            }
+            _ => Ok(()),
         }
     }
 
-    fn replace(&self) -> io::Result<()> {
-        match renameat_with(CWD, &self.path, CWD, &self.place, RenameFlags::EXCHANGE) {
-            Ok(()) => fs::remove_dir_all(&self.path),
-            // Not every file system can swap.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                fs::remove_dir_all(&self.place)?;
-                fs::rename(&self.path, &self.place)
-            }
-            Err(errno) => Err(errno.into()),
-        }
+    /// Removes what the child was given of its parents: it is theirs.
+    pub(crate) async fn remove_inputs(self: &Arc<Self>) {
+        // What cannot be removed stays with the attempt.
+        let _ = self.aside(|directory| fs::remove_dir_all(&directory.inputs)).await;
     }
 
     /// Removes the directory of an attempt that counts for nothing. What cannot be removed is cleared away at the next
     /// start.
     pub(crate) async fn discard(self: &Arc<Self>) {
-        let _ = self.aside(|directory| fs::remove_dir_all(&directory.path)).await;
+        let _ = self
+            .aside(|directory| {
+                fs::remove_dir_all(&directory.path)?;
+                let _ = fs::remove_dir(&directory.place);
+                fs::remove_file(&directory.note)
+            })
+            .await;
     }
 
-    /// Removes what was put into its place. What cannot be removed stays.
+    /// Removes an attempt that is shown, with what shows it. What cannot be removed stays.
     pub(crate) async fn remove_settled(self: &Arc<Self>) {
-        let _ = self.aside(|directory| fs::remove_dir_all(&directory.place)).await;
+        let _ = self
+            .aside(|directory| {
+                let last = directory.place.join(LAST);
+                if fs::read_link(&last).is_ok_and(|shown| shown == Path::new(&directory.name)) {
+                    for name in [LAST].into_iter().chain(SHOWN) {
+                        let _ = fs::remove_file(directory.place.join(name));
+                    }
+                }
+                fs::remove_dir_all(&directory.path)?;
+                // Another attempt may be in there.
+                fs::remove_dir(&directory.place)
+            })
+            .await;
     }
 
     /// Does what may take long beside the runtime.
@@ -246,6 +310,56 @@ impl AttemptDirectory {
             .await
             .unwrap_or_else(|error| Err(io::Error::other(error)))
     }
+}
+
+/// Makes a link, in the place of another one or of what a former release left there. `unique` tells those apart who do so at
+/// a time.
+fn link(target: &Path, at: &Path, unique: &str) -> io::Result<()> {
+    match symlink(target, at) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made,
+    }
+    if fs::read_link(at).is_ok_and(|now| now == target) {
+        return Ok(());
+    }
+    let new = at.with_file_name(format!(".{unique}.new"));
+    let _ = fs::remove_file(&new);
+    symlink(target, &new)?;
+    match fs::rename(&new, at) {
+        Err(_) if fs::symlink_metadata(at).is_ok_and(|found| found.is_dir()) => {
+            fs::remove_dir_all(at)?;
+            fs::rename(&new, at)
+        }
+        renamed => renamed,
+    }
+}
+
+/// Removes what a process that is gone left of its attempts, and its notes of them.
+fn clear(root: &Path, notes: &Path) -> io::Result<()> {
+    for note in fs::read_dir(notes)? {
+        let note = note?.path();
+        // A former release had the attempts themselves in there.
+        let Ok(attempt) = fs::read_link(&note) else { continue };
+        let attempt = root.join(attempt);
+        let (Some(place), Some(name)) = (attempt.parent(), attempt.file_name()) else { continue };
+        // One that finished may not have come to say so.
+        if fs::read_link(place.join(LAST)).is_ok_and(|shown| shown == Path::new(name)) {
+            continue;
+        }
+        let _ = fs::remove_dir_all(&attempt);
+        let _ = fs::remove_dir(place);
+    }
+    fs::remove_dir_all(notes)
+}
+
+fn attempt_name(run: u32, attempt: u32, fence: Fence) -> String {
+    format!("r{run}-a{attempt}-f{}", fence.0)
+}
+
+/// The name of an attempt that a link leads to, if it is one.
+fn attempt_in(target: &Path) -> Option<&str> {
+    let name = target.to_str()?;
+    (name.starts_with('r') && !name.contains('/')).then_some(name)
 }
 
 fn is_of_living_process(name: &str) -> bool {

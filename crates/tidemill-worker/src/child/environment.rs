@@ -7,6 +7,7 @@ use std::path::Path;
 use tidemill_engine::commit::TaskKey;
 use tidemill_model::{SessionId, TraceContext};
 
+use super::directory::AttemptDirectory;
 use super::redaction::is_secret;
 use crate::source::Claim;
 
@@ -67,8 +68,7 @@ pub(crate) struct AgentTells<'a> {
 pub(crate) fn of_child(
     worker: &[(OsString, OsString)],
     claim: &Claim,
-    output_dir: &Path,
-    input_file: &Path,
+    directory: &AttemptDirectory,
     agent: Option<&AgentTells<'_>>,
     is_traced: bool,
 ) -> Vec<(OsString, OsString)> {
@@ -92,8 +92,9 @@ pub(crate) fn of_child(
     let mut set = |name: &str, value: &OsStr| env.insert(name.into(), value.into());
     set("TENANT_ID", claim.task.tenant.as_str().as_ref());
     set("APP_NAME", claim.app.as_str().as_ref());
-    set("INPUT_FILE", input_file.as_os_str());
-    set("TIDEMILL_OUTPUT_DIR", output_dir.as_os_str());
+    set("INPUT_FILE", directory.input_file.as_os_str());
+    set("TIDEMILL_OUTPUT_DIR", directory.path.as_os_str());
+    set("TIDEMILL_INPUTS", directory.inputs.as_os_str());
     set("TIDEMILL_REQUEST_ID", claim.task.request.as_str().as_ref());
     set("TIDEMILL_TASK_ID", claim.task_id.as_str().as_ref());
     if let Some(job) = claim.job {

@@ -5,6 +5,7 @@ pub(crate) mod directory;
 pub(crate) mod environment;
 pub(crate) mod error_record;
 pub(crate) mod inner_file;
+pub(crate) mod inputs;
 pub(crate) mod lines;
 pub(crate) mod memory_pressure;
 pub(crate) mod output_log;

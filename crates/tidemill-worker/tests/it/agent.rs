@@ -117,6 +117,7 @@ async fn se_08_an_agent_gets_what_its_cli_needs_and_no_other_secret() {
         "TIDEMILL_ATTEMPT",
         "TIDEMILL_DEADLINE_MS",
         "TIDEMILL_FENCE",
+        "TIDEMILL_INPUTS",
         "TIDEMILL_OUTPUT_DIR",
         "TIDEMILL_REQUEST_ID",
         "TIDEMILL_RUN",

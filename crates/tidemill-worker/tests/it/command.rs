@@ -10,7 +10,7 @@ use tidemill_model::{TaskName, TenantId};
 
 use crate::lab::{Lab, argv, env, listed, options, shell, tenant};
 
-async fn define(lab: &Lab, name: &str, command: Run, secrets: &[&str]) -> Execution {
+pub(crate) async fn define(lab: &Lab, name: &str, command: Run, secrets: &[&str]) -> Execution {
     let draft = serde_json::json!({
         "name": name, "runner": "command", "command": command, "secrets": secrets, "env": {"MODE": "stored", "KEPT": "1"},
     });
@@ -179,6 +179,7 @@ async fn wk_19_and_se_08_a_child_sees_a_short_list_of_the_environment() {
         "TERM",
         "TIDEMILL_ATTEMPT",
         "TIDEMILL_FENCE",
+        "TIDEMILL_INPUTS",
         "TIDEMILL_JOB_ID",
         "TIDEMILL_OUTPUT_DIR",
         "TIDEMILL_REQUEST_ID",

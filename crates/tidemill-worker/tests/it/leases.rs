@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tidemill_embedded::Embedded;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::command::Spent;
-use tidemill_engine::engine::SendRequest;
+use tidemill_engine::engine::{ParentFiles, SendRequest};
 use tidemill_engine::policy::Policy;
 use tidemill_model::execution::Execution;
 use tidemill_model::{RetryPolicy, TaskOptions};
@@ -108,6 +108,15 @@ impl TaskSource for Faulty {
 
     async fn release(&self, claim: &Claim, reason: String, spent: Spent) -> Result<(), SourceError> {
         TaskSource::release(&self.inner, claim, reason, spent).await
+    }
+
+    async fn artifact(
+        &self,
+        claim: &Claim,
+        parent: &ParentFiles,
+        path: &str,
+    ) -> Result<Vec<u8>, SourceError> {
+        self.inner.artifact(claim, parent, path).await
     }
 
     async fn put_blob(&self, claim: &Claim, path: &str, bytes: Vec<u8>) -> Result<(), SourceError> {

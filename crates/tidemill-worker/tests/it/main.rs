@@ -7,6 +7,7 @@ mod lab;
 mod agent;
 mod command;
 mod endings;
+mod files;
 mod leases;
 mod native;
 mod output;

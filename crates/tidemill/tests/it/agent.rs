@@ -39,7 +39,10 @@ fn ag_02_03_04_14_a_job_with_an_agent_completes_and_tells_what_it_used() {
     sandbox.write("job.yaml", &job("- {taskId: b, run: 'cat \"$INPUT_FILE\"', dependsOn: [a]}\n"));
     let report = sandbox.run_with(&["run", "job.yaml", "--json"], &claude.environment()).ok().json();
     assert_eq!(report["tasks"]["a"]["output"], json!({ "answer": "fake" }));
-    assert_eq!(report["tasks"]["b"]["output"], json!({ "dependencyOutputs": { "a": { "answer": "fake" } } }));
+    let given = &report["tasks"]["b"]["output"];
+    assert_eq!(given["dependencyOutputs"], json!({ "a": { "answer": "fake" } }));
+    let files = given["dependencyArtifacts"]["a"].as_array().unwrap();
+    assert!(files.iter().any(|file| file["path"] == "task-result.json"), "{given}");
     assert!(claude.read(1, "prompt").contains("s-1"), "{}", claude.read(1, "prompt"));
     let completed = events(&sandbox, "Task Completed");
     let agent = completed.iter().find(|event| event["properties"]["taskId"] == "a").unwrap();

@@ -18,6 +18,7 @@ mod diamonds;
 mod failures;
 mod fake_claude;
 mod few_files;
+mod files_between;
 mod foreign_user;
 mod freezes;
 mod full_disk;

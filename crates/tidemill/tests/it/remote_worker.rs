@@ -97,7 +97,9 @@ tasks:
     let report = sandbox.run_with(&["submit", "job.yaml", "--watch", "--json"], &admin).ok().json();
     assert_eq!(report["status"], "completed");
     assert_eq!(report["tasks"]["a"]["output"], json!({ "n": 1 }));
-    assert_eq!(report["tasks"]["b"]["output"], json!({ "dependencyOutputs": { "a": { "n": 1 } } }));
+    let given = &report["tasks"]["b"]["output"];
+    assert_eq!(given["dependencyOutputs"], json!({ "a": { "n": 1 } }));
+    assert_eq!(given["dependencyArtifacts"]["a"][0]["path"], "x.txt", "{given}");
     assert_eq!(report["tasks"]["flaky"]["attempt"], 2);
     let task = format!("{}_a", report["jobId"].as_str().unwrap());
     let logs = sandbox.run_with(&["tasks", "logs", &task], &admin).ok();
