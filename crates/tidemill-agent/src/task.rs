@@ -41,6 +41,8 @@ const RESUME_PROMPT: &str =
 /// How often a wait is told to the worker.
 const WAIT_SIGN: Duration = Duration::from_secs(10);
 /// The exit status of a process that was told to stop.
+/// The characters of a prompt that its trace shows.
+const PROMPT_CHARS_TRACED: usize = 16 * 1024;
 const STOPPED: u8 = 128 + 15;
 
 /// What a task is started with.
@@ -282,6 +284,8 @@ impl Task {
             ));
         }
         self.traces[index].prompt_bytes = prompt.text.len();
+        self.traces[index].prompt =
+            Some(self.redactor.text(&prompt.text).chars().take(PROMPT_CHARS_TRACED).collect());
         let policy = policy(
             ready.spec.max_attempts.unwrap_or(ready.settings.max_tries),
             ready.settings.retry_delay_millis,
@@ -501,6 +505,7 @@ impl Task {
             tools: step.tools.clone(),
             timeout_ms: step.timeout_millis(Some(ready.settings.default_timeout_millis)),
             prompt_bytes: 0,
+            prompt: None,
             started_at: self.clock.now_millis(),
             duration_ms: 0,
             usage: Usage::default(),

@@ -28,6 +28,9 @@ pub(crate) struct StepTrace {
     pub(crate) tools: Vec<String>,
     pub(crate) timeout_ms: u64,
     pub(crate) prompt_bytes: usize,
+    /// Its beginning, without secrets; absent before it was filled in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) prompt: Option<String>,
     pub(crate) started_at: u64,
     pub(crate) duration_ms: u64,
     pub(crate) usage: Usage,
@@ -285,6 +288,7 @@ mod tests {
             tools: Vec::new(),
             timeout_ms: 1,
             prompt_bytes: 1,
+            prompt: None,
             started_at: 0,
             duration_ms: 900,
             usage,

@@ -188,6 +188,16 @@ pub struct Begin {
     pub fence: Fence,
     pub worker: WorkerId,
     pub process_id: u32,
+    pub surroundings: Surroundings,
+}
+
+/// What of an attempt only its worker knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Where it writes.
+    pub directory: Option<String>,
+    /// The names of those variables of the worker's own environment that it was given.
+    pub variables: Vec<String>,
 }
 
 #[derive(Debug, Clone)]

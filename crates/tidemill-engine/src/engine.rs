@@ -22,6 +22,7 @@ mod metrics;
 mod overflow;
 mod publish;
 mod queue;
+mod ran;
 mod read;
 mod repair;
 mod report;
@@ -70,6 +71,7 @@ pub use job_filter::{JobFilter, ManyJobs};
 pub use keys::is_guarded;
 pub use publish::{NewEvent, PublishRequest};
 pub use queue::{Delivery, Received, SendRequest};
+pub use ran::{Origin, RAN_CHARS_MAX, RAN_DEPENDENCIES_MAX, Ran, RanDependency, RanPrompt, RanVariable};
 pub use read::{DeadLetterPage, PageRequest};
 pub use report::{FinishRequest, Finished, HeartbeatRequest, Signal, WorkReport};
 pub use script_view::{
@@ -89,7 +91,7 @@ pub use triage_view::{
     ShownTriageExecution, TriageExecutionPage, TriageFilter, TriageMetrics,
 };
 pub use usage::{UsageBy, UsagePage, UsageQuery, UsageRow};
-pub use work::{ClaimRequest, Claimed, ParentFiles, Work};
+pub use work::{Beginning, ClaimRequest, Claimed, ParentFiles, Work};
 
 /// The application service on top of a backend. Clones share everything.
 #[derive(Debug)]

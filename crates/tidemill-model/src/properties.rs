@@ -87,6 +87,12 @@ pub struct TaskProcessingStarted {
     pub worker_id: WorkerId,
     pub process_id: u32,
     pub fence: Fence,
+    /// Where the attempt writes, on the machine of its worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// The names of those variables of the worker's own environment that the attempt was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tidemill_engine::backend::Answer;
-use tidemill_engine::command::{Begin, Claim, Command, Finish, Heartbeat, Release, Report, Spent};
+use tidemill_engine::command::{
+    Begin, Claim, Command, Finish, Heartbeat, Release, Report, Spent, Surroundings,
+};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::reply::Reply;
 use tidemill_model::properties::OverflowRef;
@@ -129,7 +131,13 @@ impl Worker {
         let (task, fence) = (held.task.clone(), held.fence);
         if !held.begun && self.rng.chance(500) {
             held.begun = true;
-            return Some(Command::Begin(Begin { task, fence, worker, process_id }));
+            return Some(Command::Begin(Begin {
+                task,
+                fence,
+                worker,
+                process_id,
+                surroundings: Surroundings::default(),
+            }));
         }
         let rss = self.rng.below(1 << 30);
         Some(Command::Heartbeat(Heartbeat { task, fence, worker, process_id, rss, last_activity: None }))
@@ -214,7 +222,13 @@ impl Worker {
         let (task, fence, worker) = (held.task, held.fence, self.id.clone());
         let process_id = self.process_id();
         Some(match self.rng.below(6) {
-            0 => Command::Begin(Begin { task, fence, worker, process_id }),
+            0 => Command::Begin(Begin {
+                task,
+                fence,
+                worker,
+                process_id,
+                surroundings: Surroundings::default(),
+            }),
             1 => {
                 Command::Heartbeat(Heartbeat { task, fence, worker, process_id, rss: 1, last_activity: None })
             }

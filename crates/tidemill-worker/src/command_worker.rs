@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_engine::clock::SystemClock;
-use tidemill_engine::command::Spent;
+use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::engine::WorkReport;
 use tidemill_engine::metrics::{AttemptMeter, SlotMeter};
 use tidemill_model::{ErrorCategory, Runner, TaskSecrets, TenantId};
@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use crate::attempt::{self, End, Heart};
 use crate::child::agent_home::{AgentHome, AgentHomes};
 use crate::child::directory::OutputTree;
+use crate::child::environment;
 use crate::child::memory_pressure::MemoryPressure;
 use crate::log_sink::{AttemptEnding, LogLine, LogSink, NoSink, Stream};
 use crate::pace::{Pace, WorkerHandle};
@@ -286,7 +287,8 @@ async fn work_off<S: TaskSource>(
 ) {
     let _slot = shared.config.slot_meter.busy();
     let mut next = Some(first);
-    while let Some(claim) = next.take() {
+    while let Some(mut claim) = next.take() {
+        claim.surroundings = surroundings(&shared, &claim);
         let (vitals, config) = (Vitals::of(&claim, shared.config.lease), &shared.config);
         let began = Instant::now();
         let mut heart = pin!(vitals.keep_lease(&shared.source, &claim, config.heartbeat, config.lease));
@@ -344,6 +346,21 @@ async fn work_off<S: TaskSource>(
         }
     }
     drop(permit);
+}
+
+/// What others are told of where an attempt runs.
+fn surroundings<S>(shared: &Shared<S>, claim: &Claim) -> Surroundings {
+    if !matches!(claim.execution.runner, Runner::Command | Runner::Agent) {
+        return Surroundings::default();
+    }
+    let key = (claim.run, claim.attempt, claim.fence);
+    let directory = shared.tree.attempt_of(&claim.task.tenant, &claim.task.request, key);
+    Surroundings {
+        directory: directory.into_os_string().into_string().ok(),
+        variables: environment::passed(&shared.config.environment, claim)
+            .map(|(name, _)| name.to_owned())
+            .collect(),
+    }
 }
 
 /// Gives a task back that this worker cannot run. No attempt is counted.

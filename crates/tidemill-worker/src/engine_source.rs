@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_engine::backend::Backend;
-use tidemill_engine::command::Spent;
+use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::engine::{
     ClaimRequest, Engine, EngineError, FinishRequest, HeartbeatRequest, ParentFiles, WorkReport,
 };
@@ -115,6 +115,7 @@ impl<B: Backend> EngineSource<B> {
             input: work.input,
             parents: work.dependency_artifacts,
             execution,
+            surroundings: Surroundings::default(),
         })
     }
 
@@ -143,7 +144,7 @@ impl<B: Backend> EngineSource<B> {
             report: end.report,
         };
         let asked_at = Moment::now();
-        let ended = self.engine.end_and_claim(end.began, finish, next).await;
+        let ended = self.engine.end_and_claim(end.began.map(|pid| claim.beginning(pid)), finish, next).await;
         let (finished, claimed) = ended.map_err(|error| source_error(&error))?;
         let (next, _) = self.prepared(claimed.tasks, asked_at).await;
         let next = next.into_iter().next();
@@ -200,7 +201,7 @@ impl<B: Backend> TaskSource for EngineSource<B> {
 
     async fn begin(&self, claim: &Claim, pid: u32) -> Result<(), SourceError> {
         let worker = self.config.worker.clone();
-        let begun = self.engine.begin(claim.task.clone(), claim.fence, worker, pid).await;
+        let begun = self.engine.begin(claim.task.clone(), claim.fence, worker, claim.beginning(pid)).await;
         begun.map_err(|error| source_error(&error))
     }
 

@@ -290,6 +290,7 @@ mod tests {
             input: Json::empty_object(),
             parents: Vec::new(),
             execution: ResolvedExecution::native(),
+            surroundings: tidemill_engine::command::Surroundings::default(),
         }
     }
 

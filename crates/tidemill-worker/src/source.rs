@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::time::Duration;
 
-use tidemill_engine::command::Spent;
+use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::engine::{ParentFiles, WorkReport};
+use tidemill_engine::engine::{Beginning, ParentFiles, WorkReport};
 use tidemill_model::execution::ResolvedExecution;
 use tidemill_model::properties::Activity;
 use tidemill_model::{AppName, Fence, JobId, Json, SessionId, TaskId, TaskName, Timestamp};
@@ -39,6 +39,15 @@ pub struct Claim {
     /// The files of those of its parents that left any.
     pub parents: Vec<ParentFiles>,
     pub execution: ResolvedExecution,
+    /// Where the attempt writes here, and which variables of this process it gets. The worker says so before it begins.
+    pub surroundings: Surroundings,
+}
+
+impl Claim {
+    /// That the process of the attempt began.
+    pub fn beginning(&self, process_id: u32) -> Beginning {
+        Beginning { process_id, surroundings: self.surroundings.clone() }
+    }
 }
 
 /// What a heartbeat tells.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use serde::{Deserialize, Serialize};
-use tidemill_engine::command::Spent;
+use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{ParentFiles, WorkReport};
 use tidemill_model::{
@@ -163,6 +163,8 @@ impl TaskSource for RemoteSource {
             fence: claim.fence.0,
             worker_id: Some(self.worker_id()),
             pid,
+            directory: claim.surroundings.directory.clone(),
+            variables: claim.surroundings.variables.clone(),
         };
         self.call::<api::Done>("/v1/worker/begin", &request, CALL_PATIENCE).await.map(drop)
     }
@@ -194,6 +196,8 @@ impl TaskSource for RemoteSource {
             worker_id: Some(self.worker_id()),
             // In the same step, so that a report that is repeated says it once.
             pid: end.began,
+            directory: claim.surroundings.directory.clone().filter(|_| end.began.is_some()),
+            variables: end.began.map_or_else(Vec::new, |_| claim.surroundings.variables.clone()),
             outcome: outcome_of(end.report),
         };
         let finished: api::Finished = self.call("/v1/worker/finish", &request, CALL_PATIENCE).await?;
@@ -294,6 +298,7 @@ fn claim_of(task: api::ClaimedTask, asked_at: Moment) -> Result<Claim, SourceErr
         parents: parents_of(&task.input, task.dependency_attempts).map_err(|error| strange(&error))?,
         input: task.input,
         execution,
+        surroundings: Surroundings::default(),
     })
 }
 

@@ -128,7 +128,7 @@ fn what_a_task_asks_of_aws() {
             };
             let task = lab.engine.claim(request).await.expect("there is a task").tasks.remove(0);
             let claim = step("claim").await;
-            let answer = lab.engine.begin(task.task.clone(), task.fence, worker.clone(), 4_711).await;
+            let answer = lab.engine.begin(task.task.clone(), task.fence, worker.clone(), 4_711.into()).await;
             answer.expect("the lease holds");
             let begin = step("begin").await;
             let beat = HeartbeatRequest {

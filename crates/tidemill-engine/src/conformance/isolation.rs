@@ -53,7 +53,7 @@ pub async fn no_command_crosses_tenants<W: World>(lab: Lab<W>) {
     let (engine, key, me) = (&lab.engine, theirs.task.clone(), worker("worker-1"));
     assert!(is_not_found(&engine.finish(finish_request(&theirs, completed("{}"))).await));
     assert!(is_not_found(&engine.heartbeat(beat(&theirs)).await));
-    assert!(is_not_found(&engine.begin(key.clone(), task.fence, me.clone(), 1).await));
+    assert!(is_not_found(&engine.begin(key.clone(), task.fence, me.clone(), 1.into()).await));
     assert!(is_not_found(&engine.release(key.clone(), task.fence, me, None).await));
     assert!(is_not_found(&engine.add_tasks(other(), job, graph("c")).await));
     assert!(is_not_found(&engine.cancel(other(), job, "eve".to_owned(), None).await));

@@ -51,7 +51,7 @@ pub async fn refuses_a_stale_fence<W: World>(lab: Lab<W>) {
     assert!(is_lease_lost(&lab.report(&old, completed("{}")).await));
     assert!(is_lease_lost(&lab.report(&old, WorkReport::failed("x", ErrorCategory::Auth)).await));
     assert!(is_lease_lost(&lab.engine.heartbeat(beat(&old)).await));
-    assert!(is_lease_lost(&lab.engine.begin(task.clone(), old.fence, worker.clone(), 1).await));
+    assert!(is_lease_lost(&lab.engine.begin(task.clone(), old.fence, worker.clone(), 1.into()).await));
     assert!(is_lease_lost(&lab.engine.release(task, old.fence, worker, Some("shutdown".to_owned())).await));
     let future = Assignment { fence: Fence(new.fence.0 + 1), ..new.clone() };
     assert!(is_lease_lost(&lab.report(&future, completed("{}")).await));
@@ -311,7 +311,7 @@ pub async fn begin_names_the_process<W: World>(lab: Lab<W>) {
     let claim = ClaimRequest { begin: None, ..claim_request("worker-1", 1) };
     let task = lab.engine.claim(claim).await.expect("the claim is accepted").tasks.remove(0);
     assert_eq!(lab.head(&request("t-1")).await.fence, task.fence);
-    let started = lab.engine.begin(task.task.clone(), task.fence, worker("worker-1"), 99).await;
+    let started = lab.engine.begin(task.task.clone(), task.fence, worker("worker-1"), 99.into()).await;
     started.expect("the lease is held");
     let event = lab.history(&request("t-1")).await.pop().expect("there is a history");
     assert_eq!(event.event_type.as_str(), "Task Processing Started");

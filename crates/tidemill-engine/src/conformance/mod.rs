@@ -29,6 +29,7 @@ pub mod joins;
 pub mod leases;
 pub mod parking;
 pub mod queue;
+pub mod ran;
 pub mod records;
 pub mod repairs;
 pub mod retries;

@@ -246,6 +246,8 @@ fn acquire(
             worker_id: command.worker.clone(),
             process_id,
             fence,
+            directory: None,
+            variables: Vec::new(),
         };
         let by = By::worker(&command.worker);
         draft.event(&mut subject, KnownType::TaskProcessingStarted, by, Json::of(&started));

@@ -4,7 +4,7 @@ use tidemill_model::properties::{MemoryUsage, TaskHeartbeat, TaskProcessingStart
 use tidemill_model::{Fence, Json, KnownType, Lease};
 
 use super::draft::{By, Draft, Subject, identity};
-use crate::command::{Begin, Heartbeat};
+use crate::command::{Begin, Heartbeat, Surroundings};
 use crate::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
 use crate::reply::{Refusal, Reply};
 use crate::state::{State, TaskView};
@@ -31,6 +31,8 @@ fn start(
         worker_id: command.worker.clone(),
         process_id: command.process_id,
         fence: command.fence,
+        directory: command.surroundings.directory.clone(),
+        variables: command.surroundings.variables.clone(),
     };
     let by = By::worker(&command.worker);
     draft.event(subject, KnownType::TaskProcessingStarted, by, Json::of(&started));
@@ -49,7 +51,9 @@ pub(super) fn decide(
     if !has_begun {
         // Heartbeats expire and must not be what a state rests on.
         let Heartbeat { task: key, fence, worker, process_id, .. } = command.clone();
-        start(&Begin { task: key, fence, worker, process_id }, &task, lease, &mut subject, draft);
+        let surroundings = Surroundings::default();
+        let begin = Begin { task: key, fence, worker, process_id, surroundings };
+        start(&begin, &task, lease, &mut subject, draft);
     }
     draft.change(&command.task, TaskChangeKind::Renew { fence: command.fence, until });
     if let Some(message) = task.entry.message {

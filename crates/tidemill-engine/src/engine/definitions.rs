@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tidemill_model::{
-    Definition, DefinitionDraft, Execution, Pinned, ResolvedExecution, Runner, TaskName, TenantId,
+    Definition, DefinitionDraft, Execution, Pinned, ResolvedExecution, Runner, TaskName, TaskSpec, TenantId,
 };
 
 use super::limits::LIST_MAX;
 use super::{Engine, EngineError, check, take_reply};
 use crate::backend::{Backend, Fault};
 use crate::command::{Command, PutRecord, PutRecords};
+use crate::commit::TaskKey;
 use crate::record::{Record, RecordKey, RecordKind, RecordValue};
 use crate::reply::{Assignment, Refusal, Reply};
 
@@ -159,9 +160,17 @@ impl<B: Backend> Engine<B> {
     /// How a claimed task is carried out. A task that says nothing of it, as one that began with a message by hand,
     /// gets the definition of its name, else a handler inside the embedding program.
     pub async fn execution_of(&self, assignment: &Assignment) -> Result<ResolvedExecution, EngineError> {
-        let tenant = &assignment.task.tenant;
-        let Some(json) = &assignment.spec.options.execution else {
-            let found = self.definition(tenant.clone(), &assignment.spec.name, None).await?;
+        self.execution_of_task(&assignment.task, &assignment.spec).await
+    }
+
+    pub(super) async fn execution_of_task(
+        &self,
+        task: &TaskKey,
+        spec: &TaskSpec,
+    ) -> Result<ResolvedExecution, EngineError> {
+        let tenant = &task.tenant;
+        let Some(json) = &spec.options.execution else {
+            let found = self.definition(tenant.clone(), &spec.name, None).await?;
             let execution = found.map_or_else(ResolvedExecution::native, |definition| resolved(&definition));
             if execution.runner == Runner::Agent {
                 // Nobody could know this when it was claimed.
@@ -170,7 +179,7 @@ impl<B: Backend> Engine<B> {
             return Ok(execution);
         };
         let own: Execution = json.read().map_err(|error| {
-            let request = &assignment.task.request;
+            let request = &task.request;
             Fault::Damaged(format!("the execution of task {request} cannot be read: {error}"))
         })?;
         let mut execution = match &own.definition {

@@ -15,6 +15,11 @@ pub const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const WORK_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The files that all parents of a task may have left together.
 pub const INPUT_FILES_MAX: usize = 10_000;
+/// The bytes of an attempt's directory that its worker tells.
+pub const DIRECTORY_BYTES_MAX: usize = 1_024;
+/// The variables of its own that a worker tells to have passed on, and the bytes of a name.
+pub const VARIABLES_MAX: usize = 64;
+pub const VARIABLE_NAME_BYTES_MAX: usize = 128;
 /// The bytes of one published event's properties.
 pub const EVENT_BYTES_MAX: usize = 1024 * 1024;
 /// The bytes of all properties of one publish.

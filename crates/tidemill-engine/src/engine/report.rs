@@ -11,9 +11,9 @@ use tidemill_model::{
 };
 
 use super::limits::{OUTPUT_BYTES_MAX, RETRY_DELAY_MILLIS_MAX};
-use super::{ClaimRequest, Claimed, Engine, EngineError, check, take_reply};
+use super::{Beginning, ClaimRequest, Claimed, Engine, EngineError, check, take_reply};
 use crate::backend::{Answer, Backend};
-use crate::command::{Begin, Cause, Command, Finish, Heartbeat, Report, Spent};
+use crate::command::{Cause, Command, Finish, Heartbeat, Report, Spent};
 use crate::commit::TaskKey;
 use crate::reply::{Assignment, Ending, Reply};
 use crate::site::Origin;
@@ -218,14 +218,15 @@ impl<B: Backend> Engine<B> {
     /// group. Without `claim` nothing is taken.
     pub async fn end_and_claim(
         &self,
-        began: Option<u32>,
+        began: Option<Beginning>,
         finish: FinishRequest,
         claim: Option<ClaimRequest>,
     ) -> Result<(Result<Finished, EngineError>, Claimed), EngineError> {
         let nothing = || Claimed { tasks: Vec::new(), next: None };
         let claim = claim.map(|claim| self.claim_command(claim)).transpose()?;
         let FinishRequest { task, fence, worker, .. } = finish.clone();
-        let start = began.map(|process_id| Command::Begin(Begin { task, fence, worker, process_id }));
+        let is_begun = began.is_some();
+        let start = began.map(|beginning| beginning.command(task, fence, worker));
         let finish = match self.finish_command(finish).await {
             Ok(finish) => finish,
             Err(error) => return Ok((Err(error), nothing())),
@@ -233,7 +234,7 @@ impl<B: Backend> Engine<B> {
         let commands: Vec<_> = start.into_iter().chain([finish]).chain(claim).collect();
         let mut answers = self.execute_group(commands).await?.into_iter();
         // Where the beginning is refused, so is the end: both need the lease.
-        let answer = answers.nth(usize::from(began.is_some()));
+        let answer = answers.nth(usize::from(is_begun));
         let finished = answer.map_or_else(|| Err(super::miscounted(0, 1)), finished);
         let claimed = match answers.next() {
             Some(answer) => take_reply!(answer?, Reply::Claimed { tasks, next } => Claimed { tasks, next })?,

@@ -13,10 +13,12 @@ use tidemill_model::{
     WorkerId,
 };
 
-use super::limits::{INPUT_FILES_MAX, WORK_BYTES_MAX};
+use super::limits::{
+    DIRECTORY_BYTES_MAX, INPUT_FILES_MAX, VARIABLE_NAME_BYTES_MAX, VARIABLES_MAX, WORK_BYTES_MAX,
+};
 use super::{Engine, EngineError, check, take_reply};
 use crate::backend::{Backend, Fault};
-use crate::command::{Begin, Claim, Command, Release, Spent};
+use crate::command::{Begin, Claim, Command, Release, Spent, Surroundings};
 use crate::commit::TaskKey;
 use crate::reply::{Assignment, Reply};
 
@@ -39,6 +41,34 @@ impl ClaimRequest {
     /// A worker inside the server that runs its tasks in this process.
     pub fn in_process(worker: WorkerId, generation: u64, max: usize) -> Self {
         Self { worker, generation: Some(generation), max, tenants: None, begin: Some(std::process::id()) }
+    }
+}
+
+/// The process of a claimed task began.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Beginning {
+    pub process_id: u32,
+    pub surroundings: Surroundings,
+}
+
+impl From<u32> for Beginning {
+    fn from(process_id: u32) -> Self {
+        Self { process_id, surroundings: Surroundings::default() }
+    }
+}
+
+impl Beginning {
+    /// What does not fit is left out: it is for reading only.
+    pub(super) fn command(self, task: TaskKey, fence: Fence, worker: WorkerId) -> Command {
+        let Self { process_id, mut surroundings } = self;
+        let is_path = |path: &String| path.len() <= DIRECTORY_BYTES_MAX && !path.contains(char::is_control);
+        surroundings.directory = surroundings.directory.filter(is_path);
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        surroundings
+            .variables
+            .retain(|name| (1..=VARIABLE_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits));
+        surroundings.variables.truncate(VARIABLES_MAX);
+        Command::Begin(Begin { task, fence, worker, process_id, surroundings })
     }
 }
 
@@ -127,9 +157,9 @@ impl<B: Backend> Engine<B> {
         task: TaskKey,
         fence: Fence,
         worker: WorkerId,
-        process_id: u32,
+        beginning: Beginning,
     ) -> Result<(), EngineError> {
-        let reply = self.execute(Command::Begin(Begin { task, fence, worker, process_id })).await?;
+        let reply = self.execute(beginning.command(task, fence, worker)).await?;
         take_reply!(reply, Reply::Begun => ())
     }
 
@@ -229,6 +259,23 @@ impl<B: Backend> Engine<B> {
         Ok(completed.map_err(|error| {
             Fault::Damaged(format!("the completion of {request} cannot be read: {error}"))
         })?)
+    }
+
+    /// What a completed task gave and left, if that is in its event; `None` if there is none.
+    pub(super) async fn small_completion(
+        &self,
+        tenant: &TenantId,
+        request: &RequestId,
+    ) -> Result<Option<(Option<Json>, Vec<Artifact>)>, EngineError> {
+        let event = match self.completion_of(tenant, request).await {
+            Ok(event) => event,
+            Err(EngineError::Fault(Fault::Damaged(_))) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Ok(completion) = event.properties.read::<Completion>() else { return Ok(None) };
+        let fence = completion.fence;
+        let files = parent_files(&TaskId::trusted("-"), request.clone(), fence, completion.artifacts);
+        Ok(Some((completion.output, files.map_or_else(Vec::new, |files| files.artifacts))))
     }
 
     async fn completion_of(&self, tenant: &TenantId, request: &RequestId) -> Result<Event, EngineError> {

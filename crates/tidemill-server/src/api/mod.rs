@@ -10,6 +10,7 @@ mod object;
 mod page;
 mod problem;
 mod queue;
+mod ran;
 mod script_test;
 mod scripts;
 mod site;
@@ -42,6 +43,7 @@ pub use queue::{
     QueueView, ReceiveRequest, ReceivedMessage, ReceivedMessages, SendAttributes, SendBody, SendRequest,
     Sent, VisibilityRequest,
 };
+pub use ran::{RanDependencyView, RanPromptView, RanVariableView, RanView, VariableOrigin};
 pub use script_test::{ScriptTestRequest, ScriptTestView};
 pub use scripts::{
     ConditionView, ExplainEvent, ExplainRequest, ExplainedView, ExplanationView, ScriptSummary, VerdictName,

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidemill_model::{Json, MicroUsd, Usage};
 
-use super::{ErrorClass, TaskStateName};
+use super::{ErrorClass, RanView, TaskStateName};
 
 /// A task was taken by this request, or by an earlier one with the same content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -104,6 +104,9 @@ pub struct TaskView {
     pub definition: Option<PinnedView>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// What ran in the last attempt that began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<RanView>,
 }
 
 /// A definition as it was at some version.

@@ -103,6 +103,14 @@ pub struct BeginRequest {
     #[schemars(length(min = 1, max = 128))]
     pub worker_id: Option<String>,
     pub pid: u32,
+    /// Where the attempt writes on the worker's machine, for whoever looks at the task; at most 1,024 bytes count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 4_096))]
+    pub directory: Option<String>,
+    /// The names of the variables of the worker's own environment that the task was given; the first 64 count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1_000))]
+    pub variables: Vec<String>,
 }
 
 /// The worker is still at it.
@@ -160,6 +168,14 @@ pub struct FinishRequest {
     /// The process of an attempt whose beginning was not said yet. It is recorded first, in the same step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// With `pid`: where the attempt writes on the worker's machine, for whoever looks at the task; at most 1,024 bytes count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 4_096))]
+    pub directory: Option<String>,
+    /// With `pid`: the names of the variables of the worker's own environment that the task was given; the first 64 count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1_000))]
+    pub variables: Vec<String>,
     #[serde(deserialize_with = "object::one")]
     pub outcome: OutcomeReport,
 }

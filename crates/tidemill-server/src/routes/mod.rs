@@ -54,6 +54,7 @@ pub(crate) fn table<B: Backend>() -> Vec<Route<B>> {
     routes.extend(keys::routes());
     routes.extend(queue::routes());
     routes.extend(worker::routes());
+    routes.extend(worker::file_routes());
     routes.extend(site::routes());
     routes
 }

@@ -91,10 +91,12 @@ async fn create<B: Backend>(mut call: Call<B>) -> Reply {
 
 async fn get<B: Backend>(call: Call<B>) -> Reply {
     let key = key_of(&call)?;
-    match call.app.engine().task_detail(key.clone()).await? {
-        Some(detail) => json(StatusCode::OK, &task_view(detail)),
-        None => Err(Problem::not_found("task", key.request.as_str())),
-    }
+    let engine = call.app.engine();
+    let Some(detail) = engine.task_detail(key.clone()).await? else {
+        return Err(Problem::not_found("task", key.request.as_str()));
+    };
+    let ran = engine.ran(&detail.task).await?.map(Into::into);
+    json(StatusCode::OK, &TaskView { ran, ..task_view(detail) })
 }
 
 async fn events<B: Backend>(call: Call<B>) -> Reply {

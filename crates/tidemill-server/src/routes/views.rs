@@ -113,6 +113,7 @@ pub(super) fn task_view(detail: TaskDetail) -> TaskView {
             .definition
             .map(|pinned| PinnedView { name: pinned.name.to_string(), version: pinned.version }),
         labels: execution.labels,
+        ran: None,
     }
 }
 

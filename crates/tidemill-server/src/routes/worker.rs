@@ -2,10 +2,10 @@
 
 use axum::http::{Method, StatusCode};
 use tidemill_engine::backend::{Backend, TaskSnapshot};
-use tidemill_engine::command::Spent;
+use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{
-    EngineError, FinishRequest as Finish, HeartbeatRequest as Heartbeat, Signal, WorkReport,
+    Beginning, EngineError, FinishRequest as Finish, HeartbeatRequest as Heartbeat, Signal, WorkReport,
 };
 use tidemill_engine::reply::{Ending, Refusal};
 use tidemill_model::properties::Usage;
@@ -98,6 +98,11 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         .reads_little()
         .gives::<Done>(200, "It was given back.")
         .fails(&[404, 409]),
+    ]
+}
+
+pub(super) fn file_routes<B: Backend>() -> Vec<Route<B>> {
+    vec![
         Route::new(
             Method::PUT,
             "/v1/worker/blobs/{requestId}/{fence}/{*path}",
@@ -202,7 +207,9 @@ async fn begin<B: Backend>(mut call: Call<B>) -> Reply {
     let tenant = request.tenant_id.as_deref();
     let claim =
         spoken_of(&call, tenant, &request.request_id, request.fence, request.worker_id.as_deref()).await?;
-    call.app.engine().begin(claim.key, claim.fence, claim.worker, request.pid).await?;
+    let surroundings = Surroundings { directory: request.directory, variables: request.variables };
+    let beginning = Beginning { process_id: request.pid, surroundings };
+    call.app.engine().begin(claim.key, claim.fence, claim.worker, beginning).await?;
     json(StatusCode::OK, &Done { ok: true })
 }
 
@@ -258,7 +265,9 @@ async fn finish<B: Backend>(mut call: Call<B>) -> Reply {
     let report = report_of(request.outcome)?;
     let engine = call.app.engine();
     let finish = Finish { task: claim.key.clone(), fence: claim.fence, worker: claim.worker, report };
-    let ended = engine.end_and_claim(request.pid, finish, None).await;
+    let surroundings = Surroundings { directory: request.directory, variables: request.variables };
+    let began = request.pid.map(|process_id| Beginning { process_id, surroundings });
+    let ended = engine.end_and_claim(began, finish, None).await;
     let finished = ended.and_then(|(finished, _)| finished);
     let finished = finished.map_err(|error| within_outcome(error.into()))?;
     engine.live_logs().end(&claim.key);

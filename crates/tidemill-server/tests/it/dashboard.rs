@@ -592,3 +592,37 @@ async fn failed_logins_are_counted_and_a_large_one_is_not_read() {
     let key = admin.token.clone().unwrap();
     assert_eq!(browser.post("/login", &[("key", &key)]).await.status, 303);
 }
+
+#[tokio::test]
+async fn the_page_of_a_task_shows_what_ran() {
+    let lab = Lab::start().await;
+    let client = lab.local();
+    let file = json!({"tasks": [
+        {"taskId": "a", "run": "echo <b>one</b>", "env": {"MODE": "fast", "API_TOKEN": "literal-token-value"}},
+    ]});
+    let job = client.post("/v1/jobs", &file).await.expect(201)["jobId"].as_str().unwrap().to_owned();
+    let browser = Browser::new(&client);
+    let path = format!("/tasks/{job}_a");
+    assert!(!browser.get(&path).await.text().contains("What ran"), "nothing ran yet");
+    let task = client.claim(1).await.remove(0);
+    let begin = json!({
+        "requestId": task["requestId"], "fence": task["fence"], "pid": 42,
+        "directory": "/out/x", "variables": ["PATH"],
+    });
+    client.post("/v1/worker/begin", &begin).await.expect(200);
+    let page = browser.get(&path).await.text();
+    for part in [
+        "What ran",
+        "/out/x",
+        "echo &lt;b&gt;one&lt;/b&gt;",
+        "process 42",
+        "<code>MODE</code>",
+        "<code>PATH</code>",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("literal-token-value"), "{page}");
+    let told = client.get(&format!("/v1/tasks/{job}_a")).await.expect(200);
+    assert_eq!(told["ran"]["command"], "echo <b>one</b>");
+    assert_eq!((&told["ran"]["workerId"], &told["ran"]["processId"]), (&json!("w1"), &json!(42)));
+}

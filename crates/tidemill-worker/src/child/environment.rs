@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use tidemill_engine::commit::TaskKey;
-use tidemill_model::{SessionId, TraceContext};
+use tidemill_model::{Runner, SessionId, TraceContext};
 
 use super::directory::AttemptDirectory;
 use super::redaction::is_secret;
@@ -74,17 +74,9 @@ pub(crate) fn of_child(
 ) -> Vec<(OsString, OsString)> {
     let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
     let mut secret_names = Vec::new();
-    for (name, value) in worker {
-        let is_passed = name.to_str().is_some_and(|name| {
-            PASSED.contains(&name)
-                || name.starts_with(PASSED_BEGINNING)
-                || (agent.is_some() && is_for_agents(name))
-                || claim.execution.secrets.iter().any(|secret| secret == name)
-        });
-        if is_passed {
-            secret_names.extend(name.to_str().filter(|name| is_secret(claim, name)));
-            env.insert(name.clone(), value.clone());
-        }
+    for (name, value) in passed(worker, claim) {
+        secret_names.extend(Some(name).filter(|name| is_secret(claim, name)));
+        env.insert(name.into(), value.clone());
     }
     // A literal value takes the place of a secret, and is none itself.
     secret_names.retain(|name| !claim.execution.env.contains_key(*name));
@@ -118,6 +110,22 @@ pub(crate) fn of_child(
         }
     }
     env.into_iter().collect()
+}
+
+/// The variables of the worker that a child gets.
+pub(crate) fn passed<'w>(
+    worker: &'w [(OsString, OsString)],
+    claim: &Claim,
+) -> impl Iterator<Item = (&'w str, &'w OsString)> {
+    let is_agent = claim.execution.runner == Runner::Agent;
+    let is_passed = move |name: &str| {
+        PASSED.contains(&name)
+            || name.starts_with(PASSED_BEGINNING)
+            || (is_agent && is_for_agents(name))
+            || claim.execution.secrets.iter().any(|secret| secret == name)
+    };
+    let named = worker.iter().filter_map(|(name, value)| Some((name.to_str()?, value)));
+    named.filter(move |(name, _)| is_passed(name))
 }
 
 fn is_for_agents(name: &str) -> bool {

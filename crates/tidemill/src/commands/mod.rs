@@ -25,6 +25,7 @@ mod moment;
 #[cfg(not(feature = "aws"))]
 mod no_aws;
 mod parked;
+mod ran;
 mod rebuild;
 mod resume;
 mod run;

@@ -206,6 +206,7 @@ async fn get(client: &Client, task: &str, json: bool, out: &mut Output) -> Ended
         ("error category", tidemill_model::ErrorCategory::from(category).as_str().to_owned())
     }));
     facts.extend(view.error.map(|error| ("error", error)));
+    facts.extend(view.ran.map(super::ran::facts).unwrap_or_default());
     for (name, value) in facts {
         out.data(format_args!("{name:14}  {value}"))?;
     }

@@ -45,3 +45,4 @@ mod traces;
 mod triage;
 mod troubles;
 mod usage;
+mod what_ran;

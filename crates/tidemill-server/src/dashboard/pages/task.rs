@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::json;
 use tidemill_engine::backend::Backend;
-use tidemill_model::{Json, RequestId};
+use tidemill_model::{Json, RequestId, Run};
 
 use super::super::form::{Pairs, encode};
 use super::super::screen::{Screen, Watch};
@@ -61,6 +61,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     // A log that is still written is followed by its own stream.
     screen = if is_over { screen.live("log", log) } else { screen.still("log", log) };
     let screen = screen
+        .live("ran", what_ran(&task, visit.now))
         .live("output", output(&task))
         .still("input", card("Input", &html! {}, &json_block(&task.input)))
         .live("files", file_list(&task.request_id, &files))
@@ -287,6 +288,63 @@ fn log_card(request: &str, bytes: &[u8], is_over: bool) -> Markup {
         @if text.is_empty() && is_over { p class="faint" { "It printed nothing, or its log is no longer kept." } }
     };
     card("Log", &aside, &body)
+}
+
+fn what_ran(task: &TaskView, now: u64) -> Markup {
+    let Some(ran) = &task.ran else { return html! {} };
+    let body = html! {
+        dl class="facts" {
+            div { dt { "Worker" } dd { code { (ran.worker_id) } " · process " (ran.process_id) } }
+            div { dt { "Began" } dd { (moment(now, ran.started_at)) } }
+            @if let Some(directory) = &ran.directory { div { dt { "Directory" } dd { code { (directory) } } } }
+        }
+        @match &ran.command {
+            Some(Run::Shell(text)) => { h3 { "Command" } pre class="log" tabindex="0" { (text) } }
+            Some(Run::Argv(parts)) => { h3 { "Command" } pre class="log" tabindex="0" { @for part in parts.iter().chain(&ran.arguments) { (part) "\n" } } }
+            None => {}
+        }
+        @if let Some(script) = &ran.script { h3 { "Script" } pre class="log" tabindex="0" { (script) } }
+        @for prompt in &ran.prompts {
+            h3 { "Prompt of step " (prompt.step) @if !prompt.filled { " " span class="faint small" { "values are filled in when it runs" } } }
+            pre class="log" tabindex="0" { (prompt.text) }
+        }
+        @if !ran.variables.is_empty() {
+            details {
+                summary { "Variables " span class="faint" { (ran.variables.len()) } }
+                div class="wrap" {
+                    table {
+                        thead { tr { th { "Name" } th class="wide" { "Value" } th { "From" } } }
+                        tbody {
+                            @for variable in &ran.variables {
+                                tr {
+                                    td { code { (variable.name) } }
+                                    td class="wide" {
+                                        @match &variable.value {
+                                            Some(value) => code { (super::super::widgets::cut(value, 400)) },
+                                            None => span class="faint" { "not shown" },
+                                        }
+                                    }
+                                    td { (variable.origin.as_str()) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        @for dependency in &ran.dependencies {
+            h3 { "Given by " (dependency.task_id) }
+            @match &dependency.output {
+                Some(output) => (json_block(output)),
+                None => p class="faint" { "Its output is too large to be shown here." },
+            }
+            @if !dependency.artifacts.is_empty() {
+                ul { @for file in &dependency.artifacts { li { code { (file.path) } " " span class="faint" { (bytes(file.size_bytes)) } } } }
+            }
+        }
+        @if ran.dependencies_omitted > 0 { p class="faint" { "And by " (ran.dependencies_omitted) " more." } }
+    };
+    card("What ran", &html! {}, &body)
 }
 
 fn output(task: &TaskView) -> Markup {
