@@ -517,6 +517,8 @@ pub struct EndDelivery {
     pub delivery: DeliveryId,
     /// Counts from 1. Each try ends once.
     pub attempt: u32,
+    /// How many failed jobs the try told of. If more have joined, it told too little, and does not count.
+    pub told: u32,
     pub end: DeliveryEnd,
 }
 

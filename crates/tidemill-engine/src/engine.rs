@@ -13,6 +13,7 @@ mod detail;
 pub(crate) mod digest;
 mod error;
 mod executions;
+mod failed_jobs;
 mod files;
 mod health;
 mod job_filter;
@@ -39,7 +40,7 @@ mod triage_view;
 mod usage;
 mod work;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tidemill_model::workflow::Families;
 use tidemill_model::{ErrorSanitizer, EventId, JobId, RequestId};
@@ -124,6 +125,8 @@ pub struct EngineConfig {
     pub health: HealthRules,
     /// The hosts that jobs may have called.
     pub callback_hosts: AllowedHosts,
+    /// Where people find the dashboard, if that is known: alerts link to it.
+    pub dashboard_url: Option<String>,
 }
 
 impl Default for EngineConfig {
@@ -137,6 +140,7 @@ impl Default for EngineConfig {
             tokens: Arc::new(TokenSealer::passing()),
             health: HealthRules::default(),
             callback_hosts: AllowedHosts::default(),
+            dashboard_url: None,
         }
     }
 }
@@ -152,6 +156,7 @@ struct Inner<B> {
     families: Arc<Families>,
     tokens: Arc<TokenSealer>,
     callback_hosts: AllowedHosts,
+    dashboard_url: OnceLock<String>,
     health_rules: HealthRules,
     health: HealthBoard,
     live_logs: LiveLogs,
@@ -190,6 +195,7 @@ impl<B: Backend> Engine<B> {
             families: config.families,
             tokens: config.tokens,
             callback_hosts: config.callback_hosts,
+            dashboard_url: config.dashboard_url.map(OnceLock::from).unwrap_or_default(),
             health_rules: config.health,
             health: HealthBoard::default(),
             live_logs: LiveLogs::default(),
@@ -213,6 +219,11 @@ impl<B: Backend> Engine<B> {
 
     pub fn policy(&self) -> &Policy {
         &self.inner.policy
+    }
+
+    /// Says where people find the dashboard, unless that was set.
+    pub fn set_dashboard_url(&self, url: String) {
+        let _ = self.inner.dashboard_url.set(url);
     }
 
     /// What running tasks print, for those who watch.

@@ -16,6 +16,8 @@ pub struct Faults {
     pub ignore_budgets: bool,
     /// A job that comes to rest tells nobody.
     pub skip_callback: bool,
+    /// A job that failed is not told to people.
+    pub skip_job_failed: bool,
     /// A delivery whose first try failed is forgotten.
     pub forget_delivery: bool,
     /// A check of health is taken whatever was told meanwhile.

@@ -1,6 +1,10 @@
 //! The numbers that decisions go by. Every limit has its name here.
 
+use std::sync::Arc;
+
 use tidemill_model::RetryPolicy;
+
+use crate::outbound::JobFailedAlerts;
 
 /// To whom alerts are told. Without anybody they are events and nothing else.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,6 +71,8 @@ pub struct Policy {
     pub task_tokens: bool,
     /// To whom alerts are told.
     pub alerts: AlertTargets,
+    /// Which failed jobs are told to them; none: no job.
+    pub job_failed: Option<Arc<JobFailedAlerts>>,
     #[cfg(feature = "faults")]
     pub faults: crate::faults::Faults,
 }
@@ -101,6 +107,7 @@ impl Default for Policy {
             workflow_webhook: false,
             task_tokens: false,
             alerts: AlertTargets::default(),
+            job_failed: None,
             #[cfg(feature = "faults")]
             faults: crate::faults::Faults::default(),
         }

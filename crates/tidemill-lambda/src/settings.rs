@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use tidemill_aws::AwsSettings;
 use tidemill_engine::health::HealthRules;
-use tidemill_engine::outbound::AllowedHosts;
+use tidemill_engine::outbound::{AllowedHosts, JobFailedAlerts};
 use tidemill_engine::policy::{AlertTargets, Policy};
 use tidemill_model::secrets::is_secret_name;
 use tidemill_model::workflow::{Families, Family};
@@ -39,6 +40,8 @@ pub(crate) struct StoreSettings {
     /// Which workflow events are taken.
     pub(crate) families: Families,
     pub(crate) outbound: OutboundSettings,
+    /// Where people reach the dashboard, if they do.
+    pub(crate) public_url: Option<String>,
     /// Seals tokens of parked executions. Functions that never see one have none.
     pub(crate) token_key: Option<[u8; 32]>,
     pub(crate) sanitizer: ErrorSanitizer,
@@ -70,6 +73,7 @@ impl Settings {
             token_key: given.text("TOKEN_KEY").map(key_of).transpose()?,
             sanitizer: sanitizer(environment),
             aws,
+            public_url: given.text("PUBLIC_URL").map(str::to_owned),
             tenant,
             workflow_tenant,
             app,
@@ -110,8 +114,16 @@ fn policy(given: &Given<'_>, lease_millis: u64, outbound: &OutboundSettings) -> 
         auto_resume: given.flag("WORKFLOW_AUTO_RESUME")?,
         workflow_webhook: outbound.workflow_webhook.is_some(),
         alerts: AlertTargets { people: true, webhook: outbound.alert_webhook.is_some() },
+        job_failed: job_failed(given)?,
         ..default
     })
+}
+
+fn job_failed(given: &Given<'_>) -> Result<Option<Arc<JobFailedAlerts>>, String> {
+    let names = given.text("ALERT_JOB_FAILED_NAMES").unwrap_or_default();
+    let wait = given.number("ALERT_JOB_FAILED_WAIT_MS", 5_000, 1_000..=300_000)?;
+    let told = JobFailedAlerts::parse(names, wait);
+    Ok(given.flag("ALERT_JOB_FAILED")?.then(|| Arc::new(told)))
 }
 
 fn health(given: &Given<'_>, lease_millis: u64) -> Result<HealthRules, String> {

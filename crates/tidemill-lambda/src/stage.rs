@@ -118,6 +118,7 @@ impl Stage {
             health: settings.health,
             families: Arc::new(settings.families.clone()),
             callback_hosts: settings.outbound.allowed_hosts.clone(),
+            dashboard_url: settings.public_url.clone(),
         };
         let engine = Engine::new(backend, Arc::clone(&self.clock), seed()?, config);
         // The engine lives on in its own store for as long as the process does.

@@ -35,6 +35,7 @@ impl Courier {
         if self.rng.chance(50) {
             attempt += 1;
         }
+        let told = known.told_by(&key);
         let DeliveryKey { mut tenant, id: delivery } = key;
         if self.rng.chance(30) {
             tenant = self.rng.pick(&self.tenants)?.clone();
@@ -44,7 +45,7 @@ impl Courier {
         } else {
             DeliveryEnd::Arrived
         };
-        Some(Command::EndDelivery(EndDelivery { tenant, delivery, attempt, end }))
+        Some(Command::EndDelivery(EndDelivery { tenant, delivery, attempt, told, end }))
     }
 
     /// Replays or discards a dead letter, open or not, now and then as another tenant.

@@ -3,6 +3,9 @@
 //! Each run leaves some things out and does others more often (swarm testing): a world that does a little of everything
 //! rarely goes deep enough into anything.
 
+use std::sync::Arc;
+
+use tidemill_engine::outbound::JobFailedAlerts;
 use tidemill_engine::policy::{AlertTargets, Policy};
 use tidemill_model::RetryPolicy;
 
@@ -112,6 +115,13 @@ impl Profile {
     }
 }
 
+/// Which failed jobs people are told of; those of the producer are `nightly` or have no name.
+fn draw_job_failed(rng: &mut Rng) -> Option<JobFailedAlerts> {
+    let gather_millis = rng.weighted(&[(1, 1_000), (1, 30_000)]);
+    rng.weighted(&[(1, None), (1, Some("")), (1, Some("nightly"))])
+        .map(|names| JobFailedAlerts::parse(names, gather_millis))
+}
+
 /// The numbers the engine goes by in this world; small ones, so that limits are met.
 pub(crate) fn draw_policy(rng: &mut Rng) -> Policy {
     let usual = Policy::default();
@@ -133,6 +143,7 @@ pub(crate) fn draw_policy(rng: &mut Rng) -> Policy {
         workflow_webhook: rng.chance(500),
         alerts: AlertTargets { people: rng.chance(500), webhook: rng.chance(300) },
         statuses_bytes_max: rng.weighted(&[(1, 200), (3, 150_000)]),
+        job_failed: draw_job_failed(rng).map(Arc::new),
         ..usual
     }
 }

@@ -389,7 +389,8 @@ impl World {
                     return Err(Violation::new("what is due waits", format!("{key:?}")));
                 };
                 let (tenant, delivery, end) = (key.tenant.clone(), key.id, DeliveryEnd::Arrived);
-                let command = EndDelivery { tenant, delivery, attempt: *attempt, end };
+                let told = self.oracle.deliveries().told_by(key);
+                let command = EndDelivery { tenant, delivery, attempt: *attempt, told, end };
                 group.push((Sender::Timer, Command::EndDelivery(command)));
             }
             self.submit(group)?;

@@ -289,6 +289,7 @@ pub(crate) fn engine_config(config: &Resolved, tokens: TokenSealer) -> EngineCon
         health: values.health,
         policy: values.policy(),
         callback_hosts: values.outbound.allowed_hosts.clone(),
+        dashboard_url: values.public_url.clone(),
         sanitizer: Arc::new(config.sanitizer()),
         ..EngineConfig::default()
     }

@@ -257,7 +257,7 @@ async fn try_once(engine: &Engine<Aws>) -> Result<(), SendError> {
         Ok(()) => DeliveryEnd::Arrived,
         Err(error) => DeliveryEnd::Failed { error: Arc::from(error.0.as_str()) },
     };
-    let command = EndDelivery { tenant: key.tenant.clone(), delivery: key.id, attempt, end };
+    let command = EndDelivery { tenant: key.tenant.clone(), delivery: key.id, attempt, told: 0, end };
     let answers = engine.backend().execute(vec![Command::EndDelivery(command)]).await.expect("it answers");
     for answer in answers {
         answer.expect("the end is taken");

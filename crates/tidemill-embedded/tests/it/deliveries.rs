@@ -44,6 +44,7 @@ fn put(number: u128, target: Target) -> Command {
         created_at: at,
         error: None,
         replay_of: Some(id(99)),
+        failed_jobs: None,
     };
     let value = Some(RecordValue::Delivery(Box::new(delivery)));
     let key = RecordKey::delivery(&acme(), id(number));
@@ -52,12 +53,12 @@ fn put(number: u128, target: Target) -> Command {
 
 fn fail(number: u128, attempt: u32) -> Command {
     let end = DeliveryEnd::Failed { error: Arc::from("answered 500") };
-    Command::EndDelivery(EndDelivery { tenant: acme(), delivery: id(number), attempt, end })
+    Command::EndDelivery(EndDelivery { tenant: acme(), delivery: id(number), attempt, told: 0, end })
 }
 
 fn arrive(number: u128, attempt: u32) -> Command {
     let end = DeliveryEnd::Arrived;
-    Command::EndDelivery(EndDelivery { tenant: acme(), delivery: id(number), attempt, end })
+    Command::EndDelivery(EndDelivery { tenant: acme(), delivery: id(number), attempt, told: 0, end })
 }
 
 fn due(lab: &Lab) -> Vec<DeliveryKey> {

@@ -4,7 +4,7 @@ use crate::commit::{
     Delivered, Message, NewJob, NewTask, RecordWrite, TaskChange, TaskChangeKind, TaskKey, Visibility,
 };
 use crate::execution::{ExecutionStatus, RunError, ScriptExecution, ScriptLetter, SourceEvent};
-use crate::outbound::{Delivery, DeliveryLetter, Target};
+use crate::outbound::{Delivery, DeliveryLetter, FailedJob, FailedJobs, Target};
 use crate::record::{
     DeadLetter, DeadLetterState, Effect, Idempotency, Record, RecordKey, RecordKind, RecordValue,
 };
@@ -177,7 +177,9 @@ stored_struct!(Delivery {
     7 = created_at,
     8 = error,
     9 = replay_of,
-});
+} later { 10 = failed_jobs });
+stored_struct!(FailedJobs { 1 = count, 2 = named });
+stored_struct!(FailedJob { 1 = job, 2 = name, 3 = task, 4 = tasks });
 stored_struct!(DeliveryLetter {
     1 = id,
     2 = target,

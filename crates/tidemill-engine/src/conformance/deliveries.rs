@@ -51,7 +51,9 @@ async fn end<W: World>(
     attempt: u32,
     end: DeliveryEnd,
 ) -> Result<Reply, Refusal> {
-    let command = EndDelivery { tenant: key.tenant.clone(), delivery: key.id, attempt, end };
+    let told =
+        lab.engine.delivery(key).await.expect("the backend works").map_or(0, |delivery| delivery.told());
+    let command = EndDelivery { tenant: key.tenant.clone(), delivery: key.id, attempt, told, end };
     lab.execute(Command::EndDelivery(command)).await
 }
 

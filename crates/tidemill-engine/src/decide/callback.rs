@@ -1,20 +1,23 @@
-//! Callbacks: whoever asked for it is told when a job comes to rest, in the commit that brings it there.
+//! Callbacks: whoever asked for it is told when a job comes to rest, in the commit that brings it there. So are people
+//! of a job that failed, if they are to be.
 //!
 //! Jobs come to rest in many ways: the last task ends, somebody cancels, a wait is given up. So this looks at what a
 //! decision has drafted, not at the decisions.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 use tidemill_model::{
-    Event, EventId, JobCounts, JobId, JobStatus, Json, PublicState, RequestId, TaskHead, TenantId, Timestamp,
+    Event, EventId, JobCounts, JobId, JobStatus, Json, Outcome, PublicState, RequestId, TaskHead, TaskId,
+    TenantId, Timestamp,
 };
 
 use super::delivery;
 use super::draft::Draft;
 use crate::commit::{Commit, RecordWrite, TaskChangeKind};
 use crate::execution::SourceEvent;
-use crate::outbound::Target;
+use crate::outbound::{FailedJob, Target};
+use crate::policy::Policy;
 use crate::state::job::{Job, JobHead};
 use crate::state::{State, change_head};
 
@@ -38,15 +41,22 @@ pub(super) fn tell(state: &State, draft: &mut Draft<'_, '_>) {
     if draft.policy().faults.skip_callback {
         return;
     }
-    for (tenant, id) in ended(state, draft.commit()) {
+    let mut failed: BTreeMap<TenantId, Vec<(FailedJob, SourceEvent)>> = BTreeMap::new();
+    for (tenant, id) in ended(state, draft.commit(), draft.policy()) {
         let Some(job) = state.job(&tenant, id) else { continue };
-        let Some(url) = job.head.callback.clone() else { continue };
         let head = head_after(job, draft.commit());
         let is_news = !job.head.is_at_rest() || job.head.status() != head.status();
         if !head.is_at_rest() || !is_news {
             continue;
         }
         let Some(event) = event_of(job, draft) else { continue };
+        if head.status() == JobStatus::Failed && people_want(job, draft.policy()) {
+            let task = failed_task(job, draft.commit());
+            let (job, name, tasks) = (head.job, head.name.clone(), head.counts.failed);
+            let told = task.map(|task| (FailedJob { job, name, task, tasks }, event.clone()));
+            failed.entry(tenant).or_default().extend(told);
+        }
+        let Some(url) = head.callback.clone() else { continue };
         let body = Json::of(&AtRest {
             job_id: head.job,
             request_id: &head.request,
@@ -59,10 +69,36 @@ pub(super) fn tell(state: &State, draft: &mut Draft<'_, '_>) {
         });
         delivery::begin(&head.tenant, Target::Callback(url), event, body, draft);
     }
+    for (tenant, jobs) in failed {
+        delivery::jobs_failed(state, &tenant, &jobs, draft);
+    }
 }
 
-/// The jobs with a callback of which a task ends here, or which are cancelled. No other comes to rest.
-fn ended(state: &State, commit: &Commit) -> BTreeSet<(TenantId, JobId)> {
+/// Whether people are to hear if a job fails.
+fn people_want(job: &Job, policy: &Policy) -> bool {
+    #[cfg(feature = "faults")]
+    if policy.faults.skip_job_failed {
+        return false;
+    }
+    let wanted = policy.job_failed.as_ref();
+    wanted.is_some_and(|wanted| wanted.want(&job.head.tenant, job.head.name.as_deref()))
+}
+
+/// The task that failed last, as far as it can be told: one that fails here, else the first that had failed.
+fn failed_task(job: &Job, commit: &Commit) -> Option<TaskId> {
+    let here = commit.tasks.iter().rev().find_map(|change| match change.kind {
+        TaskChangeKind::Finish { outcome: Outcome::Failed | Outcome::TimedOut, .. } => {
+            let (of, task) = change.task.request.parts()?;
+            job.index_of(task).filter(|_| of == job.head.job)
+        }
+        _ => None,
+    });
+    let index = here.or_else(|| job.failed.first().copied())?;
+    Some(job.node(index).spec.task_id.clone())
+}
+
+/// The jobs of which somebody wants to hear and of which a task ends here, or which are cancelled. No other comes to rest.
+fn ended(state: &State, commit: &Commit, policy: &Policy) -> BTreeSet<(TenantId, JobId)> {
     let of_tasks = commit.tasks.iter().filter_map(|change| match change.kind {
         TaskChangeKind::Finish { .. } => Some((&change.task.tenant, change.task.request.job_part()?)),
         _ => None,
@@ -71,10 +107,10 @@ fn ended(state: &State, commit: &Commit) -> BTreeSet<(TenantId, JobId)> {
         RecordWrite::JobCancelled { tenant, job, cancelled: true } => Some((tenant, *job)),
         _ => None,
     });
-    let has_callback = |(tenant, job): &(&TenantId, JobId)| {
-        state.job(tenant, *job).is_some_and(|job| job.head.callback.is_some())
+    let is_wanted = |(tenant, job): &(&TenantId, JobId)| {
+        state.job(tenant, *job).is_some_and(|job| job.head.callback.is_some() || people_want(job, policy))
     };
-    let ended = of_tasks.chain(cancelled).filter(has_callback);
+    let ended = of_tasks.chain(cancelled).filter(is_wanted);
     ended.map(|(tenant, job)| (tenant.clone(), job)).collect()
 }
 
@@ -135,10 +171,11 @@ mod tests {
 
     use super::super::fixture::{Fixture, completed, failed, key, spec, submit_job, tenant, timed_out};
     use super::*;
-    use crate::command::{Cancel, Command, Report, Resume, ResumeTarget, Unpark};
+    use crate::command::{Cancel, Command, DeliveryEnd, EndDelivery, Report, Resume, ResumeTarget, Unpark};
     use crate::commit::TaskKey;
     use crate::id_source::IdSource;
-    use crate::outbound::Delivery;
+    use crate::outbound::{Delivery, JobFailedAlerts, Lane};
+    use crate::policy::AlertTargets;
     use crate::record::RecordValue;
     use crate::triage::{BulkAction, ParkedKey};
 
@@ -310,6 +347,110 @@ mod tests {
             let told = told(&mut fixture, &command);
             assert_eq!(told.iter().map(|(status, _)| status.as_str()).collect::<Vec<_>>(), [status]);
         }
+    }
+
+    /// A fixture that tells of failed jobs after ten seconds.
+    fn with_alerts(names: &str) -> Fixture {
+        let mut fixture = Fixture::new();
+        fixture.policy.alerts = AlertTargets { people: true, webhook: true };
+        fixture.policy.job_failed = Some(Arc::new(JobFailedAlerts::parse(names, 10_000)));
+        fixture
+    }
+
+    /// Submits a job of one task and has it fail.
+    fn one_fails(fixture: &mut Fixture, number: u128, name: Option<&str>) -> Commit {
+        let mut submit = submit_job(JobId::from_u128(number), vec![spec("a", &[])]);
+        submit.job.name = name.map(Arc::from);
+        submit.job.request = RequestId::trusted(&format!("req-{number}"));
+        fixture.run(&Command::SubmitJob(submit)).unwrap();
+        let task = fixture.claim(1).remove(0);
+        let finish = crate::command::Finish {
+            task: task.task,
+            fence: task.fence,
+            worker: super::super::fixture::worker(),
+            report: failed(ErrorCategory::Auth),
+            spent: crate::command::Spent::default(),
+            cause: None,
+            digest: 0,
+        };
+        fixture.run(&Command::Finish(finish)).unwrap().0
+    }
+
+    fn ended(delivery: &Delivery, told: u32) -> Command {
+        let (tenant, end) = (tenant(), DeliveryEnd::Arrived);
+        Command::EndDelivery(EndDelivery { tenant, delivery: delivery.id, attempt: 1, told, end })
+    }
+
+    #[test]
+    fn a_thousand_failed_jobs_are_one_alert_for_each_place() {
+        let mut fixture = with_alerts("");
+        for number in 1..=1_000 {
+            let begun = begun(&one_fails(&mut fixture, number, Some("nightly")));
+            assert_eq!(begun.len(), 2, "each failure is in a commit of its own: {number}");
+        }
+        fixture.restart();
+        assert_eq!(fixture.state.deliveries().count(&tenant(), Lane::People), 1);
+        assert_eq!(fixture.state.deliveries().count(&tenant(), Lane::AlertWebhook), 1);
+        let begun = begun(&one_fails(&mut fixture, 1_001, None));
+        let [people, webhook] = &begun[..] else { panic!("{begun:?}") };
+        assert_eq!((&people.target, &webhook.target), (&Target::People, &Target::AlertWebhook));
+        for delivery in [people, webhook] {
+            let told = delivery.failed_jobs.as_ref().unwrap();
+            assert_eq!((told.count, told.named.len(), delivery.attempts), (1_001, 10, 0));
+            assert_eq!(delivery.next_try_at, fixture.now.plus(10_000));
+            assert_eq!((told.named[0].job, told.named[0].task.as_str()), (JobId::from_u128(1), "a"));
+        }
+        // Somebody began to send it before the last one joined: that told too little.
+        let refused = fixture.run(&ended(people, 1_000)).unwrap_err();
+        assert_eq!(refused, crate::reply::Refusal::NotDelivering { id: people.id, attempt: 1 });
+        fixture.run(&ended(people, 1_001)).unwrap();
+        assert_eq!(fixture.state.deliveries().count(&tenant(), Lane::People), 0);
+    }
+
+    #[test]
+    fn what_is_due_or_was_tried_is_not_joined() {
+        let mut fixture = with_alerts("");
+        let first = begun(&one_fails(&mut fixture, 1, None));
+        fixture.now = fixture.now.plus(10_000);
+        let second = begun(&one_fails(&mut fixture, 2, None));
+        assert_ne!(first[0].id, second[0].id, "its time has come");
+        let end = DeliveryEnd::Failed { error: Arc::from("answered 500") };
+        let command = EndDelivery { tenant: tenant(), delivery: second[0].id, attempt: 1, told: 1, end };
+        fixture.run(&Command::EndDelivery(command)).unwrap();
+        let third = begun(&one_fails(&mut fixture, 3, None));
+        assert_ne!(second[0].id, third[0].id, "it was tried");
+        assert_eq!(second[1].id, third[1].id, "the other place was not");
+        fixture.now = Timestamp::clamped(fixture.now.millis() - 3_600_000);
+        let fourth = begun(&one_fails(&mut fixture, 4, None));
+        assert_ne!(third[0].id, fourth[0].id, "the clock was set back, and it is due");
+    }
+
+    #[test]
+    fn only_jobs_that_failed_and_are_wanted_are_told() {
+        let mut fixture = with_alerts("nightly-*");
+        assert_eq!(begun(&one_fails(&mut fixture, 1, Some("other"))), []);
+        assert_eq!(begun(&one_fails(&mut fixture, 2, None)), []);
+        assert_eq!(begun(&one_fails(&mut fixture, 3, Some("nightly-load"))).len(), 2);
+        // A failure that another task outlives is told when the job is at rest, and a cancelled job is none.
+        let mut fixture = with_alerts("");
+        fixture.submit_job(vec![spec("a", &[]), spec("b", &[]), spec("c", &[])]);
+        fixture.claim(2);
+        for (name, report) in [("a", failed(ErrorCategory::Auth)), ("b", completed())] {
+            let head = fixture.state.task(&task(name)).unwrap().entry.head.clone().unwrap();
+            fixture.finish(&task(name), head.fence, report).unwrap();
+            assert!(fixture.state.deliveries().is_empty(), "c is left");
+        }
+        fixture.claim(1);
+        let head = fixture.state.task(&task("c")).unwrap().entry.head.clone().unwrap();
+        fixture.finish(&task("c"), head.fence, completed()).unwrap();
+        let key = fixture.state.deliveries().gathering(&tenant(), Lane::People).unwrap();
+        let record = fixture.state.record(&crate::record::RecordKey::delivery(&tenant(), key.id)).unwrap();
+        let RecordValue::Delivery(delivery) = &record.value else { panic!("{record:?}") };
+        assert_eq!(delivery.failed_jobs.as_ref().unwrap().named[0].task.as_str(), "a");
+        assert_eq!(delivery.event.event_type.as_str(), "Task Completed");
+        let mut fixture = with_alerts("");
+        fixture.submit_job(vec![spec("a", &[])]);
+        assert_eq!(begun(&fixture.run(&cancel()).unwrap().0), []);
     }
 
     /// Whatever happens: what is told is what the state says, when it says it for the first time.

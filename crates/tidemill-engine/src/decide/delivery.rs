@@ -12,7 +12,10 @@ use super::draft::Draft;
 use crate::command::{DeliveryEnd, EndDelivery};
 use crate::commit::{Expect, RecordWrite};
 use crate::execution::SourceEvent;
-use crate::outbound::{Delivery, DeliveryId, DeliveryLetter, Lane, Target, alert_text, pause_after};
+use crate::outbound::{
+    Delivery, DeliveryId, DeliveryKey, DeliveryLetter, FailedJob, FailedJobs, JOB_FAILED, Lane, Target,
+    alert_text, pause_after,
+};
 use crate::record::{DeadLetterState, Record, RecordKey, RecordValue};
 use crate::reply::{Refusal, Reply};
 use crate::state::State;
@@ -37,6 +40,7 @@ pub(super) fn begin(
         created_at: now,
         error: None,
         replay_of: None,
+        failed_jobs: None,
     };
     let limit = draft.policy().deliveries_max;
     if delivery.target.is_alert() || draft.waiting(tenant, delivery.target.lane()) < limit {
@@ -121,23 +125,6 @@ pub(super) fn wait_ended(
     }
 }
 
-#[derive(Serialize)]
-struct Text<'a> {
-    text: &'a str,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AlertBody<'a> {
-    kind: &'a str,
-    tenant_id: &'a TenantId,
-    environment: &'a str,
-    is_raised: bool,
-    text: &'a str,
-    event_id: EventId,
-    event_type: &'a str,
-}
-
 /// Tells those who look after the installation. It is tried until it arrives.
 fn alert(
     tenant: &TenantId,
@@ -151,21 +138,13 @@ fn alert(
     if targets.people
         && let Some((_, text)) = with_room(tenant, Lane::People, kind, text, draft)
     {
-        begin(tenant, Target::People, event.clone(), Json::of(&Text { text: &text }), draft);
+        begin(tenant, Target::People, event.clone(), alert_text::people(&text), draft);
     }
     if targets.webhook
         && let Some((kind, text)) = with_room(tenant, Lane::AlertWebhook, kind, text, draft)
     {
         let environment = draft.site().environment();
-        let body = Json::of(&AlertBody {
-            kind,
-            tenant_id: tenant,
-            environment: &environment,
-            is_raised,
-            text: &text,
-            event_id: event.id,
-            event_type: event.event_type.as_str(),
-        });
+        let body = alert_text::webhook(kind, tenant, &environment, is_raised, &text, event, None);
         begin(tenant, Target::AlertWebhook, event.clone(), body, draft);
     }
 }
@@ -190,6 +169,81 @@ fn with_room<'a>(
     }
 }
 
+/// Tells people of jobs that failed, together with those that fail shortly after.
+pub(super) fn jobs_failed(
+    state: &State,
+    tenant: &TenantId,
+    jobs: &[(FailedJob, SourceEvent)],
+    draft: &mut Draft<'_, '_>,
+) {
+    let targets = draft.policy().alerts;
+    let Some(gather_millis) = draft.policy().job_failed.as_ref().map(|told| told.gather_millis) else {
+        return;
+    };
+    let Some(event) = jobs.first().map(|(_, event)| event.clone()) else { return };
+    let places = [(targets.people, Target::People), (targets.webhook, Target::AlertWebhook)];
+    for (_, target) in places.into_iter().filter(|(is_wanted, _)| *is_wanted) {
+        let lane = target.lane();
+        let others = gathering(state, tenant, lane, gather_millis, draft.now());
+        if others.is_none() && draft.waiting(tenant, lane) >= draft.policy().alerts_max {
+            // It says so, or nothing.
+            let Some((kind, text)) = with_room(tenant, lane, JOB_FAILED, "", draft) else { continue };
+            let body =
+                alert_text::body(&target, kind, tenant, &draft.site().environment(), &text, &event, None);
+            begin(tenant, target, event.clone(), body, draft);
+            continue;
+        }
+        let mut failed = others.map_or_else(FailedJobs::default, |(_, delivery)| {
+            delivery.failed_jobs.as_deref().cloned().unwrap_or_default()
+        });
+        for (job, _) in jobs {
+            failed.add(job.clone());
+        }
+        // What the tasks said is looked up when it is sent.
+        let environment = draft.site().environment();
+        let text = alert_text::jobs_failed(&environment, tenant.as_str(), &failed, |_| (None, None));
+        let first = others.map_or(&event, |(_, delivery)| &delivery.event);
+        let body = alert_text::body(&target, JOB_FAILED, tenant, &environment, &text, first, None);
+        if let Some((version, delivery)) = others {
+            let key = RecordKey::delivery(tenant, delivery.id);
+            let joined = Delivery { body, failed_jobs: Some(Box::new(failed)), ..delivery.clone() };
+            draft.expect(Expect::RecordAt { key: key.clone(), version });
+            draft.record(put(key, version, RecordValue::Delivery(Box::new(joined))));
+        } else {
+            let now = draft.now();
+            let delivery = Delivery {
+                id: DeliveryId(draft.event_id()),
+                target,
+                event: event.clone(),
+                body,
+                attempts: 0,
+                next_try_at: now.plus(gather_millis),
+                created_at: now,
+                error: None,
+                replay_of: None,
+                failed_jobs: Some(Box::new(failed)),
+            };
+            put_new(tenant, delivery, draft);
+        }
+    }
+}
+
+/// The alert that further failures join, with its version: nobody has tried it, and its time has not come. One that waits
+/// longer than any does was made before the clock was set back, and is due.
+fn gathering<'s>(
+    state: &'s State,
+    tenant: &TenantId,
+    lane: Lane,
+    gather_millis: u64,
+    now: Timestamp,
+) -> Option<(u64, &'s Delivery)> {
+    let DeliveryKey { id, .. } = state.deliveries().gathering(tenant, lane)?;
+    let record = state.record(&RecordKey::delivery(tenant, id))?;
+    let RecordValue::Delivery(delivery) = &record.value else { return None };
+    let left = delivery.next_try_at.since(now);
+    (delivery.attempts == 0 && left > 0 && left <= gather_millis).then_some((record.version, delivery))
+}
+
 /// Tells of an alert that was raised or cleared. The event that says so was appended last.
 pub(super) fn standing(
     tenant: &TenantId,
@@ -211,12 +265,12 @@ pub(super) fn health(tenant: &TenantId, text: &str, is_raised: bool, draft: &mut
 }
 
 pub(super) fn end(state: &State, command: &EndDelivery, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-    let EndDelivery { tenant, delivery: id, attempt, end } = command;
+    let EndDelivery { tenant, delivery: id, attempt, told, end } = command;
     let key = RecordKey::delivery(tenant, *id);
     let refused = || Refusal::NotDelivering { id: *id, attempt: *attempt };
     let record = state.record(&key).ok_or_else(refused)?;
     let RecordValue::Delivery(before) = &record.value else { return Err(refused()) };
-    if before.attempts + 1 != *attempt {
+    if before.attempts + 1 != *attempt || before.told() != *told {
         return Err(refused());
     }
     draft.expect(Expect::RecordAt { key: key.clone(), version: record.version });
@@ -309,6 +363,7 @@ pub(super) fn replay(
         created_at: now,
         error: None,
         replay_of: Some(id),
+        failed_jobs: None,
     };
     let delivery = put_new(tenant, again, draft);
     let marked = DeliveryLetter { state: DeadLetterState::Replayed, replayed_by: Some(delivery), ..letter };
@@ -400,7 +455,7 @@ mod tests {
         attempt: u32,
         end: DeliveryEnd,
     ) -> Result<Reply, Refusal> {
-        let command = EndDelivery { tenant: tenant(), delivery, attempt, end };
+        let command = EndDelivery { tenant: tenant(), delivery, attempt, told: 0, end };
         fixture.run(&Command::EndDelivery(command)).map(|(_, reply)| reply)
     }
 
@@ -488,7 +543,7 @@ mod tests {
         let [alert] = &pending(&fixture)[..] else { panic!("one alert") };
         assert_eq!(alert.target, Target::People);
         let text = alert_text::delivery_failure(&delivery.event, id);
-        assert_eq!(alert.body, Json::of(&Text { text: &text }));
+        assert_eq!(alert.body, alert_text::people(&text));
 
         // Alerts are tried for ever, and the letter stays whatever becomes of them.
         let alert = alert.id;
@@ -581,7 +636,7 @@ mod tests {
             assert_eq!((letter.attempts, letter.state), (0, DeadLetterState::Open));
             assert_eq!(&*letter.error, "1 deliveries of the tenant wait, and no more are taken");
             let text = alert_text::delivery_failure(&letter.event, letter.id);
-            let is_told = |told: &Delivery| told.body == Json::of(&Text { text: &text });
+            let is_told = |told: &Delivery| told.body == alert_text::people(&text);
             assert!(pending(&fixture).iter().any(is_told), "{text}");
         }
         // There is no room for a replay before the one that waits has arrived.

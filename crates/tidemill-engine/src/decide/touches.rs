@@ -10,6 +10,7 @@ use crate::command::{
 use crate::commit::TaskKey;
 use crate::execution::ExecutionId;
 use crate::health;
+use crate::outbound::DeliveryKey;
 use crate::record::{Effect, RecordKey, RecordValue, UsageOf};
 use crate::state::State;
 use crate::state::row::RowKey;
@@ -151,8 +152,28 @@ impl Command {
             | Self::Delete { .. }
             | Self::ChangeVisibility { .. } => {}
         }
+        let alerts = self.alerts_to_join(state).into_iter();
+        keys.extend(alerts.map(|key| RowKey::Record(RecordKey::delivery(&key.tenant, key.id))));
         keys.retain(|key| !state.is_loaded(key));
         keys
+    }
+
+    /// The alerts about failed jobs that those join which fail by this command: of its tenant, if it has one.
+    fn alerts_to_join(&self, state: &State) -> Vec<DeliveryKey> {
+        let of = |tenant: Option<&TenantId>| state.deliveries().gatherings(tenant);
+        match self {
+            Self::Finish(command) => of(Some(&command.task.tenant)),
+            Self::CancelTask(command) => of(Some(&command.tenant)),
+            Self::Unpark(command) => of(Some(&command.tenant)),
+            Self::StepBulk { tenant, .. } => of(Some(tenant)),
+            Self::LookAfterParked { .. }
+            | Self::Claim(_)
+            | Self::Receive(_)
+            | Self::Release(_)
+            | Self::Sweep(_)
+            | Self::Recover { .. } => of(None),
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -25,7 +25,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// The alerts that stand: those of scripts, of parked executions that will be given up soon, and of what the last
-    /// check of health told. Of one tenant if it is given.
+    /// check of health told; and failed jobs that people have not heard of yet. Of one tenant if it is given.
     pub async fn standing_alerts(
         &self,
         tenant: Option<&TenantId>,
@@ -63,6 +63,7 @@ impl<B: Backend> Engine<B> {
                 }
             }
         }
+        standing.extend(self.untold_failures(tenant).await?);
         Ok(standing)
     }
 

@@ -60,14 +60,14 @@ impl<B: Backend> Engine<B> {
         })
     }
 
-    /// Whether anything but alerts of a tenant has not arrived yet.
+    /// Whether anything of a tenant has not arrived yet, but for alerts that tell of no failed job.
     pub(crate) async fn has_webhooks_waiting(&self, tenant: &TenantId) -> Result<bool, EngineError> {
         let mut after = None;
         loop {
             let page = (RecordKind::Delivery, Some(tenant.clone()), after.take(), LIST_MAX);
             let records = self.inner.backend.records(page.0, page.1, page.2, page.3).await?;
             let is_webhook = |value: &RecordValue| match value {
-                RecordValue::Delivery(delivery) => !delivery.target.is_alert(),
+                RecordValue::Delivery(delivery) => !delivery.target.is_alert() || delivery.told() > 0,
                 _ => false,
             };
             if records.iter().any(|(_, record)| is_webhook(&record.value)) {
@@ -84,9 +84,10 @@ impl<B: Backend> Engine<B> {
         &self,
         key: &DeliveryKey,
         attempt: u32,
+        told: u32,
         end: DeliveryEnd,
     ) -> Result<(), EngineError> {
-        let command = EndDelivery { tenant: key.tenant.clone(), delivery: key.id, attempt, end };
+        let command = EndDelivery { tenant: key.tenant.clone(), delivery: key.id, attempt, told, end };
         let reply = self.execute(Command::EndDelivery(command)).await?;
         take_reply!(reply, Reply::DeliveryEnded { .. } => ())
     }

@@ -177,7 +177,11 @@ impl<B: Backend> Engine<B> {
         self.last_of(task, known).await
     }
 
-    async fn last_of(&self, task: &TaskKey, known: KnownType) -> Result<Option<Event>, EngineError> {
+    pub(super) async fn last_of(
+        &self,
+        task: &TaskKey,
+        known: KnownType,
+    ) -> Result<Option<Event>, EngineError> {
         let path = AccessPath::TypeEntity(known.event_type(), Entity::task(&task.request));
         let all = EventQuery::all(task.tenant.clone(), path);
         let page =

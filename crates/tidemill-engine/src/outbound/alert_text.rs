@@ -1,8 +1,10 @@
 //! What alerts say.
 
-use tidemill_model::{Day, Timestamp};
+use serde::Serialize;
+use tidemill_model::{Day, EventId, JobId, Json, TaskId, TenantId, Timestamp};
 
-use super::delivery::DeliveryId;
+use super::delivery::{DeliveryId, Target};
+use super::failed_jobs::{FailedJob, FailedJobs};
 use crate::execution::SourceEvent;
 
 /// The kind of all events on a bus.
@@ -32,6 +34,118 @@ pub fn delivery_failure(event: &SourceEvent, id: DeliveryId) -> String {
 pub fn standing(name: &str, stage: &str, tenant: &str, message: &str, is_raised: bool) -> String {
     let (sign, word) = if is_raised { (":warning:", "Alert") } else { (":white_check_mark:", "Recovered") };
     format!("{sign} *{word}: {name}* ({}, tenant {tenant})\n{}", one_line(stage), one_line(message))
+}
+
+/// Tells of jobs that failed. `known` gives what the failed task said and where the job is shown, as far as it is known.
+pub fn jobs_failed(
+    stage: &str,
+    tenant: &str,
+    failed: &FailedJobs,
+    known: impl Fn(&FailedJob) -> (Option<String>, Option<String>),
+) -> String {
+    let what =
+        if failed.count == 1 { "Job failed".to_owned() } else { format!("{} jobs failed", failed.count) };
+    let mut lines = vec![format!(":x: *{what}* ({}, tenant {tenant})", one_line(stage))];
+    for job in &failed.named {
+        let (error, link) = known(job);
+        let name = job.name.as_ref().map(|name| format!("{} ", one_line(name))).unwrap_or_default();
+        let error = error.map(|error| format!(": {}", one_line(&error))).unwrap_or_default();
+        let others = match job.tasks.saturating_sub(1) {
+            0 => String::new(),
+            1 => ", and 1 other task".to_owned(),
+            others => format!(", and {others} other tasks"),
+        };
+        lines.push(format!("• {name}{}: task {} failed{others}{error}", job.job, job.task));
+        lines.extend(link);
+    }
+    let left = usize::try_from(failed.count).unwrap_or(usize::MAX).saturating_sub(failed.named.len());
+    if left > 0 {
+        lines.push(format!("and {left} more job{}", if left == 1 { "" } else { "s" }));
+    }
+    lines.join("\n")
+}
+
+/// A failed job as a webhook has it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToldJob {
+    pub job_id: JobId,
+    pub name: Option<String>,
+    pub task_id: TaskId,
+    pub failed_tasks: u32,
+    pub last_error: Option<String>,
+    pub url: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AlertBody<'a> {
+    kind: &'a str,
+    tenant_id: &'a TenantId,
+    environment: &'a str,
+    is_raised: bool,
+    text: &'a str,
+    event_id: EventId,
+    event_type: &'a str,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    failed: Option<ToldJobs<'a>>,
+}
+
+/// The failed jobs that an alert names, and how many there are.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToldJobs<'a> {
+    pub job_count: u32,
+    pub jobs: &'a [ToldJob],
+}
+
+/// What people are sent.
+pub fn people(text: &str) -> Json {
+    Json::of(&Text { text })
+}
+
+/// What a webhook is sent.
+pub fn webhook(
+    kind: &str,
+    tenant: &TenantId,
+    environment: &str,
+    is_raised: bool,
+    text: &str,
+    event: &SourceEvent,
+    failed: Option<ToldJobs<'_>>,
+) -> Json {
+    let (event_id, event_type) = (event.id, event.event_type.as_str());
+    Json::of(&AlertBody {
+        kind,
+        tenant_id: tenant,
+        environment,
+        is_raised,
+        text,
+        event_id,
+        event_type,
+        failed,
+    })
+}
+
+/// What is sent of something that has gone wrong, by where it goes.
+pub fn body(
+    target: &Target,
+    kind: &str,
+    tenant: &TenantId,
+    environment: &str,
+    text: &str,
+    event: &SourceEvent,
+    failed: Option<ToldJobs<'_>>,
+) -> Json {
+    match target {
+        Target::AlertWebhook => webhook(kind, tenant, environment, true, text, event, failed),
+        _ => people(text),
+    }
 }
 
 /// A text that cannot pass for further lines of an alert.
@@ -74,6 +188,37 @@ mod tests {
             data: None,
             hop: 0,
         }
+    }
+
+    #[test]
+    fn failed_jobs_are_told_with_what_is_known_of_them() {
+        let job = |n: u128, name: Option<&str>, tasks| FailedJob {
+            job: JobId::from_u128(n),
+            name: name.map(std::sync::Arc::from),
+            task: TaskId::trusted("load"),
+            tasks,
+        };
+        let mut failed = FailedJobs::default();
+        failed.add(job(1, Some("nightly\n*x*"), 1));
+        let known = |job: &FailedJob| {
+            (Some("exit status 1\nno route".to_owned()), Some(format!("http://t/jobs/{}", job.job)))
+        };
+        let id = JobId::from_u128(1);
+        assert_eq!(
+            jobs_failed("prod", "acme", &failed, known),
+            format!(
+                ":x: *Job failed* (prod, tenant acme)\n\
+                 • nightly *x* {id}: task load failed: exit status 1 no route\n\
+                 http://t/jobs/{id}"
+            )
+        );
+        failed.add(job(2, None, 3));
+        (3..=1_000).for_each(|n| failed.add(job(n, None, 2)));
+        let text = jobs_failed("prod", "acme", &failed, |_| (None, None));
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], ":x: *1000 jobs failed* (prod, tenant acme)");
+        assert_eq!(lines[2], format!("• {}: task load failed, and 2 other tasks", JobId::from_u128(2)));
+        assert_eq!(lines[11..], ["and 990 more jobs"]);
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl<B: Backend, S: Sender> Courier<B, S> {
         }
     }
 
-    /// Resolves once no webhook and no callback of a tenant waits, or nobody can say. Others have to do the work.
+    /// Resolves once no webhook, no callback and no alert about a failed job of a tenant waits, or nobody can say. Others have to do the work.
     pub async fn until_told(&self, tenant: &TenantId) {
         loop {
             let freed = self.shared.freed.listen();
@@ -220,14 +220,19 @@ impl<B: Backend, S: Sender> Courier<B, S> {
 
     async fn deliver(&self, key: &DeliveryKey) -> Result<(), EngineError> {
         let Some(delivery) = self.engine.delivery(key).await? else { return Ok(()) };
-        let Delivery { id, target, body, attempts, .. } = delivery;
+        let told = delivery.told();
+        let body = match &delivery.failed_jobs {
+            Some(jobs) => self.engine.failed_jobs_body(key, &delivery, jobs).await?,
+            None => delivery.body,
+        };
+        let Delivery { id, target, attempts, .. } = delivery;
         let attempt = attempts + 1;
         let parcel = Parcel { id, tenant: key.tenant.clone(), target, body, attempt };
         let end = match self.shared.sender.send(parcel).await {
             Ok(()) => DeliveryEnd::Arrived,
             Err(error) => DeliveryEnd::Failed { error: Arc::from(self.engine.clean(&error.0)) },
         };
-        self.engine.end_delivery(key, attempt, end).await
+        self.engine.end_delivery(key, attempt, told, end).await
     }
 
     fn in_flight<T>(&self, look: impl FnOnce(&mut InFlight) -> T) -> T {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tidemill_model::{CallbackUrl, EventId, Json, TenantId, Timestamp};
 
+use super::failed_jobs::FailedJobs;
 use crate::execution::SourceEvent;
 use crate::record::DeadLetterState;
 
@@ -146,6 +147,9 @@ pub struct Delivery {
     /// The dead letter that it does again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_of: Option<DeliveryId>,
+    /// The failed jobs that an alert tells of. Others join them until it is tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_jobs: Option<Box<FailedJobs>>,
 }
 
 impl Delivery {
@@ -154,11 +158,17 @@ impl Delivery {
         self.event.len()
             + self.body.len()
             + self.error.as_ref().map_or(0, |error| error.len())
+            + self.failed_jobs.as_ref().map_or(0, |jobs| jobs.len())
             + target_len(&self.target)
     }
 
     pub fn is_empty(&self) -> bool {
         false
+    }
+
+    /// How many failed jobs it tells of; 0 if it tells of something else.
+    pub fn told(&self) -> u32 {
+        self.failed_jobs.as_ref().map_or(0, |jobs| jobs.count)
     }
 }
 

@@ -7,9 +7,11 @@ pub mod alert_text;
 mod allowed_hosts;
 mod courier;
 mod delivery;
+mod failed_jobs;
 mod sender;
 
 pub use allowed_hosts::AllowedHosts;
 pub use courier::{Courier, IN_FLIGHT_MAX};
 pub use delivery::{Delivery, DeliveryId, DeliveryKey, DeliveryLetter, Lane, Target, Way, pause_after};
+pub use failed_jobs::{FailedJob, FailedJobs, JOB_FAILED, JOBS_NAMED_MAX, JobFailedAlerts};
 pub use sender::{Parcel, SendError, Sender};

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 use tidemill_model::{Json, TenantId, Timestamp};
 
+use crate::outbound::JOB_FAILED;
+
 /// Failures are looked at over so long.
 const WINDOW_MILLIS: u64 = 5 * 60_000;
 /// With fewer runs in that time nothing is said.
@@ -29,6 +31,8 @@ pub enum AlertKind {
     ParkedExpiring,
     /// Something that a check of health told. It stands until another check finds it no more.
     TaskHealth,
+    /// Jobs failed. It stands until people were told.
+    JobFailed,
 }
 
 impl AlertKind {
@@ -38,6 +42,7 @@ impl AlertKind {
             Self::ScriptQueueDepth => "script_queue_depth",
             Self::ParkedExpiring => "parked_expiring",
             Self::TaskHealth => "task_health",
+            Self::JobFailed => JOB_FAILED,
         }
     }
 }
@@ -121,8 +126,8 @@ impl Alerts {
             AlertKind::ScriptQueueDepth => {
                 self.depth.get_or_insert_with(|| (tenant.clone(), standing));
             }
-            // The executions themselves tell it, and what is kept of the check.
-            AlertKind::ParkedExpiring | AlertKind::TaskHealth => {}
+            // The executions and deliveries themselves tell it, and what is kept of the check.
+            AlertKind::ParkedExpiring | AlertKind::TaskHealth | AlertKind::JobFailed => {}
         }
     }
 

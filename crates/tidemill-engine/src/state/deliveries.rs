@@ -16,6 +16,8 @@ use crate::record::{Record, RecordKey, RecordKind, RecordValue};
 const FAR_MILLIS: u64 = 5 * 60_000 + AHEAD_MILLIS_MAX;
 /// So many of one way are looked at for one that may be tried. Those that may not are under way, and few.
 const LOOK_MAX: usize = 64;
+/// So many alerts about failed jobs are looked at where no tenant bounds them.
+const GATHERINGS_MAX: usize = 64;
 
 /// Deliveries that have not arrived, by their way and the moment of their next try.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +25,8 @@ pub struct Deliveries {
     ways: BTreeMap<Arc<Way>, BTreeSet<(Timestamp, DeliveryId)>>,
     moments: Map<DeliveryKey, (Timestamp, Arc<Way>)>,
     counts: BTreeMap<TenantId, BTreeMap<Lane, usize>>,
+    /// Alerts about failed jobs, which others may join.
+    gathering: BTreeMap<(TenantId, Lane), BTreeSet<DeliveryId>>,
     nearer: Notice,
 }
 
@@ -85,6 +89,23 @@ impl Deliveries {
         self.counts.get(tenant).and_then(|lanes| lanes.get(&lane)).copied().unwrap_or_default()
     }
 
+    /// The newest alert about failed jobs of a tenant.
+    pub fn gathering(&self, tenant: &TenantId, lane: Lane) -> Option<DeliveryKey> {
+        let id = *self.gathering.get(&(tenant.clone(), lane))?.last()?;
+        Some(DeliveryKey { tenant: tenant.clone(), id })
+    }
+
+    /// The newest alerts about failed jobs, of one tenant if it is given. Without one these are the first few.
+    pub fn gatherings(&self, tenant: Option<&TenantId>) -> Vec<DeliveryKey> {
+        if let Some(tenant) = tenant {
+            let lanes = [Lane::People, Lane::AlertWebhook].into_iter();
+            return lanes.filter_map(|lane| self.gathering(tenant, lane)).collect();
+        }
+        let newest = self.gathering.iter().filter_map(|((tenant, _), ids)| Some((tenant, *ids.last()?)));
+        let keys = newest.map(|(tenant, id)| DeliveryKey { tenant: tenant.clone(), id });
+        keys.take(GATHERINGS_MAX).collect()
+    }
+
     /// What is due at `now`, without what `skip` names, at most `limit`.
     pub fn due(&self, now: Timestamp, limit: usize, skip: impl Fn(&DeliveryKey) -> bool) -> DueDeliveries {
         let mut due: Vec<(Timestamp, DeliveryKey)> = Vec::new();
@@ -121,6 +142,7 @@ impl Deliveries {
             return;
         }
         let Some(key) = key.as_delivery() else { return };
+        self.note_gathering(&key, record);
         let after = record.and_then(|record| match &record.value {
             RecordValue::Delivery(delivery) => {
                 Some((delivery.next_try_at, self.known(delivery.target.way(&key.tenant))))
@@ -142,6 +164,27 @@ impl Deliveries {
             self.ways.entry(way).or_default().insert((moment, key.id));
         }
         self.nearer.ring();
+    }
+
+    fn note_gathering(&mut self, key: &DeliveryKey, record: Option<&Record>) {
+        match record.map(|record| &record.value) {
+            Some(RecordValue::Delivery(delivery)) if delivery.failed_jobs.is_some() => {
+                let lane = (key.tenant.clone(), delivery.target.lane());
+                self.gathering.entry(lane).or_default().insert(key.id);
+            }
+            Some(_) => {}
+            None => {
+                for lane in [Lane::People, Lane::AlertWebhook] {
+                    let lane = (key.tenant.clone(), lane);
+                    if let Some(ids) = self.gathering.get_mut(&lane)
+                        && ids.remove(&key.id)
+                        && ids.is_empty()
+                    {
+                        self.gathering.remove(&lane);
+                    }
+                }
+            }
+        }
     }
 
     /// The same way, kept once.

@@ -5,11 +5,16 @@ use std::time::Duration;
 
 use tidemill_engine::Engine;
 use tidemill_engine::conformance::{ManualClock, block_on, poll_once};
-use tidemill_engine::engine::{EngineConfig, JobRequest};
+use tidemill_engine::engine::{ClaimRequest, EngineConfig, FinishRequest, JobRequest, WorkReport};
 use tidemill_engine::memory::MemoryBackend;
-use tidemill_engine::outbound::{AllowedHosts, Courier, IN_FLIGHT_MAX, Parcel, SendError, Sender, Target};
+use tidemill_engine::outbound::{
+    AllowedHosts, Courier, IN_FLIGHT_MAX, JobFailedAlerts, Parcel, SendError, Sender, Target,
+};
 use tidemill_engine::policy::{AlertTargets, Policy};
-use tidemill_model::{AppName, CallbackUrl, Json, TaskId, TaskName, TaskOptions, TaskSpec, TenantId};
+use tidemill_model::{
+    AppName, CallbackUrl, ErrorCategory, Json, RetryPolicy, TaskId, TaskName, TaskOptions, TaskSpec,
+    TenantId, WorkerId,
+};
 
 /// Never comes to an end with a host that hangs, and remembers what arrived elsewhere.
 #[derive(Debug, Clone, Default)]
@@ -29,9 +34,22 @@ impl Sender for Post {
     }
 }
 
-/// A job that is told to somebody when it is at rest, which it is at once.
-fn tell(engine: &Engine<MemoryBackend<ManualClock>>, tenant: &str, url: &str, is_cancelled: bool) {
-    let tenant = TenantId::trusted(tenant);
+/// Remembers what was said.
+#[derive(Debug, Clone, Default)]
+struct Said(Arc<Mutex<Vec<serde_json::Value>>>);
+
+impl Sender for Said {
+    async fn send(&self, parcel: Parcel) -> Result<(), SendError> {
+        self.0.lock().unwrap().push(parcel.body.read().unwrap());
+        Ok(())
+    }
+
+    async fn sleep(&self, _: Duration) {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn job(tenant: &str, callback: Option<&str>) -> JobRequest {
     let task = TaskSpec {
         task_id: TaskId::trusted("a"),
         name: TaskName::trusted("work"),
@@ -39,20 +57,67 @@ fn tell(engine: &Engine<MemoryBackend<ManualClock>>, tenant: &str, url: &str, is
         input: Json::empty_object(),
         options: TaskOptions::default(),
     };
-    let request = JobRequest {
-        tenant: tenant.clone(),
+    JobRequest {
+        tenant: TenantId::trusted(tenant),
         app: AppName::trusted("orders"),
         request: None,
         name: None,
         budget: None,
-        callback: Some(CallbackUrl::new(url).unwrap()),
+        callback: callback.map(|url| CallbackUrl::new(url).unwrap()),
         tasks: vec![task],
         idempotency: None,
-    };
-    let job = block_on(engine.submit_job(request)).unwrap().job;
+    }
+}
+
+/// A job that is told to somebody when it is at rest, which it is at once.
+fn tell(engine: &Engine<MemoryBackend<ManualClock>>, tenant: &str, url: &str, is_cancelled: bool) {
+    let job = block_on(engine.submit_job(job(tenant, Some(url)))).unwrap().job;
+    let tenant = TenantId::trusted(tenant);
     if is_cancelled {
         block_on(engine.cancel(tenant, job, "somebody".to_owned(), None)).unwrap();
     }
+}
+
+#[test]
+fn a_failed_job_stands_as_an_alert_until_people_were_told_what_its_task_said() {
+    let clock = ManualClock::default();
+    let policy = Policy {
+        alerts: AlertTargets { people: true, webhook: true },
+        job_failed: Some(Arc::new(JobFailedAlerts::parse("", 10_000))),
+        retry: RetryPolicy { max_attempts: 2, ..RetryPolicy::default() },
+        ..Policy::default()
+    };
+    let backend = MemoryBackend::new(clock.clone(), policy.clone(), 1);
+    let dashboard_url = Some("http://127.0.0.1:7070".to_owned());
+    let config = EngineConfig { policy, dashboard_url, ..EngineConfig::default() };
+    let engine: Engine<MemoryBackend<ManualClock>> = Engine::new(Arc::new(backend), clock.clone(), 2, config);
+    let (tenant, worker) = (TenantId::trusted("a"), WorkerId::trusted("w"));
+    let job = block_on(engine.submit_job(job("a", None))).unwrap().job;
+    for said in ["no route to host", "still no route\nto host"] {
+        let claim = ClaimRequest::in_process(worker.clone(), 1, 1);
+        let task = block_on(engine.claim(claim)).unwrap().tasks.remove(0);
+        let failed = WorkReport::failed(said, ErrorCategory::Network);
+        block_on(engine.finish(FinishRequest::of(&task, worker.clone(), failed))).unwrap();
+        clock.advance(60_000);
+    }
+    let standing = || block_on(engine.standing_alerts(Some(&tenant))).unwrap();
+    let [alert] = &standing()[..] else { panic!("{:?}", standing()) };
+    assert_eq!(
+        (alert.kind.as_str(), alert.message.as_str()),
+        ("job_failed", format!("1 job failed: {job}").as_str())
+    );
+    assert_eq!(block_on(engine.standing_alerts(None)).unwrap().len(), 1);
+    assert!(block_on(engine.standing_alerts(Some(&TenantId::trusted("b")))).unwrap().is_empty());
+    let said = Said::default();
+    let courier = Courier::new(engine.clone(), said.clone());
+    assert_eq!(block_on(courier.work_due(|_| true)).unwrap(), 2);
+    let told = said.0.lock().unwrap().clone();
+    let text = told[0]["text"].as_str().unwrap();
+    let line = format!("• {job}: task a failed: still no route to host\nhttp://127.0.0.1:7070/jobs/{job}");
+    assert_eq!(text, format!(":x: *Job failed* (dev, tenant a)\n{line}"));
+    assert_eq!((&told[1]["kind"], &told[1]["jobCount"]), (&"job_failed".into(), &1.into()));
+    assert_eq!(told[1]["jobs"][0]["taskId"], "a");
+    assert!(standing().is_empty());
 }
 
 #[test]

@@ -115,6 +115,8 @@ pub enum AlertKindName {
     ParkedExpiring,
     /// What the last check of health told of tasks and of what else stood for too long.
     TaskHealth,
+    /// Jobs failed, and people have not been told yet.
+    JobFailed,
 }
 
 impl ExecutionView {
@@ -184,6 +186,7 @@ impl From<StandingAlert> for AlertView {
                 AlertKind::ScriptQueueDepth => AlertKindName::ScriptQueueDepth,
                 AlertKind::ParkedExpiring => AlertKindName::ParkedExpiring,
                 AlertKind::TaskHealth => AlertKindName::TaskHealth,
+                AlertKind::JobFailed => AlertKindName::JobFailed,
             },
             tenant_id: alert.tenant_id,
             raised_at: alert.raised_at,

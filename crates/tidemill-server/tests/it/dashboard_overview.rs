@@ -73,7 +73,7 @@ async fn what_never_arrived_is_counted_and_shows_up_although_no_event_tells_it()
     let due = backend.due_deliveries(Timestamp::MAX, 1, |_| false).await.unwrap().due.remove(0);
     for attempt in 1..=4 {
         let end = DeliveryEnd::Failed { error: Arc::from("answered 500") };
-        let ended = EndDelivery { tenant: due.tenant.clone(), delivery: due.id, attempt, end };
+        let ended = EndDelivery { tenant: due.tenant.clone(), delivery: due.id, attempt, told: 0, end };
         backend.execute(vec![Command::EndDelivery(ended)]).await.unwrap();
     }
     live.read_until("answered 500").await;

@@ -6,11 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidemill_engine::backend::Answer;
 use tidemill_engine::command::{Command, DeliveryEnd, EndDelivery};
-use tidemill_engine::outbound::{Delivery, DeliveryKey, DeliveryLetter, Target};
+use tidemill_engine::commit::NewJob;
+use tidemill_engine::outbound::{Delivery, DeliveryKey, DeliveryLetter, FailedJobs, Target};
 use tidemill_engine::policy::Policy;
 use tidemill_engine::record::{DeadLetterState, RecordKey, RecordValue};
 use tidemill_engine::reply::{Refusal, Reply};
-use tidemill_model::{Event, EventId, JobCounts, JobId, JobStatus, Json, KnownType, RequestId, Timestamp};
+use tidemill_model::{
+    Event, EventId, JobCounts, JobId, JobStatus, Json, KnownType, RequestId, TenantId, Timestamp,
+};
 
 use super::unreadable;
 use crate::ledger::Ledger;
@@ -33,6 +36,12 @@ pub(crate) struct Deliveries {
     set_going: BTreeMap<JobId, usize>,
     /// What was told of each job: the place of the event, and the status.
     told: BTreeMap<JobId, BTreeSet<(usize, String)>>,
+    /// The tenant and the name of each job.
+    jobs: BTreeMap<JobId, (TenantId, Option<String>)>,
+    /// Where the log ended when people were last told that a job failed.
+    failed_told: BTreeMap<JobId, usize>,
+    /// Whether so many failed at once that some were counted and not named.
+    some_unnamed: bool,
     /// Ends of waits that a webhook is to hear of.
     ends: BTreeSet<EventId>,
 }
@@ -43,6 +52,8 @@ struct Known {
     event: EventId,
     body: Json,
     replay: bool,
+    /// The failed jobs it tells of. Others join them.
+    failed: Option<FailedJobs>,
     standing: Standing,
 }
 
@@ -63,6 +74,7 @@ impl Known {
             event: delivery.event.id,
             body: delivery.body.clone(),
             replay: delivery.replay_of.is_some(),
+            failed: delivery.failed_jobs.as_deref().cloned(),
             standing: Standing::Waiting { attempts: delivery.attempts, next: delivery.next_try_at },
         }
     }
@@ -76,6 +88,12 @@ impl Deliveries {
             Standing::Over => None,
         });
         waiting.collect()
+    }
+
+    /// How many failed jobs a delivery told of when it was looked at last.
+    pub(crate) fn told_by(&self, key: &DeliveryKey) -> u32 {
+        let failed = self.known.get(key).and_then(|known| known.failed.as_ref());
+        failed.map_or(0, |failed| failed.count)
     }
 
     pub(crate) fn all(&self) -> Vec<DeliveryKey> {
@@ -99,10 +117,12 @@ impl Deliveries {
 
     /// A command was handed in, whatever became of it: ids of jobs are used once.
     pub(super) fn ask(&mut self, command: &Command) {
-        if let Command::SubmitJob(submit) = command
-            && submit.callback.is_some()
-        {
-            self.asked.insert(submit.job.job);
+        if let Command::SubmitJob(submit) = command {
+            let NewJob { job, tenant, name, .. } = &submit.job;
+            self.jobs.insert(*job, (tenant.clone(), name.as_deref().map(str::to_owned)));
+            if submit.callback.is_some() {
+                self.asked.insert(*job);
+            }
         }
     }
 
@@ -168,6 +188,10 @@ impl Deliveries {
             let refused = matches!(answer, Err(Refusal::NotDelivering { .. }));
             return demand(refused, "each try of a delivery ends once", told);
         };
+        // Another failure may have joined it since, and the try told too little.
+        if known.failed.is_some() && matches!(answer, Err(Refusal::NotDelivering { .. })) {
+            return Ok(());
+        }
         let pause = policy.delivery_millis << (command.attempt - 1).min(20);
         let (retry_at, is_dead) = match (&command.end, known.target.is_alert()) {
             (DeliveryEnd::Arrived, _) => (None, false),
@@ -193,8 +217,18 @@ impl Deliveries {
         let mut missing: BTreeSet<_> = self.waiting().into_iter().map(|(key, _, _)| key).collect();
         for (key, delivery) in listed {
             missing.remove(&key);
-            let shown = Known::of(&delivery);
-            if let Some(known) = self.known.get(&key) {
+            let mut shown = Known::of(&delivery);
+            self.take_failed(&key, shown.failed.as_ref());
+            if let Some(known) = self.known.get_mut(&key) {
+                if let (Some(before), Some(after)) = (&mut known.failed, &shown.failed) {
+                    let grows = after.named.starts_with(&before.named) && after.count >= before.count;
+                    let is_untried = *before == *after || delivery.attempts == 0;
+                    demand(grows && is_untried, "failures join an alert that was not tried", || {
+                        format!("{key:?} told of {before:?} and tells of {after:?}")
+                    })?;
+                    before.clone_from(after);
+                    shown.body = known.body.clone();
+                }
                 demand(*known == shown, "a delivery changes by its tries only", || {
                     format!("{key:?} is {shown:?}, not {known:?}")
                 })?;
@@ -204,6 +238,16 @@ impl Deliveries {
             self.begin(key, shown, policy)?;
         }
         demand(missing.is_empty(), "no delivery is lost", || format!("{missing:?}"))
+    }
+
+    /// Takes note of the failed jobs that an alert names and did not name before.
+    fn take_failed(&mut self, key: &DeliveryKey, failed: Option<&FailedJobs>) {
+        let Some(failed) = failed else { return };
+        self.some_unnamed |= failed.count as usize > failed.named.len();
+        let before = self.known.get(key).and_then(|known| known.failed.as_ref());
+        let before = before.map_or(0, |before| before.named.len());
+        let end = self.places.len();
+        self.failed_told.extend(failed.named.iter().skip(before).map(|job| (job.job, end)));
     }
 
     fn begin(&mut self, key: DeliveryKey, new: Known, policy: &Policy) -> Result<(), Violation> {
@@ -239,19 +283,33 @@ impl Deliveries {
         job: JobId,
         status: JobStatus,
         counts: JobCounts,
+        policy: &Policy,
     ) -> Result<(), Violation> {
+        let from = self.set_going.get(&job).copied().unwrap_or_default();
+        let rests = counts.pending + counts.processing == 0 && status != JobStatus::Running;
+        if rests && status == JobStatus::Failed && self.people_want(job, policy) {
+            let told = self.failed_told.get(&job).copied();
+            demand(told.is_some_and(|told| told > from), "people hear of each job that failed", || {
+                format!("{job} failed after {from}; told was {told:?}")
+            })?;
+        }
         if !self.asked.contains(&job) {
             return Ok(());
         }
-        let from = self.set_going.get(&job).copied().unwrap_or_default();
         let told = self.told.get(&job).into_iter().flatten();
         let since: Vec<_> =
             told.filter(|(place, _)| *place > from).map(|(_, status)| status.as_str()).collect();
-        let rests = counts.pending + counts.processing == 0 && status != JobStatus::Running;
         let fits = if rests { since.last() == Some(&status.as_str()) } else { since.is_empty() };
         demand(fits, "each rest of a job is told", || {
             format!("{job} is {} with {counts:?}; told were {since:?}", status.as_str())
         })
+    }
+
+    /// Whether people are to be told of a job that fails, and the alert would name it.
+    fn people_want(&self, job: JobId, policy: &Policy) -> bool {
+        let Some((tenant, name)) = self.jobs.get(&job) else { return false };
+        let wanted = policy.job_failed.as_ref().filter(|_| policy.alerts.people && !self.some_unnamed);
+        wanted.is_some_and(|wanted| wanted.want(tenant, name.as_deref()))
     }
 
     /// Everything about deliveries is as it must be.
@@ -289,6 +347,7 @@ impl Deliveries {
                     event: letter.event.id,
                     body: letter.body.clone(),
                     replay: false,
+                    failed: None,
                     standing: Standing::Over,
                 };
                 self.begin(key.clone(), new, policy)?;

@@ -390,7 +390,7 @@ impl Oracle {
             _ if known.cancelled => JobStatus::Cancelled,
             status => status,
         };
-        self.deliveries.check_job(job, status, counts)
+        self.deliveries.check_job(job, status, counts, &self.policy)
     }
 
     /// After a whole sweep nothing stands still: a task that waits has a message, one that runs a live lease or one.

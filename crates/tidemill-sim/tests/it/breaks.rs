@@ -67,6 +67,14 @@ fn a_rest_that_is_not_told_is_found() {
 }
 
 #[test]
+fn a_failed_job_that_people_do_not_hear_of_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { skip_job_failed: true, ..Faults::default() };
+        assert_is_found("a job fails and nobody is told", &with_faults(kind, faults));
+    }
+}
+
+#[test]
 fn a_forgotten_delivery_is_found() {
     for kind in [Kind::Memory, Kind::Embedded] {
         let faults = Faults { forget_delivery: true, ..Faults::default() };

@@ -231,6 +231,9 @@ impl Api {
             .map_err(|error| unusable(&format_args!("cannot listen on {}: {error}", values.listen)))?;
         let address = listener.local_addr().map_err(|error| unusable(&error))?;
         let url = url_of(address);
+        if !address.ip().is_unspecified() {
+            node.engine().set_dashboard_url(url.clone());
+        }
         let file = data.map(|data| {
             ServerFile { url: url.clone(), pid: std::process::id() }.keep(data, |error| {
                 out.warn(format_args!(

@@ -313,6 +313,25 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting("ALERT_CHANNEL", Kind::Text, None, "the channel of alerts that a bot posts"),
     setting("SLACK_API_URL", Kind::Url, Some("https://slack.com/api"), "where the bot posts"),
     setting("ALERT_WEBHOOK_URL", Kind::Url, None, "where alerts go as well, signed").secret(),
+    setting("ALERT_JOB_FAILED", Kind::Flag, Some("false"), "whether failed jobs are alerted"),
+    setting(
+        "ALERT_JOB_FAILED_NAMES",
+        Kind::Text,
+        None,
+        "names of these jobs, with commas between them; * for any characters, TENANT/NAME for one tenant; none: all",
+    ),
+    setting(
+        "ALERT_JOB_FAILED_WAIT_MS",
+        Kind::Millis { min: 1_000, max: 300_000 },
+        Some("5000"),
+        "how long a failed job waits for others that are told in the same alert, in ms",
+    ),
+    setting(
+        "PUBLIC_URL",
+        Kind::Url,
+        None,
+        "where people reach the server, for links in alerts; none: the address it listens on, unless that is all of them",
+    ),
     // Health.
     setting(
         "HEALTH_CHECK_ENABLED",

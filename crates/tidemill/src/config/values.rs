@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_engine::health::HealthRules;
-use tidemill_engine::outbound::AllowedHosts;
+use tidemill_engine::outbound::{AllowedHosts, JobFailedAlerts};
 use tidemill_engine::policy::{AlertTargets, Policy};
 use tidemill_model::{AppName, RetryPolicy, TaskSecrets, TenantId};
 use tidemill_outbound::OutboundSettings;
@@ -78,6 +79,10 @@ pub(crate) struct Values {
     pub(crate) aws: AwsValues,
     /// Whom we tell things, and how.
     pub(crate) outbound: OutboundSettings,
+    /// Which failed jobs people are told of, if any.
+    pub(crate) job_failed: Option<JobFailedAlerts>,
+    /// Where people reach the server, if somebody said so.
+    pub(crate) public_url: Option<String>,
     /// How often the health of tasks is checked, if it is.
     pub(crate) health_every: Option<Duration>,
     pub(crate) health: HealthRules,
@@ -208,6 +213,8 @@ impl Values {
                 signing_key: given.maybe("WEBHOOK_SIGNING_KEY").map(str::to_owned),
                 allowed_hosts: AllowedHosts::parse(given.maybe("CALLBACK_ALLOWED_HOSTS").unwrap_or_default()),
             },
+            job_failed: given.job_failed(),
+            public_url: given.maybe("PUBLIC_URL").map(str::to_owned),
             health_every: given
                 .flag("HEALTH_CHECK_ENABLED")
                 .then(|| given.millis("HEALTH_CHECK_INTERVAL_MS")),
@@ -246,6 +253,7 @@ impl Values {
             tenant_bytes_max: self.tenant_bytes_max,
             workflow_webhook: self.outbound.workflow_webhook.is_some(),
             alerts: AlertTargets { people: true, webhook: self.outbound.alert_webhook.is_some() },
+            job_failed: self.job_failed.clone().map(Arc::new),
             ..Policy::default()
         }
     }
@@ -259,6 +267,13 @@ fn lease_millis(extension_secs: u64) -> u64 {
 struct Given<'a>(&'a HashMap<&'static str, Option<String>>);
 
 impl Given<'_> {
+    /// Which failed jobs are told, if any.
+    fn job_failed(&self) -> Option<JobFailedAlerts> {
+        let names = self.maybe("ALERT_JOB_FAILED_NAMES").unwrap_or_default();
+        let told = || JobFailedAlerts::parse(names, self.whole_millis("ALERT_JOB_FAILED_WAIT_MS"));
+        self.flag("ALERT_JOB_FAILED").then(told)
+    }
+
     fn maybe(&self, name: &str) -> Option<&str> {
         self.0.get(name).and_then(|text| text.as_deref())
     }

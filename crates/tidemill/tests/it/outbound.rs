@@ -285,6 +285,76 @@ fn alerts_can_be_tried_out() {
     assert!(logged.words.contains("alert: :wave: *Tidemill test alert*"), "{logged:#?}");
 }
 
+/// Failed jobs are told to people and to the webhook, those that fail together in one alert, though the server is killed.
+#[test]
+fn failed_jobs_are_told_together_with_what_their_tasks_said() {
+    let sandbox = Sandbox::new();
+    let listener = Listener::start(|path, count| match (path, count) {
+        ("/slack", 1) => status(500, ""),
+        _ => status(200, ""),
+    });
+    let (slack, hook) = (format!("{}/slack", listener.url), format!("{}/alerts", listener.url));
+    let settings = [
+        ("SLACK_WEBHOOK_URL", slack.as_str()),
+        ("ALERT_WEBHOOK_URL", hook.as_str()),
+        ("ALERT_JOB_FAILED", "true"),
+        ("ALERT_JOB_FAILED_NAMES", "nightly*,default/etl"),
+        ("ALERT_JOB_FAILED_WAIT_MS", "3s"),
+        ("PUBLIC_URL", "https://tidemill.example.com/"),
+    ];
+    let server = sandbox.serve(&[], &settings);
+    let submit = |name: &str, run: &str| {
+        let job = json!({ "name": name, "tasks": [{ "taskId": "load", "run": run, "retry": { "maxAttempts": 1 } }] });
+        sandbox.write("job.json", &job.to_string());
+        let submitted = sandbox.run(&["submit", "job.json", "--json"]).ok().json();
+        submitted["jobId"].as_str().unwrap().to_owned()
+    };
+    submit("other", "exit 1");
+    submit("nightly-fine", "true");
+    let first = submit("nightly", "echo 'no such table: pages <!here>' >&2; exit 3");
+    let second = submit("etl", "exit 4");
+    let is_over = |job: &str| sandbox.run(&["jobs", "get", job, "--json"]).ok().json()["status"] == "failed";
+    eventually("that both failed", || is_over(&first) && is_over(&second));
+    server.process.kill();
+    let server = sandbox.serve(&[], &settings);
+    eventually("the alerts", || listener.of("/slack").len() >= 2 && !listener.of("/alerts").is_empty());
+    // How many alerts these two are depends on how fast this machine is; each job is told once.
+    let jobs = |body: &Value| body["jobs"].as_array().unwrap().clone();
+    eventually("both jobs", || {
+        listener.of("/alerts").iter().map(|asked| jobs(&asked.json()).len()).sum::<usize>() >= 2
+    });
+    let told: Vec<Value> = listener.of("/alerts").iter().flat_map(|asked| jobs(&asked.json())).collect();
+    assert_eq!(told.len(), 2, "{told:#?}");
+    let body = listener.of("/alerts")[0].json();
+    assert_eq!(
+        (&body["kind"], &body["isRaised"], &body["tenantId"]),
+        (&json!("job_failed"), &json!(true), &json!("default"))
+    );
+    let of = |job: &str| told.iter().find(|told| told["jobId"] == job).unwrap_or_else(|| panic!("{told:#?}"));
+    let (load, page) = (of(&first), format!("https://tidemill.example.com/jobs/{first}"));
+    assert_eq!(
+        (&load["name"], &load["taskId"], &load["failedTasks"]),
+        (&json!("nightly"), &json!("load"), &json!(1))
+    );
+    assert!(load["lastError"].as_str().unwrap().contains("no such table"), "{told:#?}");
+    assert_eq!(load["url"], json!(page));
+    assert_eq!(of(&second)["name"], "etl");
+    let told_people = listener.of("/slack");
+    let id = told_people[0].header("tidemill-delivery");
+    assert!(
+        told_people[1..].iter().any(|alert| alert.header("tidemill-delivery") == id),
+        "it is tried again"
+    );
+    let text: Vec<_> =
+        told_people.iter().map(|alert| alert.json()["text"].as_str().unwrap().to_owned()).collect();
+    let text = text.join("\n");
+    for part in [&first, &second, "task load failed", "&lt;!here&gt;", &page] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    server.stop().ok();
+    sandbox.run(&["verify"]).ok();
+}
+
 fn callback_job(url: &str, run: &str) -> String {
     json!({ "name": "nightly", "requestId": format!("r-{}", run.len()), "callbackUrl": url, "tasks": [
         { "taskId": "a", "run": "true" }, { "taskId": "b", "run": run, "dependsOn": ["a"], "retry": { "maxAttempts": 1 } },
