@@ -3,6 +3,7 @@
 mod agent_fields;
 mod output_schema;
 mod read;
+mod schema;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,8 @@ use crate::task_spec::OnFailure;
 use crate::time::Timestamp;
 
 pub(crate) use agent_fields::AgentFields;
+pub(crate) use read::{path, secrets};
+pub use schema::schema;
 
 /// The bytes of a definition's description.
 pub const DESCRIPTION_BYTES_MAX: usize = 10_000;
@@ -116,6 +119,10 @@ pub struct DefinitionDraft {
     /// operator lists in `TASK_SECRETS`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// Directories that come before those of `PATH`. Relative ones are below the working directory of the worker, as in
+    /// `command`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
     /// For the runners `command` and `agent`: whether the program gets its input as an argument too, which every user of the
     /// machine can see. It is always in the file that `INPUT_FILE` names.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
@@ -200,6 +207,7 @@ impl DefinitionDraft {
             env: BTreeMap::new(),
             open_env: Vec::new(),
             secrets: Vec::new(),
+            path: Vec::new(),
             input_arg: true,
             timeout: None,
             task_timeout: None,

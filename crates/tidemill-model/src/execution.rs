@@ -24,6 +24,10 @@ pub const VARIABLES_MAX: usize = 200;
 pub const VARIABLE_NAME_BYTES_MAX: usize = 128;
 /// The bytes of all variables of one task or definition.
 pub const VARIABLES_BYTES_MAX: usize = 64 * 1024;
+/// The directories that one task or definition puts before `PATH`.
+pub const PATH_DIRECTORIES_MAX: usize = 16;
+/// The bytes of such a directory.
+pub const PATH_BYTES_MAX: usize = 1_024;
 /// The labels of one task or definition.
 pub const LABELS_MAX: usize = 64;
 /// The bytes of a label's name.
@@ -68,6 +72,12 @@ pub struct Execution {
     /// Variables with their literal values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// Names of variables of the worker's environment, for a command or an agent that the job brought along.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// Directories before `PATH`, for the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -100,6 +110,9 @@ pub struct ResolvedExecution {
     /// Names of variables of the worker's own environment that are handed over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// Directories before `PATH`; relative ones are below the working directory of the worker.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
     /// Whether the input of a stored command may be one of its arguments.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub input_arg: bool,
@@ -121,6 +134,7 @@ impl ResolvedExecution {
             script: None,
             env: BTreeMap::new(),
             secrets: Vec::new(),
+            path: Vec::new(),
             input_arg: true,
             idle_timeout_ms: None,
             definition: None,
@@ -289,6 +303,26 @@ pub(crate) fn check_variable_name(path: &str, name: &str, problems: &mut FieldPr
         problems.add(at(), code::INVALID_VALUE, rule);
     } else if is_reserved_variable(name) {
         problems.add(at(), code::RESERVED_VARIABLE, "is set by the worker and cannot be set here");
+    }
+}
+
+/// Checks directories that come before `PATH`; `path` names the field.
+pub(crate) fn check_path(path: &str, directories: &[String], problems: &mut FieldProblems) {
+    if directories.len() > PATH_DIRECTORIES_MAX {
+        let message = format!("has {} directories; the limit is {PATH_DIRECTORIES_MAX}", directories.len());
+        problems.add(path, code::TOO_LONG, message);
+    }
+    for (at, directory) in directories.iter().enumerate() {
+        let at = || format!("{path}[{at}]");
+        if directory.len() > PATH_BYTES_MAX {
+            let message = format!("is {} bytes; the limit is {PATH_BYTES_MAX}", directory.len());
+            problems.add(at(), code::TOO_LONG, message);
+        } else if directory.trim().is_empty() {
+            problems.add(at(), code::INVALID_VALUE, "is empty");
+        } else if directory.contains(':') || directory.chars().any(char::is_control) {
+            let message = "holds a colon or a control character, and is one directory";
+            problems.add(at(), code::INVALID_VALUE, message);
+        }
     }
 }
 

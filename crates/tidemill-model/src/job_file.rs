@@ -25,6 +25,7 @@ use crate::task_spec::OnFailure;
 pub(crate) use read::{parking, retry};
 pub(crate) use schema::RetryShape;
 pub use schema::schema;
+pub(crate) use schema::{AgentStepShape, OnFailureShape};
 
 /// The bytes of a job's name.
 pub const JOB_NAME_BYTES_MAX: usize = 200;
@@ -111,6 +112,11 @@ pub struct TaskSettings {
     pub idle_timeout: Option<Millis>,
     pub retry: RetryEntry,
     pub env: BTreeMap<String, String>,
+    /// Names of variables of the worker's environment that the task is given. Only work that the file brings along has
+    /// them; a definition says its own.
+    pub secrets: Vec<String>,
+    /// Directories before `PATH`, of the same.
+    pub path: Vec<String>,
     pub labels: BTreeMap<String, String>,
     pub on_failure: Option<OnFailure>,
     /// How long the task may wait once it is parked.

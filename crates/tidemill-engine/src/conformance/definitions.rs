@@ -395,3 +395,37 @@ pub async fn a_file_of_100_000_tasks_is_accepted<W: World>(lab: Lab<W>) {
     assert_eq!((submitted.total_tasks, submitted.root_tasks.len()), (100_000, 1));
     assert_eq!(lab.claim_one().await.spec.options.timeout_ms, Some(60_000));
 }
+
+/// Secrets and directories come with work that a file brings along, and never with a definition that a producer names.
+pub async fn work_that_is_brought_along_has_its_own_secrets_and_path<W: World>(lab: Lab<W>) {
+    let stored = DefinitionDraft {
+        secrets: vec!["THEIRS".to_owned()],
+        path: vec!["/opt/theirs".to_owned()],
+        ..draft("stored", "x")
+    };
+    lab.engine.define(acme(), stored, Define::Create).await.expect("accepted");
+    let file = job_file(&json!([
+        { "taskId": "a", "run": "true", "secrets": ["TOKEN"], "path": ["bin", "/opt/bin"] },
+        { "taskId": "b", "name": "stored" },
+        { "taskId": "c", "run": "true" },
+    ]));
+    submit(&lab, file, ADMIN).await.expect("the job is accepted");
+    let lab = lab.reopen_if_it_can().await;
+    let expected = [
+        (vec!["TOKEN"], vec!["bin", "/opt/bin"]),
+        (vec!["THEIRS"], vec!["/opt/theirs"]),
+        (Vec::new(), Vec::new()),
+    ];
+    for (task, (secrets, path)) in lab.claim(4).await.iter().zip(expected) {
+        let execution = lab.engine.execution_of(task).await.expect("the backend works");
+        assert_eq!((execution.secrets, execution.path), {
+            let owned = |list: Vec<&str>| list.into_iter().map(str::to_owned).collect::<Vec<_>>();
+            (owned(secrets), owned(path))
+        });
+    }
+    for field in ["secrets", "path"] {
+        let file = json!({ "tasks": [{ "taskId": "a", "name": "stored", field: ["X"] }] });
+        let problems = JobFile::read(file).expect_err("a definition says its own");
+        assert_eq!(problems.listed[0].path, format!("tasks[0].{field}"));
+    }
+}

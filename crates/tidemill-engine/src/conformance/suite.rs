@@ -173,7 +173,8 @@ macro_rules! conformance_cases {
                 files_are_checked_before_anything_is_stored,
                 producers_set_only_the_variables_that_a_definition_opens,
                 a_repeated_file_is_answered_alike,
-                a_file_of_100_000_tasks_is_accepted;
+                a_file_of_100_000_tasks_is_accepted,
+                work_that_is_brought_along_has_its_own_secrets_and_path;
             scripts:
                 scripts_have_versions,
                 a_script_with_subscriptions_stays,

@@ -202,6 +202,10 @@ impl<B: Backend> Engine<B> {
         execution.command = own.run.or(execution.command);
         execution.agent = own.agent.or(execution.agent);
         execution.env.extend(own.env);
+        if own.definition.is_none() {
+            execution.secrets = own.secrets;
+            execution.path = own.path;
+        }
         execution.labels.extend(own.labels);
         execution.idle_timeout_ms = own.idle_timeout_ms.or(execution.idle_timeout_ms);
         Ok(execution)
@@ -261,6 +265,7 @@ fn resolved(definition: &Definition) -> ResolvedExecution {
         script: draft.script.clone().filter(|_| draft.runner == Runner::Script),
         env: draft.env.clone(),
         secrets: draft.secrets.clone(),
+        path: draft.path.clone(),
         input_arg: draft.input_arg,
         idle_timeout_ms: draft.idle_timeout.map(|span| span.0),
         definition: Some(Pinned { name: draft.name.clone(), version: definition.version }),

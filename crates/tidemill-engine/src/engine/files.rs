@@ -269,6 +269,8 @@ fn spec_of(task: TaskEntry, definitions: &Definitions, default: tidemill_model::
     let mut execution = Execution {
         idle_timeout_ms: settings.idle_timeout.map(|span| span.0),
         env: settings.env,
+        secrets: settings.secrets,
+        path: settings.path,
         labels: settings.labels,
         ..Execution::default()
     };
@@ -344,7 +346,8 @@ fn digest_of_task(file: &TaskFile) -> String {
 
 fn push_task(text: &mut String, id: &str, work: &TaskWork, input: &Json, settings: &TaskSettings) {
     use std::fmt::Write;
-    let TaskSettings { timeout, idle_timeout, retry, env, labels, on_failure, park_timeout } = settings;
+    let TaskSettings { timeout, idle_timeout, retry, env, secrets, path, labels, on_failure, park_timeout } =
+        settings;
     let times = (timeout.map(|span| span.0), idle_timeout.map(|span| span.0));
     let tries =
         (retry.max_attempts, retry.first_delay.map(|span| span.0), retry.max_delay.map(|span| span.0));
@@ -360,5 +363,8 @@ fn push_task(text: &mut String, id: &str, work: &TaskWork, input: &Json, setting
     if on_failure.is_some() || park_timeout.is_some() {
         let parking = Json::of(&(on_failure, park_timeout.map(|span| span.0)));
         text.push_str(parking.as_str());
+    }
+    if !secrets.is_empty() || !path.is_empty() {
+        text.push_str(Json::of(&(secrets, path)).as_str());
     }
 }

@@ -8,14 +8,14 @@ use super::{
 };
 use crate::document::Document;
 use crate::execution::{
-    VARIABLE_NAME_BYTES_MAX, is_loading_variable, is_reserved_variable, is_variable_name,
+    VARIABLE_NAME_BYTES_MAX, check_path, is_loading_variable, is_reserved_variable, is_variable_name,
 };
 use crate::field_problem::{FieldProblems, code};
 use crate::id::TaskName;
 use crate::job_file::{ATTEMPTS_MAX, TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, parking, retry};
 use crate::task_secrets::is_own_variable;
 
-const FIELDS: &str = "name, description, runner, command, env, openEnv, secrets, inputArg, timeout, taskTimeout, idleTimeout, \
+pub(super) const FIELDS: &str = "name, description, runner, command, env, openEnv, secrets, path, inputArg, timeout, taskTimeout, idleTimeout, \
                       maxAttempts, retry, labels, onFailure, parkTimeout, prompt, outputSchema, outputFile, maxTurns, tools, steps, model, \
                       permissionMode, agentAttempts, resumeSession, settings, maxCostUsd, script";
 /// What an answer holds beside the draft. It may be sent back and is not read.
@@ -72,6 +72,7 @@ fn draft(document: &mut Document<'_>) -> Option<DefinitionDraft> {
         env: document.env("env"),
         open_env: open_env(document),
         secrets: secrets(document),
+        path: path(document),
         input_arg: document.flag("inputArg").unwrap_or(true),
         timeout,
         task_timeout: document.span("taskTimeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
@@ -138,6 +139,7 @@ fn runner(document: &mut Document<'_>) -> Option<Runner> {
         if told.is_none() {
             document.missing("runner");
         }
+        document.take("runner");
         return told;
     }
     let text = document.text("runner")?;
@@ -174,7 +176,8 @@ fn open_env(document: &mut Document<'_>) -> Vec<String> {
     names
 }
 
-fn secrets(document: &mut Document<'_>) -> Vec<String> {
+/// Names of variables of the worker's environment that the task is given.
+pub(crate) fn secrets(document: &mut Document<'_>) -> Vec<String> {
     let names = document.texts("secrets").unwrap_or_default();
     if names.len() > SECRETS_MAX {
         let message = format!("has {} names; the limit is {SECRETS_MAX}", names.len());
@@ -190,6 +193,13 @@ fn secrets(document: &mut Document<'_>) -> Vec<String> {
         }
     }
     names
+}
+
+/// Directories that come before those of `PATH`.
+pub(crate) fn path(document: &mut Document<'_>) -> Vec<String> {
+    let directories = document.texts("path").unwrap_or_default();
+    check_path(&document.path("path"), &directories, document.problems);
+    directories
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::{
 use crate::budget::Budget;
 use crate::callback_url::{BadCallbackUrl, CallbackUrl};
 use crate::dag::JOB_TASKS_MAX;
-use crate::definition::{AgentFields, SCRIPT_BYTES_MAX};
+use crate::definition::{AgentFields, SCRIPT_BYTES_MAX, path, secrets};
 use crate::document::Document;
 use crate::field_problem::{FieldProblems, code};
 use crate::id::{RequestId, TaskId, TaskName};
@@ -20,8 +20,8 @@ use crate::task_input::new_input_problem;
 use crate::task_spec::OnFailure;
 
 const JOB_FIELDS: &str = "name, requestId, budget, tasks, callbackUrl";
-pub(super) const TASK_FIELDS: &str = "taskId, name, run, agent, script, dependsOn, input, timeout, idleTimeout, retry, env, labels, onFailure, parkTimeout";
-const ALONE_FIELDS: &str = "requestId, name, run, agent, script, input, timeout, idleTimeout, retry, env, labels, onFailure, parkTimeout";
+pub(super) const TASK_FIELDS: &str = "taskId, name, run, agent, script, dependsOn, input, timeout, idleTimeout, retry, env, secrets, path, labels, onFailure, parkTimeout";
+const ALONE_FIELDS: &str = "requestId, name, run, agent, script, input, timeout, idleTimeout, retry, env, secrets, path, labels, onFailure, parkTimeout";
 
 impl JobFile {
     /// Reads a job, or tells everything that is wrong.
@@ -95,7 +95,7 @@ impl TaskFile {
         let request_id = request_id(&mut document);
         let work = work(&mut document);
         let input = input(&mut document);
-        let settings = settings(&mut document);
+        let settings = settings(&mut document, work.as_ref());
         document.close(ALONE_FIELDS);
         match work {
             Some(work) => problems.or(Self { request_id, work, input, settings }),
@@ -166,7 +166,7 @@ pub(super) fn entry(task: &mut Document<'_>) -> Option<TaskEntry> {
         }
     }
     let input = input(task);
-    let settings = settings(task);
+    let settings = settings(task, work.as_ref());
     Some(TaskEntry { task_id: id?, work: work?, depends_on, input, settings })
 }
 
@@ -217,13 +217,23 @@ fn input(task: &mut Document<'_>) -> Json {
     input
 }
 
-fn settings(task: &mut Document<'_>) -> TaskSettings {
+fn settings(task: &mut Document<'_>, work: Option<&TaskWork>) -> TaskSettings {
+    for field in ["secrets", "path"].into_iter().filter(|field| task.has(field)).collect::<Vec<_>>() {
+        let rule = match work {
+            Some(TaskWork::Named(_)) => "is for a task with run or agent; a definition says its own",
+            Some(TaskWork::Script(_)) => "is for a task with run or agent; a script sees no variables",
+            Some(TaskWork::Inline(_) | TaskWork::Agent(_)) | None => continue,
+        };
+        task.problem(field, code::INVALID_VALUE, rule);
+    }
     let (on_failure, park_timeout) = parking(task);
     TaskSettings {
         timeout: task.span("timeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
         idle_timeout: task.span("idleTimeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
         retry: retry(task),
         env: task.env("env"),
+        secrets: secrets(task),
+        path: path(task),
         labels: task.labels("labels"),
         on_failure,
         park_timeout,

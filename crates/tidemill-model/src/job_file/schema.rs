@@ -95,6 +95,12 @@ struct TaskShape {
     retry: Option<RetryShape>,
     /// Variables of the task's environment, with literal values.
     env: Option<BTreeMap<String, String>>,
+    /// For run and agent: names of variables of the worker's environment that the operator lists in `TASK_SECRETS`.
+    #[schemars(length(max = 64))]
+    secrets: Option<Vec<String>>,
+    /// For run and agent: directories that come before those of PATH.
+    #[schemars(length(max = 16))]
+    path: Option<Vec<String>>,
     /// Words to find the task by.
     labels: Option<BTreeMap<String, String>>,
     /// What happens when the task has failed for good.
@@ -137,6 +143,12 @@ struct AloneShape {
     retry: Option<RetryShape>,
     /// Variables of the task's environment, with literal values.
     env: Option<BTreeMap<String, String>>,
+    /// For run and agent: names of variables of the worker's environment that the operator lists in `TASK_SECRETS`.
+    #[schemars(length(max = 64))]
+    secrets: Option<Vec<String>>,
+    /// For run and agent: directories that come before those of PATH.
+    #[schemars(length(max = 16))]
+    path: Option<Vec<String>>,
     /// Words to find the task by.
     labels: Option<BTreeMap<String, String>>,
     /// What happens when the task has failed for good.
@@ -237,7 +249,7 @@ struct AgentObjectShape {
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "AgentStep")]
-struct AgentStepShape {
+pub(crate) struct AgentStepShape {
     /// Unique among the steps; `step-1`, `step-2` and so on when it is left out.
     #[schemars(regex(pattern = "^[A-Za-z0-9_-]{1,100}$"))]
     name: Option<String>,
@@ -279,7 +291,7 @@ fn no_run() -> Run {
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(dead_code, reason = "only its shape is used")]
-enum OnFailureShape {
+pub(crate) enum OnFailureShape {
     /// The task is failed.
     Fail,
     /// The task waits until somebody resumes or fails it, or until its time is over.
@@ -344,6 +356,8 @@ mod tests {
             "idleTimeout",
             "retry",
             "env",
+            "secrets",
+            "path",
             "labels",
             "onFailure",
             "parkTimeout",

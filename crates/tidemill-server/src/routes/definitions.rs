@@ -8,10 +8,11 @@ use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{Define, EngineError};
 use tidemill_engine::reply::Refusal;
 use tidemill_model::definition::{Definition, DefinitionDraft};
-use tidemill_model::field_problem::{FieldProblems, code};
+use tidemill_model::field_problem::FieldProblems;
 use tidemill_model::{Runner, TaskName, TenantId};
 
 use super::compiling::compile;
+use super::submitting::not_listed;
 use crate::api::Page;
 use crate::param::Kind;
 use crate::problem::Problem;
@@ -122,10 +123,7 @@ fn check_secrets<B: Backend>(
 ) -> Result<(), Problem> {
     let Some(list) = &call.app.config().task_secrets else { return Ok(()) };
     let mut problems = FieldProblems::default();
-    for (at, name) in draft.secrets.iter().enumerate().filter(|(_, name)| !list.admits(tenant, name)) {
-        let message = format!("is {name}, which TASK_SECRETS does not list for this tenant");
-        problems.add(format!("secrets[{at}]"), code::SECRET_NOT_LISTED, message);
-    }
+    not_listed("", &draft.secrets, tenant, list, &mut problems);
     Ok(problems.or(())?)
 }
 

@@ -10,7 +10,7 @@ use tidemill_model::job_file::{AddTasksFile, JobFile};
 use tidemill_model::{Entity, EventType, JobId, JobStatus, TaskId, TenantId, Timestamp};
 
 use super::compiling::compile_tasks;
-use super::submitting::{idempotency, rights};
+use super::submitting::{check_secrets, idempotency, rights, settings_of};
 use super::views::{event_page, event_query, job_summary, task_ids, task_row, texts};
 use crate::api::{
     BudgetView, CancelRequest, Cancelled, EventJson, JobAccepted, JobStatusName, JobSummary, JobView,
@@ -117,6 +117,7 @@ async fn create<B: Backend>(mut call: Call<B>) -> Reply {
     let file = JobFile::read_text(json_body::sound(&call.body)?)?;
     let (rights, once) = (rights(&call), idempotency(&call, "POST /v1/jobs"));
     call.forget_body();
+    check_secrets(&call, &tenant, rights, settings_of(&file.tasks))?;
     compile_tasks(&call, &file.tasks, rights).await?;
     let app = call.app.config().app.clone();
     let job = call.app.engine().submit_job_file(tenant, app, file, rights, once).await?;
@@ -304,6 +305,7 @@ async fn add<B: Backend>(mut call: Call<B>) -> Reply {
     let (tenant, job) = job_of(&call)?;
     let file = AddTasksFile::read_text(json_body::sound(&call.body)?)?;
     call.forget_body();
+    check_secrets(&call, &tenant, rights(&call), settings_of(&file.tasks))?;
     compile_tasks(&call, &file.tasks, rights(&call)).await?;
     let new_tasks: Vec<_> = file.tasks.iter().map(|task| task.task_id.to_string()).collect();
     let all_differ = new_tasks.iter().collect::<HashSet<_>>().len() == new_tasks.len();

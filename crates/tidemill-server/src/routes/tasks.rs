@@ -11,7 +11,7 @@ use tidemill_model::{Entity, EventType, RequestId};
 
 use super::compiling::compile_work;
 use super::jobs::ORDERS;
-use super::submitting::{idempotency, rights};
+use super::submitting::{check_secrets, idempotency, rights};
 use super::task_list;
 use super::views::{event_page, event_query, task_view};
 use crate::api::{
@@ -81,6 +81,7 @@ async fn create<B: Backend>(mut call: Call<B>) -> Reply {
     let file = TaskFile::read_text(json_body::sound(&call.body)?)?;
     let (rights, once) = (rights(&call), idempotency(&call, "POST /v1/tasks"));
     call.forget_body();
+    check_secrets(&call, &tenant, rights, std::iter::once((String::new(), &file.settings)))?;
     let name = file.request_id.as_ref().map_or("script", |id| id.as_str());
     compile_work(&call, "script", name, &file.work, rights).await?;
     let app = call.app.config().app.clone();

@@ -162,3 +162,37 @@ async fn a_definition_asks_only_for_variables_that_the_operator_lists() {
     let theirs = lab.key("other", Role::Admin).await;
     theirs.post("/v1/task-definitions", &draft(&["DB_URL", "STRIPE_KEY"])).await.expect(201);
 }
+
+#[tokio::test]
+async fn work_that_is_brought_along_asks_only_for_what_is_listed() {
+    let list = TaskSecrets::parse("DB_URL,other:STRIPE_KEY", |_| false).unwrap();
+    let config = ServerConfig { task_secrets: Some(list), ..ServerConfig::default() };
+    let lab = Lab::with(config, Policy::default()).await;
+    let (admin, producer) = (lab.key("default", Role::Admin).await, lab.key("default", Role::Producer).await);
+    let task = |secrets: &[&str]| json!({"taskId": "a", "run": "true", "secrets": secrets});
+    let job =
+        |secrets: &[&str]| json!({"tasks": [task(&[]), {"taskId": "b", "run": "true", "secrets": secrets}]});
+    let accepted = admin.post("/v1/jobs", &job(&["DB_URL"])).await.expect(201);
+    let place = |at: &str| (400, "SECRET_NOT_LISTED".to_owned(), at.to_owned());
+    assert_eq!(
+        admin.post("/v1/jobs", &job(&["DB_URL", "STRIPE_KEY"])).await.problem(),
+        place("tasks[1].secrets[1]")
+    );
+    let id = accepted["jobId"].as_str().unwrap().to_owned();
+    let tasks = format!("/v1/jobs/{id}/tasks");
+    let more = json!({"tasks": [{"taskId": "c", "run": "true", "secrets": ["TOKEN_KEY"]}]});
+    assert_eq!(admin.post(&tasks, &more).await.problem(), place("tasks[0].secrets[0]"));
+    let alone = json!({"run": "true", "secrets": ["STRIPE_KEY"]});
+    assert_eq!(admin.post("/v1/tasks", &alone).await.problem(), place("secrets[0]"));
+    // Who may bring no command names no secret, listed or not.
+    for secrets in [["DB_URL"], ["TOKEN_KEY"]] {
+        let refused = producer.post("/v1/jobs", &job(&secrets)).await.problem();
+        assert_eq!((refused.0, refused.1.as_str()), (403, "INLINE_NOT_ALLOWED"));
+    }
+    admin.post("/v1/task-definitions", &json!({"name": "ask", "command": ["x"]})).await.expect(201);
+    for field in ["secrets", "path"] {
+        let named = json!({"tasks": [{"taskId": "a", "name": "ask", field: ["DB_URL"]}]});
+        let refused = producer.post("/v1/jobs", &named).await.problem();
+        assert_eq!(refused, (400, "INVALID_VALUE".to_owned(), format!("tasks[0].{field}")));
+    }
+}

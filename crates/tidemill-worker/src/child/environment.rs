@@ -81,6 +81,9 @@ pub(crate) fn of_child(
     // A literal value takes the place of a secret, and is none itself.
     secret_names.retain(|name| !claim.execution.env.contains_key(*name));
     env.extend(claim.execution.env.iter().map(|(name, value)| (name.into(), value.into())));
+    if let Some(path) = path_of(&claim.execution.path, env.get(OsStr::new("PATH"))) {
+        env.insert("PATH".into(), path);
+    }
     let mut set = |name: &str, value: &OsStr| env.insert(name.into(), value.into());
     set("TENANT_ID", claim.task.tenant.as_str().as_ref());
     set("APP_NAME", claim.app.as_str().as_ref());
@@ -126,6 +129,20 @@ pub(crate) fn passed<'w>(
     };
     let named = worker.iter().filter_map(|(name, value)| Some((name.to_str()?, value)));
     named.filter(move |(name, _)| is_passed(name))
+}
+
+/// The directories of a task before those of the worker. Relative ones are below the working directory, wherever the child
+/// goes.
+fn path_of(directories: &[String], worker: Option<&OsString>) -> Option<OsString> {
+    if directories.is_empty() {
+        return None;
+    }
+    let own = directories.iter().map(|directory| {
+        let whole = std::path::absolute(directory);
+        whole.map_or_else(|_| directory.into(), std::path::PathBuf::into_os_string)
+    });
+    let all: Vec<OsString> = own.chain(worker.filter(|path| !path.is_empty()).cloned()).collect();
+    Some(all.join(OsStr::new(":")))
 }
 
 fn is_for_agents(name: &str) -> bool {

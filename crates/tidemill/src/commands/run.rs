@@ -102,7 +102,10 @@ impl Run {
         let traces = node.start_traces(&config.values);
         let pool = ScriptPool::new(&config.values);
         let compiler = Arc::new(pool.clone());
-        let client = Client::Local(LocalWay::new(Arc::clone(&node), config.server_config(), compiler));
+        let mut server_config = config.server_config();
+        // It runs the tasks itself: what is not listed, they do not get.
+        server_config.task_secrets.get_or_insert_default();
+        let client = Client::Local(LocalWay::new(Arc::clone(&node), server_config, compiler));
         let has_scripts = node.has_scripts().await.map_err(NodeError::from)?;
         let scripts = has_scripts.then(|| node.start_scripts(&config.values, pool.clone()));
         let others = unfinished(&client).await?;

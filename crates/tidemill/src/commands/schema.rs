@@ -18,12 +18,15 @@ pub(crate) struct Schema {
 enum Subject {
     /// Job files
     Job,
+    /// Definitions of tasks, as `definitions update` reads them
+    Definition,
 }
 
 impl Schema {
     pub(crate) fn execute(self, out: &mut Output) -> Ended {
         let schema = match self.of {
             Subject::Job => tidemill_model::job_file::schema(),
+            Subject::Definition => tidemill_model::definition::schema(),
         };
         out.json_pretty(&schema)?;
         Ok(ExitCode::SUCCESS)

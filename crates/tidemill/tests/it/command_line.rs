@@ -18,16 +18,19 @@ fn completions_know_all_commands() {
     assert_eq!(sandbox.run(&["completions", "none"]).code, 2);
 }
 
-/// The committed schema is what editors use: it must be the one of this build.
-/// `tidemill schema job > docs/job.schema.json` writes it.
+/// The committed schemas are what editors use: they must be those of this build.
+/// `tidemill schema job > docs/job.schema.json` writes one.
 #[test]
-fn the_committed_schema_is_the_one_of_this_build() {
+fn the_committed_schemas_are_those_of_this_build() {
     let sandbox = Sandbox::new();
-    let printed = sandbox.run(&["schema", "job"]).ok();
-    let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/job.schema.json");
-    assert_eq!(printed.out, std::fs::read_to_string(committed).unwrap());
-    let schema: Value = printed.json();
-    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    for of in ["job", "definition"] {
+        let printed = sandbox.run(&["schema", of]).ok();
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+        let committed = std::fs::read_to_string(format!("{docs}/{of}.schema.json")).unwrap();
+        assert_eq!(printed.out, committed, "of {of}");
+        let schema: Value = printed.json();
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    }
 }
 
 #[test]

@@ -181,6 +181,34 @@ fn resume_names_what_differs() {
     );
 }
 
+/// Work that a file brings along may name variables of the operator's list, and directories for its programs.
+#[test]
+fn secrets_and_path_of_a_job_file_reach_its_tasks() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.dir.join("bin")).unwrap();
+    let program = sandbox.write("bin/greet", "#!/bin/sh\necho \"{\\\"said\\\":\\\"$DB_LOGIN\\\"}\"\n");
+    let mut mode = std::fs::metadata(&program).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
+    std::fs::set_permissions(&program, mode).unwrap();
+    let job = |secrets: &str| {
+        format!("name: x\ntasks:\n- {{taskId: a, run: [greet], path: [bin], secrets: [{secrets}]}}\n")
+    };
+    let settings =
+        [("TASK_SECRETS", "DB_LOGIN"), ("DB_LOGIN", "ann:correct-horse"), ("OTHER", "not-for-tasks")];
+    sandbox.write("job.yaml", &job("DB_LOGIN, OTHER"));
+    let refused = sandbox.run_with(&["run", "job.yaml"], &settings);
+    assert_eq!(refused.code, 2, "{refused:#?}");
+    assert!(
+        refused.words.contains("tasks[0].secrets[1]: is OTHER, which TASK_SECRETS does not list"),
+        "{refused:#?}"
+    );
+    sandbox.write("job.yaml", &job("DB_LOGIN"));
+    let ran = sandbox.run_with(&["run", "job.yaml", "--json"], &settings).ok();
+    assert_eq!(ran.json()["tasks"]["a"]["output"], json!({ "said": "[REDACTED]" }), "{ran:#?}");
+    let unlisted = sandbox.run_with(&["run", "job.yaml"], &settings[1..]);
+    assert_eq!(unlisted.code, 2, "nothing is listed: {unlisted:#?}");
+}
+
 #[test]
 fn what_is_wrong_in_a_file_is_told_with_its_line() {
     let sandbox = Sandbox::new();
