@@ -236,10 +236,14 @@ impl Core {
             Entry::Event(_, event) => entity_row(&event.tenant, &event.entity),
             Entry::Control(Control::Record(
                 RecordWrite::JobTasks { tenant, job, .. }
+                | RecordWrite::JobSpecs { tenant, job, .. }
                 | RecordWrite::JobCancelled { tenant, job, .. }
                 | RecordWrite::JobAllowance { tenant, job, .. }
                 | RecordWrite::JobHops { tenant, job, .. },
             )) => RowKey::Job(tenant.clone(), *job),
+            Entry::Control(Control::Record(RecordWrite::AloneSpec { task, .. })) => {
+                RowKey::Task(task.clone())
+            }
             Entry::Control(Control::Task(change)) => RowKey::Task(change.task.clone()),
             Entry::Control(Control::Enqueue(message)) => RowKey::Task(message.task.clone()),
             Entry::Control(Control::Visibility(Visibility { message, .. }) | Control::Settle(message)) => {

@@ -24,6 +24,7 @@ use crate::triage::{BulkAction, BulkFilter, BulkId, NewToken, ParkedKey, Workflo
 pub enum Command {
     SubmitJob(SubmitJob),
     AddTasks(AddTasks),
+    ChangeTasks(ChangeTasks),
     SubmitTask(SubmitTask),
     Claim(Claim),
     Begin(Begin),
@@ -299,6 +300,23 @@ pub struct Release {
     pub reason: Option<String>,
     /// Recorded with the reason.
     pub spent: Spent,
+}
+
+/// Gives tasks that did not complete other work.
+#[derive(Debug, Clone)]
+pub struct ChangeTasks {
+    pub tenant: TenantId,
+    pub target: ChangeTarget,
+    /// What runs again in the same commit, with its new work.
+    pub resume: Option<ResumeTarget>,
+}
+
+#[derive(Debug, Clone)]
+pub enum ChangeTarget {
+    /// Tasks of a job, as they are to be, and what `Job Tasks Changed` tells.
+    Job { job: JobId, specs: Arc<Vec<Arc<TaskSpec>>>, told: Json },
+    /// A task without a job.
+    Alone { request: RequestId, spec: Arc<TaskSpec> },
 }
 
 #[derive(Debug, Clone)]

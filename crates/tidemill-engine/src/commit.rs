@@ -66,6 +66,10 @@ pub enum RecordWrite {
     Job(Arc<NewJob>),
     /// A job grows. The tasks may depend on earlier ones.
     JobTasks { tenant: TenantId, job: JobId, tasks: Arc<Vec<Arc<TaskSpec>>> },
+    /// Tasks of a job that did not complete get other work. The graph stays.
+    JobSpecs { tenant: TenantId, job: JobId, specs: Arc<Vec<Arc<TaskSpec>>> },
+    /// The same for a task on its own.
+    AloneSpec { task: TaskKey, spec: Arc<TaskSpec> },
     /// A job is cancelled, or opened again by a resume.
     JobCancelled { tenant: TenantId, job: JobId, cancelled: bool },
     /// A task on its own begins.

@@ -6,6 +6,7 @@
 //! of ids, what watchers wait for, and copies of what never changes.
 
 mod alerts;
+mod change_tasks;
 mod check;
 mod definitions;
 mod deliveries;
@@ -60,6 +61,7 @@ use crate::site::Site;
 use crate::triage::TokenSealer;
 use revocation::{Revocations, Watchable};
 
+pub use change_tasks::ChangedTasks;
 pub use definitions::Define;
 pub use deliveries::{DeliveryFilter, DeliveryLetterPage, ManyDeliveries};
 pub use detail::TaskDetail;

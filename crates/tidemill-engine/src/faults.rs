@@ -18,6 +18,8 @@ pub struct Faults {
     pub skip_callback: bool,
     /// A job that failed is not told to people.
     pub skip_job_failed: bool,
+    /// A change of tasks is told and not made.
+    pub forget_changes: bool,
     /// A delivery whose first try failed is forgotten.
     pub forget_delivery: bool,
     /// A check of health is taken whatever was told meanwhile.

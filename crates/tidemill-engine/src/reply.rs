@@ -24,6 +24,7 @@ pub enum Reply {
         created_at: Timestamp,
         repeated: bool,
     },
+    TasksChanged,
     TasksAdded {
         previous_total: u32,
         total: u32,
@@ -228,6 +229,10 @@ pub enum Refusal {
     Exists { what: &'static str, id: String },
     #[error("{what} {id} is used by tasks that are not finished")]
     InUse { what: &'static str, id: String },
+    #[error("task {0} is completed and cannot be changed")]
+    TaskCompleted(String),
+    #[error("task {0} depends on other tasks than before, and the graph of a job stays")]
+    GraphChanged(String),
     #[error("task {0} has ended")]
     TaskEnded(RequestId),
     #[error("task {request} belongs to job {job}: cancel the job")]

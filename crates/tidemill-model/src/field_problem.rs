@@ -100,5 +100,7 @@ pub mod code {
     pub const RESERVED_VARIABLE: &str = "RESERVED_VARIABLE";
     /// The name of a variable that the operator does not let tasks have.
     pub const SECRET_NOT_LISTED: &str = "SECRET_NOT_LISTED";
+    /// A task that a job has and a file has not, or with other dependencies.
+    pub const GRAPH_CHANGED: &str = "GRAPH_CHANGED";
     pub const UNKNOWN_TASK_DEFINITION: &str = "UNKNOWN_TASK_DEFINITION";
 }

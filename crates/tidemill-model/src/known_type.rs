@@ -45,6 +45,7 @@ known_types! {
     ExecutionExpired = "Execution Expired",
     ErrorIgnored = "Error Ignored",
     ErrorReopened = "Error Reopened",
+    JobTasksChanged = "Job Tasks Changed",
 }
 
 impl KnownType {

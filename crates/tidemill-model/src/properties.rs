@@ -310,6 +310,41 @@ pub struct JobTasksAdded {
     pub overflow: Option<OverflowRef>,
 }
 
+/// Tasks that did not complete got other work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobTasksChanged {
+    pub job_id: JobId,
+    /// The first of them, at most `CHANGED_TASKS_MAX`.
+    pub tasks: Vec<ChangedTask>,
+    /// How many they are.
+    pub task_count: u32,
+    pub source: ChangeSource,
+    /// Who did it.
+    pub by: String,
+}
+
+/// The tasks that one event names as changed.
+pub const CHANGED_TASKS_MAX: usize = 1_000;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangedTask {
+    pub task_id: TaskId,
+    /// The fields that differ, as job files name them; `definition` is another version of it.
+    pub fields: Vec<String>,
+}
+
+/// What changed tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChangeSource {
+    /// A changed file.
+    Update,
+    /// A resume with the newest definitions.
+    Newest,
+}
+
 /// The states of a job's tasks at one moment, whole up to `TASK_STATUSES_MAX` tasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -120,6 +120,8 @@ impl From<Refusal> for Problem {
             Refusal::NotOpen(_) => Self::conflict("NOT_OPEN", text),
             Refusal::Exists { .. } => Self::conflict("EXISTS", text),
             Refusal::InUse { .. } => Self::conflict("IN_USE", text),
+            Refusal::TaskCompleted(_) => Self::conflict("TASK_COMPLETED", text),
+            Refusal::GraphChanged(_) => Self::conflict("GRAPH_CHANGED", text),
             Refusal::TaskEnded(_) => Self::conflict("TASK_ENDED", text),
             Refusal::PartOfJob { .. } => Self::conflict("PART_OF_JOB", text),
             Refusal::NotUnderWay { .. } | Refusal::NotDelivering { .. } => {
@@ -221,6 +223,8 @@ mod tests {
             (Refusal::TooManyWaiting { limit: 1 }, 409, "TOO_MANY_WAITING"),
             (Refusal::Exists { what: "task definition", id: id() }, 409, "EXISTS"),
             (Refusal::InUse { what: "task definition", id: id() }, 409, "IN_USE"),
+            (Refusal::TaskCompleted("a".to_owned()), 409, "TASK_COMPLETED"),
+            (Refusal::GraphChanged("a".to_owned()), 409, "GRAPH_CHANGED"),
             (Refusal::TaskEnded(request.clone()), 409, "TASK_ENDED"),
             (Refusal::PartOfJob { request, job }, 409, "PART_OF_JOB"),
             (Refusal::NotAnObject { field: id() }, 400, "INVALID_FIELD"),

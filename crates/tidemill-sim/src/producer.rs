@@ -1,11 +1,13 @@
 //! Producers: they submit, add, repeat, cancel and resume, and do not always hear the answer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tidemill_engine::backend::Answer;
 use tidemill_engine::command::{
-    AddTasks, BudgetTarget, Cancel, CancelTask, Command, Listed, Once, Prepared, Publish, PublishedEvent,
-    PutRecord, Resume, ResumeTarget, Send, SetBudget, SubmitJob, SubmitTask,
+    AddTasks, BudgetTarget, Cancel, CancelTask, ChangeTarget, ChangeTasks, Command, Listed, Once, Prepared,
+    Publish, PublishedEvent, PutRecord, Resume, ResumeTarget, Send, SetBudget, SubmitJob, SubmitTask,
 };
 use tidemill_engine::commit::{NewJob, NewTask};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
@@ -13,7 +15,7 @@ use tidemill_engine::reply::Reply;
 use tidemill_model::properties::JobCreated;
 use tidemill_model::{
     AppName, Budget, Context, Entity, EntityId, EntityType, EventType, JobId, Json, MicroUsd, Period,
-    RequestId, TaskId, TenantId, Timestamp,
+    RequestId, TaskId, TaskSpec, TenantId, Timestamp,
 };
 
 use crate::rng::Rng;
@@ -21,6 +23,18 @@ use crate::shape;
 
 /// The longest delay that anybody asks for, in milliseconds.
 pub(crate) const DELAY_MILLIS_MAX: u64 = 90_000;
+
+/// What the event of a change tells: its number, and the tasks that have it as their input now.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ToldChange {
+    pub(crate) number: u64,
+    pub(crate) tasks: Vec<TaskId>,
+}
+
+/// The input of a task that was changed.
+pub(crate) fn changed_input(number: u64) -> Json {
+    Json::trusted(&format!(r#"{{"changed":{number}}}"#))
+}
 
 /// All producers of the world, with what they remember.
 #[derive(Debug)]
@@ -40,6 +54,8 @@ struct KnownJob {
     tenant: TenantId,
     job: JobId,
     tasks: Vec<TaskId>,
+    /// The same as they were handed in.
+    specs: Vec<Arc<TaskSpec>>,
 }
 
 impl Producer {
@@ -68,6 +84,7 @@ impl Producer {
             tenant: tenant.clone(),
             job,
             tasks: tasks.iter().map(|task| task.task_id.clone()).collect(),
+            specs: tasks.clone(),
         });
         let budget = self.rng.chance(400).then(|| self.budget());
         let callback = self.rng.chance(400).then(|| Arc::from("https://hooks.example.com/done"));
@@ -101,6 +118,24 @@ impl Producer {
             tasks: Arc::new(tasks),
             listed,
         }))
+    }
+
+    /// Some tasks of a job get another input, which the event tells: completed ones as well, which is refused.
+    pub(crate) fn change_tasks(&mut self) -> Option<Command> {
+        let number = self.next();
+        let known = self.rng.pick(&self.jobs)?;
+        let (tenant, job, specs) = (known.tenant.clone(), known.job, known.specs.clone());
+        let count = 1 + self.rng.index(2);
+        let mut chosen: BTreeMap<TaskId, Arc<TaskSpec>> = BTreeMap::new();
+        for _ in 0..count {
+            let spec = self.rng.pick(&specs)?;
+            let changed = TaskSpec { input: changed_input(number), ..(**spec).clone() };
+            chosen.insert(changed.task_id.clone(), Arc::new(changed));
+        }
+        let told = Json::of(&ToldChange { number, tasks: chosen.keys().cloned().collect() });
+        let specs = Arc::new(chosen.into_values().collect());
+        let target = ChangeTarget::Job { job, specs, told };
+        Some(Command::ChangeTasks(ChangeTasks { tenant, target, resume: None }))
     }
 
     pub(crate) fn submit_task(&mut self) -> Command {
@@ -199,7 +234,8 @@ impl Producer {
     /// Somebody tries another tenant's job.
     pub(crate) fn trespass(&mut self) -> Option<Command> {
         let tenant = self.tenant();
-        let mut command = match self.rng.below(4) {
+        let mut command = match self.rng.below(5) {
+            4 => self.change_tasks(),
             0 => self.cancel(),
             1 => self.resume(),
             2 => self.set_budget(),
@@ -210,6 +246,7 @@ impl Producer {
             Command::CancelTask(cancel) => cancel.tenant = tenant,
             Command::Resume(resume) => resume.tenant = tenant,
             Command::AddTasks(add) => add.tenant = tenant,
+            Command::ChangeTasks(change) => change.tenant = tenant,
             Command::SetBudget(set) => set.tenant = tenant,
             _ => {}
         }
@@ -276,6 +313,7 @@ impl Producer {
             && let Some(known) = self.jobs.iter_mut().find(|known| known.job == add.job)
         {
             known.tasks.extend(add.tasks.iter().map(|task| task.task_id.clone()));
+            known.specs.extend(add.tasks.iter().cloned());
         }
     }
 

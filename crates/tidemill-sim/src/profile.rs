@@ -18,6 +18,7 @@ pub(crate) enum Act {
     SubmitJob,
     ResubmitJob,
     AddTasks,
+    ChangeTasks,
     SubmitTask,
     ResubmitTask,
     Send,
@@ -59,11 +60,12 @@ pub(crate) struct Profile {
 }
 
 /// How often each act is done in a world that leaves nothing out.
-const USUAL: [(u32, Act); 27] = [
+const USUAL: [(u32, Act); 28] = [
     (60, Act::Work),
     (6, Act::SubmitJob),
     (2, Act::ResubmitJob),
     (3, Act::AddTasks),
+    (3, Act::ChangeTasks),
     (3, Act::SubmitTask),
     (1, Act::ResubmitTask),
     (2, Act::Send),

@@ -72,6 +72,7 @@ fn describe(text: &mut String, command: &Command) {
             )
         }
         Command::AddTasks(add) => write!(text, "add {} tasks to {}", add.tasks.len(), add.job),
+        Command::ChangeTasks(change) => write!(text, "change {:?}", change.target),
         Command::SubmitTask(submit) => write!(text, "submit {}/{}", submit.task.tenant, submit.task.request),
         Command::Claim(claim) => {
             let begin = if claim.begin.is_some() { " and begin" } else { "" };

@@ -223,6 +223,7 @@ impl World {
             Act::SubmitJob => Some(self.producer.submit_job(now)),
             Act::ResubmitJob => self.producer.resubmit_job(now),
             Act::AddTasks => self.producer.add_tasks(),
+            Act::ChangeTasks => self.producer.change_tasks(),
             Act::SubmitTask => Some(self.producer.submit_task()),
             Act::ResubmitTask => self.producer.resubmit_task(),
             Act::Send => Some(self.producer.send()),

@@ -1,6 +1,8 @@
 //! How large commits and commands are, so that what does not fit is refused before anything is changed.
 
-use tidemill_engine::command::{Command, EndExecution, ExecutionEnd, PublishedEvent, ScriptEffect};
+use tidemill_engine::command::{
+    ChangeTarget, ChangeTasks, Command, EndExecution, ExecutionEnd, PublishedEvent, ScriptEffect,
+};
 use tidemill_engine::commit::{Commit, RecordWrite, TaskKey};
 use tidemill_engine::record::RecordValue;
 use tidemill_engine::state::job::spec_bytes;
@@ -38,6 +40,12 @@ fn estimate(command: &Command) -> u64 {
         }
         Command::AddTasks(add) => {
             tasks(add.tasks.len(), add.tasks.iter().map(|task| task.input.len() * 2).sum())
+        }
+        Command::ChangeTasks(ChangeTasks { target: ChangeTarget::Job { specs, told, .. }, .. }) => {
+            tasks(specs.len(), specs.iter().map(|task| task.input.len()).sum::<usize>() + told.len())
+        }
+        Command::ChangeTasks(ChangeTasks { target: ChangeTarget::Alone { spec, .. }, .. }) => {
+            spec.input.len() as u64 + 4_000
         }
         Command::Publish(publish) => publish.events.iter().map(published_estimate).sum(),
         Command::SubmitTask(task) => task.task.spec.input.len() as u64 + 2_000,
@@ -121,7 +129,10 @@ fn record_bytes(write: &RecordWrite) -> usize {
             let names = job.tenant.as_str().len() + job.app.as_str().len() + job.request.as_str().len();
             names + job.name.as_ref().map_or(0, |name| name.len()) + specs_bytes(&job.tasks)
         }
-        RecordWrite::JobTasks { tenant, tasks, .. } => tenant.as_str().len() + specs_bytes(tasks.iter()),
+        RecordWrite::JobTasks { tenant, tasks: specs, .. } | RecordWrite::JobSpecs { tenant, specs, .. } => {
+            tenant.as_str().len() + specs_bytes(specs.iter())
+        }
+        RecordWrite::AloneSpec { task, spec } => task_bytes(task) + spec_bytes(spec),
         RecordWrite::JobCancelled { tenant, .. }
         | RecordWrite::JobAllowance { tenant, .. }
         | RecordWrite::JobHops { tenant, .. } => tenant.as_str().len(),
@@ -171,7 +182,11 @@ fn event_bytes(event: &Event) -> usize {
 /// What makes a command large.
 pub(super) fn field_of(command: &Command) -> &'static str {
     match command {
-        Command::SubmitJob(_) | Command::AddTasks(_) | Command::Resume(_) | Command::Cancel(_) => "tasks",
+        Command::SubmitJob(_)
+        | Command::AddTasks(_)
+        | Command::ChangeTasks(_)
+        | Command::Resume(_)
+        | Command::Cancel(_) => "tasks",
         Command::SubmitTask(_) | Command::Send(_) => "input",
         Command::Finish(_) => "output",
         Command::Publish(_) => "events",

@@ -287,7 +287,11 @@ impl Decider {
         }
         match control {
             Control::Record(write) => {
+                if let RecordWrite::AloneSpec { task, .. } = &write {
+                    self.load(&RowKey::Task(task.clone()))?;
+                }
                 if let RecordWrite::JobTasks { tenant, job, .. }
+                | RecordWrite::JobSpecs { tenant, job, .. }
                 | RecordWrite::JobCancelled { tenant, job, .. }
                 | RecordWrite::JobAllowance { tenant, job, .. }
                 | RecordWrite::JobHops { tenant, job, .. }

@@ -428,7 +428,9 @@ fn rows_of(control: &Control) -> Vec<RowKey> {
     match control {
         Control::Record(write) => match write {
             RecordWrite::Job(job) => vec![RowKey::Job(job.tenant.clone(), job.job)],
+            RecordWrite::AloneSpec { task, .. } => vec![RowKey::Task(task.clone())],
             RecordWrite::JobTasks { tenant, job, .. }
+            | RecordWrite::JobSpecs { tenant, job, .. }
             | RecordWrite::JobCancelled { tenant, job, .. }
             | RecordWrite::JobAllowance { tenant, job, .. }
             | RecordWrite::JobHops { tenant, job, .. }

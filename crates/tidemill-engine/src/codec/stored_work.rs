@@ -239,6 +239,8 @@ stored_choice!(RecordWrite {
     6 => JobAllowance { 1 = tenant, 2 = job, 3 = allowance },
     7 => JobHops { 1 = tenant, 2 = job, 3 = hops },
     8 => JobCallback { 1 = tenant, 2 = job, 3 = url },
+    9 => JobSpecs { 1 = tenant, 2 = job, 3 = specs },
+    10 => AloneSpec { 1 = task, 2 = spec },
 });
 stored_word!(RecordKind {
     1 => Idempotency, 2 => DeadLetter, 3 => Definition, 4 => Cursor, 5 => Script, 6 => Subscription,

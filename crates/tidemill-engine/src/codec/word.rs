@@ -53,6 +53,7 @@ words!(
         22 = "WorkflowEvent",
         23 = "ElephantErrorResolved",
         24 = "ElephantErrorFailedToResolve",
+        25 = "Job Tasks Changed",
     }
 );
 

@@ -396,6 +396,10 @@ pub async fn a_file_of_100_000_tasks_is_accepted<W: World>(lab: Lab<W>) {
     assert_eq!(lab.claim_one().await.spec.options.timeout_ms, Some(60_000));
 }
 
+fn tasks_file(tasks: &Value) -> AddTasksFile {
+    AddTasksFile::read(json!({ "tasks": tasks })).expect("the file is sound")
+}
+
 /// Secrets and directories come with work that a file brings along, and never with a definition that a producer names.
 pub async fn work_that_is_brought_along_has_its_own_secrets_and_path<W: World>(lab: Lab<W>) {
     let stored = DefinitionDraft {
@@ -428,4 +432,118 @@ pub async fn work_that_is_brought_along_has_its_own_secrets_and_path<W: World>(l
         let problems = JobFile::read(file).expect_err("a definition says its own");
         assert_eq!(problems.listed[0].path, format!("tasks[0].{field}"));
     }
+}
+
+/// A changed file is taken for tasks that did not complete, and the job goes on with it through a restart.
+pub async fn a_changed_file_is_taken_for_what_did_not_complete<W: World>(lab: Lab<W>) {
+    let tasks = json!([
+        { "taskId": "a", "run": "one" },
+        { "taskId": "b", "run": "broken", "dependsOn": ["a"], "input": { "n": 1 } },
+        { "taskId": "c", "run": "three", "dependsOn": ["b"] },
+    ]);
+    let job = submit(&lab, job_file(&tasks), ADMIN).await.expect("the job is accepted").job;
+    lab.run(&["a"]).await;
+    let b = lab.claim_one().await;
+    lab.fail(&b, ErrorCategory::Auth).await;
+    let lab = lab.reopen_if_it_can().await;
+    let changed = json!([
+        { "taskId": "a", "run": "other" },
+        { "taskId": "b", "run": "mended", "dependsOn": ["a"], "input": { "n": 2 }, "env": { "A": "1" } },
+        { "taskId": "c", "run": "three", "dependsOn": ["b"], "timeout": "9s" },
+        { "taskId": "d", "run": "four", "dependsOn": ["c"] },
+    ]);
+    let change = |tasks: &Value, rights| {
+        let file = tasks_file(tasks);
+        lab.engine.change_tasks_file(acme(), job, file, rights, "ann")
+    };
+    let refused = change(&changed, PRODUCER).await;
+    assert!(matches!(refused, Err(EngineError::InlineNotAllowed { .. })), "{refused:?}");
+    for (tasks, path) in [
+        (json!([changed[0], changed[1]]), "tasks"),
+        (json!([changed[0], changed[1], { "taskId": "c", "run": "three" }]), "tasks[2].dependsOn"),
+        (json!([changed[0], changed[1], changed[2], changed[0]]), "tasks[3].taskId"),
+    ] {
+        let Err(EngineError::Fields(problems)) = change(&tasks, ADMIN).await else { panic!("{tasks}") };
+        assert_eq!(problems.listed[0].path, path, "{problems:?}");
+    }
+    let file = tasks_file(&changed);
+    let answer = lab.engine.change_tasks_file(other(), job, file, ADMIN, "eve").await;
+    assert!(is_not_found(&answer), "{answer:?}");
+    assert_eq!(lab.count(KnownType::JobTasksChanged).await, 0);
+    let done = change(&changed, ADMIN).await.expect("it is taken");
+    let ids = |names: &[&str]| names.iter().map(|name| task_id(name)).collect::<Vec<_>>();
+    assert_eq!((done.changed, done.added, done.kept), (ids(&["b", "c"]), ids(&["d"]), ids(&["a"])));
+    let again = change(&changed, ADMIN).await.expect("it is there");
+    assert_eq!((again.changed, again.added, again.kept), (ids(&[]), ids(&[]), ids(&["a"])));
+    assert_eq!(lab.count(KnownType::JobTasksChanged).await, 1);
+    let lab = lab.reopen_if_it_can().await;
+    lab.engine.resume_job(acme(), job, None).await.expect("b failed");
+    let lab = lab.reopen_if_it_can().await;
+    for (name, command, input) in [("b", "mended", r#"{"n":2}"#), ("c", "three", "{}"), ("d", "four", "{}")] {
+        let task = lab.claim_one().await;
+        assert_eq!((task.spec.task_id.as_str(), task.spec.input.as_str()), (name, input));
+        assert_eq!(task.spec.options.timeout_ms, (name == "c").then_some(9_000));
+        let execution = lab.engine.execution_of(&task).await.expect("the backend works");
+        assert_eq!(execution.command, Some(Run::Shell(command.to_owned())));
+        lab.complete(&task, "{}").await;
+    }
+    lab.check_job(job).await;
+    let answer = lab.engine.change_tasks_file(acme(), job, tasks_file(&changed), ADMIN, "ann").await;
+    assert!(answer.is_ok_and(|done| done.changed.is_empty()), "all of it is completed");
+}
+
+/// A resume takes the newest version of a definition if it is asked to, and the task's own settings stay.
+pub async fn a_resume_takes_the_newest_definition<W: World>(lab: Lab<W>) {
+    define(&lab, "scrape", "broken").await;
+    let tasks = json!([
+        { "taskId": "a", "name": "scrape", "timeout": "7s" },
+        { "taskId": "b", "name": "scrape", "dependsOn": ["a"] },
+    ]);
+    let job = submit(&lab, job_file(&tasks), PRODUCER).await.expect("the job is accepted").job;
+    let file = TaskFile::read(json!({ "requestId": "t-1", "name": "scrape" })).expect("the file is sound");
+    lab.engine.submit_task_file(acme(), app("orders"), file, PRODUCER, None).await.expect("accepted");
+    for task in lab.claim(3).await {
+        lab.fail(&task, ErrorCategory::Auth).await;
+    }
+    let mended =
+        DefinitionDraft { timeout: Some(tidemill_model::Millis(30_000)), ..draft("scrape", "mended") };
+    lab.engine.define(acme(), mended, Define::Replace { if_match: None }).await.expect("accepted");
+    // Without being asked it keeps what it was submitted with.
+    lab.engine.resume_job(acme(), job, None).await.expect("a failed");
+    let task = lab.claim_one().await;
+    let command = |execution: tidemill_model::ResolvedExecution| execution.command;
+    let broken = Some(Run::Shell("broken".to_owned()));
+    assert_eq!(command(lab.engine.execution_of(&task).await.expect("the backend works")), broken);
+    lab.fail(&task, ErrorCategory::Auth).await;
+    let resumed = lab.engine.resume_job_newest(acme(), job, None, PRODUCER, "ann").await.expect("a failed");
+    assert_eq!(resumed.len(), 1);
+    assert_eq!(lab.count(KnownType::JobTasksChanged).await, 1);
+    lab.engine.resume_task_newest(acme(), request("t-1"), PRODUCER, "ann").await.expect("it failed");
+    let lab = lab.reopen_if_it_can().await;
+    let mended = Some(Run::Shell("mended".to_owned()));
+    for _ in 0..2 {
+        for task in lab.claim(3).await {
+            let execution = lab.engine.execution_of(&task).await.expect("the backend works");
+            assert_eq!(execution.definition.as_ref().map(|pinned| pinned.version), Some(2));
+            assert_eq!(command(execution), mended);
+            let own = if task.spec.task_id == task_id("a") { 7_000 } else { 30_000 };
+            assert_eq!(task.spec.options.timeout_ms, Some(own), "{}", task.spec.task_id);
+            lab.complete(&task, "{}").await;
+        }
+    }
+    lab.check_job(job).await;
+    let answer = lab.engine.resume_job_newest(acme(), job, None, PRODUCER, "ann").await;
+    assert!(matches!(answer, Err(EngineError::Refused(Refusal::JobCompleted(_)))), "{answer:?}");
+    // What the newest version does not open, nobody sets but an admin.
+    lab.pass(5);
+    let open = DefinitionDraft { open_env: vec!["A".to_owned()], ..draft("open", "x") };
+    lab.engine.define(acme(), open, Define::Create).await.expect("accepted");
+    let file = job_file(&json!([{ "taskId": "a", "name": "open", "env": { "A": "1" } }]));
+    let job = submit(&lab, file, PRODUCER).await.expect("it is open").job;
+    let task = lab.claim_one().await;
+    lab.fail(&task, ErrorCategory::Auth).await;
+    define(&lab, "open", "closed").await;
+    let answer = lab.engine.resume_job_newest(acme(), job, None, PRODUCER, "ann").await;
+    assert!(matches!(answer, Err(EngineError::VariableNotOpen { .. })), "{answer:?}");
+    lab.engine.resume_job_newest(acme(), job, None, ADMIN, "ann").await.expect("an admin may");
 }

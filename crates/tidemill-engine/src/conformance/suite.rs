@@ -174,7 +174,9 @@ macro_rules! conformance_cases {
                 producers_set_only_the_variables_that_a_definition_opens,
                 a_repeated_file_is_answered_alike,
                 a_file_of_100_000_tasks_is_accepted,
-                work_that_is_brought_along_has_its_own_secrets_and_path;
+                work_that_is_brought_along_has_its_own_secrets_and_path,
+                a_changed_file_is_taken_for_what_did_not_complete,
+                a_resume_takes_the_newest_definition;
             scripts:
                 scripts_have_versions,
                 a_script_with_subscriptions_stays,

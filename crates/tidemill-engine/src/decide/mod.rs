@@ -8,6 +8,7 @@ mod advance;
 mod callback;
 mod cancel;
 mod cancel_task;
+mod change_tasks;
 mod claim;
 mod dead_letter;
 mod delivery;
@@ -75,6 +76,7 @@ pub fn decide(
     let reply = match command {
         Command::SubmitJob(command) => submit_job::decide(state, command, &mut draft)?,
         Command::AddTasks(command) => add_tasks::decide(state, command, &mut draft)?,
+        Command::ChangeTasks(command) => change_tasks::decide(state, command, &mut draft)?,
         Command::SubmitTask(command) => submit_task::decide(state, command, &mut draft)?,
         Command::Claim(command) => claim::decide(state, command, &mut draft),
         Command::Begin(command) => heartbeat::begin(state, command, &mut draft)?,

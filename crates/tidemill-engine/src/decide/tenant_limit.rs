@@ -88,6 +88,24 @@ fn check_with<'t>(
     }
 }
 
+/// Refuses work that makes the unfinished tasks of a tenant larger than they may be.
+pub(super) fn check_growth(
+    state: &State,
+    tenant: &TenantId,
+    bytes: usize,
+    draft: &Draft<'_, '_>,
+) -> Result<(), Refusal> {
+    #[cfg(feature = "faults")]
+    if draft.policy().faults.ignore_tenant_limits {
+        return Ok(());
+    }
+    let (count, max) = (state.load_of(tenant).bytes + bytes, draft.policy().tenant_bytes_max);
+    if bytes > 0 && count > max {
+        return Err(Refusal::TenantFull { what: "bytes of tasks", limit: BYTES, count, max });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{Fixture, alone, completed, failed, key, spec, submit_job, tenant};

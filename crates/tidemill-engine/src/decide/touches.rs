@@ -4,8 +4,8 @@ use tidemill_model::{Entity, JobId, TaskHead, TenantId, Timestamp};
 
 use super::{claim, finish, scripts, triage, triage_bulk, triage_unpark, usage};
 use crate::command::{
-    BudgetTarget, Command, DeliveryEnd, ExecutionEnd, Finish, Once, Publish, Report, ResumeTarget,
-    ScriptEffect, SubmitJob,
+    BudgetTarget, ChangeTarget, Command, DeliveryEnd, ExecutionEnd, Finish, Once, Publish, Report,
+    ResumeTarget, ScriptEffect, SubmitJob,
 };
 use crate::commit::TaskKey;
 use crate::execution::ExecutionId;
@@ -29,6 +29,13 @@ impl Command {
                 keys.push(task_row(&TaskKey { tenant: task.tenant.clone(), request: task.request.clone() }));
             }
             Self::AddTasks(command) => keys.push(RowKey::Job(command.tenant.clone(), command.job)),
+            Self::ChangeTasks(command) => keys.extend(match &command.target {
+                ChangeTarget::Job { job, .. } => job_rows(state, &command.tenant, *job),
+                ChangeTarget::Alone { request, .. } => {
+                    let key = TaskKey { tenant: command.tenant.clone(), request: request.clone() };
+                    steered_rows(state, &key)
+                }
+            }),
             Self::Begin(command) => keys.push(task_row(&command.task)),
             Self::Heartbeat(command) => keys.push(task_row(&command.task)),
             Self::Finish(command) => {

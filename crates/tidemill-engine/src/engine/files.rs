@@ -3,7 +3,7 @@
 //! Names become pinned definitions, settings become options, and a command or an agent that the file brings along needs
 //! the right to do so.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tidemill_model::field_problem::{FieldProblems, code};
 use tidemill_model::job_file::COUNTY_LABEL;
@@ -30,7 +30,7 @@ pub struct Rights {
 }
 
 /// The newest definitions of the names that a file uses.
-type Definitions = HashMap<TaskName, Definition, foldhash::fast::RandomState>;
+pub(super) type Definitions = HashMap<TaskName, Definition, foldhash::fast::RandomState>;
 
 /// A key that expires within this time does not excuse a file that can no longer be resolved.
 const KEY_LEFT_MILLIS: u64 = 60_000;
@@ -94,13 +94,23 @@ impl<B: Backend> Engine<B> {
         file: AddTasksFile,
         rights: Rights,
     ) -> Result<AddedTasks, EngineError> {
+        let tasks = self.specs_of_file(&tenant, file, rights).await?;
+        self.add_tasks_within(tenant, job, tasks, FILE_TASKS_BYTES_MAX).await
+    }
+
+    /// The tasks that a file asks for, with the newest definitions.
+    pub(super) async fn specs_of_file(
+        &self,
+        tenant: &TenantId,
+        file: AddTasksFile,
+        rights: Rights,
+    ) -> Result<Vec<TaskSpec>, EngineError> {
         check_rights(listed(&file.tasks).map(|(path, work, _)| (path, work)), rights)?;
         let names = file.tasks.iter().enumerate().map(|(at, task)| (format!("tasks[{at}].name"), &task.work));
-        let definitions = self.definitions_of(&tenant, names, &[]).await?;
+        let definitions = self.definitions_of(tenant, names, &[]).await?;
         self.check_variables(listed(&file.tasks), &definitions, rights, &[]).await?;
         let default = self.policy().retry;
-        let tasks = file.tasks.into_iter().map(|task| spec_of(task, &definitions, default)).collect();
-        self.add_tasks_within(tenant, job, tasks, FILE_TASKS_BYTES_MAX).await
+        Ok(file.tasks.into_iter().map(|task| spec_of(task, &definitions, default)).collect())
     }
 
     /// Submits the task of a file. Repeats are answered as with a job.
@@ -252,18 +262,45 @@ fn variable_not_open<'f>(
 ) -> Option<EngineError> {
     tasks.find_map(|(path, work, settings)| {
         let TaskWork::Named(definition) = work else { return None };
-        let open = &definitions.get(definition)?.draft.open_env;
-        let closed = settings.env.keys().find(|name| !open.contains(*name))?;
-        Some(EngineError::VariableNotOpen {
-            field: format!("{path}env.{closed}"),
-            definition: definition.clone(),
-            opens_any: !open.is_empty(),
-        })
+        variable_closed(&path, &settings.env, definitions.get(definition)?)
     })
 }
 
+/// The first of some variables that a definition does not open.
+pub(super) fn variable_closed(
+    path: &str,
+    env: &BTreeMap<String, String>,
+    definition: &Definition,
+) -> Option<EngineError> {
+    let open = &definition.draft.open_env;
+    let closed = env.keys().find(|name| !open.contains(*name))?;
+    Some(EngineError::VariableNotOpen {
+        field: format!("{path}env.{closed}"),
+        definition: definition.name().clone(),
+        opens_any: !open.is_empty(),
+    })
+}
+
+/// What a definition says of a task that says nothing itself.
+pub(super) fn options_of(definition: &Definition, default: tidemill_model::RetryPolicy) -> TaskOptions {
+    let name = definition.name().clone();
+    let task = TaskEntry {
+        task_id: TaskId::trusted(ALONE),
+        work: TaskWork::Named(name.clone()),
+        depends_on: Vec::new(),
+        input: Json::empty_object(),
+        settings: TaskSettings::default(),
+    };
+    let known = std::iter::once((name, definition.clone())).collect();
+    spec_of(task, &known, default).options
+}
+
 /// A task as the engine takes it: its own settings over those of its definition.
-fn spec_of(task: TaskEntry, definitions: &Definitions, default: tidemill_model::RetryPolicy) -> TaskSpec {
+pub(super) fn spec_of(
+    task: TaskEntry,
+    definitions: &Definitions,
+    default: tidemill_model::RetryPolicy,
+) -> TaskSpec {
     let TaskEntry { task_id, work, depends_on, input, settings } = task;
     let mut county = settings.labels.get(COUNTY_LABEL).cloned();
     let mut execution = Execution {

@@ -11,7 +11,8 @@ use super::stream::Stream;
 use super::trail::{Links, Seq};
 use super::{Alone, State};
 use crate::commit::{
-    Commit, Delivered, Message, MessageId, RecordWrite, TaskChange, TaskChangeKind, TaskKey, Visibility,
+    Commit, Delivered, Message, MessageId, NewTask, RecordWrite, TaskChange, TaskChangeKind, TaskKey,
+    Visibility,
 };
 
 impl State {
@@ -39,9 +40,9 @@ impl State {
         // Only these change what a job comes to.
         let job = match write {
             RecordWrite::Job(new) => Some((&new.tenant, new.job)),
-            RecordWrite::JobTasks { tenant, job, .. } | RecordWrite::JobCancelled { tenant, job, .. } => {
-                Some((tenant, *job))
-            }
+            RecordWrite::JobTasks { tenant, job, .. }
+            | RecordWrite::JobSpecs { tenant, job, .. }
+            | RecordWrite::JobCancelled { tenant, job, .. } => Some((tenant, *job)),
             _ => None,
         };
         let before = job.map(|(_, job)| self.load_of_job(job));
@@ -83,6 +84,25 @@ impl State {
                 found.head.completed_at = None;
                 self.rows.touch_lists(&found.head.tenant, *job, first, found.nodes.len());
                 self.rows.touch(|| RowKey::Job(found.head.tenant.clone(), *job));
+            }
+            RecordWrite::JobSpecs { job, specs, .. } => {
+                let Some(found) = self.jobs.get_mut(job) else { return };
+                for spec in specs.iter() {
+                    if let Some(index) = found.change(spec) {
+                        let index = index as usize;
+                        self.rows.touch_lists(&found.head.tenant, *job, index, index + 1);
+                    }
+                }
+                found.head.version += 1;
+                self.rows.touch(|| RowKey::Job(found.head.tenant.clone(), *job));
+            }
+            RecordWrite::AloneSpec { task, spec } => {
+                let load = self.load_of_alone(task);
+                let Some(alone) = self.alone.get_mut(task) else { return };
+                let changed = NewTask { spec: Arc::clone(spec), ..(*alone.task).clone() };
+                alone.task = Arc::new(changed);
+                self.rows.touch(|| RowKey::Task(task.clone()));
+                self.book_alone_load(task, load);
             }
             RecordWrite::JobCancelled { job, cancelled, .. } => {
                 let Some(found) = self.jobs.get_mut(job) else { return };

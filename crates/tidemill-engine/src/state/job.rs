@@ -195,6 +195,19 @@ impl Job {
         self.head.counts.waiting += u32::try_from(tasks.len()).expect("a job has at most 100,000 tasks");
     }
 
+    /// Gives a task other work, and says which it is. Its dependencies are those it had.
+    pub(super) fn change(&mut self, spec: &Arc<TaskSpec>) -> Option<u32> {
+        let index = self.index_of(spec.task_id.as_str())?;
+        let node = &mut self.nodes[index as usize];
+        let (before, after) = (spec_bytes(&node.spec), spec_bytes(spec));
+        self.spec_bytes = self.spec_bytes - before + after;
+        if !matches!(node.entry.public_state(), Some(PublicState::Completed | PublicState::Failed)) {
+            self.open_bytes = self.open_bytes - before + after;
+        }
+        node.spec = Arc::clone(spec);
+        Some(index)
+    }
+
     /// The children that wait for this task alone.
     pub fn ready_after(&self, index: u32) -> impl Iterator<Item = u32> {
         self.node(index)

@@ -106,6 +106,7 @@ impl Fact {
             },
             KnownType::JobCreated
             | KnownType::JobTasksAdded
+            | KnownType::JobTasksChanged
             | KnownType::JobCompleted
             | KnownType::JobFailureDetected
             | KnownType::JobCancelled

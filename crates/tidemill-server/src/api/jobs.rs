@@ -159,6 +159,32 @@ pub struct ResumeRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100_000))]
     pub task_ids: Option<Vec<String>>,
+    /// Whether tasks that name a definition have its newest version from now on: those that are named, else all that did
+    /// not complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub newest: bool,
+}
+
+/// What a changed file did to a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TasksChanged {
+    pub job_id: String,
+    /// Task ids: they did not complete and have other work now.
+    pub changed: Vec<String>,
+    /// Task ids: the job did not have them.
+    pub added: Vec<String>,
+    /// Task ids: they differ in the file, and are completed, so they stay as they are.
+    pub kept: Vec<String>,
+}
+
+/// How a failed task runs again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RetryRequest {
+    /// Whether it has the newest version of its definition from now on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub newest: bool,
 }
 
 /// Tasks run again.

@@ -33,7 +33,8 @@ pub use health::{
 };
 pub use jobs::{
     CancelRequest, Cancelled, CancelledTask, Counts, JobAccepted, JobSummary, JobView, JobsCancelled,
-    JobsFilter, JobsResumed, ResumeRequest, Resumed, RetriedTask, TaskRow, TasksAdded,
+    JobsFilter, JobsResumed, ResumeRequest, Resumed, RetriedTask, RetryRequest, TaskRow, TasksAdded,
+    TasksChanged,
 };
 pub use keys::{KeyCreated, KeyRequest, KeyView};
 pub(crate) use object::{EVENTS_MAX, Object, at_most};

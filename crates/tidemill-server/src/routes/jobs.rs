@@ -14,7 +14,7 @@ use super::submitting::{check_secrets, idempotency, rights, settings_of};
 use super::views::{event_page, event_query, job_summary, task_ids, task_row, texts};
 use crate::api::{
     BudgetView, CancelRequest, Cancelled, EventJson, JobAccepted, JobStatusName, JobSummary, JobView,
-    JobsCancelled, JobsFilter, JobsResumed, Page, ResumeRequest, Resumed, TaskRow, TasksAdded,
+    JobsCancelled, JobsFilter, JobsResumed, Page, ResumeRequest, Resumed, TaskRow, TasksAdded, TasksChanged,
 };
 use crate::param::Kind;
 use crate::problem::Problem;
@@ -97,8 +97,18 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .query("order", ORDERS, "By time; `asc` when absent.")
             .paged()
             .gives::<Page<EventJson>>(200, "A page of events."),
+        Route::new(Method::PUT, "/v1/jobs/{jobId}/tasks", SUBMIT, [GROUP, "changeTasks", "Change tasks that did not complete"], change::<B>)
+            .about("Takes all tasks of the job as they are to be. Those that did not complete have this work from their next attempt on, \
+                    which `Job Tasks Changed` tells; those that the job does not have are added. Dependencies stay, and no task can be \
+                    removed. Nothing runs again by it: resume the job.")
+            .job_id()
+            .reads::<AddTasksFile>()
+            .reads_much()
+            .gives::<TasksChanged>(200, "These tasks were changed.")
+            .fails(&[403, 409]),
         Route::new(Method::POST, "/v1/jobs/{jobId}/resume", SUBMIT, [GROUP, "resumeJob", "Run failed tasks again"], resume::<B>)
-            .about("All failed tasks, or those that are named. What is completed stays completed.")
+            .about("All failed tasks, or those that are named. What is completed stays completed. With `newest` they take the newest \
+                    versions of their definitions, which `Job Tasks Changed` tells.")
             .job_id()
             .may_read::<ResumeRequest>()
             .gives::<Resumed>(202, "These tasks run again.")
@@ -342,6 +352,19 @@ async fn events<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &event_page(&page))
 }
 
+async fn change<B: Backend>(mut call: Call<B>) -> Reply {
+    let (tenant, job) = job_of(&call)?;
+    let file = AddTasksFile::read_text(json_body::sound(&call.body)?)?;
+    call.forget_body();
+    check_secrets(&call, &tenant, rights(&call), settings_of(&file.tasks))?;
+    compile_tasks(&call, &file.tasks, rights(&call)).await?;
+    let (engine, rights, by) = (call.app.engine(), rights(&call), call.caller.name());
+    let done = engine.change_tasks_file(tenant, job, file, rights, by).await?;
+    let ids = |tasks: &[TaskId]| tasks.iter().map(ToString::to_string).collect();
+    let (changed, added, kept) = (ids(&done.changed), ids(&done.added), ids(&done.kept));
+    json(StatusCode::OK, &TasksChanged { job_id: job.to_string(), changed, added, kept })
+}
+
 async fn resume<B: Backend>(call: Call<B>) -> Reply {
     let (tenant, job) = job_of(&call)?;
     let request: ResumeRequest = json_body::read_or_default(&call.body)?;
@@ -356,7 +379,12 @@ async fn resume<B: Backend>(call: Call<B>) -> Reply {
         }
         tasks = Some(ids);
     }
-    let resumed = call.app.engine().resume_job(tenant, job, tasks).await?;
+    let engine = call.app.engine();
+    let resumed = if request.newest {
+        engine.resume_job_newest(tenant, job, tasks, rights(&call), call.caller.name()).await?
+    } else {
+        engine.resume_job(tenant, job, tasks).await?
+    };
     json(StatusCode::ACCEPTED, &Resumed { job_id: job.to_string(), resumed: task_ids(&resumed) })
 }
 

@@ -15,8 +15,8 @@ use super::submitting::{check_secrets, idempotency, rights};
 use super::task_list;
 use super::views::{event_page, event_query, task_view};
 use crate::api::{
-    CancelRequest, CancelledTask, EventJson, Page, RetriedTask, TaskAccepted, TaskStateName, TaskSummary,
-    TaskView,
+    CancelRequest, CancelledTask, EventJson, Page, RetriedTask, RetryRequest, TaskAccepted, TaskStateName,
+    TaskSummary, TaskView,
 };
 use crate::json_body;
 use crate::param::Kind;
@@ -59,6 +59,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .gives::<Page<EventJson>>(200, "A page of events."),
         Route::new(Method::POST, "/v1/tasks/{requestId}/retry", SUBMIT, [GROUP, "retryTask", "Run a failed task again"], retry::<B>)
             .request_id()
+            .may_read::<RetryRequest>()
             .gives::<RetriedTask>(202, "It runs again.")
             .fails(&[409]),
         Route::new(Method::POST, "/v1/tasks/{requestId}/cancel", SUBMIT, [GROUP, "cancelTask", "Cancel a task without a job"], cancel::<B>)
@@ -114,7 +115,14 @@ async fn events<B: Backend>(call: Call<B>) -> Reply {
 
 async fn retry<B: Backend>(call: Call<B>) -> Reply {
     let TaskKey { tenant, request } = key_of(&call)?;
-    match call.app.engine().resume_task(tenant, request.clone()).await {
+    let wanted: RetryRequest = json_body::read_or_default(&call.body)?;
+    let engine = call.app.engine();
+    let resumed = if wanted.newest {
+        engine.resume_task_newest(tenant, request.clone(), rights(&call), call.caller.name()).await
+    } else {
+        engine.resume_task(tenant, request.clone()).await
+    };
+    match resumed {
         Ok(()) => {}
         Err(EngineError::Refused(refusal @ Refusal::NotResumable(_))) => {
             return Err(Problem::conflict("NOT_FAILED", refusal.to_string()));

@@ -95,7 +95,7 @@ fn body_for(operation: &Value, own: &Belongings) -> Option<Value> {
     };
     Some(match operation["operationId"].as_str().unwrap() {
         "createJob" => json!({"tasks": [{"taskId": "x", "name": "work"}]}),
-        "addTasks" => json!({"tasks": [{"taskId": "x", "run": ["true"]}]}),
+        "addTasks" | "changeTasks" => json!({"tasks": [{"taskId": "x", "run": ["true"]}]}),
         "createTask" => json!({"name": "work"}),
         "createDefinition" | "replaceDefinition" => {
             json!({"name": "work", "runner": "command", "command": ["true"]})

@@ -182,6 +182,7 @@ async fn work_that_is_brought_along_asks_only_for_what_is_listed() {
     let tasks = format!("/v1/jobs/{id}/tasks");
     let more = json!({"tasks": [{"taskId": "c", "run": "true", "secrets": ["TOKEN_KEY"]}]});
     assert_eq!(admin.post(&tasks, &more).await.problem(), place("tasks[0].secrets[0]"));
+    assert_eq!(admin.put(&tasks, &job(&["STRIPE_KEY"])).await.problem(), place("tasks[1].secrets[0]"));
     let alone = json!({"run": "true", "secrets": ["STRIPE_KEY"]});
     assert_eq!(admin.post("/v1/tasks", &alone).await.problem(), place("secrets[0]"));
     // Who may bring no command names no secret, listed or not.

@@ -8,12 +8,13 @@ use tidemill_model::properties::{
     TaskIdentity, TaskPending, TaskProcessingFailed, TaskProcessingStarted, TaskStatuses, TaskTimeout,
 };
 use tidemill_model::{
-    Entity, ErrorCategory, Event, Fence, JobCounts, JobId, KnownType, Outcome, PublicState, RequestId,
+    Entity, ErrorCategory, Event, Fence, JobCounts, JobId, Json, KnownType, Outcome, PublicState, RequestId,
     TenantId, Timestamp,
 };
 
 use super::job_history::JobHistory;
 use super::task_history::{End, Run, TaskHistory};
+use crate::producer::{ToldChange, changed_input};
 use crate::violation::{Violation, demand};
 
 /// Everything the events of one store say.
@@ -23,6 +24,8 @@ pub(super) struct History {
     pub(super) tasks: BTreeMap<TaskKey, TaskHistory>,
     /// Jobs that were handed in and may come into being.
     offered: BTreeMap<JobId, NewJob>,
+    /// Tasks that were given another input, and the number of the last change.
+    changed: BTreeMap<TaskKey, u64>,
     ids: BTreeSet<u128>,
     last: BTreeMap<(TenantId, Entity), Timestamp>,
     /// What the events since the last `settle` were about.
@@ -72,6 +75,7 @@ impl History {
         match known {
             KnownType::JobCreated => self.job_created(event),
             KnownType::JobTasksAdded => self.job_tasks_added(event),
+            KnownType::JobTasksChanged => self.job_tasks_changed(event),
             KnownType::JobCompleted => self.job_completed(event),
             KnownType::JobFailureDetected => self.job_failure(event),
             KnownType::JobCancelled => {
@@ -115,6 +119,30 @@ impl History {
         self.fresh.jobs.insert(job.job);
         self.jobs.insert(job.job, job);
         Ok(())
+    }
+
+    /// The tasks have another input, which their next claim gives. None of them was completed.
+    fn job_tasks_changed(&mut self, event: &Event) -> Result<(), Violation> {
+        let told: ToldChange = read(event)?;
+        let job = self.job_of(event)?.job;
+        for task in told.tasks {
+            let key = TaskKey { tenant: event.tenant.clone(), request: job.request_id(&task) };
+            self.change(key, told.number);
+        }
+        Ok(())
+    }
+
+    /// A task was given another input.
+    pub(super) fn change(&mut self, key: TaskKey, number: u64) {
+        self.changed.insert(key, number);
+    }
+
+    /// A task was handed out: it has the input that it was given last.
+    pub(super) fn check_input(&self, key: &TaskKey, input: &Json) -> Result<(), Violation> {
+        let Some(number) = self.changed.get(key) else { return Ok(()) };
+        demand(*input == changed_input(*number), "a changed task runs with what it was changed to", || {
+            format!("{} has {}, not change {number}", key.request, input.as_str())
+        })
     }
 
     fn job_tasks_added(&mut self, event: &Event) -> Result<(), Violation> {

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use tidemill_embedded::store::retention::Retention;
 use tidemill_engine::backend::{Answer, Fault};
-use tidemill_engine::command::{BudgetTarget, Command, ResumeTarget};
+use tidemill_engine::command::{BudgetTarget, ChangeTarget, ChangeTasks, Command, ResumeTarget};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::policy::Policy;
 use tidemill_engine::reply::{Refusal, Reply};
@@ -32,6 +32,7 @@ use tidemill_model::properties::{FailureSource, TaskFailed};
 use tidemill_model::{Event, JobId, KnownType, RequestId, TenantId, Timestamp};
 
 use crate::ledger::Ledger;
+use crate::producer::ToldChange;
 use crate::violation::{Violation, demand};
 pub(crate) use deliveries::Deliveries;
 use doubt::Doubt;
@@ -215,6 +216,12 @@ impl Oracle {
             (Command::Forget { keys }, Ok(Reply::Forgotten { records })) => {
                 self.requests.forget(keys, *records, now)?;
             }
+            (Command::ChangeTasks(change), Ok(_)) => self.changed(change),
+            (Command::Claim(_), Ok(Reply::Claimed { tasks, .. })) => {
+                for task in tasks {
+                    self.history.check_input(&task.task, &task.spec.input)?;
+                }
+            }
             (Command::Send(send), Ok(Reply::Sent { .. })) => self.sent(&send.task),
             (Command::Cancel(cancel), Ok(_)) => {
                 standing.insert(cancel.job, true);
@@ -232,6 +239,16 @@ impl Oracle {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Tasks have another input now.
+    fn changed(&mut self, change: &ChangeTasks) {
+        let ChangeTarget::Job { job, told, .. } = &change.target else { return };
+        let Ok(ToldChange { number, tasks }) = told.read::<ToldChange>() else { return };
+        for task in tasks {
+            let key = TaskKey { tenant: change.tenant.clone(), request: job.request_id(&task) };
+            self.history.change(key, number);
+        }
     }
 
     /// A tenant gets as many unfinished tasks as it may have, and no more. Within a group nothing tells what others changed
@@ -279,6 +296,9 @@ impl Oracle {
     fn check_owner(&self, command: &Command, answer: &Answer) -> Result<(), Violation> {
         let (tenant, job): (&TenantId, JobId) = match command {
             Command::AddTasks(add) => (&add.tenant, add.job),
+            Command::ChangeTasks(ChangeTasks { tenant, target: ChangeTarget::Job { job, .. }, .. }) => {
+                (tenant, *job)
+            }
             Command::Cancel(cancel) => (&cancel.tenant, cancel.job),
             Command::CancelTask(cancel) => match cancel.request.job_part() {
                 Some(job) => (&cancel.tenant, job),

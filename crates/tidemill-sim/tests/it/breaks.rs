@@ -75,6 +75,14 @@ fn a_failed_job_that_people_do_not_hear_of_is_found() {
 }
 
 #[test]
+fn a_change_of_tasks_that_is_not_made_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { forget_changes: true, ..Faults::default() };
+        assert_is_found("a changed task runs with what it had", &with_faults(kind, faults));
+    }
+}
+
+#[test]
 fn a_forgotten_delivery_is_found() {
     for kind in [Kind::Memory, Kind::Embedded] {
         let faults = Faults { forget_delivery: true, ..Faults::default() };

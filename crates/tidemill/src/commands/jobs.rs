@@ -74,6 +74,9 @@ enum What {
         /// Only these tasks; may be given more than once
         #[arg(long = "task", value_name = "TASK")]
         tasks: Vec<String>,
+        /// With the newest versions of their definitions, which the job goes on with
+        #[arg(long)]
+        newest: bool,
     },
     /// Add the tasks of a file to a job
     AddTasks {
@@ -190,7 +193,11 @@ impl Jobs {
                     watch(&client, &id(job).await?, WatchShow { json, colours: config.colours() }, out).await
                 }
                 What::Cancel { job, reason } => cancel(&client, &id(job).await?, reason, json, out).await,
-                What::Resume { job, tasks } => resume(&client, &id(job).await?, tasks, json, out).await,
+                What::Resume { job, tasks, newest } => {
+                    let task_ids = (!tasks.is_empty()).then_some(tasks);
+                    let request = api::ResumeRequest { task_ids, newest };
+                    resume(&client, &id(job).await?, &request, json, out).await
+                }
                 What::AddTasks { job, file } => add_tasks(&client, &id(job).await?, &file, json, out).await,
                 What::Budget { job, limits } => set_budget(&client, &id(job).await?, limits, json, out).await,
                 What::Retry { which, all, limit } => retry(&client, &which, all, limit, json, out).await,
@@ -320,10 +327,15 @@ async fn cancel(client: &Client, job: &str, reason: Option<String>, json: bool, 
     Ok(ExitCode::SUCCESS)
 }
 
-async fn resume(client: &Client, job: &str, tasks: Vec<String>, json: bool, out: &mut Output) -> Ended {
-    let request = api::ResumeRequest { task_ids: (!tasks.is_empty()).then_some(tasks) };
+async fn resume(
+    client: &Client,
+    job: &str,
+    request: &api::ResumeRequest,
+    json: bool,
+    out: &mut Output,
+) -> Ended {
     let resumed: api::Resumed =
-        client.json(Call::post(format!("/v1/jobs/{}/resume", encode(job)), &request)).await?;
+        client.json(Call::post(format!("/v1/jobs/{}/resume", encode(job)), request)).await?;
     if json {
         out.json(&resumed)?;
     } else {

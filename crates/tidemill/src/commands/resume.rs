@@ -20,8 +20,12 @@ pub(super) struct Resumable {
     pub(super) rows: Vec<TaskRow>,
 }
 
-/// The newest job of a name that is not completed.
-pub(super) async fn find(client: &Client, name: &str, file: &JobFile) -> Result<Resumable, CommandError> {
+/// The newest job of a name that is not completed. If a file is given, it must have the graph of the job.
+pub(super) async fn find(
+    client: &Client,
+    name: &str,
+    file: Option<&JobFile>,
+) -> Result<Resumable, CommandError> {
     let query = Query::new().set("name", name);
     let mut newest: Option<JobSummary> = None;
     for status in ["running", "failing", "failed", "cancelled"] {
@@ -36,7 +40,7 @@ pub(super) async fn find(client: &Client, name: &str, file: &JobFile) -> Result<
         )));
     };
     let (view, rows) = job_with_tasks(client, &job.job_id).await?;
-    let differences = differences(file, &rows);
+    let differences = file.map(|file| differences(file, &rows)).unwrap_or_default();
     if differences.is_empty() {
         return Ok(Resumable { job_id: job.job_id, status: view.status, rows });
     }
@@ -47,7 +51,9 @@ pub(super) async fn find(client: &Client, name: &str, file: &JobFile) -> Result<
     if differences.len() > DIFFERENCES_MAX {
         let _ = write!(text, "\n  and {} more differences", differences.len() - DIFFERENCES_MAX);
     }
-    text.push_str("\nrun it without --resume to start a new job");
+    text.push_str(
+        "\nrun it without --resume to start a new job, or with --update to take further tasks and other work",
+    );
     Err(CommandError::Unusable(text))
 }
 

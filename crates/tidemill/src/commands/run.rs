@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::Method;
 use clap::Args;
 use tidemill::document::Document;
 use tidemill::job_file::{ReadJob, read_job};
@@ -57,6 +58,9 @@ pub(crate) struct Run {
     /// Go on with the newest unfinished or failed job of the same name
     #[arg(long)]
     resume: bool,
+    /// With --resume: take what the file says now for tasks that did not complete, and tasks that are new in it
+    #[arg(long, requires = "resume")]
+    update: bool,
     /// Print one JSON object at the end, with all states and outputs, and no progress
     #[arg(long)]
     json: bool,
@@ -110,7 +114,7 @@ impl Run {
         let scripts = has_scripts.then(|| node.start_scripts(&config.values, pool.clone()));
         let others = unfinished(&client).await?;
         let job_id = if self.resume {
-            self.go_on(&client, &node, name, &read.file, out).await?
+            self.go_on(&client, &node, name, read, out).await?
         } else {
             if others > 0 {
                 out.note(format_args!(
@@ -188,14 +192,23 @@ impl Run {
         client: &Client,
         node: &Node<Embedded>,
         name: &str,
-        file: &JobFile,
+        read: &ReadJob,
         out: &mut Output,
     ) -> Result<String, CommandError> {
-        let Resumable { job_id, status, rows } = resume::find(client, name, file).await?;
-        for task in changed_commands(node, file, &rows).await {
-            out.note(format_args!(
-                "task {task} was changed in the file; the job goes on with what it was submitted with"
-            ));
+        let file = &read.file;
+        let graph = (!self.update).then_some(file);
+        let Resumable { job_id, status, rows } = resume::find(client, name, graph).await?;
+        // Nothing can be added to a cancelled job. Nobody runs tasks yet, so it may be opened first.
+        let is_cancelled = status == JobStatusName::Cancelled;
+        if self.update && !is_cancelled {
+            update(client, &job_id, &read.document, out).await?;
+        } else if !self.update {
+            for task in changed_commands(node, file, &rows).await {
+                out.note(format_args!(
+                    "task {task} was changed in the file; the job goes on with what it was submitted with (--update takes the \
+                     change)"
+                ));
+            }
         }
         let again = if status == JobStatusName::Running {
             0
@@ -208,6 +221,9 @@ impl Run {
                 Err(error) => return Err(error.into()),
             }
         };
+        if self.update && is_cancelled {
+            update(client, &job_id, &read.document, out).await?;
+        }
         let done = rows.iter().filter(|row| row.status == Some(api::TaskStateName::Completed)).count();
         out.note(format_args!(
             "going on with {job_id}: {} completed before, {} run again",
@@ -284,6 +300,29 @@ async fn submit(client: &Client, document: &Document, name: &str) -> Result<Stri
     let accepted: Result<JobAccepted, _> = client.json(Call::post("/v1/jobs", &value)).await;
     let accepted = accepted.map_err(|error| at_places(document, error))?;
     Ok(accepted.job_id)
+}
+
+/// Gives the tasks of a job that did not complete the work of the file.
+async fn update(
+    client: &Client,
+    job_id: &str,
+    document: &Document,
+    out: &mut Output,
+) -> Result<(), CommandError> {
+    let tasks = serde_json::json!({ "tasks": document.to_value()["tasks"] });
+    let call = Call::new(Method::PUT, format!("/v1/jobs/{job_id}/tasks")).with_json(&tasks);
+    let done: Result<api::TasksChanged, _> = client.json(call).await;
+    let done = done.map_err(|error| at_places(document, error))?;
+    for task in &done.changed {
+        out.note(format_args!("task {task} goes on with what the file says now"));
+    }
+    for task in &done.added {
+        out.note(format_args!("task {task} is new"));
+    }
+    for task in &done.kept {
+        out.note(format_args!("task {task} is completed; its change in the file is not taken"));
+    }
+    Ok(())
 }
 
 /// How many jobs of earlier runs are still open; above a hundred the exact number is no matter.

@@ -77,7 +77,12 @@ enum What {
         path: Option<String>,
     },
     /// Run a failed task again
-    Retry { task: String },
+    Retry {
+        task: String,
+        /// With the newest version of its definition
+        #[arg(long)]
+        newest: bool,
+    },
     /// Cancel a task that belongs to no job
     Cancel {
         task: String,
@@ -138,7 +143,7 @@ impl Tasks {
                 }
                 What::Files { task, path: None } => files(&client, &id(task).await?, json, out).await,
                 What::Files { task, path: Some(path) } => file(&client, &id(task).await?, &path, out).await,
-                What::Retry { task } => retry(&client, &id(task).await?, json, out).await,
+                What::Retry { task, newest } => retry(&client, &id(task).await?, newest, json, out).await,
                 What::Cancel { task, reason } => cancel(&client, &id(task).await?, reason, json, out).await,
             }
         })
@@ -254,8 +259,8 @@ async fn file(client: &Client, task: &str, path: &str, out: &mut Output) -> Ende
     Ok(ExitCode::SUCCESS)
 }
 
-async fn retry(client: &Client, task: &str, json: bool, out: &mut Output) -> Ended {
-    let call = Call::post(format!("/v1/tasks/{}/retry", encode(task)), &json!({}));
+async fn retry(client: &Client, task: &str, newest: bool, json: bool, out: &mut Output) -> Ended {
+    let call = Call::post(format!("/v1/tasks/{}/retry", encode(task)), &api::RetryRequest { newest });
     let retried: api::RetriedTask = client.json(call).await?;
     if json {
         out.json(&retried)?;

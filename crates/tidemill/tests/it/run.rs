@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, eventually};
 
 /// Times and ids differ from run to run.
 fn masked(words: &str) -> String {
@@ -179,6 +179,73 @@ fn resume_names_what_differs() {
         ran.words.contains("task a was changed in the file; the job goes on with what it was submitted with"),
         "{ran:#?}"
     );
+}
+
+/// A changed file is taken for what did not complete: other work, and further tasks.
+#[test]
+fn resume_with_update_takes_a_changed_file() {
+    let sandbox = Sandbox::new();
+    let job = |a: &str, b: &str, more: &str| {
+        format!(
+            "name: x\ntasks:\n- {{taskId: a, run: 'echo {a} >> ran'}}\n\
+             - {{taskId: b, run: '{b}', dependsOn: [a], retry: {{maxAttempts: 1}}}}\n{more}"
+        )
+    };
+    sandbox.write("job.yaml", &job("a", "exit 1", ""));
+    let first = sandbox.run(&["run", "job.yaml", "--json"]);
+    assert_eq!(first.code, 1, "{first:#?}");
+    let alone = sandbox.run(&["run", "job.yaml", "--update"]);
+    assert_eq!(alone.code, 2, "it is for --resume: {alone:#?}");
+    sandbox.write("job.yaml", "name: x\ntasks:\n- {taskId: b, run: 'true'}\n");
+    let removed = sandbox.run(&["run", "job.yaml", "--resume", "--update"]);
+    assert_eq!(removed.code, 2, "{removed:#?}");
+    assert!(removed.words.contains("job.yaml:3:3: tasks[0].dependsOn: differs"), "{removed:#?}");
+    assert!(removed.words.contains("tasks: lacks a, which is a task of the job"), "{removed:#?}");
+    let more = "- {taskId: c, run: 'echo c >> ran', dependsOn: [b]}\n";
+    sandbox.write("job.yaml", &job("other", "echo mended >> ran", more));
+    let second = sandbox.run(&["run", "job.yaml", "--resume", "--update", "--json"]).ok();
+    assert_eq!(second.json()["jobId"], first.json()["jobId"]);
+    for line in [
+        "task a is completed; its change in the file is not taken",
+        "task b goes on with what the file says now",
+        "task c is new",
+        "1 task completed before, 1 run again",
+    ] {
+        assert!(second.words.contains(line), "{line}: {second:#?}");
+    }
+    assert_eq!(sandbox.read("ran"), "a\nmended\nc\n");
+    let events = sandbox.run(&["events", "query", "--type", "Job Tasks Changed", "--json"]).ok().json();
+    let told = &events["items"][0]["properties"];
+    assert_eq!((&told["source"], &told["taskCount"]), (&json!("update"), &json!(1)));
+    assert_eq!(told["tasks"], json!([{ "taskId": "b", "fields": ["run"] }]), "{events:#}");
+    assert!(told["by"].as_str().is_some_and(|by| !by.is_empty()), "{events:#}");
+    sandbox.run(&["verify"]).ok();
+}
+
+/// A task that failed by its definition runs again with the one that was mended.
+#[test]
+fn a_resume_takes_the_newest_definition_when_it_is_asked_to() {
+    let sandbox = Sandbox::new();
+    let define = |how: &str, command: &str| {
+        sandbox.write("load.yaml", &format!("name: load\ncommand: '{command}'\nretry: {{maxAttempts: 1}}\n"));
+        sandbox.run(&["definitions", how, "load.yaml"]).ok();
+    };
+    let server = sandbox.serve(&[], &[]);
+    define("create", "exit 1");
+    sandbox.write("job.yaml", "name: x\ntasks:\n- {taskId: a, name: load}\n");
+    let job =
+        sandbox.run(&["submit", "job.yaml", "--json"]).ok().json()["jobId"].as_str().unwrap().to_owned();
+    let status = || {
+        let job = sandbox.run(&["jobs", "get", &job, "--json"]).ok().json();
+        job["status"].as_str().unwrap().to_owned()
+    };
+    eventually("that it failed", || status() == "failed");
+    define("update", "true");
+    sandbox.run(&["jobs", "resume", &job]).ok();
+    eventually("that it failed again", || status() == "failed");
+    sandbox.run(&["jobs", "resume", &job, "--newest"]).ok();
+    eventually("that it completed", || status() == "completed");
+    server.stop().ok();
 }
 
 /// Work that a file brings along may name variables of the operator's list, and directories for its programs.
