@@ -85,7 +85,7 @@ pub use job_file::{AddTasksFile, JobFile, RetryEntry, TaskEntry, TaskFile, TaskS
 pub use json::{Json, ValueProblem};
 pub use key::{BadSortKey, Index, KeyPair, KeyPrefix, Keys};
 pub use known_type::KnownType;
-pub use log_record::{LogLevel, LogRecord};
+pub use log_record::{LogLevel, LogRecord, text_stamp};
 pub use matcher::{MatchCounts, Matcher};
 pub use overflow::{BadOverflow, BadPayload, DETAIL_BYTES_MAX, Overflow};
 pub use readiness::Readiness;

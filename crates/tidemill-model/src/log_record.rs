@@ -90,21 +90,43 @@ impl<'a> LogRecord<'a> {
     }
 }
 
+/// What a line of text begins with: its time and how much it matters.
+pub fn text_stamp(at: Timestamp, level: LogLevel) -> String {
+    let level = match level {
+        LogLevel::Info => "info",
+        LogLevel::Warn => "warn",
+        LogLevel::Error => "error",
+    };
+    format!("{} {level:<5} ", moment_text(at))
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 fn moment<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&moment_text(*at))
+}
+
+fn moment_text(at: Timestamp) -> String {
     let millis = at.millis();
     let (seconds, rest) = (millis / 1_000, millis % 1_000);
     let (hours, minutes) = (seconds / 3_600 % 24, seconds / 60 % 60);
-    serializer.collect_str(&format_args!(
-        "{}T{hours:02}:{minutes:02}:{:02}.{rest:03}Z",
-        Day::of(*at),
-        seconds % 60
-    ))
+    format!("{}T{hours:02}:{minutes:02}:{:02}.{rest:03}Z", Day::of(at), seconds % 60)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_text_begins_with_its_time_and_level() {
+        let at = Timestamp::clamped(1_763_251_445_007);
+        for (level, expected) in [
+            (LogLevel::Info, "2025-11-16T00:04:05.007Z info  "),
+            (LogLevel::Warn, "2025-11-16T00:04:05.007Z warn  "),
+            (LogLevel::Error, "2025-11-16T00:04:05.007Z error "),
+        ] {
+            assert_eq!(text_stamp(at, level), expected);
+        }
+    }
 
     #[test]
     fn a_line_is_one_object_with_what_is_known() {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tidemill_engine::clock::{Clock as _, SystemClock};
 use tidemill_engine::engine::WorkReport;
 use tidemill_model::text_direction::turns_text;
-use tidemill_model::{ErrorCategory, ErrorSanitizer, LogLevel, LogRecord};
+use tidemill_model::{ErrorCategory, ErrorSanitizer, LogLevel, LogRecord, text_stamp};
 
 use crate::source::Claim;
 
@@ -124,8 +124,10 @@ pub struct StderrSink {
     /// Closed once all lines are written.
     written: Mutex<Receiver<()>>,
     left_out: AtomicU64,
-    /// Tells the time of lines that are JSON; others have none.
+    /// Tells the time of lines that are JSON.
     json: Option<JsonLines>,
+    /// Tells the time of others, if they have one.
+    clock: Option<SystemClock>,
     /// Takes secrets out of lines.
     sanitizer: Option<ErrorSanitizer>,
 }
@@ -157,6 +159,13 @@ impl StderrSink {
         Self::writing_to(io::stderr())
     }
 
+    /// Lets lines that are no JSON begin with their time and level.
+    #[must_use]
+    pub fn stamped(mut self) -> Self {
+        self.clock = Some(SystemClock::start());
+        self
+    }
+
     /// Each line a JSON object with the ids of the task, and one more for the end of each attempt.
     pub fn start_json(worker: String) -> io::Result<Self> {
         let json = Some(JsonLines { clock: SystemClock::start(), worker });
@@ -185,7 +194,11 @@ impl StderrSink {
             drop(done);
         })?;
         let (lines, written) = (Some(lines), Mutex::new(written));
-        Ok(Self { lines, written, left_out: AtomicU64::new(0), json: None, sanitizer: None })
+        Ok(Self { lines, written, left_out: AtomicU64::new(0), json: None, clock: None, sanitizer: None })
+    }
+
+    fn stamp(&self, level: LogLevel) -> String {
+        self.clock.as_ref().map(|clock| text_stamp(clock.now(), level)).unwrap_or_default()
     }
 
     fn show(&self, line: String) {
@@ -193,7 +206,8 @@ impl StderrSink {
         let text = match (left_out, &self.json) {
             (0, _) => line,
             (count, None) => {
-                format!("[tidemill] {count} lines are left out here; the logs have them\n{line}")
+                let stamp = self.stamp(LogLevel::Warn);
+                format!("{stamp}[tidemill] {count} lines are left out here; the logs have them\n{line}")
             }
             (count, Some(json)) => {
                 let words = format!("{count} lines are left out here; the logs have them");
@@ -225,21 +239,21 @@ impl LogSink for StderrSink {
         let clean =
             self.sanitizer.as_ref().map(|sanitizer| sanitizer.clean_within(line.text, line.text.len()));
         let line = &LogLine { text: clean.as_deref().unwrap_or(line.text), ..*line };
-        let Some(json) = &self.json else {
-            let text = plain(line.text.trim_end_matches('\r'));
-            return self.show(format!("{}\n", LogLine { text: &text, ..*line }));
-        };
         let (level, stream) = match line.stream {
             Stream::Stdout => (LogLevel::Info, Some("stdout")),
             Stream::Stderr => (LogLevel::Info, Some("stderr")),
             Stream::Worker => (LogLevel::Warn, None),
+        };
+        let Some(json) = &self.json else {
+            let text = plain(line.text.trim_end_matches('\r'));
+            return self.show(format!("{}{}\n", self.stamp(level), LogLine { text: &text, ..*line }));
         };
         self.show(LogRecord { stream, ..json.record(line.claim, level, line.text) }.line());
     }
 
     fn trouble(&self, text: &str) {
         self.show(match &self.json {
-            None => format!("[tidemill] {}\n", plain(text)),
+            None => format!("{}[tidemill] {}\n", self.stamp(LogLevel::Warn), plain(text)),
             Some(json) => {
                 let worker = Some(json.worker.as_str());
                 LogRecord { worker, ..LogRecord::new(json.clock.now(), LogLevel::Warn, text) }.line()

@@ -9,7 +9,7 @@ use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use tidemill_engine::clock::{Clock as _, SystemClock};
-use tidemill_model::{LogLevel, LogRecord, TenantId, Timestamp};
+use tidemill_model::{LogLevel, LogRecord, TenantId, Timestamp, text_stamp};
 use tidemill_worker::log_sink::plain;
 use tokio::sync::oneshot;
 
@@ -22,6 +22,8 @@ pub(crate) enum LogFormat {
 
 /// There from the moment that lines are to be JSON.
 static CLOCK: OnceLock<SystemClock> = OnceLock::new();
+/// There from the moment that lines of text are to have their time.
+static TEXT_CLOCK: OnceLock<SystemClock> = OnceLock::new();
 
 impl LogFormat {
     /// By a word that was checked.
@@ -29,10 +31,16 @@ impl LogFormat {
         if word == "json" { Self::Json } else { Self::Text }
     }
 
-    /// Lets all lines of this process have this form from now on.
-    pub(crate) fn set(self) {
-        if self == Self::Json {
-            CLOCK.get_or_init(SystemClock::start);
+    /// Lets all lines of this process have this form from now on. Text of one that stays has time and level.
+    pub(crate) fn set(self, stays: bool) {
+        match self {
+            Self::Json => {
+                CLOCK.get_or_init(SystemClock::start);
+            }
+            Self::Text if stays => {
+                TEXT_CLOCK.get_or_init(SystemClock::start);
+            }
+            Self::Text => {}
         }
     }
 }
@@ -40,6 +48,11 @@ impl LogFormat {
 /// The time of a line, if lines are JSON.
 pub(crate) fn json_now() -> Option<Timestamp> {
     CLOCK.get().map(SystemClock::now)
+}
+
+/// What a line of text begins with: time and level, or nothing.
+pub(crate) fn stamp(level: LogLevel) -> String {
+    TEXT_CLOCK.get().map(|clock| text_stamp(clock.now(), level)).unwrap_or_default()
 }
 
 /// Lines that wait for standard error. Beyond them lines are refused.
@@ -84,7 +97,7 @@ async fn write_alert(tenant: &TenantId, text: &str) -> Result<(), String> {
             let record = LogRecord::new(now, LogLevel::Warn, text);
             LogRecord { tenant: Some(tenant), ..record }.line()
         }
-        None => format!("alert: {}\n", plain(&text.replace('\n', " | "))),
+        None => format!("{}alert: {}\n", stamp(LogLevel::Warn), plain(&text.replace('\n', " | "))),
     };
     let stands = || "standard error stands still".to_owned();
     let written = write(line).ok_or_else(stands)?;
@@ -99,7 +112,12 @@ async fn write_alert(tenant: &TenantId, text: &str) -> Result<(), String> {
 pub(crate) fn trouble(text: &str) {
     let line = match json_now() {
         Some(now) => LogRecord::new(now, LogLevel::Warn, text).line(),
-        None => format!("warning: {}\n", plain(&text.replace('\n', " | "))),
+        None => {
+            // With its level it needs no word for it.
+            let stamp = stamp(LogLevel::Warn);
+            let start = if stamp.is_empty() { "warning: " } else { &stamp };
+            format!("{start}{}\n", plain(&text.replace('\n', " | ")))
+        }
     };
     drop(write(line));
 }

@@ -174,7 +174,11 @@ fn parse(typed: &[std::ffi::OsString]) -> Parsed {
 }
 
 fn execute(arguments: Arguments, out: &mut Output) -> Ended {
-    let logs = matches!(arguments.command, Command::Run(_) | Command::Serve(_) | Command::Worker(_));
+    let logs = match arguments.command {
+        Command::Serve(_) | Command::Worker(_) => Logs::ForGood,
+        Command::Run(_) => Logs::Once,
+        _ => Logs::No,
+    };
     /// Reads the settings with the command's own flags, then runs it.
     macro_rules! configured {
         ($command:expr) => {{
@@ -218,19 +222,29 @@ fn execute(arguments: Arguments, out: &mut Output) -> Ended {
     }
 }
 
-/// Reads everything that can be set, once. Warnings are told. What `logs` has lines in the form that is set.
+/// Whose lines have the form that is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Logs {
+    No,
+    /// It ends with its work.
+    Once,
+    /// It stays, and its lines are read later: they have time and level.
+    ForGood,
+}
+
+/// Reads everything that can be set, once. Warnings are told.
 fn settings(
     file: Option<&Path>,
     flags: Flags,
-    logs: bool,
+    logs: Logs,
     out: &mut Output,
 ) -> Result<Resolved, CommandError> {
     // What is not text is no value of ours.
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let resolved = Sources::read(Path::new("."), environment, file, flags)?.resolve()?;
-    if logs {
-        resolved.values.log_format.set();
+    if logs != Logs::No {
+        resolved.values.log_format.set(logs == Logs::ForGood);
     }
     out.set_colours(resolved.colours());
     for warning in &resolved.warnings {

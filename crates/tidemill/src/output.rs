@@ -14,7 +14,7 @@ use crate::commands::CommandError;
 use crate::display::visible::{Visible, visible};
 use crate::display::{Table, terminal};
 use crate::help::{fold, wrapped};
-use crate::logging::json_now;
+use crate::logging::{json_now, stamp};
 
 /// How a line begins that the program says of itself.
 const OWN_NAME: &str = "tidemill:";
@@ -159,10 +159,11 @@ impl Output {
             let _ = self.words.out.write_all(line.as_bytes());
             return;
         }
+        let stamp = stamp(level);
         let _ = if self.words.live {
-            writeln!(self.words.out, "{}", visible(&line.to_string()))
+            writeln!(self.words.out, "{stamp}{}", visible(&line.to_string()))
         } else {
-            writeln!(self.words.out, "{line}")
+            writeln!(self.words.out, "{stamp}{line}")
         };
     }
 

@@ -301,7 +301,7 @@ fn who_may(own: u32, run_as: Option<u32>, works: bool) -> String {
 /// Shows what tasks write, with their ids and without secrets.
 pub(super) fn stderr_sink(config: &Resolved, worker: &str) -> Result<Arc<StderrSink>, CommandError> {
     let sink = match config.values.log_format {
-        LogFormat::Text => StderrSink::start(),
+        LogFormat::Text => StderrSink::start().map(StderrSink::stamped),
         LogFormat::Json => StderrSink::start_json(worker.to_owned()),
     };
     let sink = sink.map_err(|error| CommandError::Failed(format!("no thread can be started: {error}")))?;

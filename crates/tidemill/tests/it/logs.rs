@@ -118,6 +118,31 @@ impl Drop for Killed {
     }
 }
 
+/// Each line of a server and of its tasks has its time and how much it matters.
+#[test]
+fn lines_of_text_have_time_and_level() {
+    let sandbox = Sandbox::new();
+    let server = sandbox.serve(&[], &[]);
+    sandbox.write("job.yaml", JOB);
+    let job = sandbox.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+    eventually("the end of the job", || {
+        sandbox.run(&["jobs", "get", &job, "--json"]).ok().json()["status"] == "failed"
+    });
+    let ended = server.stop();
+    for line in ended.words.lines() {
+        let (time, rest) = line.split_at(24);
+        assert!(time.starts_with("20") && time.ends_with('Z') && time.as_bytes()[10] == b'T', "{line:?}");
+        assert!([" info  ", " warn  ", " error "].iter().any(|level| rest.starts_with(level)), "{line:?}");
+    }
+    assert!(ended.words.contains("Z info  listening on http://"), "{ended:#?}");
+    assert!(ended.words.contains(&format!("Z info  [WORKFLOW:{job}_say] aside")), "{ended:#?}");
+    let asked = sandbox.run(&["jobs", "list", "--server", "http://127.0.0.1:9"]);
+    assert!(
+        asked.words.starts_with("tidemill: cannot reach"),
+        "a command that only asks has none: {asked:#?}"
+    );
+}
+
 /// Whoever starts a server may not read what it says: a pager, a log shipper that hangs.
 #[test]
 fn a_standard_error_that_nobody_reads_holds_up_nothing_and_no_alert_is_lost() {
@@ -129,7 +154,7 @@ fn a_standard_error_that_nobody_reads_holds_up_nothing_and_no_alert_is_lost() {
     let mut said = BufReader::new(server.0.stderr.take().unwrap());
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("listening on http://").unwrap().to_owned();
+    let address = line.trim().split_once("listening on http://").unwrap().1.to_owned();
     // More than a pipe holds.
     let task =
         json!({"taskId": "loud", "run": "yes 0123456789012345678901234567890123456789 | head -n 20000"});
