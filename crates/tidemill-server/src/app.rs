@@ -14,6 +14,7 @@ use crate::lease_keys::LeaseKeys;
 use crate::login_guard::LoginGuard;
 use crate::rate_limit::RateLimits;
 use crate::stream::{Herald, StreamLimits};
+use crate::workers::Workers;
 
 /// An engine with an HTTP API. Clones share everything.
 pub struct App<B> {
@@ -30,6 +31,7 @@ struct Inner<B> {
     herald: Herald,
     claims: Claims,
     leases: LeaseKeys,
+    workers: Workers,
     logins: LoginGuard,
     log: OnceLock<fn(&str)>,
     compiler: Option<Arc<dyn ScriptCompiler>>,
@@ -62,6 +64,7 @@ impl<B> App<B> {
             herald: Herald::default(),
             claims: Claims::default(),
             leases: LeaseKeys::default(),
+            workers: Workers::default(),
             logins: LoginGuard::default(),
             log: OnceLock::new(),
             compiler,
@@ -134,6 +137,10 @@ impl<B> App<B> {
 
     pub(crate) fn leases(&self) -> &LeaseKeys {
         &self.inner.leases
+    }
+
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.inner.workers
     }
 
     pub(crate) fn logins(&self) -> &LoginGuard {

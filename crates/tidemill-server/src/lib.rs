@@ -30,6 +30,7 @@ mod router;
 mod routes;
 mod server_address;
 mod stream;
+mod workers;
 
 pub use app::App;
 pub use caller::Caller;

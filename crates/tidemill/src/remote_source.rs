@@ -38,6 +38,8 @@ pub(crate) struct RemoteSource {
 struct Inner {
     client: Client,
     worker_id: String,
+    /// The tasks that run here at a time.
+    slots: usize,
     /// Names claims; a worker's id is never used by another process.
     claims: AtomicU64,
     /// The name of a claim whose answer was lost. Asking again under it gives what it took.
@@ -47,10 +49,11 @@ struct Inner {
 }
 
 impl RemoteSource {
-    pub(crate) fn new(client: Client, worker_id: String) -> Self {
+    pub(crate) fn new(client: Client, worker_id: String, slots: usize) -> Self {
         let inner = Inner {
             client,
             worker_id,
+            slots,
             claims: AtomicU64::new(0),
             lost_claim: Mutex::default(),
             logs: Mutex::default(),
@@ -134,7 +137,9 @@ impl TaskSource for RemoteSource {
             wait_ms: Some(u64::try_from(wait.as_millis()).expect("it was bounded")),
         };
         let (patience, sent_at) = (wait + CLAIM_PATIENCE, Moment::now());
-        let answer: Result<api::ClaimedTasks, _> = self.call("/v1/worker/claim", &request, patience).await;
+        let call = Call::post("/v1/worker/claim", &request)
+            .header("Tidemill-Worker-Slots", self.inner.slots.max(1).to_string());
+        let answer: Result<api::ClaimedTasks, _> = self.answer(call, patience).await;
         match answer {
             Ok(claimed) => {
                 // The server got the request later than it was sent, and the tasks so long after that.

@@ -120,8 +120,7 @@ impl RowStore {
     pub(super) fn mend(&self, fault: Fault, times: u64) -> Result<(), Fault> {
         let Fault::Damaged(problem) = fault else { return Err(fault) };
         let trouble = &self.trouble;
-        let Some(healer) = trouble.healer.get().filter(|_| !trouble.is_left_alone())
-        else {
+        let Some(healer) = trouble.healer.get().filter(|_| !trouble.is_left_alone()) else {
             return Err(Fault::Damaged(problem));
         };
         if trouble.times() != times {

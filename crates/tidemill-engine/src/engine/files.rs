@@ -13,7 +13,7 @@ use tidemill_model::{
 };
 
 use super::limits::FILE_TASKS_BYTES_MAX;
-use super::submit::{ALONE, once, once_by_file};
+use super::submit::{ALONE, check_job, once, once_by_file};
 use super::{
     AddedTasks, Engine, EngineError, IdempotencyKey, JobRequest, SubmittedJob, SubmittedTask, TaskRequest,
 };
@@ -48,6 +48,19 @@ impl<B: Backend> Engine<B> {
     ) -> Result<SubmittedJob, EngineError> {
         let (request, promises) = self.job_of_file(tenant, app, file, rights, idempotency).await?;
         self.submit_job_once(request, promises, FILE_TASKS_BYTES_MAX).await
+    }
+
+    /// What would be wrong with submitting a file; else how many tasks it has. Nothing is kept.
+    pub async fn check_job_file(
+        &self,
+        tenant: TenantId,
+        app: AppName,
+        file: JobFile,
+        rights: Rights,
+    ) -> Result<u32, EngineError> {
+        let (request, _) = self.job_of_file(tenant, app, file, rights, None).await?;
+        check_job(&request, FILE_TASKS_BYTES_MAX)?;
+        Ok(u32::try_from(request.tasks.len()).unwrap_or(u32::MAX))
     }
 
     /// The job that a file asks for, and what makes repeats of it harmless.

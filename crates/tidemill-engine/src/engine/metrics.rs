@@ -1,6 +1,8 @@
 //! All figures of this process.
 
-use tidemill_model::Timestamp;
+use std::time::Duration;
+
+use tidemill_model::{Timestamp, WorkerId};
 
 use super::{Engine, EngineError};
 use crate::backend::Backend;
@@ -30,6 +32,20 @@ impl<B: Backend> Engine<B> {
     /// How many workers, here and elsewhere, were heard of within [`WORKER_SEEN`](crate::metrics::WORKER_SEEN).
     pub fn workers_seen(&self) -> usize {
         self.inner.meter.workers_seen()
+    }
+
+    /// The workers of this process that were heard of within [`WORKER_SEEN`](crate::metrics::WORKER_SEEN), and when. They
+    /// work for all tenants.
+    pub fn local_workers(&self) -> Vec<(WorkerId, Timestamp)> {
+        let now = self.now();
+        let millis = |silent: Duration| u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
+        let seen = self.inner.meter.local_workers().into_iter();
+        seen.map(|(worker, silent)| (worker, now.minus(millis(silent)))).collect()
+    }
+
+    /// The time by the clock that stamps events.
+    pub fn now(&self) -> Timestamp {
+        self.inner.clock.now()
     }
 
     /// Where workers of this process say how busy they are.

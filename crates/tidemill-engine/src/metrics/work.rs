@@ -33,7 +33,21 @@ pub(crate) struct WorkMeter {
     deliveries_failed: AtomicU64,
     deliveries_dead: AtomicU64,
     ended: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
-    workers: Mutex<HashMap<WorkerId, Instant, foldhash::fast::RandomState>>,
+    workers: Mutex<HashMap<WorkerId, Seen, foldhash::fast::RandomState>>,
+}
+
+/// What is known of a worker.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    last: Instant,
+    /// It claimed within this process, for all tenants.
+    is_local: bool,
+}
+
+impl Seen {
+    fn is_recent(self, now: Instant) -> bool {
+        now.duration_since(self.last) <= WORKER_SEEN
+    }
 }
 
 /// What workers did and how long work waited.
@@ -74,7 +88,7 @@ impl Default for WorkMetrics {
 /// What is kept of a command while it is on its way.
 #[derive(Debug, Clone)]
 pub(crate) enum Asked {
-    Claim(WorkerId),
+    Claim(WorkerId, bool),
     Heartbeat(WorkerId),
     Finish(WorkerId, &'static str),
     Release,
@@ -86,7 +100,8 @@ pub(crate) enum Asked {
 impl Asked {
     pub(crate) fn of(command: &Command) -> Self {
         match command {
-            Command::Claim(claim) => Self::Claim(claim.worker.clone()),
+            // Whoever comes from elsewhere says which tenants it serves.
+            Command::Claim(claim) => Self::Claim(claim.worker.clone(), claim.tenants.is_none()),
             Command::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat.worker.clone()),
             Command::Finish(finish) => Self::Finish(finish.worker.clone(), class_of(&finish.report)),
             Command::Release(_) => Self::Release,
@@ -152,15 +167,15 @@ impl WorkMeter {
                 continue;
             };
             match (asked, reply) {
-                (Asked::Claim(worker), Reply::Claimed { tasks, .. }) => {
-                    self.seen(worker);
+                (Asked::Claim(worker, is_local), Reply::Claimed { tasks, .. }) => {
+                    self.seen(worker, is_local);
                     for task in tasks {
                         self.claimed(task, took);
                     }
                 }
-                (Asked::Heartbeat(worker), _) => self.seen(worker),
+                (Asked::Heartbeat(worker), _) => self.seen(worker, false),
                 (Asked::Finish(worker, class), Reply::Finished { ending, repeated: false }) => {
-                    self.seen(worker);
+                    self.seen(worker, false);
                     let key = (outcome_of(*ending), class);
                     *self.ended().entry(key).or_default() += 1;
                 }
@@ -194,25 +209,32 @@ impl WorkMeter {
         histogram.add(waited);
     }
 
-    fn seen(&self, worker: WorkerId) {
+    fn seen(&self, worker: WorkerId, is_local: bool) {
         let now = Instant::now();
         let mut workers = self.workers();
-        if let Some(last) = workers.get_mut(&worker) {
-            *last = now;
+        if let Some(seen) = workers.get_mut(&worker) {
+            *seen = Seen { last: now, is_local: seen.is_local || is_local };
             return;
         }
         if workers.len() >= WORKERS_MAX {
-            workers.retain(|_, last| now.duration_since(*last) <= WORKER_SEEN);
+            workers.retain(|_, seen| seen.is_recent(now));
         }
         if workers.len() < WORKERS_MAX {
-            workers.insert(worker, now);
+            workers.insert(worker, Seen { last: now, is_local });
         }
     }
 
     pub(crate) fn workers_seen(&self) -> usize {
         let (now, mut workers) = (Instant::now(), self.workers());
-        workers.retain(|_, last| now.duration_since(*last) <= WORKER_SEEN);
+        workers.retain(|_, seen| seen.is_recent(now));
         workers.len()
+    }
+
+    /// Workers of this process, each with how long it has been silent.
+    pub(crate) fn local_workers(&self) -> Vec<(WorkerId, Duration)> {
+        let (now, workers) = (Instant::now(), self.workers());
+        let local = workers.iter().filter(|(_, seen)| seen.is_local && seen.is_recent(now));
+        local.map(|(worker, seen)| (worker.clone(), now.duration_since(seen.last))).collect()
     }
 
     pub(crate) fn read(&self) -> WorkMetrics {
@@ -240,7 +262,7 @@ impl WorkMeter {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn workers(&self) -> MutexGuard<'_, HashMap<WorkerId, Instant, foldhash::fast::RandomState>> {
+    fn workers(&self) -> MutexGuard<'_, HashMap<WorkerId, Seen, foldhash::fast::RandomState>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -261,7 +283,7 @@ mod tests {
         let meter = WorkMeter::default();
         let worker = || WorkerId::trusted("w");
         let idle = [Ok(Reply::Claimed { tasks: Vec::new(), next: None })];
-        meter.look_at(vec![Asked::Claim(worker())], &idle, Duration::from_millis(3));
+        meter.look_at(vec![Asked::Claim(worker(), false)], &idle, Duration::from_millis(3));
         assert_eq!((meter.read().commands.count, meter.read().workers), (0, 1));
         let ending = Ending::Done(Outcome::Completed);
         let answers = [
@@ -280,10 +302,14 @@ mod tests {
     fn no_more_workers_are_remembered_than_fit() {
         let meter = WorkMeter::default();
         for number in 0..WORKERS_MAX + 10 {
-            meter.seen(WorkerId::trusted(&format!("w-{number}")));
+            meter.seen(WorkerId::trusted(&format!("w-{number}")), false);
         }
         assert_eq!(meter.read().workers, WORKERS_MAX);
-        meter.seen(WorkerId::trusted("w-0"));
+        meter.seen(WorkerId::trusted("w-0"), false);
         assert_eq!(meter.read().workers, WORKERS_MAX, "one that is known stays");
+        assert_eq!(meter.local_workers(), [], "none of them claimed here");
+        meter.seen(WorkerId::trusted("w-1"), true);
+        meter.seen(WorkerId::trusted("w-1"), false);
+        assert_eq!(meter.local_workers().len(), 1, "a heartbeat does not say where it comes from");
     }
 }

@@ -23,6 +23,13 @@ pub struct JobAccepted {
     pub created_at: u64,
 }
 
+/// A job file could be submitted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobChecked {
+    pub total_tasks: u32,
+}
+
 /// A job in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

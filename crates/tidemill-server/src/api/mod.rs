@@ -18,6 +18,7 @@ mod states;
 mod tasks;
 mod usage;
 mod worker;
+mod workers;
 mod workflow;
 mod workflow_errors;
 mod workflow_executions;
@@ -32,9 +33,9 @@ pub use health::{
     FindingKindName, FindingView, HealthCheckView, HealthName, HealthSummaryView, TaskHealthView,
 };
 pub use jobs::{
-    CancelRequest, Cancelled, CancelledTask, Counts, JobAccepted, JobSummary, JobView, JobsCancelled,
-    JobsFilter, JobsResumed, ResumeRequest, Resumed, RetriedTask, RetryRequest, TaskRow, TasksAdded,
-    TasksChanged,
+    CancelRequest, Cancelled, CancelledTask, Counts, JobAccepted, JobChecked, JobSummary, JobView,
+    JobsCancelled, JobsFilter, JobsResumed, ResumeRequest, Resumed, RetriedTask, RetryRequest, TaskRow,
+    TasksAdded, TasksChanged,
 };
 pub use keys::{KeyCreated, KeyRequest, KeyView};
 pub(crate) use object::{EVENTS_MAX, Object, at_most};
@@ -62,6 +63,7 @@ pub use worker::{
     FinishRequest, Finished, FinishedState, HeartbeatAnswer, HeartbeatRequest, OutcomeReport, OutcomeStatus,
     ReleaseRequest,
 };
+pub use workers::{WorkerPlaceName, WorkerTaskView, WorkerView};
 pub use workflow::{
     IgnoreRequest, MarkRequest, MarkedView, OutcomeName, OutcomeView, TokenOutcomeName, TokenOutcomeView,
     TokenRequest, TokenTakenName, WorkflowEnvelope, WorkflowEventAccepted, WorkflowEventsAccepted,

@@ -23,6 +23,8 @@ use crate::route::{Call, Reply, json};
 
 /// Tasks of one claim.
 const SLOTS_MAX: u32 = 64;
+/// The header that tells how many tasks a worker runs at a time. Servers that do not know it pass over it.
+pub(super) const WORKER_SLOTS: &str = "Tidemill-Worker-Slots";
 /// The bytes of a claim's name.
 const CLAIM_ID_BYTES_MAX: usize = 128;
 
@@ -40,6 +42,8 @@ pub(super) async fn claim<B: Backend>(mut call: Call<B>) -> Reply {
         return Err(Problem::invalid_field("slots", format!("is {slots}; it must be from 1 to {SLOTS_MAX}")));
     }
     let wait = wait_of(request.wait_ms)?;
+    let total = call.inputs.number(WORKER_SLOTS).and_then(|slots| u32::try_from(slots).ok());
+    call.app.workers().heard(&call.caller, worker.as_str(), total, came_at);
     let deadline = Instant::now() + wait;
     let given = match request.claim_id {
         Some(id) if id.is_empty() || id.len() > CLAIM_ID_BYTES_MAX => {

@@ -46,7 +46,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         Route::new(Method::GET, "/v1/stream", READ, [GROUP, "streamEvents", "Follow events as they happen"], stream::<B>)
             .about(
                 "Server-sent events: `data` is the event, `id` its number. A client that comes back with \
-                 `Last-Event-ID` misses nothing. A comment comes every 15 seconds. Who reads too slowly is dropped \
+                 `Last-Event-ID` misses nothing. A comment comes every 15 seconds. Slow readers are disconnected \
                  and may come back.",
             )
             .query("job", Kind::JobId, "Only events of this job and its tasks.")

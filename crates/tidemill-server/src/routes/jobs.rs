@@ -13,8 +13,9 @@ use super::compiling::compile_tasks;
 use super::submitting::{check_secrets, idempotency, rights, settings_of};
 use super::views::{event_page, event_query, job_summary, task_ids, task_row, texts};
 use crate::api::{
-    BudgetView, CancelRequest, Cancelled, EventJson, JobAccepted, JobStatusName, JobSummary, JobView,
-    JobsCancelled, JobsFilter, JobsResumed, Page, ResumeRequest, Resumed, TaskRow, TasksAdded, TasksChanged,
+    BudgetView, CancelRequest, Cancelled, EventJson, JobAccepted, JobChecked, JobStatusName, JobSummary,
+    JobView, JobsCancelled, JobsFilter, JobsResumed, Page, ResumeRequest, Resumed, TaskRow, TasksAdded,
+    TasksChanged,
 };
 use crate::param::Kind;
 use crate::problem::Problem;
@@ -50,6 +51,12 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .example(serde_json::json!({"name": "hello", "tasks": [{"taskId": "hello", "run": ["echo", "hi"]}]}))
             .gives::<JobAccepted>(201, "The job was created.")
             .gives::<JobAccepted>(200, "The same request created this job before.")
+            .fails(&[409]),
+        Route::new(Method::POST, "/v1/jobs/check", SUBMIT, [GROUP, "checkJob", "Check a job file"], check::<B>)
+            .about("Says what submitting it would say, and keeps nothing. Limits of what is stored are not looked at.")
+            .reads::<JobFile>()
+            .reads_much()
+            .gives::<JobChecked>(200, "It could be submitted.")
             .fails(&[409]),
         Route::new(Method::GET, "/v1/jobs", READ, [GROUP, "listJobs", "List jobs, newest first"], list::<B>)
             .query("status", STATUSES, "Only jobs with this status.")
@@ -143,6 +150,17 @@ async fn create<B: Backend>(mut call: Call<B>) -> Reply {
             created_at: job.created_at.millis(),
         },
     )
+}
+
+async fn check<B: Backend>(mut call: Call<B>) -> Reply {
+    let tenant = call.tenant()?;
+    let file = JobFile::read_text(json_body::sound(&call.body)?)?;
+    let rights = rights(&call);
+    call.forget_body();
+    compile_tasks(&call, &file.tasks, rights).await?;
+    let app = call.app.config().app.clone();
+    let total_tasks = call.app.engine().check_job_file(tenant, app, file, rights).await?;
+    json(StatusCode::OK, &JobChecked { total_tasks })
 }
 
 async fn list<B: Backend>(call: Call<B>) -> Reply {

@@ -21,6 +21,7 @@ mod tasks;
 mod usage;
 mod views;
 mod worker;
+mod workers;
 mod workflow;
 mod workflow_bulk;
 mod workflow_errors;
@@ -55,6 +56,7 @@ pub(crate) fn table<B: Backend>() -> Vec<Route<B>> {
     routes.extend(queue::routes());
     routes.extend(worker::routes());
     routes.extend(worker::file_routes());
+    routes.extend(workers::routes());
     routes.extend(site::routes());
     routes
 }

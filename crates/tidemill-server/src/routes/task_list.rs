@@ -35,6 +35,12 @@ pub(super) async fn list<B: Backend>(call: Call<B>) -> Reply {
     };
     let mut after = call.inputs.text("cursor").map(read_cursor).transpose()?;
     let limit = page_size(&call.inputs);
+    let name = call.inputs.text("name");
+    let without_job = call.inputs.text("withoutJob").map(|flag| flag == "true");
+    let is_wanted = |task: &TaskSnapshot| {
+        name.is_none_or(|name| task.spec.name.as_str() == name)
+            && without_job.is_none_or(|alone| task.job.is_none() == alone)
+    };
     let (mut items, mut looked_at, mut more) = (Vec::new(), 0, true);
     while more && looked_at < EVENTS_LOOKED_AT_MAX && items.len() < limit {
         let events = walk_back(engine, &tenant, types, after).await?;
@@ -50,7 +56,7 @@ pub(super) async fn list<B: Backend>(call: Call<B>) -> Reply {
             let Some(task) = engine.task(TaskKey { tenant: tenant.clone(), request }).await? else {
                 continue;
             };
-            if stands_for(engine, &tenant, event, &task, state).await? {
+            if is_wanted(&task) && stands_for(engine, &tenant, event, &task, state).await? {
                 items.push(task_summary(&task));
             }
         }

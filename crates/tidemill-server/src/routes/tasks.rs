@@ -39,12 +39,15 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .gives::<TaskAccepted>(200, "The same request made this task before.")
             .fails(&[409]),
         Route::new(Method::GET, "/v1/tasks", READ, [GROUP, "listTasks", "List tasks, newest first"], task_list::list::<B>)
-            .about("Tasks of jobs and tasks on their own, once they were dispatched. Without a state, all of them.")
+            .about("Tasks of jobs and tasks on their own, once they were dispatched. Without a state, all of them. A page may have few \
+                 tasks, or none, although there is a next one.")
             .query(
                 "state",
                 Kind::Choice(&["pending", "processing", "completed", "failed"]),
                 "Only tasks in this state, by when they came into it.",
             )
+            .query("name", Kind::Text { most: 200 }, "Only tasks with exactly this name.")
+            .query("withoutJob", Kind::Flag, "Only tasks on their own (`true`) or only tasks of jobs (`false`).")
             .paged()
             .gives::<Page<TaskSummary>>(200, "A page of tasks."),
         Route::new(Method::GET, "/v1/tasks/{requestId}", READ, [GROUP, "getTask", "Look at a task"], get::<B>)

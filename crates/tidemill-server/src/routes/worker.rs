@@ -44,6 +44,11 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
                  `claimId` gives the same tasks, as far as the worker still has them. 409 CLAIM_USED: it has none of \
                  them any more; claim with another.",
         )
+        .header(
+            claiming::WORKER_SLOTS,
+            Kind::Integer { least: 1, most: 1_000_000 },
+            "How many tasks the worker runs at a time, for those who look at workers.",
+        )
         .reads::<ClaimRequest>()
         .reads_little()
         .gives::<ClaimedTasks>(200, "Tasks to run; none when nothing came in time.")
@@ -198,6 +203,7 @@ async fn spoken_of<B: Backend>(
             .map_err(|error| Problem::invalid_field("workerId", error.problem.to_string()))?,
         None => WorkerId::trusted(holder.as_deref().unwrap_or("worker")),
     };
+    call.app.workers().heard(&call.caller, worker.as_str(), None, std::time::Instant::now());
     Ok(Claim { key, fence: Fence(fence), worker, snapshot })
 }
 

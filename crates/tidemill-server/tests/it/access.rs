@@ -228,6 +228,8 @@ async fn se_01_se_02_ids_of_another_tenant_do_not_exist() {
             | "createKey"
             | "createTask"
             | "createJob"
+            | "checkJob"
+            | "listWorkers"
             | "getQueue"
             | "replaceDefinition"
             | "deleteDefinition"

@@ -26,4 +26,5 @@ mod stream;
 mod tasks;
 mod usage;
 mod worker;
+mod workers;
 mod workflow;

@@ -106,7 +106,7 @@ async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
     let spawner =
         spawner.map_err(|error| failed("the process that starts tasks cannot be started", &error))?;
     let worker_id = host_worker_id();
-    let source = RemoteSource::new(client.clone(), worker_id.clone());
+    let source = RemoteSource::new(client.clone(), worker_id.clone(), values.slots);
     let scripts = ScriptPool::new(values);
     let command = command_config(config, serve::stderr_sink(config, &worker_id)?, &scripts);
     let metrics = match values.worker_metrics {
