@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use crate::body_budget::BodyBudget;
 use crate::claims::Claims;
 use crate::config::ServerConfig;
+use crate::job_text::{self, JobTextReader};
 use crate::lease_keys::LeaseKeys;
 use crate::login_guard::LoginGuard;
 use crate::rate_limit::RateLimits;
@@ -34,6 +35,7 @@ struct Inner<B> {
     workers: Workers,
     logins: LoginGuard,
     log: OnceLock<fn(&str)>,
+    job_texts: OnceLock<JobTextReader>,
     compiler: Option<Arc<dyn ScriptCompiler>>,
     closing: watch::Sender<bool>,
     /// Counts the changes of keys.
@@ -67,6 +69,7 @@ impl<B> App<B> {
             workers: Workers::default(),
             logins: LoginGuard::default(),
             log: OnceLock::new(),
+            job_texts: OnceLock::new(),
             compiler,
             closing: watch::Sender::new(false),
             keys: watch::Sender::new(0),
@@ -91,6 +94,16 @@ impl<B> App<B> {
     pub fn tell(&self, log: fn(&str)) {
         // The first one stays.
         let _ = self.inner.log.set(log);
+    }
+
+    /// Lets `reader` read the job files that people type into the dashboard. Until then they are JSON.
+    pub fn read_job_texts(&self, reader: JobTextReader) {
+        // The first one stays.
+        let _ = self.inner.job_texts.set(reader);
+    }
+
+    pub(crate) fn job_text_reader(&self) -> JobTextReader {
+        self.inner.job_texts.get().copied().unwrap_or(job_text::read_json)
     }
 
     pub(crate) fn log(&self, text: &str) {

@@ -12,6 +12,7 @@ mod display;
 mod file_limit;
 mod help;
 mod home;
+mod job_text;
 mod logging;
 mod node;
 mod output;

@@ -244,13 +244,73 @@
     } catch { /* The page is left, or the server closed. What came stays. */ }
   };
 
+  // A text that is checked as it is typed: the server says what is wrong, in the place that the text names.
+  const checkTexts = () => {
+    let waiting = null;
+    let asked = 0;
+    const check = async (field) => {
+      const number = ++asked;
+      const form = new URLSearchParams(new FormData(field.form));
+      form.set("deed", "check");
+      try {
+        const answer = await fetch(field.form.action, { method: "POST", body: form });
+        if (!answer.ok || answer.redirected) return;
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const told = page.getElementById(field.dataset.check);
+        // A later text was asked about meanwhile.
+        if (told && number === asked) document.getElementById(field.dataset.check).replaceChildren(...told.childNodes);
+      } catch { /* The server is away; sending the form tells more. */ }
+    };
+    const soon = (field) => {
+      clearTimeout(waiting);
+      waiting = setTimeout(() => check(field), 400);
+    };
+    document.addEventListener("input", (event) => {
+      if (event.target.matches("[data-check]")) soon(event.target);
+    });
+    document.addEventListener("change", async (event) => {
+      if (!event.target.matches("input[data-into]")) return;
+      const [file] = event.target.files;
+      const field = document.getElementById(event.target.dataset.into);
+      if (!file) return;
+      if (file.size > Number(event.target.dataset.most)) {
+        const most = Math.floor(Number(event.target.dataset.most) / 1024);
+        document.getElementById(field.dataset.check).textContent = `The file is larger than ${most} KiB. Send it with: tidemill submit`;
+        return;
+      }
+      field.value = await file.text();
+      check(field);
+    });
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest("button[data-line]");
+      if (!link) return;
+      const field = document.getElementById(link.dataset.at);
+      const lines = field.value.split("\n");
+      const line = Number(link.dataset.line) - 1;
+      const before = lines.slice(0, line).reduce((sum, text) => sum + text.length + 1, 0);
+      // Columns count characters, and a field counts units of which some characters take two.
+      const column = [...(lines[line] ?? "")].slice(0, Number(link.dataset.column) - 1).join("").length;
+      field.focus();
+      field.setSelectionRange(before + column, before + (lines[line] ?? "").length);
+    });
+  };
+
   const enliven = (within) => {
-    for (const button of within.querySelectorAll(".copy[hidden], [data-check-all][hidden], [data-theme-switch][hidden]")) {
+    for (const button of within.querySelectorAll(".copy[hidden], [data-check-all][hidden], [data-theme-switch][hidden], [data-file][hidden]")) {
       button.hidden = false;
     }
     for (const graph of within.querySelectorAll("[data-graph]")) enlivenGraph(graph);
     for (const log of within.querySelectorAll("[data-follow]")) follow(log);
+    letScroll(within);
     tellTimes(within);
+  };
+
+  // A table that is wider than its place is scrolled by the keyboard too, whether there is a link in it or not.
+  const letScroll = (within) => {
+    for (const wrap of within.querySelectorAll(".wrap")) {
+      if (wrap.scrollWidth > wrap.clientWidth) wrap.tabIndex = 0;
+      else wrap.removeAttribute("tabindex");
+    }
   };
 
   // What changes is sent by the server while the page is in sight.
@@ -316,6 +376,13 @@
 
   addEventListener("DOMContentLoaded", () => {
     enliven(document);
+    // On a narrow screen the navigation is one line that scrolls: it shows where one is.
+    const current = document.querySelector('.side [aria-current="page"]');
+    if (current) {
+      const list = current.closest("ul");
+      list.scrollLeft = current.offsetLeft - list.offsetLeft - (list.clientWidth - current.offsetWidth) / 2;
+    }
+    addEventListener("resize", () => letScroll(document));
     setInterval(() => tellTimes(document), 5000);
     document.addEventListener("click", (event) => {
       const button = event.target.closest("button");
@@ -349,6 +416,7 @@
         } else delete event.target.dataset.leave;
       }
     });
+    checkTexts();
     stayLive();
   });
 })();

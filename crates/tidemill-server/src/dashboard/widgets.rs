@@ -7,6 +7,8 @@ use super::door::{TOKEN_FIELD, Viewer};
 
 /// The bytes of a value that is shown in a page; more is a download.
 const SHOWN_BYTES_MAX: usize = 64 * 1024;
+/// The characters of a task's own id behind a short id of its job.
+const TASK_CHARS_MAX: usize = 24;
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
@@ -104,6 +106,14 @@ pub(super) fn short_id(full: &str) -> Markup {
 }
 
 pub(super) fn shortened(full: &str) -> String {
+    // A task of a job has the job's id before its own, and its own is what people know it by.
+    if let Some((job, task)) = full.split_once('_')
+        && tidemill_model::JobId::new(job).is_ok()
+    {
+        let short: String = task.chars().take(TASK_CHARS_MAX).collect();
+        let rest = if short.len() < task.len() { "…" } else { "" };
+        return format!("{}_{short}{rest}", shortened(job));
+    }
     let count = full.chars().count();
     if count <= 18 {
         return full.to_owned();
@@ -290,7 +300,11 @@ mod tests {
             ("12 B".into(), "1.5 KiB".into(), "5.0 MiB".into())
         );
         assert_eq!((dollars(1_230_000), dollars(1_200)), ("$1.23".into(), "$0.0012".into()));
-        assert_eq!(shortened("job-0123456789abcdef0123456789abcdef"), "job-0123…abcdef");
+        let job = "job-0123456789abcdef0123456789abcdef";
+        assert_eq!(shortened(job), "job-0123…abcdef");
+        assert_eq!(shortened(&format!("{job}_load")), "job-0123…abcdef_load");
+        let long = "x".repeat(30);
+        assert_eq!(shortened(&format!("{job}_{long}")), format!("job-0123…abcdef_{}…", "x".repeat(24)));
     }
 
     #[test]

@@ -10,9 +10,13 @@ use tokio::net::TcpStream;
 use crate::lab::{Answer, Client, LONG, Lab, SAMPLE};
 
 const FORM: &str = "application/x-www-form-urlencoded";
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 15] = [
     "/",
+    "/submit",
     "/jobs",
+    "/tasks",
+    "/definitions",
+    "/workers",
     "/events",
     "/errors",
     "/parked",
@@ -325,7 +329,7 @@ async fn forms_do_what_the_role_allows_and_no_more() {
         }
         let page = browser.get(&format!("/jobs/{job}")).await.text();
         assert_eq!(page.contains("/cancel\""), may_submit);
-        assert!(!browser.get("/settings").await.text().contains("Make a key"));
+        assert!(!browser.get("/settings").await.text().contains("Create key"));
     }
 }
 

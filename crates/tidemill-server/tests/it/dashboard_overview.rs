@@ -93,6 +93,6 @@ async fn the_length_of_a_lease_is_told_as_claims_tell_it() {
     let lab = Lab::with(ServerConfig::default(), policy).await;
     let page = lab.local().get("/settings").await.text();
     let row = |name: &str| page.split(name).nth(1).unwrap().split("</tr>").next().unwrap().to_owned();
-    assert!(row("A lease lasts").contains("3.0 s"), "{}", row("A lease lasts"));
-    assert!(row("A received message is hidden").contains("7.0 s"));
+    assert!(row("Lease duration").contains("3.0 s"), "{}", row("Lease duration"));
+    assert!(row("Visibility timeout of a received message").contains("7.0 s"));
 }

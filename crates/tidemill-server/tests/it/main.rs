@@ -8,6 +8,7 @@ mod breakable_disk;
 mod connections;
 mod dashboard;
 mod dashboard_overview;
+mod dashboard_pages;
 mod dashboard_triage;
 mod dead_letters;
 mod definitions;

@@ -249,6 +249,7 @@ impl Api {
         }
         let app = App::with_compiler(node.engine().clone(), server_config, compiler);
         app.tell(logging::trouble);
+        app.read_job_texts(crate::job_text::read);
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async move {
             let _ = stopped.await;

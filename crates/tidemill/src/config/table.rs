@@ -166,7 +166,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
         None,
         "live streams with all keys of a tenant; none: four times those of one key",
     ),
-    setting("CONNECTIONS_MAX", Kind::Number { min: 1, max: 1_000_000 }, None, "connections at a time"),
+    setting(
+        "CONNECTIONS_MAX",
+        Kind::Number { min: 1, max: 1_000_000 },
+        None,
+        "maximum number of open connections",
+    ),
     setting(
         "BODIES_BYTES_MAX",
         Kind::Number { min: 1_048_576, max: 1_099_511_627_776 },

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::json;
 
 use crate::browser_chromium::Chromium;
+use crate::browser_pages::{more_to_look_at, see_who_works, submit_by_hand};
 use crate::outbound::{Listener, host_of, status};
 use crate::sandbox::{Sandbox, eventually};
 
@@ -50,24 +51,24 @@ tasks:
 const WIDTHS: [u32; 2] = [1280, 400];
 const THEMES: [&str; 2] = ["light", "dark"];
 
-struct Stage {
-    sandbox: Sandbox,
+pub(crate) struct Stage {
+    pub(crate) sandbox: Sandbox,
     token: String,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Stage {
-    fn run(&self, arguments: &[&str]) -> String {
+    pub(crate) fn run(&self, arguments: &[&str]) -> String {
         let environment = [("TIDEMILL_SERVER", self.url.as_str()), ("TIDEMILL_API_KEY", &self.token)];
         self.sandbox.run_with(arguments, &environment).ok().out.trim().to_owned()
     }
 
-    fn submit(&self, name: &str, text: &str) -> String {
+    pub(crate) fn submit(&self, name: &str, text: &str) -> String {
         self.sandbox.write(name, text);
         self.run(&["submit", name])
     }
 
-    fn status(&self, job: &str) -> String {
+    pub(crate) fn status(&self, job: &str) -> String {
         let job: serde_json::Value =
             serde_json::from_str(&self.run(&["jobs", "get", job, "--json"])).unwrap();
         job["status"].as_str().unwrap().to_owned()
@@ -121,6 +122,7 @@ fn people_work_with_the_dashboard_in_a_browser() {
     assert_eq!(browser.eval("location.pathname"), "/jobs");
     assert_eq!(browser.eval("document.cookie"), "", "scripts see no cookie");
 
+    submit_by_hand(&stage, &mut browser);
     watch_a_job_turn_green(&stage, &mut browser);
     retry_a_failed_task(&stage, &mut browser);
     let letter = replay_a_dead_letter(&stage, &mut browser);
@@ -130,6 +132,8 @@ fn people_work_with_the_dashboard_in_a_browser() {
     checks_and_sheets_stay_with_their_items(&stage, &mut browser);
     let mut pages = everything_to_look_at(&stage, letter);
     pages.extend(parked_to_look_at(&stage, bulk));
+    pages.extend(more_to_look_at(&stage, &mut browser));
+    see_who_works(&stage, &mut browser);
     pages.push(("dead-letters-events", "/dead-letters?kind=event&state=replayed".to_owned()));
     pages.push(("dead-letter-event", told));
     check_health(&stage, &mut browser);

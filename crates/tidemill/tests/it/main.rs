@@ -11,6 +11,7 @@ mod aws;
 mod bodies;
 mod browser;
 mod browser_chromium;
+mod browser_pages;
 mod command_line;
 mod config;
 mod daily_use;

@@ -113,7 +113,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
                 input type="hidden" name="kind" value=(kind);
                 (list)
                 div class="bulk" {
-                    span class="faint" { "With the checked ones:" }
+                    span class="faint" { "With selected:" }
                     button type="submit" name="deed" value="replay" { "Replay" }
                     button type="submit" name="deed" value="discard" class="danger" { "Discard" }
                     span class="faint" { "With all open ones:" }

@@ -106,7 +106,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
                 input type="hidden" name="back" value=(filter.address(cursor));
                 (list)
                 div class="bulk" {
-                    span class="faint" { "With the checked ones:" }
+                    span class="faint" { "With selected:" }
                     input name="reason" maxlength="1000" placeholder="why, optional" aria-label="Why";
                     button type="submit" name="deed" value="resolve" class="primary" { "Resolve" }
                     button type="submit" name="deed" value="fail" class="danger" { "Unrecoverable" }

@@ -6,13 +6,14 @@ use tidemill_engine::backend::{Backend, JobSnapshot, TaskSnapshot};
 use tidemill_model::head::TaskState;
 use tidemill_model::{JobId, Timestamp, UsageSum};
 
+use super::super::chart::share;
 use super::super::form::{Pairs, encode};
 use super::super::graph::{Node, STATES, index};
 use super::super::graph_svg::{Picture, Task, draw};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
 use super::super::widgets::{
-    button, card, confirm, dollars, exact, figure, id, maybe_moment, moment, number, span, state,
+    button, card, confirm, dollars, exact, figure, maybe_moment, moment, number, short_id, span, state,
 };
 use super::Page;
 use super::job_tasks::{self, TaskFilter};
@@ -136,7 +137,10 @@ fn header<B: Backend>(visit: &Visit<B>, job: &JobSummary) -> Markup {
                 nav class="crumbs" aria-label="Where" { a href="/jobs" { "Jobs" } }
                 h1 { (job.name.as_deref().unwrap_or("unnamed job")) " " (state(job.status.as_str())) }
                 p class="faint" {
-                    (id(&job.job_id, &job.job_id)) " created " (moment(visit.now, job.created_at)) " for " (job.app)
+                    (short_id(&job.job_id)) " created " (moment(visit.now, job.created_at)) " for " (job.app)
+                }
+                @if counts.parked > 0 {
+                    p { a href="#parked" { "Waiting for a decision: " (number(u64::from(counts.parked))) " of " (number(u64::from(job.total_tasks))) " tasks" } }
                 }
             }
             @if visit.may_submit() {
@@ -180,23 +184,35 @@ fn figures(job: &JobSummary, usage: Option<&UsageSum>, budget: Option<&BudgetVie
                 (figure("by agents", &dollars(usage.cost_micros), "calm", None))
             }
             @if let Some(budget) = budget {
-                (figure(
-                    if budget.used_up { "budget, used up" } else { "budget" },
-                    &budget_text(budget),
-                    if budget.used_up { "failed" } else { "calm" },
-                    None,
-                ))
+                (budget_figure(budget))
             }
         }
         @if let Some(end) = job.completed_at { p class="faint" { "Completed " (exact(end)) "." } }
     }
 }
 
-pub(super) fn budget_text(budget: &BudgetView) -> String {
-    match (budget.usd, budget.tokens) {
-        (Some(usd), _) => format!("{} of {}", dollars(budget.spent.cost_micros), dollars(usd.0)),
-        (None, Some(tokens)) => format!("{} of {}", number(budget.spent.tokens), number(tokens)),
-        (None, None) => String::new(),
+/// What was spent of a budget, as a figure with a bar.
+pub(super) fn budget_figure(budget: &BudgetView) -> Markup {
+    let spent = budget.spent;
+    let (used, value, limit) = match (budget.usd, budget.tokens) {
+        (Some(usd), _) => ((spent.cost_micros, usd.0), dollars(spent.cost_micros), dollars(usd.0)),
+        (None, Some(most)) => {
+            ((spent.tokens, most), number(spent.tokens), format!("{} tokens", number(most)))
+        }
+        (None, None) => return html! {},
+    };
+    let (tone, bar) = if budget.used_up { ("failed", "failed") } else { ("calm", "processing") };
+    let about = format!("{value} of {limit} spent");
+    // In thousandths: sums of money are too large to be multiplied.
+    let part = u128::from(used.0) * 1_000 / u128::from(used.1.max(1));
+    let part = u64::try_from(part).unwrap_or(u64::MAX).min(1_000);
+    let parts = [(bar, part), ("waiting", 1_000 - part)];
+    html! {
+        div class="figure" data-tone=(tone) {
+            span class="figure-value" { (value) }
+            span class="figure-name" { "of " (limit) " budget" @if budget.used_up { ", used up" } }
+            (share(&parts, &about))
+        }
     }
 }
 
@@ -217,7 +233,7 @@ async fn parked_tasks<B: Backend>(visit: &Visit<B>, tasks: &[TaskSnapshot]) -> R
                 li {
                     div {
                         a href={ "/tasks/" (encode(request)) } { strong { (name) } } " " (super::parked::codes(found))
-                        span class="faint small" { "since " (time(found.parked_at)) ", given up " (time(found.deadline)) }
+                        span class="faint small" { "since " (time(found.parked_at)) ", expires " (time(found.deadline)) }
                     }
                     @if visit.is_admin() { div class="actions" { (super::workflow::unpark(visit, request, true, true)) } }
                 }

@@ -78,7 +78,7 @@ pub(super) async fn list<B: Backend>(
             form method="post" action={ (path) "/resume" } {
                 (token(&visit.viewer))
                 (table)
-                div class="bulk" { span class="faint" { "With the checked tasks:" } button type="submit" { "Run again" } }
+                div class="bulk" { span class="faint" { "With selected:" } button type="submit" { "Run again" } }
             }
         }
     } else {
@@ -98,7 +98,7 @@ fn rows(now: u64, tasks: &[TaskRow], may_check: bool) -> Markup {
                 thead {
                     tr {
                         @if may_check { th class="check" { span class="hidden" { "Check" } } }
-                        th { "Task" } th { "State" } th class="wide" { "Outcome" } th class="num less" { "Attempt" } th { "Started" } th class="num less" { "Took" }
+                        th { "Task" } th { "State" } th class="wide" { "Result" } th class="num less" { "Attempt" } th class="less" { "Started" } th class="num less" { "Took" }
                     }
                 }
                 tbody {
@@ -116,7 +116,7 @@ fn rows(now: u64, tasks: &[TaskRow], may_check: bool) -> Markup {
                             }
                             td class="wide" { (outcome(task)) }
                             td class="num less" { @if task.attempt > 0 { (task.attempt) @if task.run > 1 { span class="faint" { " of run " (task.run) } } } }
-                            td { (maybe_moment(now, task.started_at)) }
+                            td class="less" { (maybe_moment(now, task.started_at)) }
                             td class="num less" {
                                 @if let (Some(start), Some(end)) = (task.started_at, task.finished_at) { (span(end.saturating_sub(start))) }
                                 @else if let Some(start) = task.started_at { span class="faint" { (span(now.saturating_sub(start))) } }

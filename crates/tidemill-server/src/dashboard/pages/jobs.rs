@@ -48,7 +48,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
             @if is_filtered {
                 (empty("No job is like that", &html! { a href="/jobs" { "Show all jobs" } }))
             } @else {
-                (empty("No jobs yet", &html! { "Submit one: " code { "tidemill submit job.yaml" } ", or " code { "POST /v1/jobs" } "." }))
+                (empty("No jobs yet", &html! { a href="/submit" { "Submit one" } ", or " code { "tidemill submit job.yaml" } "." }))
             }
         } @else {
             (job_rows(visit.now, &jobs.items, visit.may_submit()))
@@ -62,7 +62,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
                 input type="hidden" name="back" value=(address(given("cursor")));
                 (list)
                 div class="bulk" {
-                    span class="faint" { "With the checked jobs:" }
+                    span class="faint" { "With selected:" }
                     button type="submit" name="deed" value="resume" { "Run failed tasks again" }
                     button type="submit" name="deed" value="cancel" class="danger" { "Cancel" }
                     @if let Some(status) = status.filter(|_| search.is_none() || name.is_some()) {
@@ -84,9 +84,19 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     };
     let screen = Screen::new("jobs", "Jobs")
         .watching(Watch::Tenant)
-        .still("head", html! { h1 { "Jobs" } (filter(status, search)) })
+        .still("head", head(&visit, status, search))
         .live("list", card(status.map_or("All jobs", |_| "Jobs"), &html! { "newest first" }, &body));
     Ok(screen.into())
+}
+
+fn head<B: Backend>(visit: &Visit<B>, status: Option<&str>, search: Option<&str>) -> Markup {
+    html! {
+        div class="title" {
+            div { h1 { "Jobs" } }
+            @if visit.may_submit() { div class="actions" { a class="button primary" href="/submit" { "Submit a job" } } }
+        }
+        (filter(status, search))
+    }
 }
 
 fn filter(status: Option<&str>, search: Option<&str>) -> Markup {

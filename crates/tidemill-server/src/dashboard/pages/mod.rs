@@ -1,6 +1,7 @@
 //! The pages: one file each, listed here.
 
 mod dead_letters;
+mod definitions;
 mod error;
 mod errors;
 mod events;
@@ -13,8 +14,12 @@ mod parked;
 mod script;
 mod scripts;
 mod settings;
+mod submit;
 mod task;
+mod tasks;
+mod trace;
 mod usage;
+mod workers;
 mod workflow;
 
 use std::future::Future;
@@ -81,12 +86,16 @@ impl<B: Backend> Page<B> {
 /// The navigation: id, address, label, sign. A page that has no entry belongs to one that has.
 pub(super) const NAVIGATION: &[(&str, &str, &str, &str)] = &[
     ("overview", "/", "Overview", "◉"),
+    ("submit", "/submit", "Submit", "+"),
     ("jobs", "/jobs", "Jobs", "▤"),
+    ("tasks", "/tasks", "Tasks", "▫"),
     ("events", "/events", "Events", "≋"),
     ("errors", "/errors", "Errors", "⚠\u{fe0e}"),
     ("parked", "/parked", "Parked", "‖"),
     ("dead-letters", "/dead-letters", "Dead letters", "✉\u{fe0e}"),
+    ("definitions", "/definitions", "Definitions", "≡"),
     ("scripts", "/scripts", "Scripts", "ƒ"),
+    ("workers", "/workers", "Workers", "⚒\u{fe0e}"),
     ("health", "/health", "Health", "♥\u{fe0e}"),
     ("usage", "/usage", "Usage", "∑"),
     ("settings", "/settings", "Settings", "⚙\u{fe0e}"),
@@ -96,15 +105,20 @@ pub(super) const NAVIGATION: &[(&str, &str, &str, &str)] = &[
 pub(super) fn all<B: Backend>() -> Vec<Page<B>> {
     let mut all = Vec::new();
     all.extend(overview::pages());
+    all.extend(submit::pages());
     all.extend(jobs::pages());
     all.extend(job::pages());
+    all.extend(tasks::pages());
     all.extend(task::pages());
+    all.extend(trace::pages());
     all.extend(events::pages());
     all.extend(errors::pages());
     all.extend(error::pages());
     all.extend(parked::pages());
     all.extend(workflow::pages());
     all.extend(dead_letters::pages());
+    all.extend(definitions::pages());
+    all.extend(workers::pages());
     all.extend(scripts::pages());
     all.extend(script::pages());
     all.extend(health::pages());

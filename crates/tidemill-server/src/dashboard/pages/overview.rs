@@ -153,8 +153,7 @@ fn throughput(pulse: &Pulse, now: u64) -> Markup {
         .collect();
     let sum = |of: fn(&Minute) -> u64| pulse.minutes.values().map(of).sum::<u64>();
     let (completed, failed) = (sum(|minute| minute.completed), sum(|minute| minute.failed));
-    let about =
-        format!("Tasks that ended per minute in the last hour: {completed} completed, {failed} failed");
+    let about = format!("Finished tasks per minute in the last hour: {completed} completed, {failed} failed");
     let chart =
         Bars { about: &about, tones: &["completed", "failed"], columns: &bars, ends: ["1 h ago", "now"] };
     let aside = html! {
@@ -162,7 +161,7 @@ fn throughput(pulse: &Pulse, now: u64) -> Markup {
         span class="state" data-state="completed" { (number(completed)) " completed" }
         span class="state" data-state="failed" { (number(failed)) " failed" }
     };
-    card("Tasks that ended, per minute", &aside, &chart.render())
+    card("Finished tasks per minute", &aside, &chart.render())
 }
 
 fn recent_jobs<B: Backend>(visit: &Visit<B>, jobs: &api::Page<JobSummary>) -> Markup {

@@ -132,7 +132,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
                 input type="hidden" name="scope" value="checked";
                 (list)
                 div class="bulk" {
-                    span class="faint" { "With the checked ones:" }
+                    span class="faint" { "With selected:" }
                     button type="submit" name="action" value="resume" { "Resume…" }
                     button type="submit" name="action" value="fail" class="danger" { "Fail…" }
                 }
@@ -170,7 +170,7 @@ fn rows(items: &[WorkflowExecutionView], may: bool, now: u64) -> Markup {
                 thead {
                     tr {
                         @if may { th class="check" { input type="checkbox" data-check-all aria-label="Check all" hidden; } }
-                        th { "Execution" } th { "Code" } th class="less" { "County" } th class="less" { "Step" } th { "Since" } th class="less" { "Given up" }
+                        th { "Execution" } th { "Code" } th class="less" { "County" } th class="less" { "Step" } th { "Since" } th class="less" { "Expires" }
                     }
                 }
                 tbody {

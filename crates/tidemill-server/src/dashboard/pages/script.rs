@@ -175,7 +175,7 @@ fn editor<B: Backend>(
                     label for="source" class="hidden" { "Source" }
                     textarea id="source" name="source" class="code" rows="18" spellcheck="false" required readonly[!may] { (draft.source) }
                     fieldset class="grants" {
-                        legend class="hidden" { "What it may call" }
+                        legend { "Permissions" }
                         @for grant in Grant::ALL {
                             @if grant != Grant::Log {
                                 label { input type="checkbox" name="grant" value=(grant.as_str()) checked[draft.grants.iter().any(|own| own == grant.as_str())] disabled[!may]; " " (grant.as_str()) }

@@ -8,7 +8,7 @@ use super::super::form::{encode, query};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Sight, Visit};
 use super::super::widgets::{
-    bytes, card, cut, empty, id, id_link, json, json_text, moment, pager, span, state,
+    bytes, card, cut, empty, id_link, json, json_text, moment, pager, short_id, span, state,
 };
 use super::Page;
 use crate::api::{self, ExecutionView, ScriptSummary};
@@ -35,7 +35,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
         } @else {
             div class="wrap" {
                 table {
-                    thead { tr { th { "Script" } th { "Subscriptions" } th class="less" { "May" } th class="num less" { "Version" } th class="num less" { "Size" } th { "Changed" } } }
+                    thead { tr { th { "Script" } th { "Subscriptions" } th class="less" { "Permissions" } th class="num less" { "Version" } th class="num less" { "Size" } th { "Changed" } } }
                     tbody {
                         @for script in &scripts.items {
                             @let own = subscriptions.items.iter().filter(|subscription| subscription.script_id == script.id);
@@ -109,11 +109,11 @@ async fn execution<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     let body = html! {
         nav class="crumbs" aria-label="Where" { a href="/scripts" { "Scripts" } " / " a href={ "/scripts/" (execution.script_id) } { (execution.script_id) } }
         h1 { "Execution " (state(execution.status.as_str())) }
-        p class="faint" { (id(&execution.id, &execution.id)) }
+        p class="faint" { (short_id(&execution.id)) }
         dl class="facts" {
             div { dt { "Event" } dd { (execution.event_type) " " (moment(now, execution.event_timestamp.millis())) } }
-            div { dt { "Event id" } dd { code { (execution.event_id.to_string()) } } }
-            div { dt { "Subscription" } dd { code { (execution.subscription_id) } } }
+            div { dt { "Event id" } dd { (short_id(&execution.event_id.to_string())) } }
+            div { dt { "Subscription" } dd { (short_id(execution.subscription_id.as_str())) } }
             div { dt { "Attempts" } dd { (execution.attempts) } }
             @if let Some(next) = execution.next_run_at { div { dt { "Next" } dd { (moment(now, next.millis())) } } }
             @if let Some(took) = execution.duration_ms { div { dt { "Took" } dd { (span(took)) } } }

@@ -36,7 +36,7 @@ async fn screen<B: Backend>(visit: &Visit<B>, created: Option<&KeyCreated>) -> R
 fn created_key(created: &KeyCreated) -> Markup {
     html! {
         div class="good-box" role="status" {
-            p { strong { "The key was made. This is the only time it is shown:" } }
+            p { strong { "The key was created. This is the only time it is shown:" } }
             p id="new-key" { (id(&created.token, &created.token)) }
         }
     }
@@ -54,15 +54,15 @@ fn key_list<B: Backend>(visit: &Visit<B>, keys: &api::Page<KeyView>) -> Markup {
         } @else {
             div class="wrap" {
                 table {
-                    thead { tr { th { "Key" } th { "What for" } th { "Role" } th { "Tenants" } th { "Made" } th { "State" } th {} } }
+                    thead { tr { th { "Key" } th { "Label" } th { "Role" } th class="less" { "Tenants" } th class="less" { "Created" } th { "State" } th {} } }
                     tbody {
                         @for key in &keys.items {
                             tr {
                                 td { (id(&key.id, &key.id)) @if key.id == visit.viewer.caller.name() { span class="faint" { " yours" } } }
                                 td { (key.label.as_deref().unwrap_or_default()) }
                                 td { (key.role.as_str()) }
-                                td { (key.tenants.join(", ")) }
-                                td { (moment(visit.now, key.created_at)) }
+                                td class="less" { (key.tenants.join(", ")) }
+                                td class="less" { (moment(visit.now, key.created_at)) }
                                 td { @match key.revoked_at { Some(at) => { (state("revoked")) " " (moment(visit.now, at)) }, None => (state("enabled")) } }
                                 td class="num" {
                                     @if key.revoked_at.is_none() {
@@ -83,12 +83,12 @@ fn key_list<B: Backend>(visit: &Visit<B>, keys: &api::Page<KeyView>) -> Markup {
             (token(&visit.viewer))
             div class="bulk" {
                 label { "Role " select name="role" { @for role in [Role::Admin, Role::Producer, Role::Reader, Role::Worker] { option value=(role.as_str()) { (role.as_str()) } } } }
-                input name="label" maxlength="200" placeholder="what it is for" aria-label="What it is for";
-                button type="submit" { "Make a key" }
+                input name="label" maxlength="200" placeholder="Label" aria-label="Label";
+                button type="submit" { "Create key" }
             }
         }
     };
-    card("API keys", &html! {}, &body)
+    card("API keys", &html! { "A key can only access its own tenant." }, &body)
 }
 
 fn server<B: Backend>(visit: &Visit<B>) -> Markup {
@@ -97,17 +97,17 @@ fn server<B: Backend>(visit: &Visit<B>) -> Markup {
     let rows: Vec<(&str, String)> = vec![
         ("Version", env!("CARGO_PKG_VERSION").to_owned()),
         ("Application of submitted work", config.app.to_string()),
-        ("A lease lasts", span(policy.lease_millis)),
-        ("A received message is hidden", span(policy.visibility_millis)),
-        ("Deliveries of a message", number(u64::from(policy.receives_max))),
+        ("Lease duration", span(policy.lease_millis)),
+        ("Visibility timeout of a received message", span(policy.visibility_millis)),
+        ("Maximum deliveries of a message", number(u64::from(policy.receives_max))),
         ("Requests per second and key", number(u64::from(config.rate_per_second))),
-        ("Connections", number(config.connections_max as u64)),
+        ("Maximum number of open connections", number(config.connections_max as u64)),
         ("Live streams per key", number(config.streams_per_key_max as u64)),
         ("Requests per second and tenant", number(u64::from(config.tenant_rate()))),
         ("Live streams per tenant", number(config.tenant_streams_max() as u64)),
-        ("Bytes of a JSON body", bytes(config.body_bytes_max as u64)),
-        ("Bytes of an uploaded file", bytes(config.blob_bytes_max as u64)),
-        ("Grace at shutdown", span(u64::try_from(config.grace.as_millis()).unwrap_or(u64::MAX))),
+        ("Maximum size of a JSON body", bytes(config.body_bytes_max as u64)),
+        ("Maximum size of an uploaded file", bytes(config.blob_bytes_max as u64)),
+        ("Grace period at shutdown", span(u64::try_from(config.grace.as_millis()).unwrap_or(u64::MAX))),
     ];
     let body = html! {
         div class="wrap" { table class="plain" { tbody { @for (name, value) in rows { tr { td class="faint" { (name) } td { (value) } } } } } }

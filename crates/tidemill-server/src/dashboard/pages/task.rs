@@ -10,8 +10,8 @@ use super::super::form::{Pairs, encode};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
 use super::super::widgets::{
-    button, bytes, card, confirm, dollars, empty, exact, id, json as json_block, maybe_moment, moment,
-    number, span, state,
+    button, bytes, card, confirm, dollars, empty, exact, json as json_block, maybe_moment, moment, number,
+    short_id, span, state,
 };
 use super::Page;
 use crate::api::{self, Artifact, CancelledTask, EventJson, RetriedTask, TaskStateName, TaskView};
@@ -114,7 +114,7 @@ fn header<B: Backend>(visit: &Visit<B>, task: &TaskView, last: Option<&str>) -> 
                     @if task.timed_out { " " span class="faint small" { "took too long" } }
                     @if task.retrying { " " span class="faint small" { "will be tried again" } }
                 }
-                p class="faint" { (id(&task.request_id, &task.request_id)) " " (task.name) }
+                p class="faint" { (short_id(&task.request_id)) " " (task.name) }
                 @if task.parked { p { "It failed for good and waits for somebody. " a href=(super::workflow::address(&task.request_id)) { "Why, and until when" } } }
             }
             @if visit.may_submit() {
@@ -140,7 +140,7 @@ fn header<B: Backend>(visit: &Visit<B>, task: &TaskView, last: Option<&str>) -> 
     }
 }
 
-fn api_word(class: api::ErrorClass) -> String {
+pub(super) fn api_word(class: api::ErrorClass) -> String {
     serde_json::to_value(class)
         .ok()
         .and_then(|value| value.as_str().map(ToOwned::to_owned))
@@ -237,7 +237,7 @@ fn attempts(events: &[Told], is_parked: bool, now: u64) -> Markup {
         } @else {
             div class="wrap" {
                 table {
-                    thead { tr { th class="num" { "Run" } th { "Began" } th class="less" { "Worker" } th { "End" } th class="wide" { "What came of it" } th class="num" { "Took" } } }
+                    thead { tr { th class="num" { "Run" } th { "Began" } th class="less" { "Worker" } th { "End" } th class="wide" { "Result" } th class="num" { "Took" } } }
                     tbody {
                         @for row in rows.iter().rev() {
                             tr {
@@ -284,7 +284,7 @@ fn log_card(request: &str, bytes: &[u8], is_over: bool) -> Markup {
     let aside = html! { a href={ "/tasks/" (request) "/log" } { "Whole log" } };
     let body = html! {
         @if start > 0 { p class="faint" { "The last 64 KiB." } }
-        pre class="log" id="log-text" tabindex="0" aria-label="Log" data-follow=[follow] { (text) }
+        pre class="log" id="log-text" tabindex="0" role="region" aria-label="Log" data-follow=[follow] { (text) }
         @if text.is_empty() && is_over { p class="faint" { "It printed nothing, or its log is no longer kept." } }
     };
     card("Log", &aside, &body)
@@ -362,6 +362,7 @@ fn file_list(request: &str, files: &api::Page<Artifact>) -> Markup {
                     @for file in &files.items {
                         tr {
                             td { a href={ "/tasks/" (request) "/files/" (path_of(&file.path)) } download { (file.path) } }
+                            td class="num" { @if let Some(page) = super::trace::address(request, &file.path) { a href=(page) { "Show trace" } } }
                             td class="num" { (bytes(file.size_bytes)) }
                         }
                     }

@@ -11,7 +11,7 @@ use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
 use super::super::widgets::{card, confirm, dollars, empty, figure, number, pager, shortened, span, token};
 use super::Page;
-use super::job::budget_text;
+use super::job::budget_figure;
 use crate::api::{self, BudgetView, UsageRowView};
 use crate::problem::Problem;
 
@@ -49,7 +49,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
             (figure("tokens in 30 days", &number(tokens(&sum)), "calm", None))
             (figure("attempts in 30 days", &number(sum.attempts), "calm", None))
             @if let Some(budget) = &budget {
-                (figure(if budget.used_up { "budget, used up" } else { "budget" }, &budget_text(budget), if budget.used_up { "failed" } else { "calm" }, None))
+                (budget_figure(budget))
             }
         }
     };
@@ -103,7 +103,7 @@ fn table(by: &str, rows: &[UsageRowView]) -> Markup {
     html! {
         div class="wrap" {
             table {
-                thead { tr { th { (match by { "job" => "Job", "definition" => "Definition", _ => "Day" }) } th class="num" { "Cost" } th class="num" { "Input" } th class="num" { "Output" } th class="num" { "From cache" } th class="num" { "To cache" } th class="num" { "Turns" } th class="num" { "Attempts" } th class="num" { "Time" } } }
+                thead { tr { th { (match by { "job" => "Job", "definition" => "Definition", _ => "Day" }) } th class="num" { "Cost" } th class="num" { "Input" } th class="num" { "Output" } th class="num less" { "From cache" } th class="num less" { "To cache" } th class="num less" { "Turns" } th class="num less" { "Attempts" } th class="num less" { "Time" } } }
                 tbody {
                     @for row in rows {
                         tr {
@@ -111,11 +111,11 @@ fn table(by: &str, rows: &[UsageRowView]) -> Markup {
                             td class="num" { strong { (dollars(row.sum.cost_micros)) } }
                             td class="num" { (number(row.sum.input_tokens)) }
                             td class="num" { (number(row.sum.output_tokens)) }
-                            td class="num" { (number(row.sum.cache_read_tokens)) }
-                            td class="num" { (number(row.sum.cache_write_tokens)) }
-                            td class="num" { (number(row.sum.turns)) }
-                            td class="num" { (number(row.sum.attempts)) }
-                            td class="num" { (span(row.sum.duration_ms)) }
+                            td class="num less" { (number(row.sum.cache_read_tokens)) }
+                            td class="num less" { (number(row.sum.cache_write_tokens)) }
+                            td class="num less" { (number(row.sum.turns)) }
+                            td class="num less" { (number(row.sum.attempts)) }
+                            td class="num less" { (span(row.sum.duration_ms)) }
                         }
                     }
                 }
