@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
+use crate::browser_axe::{Axe, skip};
 use crate::browser_chromium::Chromium;
 use crate::browser_pages::{more_to_look_at, see_who_works, submit_by_hand};
 use crate::outbound::{Listener, host_of, status};
@@ -86,7 +87,7 @@ fn pictures() -> std::path::PathBuf {
 fn people_work_with_the_dashboard_in_a_browser() {
     let sandbox = Sandbox::new();
     let Some(mut browser) = Chromium::start(sandbox.dir.join("profile")) else {
-        eprintln!("skipped: there is no chromium (on Debian: apt-get install chromium)");
+        skip("there is no chromium (on Debian: apt-get install chromium)");
         return;
     };
     let token =
@@ -137,7 +138,9 @@ fn people_work_with_the_dashboard_in_a_browser() {
     pages.push(("dead-letters-events", "/dead-letters?kind=event&state=replayed".to_owned()));
     pages.push(("dead-letter-event", told));
     check_health(&stage, &mut browser);
-    take_pictures(&stage, &mut browser, &pages);
+    let mut axe = Axe::start(&mut browser);
+    take_pictures(&stage, &mut browser, &pages, axe.as_mut());
+    other_pages(&stage, &mut browser, axe.as_mut());
 
     // Out.
     browser.look(1280, "light");
@@ -146,6 +149,13 @@ fn people_work_with_the_dashboard_in_a_browser() {
     assert_eq!(browser.eval("location.pathname"), "/login");
     browser.open(&at("/jobs"));
     assert_eq!(browser.eval("location.pathname"), "/login");
+    if let Some(mut axe) = axe {
+        for theme in THEMES {
+            browser.look(1280, theme);
+            axe.judge(&mut browser, &format!("login {theme}"));
+        }
+        axe.end();
+    }
 
     assert_eq!(browser.complaints, [""; 0], "nothing is wrong in the console");
 
@@ -500,7 +510,12 @@ fn everything_to_look_at(stage: &Stage, letter: String) -> Vec<(&'static str, St
     ]
 }
 
-fn take_pictures(stage: &Stage, browser: &mut Chromium, pages: &[(&'static str, String)]) {
+fn take_pictures(
+    stage: &Stage,
+    browser: &mut Chromium,
+    pages: &[(&'static str, String)],
+    mut axe: Option<&mut Axe>,
+) {
     let folder = pictures();
     for (name, path) in pages {
         for width in WIDTHS {
@@ -514,7 +529,28 @@ fn take_pictures(stage: &Stage, browser: &mut Chromium, pages: &[(&'static str, 
                 assert_eq!(dark, theme, "{path}");
                 std::fs::write(folder.join(format!("{name}-{theme}-{width}.png")), browser.picture(width))
                     .unwrap();
+                if let Some(axe) = axe.as_deref_mut() {
+                    axe.judge(browser, &format!("{name} {theme} {width}"));
+                }
             }
         }
     }
+}
+
+/// Pages that are none of the dashboard's own.
+fn other_pages(stage: &Stage, browser: &mut Chromium, mut axe: Option<&mut Axe>) {
+    assert_eq!(browser.complaints, [""; 0], "nothing is wrong in the console");
+    for (name, path) in [("problem", "/jobs/none"), ("docs", "/docs")] {
+        for theme in THEMES {
+            browser.look(1280, theme);
+            browser.open(&format!("{}{path}", stage.url));
+            std::fs::write(pictures().join(format!("{name}-{theme}-1280.png")), browser.picture(1280))
+                .unwrap();
+            if let Some(axe) = axe.as_deref_mut() {
+                axe.judge(browser, &format!("{name} {theme}"));
+            }
+        }
+    }
+    // The browser itself notes that the answer was 404.
+    browser.complaints.clear();
 }

@@ -10,6 +10,7 @@ mod auto_repair;
 mod aws;
 mod bodies;
 mod browser;
+mod browser_axe;
 mod browser_chromium;
 mod browser_pages;
 mod command_line;

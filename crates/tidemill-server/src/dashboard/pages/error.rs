@@ -180,12 +180,13 @@ fn samples(samples: &[OccurrenceView], now: u64) -> Markup {
                 li {
                     details open {
                         summary {
-                            a class="event-entity" href=(super::workflow::address(sample.execution_id.as_str())) { (tail(sample.execution_id.as_str(), 40)) }
+                            span class="event-entity" { (tail(sample.execution_id.as_str(), 40)) }
                             span class="faint small" { (exact(sample.at.millis())) }
                             (moment(now, sample.at.millis()))
                         }
                         @match &sample.details { Some(details) => (json_block(details)), None => p class="faint none" { "Its event is no longer kept." } }
                     }
+                    a class="event-link" href=(super::workflow::address(sample.execution_id.as_str())) aria-label={ "Open execution " (sample.execution_id.as_str()) } { "Open" }
                 }
             }
         }

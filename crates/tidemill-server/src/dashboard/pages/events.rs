@@ -7,7 +7,7 @@ use tidemill_engine::backend::Backend;
 use super::super::form::query;
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Sight, Visit};
-use super::super::widgets::{card, cut, empty, exact, json as json_block, moment, pager};
+use super::super::widgets::{card, empty, exact, json as json_block, moment, pager, shortened};
 use super::Page;
 use crate::api::{self, EventJson};
 use crate::problem::Problem;
@@ -111,8 +111,8 @@ fn moment_of(text: Option<&str>, name: &'static str) -> Result<Option<u64>, Prob
 fn row(now: u64, event: &EventJson) -> Markup {
     let Ok(told) = event.0.read::<Told>() else { return html! { li { (json_block(&event.0)) } } };
     let link = match told.entity_type.as_str() {
-        "JOB" => Some(format!("/jobs/{}", told.entity_id)),
-        "TASK" => Some(format!("/tasks/{}", told.entity_id)),
+        "JOB" => Some(("job", format!("/jobs/{}", told.entity_id))),
+        "TASK" => Some(("task", format!("/tasks/{}", told.entity_id))),
         _ => None,
     };
     html! {
@@ -122,12 +122,14 @@ fn row(now: u64, event: &EventJson) -> Markup {
                     span class="event-type" { (told.event_type) }
                     span class="event-entity" {
                         span class="faint" { (told.entity_type) "/" }
-                        @match link { Some(link) => a href=(link) { (cut(&told.entity_id, 44)) }, None => (cut(&told.entity_id, 44)) }
+                        span title=(told.entity_id) { (shortened(&told.entity_id)) }
                     }
                     span class="event-time" { (moment(now, told.timestamp)) span class="faint small" { (exact(told.timestamp)) } }
                 }
                 (json_block(&event.0))
             }
+            // Beside the fold, not in it: a control within a control cannot be reached by everybody.
+            @if let Some((kind, link)) = link { a class="event-link" href=(link) aria-label={ "Open " (kind) " " (told.entity_id) } { "Open " (kind) } }
         }
     }
 }
