@@ -30,6 +30,7 @@ tasks:
 ";
 const USAGE: &str = "\
 name: an agent's work
+budget: {usd: 1}
 tasks:
 - taskId: summarise
   run: >-
@@ -484,6 +485,7 @@ fn everything_to_look_at(stage: &Stage, letter: String) -> Vec<(&'static str, St
     eventually("the failure of the task", || stage.status(&failing) == "failed");
     let agent = stage.submit("usage.yaml", USAGE);
     eventually("the end of the agent's job", || stage.status(&agent) == "completed");
+    stage.run(&["usage", "budget", "set", "--usd", "50", "--period", "day"]);
     let running = GREEN.replace("[ ! -e go ]", "[ ! -e never ]").replace("turns green", "weekly report");
     let running = stage.submit("running.yaml", &running);
     let part = |number: u32| format!("- {{taskId: part-{number}, run: 'true', dependsOn: [split]}}\n");
@@ -497,6 +499,7 @@ fn everything_to_look_at(stage: &Stage, letter: String) -> Vec<(&'static str, St
         ("job", format!("/jobs/{running}")),
         ("job-failed", format!("/jobs/{failing}")),
         ("job-wide", format!("/jobs/{wide}")),
+        ("job-budget", format!("/jobs/{agent}")),
         ("task", format!("/tasks/{running}_parse")),
         ("task-failed", format!("/tasks/{failing}_load")),
         ("events", "/events?type=Task%20Completed".to_owned()),

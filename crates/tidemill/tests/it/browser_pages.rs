@@ -93,7 +93,8 @@ pub(crate) fn more_to_look_at(stage: &Stage, browser: &mut Chromium) -> Vec<(&'s
     eventually("the end of the job", || stage.status(&job) == "completed");
     let task = format!("{job}_research");
     browser.open(&format!("{}/tasks/{task}", stage.url));
-    browser.follow("#files a[href*='/trace/']");
+    assert!(browser.eval("document.querySelector(\"#files a[href*='/trace/']\") !== null") == true);
+    browser.follow("#trace a[href*='/trace/']");
     let shown = browser.eval("document.body.innerText");
     for text in ["find sources", "WebSearch", "write the summary", "AGENT_MAX_TURNS", bad, "$0.42"] {
         assert!(shown.as_str().unwrap().contains(text), "{text} is not in {shown}");

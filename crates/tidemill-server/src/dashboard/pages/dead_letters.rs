@@ -8,7 +8,7 @@ use super::super::form::{Pairs, encode, query};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
 use super::super::widgets::{
-    button, card, confirm, cut, empty, id, id_link, json_text, moment, pager, state, token,
+    button, card, confirm, cut, empty, id, id_link, json_text, moment, pager, shortened, state, token,
 };
 use super::Page;
 use crate::api::{self, DeadLetterView, LetterState, ManyLettersView, Replayed};
@@ -41,7 +41,7 @@ fn word(state: LetterState) -> &'static str {
 fn told(letter: &DeadLetterView) -> (&str, LetterState, u64, Markup, String) {
     match letter {
         DeadLetterView::Task(letter) => {
-            let about = html! { a href={ "/tasks/" (letter.request_id) } { (cut(&letter.request_id, 60)) } span class="faint" { " run " (letter.run) } };
+            let about = html! { a href={ "/tasks/" (letter.request_id) } title=(letter.request_id) { (shortened(&letter.request_id)) } span class="faint" { " run " (letter.run) } };
             (&letter.id, letter.state, letter.since, about, letter.reason.clone())
         }
         DeadLetterView::Script(letter) => {

@@ -112,7 +112,7 @@ fn tasks(last: &HealthCheckView) -> Markup {
     html! {
         div class="wrap" {
             table {
-                thead { tr { th { "Task" } th { "Health" } th class="num" { "Running for" } th class="num" { "Silent for" } th { "Last event" } th { "Worker" } } }
+                thead { tr { th { "Task" } th { "Health" } th class="num" { "Running for" } th class="num less" { "Silent for" } th class="less" { "Last event" } th class="less" { "Worker" } } }
                 tbody { @for task in &last.tasks { (row(task)) } }
             }
         }
@@ -129,9 +129,9 @@ fn row(task: &TaskHealthView) -> Markup {
             td { (id_link(&format!("/tasks/{}", encode(id)), id)) }
             td { (state(task.health.as_str())) }
             td class="num" { (span(task.elapsed)) }
-            td class="num" { (span(task.time_since_last_event)) }
-            td { (task.last_event_type) }
-            td { @match &task.worker_id { Some(worker) => (worker), None => span class="faint" { "–" } } }
+            td class="num less" { (span(task.time_since_last_event)) }
+            td class="less" { (task.last_event_type) }
+            td class="less" { @match &task.worker_id { Some(worker) => (worker), None => span class="faint" { "–" } } }
         }
     }
 }

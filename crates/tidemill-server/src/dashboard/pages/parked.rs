@@ -298,7 +298,7 @@ pub(super) async fn bulks<B: Backend>(visit: &Visit<B>, code: Option<&str>) -> R
     let body = html! {
         div class="wrap" {
             table {
-                thead { tr { th { "Bulk" } th { "State" } th class="wide" { "Progress" } th class="num" { "Done" } th class="less" { "By" } th { "Began" } } }
+                thead { tr { th { "Bulk" } th { "State" } th class="wide" { "Progress" } th class="num" { "Done" } th class="less" { "By" } th class="less" { "Began" } } }
                 tbody {
                     @for bulk in &shown {
                         tr {
@@ -307,7 +307,7 @@ pub(super) async fn bulks<B: Backend>(visit: &Visit<B>, code: Option<&str>) -> R
                             td class="wide" { (progress(bulk)) }
                             td class="num" { (number(bulk.done)) "/" (number(bulk.total)) }
                             td class="less" { (bulk.by.as_deref().unwrap_or_default()) }
-                            td { (moment(visit.now, bulk.created_at.millis())) }
+                            td class="less" { (moment(visit.now, bulk.created_at.millis())) }
                         }
                     }
                 }

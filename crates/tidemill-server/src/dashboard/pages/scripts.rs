@@ -82,18 +82,18 @@ pub(super) fn execution_rows(now: u64, executions: &[ExecutionView]) -> Markup {
     html! {
         div class="wrap" {
             table {
-                thead { tr { th { "Execution" } th { "Script" } th { "Event" } th { "Status" } th class="wide" { "Error" } th class="num less" { "Attempts" } th class="num less" { "Took" } th { "Event was" } } }
+                thead { tr { th { "Execution" } th { "Script" } th class="less" { "Event" } th { "Status" } th class="wide" { "Error" } th class="num less" { "Attempts" } th class="num less" { "Took" } th class="less" { "Event was" } } }
                 tbody {
                     @for execution in executions {
                         tr {
                             td { (id_link(&format!("/executions/{}", execution.id), &execution.id)) }
                             td { a href={ "/scripts/" (execution.script_id) } { (execution.script_id) } }
-                            td { (execution.event_type) }
+                            td class="less" { (execution.event_type) }
                             td { (state(execution.status.as_str())) }
                             td class="wide" { @if let Some(error) = &execution.error { span class="error-text" { (error.class) ": " (cut(&error.message, 80)) } } }
                             td class="num less" { (execution.attempts) }
                             td class="num less" { @if let Some(took) = execution.duration_ms { (span(took)) } }
-                            td { (moment(now, execution.event_timestamp.millis())) }
+                            td class="less" { (moment(now, execution.event_timestamp.millis())) }
                         }
                     }
                 }

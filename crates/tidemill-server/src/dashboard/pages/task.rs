@@ -56,7 +56,8 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
         .watching(Watch::Task(request))
         .live("task", header(&visit, &task, last))
         .live("facts", facts(&task, visit.now))
-        .live("attempts", attempts(&events, task.parked, visit.now));
+        .live("attempts", attempts(&events, task.parked, visit.now))
+        .live("trace", super::trace::link(&task.request_id, &files.items));
     let log = log_card(&task.request_id, &log, is_over);
     // A log that is still written is followed by its own stream.
     screen = if is_over { screen.live("log", log) } else { screen.still("log", log) };
@@ -237,11 +238,11 @@ fn attempts(events: &[Told], is_parked: bool, now: u64) -> Markup {
         } @else {
             div class="wrap" {
                 table {
-                    thead { tr { th class="num" { "Run" } th { "Began" } th class="less" { "Worker" } th { "End" } th class="wide" { "Result" } th class="num" { "Took" } } }
+                    thead { tr { th class="num less" { "Run" } th { "Began" } th class="less" { "Worker" } th { "End" } th class="wide" { "Result" } th class="num" { "Took" } } }
                     tbody {
                         @for row in rows.iter().rev() {
                             tr {
-                                td class="num" { (row.run) }
+                                td class="num less" { (row.run) }
                                 td { (moment(now, row.began)) }
                                 td class="less" { code { (row.worker) } }
                                 td { (state(row.state())) }

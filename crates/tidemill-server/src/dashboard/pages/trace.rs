@@ -15,6 +15,7 @@ use super::super::screen::Screen;
 use super::super::visit::{Sight, Visit};
 use super::super::widgets::{bytes, cut, dollars, empty, figure, moment, number, shortened, span, state};
 use super::Page;
+use crate::api::Artifact;
 use crate::problem::Problem;
 
 /// The bytes of a trace that is shown; a larger one is a download.
@@ -42,6 +43,17 @@ pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
 pub(super) fn address(request: &str, path: &str) -> Option<String> {
     let attempt = path.strip_suffix(FILE).filter(|attempt| !attempt.contains('/'))?;
     Some(format!("/tasks/{request}/trace/{}", encode(attempt)))
+}
+
+/// The way to the newest trace of a task, if it left one.
+pub(super) fn link(request: &str, files: &[Artifact]) -> Markup {
+    let number = |file: &Artifact| {
+        let (run, attempt) = file.path.strip_suffix(FILE)?.strip_prefix('r')?.split_once("-a")?;
+        Some((run.parse::<u32>().ok()?, attempt.parse::<u32>().ok()?))
+    };
+    let newest = files.iter().filter(|file| number(file).is_some()).max_by_key(|file| number(file));
+    let page = newest.and_then(|file| address(request, &file.path));
+    html! { @if let Some(page) = page { a class="button" href=(page) { "Agent trace" } } }
 }
 
 async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
@@ -322,5 +334,19 @@ mod tests {
         ] {
             assert_eq!(address("t", path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn a_task_leads_to_its_newest_trace() {
+        let file = |path: &str| Artifact { path: path.to_owned(), size_bytes: 1 };
+        let files = [
+            "r1-a1/logs/output.log",
+            "r1-a1/traces/session_trace.json",
+            "r1-a10/traces/session_trace.json",
+            "r1-a2/traces/session_trace.json",
+        ];
+        let files: Vec<_> = files.iter().map(|path| file(path)).collect();
+        assert!(link("t", &files).0.contains("/tasks/t/trace/r1-a10\""));
+        assert_eq!(link("t", &files[..1]).0, "");
     }
 }

@@ -129,9 +129,8 @@ fn budget_card<B: Backend>(visit: &Visit<B>, budget: Option<&BudgetView>) -> Mar
         @match budget {
             Some(budget) => {
                 p {
-                    "Spent " strong { (dollars(budget.spent.cost_micros)) } " and " strong { (number(budget.spent.tokens)) } " tokens"
-                    @if let Some(usd) = budget.usd { " of " (dollars(usd.0)) }
-                    @if let Some(tokens) = budget.tokens { " of " (number(tokens)) " tokens" }
+                    "Spent " strong { (dollars(budget.spent.cost_micros)) } @if let Some(usd) = budget.usd { " of " (dollars(usd.0)) }
+                    " and " strong { (number(budget.spent.tokens)) } @if let Some(tokens) = budget.tokens { " of " (number(tokens)) } " tokens"
                     @if budget.used_up { ". No further agent task starts." } @else { "." }
                 }
             }

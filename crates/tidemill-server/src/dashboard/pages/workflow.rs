@@ -102,7 +102,7 @@ fn header<B: Backend>(visit: &Visit<B>, view: &WorkflowExecutionView) -> Markup 
             div { dt { "Step" } dd { (view.step) @if view.unknown_place { span class="faint" { " unknown" } } } }
             @if view.parked {
                 div { dt { "Parked" } dd { (at(view.parked_at)) } }
-                div { dt { "Given up" } dd { (at(view.deadline)) } }
+                div { dt { "Expires" } dd { (at(view.deadline)) } }
             }
             div { dt { "Codes" } dd { (codes(view)) } }
             div { dt { "Token" } dd { (token_word(view.token)) } }
