@@ -124,7 +124,9 @@ fn people_work_with_the_dashboard_in_a_browser() {
     assert_eq!(browser.eval("location.pathname"), "/jobs");
     assert_eq!(browser.eval("document.cookie"), "", "scripts see no cookie");
 
-    submit_by_hand(&stage, &mut browser);
+    let mut axe = Axe::start(&mut browser);
+    pages_without_anything(&stage, &mut browser, axe.as_mut());
+    submit_by_hand(&stage, &mut browser, axe.as_mut());
     watch_a_job_turn_green(&stage, &mut browser);
     retry_a_failed_task(&stage, &mut browser);
     let letter = replay_a_dead_letter(&stage, &mut browser);
@@ -139,7 +141,6 @@ fn people_work_with_the_dashboard_in_a_browser() {
     pages.push(("dead-letters-events", "/dead-letters?kind=event&state=replayed".to_owned()));
     pages.push(("dead-letter-event", told));
     check_health(&stage, &mut browser);
-    let mut axe = Axe::start(&mut browser);
     take_pictures(&stage, &mut browser, &pages, axe.as_mut());
     other_pages(&stage, &mut browser, axe.as_mut());
 
@@ -534,8 +535,36 @@ fn take_pictures(
                     .unwrap();
                 if let Some(axe) = axe.as_deref_mut() {
                     axe.judge(browser, &format!("{name} {theme} {width}"));
+                    if width == WIDTHS[0] {
+                        axe.judge_opened(browser, &format!("{name} {theme} {width} opened"));
+                    }
                 }
             }
+        }
+    }
+}
+
+/// What pages say while there is nothing to show.
+fn pages_without_anything(stage: &Stage, browser: &mut Chromium, axe: Option<&mut Axe>) {
+    let Some(axe) = axe else { return };
+    for path in [
+        "/",
+        "/jobs",
+        "/tasks",
+        "/definitions",
+        "/events?type=none",
+        "/errors",
+        "/parked",
+        "/dead-letters",
+        "/scripts",
+        "/scripts/new",
+        "/health",
+        "/usage",
+    ] {
+        for theme in THEMES {
+            browser.look(WIDTHS[0], theme);
+            browser.open(&format!("{}{path}", stage.url));
+            axe.judge(browser, &format!("{path} {theme}, empty"));
         }
     }
 }

@@ -51,6 +51,12 @@ impl Axe {
         self.findings.extend(found);
     }
 
+    /// Judges the page with all that is folded away.
+    pub(crate) fn judge_opened(&mut self, browser: &mut Chromium, page: &str) {
+        browser.eval("for (const fold of document.querySelectorAll('details')) fold.open = true");
+        self.judge(browser, page);
+    }
+
     /// All pages were judged.
     pub(crate) fn end(self) {
         assert!(self.findings.is_empty(), "{}", self.findings.join("\n"));

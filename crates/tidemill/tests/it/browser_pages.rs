@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::browser::Stage;
+use crate::browser_axe::Axe;
 use crate::browser_chromium::Chromium;
 use crate::sandbox::eventually;
 
@@ -19,12 +20,15 @@ tasks:
 ";
 
 /// Types a job that is wrong, then one that is right, then chooses a file and sends it.
-pub(crate) fn submit_by_hand(stage: &Stage, browser: &mut Chromium) -> String {
+pub(crate) fn submit_by_hand(stage: &Stage, browser: &mut Chromium, axe: Option<&mut Axe>) {
     browser.open(&format!("{}/submit", stage.url));
     browser.fill("#job-text", WRONG);
     browser.wait("document.querySelector('#checked')?.innerText.includes('tasks[0].timeout')");
     let told = browser.eval("document.querySelector('#checked').innerText");
     assert!(told.as_str().unwrap().contains("line 5, column 12"), "{told}");
+    if let Some(axe) = axe {
+        axe.judge(browser, "submit, with a problem");
+    }
     browser.eval("document.querySelector('#checked button[data-line]').click()");
     let chosen = "(() => { const e = document.querySelector('#job-text'); return e.value.slice(e.selectionStart, e.selectionEnd); })()";
     assert_eq!(browser.eval(chosen), "soon", "the place of the problem is chosen");
@@ -43,7 +47,6 @@ pub(crate) fn submit_by_hand(stage: &Stage, browser: &mut Chromium) -> String {
     let path = browser.eval("location.pathname").as_str().unwrap().to_owned();
     let job = path.strip_prefix("/jobs/").unwrap().to_owned();
     eventually("the end of the job", || stage.status(&job) == "completed");
-    job
 }
 
 /// Definitions in two versions, an agent's trace, and the pages of them.
