@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tidemill_model::workflow::{self, ErrorCode};
 use tidemill_model::{
-    Day, EventId, JobId, Month, RequestId, TaskName, TenantBudget, TenantId, Timestamp, UsageSum,
+    Day, EventId, JobId, LastError, Month, RequestId, TaskName, TenantBudget, TenantId, Timestamp, UsageSum,
 };
 
 use crate::commit::MessageId;
@@ -159,6 +159,8 @@ pub struct DeadLetter {
     pub reason: Arc<str>,
     pub since: Timestamp,
     pub state: DeadLetterState,
+    /// Why its task was given up. Letters of former releases have none.
+    pub last_error: Option<LastError>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -32,6 +32,7 @@ pub mod job_file;
 pub mod json;
 pub mod key;
 pub mod known_type;
+pub mod last_error;
 pub mod log_record;
 pub mod matcher;
 pub mod nearest;
@@ -85,6 +86,7 @@ pub use job_file::{AddTasksFile, JobFile, RetryEntry, TaskEntry, TaskFile, TaskS
 pub use json::{Json, ValueProblem};
 pub use key::{BadSortKey, Index, KeyPair, KeyPrefix, Keys};
 pub use known_type::KnownType;
+pub use last_error::LastError;
 pub use log_record::{LogLevel, LogRecord, text_stamp};
 pub use matcher::{MatchCounts, Matcher};
 pub use overflow::{BadOverflow, BadPayload, DETAIL_BYTES_MAX, Overflow};

@@ -206,6 +206,7 @@ fn prepared() -> Fresh {
             reason: "nobody took it".into(),
             since: lab.now,
             state: DeadLetterState::Open,
+            last_error: None,
         };
         let key = RecordKey::dead_letter(&acme(), letter.message);
         let value = Some(RecordValue::DeadLetter(letter));

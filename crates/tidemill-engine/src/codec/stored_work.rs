@@ -14,8 +14,8 @@ use crate::state::row::{Row, RowKey, TaskRow};
 use crate::state::stream::{Late, Stream};
 use crate::state::trail::{History, Seq, Trail};
 use tidemill_model::{
-    Allowance, Budget, Entity, ErrorCategory, JobCounts, Lease, OnFailure, Outcome, Owner, Period, Position,
-    RetryPolicy, Spending, TaskHead, TaskOptions, TaskSpec, TaskState, TenantBudget, UsageSum,
+    Allowance, Budget, Entity, ErrorCategory, JobCounts, LastError, Lease, OnFailure, Outcome, Owner, Period,
+    Position, RetryPolicy, Spending, TaskHead, TaskOptions, TaskSpec, TaskState, TenantBudget, UsageSum,
 };
 
 use super::bytes::{BadBytes, Reader, put_varint};
@@ -126,7 +126,15 @@ stored_struct!(Queued { 1 = message, 2 = visible_at, 3 = deliveries, 4 = receive
 stored_struct!(RecordKey { 1 = kind, 2 = tenant, 3 = id });
 stored_struct!(Record { 1 = version, 2 = expires_at, 3 = value });
 stored_struct!(Idempotency { 1 = body_hash, 2 = effect });
-stored_struct!(DeadLetter { 1 = message, 2 = request, 3 = run, 4 = reason, 5 = since, 6 = state });
+stored_struct!(LastError { 1 = message, 2 = category, 3 = code });
+stored_struct!(DeadLetter {
+    1 = message,
+    2 = request,
+    3 = run,
+    4 = reason,
+    5 = since,
+    6 = state,
+} later { 7 = last_error });
 stored_struct!(Entity { 1 = kind, 2 = id });
 stored_struct!(SourceEvent {
     1 = id,

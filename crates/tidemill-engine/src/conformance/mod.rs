@@ -26,6 +26,7 @@ pub mod idempotency;
 pub mod isolation;
 pub mod jobs;
 pub mod joins;
+pub mod last_errors;
 pub mod leases;
 pub mod parking;
 pub mod queue;

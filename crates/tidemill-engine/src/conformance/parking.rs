@@ -45,11 +45,15 @@ fn resume(output: &str, rerun: bool) -> Unpark {
     Unpark::Resume { output: json(output), rerun }
 }
 
-fn failing() -> Unpark {
+pub(super) fn failing() -> Unpark {
     Unpark::Fail { error: "ResolutionFailed".into(), cause: "Unable to resolve errors".into() }
 }
 
-async fn unpark<W: World>(lab: &Lab<W>, request: &RequestId, how: Unpark) -> Result<(), EngineError> {
+pub(super) async fn unpark<W: World>(
+    lab: &Lab<W>,
+    request: &RequestId,
+    how: Unpark,
+) -> Result<(), EngineError> {
     let (by, reason) = (Some("ann".to_owned()), Some("mended".to_owned()));
     lab.engine.unpark(UnparkRequest { tenant: acme(), execution: execution(request), how, by, reason }).await
 }

@@ -29,7 +29,7 @@ async fn send<W: World>(lab: &Lab<W>, id: &str, delay_millis: u64) {
     lab.engine.send(message).await.expect("the message is accepted");
 }
 
-async fn receive<W: World>(lab: &Lab<W>, visibility_millis: Option<u64>) -> Vec<Delivery> {
+pub(super) async fn receive<W: World>(lab: &Lab<W>, visibility_millis: Option<u64>) -> Vec<Delivery> {
     lab.engine.receive(None, 10, visibility_millis).await.expect("the backend works").messages
 }
 

@@ -88,6 +88,9 @@ macro_rules! conformance_cases {
                 a_longer_delay_that_was_asked_for_wins,
                 a_duplicate_does_not_cut_the_delay_short,
                 a_long_error_is_cut;
+            last_errors:
+                the_last_error_is_what_the_last_attempt_said,
+                every_end_has_its_last_error;
             joins:
                 children_start_only_after_all_parents,
                 a_join_is_dispatched_once,

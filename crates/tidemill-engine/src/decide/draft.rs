@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tidemill_model::properties::{TaskIdentity, TaskPending};
 use tidemill_model::{
-    AppName, Entity, Event, EventId, EventType, JobId, Json, KnownType, RequestId, TaskSpec, TenantId,
-    Timestamp, WorkerId,
+    AppName, Entity, Event, EventId, EventType, JobId, Json, KnownType, LastError, RequestId, TaskSpec,
+    TenantId, Timestamp, WorkerId,
 };
 
 use super::Circumstances;
@@ -244,7 +244,14 @@ impl<'a, 'c> Draft<'a, 'c> {
     }
 
     /// Keeps a message that will not be delivered again.
-    pub(super) fn bury(&mut self, task: &TaskKey, message: MessageId, run: u32, reason: &str) {
+    pub(super) fn bury(
+        &mut self,
+        task: &TaskKey,
+        message: MessageId,
+        run: u32,
+        reason: &str,
+        last_error: Option<LastError>,
+    ) {
         let key = RecordKey::dead_letter(&task.tenant, message);
         let value = RecordValue::DeadLetter(DeadLetter {
             message,
@@ -253,6 +260,7 @@ impl<'a, 'c> Draft<'a, 'c> {
             reason: Arc::from(reason),
             since: self.now(),
             state: DeadLetterState::Open,
+            last_error,
         });
         self.record(RecordWrite::Put { key, record: Some(Record { version: 1, expires_at: None, value }) });
         self.settle(Some(message));

@@ -1,10 +1,11 @@
 //! Finish: the one recorded outcome of a run, and in the same commit whatever it makes ready.
 
+use tidemill_model::last_error::{RECEIVED_TOO_OFTEN, RETRIES_EXHAUSTED};
 use tidemill_model::properties::{
     FailureSource, JobCompleted, JobFailureDetected, TaskCompleted, TaskFailed, TaskProcessingFailed,
     TaskTimeout,
 };
-use tidemill_model::{ErrorCategory, Fence, Json, KnownType, Outcome, PublicState, TaskHead, TaskState};
+use tidemill_model::{ErrorCategory, Fence, Json, KnownType, LastError, Outcome, PublicState, TaskHead, TaskState};
 
 use super::draft::{By, Draft, JobFacts, Subject, identity, spec_of};
 use super::park::{Defeat, Wait, is_parking};
@@ -300,7 +301,9 @@ fn fail(
     charge_for(state, command, task, held_millis, delay.is_none(), &subject, draft);
     let Some(delay) = delay else {
         let ended = TaskHead { attempts, last_error: Some(failure.category), ..head.clone() };
-        end_exhausted(key, task, &ended, head.fence, Exhausted::Attempts, subject, draft);
+        let said = LastError::new(error, failure.category);
+        let end = End { fence: head.fence, why: Exhausted::Attempts, said };
+        end_exhausted(key, task, &ended, end, subject, draft);
         report_failure(task, draft);
         return Ending::Done(Outcome::Failed);
     };
@@ -389,11 +392,27 @@ pub(super) enum Exhausted {
 impl Exhausted {
     fn text(self) -> &'static str {
         match self {
-            Self::Attempts | Self::Deliveries => "max retries exhausted, moved to DLQ",
+            Self::Attempts | Self::Deliveries => RETRIES_EXHAUSTED,
             Self::Takeovers => "taken from silent workers too often, moved to DLQ",
             Self::Crashes => "the server crashed again while it ran alone, moved to DLQ",
         }
     }
+
+    /// The same for somebody who asks why, where no attempt said anything.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Deliveries => RECEIVED_TOO_OFTEN,
+            Self::Attempts | Self::Takeovers | Self::Crashes => self.text(),
+        }
+    }
+}
+
+/// How a task is given up.
+struct End {
+    fence: Fence,
+    why: Exhausted,
+    /// What the last attempt said.
+    said: LastError,
 }
 
 /// Ends a task that no worker may try again, or parks it. Nobody holds it, so the fence is raised.
@@ -411,7 +430,8 @@ pub(super) fn give_up(
         return;
     }
     let subject = draft.task_subject(key, task);
-    end_exhausted(key, task, head, head.fence.next(), why, subject, draft);
+    let said = LastError::new(why.reason(), category);
+    end_exhausted(key, task, head, End { fence: head.fence.next(), why, said }, subject, draft);
     defeat.note(state, draft);
     report_failure(task, draft);
 }
@@ -420,8 +440,7 @@ fn end_exhausted(
     key: &TaskKey,
     task: &TaskView<'_>,
     head: &TaskHead,
-    fence: Fence,
-    why: Exhausted,
+    End { fence, why, said }: End,
     mut subject: Subject,
     draft: &mut Draft<'_, '_>,
 ) {
@@ -437,7 +456,7 @@ fn end_exhausted(
         Some(message) => message,
         None => draft.message_id(),
     };
-    draft.bury(key, message, head.run, why.text());
+    draft.bury(key, message, head.run, why.text(), Some(said));
     let failed = TaskFailed {
         task: identity(&key.request, task),
         error: why.text().to_owned(),

@@ -66,7 +66,7 @@ fn bury(state: &State, queued: &Queued, draft: &mut Draft<'_, '_>) {
         finish::give_up(state, &message.task, &task, head, Exhausted::Deliveries, draft);
         return;
     }
-    draft.bury(&message.task, message.id, message.run, "delivered too often");
+    draft.bury(&message.task, message.id, message.run, "delivered too often", None);
 }
 
 pub(super) fn delete(

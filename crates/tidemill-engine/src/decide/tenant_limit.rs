@@ -178,6 +178,7 @@ mod tests {
             reason: "lost".into(),
             since: fixture.now,
             state: DeadLetterState::Open,
+            last_error: None,
         };
         let record = Record { version: 1, expires_at: None, value: RecordValue::DeadLetter(letter) };
         let key = RecordKey::dead_letter(&tenant(), message);

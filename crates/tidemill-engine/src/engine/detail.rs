@@ -6,16 +6,21 @@
 use serde::{Deserialize, Deserializer};
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
+use tidemill_model::last_error::{RECEIVED_TOO_OFTEN, RETRIES_EXHAUSTED};
 use tidemill_model::overflow;
 use tidemill_model::properties::Usage;
 use tidemill_model::{
-    Entity, ErrorCategory, Event, JobId, Json, KnownType, Outcome, TaskHead, TaskState, TenantId, Timestamp,
+    Entity, ErrorCategory, Event, Fence, JobId, Json, KnownType, LastError, Outcome, TaskHead, TaskState,
+    TenantId, Timestamp,
 };
 
 use super::limits::{LIST_MAX, LISTED_OUTPUT_BYTES_MAX};
 use super::{Engine, EngineError, check};
 use crate::backend::{Backend, Fault, TaskSnapshot};
 use crate::commit::TaskKey;
+
+/// So many of a task's last failed attempts are looked at: those that a worker gave back come in between.
+const ATTEMPTS_LOOKED_AT_MAX: usize = 10;
 
 /// A task, when it ran and what came of it. All but `task` is about its newest run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +42,8 @@ pub struct TaskDetail {
     /// What the last failed attempt, or the end of the run, said.
     pub error: Option<String>,
     pub error_category: Option<ErrorCategory>,
+    /// What the last attempt said. None of a task that is completed, or that no attempt of this run has failed yet.
+    pub last_error: Option<LastError>,
     /// Until when a worker holds it; only while one does.
     pub effective_until: Option<Timestamp>,
     pub worker_id: Option<String>,
@@ -58,6 +65,42 @@ struct Ending {
     error_category: Option<ErrorCategory>,
     timeout_ms: Option<u64>,
     elapsed_ms: Option<u64>,
+    source: Option<String>,
+    code: Option<String>,
+    fence: Option<Fence>,
+}
+
+/// What the event of a failed attempt says.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Attempt {
+    #[serde(default = "first_run")]
+    run: u32,
+    error: String,
+    error_category: ErrorCategory,
+    /// Whether it was an attempt: one that a worker gave back is none.
+    #[serde(default = "yes")]
+    counted: bool,
+    #[serde(default)]
+    parked: bool,
+    fence: Option<Fence>,
+}
+
+impl Attempt {
+    fn said(self) -> LastError {
+        // A parked task has no other end.
+        let is_bare = self.error == RETRIES_EXHAUSTED;
+        let message = if is_bare { RECEIVED_TOO_OFTEN.to_owned() } else { self.error };
+        LastError::new(message, self.error_category)
+    }
+}
+
+fn first_run() -> u32 {
+    1
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// An output that is null is an output all the same.
@@ -142,22 +185,65 @@ impl<B: Backend> Engine<B> {
         detail.finished_at = is_over.then_some(event.timestamp);
         let is_moved = overflow::reference(&event.properties)?.is_some();
         let event = if is_moved && extent == Extent::Whole { self.rehydrate(event).await? } else { event };
-        let ending: Ending = event.properties.read().map_err(|error| {
+        let mut ending: Ending = event.properties.read().map_err(|error| {
             Fault::Damaged(format!("the end of task {} cannot be read: {error}", detail.task.task.request))
         })?;
         detail.duration_ms = ending.duration_ms.or(ending.elapsed_ms);
         detail.usage = ending.usage;
-        detail.error = match (ending.error, ending.timeout_ms) {
+        detail.error = match (ending.error.take(), ending.timeout_ms) {
             (Some(error), _) => Some(error),
             (None, Some(limit)) => Some(format!("took longer than {limit} ms")),
             (None, None) => None,
         };
         detail.error_category = ending.error_category.or(detail.error_category);
+        detail.last_error = self.last_error(detail, head, &ending).await?;
         let fits = |output: &Json| extent == Extent::Whole || output.len() <= LISTED_OUTPUT_BYTES_MAX;
         detail.output_omitted = (is_moved && extent == Extent::Listed)
             || ending.output.as_ref().is_some_and(|output| !fits(output));
         detail.output = ending.output.filter(fits);
         Ok(())
+    }
+
+    /// Why the task failed. What ended it says so itself, but for those ends that only say that no attempt follows.
+    async fn last_error(
+        &self,
+        detail: &TaskDetail,
+        head: &TaskHead,
+        ending: &Ending,
+    ) -> Result<Option<LastError>, EngineError> {
+        let own = || {
+            let (message, category) = (detail.error.clone()?, detail.error_category);
+            let category = category.unwrap_or(ErrorCategory::Unknown);
+            Some(LastError { message, category, code: ending.code.clone() })
+        };
+        let attempt = || self.last_attempt(&detail.task.task, head.run);
+        Ok(match (head.outcome(), ending.source.as_deref()) {
+            (Some(Outcome::Completed), _) => None,
+            (Some(Outcome::Cancelled), _) if head.attempts == 0 => None,
+            (None | Some(Outcome::Cancelled), _) => attempt().await?.map(Attempt::said),
+            (Some(Outcome::Failed), Some("api" | "expired")) => {
+                attempt().await?.map(Attempt::said).or_else(own)
+            }
+            (Some(Outcome::Failed), Some("dlq")) if detail.error.as_deref() == Some(RETRIES_EXHAUSTED) => {
+                // It was the last attempt that ended it only if both were written under the same right.
+                let last = attempt().await?.filter(|attempt| attempt.fence == ending.fence);
+                let received =
+                    || own().map(|own| LastError { message: RECEIVED_TOO_OFTEN.to_owned(), ..own });
+                last.map(Attempt::said).or_else(received)
+            }
+            (Some(_), _) => own(),
+        })
+    }
+
+    /// The last attempt of a run that failed.
+    async fn last_attempt(&self, task: &TaskKey, run: u32) -> Result<Option<Attempt>, EngineError> {
+        let path =
+            AccessPath::TypeEntity(KnownType::TaskProcessingFailed.event_type(), Entity::task(&task.request));
+        let all = EventQuery::all(task.tenant.clone(), path);
+        let query = EventQuery { order: Order::Descending, limit: ATTEMPTS_LOOKED_AT_MAX, ..all };
+        let page = self.inner.backend.events(query).await?;
+        let attempts = page.events.iter().filter_map(|event| event.properties.read::<Attempt>().ok());
+        Ok(attempts.filter(|attempt| attempt.run == run).find(|attempt| attempt.counted || attempt.parked))
     }
 
     /// The event that ended the newest run: the latest, but for what a replaced worker may have written after it.
@@ -204,6 +290,7 @@ fn waiting(task: TaskSnapshot) -> TaskDetail {
         output_omitted: false,
         error: None,
         error_category: None,
+        last_error: None,
         effective_until: None,
         worker_id: None,
         retrying: false,
@@ -222,11 +309,8 @@ fn attempt_of(head: &TaskHead) -> u32 {
 fn run_of(event: &Event) -> u32 {
     #[derive(Deserialize)]
     struct Run {
-        #[serde(default = "first")]
+        #[serde(default = "first_run")]
         run: u32,
-    }
-    fn first() -> u32 {
-        1
     }
     event.properties.read::<Run>().map_or(1, |properties| properties.run)
 }

@@ -15,8 +15,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
 use tidemill_model::{
-    AppName, Budget, EntityId, EntityType, ErrorCategory, EventId, Fence, JobId, Json, Outcome, Period,
-    RequestId, SessionId, Spending, TaskHead, TaskSpec, TaskState, TenantId, Timestamp, UsageSum,
+    AppName, Budget, EntityId, EntityType, ErrorCategory, EventId, Fence, JobId, Json, LastError, Outcome,
+    Period, RequestId, SessionId, Spending, TaskHead, TaskSpec, TaskState, TenantId, Timestamp, UsageSum,
 };
 
 use super::Tally;
@@ -225,6 +225,8 @@ struct DeadLetter<'a> {
     reason: &'a str,
     since: Timestamp,
     state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<&'a LastError>,
 }
 
 #[derive(Serialize)]
@@ -386,6 +388,7 @@ impl<'a> Record<'a> {
                     reason: &letter.reason,
                     since: letter.since,
                     state: letter_state_name(letter.state),
+                    last_error: letter.last_error.as_ref(),
                 });
             }
             RecordValue::Execution(execution) => line.execution = Some(execution),

@@ -10,6 +10,8 @@ use tidemill_model::{
     EntityId, EntityType, EventId, EventType, ScriptId, SubscriptionId, TenantId, Timestamp,
 };
 
+use super::LastErrorView;
+
 /// Work that was given up, by its kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
@@ -28,10 +30,21 @@ pub struct TaskLetterView {
     pub id: String,
     pub request_id: String,
     pub run: u32,
+    /// Why it is here; `lastError` says why its task failed.
     pub reason: String,
+    /// What the last attempt of the task said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<LastErrorView>,
     /// Epoch milliseconds.
     pub since: u64,
     pub state: LetterState,
+}
+
+impl TaskLetterView {
+    /// Why its task failed, as far as it is known.
+    pub fn why(&self) -> &str {
+        self.last_error.as_ref().map_or(&self.reason, |error| &error.message)
+    }
 }
 
 /// A script's failure for good.
@@ -169,6 +182,7 @@ impl From<&DeadLetter> for TaskLetterView {
             request_id: letter.request.to_string(),
             run: letter.run,
             reason: letter.reason.to_string(),
+            last_error: letter.last_error.clone().map(Into::into),
             since: letter.since.millis(),
             state: letter.state.into(),
         }

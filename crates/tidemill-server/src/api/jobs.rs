@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidemill_model::{JobCounts, Json, UsageSum};
 
-use super::{BudgetView, ErrorClass, JobStatusName, TaskStateName};
+use super::{BudgetView, ErrorClass, JobStatusName, LastErrorView, TaskStateName};
 
 /// A job was created by this request, or by an earlier one with the same content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -134,6 +134,9 @@ pub struct TaskRow {
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_category: Option<ErrorClass>,
+    /// What the last attempt of this run said; `error` may only say that no attempt was left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<LastErrorView>,
     /// The dependencies it waits for, the first hundred of them.
     pub blocked_by: Vec<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -144,6 +147,13 @@ pub struct TaskRow {
     /// It failed for good and waits for somebody to resume or fail it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parked: bool,
+}
+
+impl TaskRow {
+    /// Why it failed: what the last attempt said, or what ended it.
+    pub fn why(&self) -> Option<&str> {
+        self.last_error.as_ref().map(|last| &last.message).or(self.error.as_ref()).map(String::as_str)
+    }
 }
 
 /// Tasks were added to a job.

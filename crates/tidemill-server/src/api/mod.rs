@@ -52,7 +52,9 @@ pub use scripts::{
 };
 pub use site::{Health, Readiness, SlotsView};
 pub use states::{ErrorClass, JobStatusName, TaskStateName};
-pub use tasks::{Artifact, LeaseView, PinnedView, RetryView, TaskAccepted, TaskSummary, TaskView, UsageView};
+pub use tasks::{
+    Artifact, LastErrorView, LeaseView, PinnedView, RetryView, TaskAccepted, TaskSummary, TaskView, UsageView,
+};
 pub use tidemill_model::{
     Definition, DefinitionDraft, ResolvedExecution, Role, Script, ScriptDraft, Subscription,
     SubscriptionDraft,

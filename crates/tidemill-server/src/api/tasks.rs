@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_model::{Json, MicroUsd, Usage};
+use tidemill_model::{Json, LastError, MicroUsd, Usage};
 
 use super::{ErrorClass, RanView, TaskStateName};
 
@@ -95,6 +95,9 @@ pub struct TaskView {
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_category: Option<ErrorClass>,
+    /// What the last attempt of this run said; `error` may only say that no attempt was left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<LastErrorView>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,6 +110,37 @@ pub struct TaskView {
     /// What ran in the last attempt that began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran: Option<RanView>,
+}
+
+impl TaskView {
+    /// Why it failed: what the last attempt said, or what ended it.
+    pub fn why(&self) -> Option<&str> {
+        self.last_error.as_ref().map(|last| &last.message).or(self.error.as_ref()).map(String::as_str)
+    }
+
+    /// What is told of its end beside that.
+    pub fn end_told(&self) -> Option<&str> {
+        self.error.as_deref().filter(|error| Some(*error) != self.why())
+    }
+}
+
+/// Why a task failed, in the words of whoever ran it last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "LastError")]
+pub struct LastErrorView {
+    /// It may have several lines, as a traceback has.
+    pub message: String,
+    pub category: ErrorClass,
+    /// For programs, where there is one, such as `BUDGET_EXCEEDED`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
+impl From<LastError> for LastErrorView {
+    fn from(error: LastError) -> Self {
+        Self { message: error.message, category: error.category.into(), code: error.code }
+    }
 }
 
 /// A definition as it was at some version.

@@ -45,6 +45,7 @@ pub(super) fn task_row(detail: TaskDetail) -> TaskRow {
         output_omitted: detail.output_omitted,
         error: detail.error,
         error_category: detail.error_category.map(Into::into),
+        last_error: detail.last_error.map(Into::into),
         blocked_by: texts(&blocked_by),
         labels: execution.labels,
         retrying: detail.retrying,
@@ -103,6 +104,7 @@ pub(super) fn task_view(detail: TaskDetail) -> TaskView {
         blocked_by: texts(&blocked_by),
         error: detail.error,
         error_category: detail.error_category.map(Into::into),
+        last_error: detail.last_error.map(Into::into),
         timeout_ms: spec.options.timeout_ms,
         retry: spec.options.retry.map(|retry| RetryView {
             max_attempts: retry.max_attempts,

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use tidemill_model::last_error::in_short;
 use tidemill_server::api;
 
 use super::moment::{Moment, now};
@@ -269,7 +270,7 @@ fn show(kind: Kind, letters: &[api::DeadLetterView], out: &mut Output) -> std::i
     let mut table = match kind {
         Kind::Script => Table::new(&["ID", "STATE", "FAILED", "SCRIPT", "RETRIES", "TYPE", "ERROR"]),
         Kind::Event => Table::new(&["ID", "STATE", "FAILED", "TARGET", "TRIES", "TYPE", "ENTITY", "ERROR"]),
-        Kind::Task => Table::new(&["ID", "STATE", "SINCE", "TASK", "REASON"]),
+        Kind::Task => Table::new(&["ID", "STATE", "SINCE", "TASK", "ERROR"]),
     };
     let now = now();
     for letter in letters {
@@ -279,7 +280,7 @@ fn show(kind: Kind, letters: &[api::DeadLetterView], out: &mut Output) -> std::i
                 State::from(letter.state).name().to_owned(),
                 ago(letter.since, now),
                 letter.request_id.clone(),
-                letter.reason.clone(),
+                in_short(letter.why()).into_owned(),
             ],
             api::DeadLetterView::Script(letter) => vec![
                 letter.id.clone(),

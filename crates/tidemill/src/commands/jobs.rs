@@ -9,19 +9,20 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use tidemill::job_file::read_added_tasks;
 use tidemill_model::MicroUsd;
+use tidemill_model::last_error::in_short;
 use tidemill_server::api;
 
 use super::input_file::{InputFile, at_places};
 use super::moment::{Moment, now};
-use super::run_report::{self, JobReport};
+use super::run_report::{self, FAILURES_MAX, JobReport};
 use super::runtime::block_on;
 use super::signals::StopSignals;
 use super::usage::{budget_line, dollars, usage_line};
 use super::{CommandError, Ended, Flags, id, job_logs};
 use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
-use crate::display::Table;
 use crate::display::humanize::{ago, count, moment, span};
+use crate::display::{Table, line};
 use crate::output::Output;
 use crate::watch::{Said, Show, Watch, job_with_tasks};
 
@@ -257,18 +258,23 @@ async fn get(client: &Client, job: &str, json: bool, out: &mut Output) -> Ended 
         out.data(format_args!("budget {}", budget_line(budget)))?;
     }
     let mut table = Table::new(&["TASK", "STATUS", "ATTEMPT", "TOOK", "WAITS FOR", "ERROR"]);
-    for row in rows {
+    for row in &rows {
         let took = row.started_at.zip(row.finished_at).map(|(start, end)| span(end.saturating_sub(start)));
         table.row(vec![
-            row.task_id,
+            row.task_id.clone(),
             row.status.map_or("waiting", |status| status.as_str()).to_owned(),
             row.attempt.to_string(),
             took.unwrap_or_else(|| "-".to_owned()),
             if row.blocked_by.is_empty() { "-".to_owned() } else { row.blocked_by.join(",") },
-            row.error.unwrap_or_default(),
+            row.why().map(|why| in_short(why).into_owned()).unwrap_or_default(),
         ]);
     }
     out.table(&table)?;
+    // What has several lines cannot be read in a table.
+    let told = rows.iter().filter_map(|row| Some((&row.task_id, row.why()?.trim_end())));
+    for (task, why) in told.filter(|(_, why)| why.contains('\n')).take(FAILURES_MAX) {
+        out.data(format_args!("{task}: {}", line::indented(why, 2)))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

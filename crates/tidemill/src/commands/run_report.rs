@@ -1,6 +1,6 @@
 //! How a job ended, for people and for programs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -10,7 +10,7 @@ use tidemill_server::api::{JobStatusName, JobView, TaskRow, TaskStateName, TaskV
 
 use super::Ended;
 use super::usage::usage_line;
-use crate::client::{Client, ClientError, Item, Query, encode};
+use crate::client::{Client, ClientError, encode};
 use crate::display::humanize::{count, span};
 use crate::display::line;
 use crate::output::Output;
@@ -19,7 +19,7 @@ use crate::watch::{is_at_rest, is_parked, job_with_tasks};
 /// The exit code of a job that waits for somebody.
 const PARKED: u8 = 3;
 /// So many failed tasks are named.
-const FAILURES_MAX: usize = 10;
+pub(super) const FAILURES_MAX: usize = 10;
 
 /// A job with all its tasks and their outputs.
 pub(super) struct JobReport {
@@ -27,8 +27,6 @@ pub(super) struct JobReport {
     pub(super) rows: Vec<TaskRow>,
     /// When it was read, in epoch milliseconds.
     read_at: u64,
-    /// Of failed tasks, by id: why the last attempt failed. The first ones only.
-    causes: HashMap<String, String>,
 }
 
 impl JobReport {
@@ -39,12 +37,8 @@ impl JobReport {
             row.output = task.output;
             row.output_omitted = false;
         }
-        let mut causes = HashMap::new();
-        for row in rows.iter().filter(|row| has_failed(row) || row.parked).take(FAILURES_MAX) {
-            causes.extend(cause_of(client, row).await?.map(|cause| (row.task_id.clone(), cause)));
-        }
         let read_at = SystemClock::start().now().millis();
-        Ok(Self { job, rows, read_at, causes })
+        Ok(Self { job, rows, read_at })
     }
 
     /// Whether all that is left waits for somebody.
@@ -75,7 +69,7 @@ impl JobReport {
         let begun = |row: &&mut TaskRow| row.status == Some(TaskStateName::Processing) && !row.parked;
         for row in self.rows.iter_mut().filter(begun) {
             row.status = Some(TaskStateName::Pending);
-            (row.started_at, row.error, row.error_category) = (None, None, None);
+            (row.started_at, row.error, row.error_category, row.last_error) = (None, None, None, None);
         }
         self
     }
@@ -88,11 +82,7 @@ impl JobReport {
     }
 
     pub(super) fn to_json(&self, interrupted: bool) -> JobReportJson<'_> {
-        let tasks = self.rows.iter().map(|row| {
-            let cause = self.causes.get(&row.task_id);
-            (row.task_id.as_str(), task_json(row, cause))
-        });
-        let tasks = tasks.collect();
+        let tasks = self.rows.iter().map(|row| (row.task_id.as_str(), task_json(row))).collect();
         JobReportJson {
             job_id: &self.job.job_id,
             name: self.job.name.as_deref(),
@@ -123,14 +113,14 @@ pub(super) struct JobReportJson<'a> {
 }
 
 /// A task that has no attempts left says only that; `cause` is why the last one failed.
-fn task_json(row: &TaskRow, cause: Option<&String>) -> BTreeMap<String, Json> {
+fn task_json(row: &TaskRow) -> BTreeMap<String, Json> {
     // Field by field and letter by letter: an output need not be one that can be read.
     let mut fields: BTreeMap<String, Json> = Json::of(row).read().unwrap_or_default();
     for name in ["taskId", "blockedBy", "labels"] {
         fields.remove(name);
     }
-    if let Some(cause) = cause {
-        fields.insert("cause".to_owned(), Json::of(cause));
+    if let Some(last) = row.last_error.as_ref().filter(|_| has_failed(row) || row.parked) {
+        fields.insert("cause".to_owned(), Json::of(&last.message));
     }
     fields
 }
@@ -195,24 +185,12 @@ fn waiting_words(waiting: u32) -> String {
 /// Names the tasks that went wrong, the first of them, each with its cause.
 fn tell_causes(report: &JobReport, is_told: impl Fn(&TaskRow) -> bool, out: &mut Output) {
     for row in report.rows.iter().filter(|row| is_told(row)).take(FAILURES_MAX) {
-        let cause = report.causes.get(&row.task_id).or(row.error.as_ref());
         let attempts = if row.attempt > 1 { format!(" (attempt {})", row.attempt) } else { String::new() };
-        let cause = line::clean(cause.map_or("it took too long", String::as_str));
+        let cause = line::indented(row.why().unwrap_or("it took too long"), 4);
         out.note(format_args!("  {}{attempts}: {cause}", row.task_id));
     }
 }
 
 fn has_failed(row: &TaskRow) -> bool {
     row.status == Some(TaskStateName::Failed)
-}
-
-/// Why the last attempt failed. The end of a run only says that there are no attempts left.
-async fn cause_of(client: &Client, row: &TaskRow) -> Result<Option<String>, ClientError> {
-    let path = format!("/v1/tasks/{}/events", encode(&row.request_id));
-    // The end comes last, the attempt before it; heartbeats are of no interest.
-    let events: Vec<Item> = client.list(&path, &Query::new().set("order", "desc"), 20).await?;
-    let failed = events.iter().find(|event| event.text("eventType") == "Task Processing Failed");
-    let failed = failed.and_then(|event| event.read::<Item>("properties"));
-    let same_run = failed.filter(|failed| failed.number("run").unwrap_or(1) == u64::from(row.run));
-    Ok(same_run.and_then(|failed| failed.read("error")))
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use http_body_util::BodyExt as _;
 use serde_json::json;
+use tidemill_model::last_error::in_short;
 use tidemill_server::api;
 use tidemill_worker::log_sink::plain;
 
@@ -12,12 +13,14 @@ use super::runtime::block_on;
 use super::{CommandError, Ended, Flags, id};
 use crate::client::{Call, Client, Item, Items, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
-use crate::display::Table;
 use crate::display::humanize::{bytes, moment, span};
+use crate::display::{Table, line};
 use crate::output::Output;
 
 /// The files of a task that are listed.
 const FILES_MAX: usize = 10_000;
+/// Where the values stand beside their names.
+const FACT_COLUMNS: usize = 16;
 
 /// List and look at tasks, read their history and logs, run them again
 ///
@@ -173,7 +176,9 @@ async fn list(
     let mut table = Table::new(&["TASK", "STATUS", "ATTEMPT", "NAME", "ERROR"]);
     for item in items {
         let status = item.read("status").unwrap_or_else(|| "waiting".to_owned());
-        let error = item.read("error").unwrap_or_else(|| item.text("errorCategory"));
+        let last = item.read::<Item>("lastError").and_then(|last| last.read("message"));
+        let error = last.or_else(|| item.read("error")).unwrap_or_else(|| item.text("errorCategory"));
+        let error = in_short(&error).into_owned();
         table.row(vec![item.text("requestId"), status, item.shown("attempt"), item.text("name"), error]);
     }
     out.table(&table)?;
@@ -186,6 +191,8 @@ async fn get(client: &Client, task: &str, json: bool, out: &mut Output) -> Ended
         out.json(&view)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let lines = |text: &str| line::indented(text, FACT_COLUMNS);
+    let (why, end) = (view.why().map(lines), view.end_told().map(lines));
     let mut facts: Vec<(&str, String)> = vec![
         ("task", view.request_id),
         ("name", view.name),
@@ -207,10 +214,12 @@ async fn get(client: &Client, task: &str, json: bool, out: &mut Output) -> Ended
     }
     facts.push(("input", view.input.as_str().to_owned()));
     facts.extend(view.output.map(|output| ("output", output.as_str().to_owned())));
-    facts.extend(view.error_category.map(|category| {
+    let category = view.last_error.as_ref().map(|last| last.category).or(view.error_category);
+    facts.extend(category.map(|category| {
         ("error category", tidemill_model::ErrorCategory::from(category).as_str().to_owned())
     }));
-    facts.extend(view.error.map(|error| ("error", error)));
+    facts.extend(why.map(|why| ("error", why)));
+    facts.extend(end.map(|end| ("ended with", end)));
     facts.extend(view.ran.map(super::ran::facts).unwrap_or_default());
     for (name, value) in facts {
         out.data(format_args!("{name:14}  {value}"))?;

@@ -318,7 +318,7 @@ fn line_of(row: &TaskRow, depth: usize) -> TaskLine {
         },
         started_at: row.started_at,
         finished_at: row.finished_at,
-        error: row.error.clone(),
+        error: row.why().map(ToOwned::to_owned),
         said: None,
         given_back: phase == TaskPhase::Queued && row.status == Some(TaskStateName::Processing),
         fence: None,

@@ -14,12 +14,19 @@ pub(crate) fn clean(text: &str) -> String {
                 Some(']') => while characters.next().is_some_and(|c| c != '\u{7}' && c != '\u{1b}') {},
                 _ => {}
             },
-            '\t' => cleaned.push(' '),
+            // Words on two lines are two words.
+            '\t' | '\n' => cleaned.push(' '),
             character if character.is_control() || turns_text(character) => {}
             character => cleaned.push(character),
         }
     }
     cleaned
+}
+
+/// The lines of a text, each as `clean` has it; those after the first one are indented by so many columns.
+pub(crate) fn indented(text: &str, columns: usize) -> String {
+    let lines: Vec<String> = text.lines().map(|line| clean(line).trim_end().to_owned()).collect();
+    lines.join(&format!("\n{:columns$}", ""))
 }
 
 /// How many columns a character takes on a terminal: the wide ones of East Asia and most pictures take two.
@@ -73,6 +80,16 @@ pub(crate) fn pad(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_traceback_keeps_its_lines() {
+        let said = "exit code 1: Traceback:\r\n  File \"x.py\", line 3\u{1b}[2J\n\u{202e}ValueError: bad\n";
+        assert_eq!(
+            indented(said, 4),
+            "exit code 1: Traceback:\n      File \"x.py\", line 3\n    ValueError: bad"
+        );
+        assert_eq!(clean("one\ntwo"), "one two");
+    }
 
     #[test]
     fn lines_are_tamed_and_fit() {

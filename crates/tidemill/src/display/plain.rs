@@ -1,5 +1,7 @@
 //! A job where there is no terminal: a line whenever something happens.
 
+use tidemill_model::last_error::in_short;
+
 use super::humanize::{clock_time, count, span};
 use super::job_state::{JobState, TaskLine, TaskPhase};
 use super::line;
@@ -17,7 +19,7 @@ impl PlainLines {
 
     /// `None` for what is not worth a line.
     pub(crate) fn moved(task: &TaskLine, at: u64) -> Option<String> {
-        let error = || line::clean(task.error.as_deref().unwrap_or("no reason was given"));
+        let error = || line::clean(&in_short(task.error.as_deref().unwrap_or("no reason was given")));
         let took = task.elapsed(at).map(span).unwrap_or_default();
         let attempt = if task.attempt > 1 { format!(", attempt {}", task.attempt) } else { String::new() };
         let what = match task.phase {

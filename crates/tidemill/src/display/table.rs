@@ -134,7 +134,7 @@ mod tests {
         table.row(vec!["long-id".into(), "failed".into(), "one\ntwo".into()]);
         assert_eq!(
             table.lines(None),
-            ["ID       STATE      ERROR", "a        completed", "long-id  failed     onetwo"]
+            ["ID       STATE      ERROR", "a        completed", "long-id  failed     one two"]
         );
         assert_eq!(table.lines(Some(14))[2], "long-id  fail…");
     }

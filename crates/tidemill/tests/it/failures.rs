@@ -56,6 +56,61 @@ tasks:
     server.stop().ok();
 }
 
+/// A task that has no attempts left is shown with what the last one said, line by line.
+#[test]
+fn the_last_error_is_shown_with_its_lines() {
+    let sandbox = Sandbox::new();
+    let script = "import sys\ndef load():\n    raise OSError('no route to host\\x1b[2J')\nload()\n";
+    sandbox.write("load.py", script);
+    sandbox.write(
+        "job.yaml",
+        "name: nightly\ntasks:\n\
+         - {taskId: load, run: python3 load.py, retry: {maxAttempts: 2, firstDelay: 1ms}}\n\
+         - {taskId: late, run: sleep 100, timeout: 1s}\n",
+    );
+    let ran = sandbox.run(&["run", "job.yaml"]);
+    assert_eq!(ran.code, 1, "{ran:#?}");
+    let told = |line: &str| ran.words.lines().any(|told| told == line);
+    assert!(told("  load (attempt 2): exit code 1: Traceback (most recent call last):"), "{ran:#?}");
+    assert!(told("      File \"~/load.py\", line 4, in <module>"), "{ran:#?}");
+    assert!(told("    OSError: no route to host"), "{ran:#?}");
+    assert!(
+        ran.words.contains(" load failed for good: exit code 1: OSError: no route to host\n"),
+        "{ran:#?}"
+    );
+    let report = sandbox.run(&["jobs", "list", "--json"]).ok().json();
+    let job = report["items"][0]["jobId"].as_str().unwrap().to_owned();
+
+    let shown = sandbox.run(&["jobs", "get", &job]).ok().out;
+    assert!(shown.contains("-          exit code 1: OSError: no route to host\n"), "one line: {shown}");
+    assert!(shown.contains("\nload: exit code 1: Traceback (most recent call last):\n    File"), "{shown}");
+    assert!(shown.contains("\n  OSError: no route to host\n"), "{shown}");
+    assert!(shown.contains("took longer than 1000 ms"), "{shown}");
+    assert!(!shown.contains("max retries exhausted"), "{shown}");
+
+    let task = format!("{job}_load");
+    let shown = sandbox.run(&["tasks", "get", &task]).ok().out;
+    assert!(shown.contains("\nerror           exit code 1: Traceback (most recent call last):\n"), "{shown}");
+    assert!(shown.contains("\n                OSError: no route to host\n"), "{shown}");
+    assert!(shown.contains("\nended with      max retries exhausted, moved to DLQ\n"), "{shown}");
+    let view = sandbox.run(&["tasks", "get", &task, "--json"]).ok().json();
+    assert_eq!(view["error"], "max retries exhausted, moved to DLQ");
+    let last = &view["lastError"];
+    assert!(last["message"].as_str().unwrap().contains("line 4, in <module>\n"), "{last}");
+    assert_eq!(last["category"], "network");
+    let view = sandbox.run(&["tasks", "get", &format!("{job}_late"), "--json"]).ok().json();
+    assert_eq!(view["lastError"], json!({"message": "took longer than 1000 ms", "category": "timeout"}));
+
+    let shown = sandbox.run(&["dead-letters", "list"]).ok().out;
+    assert!(
+        shown.contains("ERROR\n") && shown.ends_with("exit code 1: OSError: no route to host\n"),
+        "{shown}"
+    );
+    let letters = sandbox.run(&["dead-letters", "list", "--json"]).ok().json();
+    assert_eq!(letters["items"][0]["lastError"], *last, "{letters}");
+    assert_eq!(letters["items"][0]["reason"], "max retries exhausted, moved to DLQ");
+}
+
 /// JO-05: a task without a job causes no event of a job.
 #[test]
 fn jo_05_a_task_alone_belongs_to_no_job() {

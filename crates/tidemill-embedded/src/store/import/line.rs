@@ -334,6 +334,7 @@ fn dead_letter(mut fields: Fields<'_>) -> Result<DeadLetter, BadField> {
                 .into_iter()
                 .find(|state| letter_state_name(*state) == text)
         })?,
+        last_error: fields.optional("lastError")?,
     };
     fields.finish().map(|()| letter)
 }

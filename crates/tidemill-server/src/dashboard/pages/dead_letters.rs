@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use serde_json::json;
 use tidemill_engine::backend::Backend;
+use tidemill_model::last_error::in_short;
 
 use super::super::form::{Pairs, encode, query};
 use super::super::screen::{Screen, Watch};
@@ -42,7 +43,7 @@ fn told(letter: &DeadLetterView) -> (&str, LetterState, u64, Markup, String) {
     match letter {
         DeadLetterView::Task(letter) => {
             let about = html! { a href={ "/tasks/" (letter.request_id) } title=(letter.request_id) { (shortened(&letter.request_id)) } span class="faint" { " run " (letter.run) } };
-            (&letter.id, letter.state, letter.since, about, letter.reason.clone())
+            (&letter.id, letter.state, letter.since, about, letter.why().to_owned())
         }
         DeadLetterView::Script(letter) => {
             let about = html! { a href={ "/scripts/" (letter.script_id) } { (letter.script_id) } span class="faint" { " for " (letter.event_type) } };
@@ -95,7 +96,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
                                 @if may { td class="check" { input type="checkbox" name="letter" value=(letter_id) aria-label={ "Check " (letter_id) }; } }
                                 td { (id_link(&format!("/dead-letters/{letter_id}"), letter_id)) }
                                 td { (about) }
-                                td class="wide" { (cut(&why, 100)) }
+                                td class="wide" { (cut(&in_short(&why), 100)) }
                                 td { (moment(visit.now, since)) }
                                 td { (state(word(letter_state))) }
                             }
@@ -170,7 +171,9 @@ async fn one<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
         div class="problem" { pre { (why) } }
     };
     let detail = match &letter {
-        DeadLetterView::Task(letter) => last_attempt(&visit, &letter.request_id).await?,
+        DeadLetterView::Task(letter) => html! {
+            @if letter.why() != letter.reason { p class="faint" { (letter.reason) } }
+        },
         DeadLetterView::Script(letter) => html! {
             @if !letter.stack_trace.is_empty() { (card("Stack", &html! {}, &html! { pre class="log" { (letter.stack_trace) } })) }
             @if let Some(data) = &letter.event_data { (card("Event data", &html! { code { (letter.event_id.to_string()) } }, &json_text(&data.to_string()))) }
@@ -187,20 +190,6 @@ async fn one<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
         .live("letter", head)
         .live("detail", detail);
     Ok(screen.into())
-}
-
-/// What the last attempt of a task said: the letter itself says only that there was none left.
-async fn last_attempt<B: Backend>(visit: &Visit<B>, request: &str) -> Result<Markup, Problem> {
-    let asked =
-        query(&[("type", Some("Task Processing Failed")), ("order", Some("desc")), ("limit", Some("1"))]);
-    let path = format!("/v1/tasks/{}/events{asked}", encode(request));
-    let found: Option<api::Page<api::EventJson>> = visit.api.find(&path).await?;
-    let event = found.and_then(|page| page.items.into_iter().next());
-    let told = event.and_then(|event| event.0.read::<api::EventEnvelope>().ok());
-    let error = told.as_ref().and_then(|told| told.properties.get("error")?.as_str());
-    Ok(html! {
-        @if let Some(error) = error { (card("Last attempt", &html! {}, &html! { pre class="log" { (error) } })) }
-    })
 }
 
 async fn replay<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Problem> {

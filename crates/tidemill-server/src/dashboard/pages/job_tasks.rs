@@ -7,6 +7,7 @@ use serde::Deserialize;
 use tidemill_engine::backend::{Backend, TaskSnapshot};
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::EventQuery;
+use tidemill_model::last_error::in_short;
 use tidemill_model::{Entity, Event, KnownType};
 
 use super::super::form::{Pairs, query};
@@ -131,7 +132,7 @@ fn rows(now: u64, tasks: &[TaskRow], may_check: bool) -> Markup {
 
 fn outcome(task: &TaskRow) -> Markup {
     html! {
-        @if let Some(error) = &task.error { span class="error-text" { (cut(error, 90)) } }
+        @if let Some(error) = task.why() { span class="error-text" { (cut(&in_short(error), 90)) } }
         @else if task.output_omitted { span class="faint" { "a large output" } }
         @else if let Some(output) = &task.output { code class="output" { (cut(output.as_str(), 70)) } }
         @else if !task.blocked_by.is_empty() {

@@ -49,12 +49,10 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     let log = log.to_bytes();
     let events: Vec<Told> = history.items.iter().filter_map(|event| event.0.read().ok()).collect();
     let is_over = matches!(task.status, Some(TaskStateName::Completed | TaskStateName::Failed));
-    let failed = events.iter().find(|event| event.event_type == "Task Processing Failed");
-    let last = failed.and_then(|event| event.properties.error.as_deref());
     let title = task.task_id.clone().unwrap_or_else(|| task.request_id.clone());
     let mut screen = Screen::new("jobs", title)
         .watching(Watch::Task(request))
-        .live("task", header(&visit, &task, last))
+        .live("task", header(&visit, &task))
         .live("facts", facts(&task, visit.now))
         .live("attempts", attempts(&events, task.parked, visit.now))
         .live("trace", super::trace::link(&task.request_id, &files.items));
@@ -97,7 +95,7 @@ struct Properties {
     output: Option<Json>,
 }
 
-fn header<B: Backend>(visit: &Visit<B>, task: &TaskView, last: Option<&str>) -> Markup {
+fn header<B: Backend>(visit: &Visit<B>, task: &TaskView) -> Markup {
     let path = format!("/tasks/{}", task.request_id);
     let is_failed = task.status == Some(TaskStateName::Failed);
     let is_over = is_failed || task.status == Some(TaskStateName::Completed);
@@ -132,10 +130,11 @@ fn header<B: Backend>(visit: &Visit<B>, task: &TaskView, last: Option<&str>) -> 
                 }
             }
         }
-        @if let Some(error) = &task.error {
+        @if let Some(error) = task.why() {
             div class="problem" {
-                @if let Some(class) = task.error_category { strong { (api_word(class)) } " " }
-                pre { (error) @if let Some(last) = last.filter(|last| last != error) { "\nlast attempt: " (last) } }
+                @if let Some(class) = task.last_error.as_ref().map(|last| last.category).or(task.error_category) { strong { (api_word(class)) } " " }
+                pre { (error) }
+                @if let Some(end) = task.end_told() { p class="faint" { (end) } }
             }
         }
     }
