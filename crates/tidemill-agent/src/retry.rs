@@ -11,7 +11,8 @@ const DELAY_MILLIS_MAX: u64 = 60_000;
 
 /// The policy of a task.
 pub(crate) fn policy(max_tries: u32, first_delay: u64) -> RetryPolicy {
-    RetryPolicy { max_attempts: max_tries, first_delay, max_delay: DELAY_MILLIS_MAX.max(first_delay) }
+    let max_delay = DELAY_MILLIS_MAX.max(first_delay);
+    RetryPolicy { max_attempts: max_tries, first_delay, max_delay, on_timeout: false }
 }
 
 /// How long to wait before the next try; `None` when there is none: the failure does not pass by itself, all tries are

@@ -32,6 +32,8 @@ pub struct Faults {
     pub ignore_tenant_limits: bool,
     /// What a clock that was set back hides stays hidden.
     pub keep_hidden: bool,
+    /// An attempt that took too long ends its task, whatever its policy says.
+    pub end_with_timeout: bool,
     /// Derived rows are taken as they are read, whatever their checksums say.
     pub skip_row_checks: bool,
 }

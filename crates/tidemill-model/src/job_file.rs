@@ -136,6 +136,9 @@ pub struct RetryEntry {
     /// The longest delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<Millis>,
+    /// Whether an attempt that took too long is tried again like one that failed. Without it a timeout is final.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_timeout: Option<bool>,
 }
 
 impl RetryEntry {
@@ -150,6 +153,7 @@ impl RetryEntry {
             max_attempts: self.max_attempts.or(other.max_attempts),
             first_delay: self.first_delay.or(other.first_delay),
             max_delay: self.max_delay.or(other.max_delay),
+            on_timeout: self.on_timeout.or(other.on_timeout),
         }
     }
 
@@ -159,6 +163,7 @@ impl RetryEntry {
             max_attempts: self.max_attempts.unwrap_or(default.max_attempts),
             first_delay: self.first_delay.map_or(default.first_delay, |delay| delay.0),
             max_delay: self.max_delay.map_or(default.max_delay, |delay| delay.0),
+            on_timeout: self.on_timeout.unwrap_or(default.on_timeout),
         })
     }
 }

@@ -12,11 +12,14 @@ pub struct RetryPolicy {
     pub first_delay: u64,
     /// The longest delay, in milliseconds.
     pub max_delay: u64,
+    /// Whether an attempt that took too long is tried again like one that failed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub on_timeout: bool,
 }
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self { max_attempts: 3, first_delay: 5_000, max_delay: 900_000 }
+        Self { max_attempts: 3, first_delay: 5_000, max_delay: 900_000, on_timeout: false }
     }
 }
 
@@ -43,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_delay_doubles_up_to_the_cap_and_ends_with_the_attempts() {
-        let policy = RetryPolicy { max_attempts: 12, first_delay: 5_000, max_delay: 900_000 };
+        let policy = RetryPolicy { max_attempts: 12, ..RetryPolicy::default() };
         for (ended, middle) in [
             (1, Some(5_000)),
             (2, Some(10_000)),

@@ -135,6 +135,7 @@ pub(crate) fn draw_policy(rng: &mut Rng) -> Policy {
             max_attempts: rng.weighted(&[(1, 2), (2, 3)]),
             first_delay: rng.weighted(&[(1, 100), (1, 5_000)]),
             max_delay: 30_000,
+            on_timeout: false,
         },
         tenant_tasks_max: rng.weighted(&[(1, 60), (3, usual.tenant_tasks_max)]),
         idempotency_millis: rng.weighted(&[(1, 60_000), (2, usual.idempotency_millis)]),

@@ -61,6 +61,7 @@ pub(crate) fn spec(rng: &mut Rng, task_id: TaskId, depends_on: Vec<TaskId>) -> T
         max_attempts: u32::try_from(rng.within(1..=u64::from(ATTEMPTS_MAX))).unwrap_or(1),
         first_delay: rng.within(0..=3_000),
         max_delay: 20_000,
+        on_timeout: rng.chance(500),
     });
     let on_failure = if rng.chance(150) { OnFailure::Park } else { OnFailure::Fail };
     let name = ["resize", "fetch", "load", "report"][rng.index(4)];

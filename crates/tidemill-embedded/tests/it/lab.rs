@@ -135,7 +135,7 @@ pub(crate) fn submit_job(job: JobId, tasks: Vec<TaskSpec>, once: Option<&str>) -
 }
 
 pub(crate) fn submit_task(request: &str, input: &str) -> Command {
-    let retry = RetryPolicy { max_attempts: 2, first_delay: 1_000, max_delay: 5_000 };
+    let retry = RetryPolicy { max_attempts: 2, first_delay: 1_000, max_delay: 5_000, on_timeout: false };
     let options = TaskOptions {
         retry: Some(retry),
         timeout_ms: Some(9_000),

@@ -64,7 +64,7 @@ stored_struct!(History { 1 = main, 2 = aside });
 stored_struct!(Position { 1 = timestamp, 2 = id });
 stored_struct!(Late { 1 = last, 2 = lag_millis });
 stored_struct!(Stream { 1 = history, 2 = last, 3 = late });
-stored_struct!(RetryPolicy { 1 = max_attempts, 2 = first_delay, 3 = max_delay });
+stored_struct!(RetryPolicy { 1 = max_attempts, 2 = first_delay, 3 = max_delay } later { 4 = on_timeout });
 stored_struct!(TaskSpec { 1 = task_id, 2 = name, 3 = depends_on, 4 = input, 5 = options });
 stored_struct!(TaskKey { 1 = tenant, 2 = request });
 stored_struct!(NewJob { 1 = tenant, 2 = app, 3 = job, 4 = request, 5 = name, 6 = created_at, 7 = tasks });

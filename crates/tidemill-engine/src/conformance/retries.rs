@@ -97,6 +97,50 @@ pub async fn the_category_decides_whether_it_is_tried_again<W: World>(lab: Lab<W
     }
 }
 
+/// With `onTimeout` a timeout is a failed attempt of the category `timeout` that is tried again; the last one is terminal.
+pub async fn a_timeout_is_tried_again_if_the_task_asks_for_it<W: World>(lab: Lab<W>) {
+    let mut task = alone("t-1");
+    task.options.retry = Some(RetryPolicy { on_timeout: true, ..RetryPolicy::default() });
+    lab.engine.submit_task(task).await.expect("the task is accepted");
+    let late = || WorkReport::timed_out(1_000, 1_001, Signal::Term);
+    for (attempt, middle) in [(1, 5 * SECOND), (2, 10 * SECOND)] {
+        let task = lab.claim_one().await;
+        assert_eq!(task.attempt, attempt);
+        let ending = lab.report(&task, late()).await.expect("the outcome is taken").ending;
+        let again = lab.report(&task, late()).await.expect("it is known");
+        assert_eq!((again.ending, again.repeated), (ending, true));
+        let delay = retrying_after(&lab, ending);
+        assert!((middle * 4 / 5..=middle * 6 / 5).contains(&delay), "attempt {attempt}: {delay} ms");
+        lab.check_task(&request("t-1")).await;
+        lab.pass(delay);
+    }
+    let task = lab.claim_one().await;
+    let ending = lab.report(&task, late()).await.expect("the outcome is taken").ending;
+    assert_eq!(ending, Ending::Done(Outcome::TimedOut));
+    let history = lab.history(&request("t-1")).await;
+    let attempt = ["Task Processing Started", "Task Processing Failed"];
+    let last = ["Task Processing Started", "Task Timeout"];
+    assert_eq!(types(&history), [&["Task Pending"], &attempt[..], &attempt[..], &last[..]].concat());
+    assert_eq!(property(&history[2], "errorCategory"), "timeout");
+    assert_eq!(property(&history[2], "error"), "timed out after 1000 ms");
+    assert_eq!(
+        (property(&history[2], "attemptNumber"), property(&history[4], "attemptNumber")),
+        (1.into(), 2.into())
+    );
+    let letters = lab.engine.dead_letters(acme(), None, None, 10).await.expect("the backend works");
+    assert!(letters.letters.is_empty(), "a timeout is no dead letter");
+    lab.check_task(&request("t-1")).await;
+    // What succeeds in time ends the task as ever.
+    let mut task = alone("t-2");
+    task.options.retry = Some(RetryPolicy { on_timeout: true, ..RetryPolicy::default() });
+    lab.engine.submit_task(task).await.expect("the task is accepted");
+    let first = lab.claim_one().await;
+    let delay = retrying_after(&lab, lab.report(&first, late()).await.expect("the outcome is taken").ending);
+    lab.pass(delay);
+    lab.run(&["task"]).await;
+    lab.check_task(&request("t-2")).await;
+}
+
 /// A timeout is terminal, counts as an attempt and tells the job.
 pub async fn a_timeout_is_terminal<W: World>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
@@ -122,9 +166,10 @@ pub async fn a_timeout_is_terminal<W: World>(lab: Lab<W>) {
 /// A task's own policy replaces the default.
 pub async fn a_tasks_own_policy_rules<W: World>(lab: Lab<W>) {
     let mut once = spec("once", &[]);
-    once.options.retry = Some(RetryPolicy { max_attempts: 1, first_delay: 1, max_delay: 1 });
+    once.options.retry = Some(RetryPolicy { max_attempts: 1, first_delay: 1, ..RetryPolicy::default() });
     let mut often = spec("often", &[]);
-    often.options.retry = Some(RetryPolicy { max_attempts: 5, first_delay: 100, max_delay: 300 });
+    often.options.retry =
+        Some(RetryPolicy { max_attempts: 5, first_delay: 100, max_delay: 300, ..RetryPolicy::default() });
     let job = lab.engine.submit_job(job_of(vec![once, often])).await.expect("the job is accepted").job;
     let mut attempts = 0;
     for _ in 0..8 {

@@ -84,6 +84,7 @@ macro_rules! conformance_cases {
                 a_final_failure_ends_the_task_once,
                 the_category_decides_whether_it_is_tried_again,
                 a_timeout_is_terminal,
+                a_timeout_is_tried_again_if_the_task_asks_for_it,
                 a_tasks_own_policy_rules,
                 a_longer_delay_that_was_asked_for_wins,
                 a_duplicate_does_not_cut_the_delay_short,

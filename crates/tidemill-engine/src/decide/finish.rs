@@ -77,19 +77,20 @@ fn repeat(state: &State, task: &TaskView<'_>, head: &TaskHead, command: &Finish)
     if head.fence != command.fence {
         return None;
     }
-    if let (Report::Failed { category, .. }, TaskState::Queued) = (&command.report, &head.state)
-        && head.last_error == Some(*category)
+    let reported = match &command.report {
+        Report::Completed { .. } => None,
+        Report::TimedOut { .. } => Some(ErrorCategory::Timeout),
+        Report::Failed { category, .. } => Some(*category),
+    };
+    if head.state == TaskState::Queued
+        && reported.is_some()
+        && head.last_error == reported
         && head.failed_fence == Some(command.fence)
     {
         let at = state.queue().get(task.entry.message?)?.visible_at;
         return Some(Reply::Finished { ending: Ending::Retrying { at }, repeated: true });
     }
     if head.is_parked() && head.failed_fence == Some(command.fence) {
-        let reported = match &command.report {
-            Report::Completed { .. } => None,
-            Report::TimedOut { .. } => Some(ErrorCategory::Timeout),
-            Report::Failed { category, .. } => Some(*category),
-        };
         let is_known = reported.is_some() && reported == head.last_error;
         return is_known.then_some(Reply::Finished { ending: Ending::Parked, repeated: true });
     }
@@ -185,6 +186,10 @@ fn time_out(
     };
     let key = &command.task;
     let error = format!("timed out after {timeout_millis} ms");
+    let failure = Failure { error: &error, category: ErrorCategory::Timeout, retry_after_millis: None };
+    if let Some(delay) = delay_after_timeout(task, head, draft) {
+        return try_again(state, command, task, head, &failure, (*elapsed_millis, delay), draft);
+    }
     let defeat = Defeat {
         key,
         task,
@@ -193,7 +198,6 @@ fn time_out(
         cause: command.cause.as_deref(),
     };
     if is_parking(task) {
-        let failure = Failure { error: &error, category: ErrorCategory::Timeout, retry_after_millis: None };
         return park(state, command, &defeat, head, &failure, *elapsed_millis, draft);
     }
     let finish = TaskChangeKind::Finish {
@@ -249,7 +253,10 @@ fn fail(
     } else {
         None
     };
-    if delay.is_none() && is_parking(task) {
+    if let Some(delay) = delay {
+        return try_again(state, command, task, head, failure, (held_millis, delay), draft);
+    }
+    if is_parking(task) {
         return park(state, command, &defeat, head, failure, held_millis, draft);
     }
     let mut subject = draft.task_subject(key, task);
@@ -280,33 +287,47 @@ fn fail(
         report_failure(task, draft);
         return Ending::Done(Outcome::Failed);
     }
-    let attempt = TaskProcessingFailed {
-        task: identity(&key.request, task),
-        attempt_number: attempts,
-        counted: true,
-        parked: false,
-        error: error.clone(),
-        error_category: failure.category,
-        duration_ms,
-        usage: command.spent.usage,
-        session_id: command.spent.session_id.clone(),
-        fence: command.fence,
-    };
-    let by = By::worker(&command.worker);
-    draft.event(&mut subject, KnownType::TaskProcessingFailed, by, Json::of(&attempt));
-    if delay.is_none() {
-        // The event of the attempt says what went wrong; the one that ends the task only that it was the last.
-        defeat.note(state, draft);
+    attempt_failed(command, task, failure, (attempts, held_millis), &mut subject, draft);
+    // The event of the attempt says what went wrong; the one that ends the task only that it was the last.
+    defeat.note(state, draft);
+    charge_for(state, command, task, held_millis, true, &subject, draft);
+    let ended = TaskHead { attempts, last_error: Some(failure.category), ..head.clone() };
+    let said = LastError::new(error, failure.category);
+    let end = End { fence: head.fence, why: Exhausted::Attempts, said };
+    end_exhausted(key, task, &ended, end, subject, draft);
+    report_failure(task, draft);
+    Ending::Done(Outcome::Failed)
+}
+
+/// How long to wait before the next attempt, if one follows an attempt that took too long.
+fn delay_after_timeout(task: &TaskView<'_>, head: &TaskHead, draft: &mut Draft<'_, '_>) -> Option<u64> {
+    let policy = spec_of(task).options.retry.unwrap_or(draft.policy().retry);
+    #[cfg(feature = "faults")]
+    if draft.policy().faults.end_with_timeout {
+        return None;
     }
-    charge_for(state, command, task, held_millis, delay.is_none(), &subject, draft);
-    let Some(delay) = delay else {
-        let ended = TaskHead { attempts, last_error: Some(failure.category), ..head.clone() };
-        let said = LastError::new(error, failure.category);
-        let end = End { fence: head.fence, why: Exhausted::Attempts, said };
-        end_exhausted(key, task, &ended, end, subject, draft);
-        report_failure(task, draft);
-        return Ending::Done(Outcome::Failed);
-    };
+    if !policy.on_timeout {
+        return None;
+    }
+    let jitter = draft.random();
+    policy.delay_after(head.attempts.saturating_add(1), jitter, None)
+}
+
+/// An attempt failed and another one follows, so many milliseconds later.
+fn try_again(
+    state: &State,
+    command: &Finish,
+    task: &TaskView<'_>,
+    head: &TaskHead,
+    failure: &Failure<'_>,
+    (took_millis, delay): (u64, u64),
+    draft: &mut Draft<'_, '_>,
+) -> Ending {
+    let key = &command.task;
+    let mut subject = draft.task_subject(key, task);
+    let attempts = head.attempts.saturating_add(1);
+    attempt_failed(command, task, failure, (attempts, took_millis), &mut subject, draft);
+    charge_for(state, command, task, took_millis, false, &subject, draft);
     let at = draft.now().plus(delay);
     draft.change(key, TaskChangeKind::Release { fence: head.fence, failed: Some(failure.category) });
     keep_session(key, head.fence, &command.spent, draft);
@@ -317,6 +338,30 @@ fn fail(
         }
     }
     Ending::Retrying { at }
+}
+
+/// The event of an attempt that failed.
+fn attempt_failed(
+    command: &Finish,
+    task: &TaskView<'_>,
+    failure: &Failure<'_>,
+    (attempt_number, took_millis): (u32, u64),
+    subject: &mut Subject,
+    draft: &mut Draft<'_, '_>,
+) {
+    let attempt = TaskProcessingFailed {
+        task: identity(&command.task.request, task),
+        attempt_number,
+        counted: true,
+        parked: false,
+        error: cut(failure.error, draft.policy().error_chars_max),
+        error_category: failure.category,
+        duration_ms: command.spent.usage.map(|_| took_millis),
+        usage: command.spent.usage,
+        session_id: command.spent.session_id.clone(),
+        fence: command.fence,
+    };
+    draft.event(subject, KnownType::TaskProcessingFailed, By::worker(&command.worker), Json::of(&attempt));
 }
 
 /// The last attempt failed, and the task waits for somebody.

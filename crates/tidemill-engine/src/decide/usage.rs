@@ -369,7 +369,7 @@ mod tests {
     fn the_last_attempt_counts_its_task_and_a_repeated_report_counts_nothing() {
         let mut task = agent("a");
         task.options.retry =
-            Some(tidemill_model::RetryPolicy { max_attempts: 2, first_delay: 1_000, max_delay: 1_000 });
+            Some(tidemill_model::RetryPolicy { max_attempts: 2, ..tidemill_model::RetryPolicy::default() });
         let mut fixture = begin(vec![task], None);
         for (attempts, tasks) in [(1, 0), (2, 1)] {
             let task = fixture.claim(1).remove(0);

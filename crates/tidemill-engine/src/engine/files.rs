@@ -409,7 +409,10 @@ fn push_task(text: &mut String, id: &str, work: &TaskWork, input: &Json, setting
     };
     let parts = Json::of(&(id, work, times, tries, env, labels));
     write!(text, "\n{}\n{}\n", parts.as_str(), input.as_str()).expect("writing to a string does not fail");
-    // Left out when neither is given, so that what was submitted before is known again.
+    // What follows is left out when it is not given, so that what was submitted before is known again.
+    if let Some(on_timeout) = retry.on_timeout {
+        text.push_str(if on_timeout { "onTimeout" } else { "noOnTimeout" });
+    }
     if on_failure.is_some() || park_timeout.is_some() {
         let parking = Json::of(&(on_failure, park_timeout.map(|span| span.0)));
         text.push_str(parking.as_str());

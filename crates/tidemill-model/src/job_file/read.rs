@@ -273,8 +273,9 @@ pub(crate) fn retry(task: &mut Document<'_>) -> RetryEntry {
         max_attempts: max_attempts.and_then(|attempts| u32::try_from(attempts).ok()),
         first_delay: retry.span("firstDelay", 0..=RETRY_DELAY_MILLIS_MAX),
         max_delay: retry.span("maxDelay", 0..=RETRY_DELAY_MILLIS_MAX),
+        on_timeout: retry.flag("onTimeout"),
     };
-    retry.close("maxAttempts, firstDelay, maxDelay");
+    retry.close("maxAttempts, firstDelay, maxDelay, onTimeout");
     entry
 }
 
@@ -309,7 +310,7 @@ mod tests {
             "budget": { "usd": 2.5, "tokens": 1000 },
             "tasks": [
                 { "taskId": "a", "run": ["echo", "x"], "input": { "n": 1 }, "timeout": "30s", "idleTimeout": 5000,
-                  "retry": { "maxAttempts": 5, "firstDelay": "1s", "maxDelay": 60000 },
+                  "retry": { "maxAttempts": 5, "firstDelay": "1s", "maxDelay": 60000, "onTimeout": true },
                   "env": { "A": "1" }, "labels": { "county": "x" }, "onFailure": "fail" },
                 { "taskId": "b", "name": "scrape-store", "dependsOn": ["a"], "onFailure": "park", "parkTimeout": "2d" },
                 { "taskId": "c", "run": "echo $A", "dependsOn": null, "input": null }
@@ -333,6 +334,7 @@ mod tests {
             max_attempts: Some(5),
             first_delay: Some(Millis(1_000)),
             max_delay: Some(Millis(60_000)),
+            on_timeout: Some(true),
         };
         assert_eq!(a.settings.retry, retry);
         assert_eq!((a.settings.env["A"].as_str(), a.settings.labels["county"].as_str()), ("1", "x"));
@@ -452,6 +454,11 @@ mod tests {
             (
                 with(&json!({ "run": "x", "retry": { "maxAttempts": "3" } })),
                 "tasks[0].retry.maxAttempts",
+                code::INVALID_TYPE,
+            ),
+            (
+                with(&json!({ "run": "x", "retry": { "onTimeout": "yes" } })),
+                "tasks[0].retry.onTimeout",
                 code::INVALID_TYPE,
             ),
             (

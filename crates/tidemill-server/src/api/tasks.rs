@@ -172,6 +172,9 @@ pub struct RetryView {
     pub max_attempts: u32,
     pub first_delay_ms: u64,
     pub max_delay_ms: u64,
+    /// Whether an attempt that took too long is repeated too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_timeout: bool,
 }
 
 /// What an agent used.

@@ -110,6 +110,7 @@ pub(super) fn task_view(detail: TaskDetail) -> TaskView {
             max_attempts: retry.max_attempts,
             first_delay_ms: retry.first_delay,
             max_delay_ms: retry.max_delay,
+            on_timeout: retry.on_timeout,
         }),
         definition: execution
             .definition

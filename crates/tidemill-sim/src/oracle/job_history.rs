@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-use tidemill_model::{AppName, JobId, RequestId, TaskId, TaskSpec, TenantId};
+use tidemill_model::{AppName, JobId, RequestId, TaskId, TaskOptions, TaskSpec, TenantId};
 
 use crate::violation::{Violation, demand};
 
@@ -28,6 +28,7 @@ pub(super) struct JobTask {
     pub(super) request: RequestId,
     pub(super) parents: Vec<usize>,
     pub(super) children: Vec<usize>,
+    pub(super) options: TaskOptions,
 }
 
 impl JobHistory {
@@ -55,6 +56,7 @@ impl JobHistory {
                 request: self.job.request_id(&spec.task_id),
                 parents: Vec::new(),
                 children: Vec::new(),
+                options: spec.options.clone(),
             });
         }
         for (index, spec) in (first..).zip(specs) {

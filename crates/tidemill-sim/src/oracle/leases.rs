@@ -345,10 +345,12 @@ impl Leases {
                     due.push(written(key, KnownType::TaskProcessingFailed, finish.fence));
                 }
             }
-            (Report::Failed { category, .. }, Ending::Retrying { .. }) => {
-                demand(category.is_retryable(), "only what may help is tried again", || {
-                    key.request.to_string()
-                })?;
+            (Report::Failed { .. } | Report::TimedOut { .. }, Ending::Retrying { .. }) => {
+                let may_help = match &finish.report {
+                    Report::Failed { category, .. } => category.is_retryable(),
+                    _ => true,
+                };
+                demand(may_help, "only what may help is tried again", || key.request.to_string())?;
                 facts.retried = Some(finish.fence.0);
                 if finish.spent.session_id.is_some() {
                     facts.session.clone_from(&finish.spent.session_id);

@@ -23,13 +23,15 @@ use std::collections::BTreeMap;
 
 use tidemill_embedded::store::retention::Retention;
 use tidemill_engine::backend::{Answer, Fault};
-use tidemill_engine::command::{BudgetTarget, ChangeTarget, ChangeTasks, Command, ResumeTarget};
+use tidemill_engine::command::{BudgetTarget, ChangeTarget, ChangeTasks, Command, Report, ResumeTarget};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::policy::Policy;
-use tidemill_engine::reply::{Refusal, Reply};
+use tidemill_engine::reply::{Ending, Refusal, Reply};
 use tidemill_model::overflow;
 use tidemill_model::properties::{FailureSource, TaskFailed};
-use tidemill_model::{Event, JobId, KnownType, RequestId, TenantId, Timestamp};
+use tidemill_model::{
+    Event, JobId, KnownType, OnFailure, RequestId, TaskId, TaskOptions, TenantId, Timestamp,
+};
 
 use crate::ledger::Ledger;
 use crate::producer::ToldChange;
@@ -194,6 +196,7 @@ impl Oracle {
         due: &mut Vec<Due>,
         standing: &mut BTreeMap<JobId, bool>,
     ) -> Result<(), Violation> {
+        self.check_timeout(command, answer)?;
         self.leases.hear(command, answer, now, &self.policy, due)?;
         self.letters.hear(command, answer, |key| self.history.tasks.contains_key(key))?;
         self.usages.hear(command, answer)?;
@@ -249,6 +252,37 @@ impl Oracle {
             let key = TaskKey { tenant: change.tenant.clone(), request: job.request_id(&task) };
             self.history.change(key, number);
         }
+    }
+
+    /// An attempt that took too long is tried again if the task asks for it and has attempts left, and ends its run if not.
+    fn check_timeout(&self, command: &Command, answer: &Answer) -> Result<(), Violation> {
+        let (Command::Finish(finish), Ok(Reply::Finished { ending, repeated: false })) = (command, answer)
+        else {
+            return Ok(());
+        };
+        let (Report::TimedOut { .. }, Some(options)) = (&finish.report, self.options_of(&finish.task)) else {
+            return Ok(());
+        };
+        let policy = options.retry.unwrap_or(self.policy.retry);
+        let attempts = self.leases.of(&finish.task).map_or(0, |facts| facts.attempts) + 1;
+        let again = policy.on_timeout && attempts < policy.max_attempts;
+        let fits = match ending {
+            Ending::Retrying { .. } => again,
+            Ending::Parked => !again && options.on_failure == OnFailure::Park,
+            Ending::Done(_) => !again && options.on_failure == OnFailure::Fail,
+        };
+        demand(fits, "a timeout is tried again if the task asks for it", || {
+            format!("{} attempt {attempts} of {policy:?}: {ending:?}", finish.task.request)
+        })
+    }
+
+    /// What was asked for with a task.
+    fn options_of(&self, key: &TaskKey) -> Option<&TaskOptions> {
+        let Some((job, task)) = key.request.parts() else {
+            return self.requests.alone.get(key).map(|task| &task.spec.options);
+        };
+        let job = self.history.jobs.get(&job)?;
+        job.index_of(&TaskId::trusted(task)).map(|index| &job.tasks[index].options)
     }
 
     /// A tenant gets as many unfinished tasks as it may have, and no more. Within a group nothing tells what others changed

@@ -130,6 +130,14 @@ fn a_task_that_another_clock_hides_is_found() {
 }
 
 #[test]
+fn a_timeout_that_ends_too_early_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { end_with_timeout: true, ..Faults::default() };
+        assert_is_found("a timeout is not tried again", &with_faults(kind, faults));
+    }
+}
+
+#[test]
 fn rows_that_are_taken_as_they_are_are_found() {
     let faults = Faults { skip_row_checks: true, ..Faults::default() };
     let plan = Plan { flips: 150, ..with_faults(Kind::Embedded, faults) };

@@ -111,6 +111,30 @@ fn the_last_error_is_shown_with_its_lines() {
     assert_eq!(letters["items"][0]["reason"], "max retries exhausted, moved to DLQ");
 }
 
+/// An attempt that takes too long is tried again if the job file or the definition says so.
+#[test]
+fn a_timeout_is_tried_again_if_the_file_says_so() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "job.yaml",
+        "tasks:\n\
+         - {taskId: once, run: 'sleep 100', timeout: 1s, retry: {maxAttempts: 2, firstDelay: 1ms}}\n\
+         - {taskId: mends, run: 'test -e mended || { touch mended; sleep 100; }', timeout: 1s, \
+            retry: {firstDelay: 1ms, onTimeout: true}}\n\
+         - {taskId: never, run: 'sleep 100', timeout: 1s, retry: {maxAttempts: 2, firstDelay: 1ms, onTimeout: true}}\n",
+    );
+    let report = sandbox.run(&["run", "job.yaml", "--json"]).json();
+    let tasks = &report["tasks"];
+    let told = |task: &str| (tasks[task]["status"].clone(), tasks[task]["attempt"].clone());
+    assert_eq!(told("once"), (json!("failed"), json!(1)), "{report}");
+    assert_eq!(told("mends"), (json!("completed"), json!(2)), "{report}");
+    assert_eq!(told("never"), (json!("failed"), json!(2)), "{report}");
+    let failed = events(&sandbox, "Task Processing Failed");
+    let failed: Vec<_> = failed.iter().map(|event| &event["properties"]["errorCategory"]).collect();
+    assert_eq!(failed, ["timeout", "timeout"]);
+    assert_eq!(events(&sandbox, "Task Timeout").len(), 2);
+}
+
 /// JO-05: a task without a job causes no event of a job.
 #[test]
 fn jo_05_a_task_alone_belongs_to_no_job() {

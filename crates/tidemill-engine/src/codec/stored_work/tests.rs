@@ -74,7 +74,7 @@ fn message() -> Message {
 
 fn options() -> TaskOptions {
     TaskOptions {
-        retry: Some(RetryPolicy { max_attempts: 3, first_delay: 0, max_delay: 9 }),
+        retry: Some(RetryPolicy { max_attempts: 3, first_delay: 0, max_delay: 9, on_timeout: true }),
         timeout_ms: Some(0),
         execution: Some(Json::empty_object()),
         agent: true,

@@ -161,7 +161,7 @@ fn facts(task: &TaskView, now: u64) -> Markup {
             }
             @if let Some(limit) = task.timeout_ms { div { dt { "May take" } dd { (span(limit)) } } }
             @if let Some(retry) = task.retry {
-                div { dt { "Attempts" } dd { "up to " (retry.max_attempts) ", " (span(retry.first_delay_ms)) " to " (span(retry.max_delay_ms)) " apart" } }
+                div { dt { "Attempts" } dd { "up to " (retry.max_attempts) ", " (span(retry.first_delay_ms)) " to " (span(retry.max_delay_ms)) " apart" @if retry.on_timeout { ", also after a timeout" } } }
             }
             @if let Some(definition) = &task.definition {
                 div { dt { "Definition" } dd { code { (definition.name) } " version " (definition.version) } }
