@@ -27,6 +27,7 @@
 //! | `TIDEMILL_INPUTS` | what the task's dependencies left |
 //! | `TIDEMILL_AGENT_HOME` | a directory of the run: outputs of finished steps, and sessions to go on with |
 //! | `TIDEMILL_AGENT_SESSION` | the session of an earlier attempt |
+//! | `TIDEMILL_BUDGET` | the budget that the limit of costs is what is left of, in words |
 //! | `TIDEMILL_DEADLINE_MS` | when the worker ends this process; work ends up to 5 s before |
 //! | `CLAUDE_BIN`, `CLAUDE_CODE_PATH` | the program, when it is not the `claude` of `PATH` |
 //! | `CLAUDE_MODEL` | for steps that name none (claude-opus-4-5) |

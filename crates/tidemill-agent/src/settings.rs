@@ -38,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) session: Option<String>,
     /// `TIDEMILL_DEADLINE_MS`: when the worker ends this process, in epoch milliseconds.
     pub(crate) deadline_millis: Option<u64>,
+    /// `TIDEMILL_BUDGET`: the budget that the limit of costs is what is left of, in words; the task's own limit otherwise.
+    pub(crate) budget: Option<String>,
     /// `TIDEMILL_RUN` and `TIDEMILL_ATTEMPT`, for the trace.
     pub(crate) run: Option<u64>,
     pub(crate) attempt: Option<u64>,
@@ -89,6 +91,7 @@ impl Settings {
             home: path("TIDEMILL_AGENT_HOME"),
             session: variables.text("TIDEMILL_AGENT_SESSION")?.map(str::to_owned),
             deadline_millis: variables.number("TIDEMILL_DEADLINE_MS")?,
+            budget: variables.text("TIDEMILL_BUDGET")?.map(str::to_owned),
             run: variables.number("TIDEMILL_RUN")?,
             attempt: variables.number("TIDEMILL_ATTEMPT")?,
             program: variables

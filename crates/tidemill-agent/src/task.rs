@@ -128,6 +128,16 @@ struct Ready {
 }
 
 impl Ready {
+    /// The failure with the limit that it met, if it is about money.
+    fn with_limit(&self, failure: Failure) -> Failure {
+        let (Kind::MaxCost, Some(max)) = (failure.kind, self.spec.max_cost) else { return failure };
+        let of = match &self.settings.budget {
+            Some(budget) => format!(", what is left of {budget}"),
+            None => " (maxCostUsd)".to_owned(),
+        };
+        Failure { message: format!("{}; its limit is {max} USD{of}", failure.message), ..failure }
+    }
+
     /// The outputs of the first steps, as far as an earlier attempt finished them and they can be relied on.
     ///
     /// A step with tools may have made files for later ones. They are there only if the directory was kept, so without it
@@ -369,7 +379,7 @@ impl Task {
             );
             return Err(Failure::new(Kind::NoTimeLeft, message));
         }
-        let budget = self.budget(&ready.spec)?;
+        let budget = self.budget(ready)?;
         let (limit, cause_at_limit) = match left {
             Some(left) if left < step_limit => (left, Cause::NoTimeLeft),
             _ => (step_limit, Cause::StepTimeout(step_limit)),
@@ -404,7 +414,9 @@ impl Task {
         self.used = add(self.used, used).bounded();
         self.report.usage(&self.used);
         let judged = match &ran {
-            Ok(end) => self.judged(end, ready.schemas[index].as_ref()),
+            Ok(end) => {
+                self.judged(end, ready.schemas[index].as_ref()).map_err(|failure| ready.with_limit(failure))
+            }
             Err(failure) => Err(failure.clone()),
         };
         let outcome = match &judged {
@@ -459,15 +471,13 @@ impl Task {
     }
 
     /// What the next call may cost. The CLI counts each call for itself, also in a session that goes on.
-    fn budget(&self, spec: &AgentSpec) -> Result<Option<MicroUsd>, Failure> {
-        let Some(max) = spec.max_cost else { return Ok(None) };
+    fn budget(&self, ready: &Ready) -> Result<Option<MicroUsd>, Failure> {
+        let Some(max) = ready.spec.max_cost else { return Ok(None) };
         let left = max.0.saturating_sub(self.used.cost_micros);
         if left == 0 {
             let spent = MicroUsd(self.used.cost_micros);
-            return Err(Failure::new(
-                Kind::MaxCost,
-                format!("the attempt has cost ${spent}; its limit is ${max}"),
-            ));
+            let failure = Failure::new(Kind::MaxCost, format!("the attempt has cost {spent} USD"));
+            return Err(ready.with_limit(failure));
         }
         Ok(Some(MicroUsd(left)))
     }

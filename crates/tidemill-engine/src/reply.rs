@@ -169,6 +169,8 @@ pub struct Assignment {
     pub session_id: Option<SessionId>,
     /// What is left of the tightest budget of an agent task, in millionths of a dollar.
     pub budget_left: Option<u64>,
+    /// Which budget that is, in words.
+    pub budget_name: Option<Arc<str>>,
 }
 
 impl Assignment {

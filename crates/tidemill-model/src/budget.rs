@@ -125,13 +125,16 @@ impl Allowance {
         self.budget.usd.map(|usd| usd.0.saturating_sub(self.spent.cost_micros))
     }
 
+    /// Which budget it is, for somebody who gets what is left of its dollars: `the job's budget of 5.00 USD, of which 4.20 USD
+    /// were spent before`.
+    pub fn name(&self, whose: &str, period: Period) -> Option<String> {
+        let (usd, spent) = (self.budget.usd?, MicroUsd(self.spent.cost_micros));
+        Some(format!("{whose} budget of {usd} USD{}, of which {spent} USD were spent before", period.span()))
+    }
+
     /// Why nothing more may start: `the job's budget of 5.00 USD is used up: 5.12 USD`.
     pub fn used_up_text(&self, whose: &str, period: Period) -> Option<String> {
-        let span = match period {
-            Period::Total => "",
-            Period::Day => " a day",
-            Period::Month => " a month",
-        };
+        let span = period.span();
         let Self { budget, spent } = self;
         if let Some(usd) = budget.usd.filter(|usd| spent.cost_micros >= usd.0) {
             let spent = MicroUsd(spent.cost_micros);
@@ -143,6 +146,15 @@ impl Allowance {
 }
 
 impl Period {
+    /// As it stands behind a limit.
+    fn span(self) -> &'static str {
+        match self {
+            Self::Total => "",
+            Self::Day => " a day",
+            Self::Month => " a month",
+        }
+    }
+
     /// The day or month of a moment, as a number that grows.
     pub fn number(self, moment: Timestamp) -> u32 {
         match self {
@@ -234,6 +246,11 @@ mod tests {
             assert_eq!(allowance.used_up_text("the job's", period).as_deref(), expected);
             assert_eq!(allowance.is_used_up(), expected.is_some());
         }
+        let budget = Budget { usd: Some(MicroUsd(9_000_000)), tokens: None };
+        let name = Allowance { budget, spent }.name("the tenant's", Period::Day);
+        let expected = "the tenant's budget of 9.00 USD a day, of which 5.12 USD were spent before";
+        assert_eq!(name.as_deref(), Some(expected));
+        assert_eq!(Allowance::default().name("the job's", Period::Total), None);
     }
 
     #[test]

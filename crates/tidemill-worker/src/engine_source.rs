@@ -112,6 +112,7 @@ impl<B: Backend> EngineSource<B> {
             timeout_ms: task.spec.options.timeout_ms,
             session_id: task.session_id.clone(),
             budget_left: task.budget_left,
+            budget_name: task.budget_name.as_deref().map(ToOwned::to_owned),
             input: work.input,
             parents: work.dependency_artifacts,
             execution,

@@ -301,6 +301,7 @@ mod tests {
             timeout_ms: None,
             session_id: None,
             budget_left: None,
+            budget_name: None,
             input: Json::empty_object(),
             parents: Vec::new(),
             execution: ResolvedExecution::native(),

@@ -34,6 +34,8 @@ pub struct Claim {
     pub session_id: Option<SessionId>,
     /// What is left of the tightest budget of an agent task, in millionths of a dollar.
     pub budget_left: Option<u64>,
+    /// Which budget that is, in words.
+    pub budget_name: Option<String>,
     /// The static input and, for a task with dependencies, `dependencyOutputs` and `dependencyArtifacts`.
     pub input: Json,
     /// The files of those of its parents that left any.

@@ -300,6 +300,7 @@ fn claim_of(task: api::ClaimedTask, asked_at: Moment) -> Result<Claim, SourceErr
         timeout_ms: task.timeout_ms,
         session_id: task.session_id,
         budget_left: task.budget_left_usd.map(|left| left.0),
+        budget_name: task.budget_name,
         parents: parents_of(&task.input, task.dependency_attempts).map_err(|error| strange(&error))?,
         input: task.input,
         execution,

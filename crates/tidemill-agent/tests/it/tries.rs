@@ -166,4 +166,20 @@ fn money_is_counted_over_all_tries() {
     assert_eq!(lab.argument(1, "--max-budget-usd").as_deref(), Some("0.50"));
     assert_eq!(lab.argument(2, "--max-budget-usd").as_deref(), Some("0.20"));
     assert_eq!(lab.calls(), 2, "nothing is left for a third");
+    let said = "the attempt has cost 0.50 USD; its limit is 0.50 USD (maxCostUsd)";
+    assert_eq!(ended.error()["message"], said);
+}
+
+#[test]
+fn a_budget_that_is_used_up_is_named() {
+    let mut lab = Lab::new("named-budget");
+    let name = "the job's budget of 5.00 USD, of which 4.50 USD were spent before";
+    lab.set("TIDEMILL_BUDGET", name);
+    lab.task(&json!({ "steps": [{ "name": "a", "prompt": "x" }], "maxCostUsd": 0.5 }));
+    let spent = json!({ "is_error": true, "subtype": "error_max_budget_usd", "total_cost_usd": 0.6 });
+    lab.play(&prints(&[success(&spent)], 1));
+    let ended = lab.go();
+    assert_eq!(ended.error()["code"].as_str(), Some("AGENT_MAX_COST"));
+    let said = ended.error()["message"].as_str().unwrap().to_owned();
+    assert!(said.ends_with(&format!("; its limit is 0.50 USD, what is left of {name}")), "{said}");
 }

@@ -281,6 +281,8 @@ pub async fn a_jobs_budget_stops_its_agents<W: World>(lab: Lab<W>) {
     lab.engine.resume_job(acme(), job, None).await.expect("it is resumed");
     let task = lab.claim_one().await;
     assert_eq!((task.run, task.budget_left), (2, Some(3_880_000)));
+    let name = "the job's budget of 9.00 USD, of which 5.12 USD were spent before";
+    assert_eq!(task.budget_name.as_deref(), Some(name));
     finish_spending(&lab, &task, 3_880_000).await;
     assert_eq!(lab.status(job).await, JobStatus::Completed);
     assert_eq!(exceeded(&lab.job_history(job).await).len(), 2, "one for each crossing");
@@ -299,6 +301,8 @@ pub async fn a_tenants_budget_stops_its_agents<W: World>(lab: Lab<W>) {
     lab.engine.submit_task(agent(acme(), "t-1")).await.expect("the task is accepted");
     let task = lab.claim_one().await;
     assert_eq!(task.budget_left, Some(1_000_000));
+    let name = "the tenant's budget of 1.00 USD a day, of which 0.00 USD were spent before";
+    assert_eq!(task.budget_name.as_deref(), Some(name));
     finish_spending(&lab, &task, 1_000_000).await;
     let lab = lab.reopen_if_it_can().await;
     let events = lab.events(AccessPath::Entity(Entity::system("budget"))).await;

@@ -72,7 +72,8 @@ pub(super) fn decide(state: &State, command: &Claim, draft: &mut Draft<'_, '_>) 
                         failed_in.extend(message.task.request.job_part());
                     }
                     let assignment = acquire(command, queued, &task, head, takeover, until, draft);
-                    tasks.push(Assignment { budget_left: *left, ..assignment });
+                    let (budget_left, budget_name) = left.clone().unzip();
+                    tasks.push(Assignment { budget_left, budget_name, ..assignment });
                 } else {
                     more = true;
                     let job = message.task.request.job_part();
@@ -270,6 +271,7 @@ fn acquire(
         is_takeover: takeover,
         session_id: head.session.clone(),
         budget_left: None,
+        budget_name: None,
     }
 }
 

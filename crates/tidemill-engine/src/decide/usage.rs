@@ -1,6 +1,8 @@
 //! Usage and budgets: every attempt that says what it used is added to the sums in its own commit, and an agent task
 //! does not start under a budget that is used up.
 
+use std::sync::Arc;
+
 use tidemill_model::budget::BUDGET_EXCEEDED;
 use tidemill_model::properties::{BudgetExceeded, FailureSource, TaskFailed};
 use tidemill_model::{
@@ -20,6 +22,10 @@ use crate::state::{Place, State, TaskView};
 
 /// The entity whose events tell of a tenant's budget.
 pub(super) const BUDGET_ENTITY: &str = "budget";
+
+/// Whose budgets there are.
+const OF_JOB: &str = "the job's";
+const OF_TENANT: &str = "the tenant's";
 
 /// An attempt that ended and said what it used.
 pub(super) struct Charge<'a> {
@@ -123,8 +129,8 @@ fn charge_tenant(
 
 /// What a budget says of an agent task that could start.
 pub(super) enum Verdict {
-    /// It may; so many millionths of a dollar are left, if dollars are limited.
-    Start { left: Option<u64> },
+    /// It may; so many millionths of a dollar are left of that budget, if dollars are limited.
+    Start { left: Option<(u64, Arc<str>)> },
     /// It may not.
     Refuse(String),
 }
@@ -139,15 +145,20 @@ pub(super) fn judge(state: &State, key: &TaskKey, task: &TaskView<'_>, now: Time
         return Verdict::Start { left: None };
     }
     let tenant = tenant_budget(state, &key.tenant, now);
-    let job_text = job.and_then(|job| job.used_up_text("the job's", Period::Total));
-    let tenant_text =
-        || tenant.and_then(|tenant| tenant.allowance.used_up_text("the tenant's", tenant.period));
+    let job_text = job.and_then(|job| job.used_up_text(OF_JOB, Period::Total));
+    let tenant_text = || tenant.and_then(|tenant| tenant.allowance.used_up_text(OF_TENANT, tenant.period));
     if let Some(text) = job_text.or_else(tenant_text) {
         return Verdict::Refuse(text);
     }
-    let left = job.and_then(Allowance::left_micros);
-    let of_tenant = tenant.and_then(|tenant| tenant.allowance.left_micros());
-    Verdict::Start { left: left.into_iter().chain(of_tenant).min() }
+    let of_job = job.map(|job| (*job, OF_JOB, Period::Total));
+    let of_tenant = tenant.map(|tenant| (tenant.allowance, OF_TENANT, tenant.period));
+    let limits = of_job.into_iter().chain(of_tenant);
+    let limits = limits.filter_map(|limit| Some((limit.0.left_micros()?, limit)));
+    let tightest = limits.min_by_key(|(left, _)| *left);
+    let left = tightest.and_then(|(left, (allowance, whose, period))| {
+        Some((left, Arc::from(allowance.name(whose, period)?)))
+    });
+    Verdict::Start { left }
 }
 
 /// Ends a task that may not start, or parks it. Nobody holds it, so the fence is raised.

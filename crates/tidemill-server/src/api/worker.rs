@@ -66,6 +66,9 @@ pub struct ClaimedTask {
     /// What is left of the tightest budget in dollars, for an agent task under one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_left_usd: Option<MicroUsd>,
+    /// Which budget that is, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_name: Option<String>,
     /// The task's input and, if it has dependencies, `dependencyOutputs`; and `dependencyArtifacts` if any of them left
     /// files.
     #[schemars(with = "serde_json::Value")]

@@ -248,6 +248,7 @@ fn claimed_task(task: &Assignment, work: Work, execution: tidemill_model::Resolv
         timeout_ms: task.spec.options.timeout_ms,
         session_id: task.session_id.clone(),
         budget_left_usd: task.budget_left.map(MicroUsd),
+        budget_name: task.budget_name.as_deref().map(ToOwned::to_owned),
         input: work.input,
         dependency_attempts: work.dependency_artifacts.iter().map(attempt_of).collect(),
         execution,

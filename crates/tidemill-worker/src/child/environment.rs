@@ -63,6 +63,13 @@ pub(crate) struct AgentTells<'a> {
     pub(crate) deadline_millis: u64,
 }
 
+/// The budget that holds an agent back, if it has less left than the agent itself may spend.
+fn tighter_budget(claim: &Claim) -> Option<&str> {
+    let own = claim.execution.agent.as_ref().and_then(|agent| agent.max_cost);
+    let is_tighter = claim.budget_left.is_some_and(|left| own.is_none_or(|own| left < own.0));
+    claim.budget_name.as_deref().filter(|_| is_tighter)
+}
+
 /// The whole environment of a child: what is passed on, what its definition asks for by name, the literal values of
 /// definition and task, and at last what the worker itself says, which nothing overrides.
 pub(crate) fn of_child(
@@ -108,6 +115,9 @@ pub(crate) fn of_child(
         set("TIDEMILL_AGENT_HOME", agent.home.as_os_str());
         set("TIDEMILL_SECRET_NAMES", secret_names.join(",").as_ref());
         set("TIDEMILL_DEADLINE_MS", agent.deadline_millis.to_string().as_ref());
+        if let Some(name) = tighter_budget(claim) {
+            set("TIDEMILL_BUDGET", name.as_ref());
+        }
         if let Some(session) = agent.session {
             set("TIDEMILL_AGENT_SESSION", session.as_str().as_ref());
         }
