@@ -34,6 +34,8 @@ pub struct Faults {
     pub keep_hidden: bool,
     /// An attempt that took too long ends its task, whatever its policy says.
     pub end_with_timeout: bool,
+    /// The end of a job is stamped by the job's own clock, whatever its tasks say.
+    pub stamp_jobs_early: bool,
     /// Derived rows are taken as they are read, whatever their checksums say.
     pub skip_row_checks: bool,
 }

@@ -7,12 +7,39 @@ use tidemill_model::properties::TASK_STATUSES_MAX;
 use tidemill_model::{ErrorCategory, JobStatus, KnownType, PublicState};
 
 use super::lab::value;
+use super::leases::beat;
 use super::shape::{
     acme, alone, app, graph, job_of, long_text, property, request, spec, task_id, tenant, types, worker,
 };
 use super::{Lab, World};
 use crate::command::{Command, Finish, Report, Spent};
 use crate::engine::{EngineError, WorkReport};
+
+/// Whatever happens within a millisecond, in this life of the process or in another: a job is completed when its last task is or
+/// later, and a failure is not told before it happened.
+pub async fn a_job_is_not_completed_before_its_last_task<W: World>(lab: Lab<W>) {
+    let job = lab.submit("a b c<a").await;
+    let tasks = lab.claim(2).await;
+    lab.engine.heartbeat(beat(&tasks[1])).await.expect("it is held");
+    lab.complete(&tasks[1], "{}").await;
+    lab.fail(&tasks[0], ErrorCategory::Auth).await;
+    lab.engine.resume_job(acme(), job, None).await.expect("a failed");
+    // The clock of `b` is the furthest, and it has ended.
+    let lab = lab.reopen_if_it_can().await;
+    lab.run(&["a"]).await;
+    lab.run(&["c"]).await;
+    let events = lab.events(AccessPath::Tenant).await;
+    let ends = |kinds: &[&str]| {
+        let of_kind = events.iter().filter(|event| kinds.contains(&event.event_type.as_str()));
+        of_kind.map(|event| event.timestamp).collect::<Vec<_>>()
+    };
+    let (failed, told) = (ends(&["Task Failed"]), ends(&["Job Failure Detected"]));
+    assert!(failed[0] <= told[0], "{failed:?} {told:?}");
+    let (last, completed) = (ends(&["Task Completed"]).into_iter().max(), ends(&["Job Completed"]));
+    assert!(last <= Some(completed[0]), "{last:?} {completed:?}");
+    assert_eq!(lab.job(job).await.head.completed_at, Some(completed[0]));
+    lab.check_job(job).await;
+}
 
 /// The events of a job and of its tasks carry the documented properties and no more.
 pub async fn events_carry_the_documented_properties<W: World>(lab: Lab<W>) {

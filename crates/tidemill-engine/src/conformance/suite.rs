@@ -102,6 +102,7 @@ macro_rules! conformance_cases {
                 a_wide_join_counts_its_parents;
             jobs:
                 events_carry_the_documented_properties,
+                a_job_is_not_completed_before_its_last_task,
                 a_failure_leaves_independent_tasks_running,
                 the_status_follows_the_tasks,
                 the_same_names_in_two_jobs_do_not_interfere,

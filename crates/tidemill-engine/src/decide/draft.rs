@@ -43,6 +43,14 @@ pub(super) struct Subject {
     pub(super) last: Option<Timestamp>,
 }
 
+impl Subject {
+    /// Its next event is not stamped before this moment.
+    pub(super) fn not_before(&mut self, at: Option<Timestamp>) {
+        let last = at.map(|at| Timestamp::clamped(at.millis().saturating_sub(1)));
+        self.last = self.last.max(last);
+    }
+}
+
 impl<'a, 'c> Draft<'a, 'c> {
     pub(super) fn new(circumstances: &'a mut Circumstances<'c>, waiting: &'a Deliveries) -> Self {
         Self {
@@ -162,6 +170,12 @@ impl<'a, 'c> Draft<'a, 'c> {
         let told = self.told_job.as_ref().filter(|(told, _)| *told == entity).map(|(_, at)| *at);
         let last = job.head.stream.last_timestamp().max(told);
         Subject { tenant: job.head.tenant.clone(), app: job.head.app.clone(), entity, last }
+    }
+
+    /// When the last event of a task was stamped that is drafted so far.
+    pub(super) fn told_of(&self, task: &RequestId) -> Option<Timestamp> {
+        let entity = self.site().task(task);
+        self.commit.events.iter().rev().find(|event| event.entity == entity).map(|event| event.timestamp)
     }
 
     /// Another event of the job may follow in this commit, and is stamped after the last one.

@@ -5,7 +5,9 @@ use tidemill_model::properties::{
     FailureSource, JobCompleted, JobFailureDetected, TaskCompleted, TaskFailed, TaskProcessingFailed,
     TaskTimeout,
 };
-use tidemill_model::{ErrorCategory, Fence, Json, KnownType, LastError, Outcome, PublicState, TaskHead, TaskState};
+use tidemill_model::{
+    ErrorCategory, Fence, Json, KnownType, LastError, Outcome, PublicState, TaskHead, TaskState, Timestamp,
+};
 
 use super::draft::{By, Draft, JobFacts, Subject, identity, spec_of};
 use super::park::{Defeat, Wait, is_parking};
@@ -164,6 +166,7 @@ pub(super) fn advance_after(job: &Job, index: u32, draft: &mut Draft<'_, '_>) {
     }
     if job.head.counts.completed + 1 == job.head.counts.total() {
         let mut subject = draft.job_subject(job);
+        subject.not_before(last_told(job, index, draft));
         let completed = JobCompleted {
             job_id: job.head.job,
             total_tasks: job.head.counts.total(),
@@ -172,6 +175,16 @@ pub(super) fn advance_after(job: &Job, index: u32, draft: &mut Draft<'_, '_>) {
         let by = By::component(Origin::Dispatcher);
         draft.event(&mut subject, KnownType::JobCompleted, by, Json::of(&completed));
     }
+}
+
+/// The latest time of any event of the job's tasks, with the end of this one. Their clocks may run ahead of the job's: events of a
+/// task that happen in the same millisecond are stamped one after another.
+fn last_told(job: &Job, index: u32, draft: &Draft<'_, '_>) -> Option<Timestamp> {
+    #[cfg(feature = "faults")]
+    if draft.policy().faults.stamp_jobs_early {
+        return None;
+    }
+    job.told_at.max(draft.told_of(&job.request_of(index)))
 }
 
 fn time_out(
@@ -523,6 +536,7 @@ fn end_exhausted(
 pub(super) fn report_failure(task: &TaskView<'_>, draft: &mut Draft<'_, '_>) {
     let Place::InJob { job, index } = task.place else { return };
     let mut subject = draft.job_subject(job);
+    subject.not_before(draft.told_of(&job.request_of(index)));
     let detected = JobFailureDetected {
         job_id: job.head.job,
         failed_task_id: job.node(index).spec.task_id.clone(),

@@ -258,6 +258,9 @@ impl State {
                 // Unknown only while a log without its beginning is read; the row is carried further on.
                 let Some(entry) = self.entry_mut(&key) else { return Links::default() };
                 let links = push(&mut entry.stream);
+                if let Some(job) = key.request.job_part().and_then(|job| self.jobs.get_mut(&job)) {
+                    job.told_at = job.told_at.max(Some(event.timestamp));
+                }
                 self.rows.touch(|| RowKey::Task(key));
                 links
             }

@@ -106,6 +106,8 @@ pub struct Job {
     pub ready: BTreeSet<u32>,
     /// Tasks whose parent is not here yet. Empty, but while a job is put together from parts of its list.
     awaited: HashMap<TaskId, Vec<u32>, foldhash::fast::RandomState>,
+    /// The latest time of any event of its tasks: what is told of the job's end is not told before.
+    pub told_at: Option<Timestamp>,
     /// About how many bytes the specs of all its tasks have.
     pub spec_bytes: usize,
     /// The part of it that belongs to tasks that are neither completed nor failed.
@@ -135,6 +137,7 @@ impl Job {
             parked: BTreeSet::new(),
             ready: BTreeSet::new(),
             awaited: HashMap::default(),
+            told_at: None,
             spec_bytes: 0,
             open_bytes: 0,
         }

@@ -183,6 +183,7 @@ impl State {
                 self.live.remove(&key);
             }
             job.ready.remove(&index);
+            job.told_at = job.told_at.max(entry.stream.last_timestamp());
             job.nodes[index as usize].entry = entry;
             job.book(index, None);
         }

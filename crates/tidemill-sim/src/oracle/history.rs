@@ -173,6 +173,10 @@ impl History {
         demand(counts.completed == counts.total(), "Job Completed comes last", || {
             format!("{id}: {counts:?}")
         })?;
+        let last = self.last_end(id);
+        demand(last <= Some(event.timestamp), "a job is not completed before its last task", || {
+            format!("{id} at {}, its last task at {last:?}", event.timestamp)
+        })?;
         self.fresh.jobs.insert(id);
         self.check_statuses(id, &completed.statuses)
     }
@@ -192,6 +196,10 @@ impl History {
             return Err(Violation::new("only failures are reported", key.request.to_string()));
         };
         run.reports += 1;
+        let ended = run.end.map(|end| end.at);
+        demand(ended <= Some(event.timestamp), "a failure is not told before it happened", || {
+            format!("{} at {}, not {ended:?}", key.request, event.timestamp)
+        })?;
         self.check_statuses(id, &failure.statuses)
     }
 
@@ -331,7 +339,8 @@ impl History {
         fence: Fence,
         outcome: Outcome,
     ) -> Result<(), Violation> {
-        self.open_run(event, told, fence)?.end = Some(End { outcome, fence: fence.0, event: event.id });
+        self.open_run(event, told, fence)?.end =
+            Some(End { outcome, fence: fence.0, event: event.id, at: event.timestamp });
         let key = key_of(event, told)?;
         let task = &self.tasks[&key];
         let earlier = task.runs.iter().rev().nth(1).and_then(|run| run.end);
@@ -419,6 +428,16 @@ impl History {
     pub(super) fn state_at(&self, job: &JobHistory, index: usize) -> Option<PublicState> {
         let key = TaskKey { tenant: job.tenant.clone(), request: job.tasks[index].request.clone() };
         self.tasks.get(&key).and_then(TaskHistory::state)
+    }
+
+    /// When the last task of a job ended.
+    fn last_end(&self, job: JobId) -> Option<Timestamp> {
+        let job = &self.jobs[&job];
+        let keys = job
+            .tasks
+            .iter()
+            .map(|task| TaskKey { tenant: job.tenant.clone(), request: task.request.clone() });
+        keys.filter_map(|key| Some(self.tasks.get(&key)?.end()?.at)).max()
     }
 
     fn is_completed(&self, job: &JobHistory, index: usize) -> bool {

@@ -1,6 +1,6 @@
 //! What the events of one task say: its runs, each with at most one end.
 
-use tidemill_model::{EventId, JobId, Outcome, PublicState};
+use tidemill_model::{EventId, JobId, Outcome, PublicState, Timestamp};
 
 /// A task as its events tell it.
 #[derive(Debug, Default)]
@@ -32,6 +32,7 @@ pub(super) struct End {
     pub(super) outcome: Outcome,
     pub(super) fence: u64,
     pub(super) event: EventId,
+    pub(super) at: Timestamp,
 }
 
 impl TaskHistory {

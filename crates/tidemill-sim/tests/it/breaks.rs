@@ -138,6 +138,14 @@ fn a_timeout_that_ends_too_early_is_found() {
 }
 
 #[test]
+fn a_job_that_ends_before_its_tasks_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { stamp_jobs_early: true, ..Faults::default() };
+        assert_is_found("a job is completed before its last task", &with_faults(kind, faults));
+    }
+}
+
+#[test]
 fn rows_that_are_taken_as_they_are_are_found() {
     let faults = Faults { skip_row_checks: true, ..Faults::default() };
     let plan = Plan { flips: 150, ..with_faults(Kind::Embedded, faults) };
