@@ -142,6 +142,8 @@ pub enum TaskChangeKind {
     Session { fence: Fence, session: SessionId },
     /// The digest of what the worker reported, in the same commit as what became of it.
     Reported { fence: Fence, digest: u64 },
+    /// The run ended in a dead letter, in the same commit as its `Finish`.
+    Bury { letter: MessageId },
 }
 
 /// A message's id.

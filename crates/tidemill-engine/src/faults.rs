@@ -36,6 +36,8 @@ pub struct Faults {
     pub end_with_timeout: bool,
     /// The end of a job is stamped by the job's own clock, whatever its tasks say.
     pub stamp_jobs_early: bool,
+    /// A dead letter stays open when its task runs again.
+    pub keep_letters_open: bool,
     /// Derived rows are taken as they are read, whatever their checksums say.
     pub skip_row_checks: bool,
 }

@@ -51,6 +51,8 @@ pub struct TaskHead {
     pub session: Option<SessionId>,
     /// The digest of what was reported under the newest right, if anything was.
     pub reported: Option<u64>,
+    /// The id of the dead letter that this run ended in.
+    pub letter: Option<u128>,
 }
 
 /// What is true of a dispatched task.
@@ -138,6 +140,7 @@ impl TaskHead {
             failed_fence: None,
             session: None,
             reported: None,
+            letter: None,
         }
     }
 

@@ -96,6 +96,7 @@ stored_struct!(TaskHead {
     9 = session,
     10 = crashes,
     11 = reported,
+    12 = letter,
 } v1 version_1::task_head);
 stored_struct!(JobCounts {
     1 = waiting,
@@ -236,6 +237,7 @@ stored_choice!(TaskChangeKind {
     11 => Park { 1 = fence, 2 = attempts, 3 = error },
     12 => Interrupt { 1 = fence },
     13 => Reported { 1 = fence, 2 = digest },
+    14 => Bury { 1 = letter },
 });
 stored_word!(OnFailure { 0 => Fail, 1 => Park });
 stored_choice!(RecordWrite {

@@ -85,6 +85,7 @@ pub(super) fn task_head(from: &mut Reader<'_>) -> Result<TaskHead, BadBytes> {
         session: None,
         crashes: 0,
         reported: None,
+        letter: None,
     })
 }
 

@@ -187,14 +187,51 @@ pub async fn a_dead_letter_of_a_finished_task_changes_nothing<W: World>(lab: Lab
     lab.engine.resume_task(acme(), request("t-1")).await.expect("it failed");
     lab.run(&["task"]).await;
     let before = lab.history(&request("t-1")).await;
-    let answer = lab.engine.replay(acme(), letter.message).await;
-    assert!(matches!(answer, Err(EngineError::Refused(Refusal::NotResumable(_)))), "{answer:?}");
-    lab.engine.discard(acme(), letter.message).await.expect("it is open");
-    assert_eq!(letters(&lab, None).await[0].state, DeadLetterState::Discarded, "kept");
-    assert!(lab.engine.discard(acme(), letter.message).await.is_err(), "once");
+    let is_closed = |answer: Result<_, EngineError>| {
+        assert!(matches!(answer, Err(EngineError::Refused(Refusal::NotOpen(_)))), "{answer:?}");
+    };
+    is_closed(lab.engine.replay(acme(), letter.message).await.map(drop));
+    is_closed(lab.engine.discard(acme(), letter.message).await);
+    assert_eq!(letters(&lab, None).await[0].state, DeadLetterState::Replayed, "kept");
     assert!(is_not_found(&lab.engine.discard(acme(), MessageId(1)).await));
     assert_eq!(lab.history(&request("t-1")).await, before);
     assert!(lab.claim(1).await.is_empty());
+}
+
+/// The dead letters of what runs again are closed, whoever lets it run again; those that were put aside stay so, and a run that
+/// is given up again has a letter of its own.
+pub async fn a_resume_closes_dead_letters<W: World>(lab: Lab<W>) {
+    let states = async |lab: &Lab<W>| -> Vec<(u32, DeadLetterState)> {
+        let mut states: Vec<_> =
+            letters(lab, None).await.iter().map(|letter| (letter.run, letter.state)).collect();
+        states.sort_by_key(|(run, _)| *run);
+        states
+    };
+    let (open, replayed, discarded) =
+        (DeadLetterState::Open, DeadLetterState::Replayed, DeadLetterState::Discarded);
+    let job = lab.submit("a b<a").await;
+    exhaust(&lab).await;
+    assert_eq!(states(&lab).await, [(1, open)]);
+    let lab = lab.reopen_if_it_can().await;
+    lab.engine.resume_job(acme(), job, None).await.expect("a failed");
+    assert_eq!(states(&lab).await, [(1, replayed)]);
+    exhaust(&lab).await;
+    assert_eq!(states(&lab).await, [(1, replayed), (2, open)]);
+    let second = letters(&lab, Some(open)).await.remove(0);
+    lab.engine.discard(acme(), second.message).await.expect("it is open");
+    lab.engine.resume_task(acme(), second.request).await.expect("it failed");
+    assert_eq!(states(&lab).await, [(1, replayed), (2, discarded)]);
+    exhaust(&lab).await;
+    let lab = lab.reopen_if_it_can().await;
+    let named = vec![task_id("a")];
+    lab.engine.resume_job(acme(), job, Some(named)).await.expect("a failed");
+    lab.run(&["a"]).await;
+    lab.run(&["b"]).await;
+    assert_eq!(lab.status(job).await, JobStatus::Completed);
+    let lab = lab.reopen_if_it_can().await;
+    assert_eq!(states(&lab).await, [(1, replayed), (2, discarded), (3, replayed)]);
+    assert!(letters(&lab, Some(open)).await.is_empty(), "what was done needs nobody");
+    lab.check_job(job).await;
 }
 
 /// A replay in a cancelled job opens the job as well.

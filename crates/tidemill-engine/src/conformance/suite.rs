@@ -134,6 +134,7 @@ macro_rules! conformance_cases {
                 resume_takes_names_and_refuses_others,
                 a_dead_letter_can_be_replayed,
                 a_dead_letter_of_a_finished_task_changes_nothing,
+                a_resume_closes_dead_letters,
                 a_replay_reopens_a_cancelled_job,
                 dead_letters_are_listed_by_pages;
             state_sets:

@@ -8,7 +8,9 @@ use super::tenant_limit;
 use crate::commit::{Expect, MessageId, RecordWrite, TaskKey};
 use crate::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
 use crate::reply::{Refusal, Reply};
-use crate::state::{Place, State};
+use crate::state::job::Entry;
+use crate::state::row::RowKey;
+use crate::state::{Place, State, TaskView};
 
 pub(super) fn replay(
     state: &State,
@@ -32,6 +34,9 @@ pub(super) fn replay(
             reopen(&key, &task, draft)?;
             tenant_limit::check_again(state, &key, &task, draft)?;
             leave_parking(state, &key, &task, draft);
+            if letter_of(task.entry) != Some(message) {
+                close_letter(state, &key, &task, draft);
+            }
         }
     }
     mark(state, tenant, message, &letter, DeadLetterState::Replayed, draft);
@@ -47,6 +52,29 @@ pub(super) fn discard(
     let letter = open_letter(state, tenant, message)?.clone();
     mark(state, tenant, message, &letter, DeadLetterState::Discarded, draft);
     Ok(Reply::Discarded)
+}
+
+/// The dead letter that the newest run of a task ended in.
+fn letter_of(entry: &Entry) -> Option<MessageId> {
+    entry.head.as_ref()?.letter.map(MessageId)
+}
+
+/// The row that `close_letter` needs.
+pub(super) fn letter_row(tenant: &TenantId, entry: &Entry) -> Option<RowKey> {
+    letter_of(entry).map(|message| RowKey::Record(RecordKey::dead_letter(tenant, message)))
+}
+
+/// A task that runs again needs its dead letter no more: its work is done again, as by a replay.
+pub(super) fn close_letter(state: &State, key: &TaskKey, task: &TaskView<'_>, draft: &mut Draft<'_, '_>) {
+    #[cfg(feature = "faults")]
+    if draft.policy().faults.keep_letters_open {
+        return;
+    }
+    let Some(message) = letter_of(task.entry) else { return };
+    // Somebody may have put it aside.
+    if let Ok(letter) = open_letter(state, &key.tenant, message) {
+        mark(state, &key.tenant, message, &letter.clone(), DeadLetterState::Replayed, draft);
+    }
 }
 
 fn open_letter<'s>(

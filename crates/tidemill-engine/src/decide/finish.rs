@@ -515,6 +515,7 @@ fn end_exhausted(
         None => draft.message_id(),
     };
     draft.bury(key, message, head.run, why.text(), Some(said));
+    draft.change(key, TaskChangeKind::Bury { letter: message });
     let failed = TaskFailed {
         task: identity(&key.request, task),
         error: why.text().to_owned(),

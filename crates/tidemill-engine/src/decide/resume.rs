@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use tidemill_model::properties::{TaskIdentity, TaskPending};
 use tidemill_model::{JobStatus, Json, KnownType, Outcome, TaskHead};
 
+use super::dead_letter::close_letter;
 use super::draft::{By, Draft, identity, spec_of};
 use super::{tenant_limit, triage};
 use crate::command::{Resume, ResumeTarget};
@@ -28,6 +29,7 @@ pub(super) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>)
             reopen(&key, &task, draft)?;
             tenant_limit::check_again(state, &key, &task, draft)?;
             leave_parking(state, &key, &task, draft);
+            close_letter(state, &key, &task, draft);
             Ok(Reply::Resumed { tasks: vec![key.request] })
         }
         ResumeTarget::Job { job, tasks } => {
@@ -61,6 +63,7 @@ pub(super) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>)
                 let task = TaskView { entry: &job.node(index).entry, place: Place::InJob { job, index } };
                 reopen(&key, &task, draft)?;
                 leave_parking(state, &key, &task, draft);
+                close_letter(state, &key, &task, draft);
                 resumed.push(key.request);
             }
             let nodes = indexes.into_iter().map(|index| job.node(index));

@@ -2,7 +2,7 @@
 
 use tidemill_model::{Entity, JobId, TaskHead, TenantId, Timestamp};
 
-use super::{claim, finish, scripts, triage, triage_bulk, triage_unpark, usage};
+use super::{claim, dead_letter, finish, scripts, triage, triage_bulk, triage_unpark, usage};
 use crate::command::{
     BudgetTarget, ChangeTarget, Command, DeliveryEnd, ExecutionEnd, Finish, Once, Publish, Report,
     ResumeTarget, ScriptEffect, SubmitJob,
@@ -52,7 +52,10 @@ impl Command {
                 }
             }
             Self::Resume(command) => match &command.target {
-                ResumeTarget::Job { job, .. } => keys.extend(job_rows(state, &command.tenant, *job)),
+                ResumeTarget::Job { job, .. } => {
+                    keys.extend(job_rows(state, &command.tenant, *job));
+                    keys.extend(letter_rows(state, &command.tenant, *job));
+                }
                 ResumeTarget::Task(request) => {
                     let key = TaskKey { tenant: command.tenant.clone(), request: request.clone() };
                     keys.extend(steered_rows(state, &key));
@@ -207,11 +210,19 @@ fn finish_rows(state: &State, command: &Finish) -> Vec<RowKey> {
 /// A task that is steered from outside, and what is known of its errors if it is parked.
 fn steered_rows(state: &State, key: &TaskKey) -> Vec<RowKey> {
     let mut rows = vec![task_row(key)];
-    let task = state.task(key);
-    if task.and_then(|task| task.entry.head.as_ref()).is_some_and(TaskHead::is_parked) {
+    let Some(task) = state.task(key) else { return rows };
+    if task.entry.head.as_ref().is_some_and(TaskHead::is_parked) {
         rows.extend(triage::task_rows(state, &key.tenant, &key.request));
     }
+    rows.extend(dead_letter::letter_row(&key.tenant, task.entry));
     rows
+}
+
+/// The dead letters of a job's failed tasks.
+fn letter_rows(state: &State, tenant: &TenantId, id: JobId) -> Vec<RowKey> {
+    let Some(job) = state.job(tenant, id) else { return Vec::new() };
+    let entries = job.failed.iter().map(|index| &job.node(*index).entry);
+    entries.filter_map(|entry| dead_letter::letter_row(tenant, entry)).collect()
 }
 
 /// A job that is steered from outside, and what is known of the errors of its parked tasks.

@@ -128,6 +128,8 @@ struct Head {
     last_error: Option<ErrorCategory>,
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    letter: Option<String>,
 }
 
 /// What is known of a history beside its events, some of which may have expired.
@@ -299,6 +301,7 @@ impl Head {
             begun: head.begun,
             last_error: head.last_error,
             session_id: head.session.clone(),
+            letter: head.letter.map(|letter| digits(MessageId(letter))),
         }
     }
 }

@@ -366,5 +366,6 @@ pub(crate) fn change_head(slot: &mut Option<TaskHead>, change: &TaskChangeKind) 
         }
         TaskChangeKind::Session { session, .. } => head.session = Some(session.clone()),
         TaskChangeKind::Reported { digest, .. } => head.reported = Some(*digest),
+        TaskChangeKind::Bury { letter } => head.letter = Some(letter.0),
     }
 }

@@ -189,14 +189,16 @@ impl Oracle {
                     }
                 }
                 Command::Cancel(cancel) => self.take_standing(&cancel.tenant, cancel.job, ledger)?,
-                Command::Resume(resume) => match &resume.target {
-                    ResumeTarget::Job { job, .. } => self.take_standing(&resume.tenant, *job, ledger)?,
-                    ResumeTarget::Task(request) => {
-                        if let Some(job) = request.job_part() {
-                            self.take_standing(&resume.tenant, job, ledger)?;
-                        }
+                Command::Resume(resume) => {
+                    let job = match &resume.target {
+                        ResumeTarget::Job { job, .. } => Some(*job),
+                        ResumeTarget::Task(request) => request.job_part(),
+                    };
+                    if let Some(job) = job {
+                        self.take_standing(&resume.tenant, job, ledger)?;
                     }
-                },
+                    self.compare_letters(true, ledger)?;
+                }
                 Command::Replay { .. } | Command::Discard { .. } => {
                     let listed = ledger.dead_letters().map_err(unreadable)?;
                     for (tenant, letter) in &listed {
@@ -204,7 +206,7 @@ impl Oracle {
                             self.take_standing(tenant, job, ledger)?;
                         }
                     }
-                    self.letters.compare(listed, true)?;
+                    self.compare_letters(true, ledger)?;
                 }
                 _ => {}
             }
@@ -367,8 +369,17 @@ impl Oracle {
         &mut self,
         ledger: &mut dyn Ledger,
     ) -> Result<Vec<(TenantId, tidemill_engine::record::DeadLetter)>, Violation> {
+        self.compare_letters(false, ledger)
+    }
+
+    fn compare_letters(
+        &mut self,
+        doubtful: bool,
+        ledger: &mut dyn Ledger,
+    ) -> Result<Vec<(TenantId, tidemill_engine::record::DeadLetter)>, Violation> {
         let listed = ledger.dead_letters().map_err(unreadable)?;
-        self.letters.compare(listed.clone(), false)?;
+        let run_of = |key: &TaskKey| self.history.task(key).map_or(0, TaskHistory::run);
+        self.letters.compare(listed.clone(), doubtful, run_of)?;
         Ok(listed)
     }
 

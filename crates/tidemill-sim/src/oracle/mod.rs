@@ -229,7 +229,10 @@ impl Oracle {
             (Command::Cancel(cancel), Ok(_)) => {
                 standing.insert(cancel.job, true);
             }
-            (Command::Resume(resume), Ok(_)) => {
+            (Command::Resume(resume), Ok(reply)) => {
+                if let Reply::Resumed { tasks } = reply {
+                    self.letters.run_again(&resume.tenant, tasks);
+                }
                 let job = match &resume.target {
                     ResumeTarget::Job { job, .. } => Some(*job),
                     ResumeTarget::Task(request) => request.job_part(),

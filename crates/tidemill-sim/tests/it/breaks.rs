@@ -146,6 +146,14 @@ fn a_job_that_ends_before_its_tasks_is_found() {
 }
 
 #[test]
+fn a_letter_that_stays_open_is_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { keep_letters_open: true, ..Faults::default() };
+        assert_is_found("the letter of a task that runs again is open", &with_faults(kind, faults));
+    }
+}
+
+#[test]
 fn rows_that_are_taken_as_they_are_are_found() {
     let faults = Faults { skip_row_checks: true, ..Faults::default() };
     let plan = Plan { flips: 150, ..with_faults(Kind::Embedded, faults) };

@@ -296,6 +296,10 @@ fn head(mut fields: Fields<'_>) -> Result<TaskHead, BadField> {
         crashes: 0,
         reported: None,
         session: fields.optional("sessionId")?,
+        letter: match fields.optional::<String>("letter")? {
+            None => None,
+            Some(text) => Some(message_id(&text).ok_or_else(|| BadField::new("letter", "is not an id"))?.0),
+        },
     };
     fields.finish().map(|()| head)
 }
