@@ -110,14 +110,13 @@ async fn write_alert(tenant: &TenantId, text: &str) -> Result<(), String> {
 
 /// Writes that something which nobody waits for went wrong, if standard error takes it.
 pub(crate) fn trouble(text: &str) {
-    let line = match json_now() {
-        Some(now) => LogRecord::new(now, LogLevel::Warn, text).line(),
-        None => {
-            // With its level it needs no word for it.
-            let stamp = stamp(LogLevel::Warn);
-            let start = if stamp.is_empty() { "warning: " } else { &stamp };
-            format!("{start}{}\n", plain(&text.replace('\n', " | ")))
-        }
+    let line = if let Some(now) = json_now() {
+        LogRecord::new(now, LogLevel::Warn, text).line()
+    } else {
+        // With its level it needs no word for it.
+        let stamp = stamp(LogLevel::Warn);
+        let start = if stamp.is_empty() { "warning: " } else { &stamp };
+        format!("{start}{}\n", plain(&text.replace('\n', " | ")))
     };
     drop(write(line));
 }
