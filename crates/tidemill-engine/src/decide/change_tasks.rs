@@ -122,7 +122,7 @@ mod tests {
     fn change(specs: Vec<Arc<TaskSpec>>, resume: bool) -> Command {
         let job = JobId::from_u128(7);
         let target = ChangeTarget::Job { job, specs: Arc::new(specs), told: Json::empty_object() };
-        let resume = resume.then(|| ResumeTarget::Job { job, tasks: None });
+        let resume = resume.then_some(ResumeTarget::Job { job, tasks: None });
         Command::ChangeTasks(ChangeTasks { tenant: tenant(), target, resume })
     }
 
