@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use serde::Deserialize;
-use tidemill_model::{Event, JobId, Json, KnownType, TenantId};
+use tidemill_model::last_error::in_short;
+use tidemill_model::{JobId, Json, TenantId};
 
 use super::limits::LIST_MAX;
 use super::{Engine, EngineError};
@@ -18,15 +18,6 @@ use crate::scripts::{AlertKind, StandingAlert};
 const ERROR_CHARS_MAX: usize = 300;
 /// The characters of what a standing alert says.
 const MESSAGE_CHARS_MAX: usize = 1_000;
-
-/// What events of failures say.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Failure {
-    error: Option<String>,
-    source: Option<String>,
-    timeout_ms: Option<u64>,
-}
 
 impl<B: Backend> Engine<B> {
     /// What is sent of failed jobs, with what is known of them now.
@@ -68,24 +59,11 @@ impl<B: Backend> Engine<B> {
         Some(format!("{}/jobs/{job}", url.trim_end_matches('/')))
     }
 
-    /// What the last attempt of a failed task said. That it was the last one is no error of its own.
+    /// What the last attempt of a failed task said, in a line.
     async fn last_error_of(&self, tenant: &TenantId, job: &FailedJob) -> Result<Option<String>, EngineError> {
         let task = TaskKey { tenant: tenant.clone(), request: job.job.request_id(&job.task) };
-        let failed = self.last_of(&task, KnownType::TaskFailed).await?;
-        let timed_out = self.last_of(&task, KnownType::TaskTimeout).await?;
-        let ended = failed.into_iter().chain(timed_out).max_by_key(|event| (event.timestamp, event.id));
-        let read = |event: &Event| event.properties.read::<Failure>().ok();
-        let Some(mut failure) = ended.as_ref().and_then(read) else { return Ok(None) };
-        if failure.source.as_deref() == Some("dlq") {
-            let attempt = self.last_of(&task, KnownType::TaskProcessingFailed).await?;
-            failure = attempt.as_ref().and_then(read).unwrap_or(failure);
-        }
-        let said = match (failure.error, failure.timeout_ms) {
-            (Some(error), _) => Some(error),
-            (None, Some(limit)) => Some(format!("took longer than {limit} ms")),
-            (None, None) => None,
-        };
-        Ok(said.map(|said| self.clean_within(&said, ERROR_CHARS_MAX)))
+        let last = self.task_detail(task).await?.and_then(|detail| detail.last_error);
+        Ok(last.map(|last| self.clean_within(&in_short(&last.message), ERROR_CHARS_MAX)))
     }
 
     /// Alerts about failed jobs that people have not got yet.
