@@ -31,9 +31,9 @@ fn status(home: &Home, job: &str) -> Value {
     home.run(&["jobs", "get", job, "--json"]).ok().json()["status"].clone()
 }
 
-/// An event without what differs from run to run: ids, times, processes, directories.
+/// An event without what differs from run to run: ids, times, processes, and the directories and variables of their workers.
 fn shape(value: &Value, job: &str) -> Value {
-    const MEASURED: [&str; 4] = ["processId", "workerId", "durationMs", "directory"];
+    const MEASURED: [&str; 5] = ["processId", "workerId", "durationMs", "directory", "variables"];
     match value {
         Value::Object(fields) => {
             let field = |(name, value): (&String, &Value)| {
