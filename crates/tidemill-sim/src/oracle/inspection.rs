@@ -13,7 +13,7 @@ use tidemill_model::{
 
 use super::doubt::{Doubt, Witness};
 use super::job_history::JobHistory;
-use super::leases::{AHEAD_MILLIS, LeaseFacts};
+use super::leases::AHEAD_MILLIS;
 use super::task_history::TaskHistory;
 use super::{Oracle, blob_of, unreadable};
 use crate::ledger::Ledger;
@@ -408,6 +408,7 @@ impl Oracle {
     pub fn check_swept(&self, ledger: &mut dyn Ledger, now: Timestamp) -> Result<(), Violation> {
         let mut messages: BTreeMap<TaskKey, Vec<u32>> = BTreeMap::new();
         let mut visible_at: BTreeMap<(TaskKey, u32), Timestamp> = BTreeMap::new();
+        let last = now.plus(self.policy.lease_millis + AHEAD_MILLIS);
         for queued in ledger.messages().map_err(unreadable)? {
             let (task, run) = (queued.message.task, queued.message.run);
             let at = queued.visible_at;
@@ -418,8 +419,7 @@ impl Oracle {
         for (key, task) in self.history.tasks.iter().filter(|(_, task)| task.is_live() && !task.is_parked()) {
             let has_message = messages.get(key).is_some_and(|runs| runs.contains(&task.run()));
             let held = self.leases.of(key).and_then(|facts| facts.holder.as_ref());
-            let is_held =
-                self.leases.of(key).and_then(LeaseFacts::held_until).is_some_and(|until| until >= now);
+            let is_held = self.leases.of(key).is_some_and(|facts| facts.may_hold(now, last));
             demand(has_message || is_held, "nothing stands still after a sweep", || {
                 let runs = messages.get(key);
                 format!(
@@ -433,8 +433,7 @@ impl Oracle {
         let soon = now.plus(DELAY_MILLIS_MAX + AHEAD_MILLIS);
         for (key, task) in self.history.tasks.iter().filter(|(_, task)| task.is_live() && !task.is_parked()) {
             // Whoever holds it is given a message when the lease is over, whatever becomes of others that were sent for it.
-            let is_held =
-                self.leases.of(key).and_then(LeaseFacts::held_until).is_some_and(|until| until >= now);
+            let is_held = self.leases.of(key).is_some_and(|facts| facts.may_hold(now, last));
             let at = visible_at.get(&(key.clone(), task.run())).copied();
             let is_soon = is_held || at.is_none_or(|at| at <= soon);
             demand(is_soon, "what is queued can be claimed soon after a sweep", || {

@@ -54,6 +54,13 @@ impl LeaseFacts {
         Some(self.shortened.iter().copied().fold(holder.until, Timestamp::min))
     }
 
+    /// Whether the lease may hold at a moment when a sweep has shortened each one that would last beyond `last`. A clock that
+    /// was set back by little leaves a lease as an earlier sweep shortened it.
+    pub(super) fn may_hold(&self, now: Timestamp, last: Timestamp) -> bool {
+        let Some(holder) = &self.holder else { return false };
+        self.shortened.iter().chain([&holder.until]).any(|until| (now..=last).contains(until))
+    }
+
     /// True when a head may show this holder.
     fn agrees(&self, shown: Option<&Holder>) -> bool {
         let (Some(known), Some(shown)) = (&self.holder, shown) else { return self.holder.as_ref() == shown };
@@ -493,4 +500,28 @@ fn holder_of(head: &TaskHead) -> Option<Holder> {
 
 fn written(task: &TaskKey, known: KnownType, fence: Fence) -> Due {
     Due::Written { task: task.clone(), known, fence: fence.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_an_earlier_sweep_shortened_may_hold() {
+        let at = |millis: u64| Timestamp::MIN.plus(millis);
+        let holder = Holder {
+            fence: 1,
+            worker: Arc::from("worker-2"),
+            generation: None,
+            until: at(7_300_000),
+            claimed_at: at(7_295_000),
+        };
+        let mut facts = LeaseFacts { holder: Some(holder), ..LeaseFacts::default() };
+        assert!(!facts.may_hold(at(90_000), at(155_000)), "a sweep shortens it");
+        // Two sweeps could have: the first did, the second came when the clock was set back once more, by little.
+        facts.shortened = vec![at(100_000), at(60_000)];
+        assert_eq!(facts.held_until(), Some(at(60_000)));
+        assert!(facts.may_hold(at(90_000), at(155_000)));
+        assert!(!facts.may_hold(at(100_001), at(165_001)), "it is over");
+    }
 }
