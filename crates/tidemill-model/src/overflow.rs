@@ -89,16 +89,17 @@ pub fn overflow(
     if fields.iter().any(|(name, _)| name == OVERFLOW_FIELD) {
         return Err(BadOverflow::Reserved);
     }
-    let fields: Vec<Field> = fields.iter().map(|(name, value)| Field::new(name, value.get())).collect();
-    let reference = Field::new(OVERFLOW_FIELD, Json::of(place).as_str());
+    let fields: Vec<Field<'_>> = fields.iter().map(|(name, value)| Field::new(name, value.get())).collect();
+    let place = Json::of(place);
+    let reference = Field::new(OVERFLOW_FIELD, place.as_str());
     let mut bytes = envelope_bytes + object_len(fields.iter().chain([&reference]));
 
     // A name that is given twice counts as one field, so that the order of the two stays.
     let mut lengths: HashMap<&str, usize> = HashMap::new();
     let mut names = Vec::new();
     for field in &fields {
-        let length = lengths.entry(&field.name).or_insert_with(|| {
-            names.push(field.name.as_str());
+        let length = lengths.entry(field.name).or_insert_with(|| {
+            names.push(field.name);
             0
         });
         *length += field.len_in_object();
@@ -123,12 +124,13 @@ pub fn overflow(
         return Err(BadOverflow::TooLarge { bytes });
     }
 
-    let (gone, kept): (Vec<&Field>, Vec<&Field>) =
-        fields.iter().partition(|field| moved.contains(field.name.as_str()));
+    let (gone, mut kept): (Vec<&Field<'_>>, Vec<&Field<'_>>) =
+        fields.iter().partition(|field| moved.contains(field.name));
+    kept.push(&reference);
     names.retain(|name| moved.contains(name));
     Ok(Some(Overflow {
-        properties: object(kept.into_iter().chain([&reference])),
-        payload: object(gone),
+        properties: object(&kept),
+        payload: object(&gone),
         moved: names.into_iter().map(str::to_owned).collect(),
     }))
 }
@@ -159,40 +161,51 @@ pub fn rehydrate(properties: &Json, payload: &Json) -> Result<Json, BadPayload> 
         return Err(BadPayload::Both { field: field.to_string() });
     }
     let kept = kept.iter().filter(|(name, _)| name != OVERFLOW_FIELD);
-    let fields: Vec<Field> = kept.chain(&moved).map(|(name, value)| Field::new(name, value.get())).collect();
-    Ok(object(&fields))
+    let fields: Vec<Field<'_>> =
+        kept.chain(&moved).map(|(name, value)| Field::new(name, value.get())).collect();
+    Ok(object(&fields.iter().collect::<Vec<_>>()))
 }
 
 fn read<'a>(json: &'a Json, part: &'static str) -> Result<Fields<'a>, BadPayload> {
     json.read().map_err(|error| BadPayload::Unreadable { part, problem: error.to_string() })
 }
 
-/// One field of an object and its text, `"name":value`.
+/// One field of an object. Its value may be large, so it stays where it is.
 #[derive(Debug)]
-struct Field {
-    name: String,
-    text: String,
+struct Field<'a> {
+    name: &'a str,
+    /// The name as a JSON text.
+    quoted: Json,
+    value: &'a str,
 }
 
-impl Field {
-    fn new(name: &str, value: &str) -> Self {
-        Self { name: name.to_owned(), text: format!("{}:{value}", Json::of(name).as_str()) }
+impl<'a> Field<'a> {
+    fn new(name: &'a str, value: &'a str) -> Self {
+        Self { name, quoted: Json::of(name), value }
     }
 
-    /// How much shorter an object gets without it, the comma included. Some other field always stays.
+    /// How much shorter an object gets without it, colon and comma included. Some other field always stays.
     fn len_in_object(&self) -> usize {
-        self.text.len() + 1
+        self.quoted.len() + self.value.len() + 2
     }
 }
 
-fn object_len<'a>(fields: impl Iterator<Item = &'a Field>) -> usize {
+fn object_len<'f>(fields: impl Iterator<Item = &'f Field<'f>>) -> usize {
     // Two braces and a comma after each field but the last.
     fields.map(Field::len_in_object).sum::<usize>() + 1
 }
 
-fn object<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Json {
-    let texts: Vec<&str> = fields.into_iter().map(|field| field.text.as_str()).collect();
-    Json::parse(format!("{{{}}}", texts.join(","))).expect("names and values were JSON before")
+fn object(fields: &[&Field<'_>]) -> Json {
+    let mut text = String::with_capacity(object_len(fields.iter().copied()) + 1);
+    for (at, Field { quoted, value, .. }) in fields.iter().enumerate() {
+        let before = if at == 0 { '{' } else { ',' };
+        text.push(before);
+        text.push_str(quoted.as_str());
+        text.push(':');
+        text.push_str(value);
+    }
+    text.push_str(if fields.is_empty() { "{}" } else { "}" });
+    Json::parse(text).expect("names and values were JSON before")
 }
 
 #[cfg(test)]

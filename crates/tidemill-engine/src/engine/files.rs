@@ -85,7 +85,7 @@ impl<B: Backend> Engine<B> {
         let definitions = self.definitions_of(&tenant, names, &promises).await?;
         self.check_variables(listed(&file.tasks), &definitions, rights, &promises).await?;
         let default = self.policy().retry;
-        let tasks = file.tasks.into_iter().map(|task| spec_of(task, &definitions, default)).collect();
+        let tasks = specs_of(file.tasks, &definitions, default);
         let request = JobRequest {
             tenant,
             app,
@@ -123,7 +123,7 @@ impl<B: Backend> Engine<B> {
         let definitions = self.definitions_of(tenant, names, &[]).await?;
         self.check_variables(listed(&file.tasks), &definitions, rights, &[]).await?;
         let default = self.policy().retry;
-        Ok(file.tasks.into_iter().map(|task| spec_of(task, &definitions, default)).collect())
+        Ok(specs_of(file.tasks, &definitions, default))
     }
 
     /// Submits the task of a file. Repeats are answered as with a job.
@@ -308,6 +308,26 @@ pub(super) fn options_of(definition: &Definition, default: tidemill_model::Retry
     spec_of(task, &known, default).options
 }
 
+/// What the tasks of a file do. Those that are carried out the same way share the text that says how: a job may have
+/// 100,000 of them.
+fn specs_of(
+    tasks: Vec<TaskEntry>,
+    definitions: &Definitions,
+    default: tidemill_model::RetryPolicy,
+) -> Vec<TaskSpec> {
+    let mut last: Option<Json> = None;
+    let specs = tasks.into_iter().map(|task| {
+        let mut spec = spec_of(task, definitions, default);
+        if spec.options.execution == last {
+            spec.options.execution.clone_from(&last);
+        } else {
+            last.clone_from(&spec.options.execution);
+        }
+        spec
+    });
+    specs.collect()
+}
+
 /// A task as the engine takes it: its own settings over those of its definition.
 pub(super) fn spec_of(
     task: TaskEntry,
@@ -342,7 +362,7 @@ pub(super) fn spec_of(
             TaskName::trusted(task_id.as_str())
         }
         TaskWork::Named(name) => {
-            if let Some(definition) = definitions.get(&name) {
+            if let Some((name, definition)) = definitions.get_key_value(&name) {
                 let draft = &definition.draft;
                 agent = draft.runner == Runner::Agent;
                 execution.definition = Some(Pinned { name: name.clone(), version: definition.version });

@@ -47,9 +47,11 @@ impl<B: Backend> Engine<B> {
         &self,
         tenant: &TenantId,
         place: &OverflowRef,
-        payload: &Json,
+        payload: Json,
     ) -> Result<(), EngineError> {
+        // The payload may be large: its text goes before the bytes are put together with what a blob has besides.
         let bytes = payload.as_str().as_bytes().to_vec();
+        drop(payload);
         Ok(self.inner.backend.put_blob(tenant.clone(), place.key.clone(), bytes).await?)
     }
 
@@ -60,10 +62,10 @@ impl<B: Backend> Engine<B> {
         id: EventId,
         packed: Packed,
     ) -> Result<Prepared, EngineError> {
-        if let Some((place, payload)) = &packed.payload {
-            self.store_payload(tenant, place, payload).await?;
-        }
-        Ok(Prepared { id: packed.payload.map(|_| id), properties: packed.properties })
+        let Packed { properties, payload } = packed;
+        let Some((place, payload)) = payload else { return Ok(Prepared { id: None, properties }) };
+        self.store_payload(tenant, &place, payload).await?;
+        Ok(Prepared { id: Some(id), properties })
     }
 
     /// Puts the moved fields of an event back. A missing blob is an error, not a missing field.

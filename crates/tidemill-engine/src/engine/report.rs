@@ -388,7 +388,7 @@ impl<B: Backend> Engine<B> {
         let id = event.id;
         let packed = self.pack(event)?;
         let Some((place, payload)) = packed.payload else { return Ok(None) };
-        self.store_payload(&task.tenant, &place, &payload).await?;
+        self.store_payload(&task.tenant, &place, payload).await?;
         let stayed: Stayed = packed.properties.read().unwrap_or_default();
         Ok(Some(Moved { id, place, artifacts: stayed.artifacts }))
     }

@@ -158,6 +158,8 @@ impl<B: Backend> Engine<B> {
         let created =
             JobCreated { job_id: job, request_id: &request_id, name, budget, tasks: &tasks, total_tasks };
         let created = Json::of(&created);
+        // The list may be long: it is in the event now.
+        drop(tasks);
         let packed = self.pack(self.job_event(
             &request.tenant,
             &request.app,
@@ -232,7 +234,8 @@ impl<B: Backend> Engine<B> {
         let packed =
             self.pack(self.job_event(tenant, app, job, KnownType::JobTasksAdded, id, Json::of(&added)))?;
         let Some((place, payload)) = packed.payload else { return Ok(Listed::Inline(json)) };
-        self.store_payload(tenant, &place, &payload).await?;
+        drop(json);
+        self.store_payload(tenant, &place, payload).await?;
         Ok(Listed::Overflow { id, at: place })
     }
 
