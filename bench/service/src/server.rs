@@ -44,7 +44,7 @@ impl Server {
             .arg(data)
             .current_dir(data)
             .env("OUTPUT_DIR", data.join("output"))
-            .env("MAX_CONCURRENT_CLAUDE", slots.to_string())
+            .env("MAX_CONCURRENT", slots.to_string())
             .env("SHUTDOWN_GRACE_MS", "1000")
             .env("API_RATE_LIMIT", "1000000")
             .stdin(Stdio::null())

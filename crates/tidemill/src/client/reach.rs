@@ -54,7 +54,7 @@ pub(crate) fn add(
     value: Option<impl ToString>,
 ) {
     if let Some(value) = value {
-        flags.insert(setting, Source { value: value.to_string(), origin: Origin::Flag(flag) });
+        flags.insert(setting, Source::new(value.to_string(), Origin::Flag(flag)));
     }
 }
 

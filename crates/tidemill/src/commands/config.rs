@@ -26,6 +26,7 @@ pub(crate) struct Config {
 }
 
 const HIDDEN: &str = "[REDACTED]";
+const DEFAULT: &str = "default";
 
 impl Config {
     pub(crate) fn flags(&self) -> Flags {
@@ -34,11 +35,17 @@ impl Config {
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
         if self.json {
-            let settings: Map<String, Value> = config
-                .shown
-                .iter()
-                .map(|(setting, source)| (setting.name.to_owned(), entry(setting, source.as_ref())))
-                .collect();
+            let mut settings = Map::new();
+            for (setting, source) in &config.shown {
+                let entry = entry(setting, source.as_ref());
+                // Whoever looks for it by another name finds it too.
+                for alias in setting.aliases {
+                    let mut same = entry.clone();
+                    same["aliasOf"] = json!(setting.name);
+                    settings.insert((*alias).to_owned(), same);
+                }
+                settings.insert(setting.name.to_owned(), entry);
+            }
             out.json_pretty(&settings)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -52,8 +59,8 @@ impl Config {
             table.row(vec![
                 setting.name.to_owned(),
                 value,
-                origin(source.as_ref()),
-                format!("{}{used}", setting.about),
+                source.as_ref().map_or_else(|| DEFAULT.to_owned(), Source::place),
+                format!("{}{}{used}", setting.about, also(setting)),
             ]);
         }
         out.table(&table)?;
@@ -67,11 +74,18 @@ fn shown(setting: &Setting, source: Option<&Source>) -> Option<String> {
     Some(if setting.secret { HIDDEN.to_owned() } else { value })
 }
 
-fn origin(source: Option<&Source>) -> String {
-    source.map_or_else(|| "default".to_owned(), |source| source.origin.to_string())
+fn also(setting: &Setting) -> String {
+    if setting.aliases.is_empty() { String::new() } else { format!("; also {}", setting.aliases.join(", ")) }
 }
 
 fn entry(setting: &Setting, source: Option<&Source>) -> Value {
-    let used = setting.used == Use::Now;
-    json!({ "value": shown(setting, source), "origin": origin(source), "used": used, "about": setting.about })
+    json!({
+        "value": shown(setting, source),
+        "origin": source.map_or_else(|| DEFAULT.to_owned(), |source| source.origin.to_string()),
+        // The name that it was given under.
+        "name": source.map(|source| source.alias.unwrap_or(setting.name)),
+        "aliases": setting.aliases,
+        "used": setting.used == Use::Now,
+        "about": setting.about,
+    })
 }

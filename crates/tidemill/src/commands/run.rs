@@ -79,7 +79,7 @@ impl Run {
     pub(crate) fn flags(&self) -> Flags {
         let mut flags = Flags::new();
         add(&mut flags, "TIDEMILL_DATA", "--data", self.data.as_ref().map(|dir| dir.display()));
-        add(&mut flags, "MAX_CONCURRENT_CLAUDE", "--concurrency", self.concurrency);
+        add(&mut flags, "MAX_CONCURRENT", "--concurrency", self.concurrency);
         add(&mut flags, "TIDEMILL_RUN_AS", "--run-as", self.user.as_ref());
         add(&mut flags, "LOG_FORMAT", "--log-format", self.log_format.as_ref());
         flags

@@ -79,7 +79,7 @@ impl Serve {
         add(&mut flags, "TIDEMILL_BACKEND", "--backend", self.backend.as_ref());
         add(&mut flags, "TIDEMILL_ROLES", "--roles", self.roles.as_ref());
         add(&mut flags, "TIDEMILL_LISTEN", "--listen", self.listen.as_ref());
-        add(&mut flags, "MAX_CONCURRENT_CLAUDE", "--concurrency", self.concurrency);
+        add(&mut flags, "MAX_CONCURRENT", "--concurrency", self.concurrency);
         add(&mut flags, "TIDEMILL_RUN_AS", "--run-as", self.run_as.as_ref());
         add(&mut flags, "LOG_FORMAT", "--log-format", self.log_format.as_ref());
         flags

@@ -67,7 +67,7 @@ impl Worker {
         add(&mut flags, "TIDEMILL_SERVER", "--server", self.server.as_ref());
         add(&mut flags, "TIDEMILL_BACKEND", "--backend", self.backend.as_ref());
         add(&mut flags, "TIDEMILL_API_KEY", "--key", self.key.as_ref());
-        add(&mut flags, "MAX_CONCURRENT_CLAUDE", "--concurrency", self.concurrency);
+        add(&mut flags, "MAX_CONCURRENT", "--concurrency", self.concurrency);
         add(&mut flags, "TIDEMILL_RUN_AS", "--run-as", self.run_as.as_ref());
         add(&mut flags, "WORKER_METRICS_LISTEN", "--metrics", self.metrics.as_ref());
         add(&mut flags, "LOG_FORMAT", "--log-format", self.log_format.as_ref());

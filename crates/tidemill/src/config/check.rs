@@ -56,8 +56,7 @@ fn on_aws(values: &Values, origin: &dyn Fn(&str) -> String, problems: &mut Vec<S
             origin("TIDEMILL_SERVER")
         ));
     }
-    for (setting, given) in
-        [("CLAUDE_TIMEOUT", Some(values.timeout)), ("IDLE_TIMEOUT_MS", values.idle_timeout)]
+    for (setting, given) in [("TASK_TIMEOUT", Some(values.timeout)), ("IDLE_TIMEOUT_MS", values.idle_timeout)]
     {
         if given.is_some_and(|given| given > AWS_TIMEOUT_MAX) {
             problems.push(format!(

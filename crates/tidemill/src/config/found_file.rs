@@ -93,14 +93,14 @@ pub(super) fn check<'a>(given: impl Iterator<Item = (&'a str, &'a Source)>, prob
         if PROGRAMS.contains(name) && !source.value.starts_with('/') {
             problems.push(format!(
                 "{name} ({}) must be an absolute path, because nobody named the file that says it",
-                source.origin
+                source.place()
             ));
         }
         if OPENERS.contains(name) {
             problems.push(format!(
                 "{name} ({}) would give variables of the environment to tasks, and nobody named the file that says it; \
                  set it in the environment, or name the file with --config",
-                source.origin
+                source.place()
             ));
         }
         for entry in ADDRESSED.iter().filter(|entry| (entry.is_address)(name)) {
@@ -115,14 +115,15 @@ pub(super) fn check<'a>(given: impl Iterator<Item = (&'a str, &'a Source)>, prob
                     "{name} ({}) would be sent {credential} ({}): an address that a file of the working directory names \
                      gets only a key from that file; set the address in the environment or by a flag, or name the file \
                      with --config",
-                    source.origin, elsewhere.origin
+                    source.place(),
+                    elsewhere.place()
                 ));
             } else if !entry.own.iter().all(is_own) {
                 problems.push(format!(
                     "{name} ({}) needs {} in the same file: an address that a file of the working directory names gets only \
                      a key from that file, not one of a profile or a role; set the address in the environment, or name the \
                      file with --config",
-                    source.origin,
+                    source.place(),
                     entry.own.join(" and ")
                 ));
             }

@@ -1,6 +1,7 @@
 //! Which value counts: a flag before the environment, before `.env`, before the file of the stage, before the file, before
 //! the default.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,15 +12,12 @@ use tidemill_model::secrets::is_secret_name;
 use tidemill_model::{ErrorSanitizer, Secrets};
 use tidemill_server::ServerConfig;
 
-use super::origin::Origin;
+use super::origin::{ENV_FILE_NAME, FILE_NAME, Origin};
 use super::setting::{Setting, Use};
 use super::table::SETTINGS;
 use super::values::Values;
 use super::workflow::Workflows;
 use super::{check, env_file, found_file};
-
-/// The file that is read when none is named.
-const FILE_NAME: &str = "tidemill";
 
 /// The stages in which what is in production is so.
 const PRODUCTION: [&str; 2] = ["prod", "production"];
@@ -39,6 +37,22 @@ impl fmt::Display for ConfigError {
 pub(crate) struct Source {
     pub(crate) value: String,
     pub(crate) origin: Origin,
+    /// The name it was given under, if that is another one than the setting's own.
+    pub(crate) alias: Option<&'static str>,
+}
+
+impl Source {
+    pub(crate) fn new(value: impl Into<String>, origin: Origin) -> Self {
+        Self { value: value.into(), origin, alias: None }
+    }
+
+    /// Where it came from, and under which name if not its own.
+    pub(crate) fn place(&self) -> String {
+        match self.alias {
+            None => self.origin.to_string(),
+            Some(alias) => format!("{}, as {alias}", self.origin),
+        }
+    }
 }
 
 /// Everything that was given, before it is known what counts.
@@ -137,9 +151,9 @@ impl Sources {
         flags: BTreeMap<&'static str, Source>,
     ) -> Result<Self, ConfigError> {
         let mut sources = Self { flags, ..Self::default() };
-        sources.read_env_file(&dir.join(".env"))?;
+        sources.read_env_file(&dir.join(ENV_FILE_NAME))?;
         for (name, value) in environment {
-            sources.environment.insert(name, Source { value, origin: Origin::Environment });
+            sources.environment.insert(name, Source::new(value, Origin::Environment));
         }
         if let Some(path) = file {
             sources.read_file(path, path, false)?;
@@ -165,8 +179,8 @@ impl Sources {
         let lines =
             env_file::read(&text).map_err(|(line, problem)| one(format!(".env:{line}: {problem}")))?;
         for env_file::Line { name, value, number } in lines {
-            let origin = Origin::File { name: ".env".to_owned(), line: number, is_found: true };
-            self.environment.insert(name, Source { value, origin });
+            let origin = Origin::File { name: ENV_FILE_NAME.to_owned(), line: number, is_found: true };
+            self.environment.insert(name, Source::new(value, origin));
         }
         Ok(())
     }
@@ -191,7 +205,7 @@ impl Sources {
             match scalar(&entry.value) {
                 Ok(Some(value)) => {
                     let origin = Origin::File { name: shown.clone(), line: place.line, is_found };
-                    self.file.insert(entry.key.clone(), Source { value, origin });
+                    self.file.insert(entry.key.clone(), Source::new(value, origin));
                 }
                 Ok(None) => {}
                 Err(NotSingle) => {
@@ -218,16 +232,15 @@ impl Sources {
         let stage = self.given("NODE_ENV").map_or("", |source| source.value.as_str());
         let is_prod = PRODUCTION.contains(&stage);
         for setting in SETTINGS {
-            let source = self.settle(setting, &mut problems).or_else(|| {
-                let value = setting.in_prod.filter(|_| is_prod)?.to_owned();
-                Some(Source { value, origin: Origin::Production })
-            });
+            let source = self
+                .settle(setting, &mut problems)
+                .or_else(|| Some(Source::new(setting.in_prod.filter(|_| is_prod)?, Origin::Production)));
             if let Some(source) = &source {
                 if let Err(expected) = setting.kind.check(&source.value) {
                     problems.push(wrong(setting, source, &expected));
                 }
                 if setting.used == Use::Never {
-                    warnings.push(format!("{} ({}) has no effect", setting.name, source.origin));
+                    warnings.push(format!("{} ({}) has no effect", setting.name, source.place()));
                 }
             }
             let text = source.as_ref().map(|source| source.value.clone());
@@ -271,35 +284,40 @@ impl Sources {
         settings.chain(others.map(|(name, source)| (name.as_str(), source)))
     }
 
-    /// The value of a setting under any of its names. Two names with different values are a contradiction.
-    fn settle(&self, setting: &Setting, problems: &mut Vec<String>) -> Option<Source> {
-        let mut found: Option<(&str, &Source)> = None;
-        for name in std::iter::once(&setting.name).chain(setting.aliases) {
+    /// The value of a setting under any of its names: first by where it was given, then its own name before the others. Two
+    /// names in one place with different values are a contradiction.
+    fn settle(&self, setting: &'static Setting, problems: &mut Vec<String>) -> Option<Source> {
+        let mut found: Option<(&'static str, &Source)> = None;
+        for &name in std::iter::once(&setting.name).chain(setting.aliases) {
             let Some(source) = self.given(name) else { continue };
-            match found {
-                None => found = Some((name, source)),
-                Some((first, before)) if before.value != source.value => problems.push(format!(
+            let Some((first, before)) = found else {
+                found = Some((name, source));
+                continue;
+            };
+            match source.origin.rank().cmp(&before.origin.rank()) {
+                Ordering::Less => found = Some((name, source)),
+                Ordering::Equal if before.value != source.value => problems.push(format!(
                     "{first} ({}) and {name} ({}) mean the same and differ; give one of them",
                     before.origin, source.origin
                 )),
-                Some(_) => {}
+                Ordering::Equal | Ordering::Greater => {}
             }
         }
-        found.map(|(_, source)| source.clone())
+        let (name, source) = found?;
+        Some(Source { alias: (name != setting.name).then_some(name), ..source.clone() })
     }
 }
 
 fn origin_of(shown: &[(&'static Setting, Option<Source>)], name: &str) -> String {
     let found = shown.iter().find(|(setting, _)| setting.name == name);
     let source = found.and_then(|(_, source)| source.as_ref());
-    source.map_or_else(|| "default".to_owned(), |source| source.origin.to_string())
+    source.map_or_else(|| "default".to_owned(), Source::place)
 }
 
 fn wrong(setting: &Setting, source: &Source, expected: &str) -> String {
     let Setting { name, secret, .. } = setting;
-    let Source { value, origin } = source;
-    let given = if *secret { String::new() } else { format!(", not {value:?}") };
-    format!("{name} ({origin}) must be {expected}{given}")
+    let given = if *secret { String::new() } else { format!(", not {:?}", source.value) };
+    format!("{name} ({}) must be {expected}{given}", source.place())
 }
 
 fn one(problem: String) -> ConfigError {

@@ -62,17 +62,19 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     // Tasks.
     setting(
-        "MAX_CONCURRENT_CLAUDE",
+        "MAX_CONCURRENT",
         Kind::Number { min: 1, max: 1_024 },
         Some("3"),
-        "tasks that run at a time, agents among them",
-    ),
+        "tasks that run at a time, whatever runs them",
+    )
+    .also(&["MAX_CONCURRENT_CLAUDE"]),
     setting(
-        "CLAUDE_TIMEOUT",
+        "TASK_TIMEOUT",
         Kind::Millis { min: 1_000, max: 7 * DAY },
         Some("200000"),
         "how long a task may run when it does not say, in ms",
-    ),
+    )
+    .also(&["CLAUDE_TIMEOUT"]),
     setting(
         "IDLE_TIMEOUT_MS",
         Kind::Millis { min: 1_000, max: 7 * DAY },

@@ -24,9 +24,7 @@ impl Dir {
         flags: &[(&'static str, &str)],
     ) -> Result<Resolved, String> {
         let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let flags = flags.iter().map(|(name, value)| {
-            (*name, Source { value: (*value).to_owned(), origin: Origin::Flag("--flag") })
-        });
+        let flags = flags.iter().map(|(name, value)| (*name, Source::new(*value, Origin::Flag("--flag"))));
         let sources = Sources::read(&self.0, environment, None, flags.collect());
         sources.and_then(|sources| sources.resolve()).map_err(|error| error.to_string())
     }
@@ -58,12 +56,12 @@ fn defaults_work() {
 #[test]
 fn flags_go_before_environment_before_env_file_before_files() {
     let dir = Dir::with(&[
-        (".env", "MAX_CONCURRENT_CLAUDE=5\nAPP_NAME=dotenv\nTENANT_ID=t-env\nOTHER=x\n"),
+        (".env", "MAX_CONCURRENT=5\nAPP_NAME=dotenv\nTENANT_ID=t-env\nOTHER=x\n"),
         (
             "tidemill.yaml",
-            "# all\nMAX_CONCURRENT_CLAUDE: 4\nSWEEP_INTERVAL_MS: 5s\nCLAUDE_TIMEOUT: 1m\nALERT_CHANNEL: all\n",
+            "# all\nMAX_CONCURRENT: 4\nSWEEP_INTERVAL_MS: 5s\nTASK_TIMEOUT: 1m\nALERT_CHANNEL: all\n",
         ),
-        ("tidemill.prod.yaml", "CLAUDE_TIMEOUT: 2m\nHEALTH_CHECK_ENABLED: true\n"),
+        ("tidemill.prod.yaml", "TASK_TIMEOUT: 2m\nHEALTH_CHECK_ENABLED: true\n"),
     ]);
     let resolved = dir
         .resolve(
@@ -75,11 +73,11 @@ fn flags_go_before_environment_before_env_file_before_files() {
     assert_eq!((values.slots, values.app.as_str(), values.tenant.as_str()), (5, "flagged", "t-real"));
     assert_eq!((values.sweep_every, values.timeout), (Duration::from_secs(5), Duration::from_secs(120)));
     for (name, expected) in [
-        ("MAX_CONCURRENT_CLAUDE", ".env:1"),
+        ("MAX_CONCURRENT", ".env:1"),
         ("APP_NAME", "--flag"),
         ("TENANT_ID", "environment"),
         ("SWEEP_INTERVAL_MS", "tidemill.yaml:3"),
-        ("CLAUDE_TIMEOUT", "tidemill.prod.yaml:1"),
+        ("TASK_TIMEOUT", "tidemill.prod.yaml:1"),
         ("HEALTH_CHECK_ENABLED", "tidemill.prod.yaml:2"),
         ("ALERT_CHANNEL", "tidemill.yaml:5"),
         ("S3_BUCKET", "default"),
@@ -88,6 +86,94 @@ fn flags_go_before_environment_before_env_file_before_files() {
     }
     assert_eq!(resolved.environment["OTHER"], "x");
     assert_eq!(resolved.environment["TENANT_ID"], "t-real");
+}
+
+/// CF-05: the documents' names mean the same, wherever they are given. What counts is first the place, then the name.
+#[test]
+fn other_names_mean_the_same_and_count_by_their_place() {
+    let (env, yaml, prod) = (".env", "tidemill.yaml", "tidemill.prod.yaml");
+    for (files, environment, flags, slots, place) in [
+        (&[][..], &[("MAX_CONCURRENT", "5")][..], &[][..], 5, "environment"),
+        (&[], &[("MAX_CONCURRENT_CLAUDE", "5")], &[], 5, "environment, as MAX_CONCURRENT_CLAUDE"),
+        (&[(env, "A=1\nMAX_CONCURRENT_CLAUDE=5")], &[], &[], 5, ".env:2, as MAX_CONCURRENT_CLAUDE"),
+        (&[(yaml, "MAX_CONCURRENT_CLAUDE: 5")], &[], &[], 5, "tidemill.yaml:1, as MAX_CONCURRENT_CLAUDE"),
+        // An empty value is none.
+        (
+            &[],
+            &[("MAX_CONCURRENT", ""), ("MAX_CONCURRENT_CLAUDE", "5")],
+            &[],
+            5,
+            "environment, as MAX_CONCURRENT_CLAUDE",
+        ),
+        // The same twice is no contradiction.
+        (&[], &[("MAX_CONCURRENT", "5"), ("MAX_CONCURRENT_CLAUDE", "5")], &[], 5, "environment"),
+        // The place goes before the name.
+        (&[], &[("MAX_CONCURRENT_CLAUDE", "5")], &[("MAX_CONCURRENT", "2")], 2, "--flag"),
+        (
+            &[(env, "MAX_CONCURRENT=2")],
+            &[("MAX_CONCURRENT_CLAUDE", "5")],
+            &[],
+            5,
+            "environment, as MAX_CONCURRENT_CLAUDE",
+        ),
+        (&[(env, "MAX_CONCURRENT_CLAUDE=2")], &[("MAX_CONCURRENT", "5")], &[], 5, "environment"),
+        (
+            &[(env, "MAX_CONCURRENT_CLAUDE=5"), (yaml, "MAX_CONCURRENT: 2")],
+            &[],
+            &[],
+            5,
+            ".env:1, as MAX_CONCURRENT_CLAUDE",
+        ),
+        (
+            &[(prod, "MAX_CONCURRENT_CLAUDE: 5"), (yaml, "MAX_CONCURRENT: 2")],
+            &[("NODE_ENV", "prod")],
+            &[],
+            5,
+            "tidemill.prod.yaml:1, as MAX_CONCURRENT_CLAUDE",
+        ),
+    ] {
+        let resolved = Dir::with(files).resolve(environment, flags).unwrap();
+        assert_eq!(resolved.values.slots, slots, "{files:?} {environment:?}");
+        assert_eq!(origin(&resolved, "MAX_CONCURRENT"), place, "{files:?} {environment:?}");
+        assert_eq!(resolved.warnings, Vec::<String>::new());
+    }
+    // Units and bounds are those of the setting.
+    for name in ["TASK_TIMEOUT", "CLAUDE_TIMEOUT"] {
+        for text in ["90000", "90s"] {
+            let resolved = Dir::with(&[]).resolve(&[(name, text)], &[]).unwrap();
+            assert_eq!(resolved.values.timeout, Duration::from_secs(90), "{name}={text}");
+        }
+    }
+    for (files, environment, expected) in [
+        (
+            &[][..],
+            &[("CLAUDE_TIMEOUT", "999")][..],
+            "TASK_TIMEOUT (environment, as CLAUDE_TIMEOUT) must be milliseconds from 1000 to 604800000, or a time such as \
+             30s, 5m or 2h, not \"999\"",
+        ),
+        (
+            &[],
+            &[("TASK_TIMEOUT", "5s"), ("CLAUDE_TIMEOUT", "6s")],
+            "TASK_TIMEOUT (environment) and CLAUDE_TIMEOUT (environment) mean the same and differ; give one of them",
+        ),
+        (
+            &[(yaml, "CLAUDE_TIMEOUT: 5s\nTASK_TIMEOUT: 6s")],
+            &[],
+            "TASK_TIMEOUT (tidemill.yaml:2) and CLAUDE_TIMEOUT (tidemill.yaml:1) mean the same and differ; give one of them",
+        ),
+        (
+            &[(yaml, "TASK_TIMOUT: 5s")],
+            &[],
+            "tidemill.yaml:1:1: TASK_TIMOUT: there is no setting of this name; did you mean TASK_TIMEOUT?",
+        ),
+        (
+            &[(yaml, "CLAUDE_TIMOUT: 5s")],
+            &[],
+            "tidemill.yaml:1:1: CLAUDE_TIMOUT: there is no setting of this name; did you mean CLAUDE_TIMEOUT?",
+        ),
+    ] {
+        assert_eq!(Dir::with(files).resolve(environment, &[]).unwrap_err(), expected);
+    }
 }
 
 /// CF-15, H-098, H-179: what is wrong stops the start and is named.
@@ -251,7 +337,12 @@ fn an_address_of_a_found_file_gets_only_a_key_of_that_file() {
             &[],
             Some("CLAUDE_BIN (tidemill.yaml:1) must be an absolute path"),
         ),
-        (env("CLAUDE_CODE_PATH=bin/claude"), &[], &[], Some("CLAUDE_BIN (.env:1) must be an absolute path")),
+        (
+            env("CLAUDE_CODE_PATH=bin/claude"),
+            &[],
+            &[],
+            Some("CLAUDE_BIN (.env:1, as CLAUDE_CODE_PATH) must be an absolute path"),
+        ),
         (env("CLAUDE_BIN=/opt/claude"), &[], &[], None),
         (env("CLAUDE_BIN=evil"), &[("CLAUDE_BIN", "./claude")], &[], None),
     ] {

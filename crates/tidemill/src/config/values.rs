@@ -149,8 +149,8 @@ impl Values {
             app: AppName::trusted(given.text("APP_NAME")),
             environment: given.text("NODE_ENV").to_owned(),
             roles: Role::of_list(given.text("TIDEMILL_ROLES")),
-            slots: given.count("MAX_CONCURRENT_CLAUDE"),
-            timeout: given.millis("CLAUDE_TIMEOUT"),
+            slots: given.count("MAX_CONCURRENT"),
+            timeout: given.millis("TASK_TIMEOUT"),
             idle_timeout: given.maybe("IDLE_TIMEOUT_MS").map(|_| given.millis("IDLE_TIMEOUT_MS")),
             attempts_max: given.number("MAX_MESSAGE_RETRIES").try_into().expect("at most 100 was checked"),
             task_secrets: given

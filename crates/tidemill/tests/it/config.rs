@@ -26,7 +26,9 @@ fn cf_every_name_is_there_with_its_default() {
         ("CLAUDE_CODE_OAUTH_TOKEN", json!(null)),
         ("CLAUDE_MODEL", json!("claude-opus-4-5")),
         ("CLAUDE_TIMEOUT", json!("200000")),
+        ("TASK_TIMEOUT", json!("200000")),
         ("MAX_CONCURRENT_CLAUDE", json!("3")),
+        ("MAX_CONCURRENT", json!("3")),
         ("DEFAULT_TIMEOUT", json!("120000")),
         ("DYNAMODB_EVENTS_TABLE_NAME", json!("dev-unifiedEvents")),
         ("EVENTBRIDGE_BUS_NAME", json!("default")),
@@ -76,13 +78,46 @@ fn every_setting_has_a_row_on_its_page() {
     let page = include_str!("../../../../docs/configuration.md");
     let (used, unused) = page.split_once("## Accepted and checked").unwrap();
     let config = Sandbox::new().run(&["config", "--json"]).ok().json();
-    for (name, setting) in config.as_object().unwrap() {
+    let settings = config.as_object().unwrap().iter();
+    for (name, setting) in settings.filter(|(_, setting)| setting.get("aliasOf").is_none()) {
         let default = setting["value"].as_str().map(|value| format!("`{value}`")).unwrap_or_default();
         let part = if setting["used"] == true { used } else { unused };
         let row = part.lines().find(|line| line.starts_with(&format!("| `{name}`")));
         let row = row.unwrap_or_else(|| panic!("{name} has no row where it should be"));
         assert!(row.contains(&format!(" | {default}")), "{name} is {default} when nobody says: {row}");
+        for alias in setting["aliases"].as_array().unwrap() {
+            assert!(row.contains(alias.as_str().unwrap()), "{name} is also {alias}: {row}");
+        }
     }
+}
+
+/// CF-05, CF-06: the documents' names are taken as ever, and it is shown which name a value came by.
+#[test]
+fn cf_05_the_documents_names_are_aliases() {
+    let sandbox = Sandbox::new();
+    sandbox.write("tidemill.yaml", "CLAUDE_TIMEOUT: 5m\n");
+    let environment = [("MAX_CONCURRENT_CLAUDE", "7")];
+    let config = sandbox.run_with(&["config", "--json"], &environment).ok().json();
+    for (name, shown, origin, alias) in [
+        ("MAX_CONCURRENT", "7", "environment", "MAX_CONCURRENT_CLAUDE"),
+        ("TASK_TIMEOUT", "5m", "tidemill.yaml:1", "CLAUDE_TIMEOUT"),
+    ] {
+        let entry = &config[name];
+        assert_eq!((&entry["value"], &entry["origin"]), (&json!(shown), &json!(origin)), "{name}");
+        assert_eq!((&entry["name"], &entry["aliases"]), (&json!(alias), &json!([alias])), "{name}");
+        assert_eq!((value(&config, alias), &config[alias]["aliasOf"]), (&json!(shown), &json!(name)));
+        assert_eq!(entry.get("aliasOf"), None);
+    }
+    assert_eq!(config["TENANT_ID"]["name"], json!(null), "nobody gave it");
+    let table = sandbox.run_with(&["config"], &environment).ok().out;
+    let row = |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(row("MAX_CONCURRENT ").contains("environment, as MAX_CONCURRENT_CLAUDE"), "{table}");
+    assert!(row("TASK_TIMEOUT ").contains("tidemill.yaml:1, as CLAUDE_TIMEOUT"), "{table}");
+    assert!(row("SCRIPT_WORKERS ").contains("; also SCRIPT_POOL_SIZE"), "{table}");
+    // A flag goes before the environment, whatever the name.
+    let flags = sandbox.run_with(&["worker", "--concurrency", "0"], &environment);
+    assert!(flags.words.contains("MAX_CONCURRENT (--concurrency) must be"), "{flags:#?}");
+    assert!(!flags.words.contains("differ"), "{flags:#?}");
 }
 
 /// HC-05: production is looked after when nobody says otherwise.
@@ -185,7 +220,7 @@ fn cf_15_wrong_values_stop_the_start() {
     let flag = sandbox.run(&["run", "job.yaml", "--concurrency", "0"]);
     assert_eq!(flag.code, 2);
     assert!(
-        flag.words.contains("MAX_CONCURRENT_CLAUDE (--concurrency) must be a whole number from 1 to 1024"),
+        flag.words.contains("MAX_CONCURRENT (--concurrency) must be a whole number from 1 to 1024"),
         "{flag:#?}"
     );
 }
@@ -220,9 +255,11 @@ fn cf_08_settings_reach_the_engine() {
 fn cf_05_the_default_timeout_is_the_configured_one() {
     let sandbox = Sandbox::new();
     sandbox.write("job.yaml", "tasks:\n- {taskId: a, run: sleep 100}\n");
-    let ran = sandbox.run_with(&["run", "job.yaml"], &[("CLAUDE_TIMEOUT", "1s")]);
-    assert_eq!(ran.code, 1, "{ran:#?}");
-    assert!(ran.words.contains("a timed out after"), "{ran:#?}");
+    for name in ["CLAUDE_TIMEOUT", "TASK_TIMEOUT"] {
+        let ran = sandbox.run_with(&["run", "job.yaml"], &[(name, "1s")]);
+        assert_eq!(ran.code, 1, "{ran:#?}");
+        assert!(ran.words.contains("a timed out after"), "{ran:#?}");
+    }
 }
 
 /// A program without AWS says so, and how to get one that has it.

@@ -49,7 +49,7 @@ fn contradictions_and_gaps_name_their_settings() {
         (
             &["worker"],
             &[AWS, ("CLAUDE_TIMEOUT", "12h")],
-            &["CLAUDE_TIMEOUT (environment) must be at most 11h"],
+            &["TASK_TIMEOUT (environment, as CLAUDE_TIMEOUT) must be at most 11h"],
         ),
         (&["verify"], &[AWS], &["`tidemill verify` works on a data directory", "tidemill aws doctor"]),
         (
