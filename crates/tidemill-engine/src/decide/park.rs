@@ -10,7 +10,7 @@ use tidemill_model::properties::{
     CompletionSource, FailureSource, TaskCompleted, TaskFailed, TaskProcessingFailed,
 };
 use tidemill_model::sanitize::REDACTED;
-use tidemill_model::workflow::{ErrorCode, ErrorFingerprint, ExecutionId, Family, WorkflowStatus};
+use tidemill_model::workflow::{ErrorCode, ErrorFingerprint, ExecutionId, Family, NO_COUNTY, WorkflowStatus};
 use tidemill_model::{ErrorCategory, EventType, Fence, Json, KnownType, OnFailure, Outcome, TaskHead};
 
 use super::draft::{By, Draft, Subject, identity, spec_of};
@@ -27,8 +27,6 @@ use crate::triage::{BulkAction, Cell, NewToken, Unparked};
 
 /// The code of a task that waited too long.
 pub(super) const PARK_EXPIRED: &str = "PARK_EXPIRED";
-/// Stands for a county that nobody named.
-const NO_COUNTY: &str = "-";
 
 /// Whether a task waits for somebody when it has failed for good.
 pub(super) fn is_parking(task: &TaskView<'_>) -> bool {

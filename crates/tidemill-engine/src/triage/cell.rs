@@ -8,6 +8,8 @@ use super::ErrorState;
 
 /// How many places of one code are told apart. Further ones are counted together.
 pub const CELLS_MAX: usize = 64;
+/// The name of all further places together.
+pub const OTHER_PLACES: &str = "(other)";
 
 /// Where something happened.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -23,7 +25,7 @@ pub struct Cell {
 impl Cell {
     /// Stands for all places beyond the limit.
     pub(crate) fn other() -> Self {
-        let other: Arc<str> = Arc::from("(other)");
+        let other: Arc<str> = Arc::from(OTHER_PLACES);
         Self { county: Arc::clone(&other), data_group_label: None, phase: Arc::clone(&other), step: other }
     }
 

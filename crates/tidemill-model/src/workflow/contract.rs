@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::error_code::{ErrorCode, ExecutionId, hex};
-use super::family::{Families, MessageKind};
+use super::family::{Families, Family, MessageKind};
 use super::place::Place;
 use super::raw_object::{Reader, SECOND_MILLIS, kind_of};
 use super::token::{IN_AN_ID, TaskToken, TokenCleaner};
@@ -19,6 +19,8 @@ use crate::time::Timestamp;
 
 /// How many errors one message may bring.
 pub const ERRORS_MAX: usize = 1_000;
+/// Stands for a county that nobody named.
+pub const NO_COUNTY: &str = "-";
 /// The longest county and data group, in bytes.
 pub const COUNTY_BYTES_MAX: usize = 256;
 /// The longest name of a phase or a step, in bytes.
@@ -241,7 +243,7 @@ fn read_envelope(envelope: &mut Reader<'_, '_>, families: &Families) -> Option<W
     let mut fields = Reader::open(&place, raw.get(), envelope.problems)?;
     let happened = fields.time("timestamp");
     let body = match kind {
-        MessageKind::Status => WorkflowBody::Status(read_status(&mut fields)?),
+        MessageKind::Status => WorkflowBody::Status(read_status(&mut fields, family)?),
         MessageKind::Resolved => WorkflowBody::Resolved(read_scope(&mut fields)?),
         MessageKind::FailedToResolve => WorkflowBody::FailedToResolve(read_scope(&mut fields)?),
     };
@@ -289,9 +291,13 @@ fn read_envelope(envelope: &mut Reader<'_, '_>, families: &Families) -> Option<W
     })
 }
 
-fn read_status(fields: &mut Reader<'_, '_>) -> Option<StatusEvent> {
+fn read_status(fields: &mut Reader<'_, '_>, family: &Family) -> Option<StatusEvent> {
     let execution = fields.id("executionId", ExecutionId::new, true);
-    let county = fields.required_text("county", COUNTY_BYTES_MAX);
+    let county = if family.needs_county() {
+        fields.required_text("county", COUNTY_BYTES_MAX)
+    } else {
+        Some(fields.text("county", COUNTY_BYTES_MAX).unwrap_or_else(|| NO_COUNTY.to_owned()))
+    };
     let data_group_label = fields.text("dataGroupLabel", COUNTY_BYTES_MAX);
     let status = fields.required_text("status", PLACE_BYTES_MAX);
     let status = status.and_then(|name| {
@@ -361,7 +367,6 @@ fn read_scope(fields: &mut Reader<'_, '_>) -> Option<ErrorScope> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::Family;
     use super::*;
 
     fn sample() -> Value {
@@ -524,6 +529,27 @@ mod tests {
         }
         let message = read(&with(&json!({ "phase": "Mint", "step": "MintNow" }))).unwrap();
         assert!(status_of(&message).place.unknown());
+    }
+
+    #[test]
+    fn a_county_is_needed_by_the_contract_alone() {
+        let families = Families::new(vec![Family::default(), Family::of("shop.orders")]).unwrap();
+        let mut message = with(&json!({ "county": null }));
+        let read = |message: &Value| {
+            WorkflowMessage::read("", &Json::parse(message.to_string()).unwrap(), &families)
+        };
+        assert_eq!(read(&message).unwrap_err().to_string(), "detail.county is missing");
+        message["source"] = json!("shop.orders");
+        for (county, expected) in
+            [(None, Ok(NO_COUNTY)), (Some(json!("EU")), Ok("EU")), (Some(json!(7)), Err("detail.county"))]
+        {
+            message["detail"]["county"] = county.unwrap_or_default();
+            let found = read(&message);
+            match expected {
+                Ok(county) => assert_eq!(status_of(&found.unwrap()).county, county),
+                Err(field) => assert!(found.unwrap_err().to_string().starts_with(field)),
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,9 @@ use crate::known_type::is_reserved;
 pub const FAMILIES_MAX: usize = 32;
 const SOURCE_BYTES_MAX: usize = 256;
 
+/// The source of the workflow contract; see `docs/triage.md`.
+const CONTRACT_SOURCE: &str = "elephant.workflow";
+
 /// What a message says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageKind {
@@ -62,6 +65,11 @@ impl Family {
         }
     }
 
+    /// Whether its statuses must name a county. Those of other sources may.
+    pub fn needs_county(&self) -> bool {
+        self.source == CONTRACT_SOURCE
+    }
+
     /// What a message of this `detail-type` says.
     pub fn kind(&self, detail_type: &str) -> Option<MessageKind> {
         [MessageKind::Status, MessageKind::Resolved, MessageKind::FailedToResolve]
@@ -81,7 +89,7 @@ impl Family {
 
 impl Default for Family {
     fn default() -> Self {
-        Self::of("elephant.workflow")
+        Self::of(CONTRACT_SOURCE)
     }
 }
 
