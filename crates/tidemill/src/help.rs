@@ -83,7 +83,7 @@ const EXAMPLES: &[&str] = &[
     "tidemill errors ignore CODE",
     "tidemill errors candidates",
     "tidemill errors catalogue",
-    "tidemill errors hash --message \"is missing\" --path owner.name --county cook",
+    "tidemill errors hash --message \"is missing\" --path order.id --county EU",
     "tidemill parked list",
     "tidemill parked show EXECUTION",
     "tidemill parked resume EXECUTION --output '{\"resolved\":true}'",

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidemill_engine::engine::{ShownError, ShownGroup, ShownOccurrence};
-use tidemill_engine::triage::{Counts, ErrorGroup, ErrorState, GroupCell, GroupKind, Mark};
-use tidemill_model::workflow::{Catalogue, ErrorCode, ErrorType, ExecutionId};
+use tidemill_engine::triage::{Counts, ErrorGroup, ErrorState, GroupCell, GroupKind, Mark, OTHER_PLACES};
+use tidemill_model::workflow::{Catalogue, ErrorCode, ErrorType, ExecutionId, NO_COUNTY};
 use tidemill_model::{EventId, Json, Timestamp};
 
 use super::Page;
@@ -175,6 +175,18 @@ pub struct PlaceView {
     pub step: String,
     #[serde(flatten)]
     pub counts: ErrorCountsView,
+}
+
+impl PlaceView {
+    /// The county, if somebody named one.
+    pub fn named_county(&self) -> Option<&str> {
+        named_county(&self.county)
+    }
+}
+
+/// A county, unless it stands for none or for those of all further places.
+pub(super) fn named_county(county: &str) -> Option<&str> {
+    Some(county).filter(|county| ![NO_COUNTY, OTHER_PLACES].contains(county))
 }
 
 /// One time that an error occurred.

@@ -9,6 +9,7 @@ use tidemill_engine::triage::{Bulk, BulkAction, BulkFilter, BulkState, Cell, Par
 use tidemill_model::workflow::{ErrorCode, ErrorType, ExecutionId, Place, WorkflowStatus};
 use tidemill_model::{BadId, Json, Timestamp};
 
+use super::workflow_errors::named_county;
 use super::{ErrorView, OutcomeView, object};
 use crate::problem::Problem;
 
@@ -54,6 +55,13 @@ pub struct WorkflowExecutionView {
     /// Not in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<ErrorView>,
+}
+
+impl WorkflowExecutionView {
+    /// The county, if somebody named one.
+    pub fn named_county(&self) -> Option<&str> {
+        named_county(&self.county)
+    }
 }
 
 /// What became of the newest token. The token itself is shown to nobody.

@@ -102,13 +102,14 @@ enum What {
     },
     /// List the codes that are known, or look one up
     Catalogue { code: Option<String> },
-    /// Make the code of a validation error: 30 and the SHA-256 of message#path#county
+    /// Make the code of a validation error: 30 and the SHA-256 of these three with # between them
     Hash {
         #[arg(long)]
         message: String,
         #[arg(long)]
         path: String,
-        #[arg(long)]
+        /// The place that the workflow event names
+        #[arg(long, value_name = "PLACE")]
         county: String,
     },
 }
@@ -378,7 +379,7 @@ fn tell_group(detail: &api::ErrorGroupDetailView, out: &mut Output) -> std::io::
     let mut places = Table::new(&["COUNTY", "GROUP", "PHASE", "STEP", "COUNT", "OPEN"]);
     for place in &detail.places {
         places.row(vec![
-            place.county.clone(),
+            place.named_county().unwrap_or_default().to_owned(),
             place.data_group_label.clone().unwrap_or_default(),
             place.phase.clone(),
             place.step.clone(),
@@ -386,7 +387,7 @@ fn tell_group(detail: &api::ErrorGroupDetailView, out: &mut Output) -> std::io::
             grouped(place.counts.open),
         ]);
     }
-    out.table(&places)?;
+    out.table(&places.without_unused(&["COUNTY", "GROUP"]))?;
     out.data("")?;
     let mut samples = Table::new(&["SAMPLE", "EXECUTION", "DETAILS"]);
     for sample in &detail.samples {

@@ -244,13 +244,13 @@ fn table(items: &[api::WorkflowExecutionView]) -> Table {
             item.execution_id.to_string(),
             when(item.parked_at).unwrap_or_default(),
             when(item.deadline).unwrap_or_default(),
-            item.county.clone(),
+            item.named_county().unwrap_or_default().to_owned(),
             item.phase.clone(),
             item.step.clone(),
             codes_of(item),
         ]);
     }
-    table
+    table.without_unused(&["COUNTY"])
 }
 
 fn codes_of(item: &api::WorkflowExecutionView) -> String {
@@ -264,7 +264,8 @@ fn codes_of(item: &api::WorkflowExecutionView) -> String {
 fn tell(found: &api::WorkflowExecutionView, out: &mut Output) -> std::io::Result<()> {
     let now = now();
     out.data(format_args!("{}  {}", found.execution_id, found.status.as_str()))?;
-    out.data(format_args!("{}, {}, {}", found.county, found.phase, found.step))?;
+    let place = [found.named_county(), Some(found.phase.as_str()), Some(found.step.as_str())];
+    out.data(place.into_iter().flatten().collect::<Vec<_>>().join(", "))?;
     if let (Some(since), Some(deadline)) = (found.parked_at, found.deadline) {
         let (since, deadline) = (ago(since.millis(), now), moment(deadline.millis()));
         out.data(format_args!("parked {since}; it is given up at {deadline}"))?;

@@ -8,14 +8,14 @@ use crate::client::Query;
 /// Conditions that must all hold.
 #[derive(Args, Debug, Clone, Default)]
 pub(super) struct WorkflowFilter {
-    /// Only this code, such as 20Cook
+    /// Only this code, such as 60001
     #[arg(long, value_name = "CODE")]
     pub(super) code: Option<String>,
     /// Only codes of this type: their first two digits
     #[arg(long = "type", value_name = "TYPE")]
     error_type: Option<String>,
-    /// Only this county
-    #[arg(long)]
+    /// Only this one, where an event or a label names one
+    #[arg(long, value_name = "PLACE")]
     county: Option<String>,
     /// Only this phase
     #[arg(long)]

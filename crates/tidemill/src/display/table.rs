@@ -7,17 +7,30 @@ const GAP: &str = "  ";
 
 /// Rows under headings. The last column takes what room is left.
 pub(crate) struct Table {
-    headings: &'static [&'static str],
+    headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     pub(crate) fn new(headings: &'static [&'static str]) -> Self {
-        Self { headings, rows: Vec::new() }
+        Self { headings: headings.to_vec(), rows: Vec::new() }
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.into_iter().map(|cell| line::clean(&cell)).collect());
+    }
+
+    /// Without those of these columns in which no row has anything.
+    pub(crate) fn without_unused(mut self, headings: &[&str]) -> Self {
+        for at in (0..self.headings.len()).rev() {
+            if headings.contains(&self.headings[at]) && self.rows.iter().all(|row| row[at].is_empty()) {
+                self.headings.remove(at);
+                for row in &mut self.rows {
+                    row.remove(at);
+                }
+            }
+        }
+        self
     }
 
     /// The lines; none is wider than `width`, if there is one.
@@ -38,7 +51,7 @@ impl Table {
             }
         }
         if let Some(width) = width {
-            shrink(&mut widths, self.headings, width);
+            shrink(&mut widths, &self.headings, width);
         }
         let headings = self.headings.iter().map(|heading| (*heading).to_owned()).collect();
         let all = std::iter::once(&headings).chain(&self.rows);
@@ -126,6 +139,18 @@ fn shrink(widths: &mut [usize], headings: &[&str], width: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_that_no_row_uses_are_left_out_if_they_may_be() {
+        let table = |place: &str| {
+            let mut table = Table::new(&["ID", "PLACE", "STATE", "GROUP"]);
+            table.row(vec!["a".into(), String::new(), String::new(), "g".into()]);
+            table.row(vec!["b".into(), place.into(), String::new(), String::new()]);
+            table.without_unused(&["PLACE", "GROUP"]).lines(None)
+        };
+        assert_eq!(table(""), ["ID  STATE  GROUP", "a          g", "b"]);
+        assert_eq!(table("EU"), ["ID  PLACE  STATE  GROUP", "a                 g", "b   EU"]);
+    }
 
     #[test]
     fn columns_are_aligned_and_cut_at_the_width() {

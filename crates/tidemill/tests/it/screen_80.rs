@@ -128,6 +128,41 @@ fn tables_fit_with_all_their_columns() {
     }
 }
 
+/// A county is a word of one contract: it has a column only where a label or an event names one.
+#[test]
+fn triage_tables_have_a_county_only_when_somebody_named_one() {
+    for (labels, file) in [("", "plain"), (", labels: {county: EU}", "county")] {
+        let sandbox = Sandbox::new();
+        let task = format!("{{taskId: load, run: exit 1, retry: 1, onFailure: park{labels}}}");
+        sandbox.write("job.yaml", &format!("name: orders\ntasks:\n- {task}\n"));
+        assert_eq!(sandbox.run(&["run", "job.yaml"]).code, 3);
+        let codes = sandbox.run(&["errors", "list", "--json"]).ok().json();
+        let code = codes["items"][0]["code"].as_str().unwrap();
+        let parked = sandbox.run(&["parked", "list", "--json"]).ok().json();
+        let execution = parked["items"][0]["executionId"].as_str().unwrap();
+        for (name, arguments) in [
+            ("parked_list", &["parked", "list"][..]),
+            ("parked_show", &["parked", "show", execution]),
+            ("errors_show", &["errors", "show", code]),
+        ] {
+            let shown = screen(&sandbox, arguments);
+            let has_place = ["parked_list", "errors_show"].contains(&name);
+            let words = ["COUNTY", "GROUP"].map(|word| shown.contains(word));
+            assert_eq!(words, [has_place && !labels.is_empty(), false], "{name}: {shown}");
+            let is_settled =
+                |line: &&str| !["first ", "trend ", "parked "].iter().any(|begin| line.starts_with(begin));
+            let shown: Vec<_> = shown.lines().filter(is_settled).collect();
+            check(&format!("{name}_{file}.txt"), &times_out(&shown.join("\n")));
+        }
+        // The filter is there in any case.
+        let found = |county: &str| {
+            let list = sandbox.run(&["parked", "list", "--county", county, "--json"]).ok().json();
+            list["items"].as_array().unwrap().len()
+        };
+        assert_eq!((found("EU"), found("US")), (usize::from(!labels.is_empty()), 0));
+    }
+}
+
 /// How long ago and how long it took, which differ.
 fn times_out(text: &str) -> String {
     let words = text.split_inclusive([' ', '\n']);

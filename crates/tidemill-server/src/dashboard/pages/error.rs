@@ -150,15 +150,17 @@ fn trend(detail: &ErrorGroupDetailView, now: u64) -> Markup {
 }
 
 fn places(places: &[PlaceView]) -> Markup {
+    let has_county = places.iter().any(|place| place.named_county().is_some());
+    let has_group = places.iter().any(|place| place.data_group_label.is_some());
     let body = html! {
         div class="wrap" {
             table {
-                thead { tr { th { "County" } th class="less" { "Data group" } th { "Phase" } th { "Step" } th class="num" { "Times" } th class="num less" { "Executions" } th class="num" { "Open" } } }
+                thead { tr { @if has_county { th { "County" } } @if has_group { th class="less" { "Data group" } } th { "Phase" } th { "Step" } th class="num" { "Times" } th class="num less" { "Executions" } th class="num" { "Open" } } }
                 tbody {
                     @for place in places {
                         tr {
-                            td { (cut(&place.county, 60)) }
-                            td class="less" { @if let Some(label) = &place.data_group_label { (cut(label, 60)) } }
+                            @if has_county { td { (cut(place.named_county().unwrap_or_default(), 60)) } }
+                            @if has_group { td class="less" { (cut(place.data_group_label.as_deref().unwrap_or_default(), 60)) } }
                             td { (cut(&place.phase, 60)) }
                             td { (cut(&place.step, 60)) }
                             td class="num" { (number(place.counts.occurrences)) }

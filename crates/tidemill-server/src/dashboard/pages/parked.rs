@@ -151,7 +151,9 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     let head = html! {
         h1 { "Parked" }
         form class="filter grid dense" method="get" action="/parked" role="search" {
-            @for (name, label) in CONDITIONS { label { (label) input name=(name) value=[given(name)]; } }
+            @for (name, label) in CONDITIONS {
+                @if name != "county" || has_county(&found.items) || given(name).is_some() { label { (label) input name=(name) value=[given(name)]; } }
+            }
             div { button type="submit" { "Filter" } @if is_filtered { " " a class="button" href="/parked" { "All" } } }
         }
     };
@@ -163,14 +165,20 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     Ok(screen.into())
 }
 
+/// Whether any of them names a county: not all that send workflow events know such a thing.
+fn has_county(items: &[WorkflowExecutionView]) -> bool {
+    items.iter().any(|item| item.named_county().is_some())
+}
+
 fn rows(items: &[WorkflowExecutionView], may: bool, now: u64) -> Markup {
+    let has_county = has_county(items);
     html! {
         div class="wrap" {
             table {
                 thead {
                     tr {
                         @if may { th class="check" { input type="checkbox" data-check-all aria-label="Check all" hidden; } }
-                        th { "Execution" } th { "Code" } th class="less" { "County" } th class="less" { "Step" } th { "Since" } th class="less" { "Expires" }
+                        th { "Execution" } th { "Code" } @if has_county { th class="less" { "County" } } th class="less" { "Step" } th { "Since" } th class="less" { "Expires" }
                     }
                 }
                 tbody {
@@ -183,7 +191,7 @@ fn rows(items: &[WorkflowExecutionView], may: bool, now: u64) -> Markup {
                                 @if item.request_id.is_some() { span class="faint" { "a task" } }
                             }
                             td { (codes(item)) }
-                            td class="less" { (cut(&item.county, 40)) }
+                            @if has_county { td class="less" { (cut(item.named_county().unwrap_or_default(), 40)) } }
                             td class="less" { (cut(&item.step, 40)) @if item.phase != item.step { span class="faint small" { " " (cut(&item.phase, 40)) } } }
                             td { (maybe_moment(now, item.parked_at.map(tidemill_model::Timestamp::millis))) }
                             td class="less" { (maybe_moment(now, item.deadline.map(tidemill_model::Timestamp::millis))) }

@@ -88,7 +88,7 @@ fn header<B: Backend>(visit: &Visit<B>, view: &WorkflowExecutionView) -> Markup 
         div class="title" {
             div {
                 nav class="crumbs" aria-label="Where" { a href="/parked" { "Parked" } }
-                h1 { (view.county) " " (view.step) " " (state(word(view))) }
+                h1 { @if let Some(county) = view.named_county() { (county) " " } (view.step) " " (state(word(view))) }
                 p class="faint" { (id(execution, execution)) }
             }
             @if view.parked && visit.is_admin() {
@@ -96,7 +96,7 @@ fn header<B: Backend>(visit: &Visit<B>, view: &WorkflowExecutionView) -> Markup 
             }
         }
         dl class="facts" {
-            div { dt { "County" } dd { (view.county) } }
+            @if let Some(county) = view.named_county() { div { dt { "County" } dd { (county) } } }
             @if let Some(label) = &view.data_group_label { div { dt { "Data group" } dd { (label) } } }
             div { dt { "Phase" } dd { (view.phase) } }
             div { dt { "Step" } dd { (view.step) @if view.unknown_place { span class="faint" { " unknown" } } } }
