@@ -41,7 +41,7 @@ struct TypeEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CatalogueEntry {
-    /// The form as people write it: `01003-01006<county>`.
+    /// The form as people write it: `60100-60199<any>`.
     pub form: String,
     #[serde(rename = "type")]
     pub error_type: ErrorType,
@@ -88,7 +88,7 @@ pub struct Known {
     /// Null for a code that only its type is known of.
     pub category: Option<String>,
     pub description: Option<String>,
-    /// The longest known form that fits, such as `10050-10054<county>`.
+    /// The longest known form that fits, such as `60100-60199<any>`.
     pub form: Option<String>,
     /// The county in the code, if its form has one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -11,10 +11,10 @@ use tidemill_model::{EventId, Json, Timestamp};
 /// A workflow event as buses carry it. It is read more closely than this can say: each mistake is told with its field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowEnvelope {
-    /// Which family it belongs to, such as `elephant.workflow`.
+    /// Where it comes from: one of the installation's `WORKFLOW_SOURCES`, or the source of one of its families.
     pub source: String,
-    /// What it says: `WorkflowEvent`, `ElephantErrorResolved` or `ElephantErrorFailedToResolve`, or what its family calls
-    /// them.
+    /// What it says: where an execution stands, that errors are resolved, or that they cannot be. The names are those of its
+    /// family; an unknown one is answered with those that are known.
     #[serde(rename = "detail-type")]
     pub detail_type: String,
     /// The sender's own id: what comes again under it counts once.

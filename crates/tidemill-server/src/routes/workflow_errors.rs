@@ -46,7 +46,11 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         .about("Of workflows and of tasks. Counts are those of the places that fit.")
         .query("code", CODE, "Only this code.")
         .query("type", TYPE, "Only codes of this type: their first two digits.")
-        .query("county", PLACE, "Only what was seen in this county.")
+        .query(
+            "county",
+            PLACE,
+            "Only what was seen where this is the `county` of the event or of the task's labels.",
+        )
         .query("phase", PLACE, "Only what was seen in this phase.")
         .query("step", PLACE, "Only what was seen in this step.")
         .query("state", STATE, "Only codes that have errors in this state.")

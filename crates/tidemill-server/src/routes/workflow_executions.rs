@@ -39,7 +39,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         .query("status", STATUS, "Only those whose newest status is this.")
         .query("code", CODE, "Only those with this code; of parked ones, those parked with it.")
         .query("type", TYPE, "Only those with a code of this type.")
-        .query("county", PLACE, "Only those of this county.")
+        .query("county", PLACE, "Only those whose event or task has this `county`.")
         .query("phase", PLACE, "Only those that were last seen in this phase.")
         .query("step", PLACE, "Only those that were last seen in this step.")
         .paged()

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use crate::lab::{Answer, Client, LONG, Lab, SAMPLE};
 
 const FORM: &str = "application/x-www-form-urlencoded";
-const PAGES: [&str; 15] = [
+pub(crate) const PAGES: [&str; 15] = [
     "/",
     "/submit",
     "/jobs",

@@ -21,6 +21,7 @@ mod jobs;
 mod keys;
 mod lab;
 mod metrics;
+mod neutral_words;
 mod queue;
 mod scripts;
 mod stream;

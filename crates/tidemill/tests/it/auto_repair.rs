@@ -11,7 +11,7 @@ fn items(sandbox: &Sandbox, arguments: &[&str]) -> Vec<Value> {
 }
 
 fn arn(name: &str) -> String {
-    format!("arn:aws:states:eu-west-1:123456789012:execution:county:{name}")
+    format!("arn:aws:states:eu-west-1:123456789012:execution:orders:{name}")
 }
 
 /// A copy of the example.

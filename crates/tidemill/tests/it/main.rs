@@ -28,6 +28,7 @@ mod health;
 mod host;
 mod keys;
 mod logs;
+mod neutral_words;
 mod offline;
 mod outbound;
 mod parking;
