@@ -17,6 +17,7 @@ mod command_line;
 mod config;
 mod daily_use;
 mod diamonds;
+mod doc_examples;
 mod failures;
 mod fake_claude;
 mod few_files;
