@@ -76,7 +76,8 @@ enum What {
     /// List the files that a task left, or print one of them
     Files {
         task: String,
-        /// As the list gives it, such as r1-a1/traces/session_trace.json
+        /// As the list gives it, such as r1-a1/artifacts/page.html; without r1-a1/
+        /// it is the newest of that name
         path: Option<String>,
     },
     /// Run a failed task again
@@ -262,10 +263,33 @@ async fn files(client: &Client, task: &str, json: bool, out: &mut Output) -> End
 }
 
 async fn file(client: &Client, task: &str, path: &str, out: &mut Output) -> Ended {
+    let newest = match attempt_of(path) {
+        Some(_) => None,
+        None => newest(client, task, path).await?,
+    };
+    let path = newest.as_deref().unwrap_or(path);
     let path = path.split('/').map(encode).collect::<Vec<_>>().join("/");
     let call = Call::get(format!("/v1/tasks/{}/artifacts/{path}", encode(task)));
     out.raw(&client.bytes(call).await?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The path of the newest attempt that left a file under the name `path`, if any did.
+async fn newest(client: &Client, task: &str, path: &str) -> Result<Option<String>, CommandError> {
+    let list = format!("/v1/tasks/{}/artifacts", encode(task));
+    let files: Vec<api::Artifact> = client.list(&list, &Query::new(), FILES_MAX).await?;
+    let named = files.into_iter().filter_map(|file| match attempt_of(&file.path) {
+        Some((attempt, name)) if name == path => Some((attempt, file.path.clone())),
+        _ => None,
+    });
+    Ok(named.max().map(|(_, path)| path))
+}
+
+/// Run and attempt of a file, and its name below them: `r1-a2/logs/output.log`.
+fn attempt_of(path: &str) -> Option<((u32, u32), &str)> {
+    let (folder, name) = path.split_once('/')?;
+    let (run, attempt) = folder.strip_prefix('r')?.split_once("-a")?;
+    Some(((run.parse().ok()?, attempt.parse().ok()?), name))
 }
 
 async fn retry(client: &Client, task: &str, newest: bool, json: bool, out: &mut Output) -> Ended {
