@@ -336,7 +336,7 @@ async fn unfinished(client: &Client) -> Result<usize, ClientError> {
     Ok(found)
 }
 
-/// The tasks whose command in the file is not the one they were submitted with.
+/// The tasks whose work in the file, or what it is given, is not what they were submitted with.
 async fn changed_commands(node: &Node<Embedded>, file: &JobFile, rows: &[api::TaskRow]) -> Vec<String> {
     let rows: HashMap<&str, &api::TaskRow> = rows.iter().map(|row| (row.task_id.as_str(), row)).collect();
     let mut changed = Vec::new();
@@ -357,6 +357,9 @@ async fn changed_commands(node: &Node<Embedded>, file: &JobFile, rows: &[api::Ta
             || execution.agent.as_ref() != agent
             || execution.script.as_ref() != script
             || stored.spec.input != task.input
+            || execution.env != task.settings.env
+            || execution.secrets != task.settings.secrets
+            || execution.path != task.settings.path
         {
             changed.push(row.task_id.clone());
         }
