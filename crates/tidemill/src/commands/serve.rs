@@ -256,7 +256,12 @@ impl Api {
         };
         let server = tokio::spawn(tidemill_server::serve(listener, app, stopped));
         out.note(format_args!("listening on {url}"));
-        if !node.engine().has_keys().await.map_err(|error| unusable(&error))? {
+        if node.engine().is_closed().await.map_err(|error| unusable(&error))? {
+            out.note(
+                "closed: the store came without the API keys that it had or may have had, and every request is refused; \
+                 stop this server and run `tidemill keys create --role admin`",
+            );
+        } else if !node.engine().has_keys().await.map_err(|error| unusable(&error))? {
             out.note(who_may(geteuid().as_raw(), values.run_as.map(|user| user.uid), works));
         }
         Ok(Self { server, stop, file })
