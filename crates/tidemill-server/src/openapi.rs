@@ -11,8 +11,8 @@ use crate::problem::PROBLEM_JSON;
 use crate::route::{Access, BodyKind, Content, Route};
 
 const ABOUT: &str = "Submit graphs of tasks, watch them run, read every fact about them.\n\n\
-    Send `Authorization: Bearer` with an API key. A server without keys listens on loopback only and takes everybody \
-    there for its owner. Errors are problem documents (RFC 9457) with a stable `code`. Lists have `limit` and `cursor`. \
+    Send `Authorization: Bearer` with an API key. A server without keys listens on loopback only and takes the user \
+    that it runs as, and root, for its owner. Errors are problem documents (RFC 9457) with a stable `code`. Lists have `limit` and `cursor`. \
     Times are epoch milliseconds.";
 
 /// What the groups of routes are about.

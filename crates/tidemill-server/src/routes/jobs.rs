@@ -56,6 +56,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .about("Says what submitting it would say, and keeps nothing. Limits of what is stored are not looked at.")
             .reads::<JobFile>()
             .reads_much()
+            .example(serde_json::json!({"name": "hello", "tasks": [{"taskId": "hello", "run": ["echo", "hi"]}]}))
             .gives::<JobChecked>(200, "It could be submitted.")
             .fails(&[409]),
         Route::new(Method::GET, "/v1/jobs", READ, [GROUP, "listJobs", "List jobs, newest first"], list::<B>)
