@@ -37,7 +37,8 @@ const ADDRESS: &str = "http://127.0.0.1:7070";
 /// How the README calls the program before it is built.
 const BUILT: &str = "cargo run --release -p tidemill -- ";
 /// What examples may start. None of these changes anything outside of the page's directory as examples use it.
-const PROGRAMS: [&str; 9] = ["tidemill", "curl", "python3", "echo", "cat", "cp", "mkdir", "test", "kill"];
+const PROGRAMS: [&str; 11] =
+    ["tidemill", "curl", "python3", "echo", "cat", "cp", "mkdir", "test", "export", "kill", "wait"];
 
 struct Block {
     line: usize,
@@ -174,7 +175,9 @@ impl Script {
             "{{ {command}\n}}\ncase \"code=$?\" in {wrong}) echo '@@ {page}:{line}: ended with '$?' in what follows' ;; esac\n"
         );
         if command.contains("tidemill serve") && command.trim_end().ends_with('&') {
-            self.text.push_str("until [ -s .tidemill/server.json ]; do sleep 0.05; done\n");
+            let data = command.split_once("--data ").and_then(|(_, rest)| rest.split_whitespace().next());
+            let data = data.unwrap_or(".tidemill");
+            let _ = writeln!(self.text, "until [ -s {data}/server.json ]; do sleep 0.05; done");
         }
     }
 

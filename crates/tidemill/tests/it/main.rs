@@ -42,6 +42,7 @@ mod screen_80;
 mod script_routing;
 mod scripts;
 mod serve;
+mod stories;
 mod terminal;
 #[path = "../../../tidemill-embedded/tests/it/tmpfs.rs"]
 mod tmpfs;
