@@ -142,12 +142,18 @@ fn curl(path: &str, method: &str, operation: &Value, document: &Value) -> String
     let content = &operation["requestBody"]["content"];
     let given = content["application/json"].get("example");
     if let Some(body) = content.get("application/json") {
-        let example = given.cloned().unwrap_or_else(|| sample(&body["schema"], document, 0));
+        let example = given.or_else(|| body.pointer("/examples/sample/value"));
+        let example = example.cloned().unwrap_or_else(|| sample(&body["schema"], document, 0));
         let _ = write!(line, " -H 'Content-Type: application/json' \\\n  -d '{example}'");
     } else if content.is_object() {
         line += " --data-binary @FILE";
     }
-    let _ = write!(line, " \\\n  {ORIGIN}{}", named(path));
+    let needed = operation["parameters"].as_array().into_iter().flatten();
+    let needed: Vec<_> = needed
+        .filter_map(|param| Some(format!("{}={}", param["name"].as_str()?, param["example"].as_str()?)))
+        .collect();
+    let query = if needed.is_empty() { String::new() } else { format!("?{}", needed.join("&")) };
+    let _ = write!(line, " \\\n  {ORIGIN}{}{query}", named(path));
     let is_safe = method == "get" || given.is_some() || path.contains('{');
     let line = if is_safe { line } else { format!("# {}", line.replace('\n', "\n# ")) };
     escaped(&line)

@@ -94,6 +94,12 @@ fn operation<B: 'static>(route: &Route<B>, problem: &Value, generator: &mut Sche
     }
     if !route.params.is_empty() {
         operation["parameters"] = route.params.iter().map(parameter).collect();
+        let needed = route.example.as_ref().filter(|_| matches!(route.body, BodyKind::Nothing));
+        for param in operation["parameters"].as_array_mut().into_iter().flatten() {
+            if let Some(value) = needed.and_then(|needed| needed.get(param["name"].as_str()?)) {
+                param["example"] = value.clone();
+            }
+        }
     }
     match route.body {
         BodyKind::Nothing => {}
@@ -102,6 +108,9 @@ fn operation<B: 'static>(route: &Route<B>, problem: &Value, generator: &mut Sche
             let mut content = json!({"schema": schema});
             if let Some(example) = &route.example {
                 content["example"] = example.clone();
+            }
+            if let Some(sample) = &route.sample {
+                content["examples"] = json!({ "sample": { "value": sample } });
             }
             operation["requestBody"] =
                 json!({"required": !optional, "content": {"application/json": content}});

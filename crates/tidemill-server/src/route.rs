@@ -40,8 +40,10 @@ pub(crate) struct Route<B> {
     pub(crate) body: BodyKind,
     /// The bytes of its JSON, within those that the server takes at all.
     pub(crate) body_bytes_max: usize,
-    /// A body that is safe to send as it stands: it hits nothing that is there.
+    /// A body that is safe to send as it stands: it hits nothing that is there. Of a GET, parameters that it needs.
     pub(crate) example: Option<Value>,
+    /// A body that is taken, and changes something.
+    pub(crate) sample: Option<Value>,
     pub(crate) answers: Vec<Answer>,
     /// Problems beyond those that every route of its kind may have.
     pub(crate) fails: Vec<u16>,
@@ -148,6 +150,7 @@ impl<B: 'static> Route<B> {
             body: BodyKind::Nothing,
             body_bytes_max: PLAIN_BODY_BYTES_MAX,
             example: None,
+            sample: None,
             answers: Vec::new(),
             fails: Vec::new(),
             handler: Arc::new(move |call| Box::pin(handler(call))),
@@ -201,6 +204,11 @@ impl<B: 'static> Route<B> {
 
     pub(crate) fn example(mut self, body: Value) -> Self {
         self.example = Some(body);
+        self
+    }
+
+    pub(crate) fn sample(mut self, body: Value) -> Self {
+        self.sample = Some(body);
         self
     }
 

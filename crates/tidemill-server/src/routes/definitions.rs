@@ -33,6 +33,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             create::<B>,
         )
         .reads::<DefinitionDraft>()
+        .sample(serde_json::json!({"name": "example", "runner": "command", "command": ["cat"]}))
         .gives::<Definition>(201, "It was created.")
         .fails(&[409]),
         Route::new(
@@ -66,6 +67,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         .part("name", NAME, "The definition.")
         .header("If-Match", Kind::Version, IF_MATCH)
         .reads::<DefinitionDraft>()
+        .sample(serde_json::json!({"name": "example", "runner": "command", "command": ["cat"]}))
         .gives::<Definition>(200, "It was replaced.")
         .fails(&[409, 412]),
         Route::new(

@@ -31,6 +31,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
                  engine's own events are reserved.",
             )
             .reads::<PublishRequest>()
+            .sample(serde_json::json!({"eventType": "example", "properties": {"role": "admin"}}))
             .reads_much()
             .gives::<EventsAccepted>(202, "They are stored."),
         Route::new(Method::GET, "/v1/events", READ, [GROUP, "listEvents", "Query events"], list::<B>)

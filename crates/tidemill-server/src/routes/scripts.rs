@@ -42,6 +42,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         )
         .about("Changes nothing and runs nothing. Name an event that happened, or describe one.")
         .reads::<ExplainRequest>()
+        .example(serde_json::json!({"event": {"eventType": "example", "properties": {"role": "admin"}}}))
             .reads_at_most(VALUES_BYTES_MAX)
         .gives::<ExplanationView>(200, "What becomes of the event.")
         .fails(&[404]),

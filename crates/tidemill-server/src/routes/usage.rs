@@ -37,6 +37,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
                  BUDGET_EXCEEDED. What was used before in the period counts.",
             )
             .reads::<BudgetRequest>()
+            .sample(serde_json::json!({"usd": 100}))
             .gives::<BudgetView>(200, "The budget as it stands now."),
         Route::new(
             Method::DELETE,
@@ -57,6 +58,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         .about("Raise it, and resume the job, to let agents go on that were stopped by it.")
         .job_id()
         .reads::<JobBudgetRequest>()
+        .sample(serde_json::json!({"usd": 5}))
         .gives::<BudgetView>(200, "The budget as it stands now."),
         Route::new(
             Method::DELETE,

@@ -81,6 +81,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         .about("With both parameters, that code in that execution with its newest occurrences.")
         .query("code", CODE, "The code.")
         .query("executionId", EXECUTION, "The execution.")
+        .example(serde_json::json!({"code": "99example"}))
         .query("state", STATE, "Only those in this state.")
         .paged()
         .gives::<Page<ErrorView>>(200, "A page of errors."),
@@ -117,6 +118,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             ignore::<B>,
         )
         .reads::<IgnoreRequest>()
+        .sample(serde_json::json!({"errorCode": "99example"}))
         .gives::<MarkedView>(200, "What changed.")
         .fails(&[404]),
     ]

@@ -130,7 +130,7 @@ fn blocks(page: &str) -> Vec<Block> {
                 lines[at + 1..].iter().position(|line| line.trim() == "```").expect("the block ends");
             let text: String = lines[at + 1..][..length]
                 .iter()
-                .map(|line| format!("{}\n", line.get(indent..).unwrap_or_default()))
+                .map(|line| [line.get(indent..).unwrap_or_default(), "\n"].concat())
                 .collect();
             let mut marks: Vec<_> = lines[..at].iter().rev().map_while(|line| mark(line)).collect();
             marks.reverse();
@@ -214,7 +214,7 @@ impl Script {
                 }
             }
             "yaml" if block.text.starts_with("- taskId") => {
-                let tasks: String = block.text.lines().map(|line| format!("  {line}\n")).collect();
+                let tasks: String = block.text.lines().map(|line| ["  ", line, "\n"].concat()).collect();
                 sandbox.write(&format!("tasks-{file}"), &format!("tasks:\n{tasks}"));
                 self.command(line, &format!("tidemill submit tasks-{file} --data checked"), false);
             }
@@ -223,7 +223,7 @@ impl Script {
             }
             "yaml" if block.is_definition() => {} // It was stored before all others.
             "yaml" if keys.contains(&"scripts") => {
-                self.command(line, &format!("tidemill scripts apply . --data checked"), fails);
+                self.command(line, "tidemill scripts apply . --data checked", fails);
             }
             "yaml" if keys.contains(&"families") => {
                 let command = format!("WORKFLOW_FAMILIES={file} tidemill errors top --data checked");
@@ -245,8 +245,9 @@ impl Script {
                 );
             }
             "json" => {
-                let values = serde_json::Deserializer::from_str(&block.text).into_iter::<serde_json::Value>();
-                if let Some(error) = values.filter_map(Result::err).next() {
+                let mut values =
+                    serde_json::Deserializer::from_str(&block.text).into_iter::<serde_json::Value>();
+                if let Some(error) = values.find_map(Result::err) {
                     self.problem(line, &error.to_string());
                 }
             }
