@@ -322,6 +322,8 @@ fn try_page(page: &Path) -> Vec<String> {
     }
     let sandbox = Sandbox::new();
     std::os::unix::fs::symlink(root().join("examples"), sandbox.dir.join("examples")).unwrap();
+    // A refused request is a failed command.
+    sandbox.write(".curlrc", "fail-with-body\nno-progress-meter\n");
     let mut script =
         Script { page: name, text: "exec 2>&1\n".to_owned(), problems: Vec::new(), is_refused: false };
     if blocks.iter().any(|block| block.language == "yaml") {
@@ -342,7 +344,9 @@ fn try_page(page: &Path) -> Vec<String> {
         return script.problems;
     }
     script.text.push_str("kill $(jobs -p) 2>/dev/null; wait\n");
-    let environment = [("TASK_SECRETS", "DB_URL"), ("DB_URL", "postgres://etl"), ("NODE_ENV", "dev")];
+    // What pages say is set.
+    let environment =
+        [("TASK_SECRETS", "DB_URL"), ("DB_URL", "postgres://etl"), ("WORKFLOW_SOURCES", "shop.orders")];
     let speaks = script.text.contains("tidemill") || script.text.contains("curl");
     let starts = blocks.iter().any(|block| block.is_run() && block.text.contains("tidemill serve"));
     let server = (speaks && !starts).then(|| sandbox.serve(&[], &environment));
