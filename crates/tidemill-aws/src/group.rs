@@ -71,7 +71,11 @@ impl Group {
             self.bytes.push(VERSION);
         }
         let Self { bytes, scratch, .. } = self;
-        each_control(commit, scratch, |control| put_entry(bytes, CONTROL, control));
+        each_control(commit, |put| {
+            scratch.clear();
+            put(scratch);
+            put_entry(bytes, CONTROL, scratch);
+        });
         for event in &commit.events {
             scratch.clear();
             // The chains of an entity are for a log that is searched; here the indexes of the table are.

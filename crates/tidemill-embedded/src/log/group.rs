@@ -80,7 +80,12 @@ impl Group {
 
     /// Appends a control entry: bytes whose meaning only the store knows.
     pub fn push_control(&mut self, bytes: &[u8]) {
-        put_entry(&mut self.bytes, EntryKind::Control, |out| out.extend_from_slice(bytes));
+        self.put_control(|out| out.extend_from_slice(bytes));
+    }
+
+    /// Appends a control entry that is written in its place. `put` only appends.
+    pub(crate) fn put_control(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
+        put_entry(&mut self.bytes, EntryKind::Control, put);
         self.controls += 1;
     }
 

@@ -34,7 +34,6 @@ pub(crate) struct Decider {
     site: Site,
     /// The number the next event gets.
     next_seq: Seq,
-    scratch: Vec<u8>,
     /// Rows that neither memory nor the store has. Known from the moment commands are loaded until they are decided: nothing
     /// is stored meanwhile.
     absent: HashSet<RowKey>,
@@ -94,7 +93,6 @@ impl Decider {
             policy,
             site,
             next_seq,
-            scratch: Vec::new(),
             absent: HashSet::new(),
             is_ready: false,
             group_bytes_max: GROUP_BYTES_MAX,
@@ -150,7 +148,7 @@ impl Decider {
             _ => None,
         }));
         group.make_room(size_bytes);
-        push_controls(group, &commit, &mut self.scratch);
+        push_controls(group, &commit);
         for (event, links) in commit.events.iter().zip(&links) {
             group.push_event(self.next_seq, event, links);
             self.next_seq = self.next_seq.next();

@@ -93,14 +93,14 @@ fn tagged<T: Stored>(out: &mut Vec<u8>, tag: u8, value: &T) {
     value.put(out);
 }
 
-/// The bytes of a commit's control entries, one after the other in the order in which they are applied.
-pub fn each_control(commit: &Commit, scratch: &mut Vec<u8>, mut each: impl FnMut(&[u8])) {
+/// A commit's control entries, one after the other in the order in which they are applied: each is given as what appends its
+/// bytes, so that a large one is not copied.
+pub fn each_control(commit: &Commit, mut each: impl FnMut(&dyn Fn(&mut Vec<u8>))) {
     let mut push = |tag: u8, put: &dyn Fn(&mut Vec<u8>)| {
-        scratch.clear();
-        scratch.push(VERSION);
-        scratch.push(tag);
-        put(scratch);
-        each(scratch);
+        each(&|out| {
+            out.extend_from_slice(&[VERSION, tag]);
+            put(out);
+        });
     };
     for write in &commit.records {
         push(1, &|out| write.put(out));
