@@ -43,9 +43,10 @@ pub enum Reply {
     Renewed {
         until: Timestamp,
     },
+    /// A report that was taken before is answered again, without what it ended.
     Finished {
         ending: Ending,
-        repeated: bool,
+        ended: Option<Ended>,
     },
     Released,
     Resumed {
@@ -148,12 +149,29 @@ pub enum Ending {
     Parked,
 }
 
+/// The attempt that a report ended, for those who count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    pub spec: Arc<TaskSpec>,
+    pub job_name: Option<Arc<str>>,
+    /// How long the worker had it, in milliseconds.
+    pub held_millis: u64,
+}
+
+impl Ended {
+    /// The names of the task's definition and of its job.
+    pub fn names(&self) -> (&str, Option<&str>) {
+        (self.spec.name.as_str(), self.job_name.as_deref())
+    }
+}
+
 /// A task that a worker may now run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
     pub task: TaskKey,
     pub app: AppName,
     pub job: Option<JobId>,
+    pub job_name: Option<Arc<str>>,
     pub spec: Arc<TaskSpec>,
     pub run: u32,
     /// Counts from 1 within the run.

@@ -153,8 +153,8 @@ fn describe_reply(text: &mut String, reply: &Reply) {
             });
             if tasks.is_empty() { write!(text, " -> nothing, next {next:?}") } else { given }
         }
-        Reply::Finished { ending, repeated } => {
-            write!(text, " -> {ending:?}{}", if *repeated { " again" } else { "" })
+        Reply::Finished { ending, ended } => {
+            write!(text, " -> {ending:?}{}", if ended.is_none() { " again" } else { "" })
         }
         Reply::JobSubmitted { job, repeated: true, .. } => write!(text, " -> is {job}"),
         Reply::Resumed { tasks } | Reply::Cancelled { tasks } => write!(text, " -> {tasks:?}"),

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tidemill_model::properties::TaskProcessingStarted;
 use tidemill_model::{Json, KnownType, TaskHead, TaskState, TenantId, Timestamp};
 
-use super::draft::{By, Draft, identity, spec_of};
+use super::draft::{By, Draft, identity, job_name_of, spec_of};
 use super::finish::{self, Exhausted};
 use super::usage::{self, Verdict};
 use crate::command::Claim;
@@ -261,6 +261,7 @@ fn acquire(
         task: key.clone(),
         app,
         job,
+        job_name: job_name_of(task),
         spec: spec_of(task),
         run: head.run,
         attempt: head.attempts.saturating_add(1),

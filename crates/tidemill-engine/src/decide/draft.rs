@@ -328,6 +328,13 @@ pub(super) fn identity(request: &RequestId, task: &TaskView<'_>) -> TaskIdentity
 }
 
 /// What a task does, wherever it is kept.
+pub(super) fn job_name_of(task: &TaskView<'_>) -> Option<Arc<str>> {
+    match task.place {
+        Place::Alone(_) => None,
+        Place::InJob { job, .. } => job.head.name.clone(),
+    }
+}
+
 pub(super) fn spec_of(task: &TaskView<'_>) -> Arc<TaskSpec> {
     match task.place {
         Place::Alone(alone) => Arc::clone(&alone.spec),

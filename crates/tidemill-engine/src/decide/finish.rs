@@ -9,13 +9,13 @@ use tidemill_model::{
     ErrorCategory, Fence, Json, KnownType, LastError, Outcome, PublicState, TaskHead, TaskState, Timestamp,
 };
 
-use super::draft::{By, Draft, JobFacts, Subject, identity, spec_of};
+use super::draft::{By, Draft, JobFacts, Subject, identity, job_name_of, spec_of};
 use super::park::{Defeat, Wait, is_parking};
 use super::usage::{self, Charge};
 use super::{statuses, triage};
 use crate::command::{Finish, Report, Spent};
 use crate::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
-use crate::reply::{Ending, Refusal, Reply};
+use crate::reply::{Ended, Ending, Refusal, Reply};
 use crate::site::Origin;
 use crate::state::job::Job;
 use crate::state::{Place, State, TaskView};
@@ -47,7 +47,9 @@ pub(super) fn decide(state: &State, command: &Finish, draft: &mut Draft<'_, '_>)
             fail(state, command, &task, head, &failure, draft)
         }
     };
-    Ok(Reply::Finished { ending, repeated: false })
+    let ended =
+        Ended { spec: spec_of(&task), job_name: job_name_of(&task), held_millis: held_for(head, draft) };
+    Ok(Reply::Finished { ending, ended: Some(ended) })
 }
 
 #[cfg(not(feature = "faults"))]
@@ -90,11 +92,11 @@ fn repeat(state: &State, task: &TaskView<'_>, head: &TaskHead, command: &Finish)
         && head.failed_fence == Some(command.fence)
     {
         let at = state.queue().get(task.entry.message?)?.visible_at;
-        return Some(Reply::Finished { ending: Ending::Retrying { at }, repeated: true });
+        return Some(Reply::Finished { ending: Ending::Retrying { at }, ended: None });
     }
     if head.is_parked() && head.failed_fence == Some(command.fence) {
         let is_known = reported.is_some() && reported == head.last_error;
-        return is_known.then_some(Reply::Finished { ending: Ending::Parked, repeated: true });
+        return is_known.then_some(Reply::Finished { ending: Ending::Parked, ended: None });
     }
     let same = match (&command.report, head.outcome()) {
         (Report::Completed { .. }, Some(Outcome::Completed))
@@ -104,7 +106,7 @@ fn repeat(state: &State, task: &TaskView<'_>, head: &TaskHead, command: &Finish)
         }
         _ => None,
     };
-    same.map(|outcome| Reply::Finished { ending: Ending::Done(outcome), repeated: true })
+    same.map(|outcome| Reply::Finished { ending: Ending::Done(outcome), ended: None })
 }
 
 fn complete(
@@ -615,8 +617,8 @@ mod tests {
             fixture.submit_task("t-1");
             let task = fixture.claim(1).remove(0);
             let taken = |reply: Result<Reply, Refusal>| match reply {
-                Ok(Reply::Finished { repeated: false, .. }) => Now,
-                Ok(Reply::Finished { repeated: true, .. }) => Before,
+                Ok(Reply::Finished { ended: Some(_), .. }) => Now,
+                Ok(Reply::Finished { ended: None, .. }) => Before,
                 Err(Refusal::LeaseLost { .. }) => Not,
                 Err(Refusal::OutcomeDiffers { .. }) => Another,
                 other => panic!("{other:?}"),

@@ -304,7 +304,7 @@ mod tests {
         let job = fixture.submit_job(vec![parking("a", &[]), spec("b", &["a"])]);
         let task = fixture.claim(1).remove(0);
         let reply = fixture.finish(&task.task, task.fence, failed(ErrorCategory::Auth)).unwrap();
-        assert_eq!(reply, Reply::Finished { ending: Ending::Parked, repeated: false });
+        assert!(matches!(reply, Reply::Finished { ending: Ending::Parked, ended: Some(_) }));
         (fixture, key(job.request_id(&tidemill_model::TaskId::trusted("a")).as_str()))
     }
 
@@ -367,7 +367,7 @@ mod tests {
     fn the_worker_of_a_parked_task_writes_nothing_more() {
         let (mut fixture, key) = parked();
         let fence = head(&fixture, &key).fence;
-        let parked_again = Ok(Reply::Finished { ending: Ending::Parked, repeated: true });
+        let parked_again = Ok(Reply::Finished { ending: Ending::Parked, ended: None });
         assert_eq!(fixture.finish(&key, fence, failed(ErrorCategory::Auth)), parked_again);
         for report in [completed(), timed_out(), failed(ErrorCategory::Network)] {
             let lost = fixture.finish(&key, fence, report);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tidemill_model::{Timestamp, WorkerId};
+use tidemill_model::{TenantId, Timestamp, WorkerId};
 
 use super::{Engine, EngineError};
 use crate::backend::Backend;
-use crate::metrics::{Metrics, SlotMeter, SpanMeter};
+use crate::metrics::{Metrics, NamedMetrics, SlotMeter, SpanMeter};
 
 impl<B: Backend> Engine<B> {
     /// What was counted since the process began, and how full everything is now. Nothing is scanned for it.
@@ -27,6 +27,11 @@ impl<B: Backend> Engine<B> {
             triage: self.triage_metrics().await?,
             health: self.last_checks().into_values().collect(),
         })
+    }
+
+    /// Attempts of one tenant by the names of their definitions and jobs, counted since the process began.
+    pub fn named_metrics(&self, tenant: &TenantId) -> NamedMetrics {
+        self.inner.meter.named(tenant)
     }
 
     /// How many workers, here and elsewhere, were heard of within [`WORKER_SEEN`](crate::metrics::WORKER_SEEN).

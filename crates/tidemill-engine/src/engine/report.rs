@@ -420,5 +420,5 @@ struct Completion<'a> {
 }
 
 fn finished(answer: Answer) -> Result<Finished, EngineError> {
-    take_reply!(answer?, Reply::Finished { ending, repeated } => Finished { ending, repeated })
+    take_reply!(answer?, Reply::Finished { ending, ended } => Finished { ending, repeated: ended.is_none() })
 }

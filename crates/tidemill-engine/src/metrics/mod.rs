@@ -6,6 +6,7 @@
 mod attempts;
 mod commits;
 mod histogram;
+mod names;
 mod slots;
 mod spans;
 mod work;
@@ -13,6 +14,9 @@ mod work;
 pub use attempts::{AttemptMeter, AttemptsMetrics};
 pub use commits::{CommitMeter, CommitMetrics, JobEvents};
 pub use histogram::{Bounds, Histogram, HistogramMetrics};
+pub use names::{
+    METRIC_NAME_CHARS_MAX, METRIC_NAMES_MAX, METRIC_TENANTS_MAX, NamedCounts, NamedMetrics, OTHER,
+};
 pub use slots::{SlotMeter, SlotsMetrics, TakenSlot, TroubleMark};
 pub use spans::{SpanMeter, SpansMetrics};
 pub use work::{WORKER_SEEN, WorkMetrics};

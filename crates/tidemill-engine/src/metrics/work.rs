@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidemill_model::{ErrorCategory, Outcome, WorkerId};
+use tidemill_model::{ErrorCategory, Outcome, TenantId, WorkerId};
 
 use super::histogram::{Bounds, Histogram, HistogramMetrics, micros};
+use super::names::{NameMeter, NamedMetrics};
 use crate::backend::Answer;
 use crate::command::{Command, DeliveryEnd, Report};
 use crate::reply::{Assignment, Ending, Reply};
@@ -33,6 +34,7 @@ pub(crate) struct WorkMeter {
     deliveries_failed: AtomicU64,
     deliveries_dead: AtomicU64,
     ended: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+    names: NameMeter,
     workers: Mutex<HashMap<WorkerId, Seen, foldhash::fast::RandomState>>,
 }
 
@@ -90,7 +92,7 @@ impl Default for WorkMetrics {
 pub(crate) enum Asked {
     Claim(WorkerId, bool),
     Heartbeat(WorkerId),
-    Finish(WorkerId, &'static str),
+    Finish(WorkerId, TenantId, &'static str),
     Release,
     SubmitTask,
     Delivery { arrives: bool },
@@ -103,7 +105,9 @@ impl Asked {
             // Whoever comes from elsewhere says which tenants it serves.
             Command::Claim(claim) => Self::Claim(claim.worker.clone(), claim.tenants.is_none()),
             Command::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat.worker.clone()),
-            Command::Finish(finish) => Self::Finish(finish.worker.clone(), class_of(&finish.report)),
+            Command::Finish(finish) => {
+                Self::Finish(finish.worker.clone(), finish.task.tenant.clone(), class_of(&finish.report))
+            }
             Command::Release(_) => Self::Release,
             Command::SubmitTask(_) => Self::SubmitTask,
             Command::EndDelivery(end) => Self::Delivery { arrives: matches!(end.end, DeliveryEnd::Arrived) },
@@ -148,6 +152,7 @@ impl Default for WorkMeter {
             deliveries_failed: zero(),
             deliveries_dead: zero(),
             ended: Mutex::default(),
+            names: NameMeter::default(),
             workers: Mutex::default(),
         }
     }
@@ -174,10 +179,14 @@ impl WorkMeter {
                     }
                 }
                 (Asked::Heartbeat(worker), _) => self.seen(worker, false),
-                (Asked::Finish(worker, class), Reply::Finished { ending, repeated: false }) => {
+                (
+                    Asked::Finish(worker, tenant, class),
+                    Reply::Finished { ending, ended: Some(ended), .. },
+                ) => {
                     self.seen(worker, false);
-                    let key = (outcome_of(*ending), class);
-                    *self.ended().entry(key).or_default() += 1;
+                    let outcome = outcome_of(*ending);
+                    *self.ended().entry((outcome, class)).or_default() += 1;
+                    self.names.ended(&tenant, ended.names(), outcome, ended.held_millis);
                 }
                 (Asked::Release, _) => count(&self.released, 1),
                 (Asked::SubmitTask, Reply::TaskSubmitted { repeated: false, .. }) => {
@@ -200,6 +209,7 @@ impl WorkMeter {
     fn claimed(&self, task: &Assignment, took: Duration) {
         count(&self.claimed, 1);
         count(&self.takeovers, u64::from(task.is_takeover));
+        self.names.claimed(&task.task.tenant, task.name().as_str(), task.job_name.as_deref());
         // What comes later waits for other reasons: a retry's delay, a person, a lost worker.
         if task.is_takeover || task.run > 1 || task.attempt > 1 {
             return;
@@ -258,6 +268,11 @@ impl WorkMeter {
         }
     }
 
+    /// Attempts of one tenant by the names of their definitions and jobs.
+    pub(crate) fn named(&self, tenant: &TenantId) -> NamedMetrics {
+        self.names.read(tenant)
+    }
+
     fn ended(&self) -> MutexGuard<'_, BTreeMap<(&'static str, &'static str), u64>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -276,7 +291,11 @@ fn count(counter: &AtomicU64, more: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reply::Refusal;
+    use std::sync::Arc;
+
+    use tidemill_model::{Json, TaskId, TaskName, TaskOptions, TaskSpec};
+
+    use crate::reply::{Ended, Refusal};
 
     #[test]
     fn claims_that_find_nothing_and_repeated_reports_do_not_count() {
@@ -286,15 +305,27 @@ mod tests {
         meter.look_at(vec![Asked::Claim(worker(), false)], &idle, Duration::from_millis(3));
         assert_eq!((meter.read().commands.count, meter.read().workers), (0, 1));
         let ending = Ending::Done(Outcome::Completed);
+        let spec = TaskSpec {
+            task_id: TaskId::trusted("a"),
+            name: TaskName::trusted("scrape"),
+            depends_on: Vec::new(),
+            input: Json::default(),
+            options: TaskOptions::default(),
+        };
+        let ended = Some(Ended { spec: Arc::new(spec), job_name: None, held_millis: 5 });
         let answers = [
-            Ok(Reply::Finished { ending, repeated: false }),
-            Ok(Reply::Finished { ending, repeated: true }),
+            Ok(Reply::Finished { ending, ended }),
+            Ok(Reply::Finished { ending, ended: None }),
             Err(Refusal::NothingToResume),
         ];
-        let asked = vec![Asked::Finish(worker(), ""), Asked::Finish(worker(), ""), Asked::Other];
+        let finish = || Asked::Finish(worker(), TenantId::trusted("acme"), "");
+        let asked = vec![finish(), finish(), Asked::Other];
         meter.look_at(asked, &answers, Duration::from_millis(3));
         let read = meter.read();
         assert_eq!(read.attempts_ended, BTreeMap::from([(("completed", ""), 1)]));
+        let named = meter.named(&TenantId::trusted("acme"));
+        let counts = &named[&("scrape".to_owned(), String::new())];
+        assert_eq!((counts.ended["completed"], counts.held_millis), (1, 5));
         assert_eq!((read.commands.count, read.commands.sum, read.commands_refused), (1, 3_000, 1));
     }
 

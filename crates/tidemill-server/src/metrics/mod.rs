@@ -1,8 +1,10 @@
 //! Metrics in the text format of Prometheus. The names are a promise; docs/metrics.md lists them all.
 //!
-//! Tenants are added up: their names are nobody else's business.
+//! Tenants are added up: their names are nobody else's business. Whoever asks for one of them sees its definitions and
+//! jobs by name.
 
 mod health;
+mod names;
 mod process;
 mod scripts;
 mod text;
@@ -10,7 +12,7 @@ mod triage;
 mod work;
 mod worker;
 
-use tidemill_engine::metrics::Metrics;
+use tidemill_engine::metrics::{Metrics, NamedMetrics};
 
 use process::Process;
 use text::{Kind, Text};
@@ -19,11 +21,12 @@ pub use worker::worker_metrics;
 /// The content type.
 pub const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The text of all metrics.
-pub(crate) fn render(metrics: &Metrics, logins_failed: u64) -> String {
+/// The text of all metrics, for somebody who may see these names.
+pub(crate) fn render(metrics: &Metrics, named: &NamedMetrics, logins_failed: u64) -> String {
     let mut text = Text::default();
     build(&mut text);
     work::render(metrics, &mut text);
+    names::render(named, &mut text);
     scripts::render(&metrics.scripts, &mut text);
     triage::render(&metrics.triage, &mut text);
     health::render(&metrics.health, &mut text);

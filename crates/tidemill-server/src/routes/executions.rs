@@ -53,7 +53,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
              of health are as the last check found them.")
         .gives::<Page<AlertView>>(200, "All of the tenant's."),
         Route::new(Method::GET, "/metrics", READ, ["Server", "getMetrics", "Read the metrics"], metrics::<B>)
-            .about("In the text format of Prometheus. Counted by this process, of all tenants together.")
+            .about("In the text format of Prometheus. Counted by this process, of all tenants together. Names of definitions and jobs are those of the key's tenant only.")
             .gives_raw(200, "The metrics.", METRICS_TEXT),
     ]
 }
@@ -93,6 +93,8 @@ async fn alerts<B: Backend>(call: Call<B>) -> Reply {
 }
 
 async fn metrics<B: Backend>(call: Call<B>) -> Reply {
-    let text = render(&call.app.engine().metrics().await?, call.app.logins().failed());
+    let (engine, tenant) = (call.app.engine(), call.tenant()?);
+    let named = engine.named_metrics(&tenant);
+    let text = render(&engine.metrics().await?, &named, call.app.logins().failed());
     Ok(raw(StatusCode::OK, METRICS_TEXT, text))
 }

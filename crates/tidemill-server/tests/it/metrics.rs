@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use tidemill_engine::metrics::METRIC_NAMES_MAX;
 use tidemill_engine::policy::Policy;
+use tidemill_model::Role;
 use tidemill_server::ServerConfig;
 
 use crate::exposition::{Family, read};
@@ -109,6 +111,88 @@ async fn a_silent_worker_is_counted_as_a_takeover_and_its_wait_is_no_hop() {
     is(plain(&after, "tidemill_takeovers_total"), 1.0, "takeovers");
     is(plain(&after, "tidemill_workers"), 2.0, "workers");
     is(value(&after, "tidemill_submit_to_start_seconds", "_count", &[]), 1.0, "only the first claim");
+}
+
+/// The pairs of definition and job that a family names.
+fn names(families: &Families, family: &str) -> BTreeSet<(String, String)> {
+    let samples = families.get(family).map(|family| family.samples.as_slice()).unwrap_or_default();
+    samples.iter().map(|(_, labels, _)| (labels["definition"].clone(), labels["job"].clone())).collect()
+}
+
+const NAMED: [&str; 3] = [
+    "tidemill_task_attempts_claimed_total",
+    "tidemill_task_attempts_ended_total",
+    "tidemill_task_attempt_seconds_total",
+];
+
+/// Submits a job of one task, and has it run and succeed.
+async fn run_one(client: &Client, worker: &Client, definition: &str, job: Option<&str>) {
+    let mut file = json!({"tasks": [{"taskId": "a", "name": definition}]});
+    if let Some(job) = job {
+        file["name"] = json!(job);
+    }
+    client.post("/v1/jobs", &file).await.expect(201);
+    let task = worker.claim(1).await.remove(0);
+    worker.complete(&task, &json!({})).await;
+}
+
+#[tokio::test]
+async fn a_key_sees_the_names_of_its_tenant_and_no_other() {
+    let lab = Lab::start().await;
+    let (acme, globex) = (lab.key("acme", Role::Admin).await, lab.key("globex", Role::Admin).await);
+    let workers = lab.worker_key(&["acme", "globex"], Role::Worker).await;
+    let hostile = "night \"}\\ \u{2028}é 1\\n";
+    acme.define("scrape").await;
+    globex.define("secret-recipe").await;
+    run_one(&acme, &workers, "scrape", Some(hostile)).await;
+    run_one(&acme, &workers, "scrape", None).await;
+    run_one(&globex, &workers, "secret-recipe", Some("buying acme")).await;
+    run_one(&globex, &workers, "secret-recipe", Some(&"x".repeat(150))).await;
+
+    let found = scrape(&acme).await;
+    let labels = [("definition", "scrape"), ("job", hostile)];
+    is(value(&found, NAMED[0], "", &labels), 1.0, "claimed");
+    let completed = [labels[0], labels[1], ("outcome", "completed")];
+    is(value(&found, NAMED[1], "", &completed), 1.0, "ended");
+    assert!(value(&found, NAMED[2], "", &labels) >= 0.0);
+    for family in NAMED {
+        let own = BTreeSet::from([hostile, ""].map(|job| ("scrape".to_owned(), job.to_owned())));
+        assert_eq!(names(&found, family), own, "{family}");
+    }
+    let text = acme.get("/metrics").await.text();
+    assert!(!["secret-recipe", "buying", "globex"].into_iter().any(|name| text.contains(name)), "{text}");
+    let ended = [("outcome", "completed"), ("class", "")];
+    is(value(&found, "tidemill_attempts_ended_total", "", &ended), 4.0, "all tenants are added up");
+
+    let theirs = scrape(&globex).await;
+    let jobs: Vec<_> = names(&theirs, NAMED[0]).into_iter().map(|(_, job)| job).collect();
+    assert_eq!(jobs, ["buying acme".to_owned(), "x".repeat(100)]);
+    assert!(!globex.get("/metrics").await.text().contains("scrape"));
+    let nothing = scrape(&lab.key("initech", Role::Reader).await).await;
+    assert!(NAMED.iter().all(|family| names(&nothing, family).is_empty()));
+}
+
+#[tokio::test]
+async fn a_server_without_keys_tells_the_names_of_its_tenant() {
+    let lab = Lab::start().await;
+    let client = lab.local();
+    client.define("scrape").await;
+    run_one(&client, &client, "scrape", Some("nightly")).await;
+    let found = scrape(&client).await;
+    is(value(&found, NAMED[0], "", &[("definition", "scrape"), ("job", "nightly")]), 1.0, "claimed");
+}
+
+#[tokio::test]
+async fn names_beyond_the_bound_are_counted_together() {
+    let lab = Lab::start().await;
+    let client = lab.local();
+    client.define("scrape").await;
+    for number in 0..METRIC_NAMES_MAX + 3 {
+        run_one(&client, &client, "scrape", Some(&format!("night {number}"))).await;
+    }
+    let found = scrape(&client).await;
+    assert_eq!(names(&found, NAMED[0]).len(), METRIC_NAMES_MAX + 1);
+    is(value(&found, NAMED[0], "", &[("definition", "scrape"), ("job", "other")]), 3.0, "others");
 }
 
 #[tokio::test]

@@ -295,7 +295,7 @@ impl Leases {
             self.of(key).and_then(|facts| facts.reported).filter(|(fence, _)| *fence == finish.fence.0);
         if let Some((_, digest)) = known {
             let fits = match answer {
-                Ok(Reply::Finished { repeated, .. }) => *repeated && digest == finish.digest,
+                Ok(Reply::Finished { ended, .. }) => ended.is_none() && digest == finish.digest,
                 Err(Refusal::OutcomeDiffers { .. }) => digest != finish.digest,
                 Err(Refusal::LeaseLost { .. }) => true,
                 _ => false,
@@ -308,13 +308,13 @@ impl Leases {
             // An answer that nobody heard may have been taken before.
             return Ok(());
         }
-        if let Ok(Reply::Finished { ending: Ending::Done(outcome), repeated: true }) = answer {
+        if let Ok(Reply::Finished { ending: Ending::Done(outcome), ended: None }) = answer {
             let holds = self.of(key).and_then(|facts| facts.holder.as_ref()).is_some();
             demand(!holds, "only an ended run is a repeat", || key.request.to_string())?;
             due.push(Due::Ended { task: key.clone(), fence: finish.fence.0, outcome: *outcome });
             return Ok(());
         }
-        if let Ok(Reply::Finished { ending: Ending::Retrying { .. }, repeated: true }) = answer {
+        if let Ok(Reply::Finished { ending: Ending::Retrying { .. }, ended: None }) = answer {
             let facts = self.of(key);
             let told = facts.is_some_and(|facts| {
                 facts.holder.is_none()
@@ -325,7 +325,7 @@ impl Leases {
                 format!("{} with fence {}; known: {facts:?}", key.request, finish.fence.0)
             });
         }
-        if let Ok(Reply::Finished { ending: Ending::Parked, repeated: true }) = answer {
+        if let Ok(Reply::Finished { ending: Ending::Parked, ended: None }) = answer {
             let facts = self.of(key);
             let told = facts.is_some_and(|facts| facts.holder.is_none() && facts.fence == finish.fence.0);
             return demand(told, "a repeat is of something that was", || {

@@ -259,7 +259,7 @@ impl Oracle {
 
     /// An attempt that took too long is tried again if the task asks for it and has attempts left, and ends its run if not.
     fn check_timeout(&self, command: &Command, answer: &Answer) -> Result<(), Violation> {
-        let (Command::Finish(finish), Ok(Reply::Finished { ending, repeated: false })) = (command, answer)
+        let (Command::Finish(finish), Ok(Reply::Finished { ending, ended: Some(_) })) = (command, answer)
         else {
             return Ok(());
         };
