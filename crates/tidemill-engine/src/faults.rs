@@ -1,43 +1,65 @@
 //! Deliberate mistakes, for the tests that prove the simulation would notice them. Never compiled into a product.
 
-/// Which rule is broken on purpose.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a rule on its own")]
-pub struct Faults {
+/// Makes the mistakes and the list of their names, so that the list has all of them.
+macro_rules! faults {
+    ($($(#[$about:meta])* $name:ident,)*) => {
+        /// Which rule is broken on purpose.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Faults {
+            $($(#[$about])* pub $name: bool,)*
+        }
+
+        impl Faults {
+            /// All there are.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// Breaks the rule of this name. `false` if there is none.
+            pub fn set(&mut self, name: &str) -> bool {
+                match name {
+                    $(stringify!($name) => self.$name = true,)*
+                    _ => return false,
+                }
+                true
+            }
+        }
+    };
+}
+
+faults! {
     /// A finish is taken from any worker, whatever its fence.
-    pub skip_fence_check: bool,
+    skip_fence_check,
     /// A finished task may finish again.
-    pub allow_second_outcome: bool,
+    allow_second_outcome,
     /// A completion forgets to count down one of its children.
-    pub skip_counter: bool,
+    skip_counter,
     /// What an attempt used is not added to the sum of its job.
-    pub skip_sum: bool,
+    skip_sum,
     /// Agents start whatever the budgets say.
-    pub ignore_budgets: bool,
+    ignore_budgets,
     /// A job that comes to rest tells nobody.
-    pub skip_callback: bool,
+    skip_callback,
     /// A job that failed is not told to people.
-    pub skip_job_failed: bool,
+    skip_job_failed,
     /// A change of tasks is told and not made.
-    pub forget_changes: bool,
+    forget_changes,
     /// A delivery whose first try failed is forgotten.
-    pub forget_delivery: bool,
+    forget_delivery,
     /// A check of health is taken whatever was told meanwhile.
-    pub skip_check_version: bool,
+    skip_check_version,
     /// A task that was running in crash after crash is run beside others.
-    pub crowd_suspects: bool,
+    crowd_suspects,
     /// Another report than the one that was taken is answered like a repeated one.
-    pub drop_other_reports: bool,
+    drop_other_reports,
     /// A tenant may have any number of unfinished tasks.
-    pub ignore_tenant_limits: bool,
+    ignore_tenant_limits,
     /// What a clock that was set back hides stays hidden.
-    pub keep_hidden: bool,
+    keep_hidden,
     /// An attempt that took too long ends its task, whatever its policy says.
-    pub end_with_timeout: bool,
+    end_with_timeout,
     /// The end of a job is stamped by the job's own clock, whatever its tasks say.
-    pub stamp_jobs_early: bool,
+    stamp_jobs_early,
     /// A dead letter stays open when its task runs again.
-    pub keep_letters_open: bool,
+    keep_letters_open,
     /// Derived rows are taken as they are read, whatever their checksums say.
-    pub skip_row_checks: bool,
+    skip_row_checks,
 }

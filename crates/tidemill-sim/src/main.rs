@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let options = match Options::parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(problem) => {
-            eprintln!("{problem}\n\n{}", Options::USAGE);
+            eprintln!("{problem}\n\n{}", Options::usage());
             return ExitCode::from(2);
         }
     };

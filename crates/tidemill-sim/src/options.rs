@@ -23,17 +23,24 @@ pub struct Options {
 }
 
 impl Options {
-    pub const USAGE: &'static str = "\
+    /// What may be asked for.
+    pub fn usage() -> String {
+        let faults: Vec<_> = Faults::NAMES.iter().map(|name| name.replace('_', "-")).collect();
+        format!(
+            "\
 usage: tidemill-sim [--seeds N] [--start S] [--backend memory|embedded|both] [--steps K] [--threads T]
-                    [--trace LINES] [--list FILE]
-                    [--fault skip-fence-check|allow-second-outcome|skip-counter|skip-sum|ignore-budgets
-                            |keep-hidden|crowd-suspects|drop-other-reports
-                            |ignore-tenant-limits]
+                    [--trace LINES] [--list FILE] [--fault FAULT]
                     [--remove-sync PREFIX] [--remove-dir-sync PREFIX]
 
 Runs N seeds from S on (default: 1000 from 1), on both backends unless told otherwise, and stops at the first one that
-breaks a promise. With --list it runs the seeds that the file names instead, each on the backend it names. A fault, or a sync that is left out for files or directories whose path starts with PREFIX, must make
-it fail.";
+breaks a promise. With --list it runs the seeds that the file names instead, each on the backend it names. A fault, or a
+sync that is left out for files or directories whose path starts with PREFIX, must make it fail.
+
+Faults:
+  {}",
+            faults.join("\n  ")
+        )
+    }
 
     pub fn parse(args: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
@@ -62,18 +69,11 @@ it fail.";
         let mut is_kept = true;
         match name {
             "--steps" => self.steps = Some(number()?),
-            "--fault" => match value {
-                "skip-fence-check" => self.faults.skip_fence_check = true,
-                "allow-second-outcome" => self.faults.allow_second_outcome = true,
-                "skip-counter" => self.faults.skip_counter = true,
-                "skip-sum" => self.faults.skip_sum = true,
-                "ignore-budgets" => self.faults.ignore_budgets = true,
-                "crowd-suspects" => self.faults.crowd_suspects = true,
-                "drop-other-reports" => self.faults.drop_other_reports = true,
-                "ignore-tenant-limits" => self.faults.ignore_tenant_limits = true,
-                "keep-hidden" => self.faults.keep_hidden = true,
-                _ => return Err(format!("there is no fault {value}")),
-            },
+            "--fault" => {
+                if !self.faults.set(&value.replace('-', "_")) {
+                    return Err(format!("there is no fault {value}"));
+                }
+            }
             "--remove-sync" => self.removed_syncs.push((Operation::Sync, value.to_owned())),
             "--remove-dir-sync" => self.removed_syncs.push((Operation::SyncDir, value.to_owned())),
             _ => is_kept = false,
@@ -154,6 +154,18 @@ mod tests {
             ("--speed 3", "there is no option --speed"),
         ] {
             assert_eq!(parse(text).unwrap_err(), problem);
+        }
+    }
+
+    #[test]
+    fn every_fault_is_listed_and_taken() {
+        assert!(!Faults::NAMES.is_empty());
+        for name in Faults::NAMES {
+            let name = name.replace('_', "-");
+            assert!(Options::usage().contains(&format!("\n  {name}")), "{name}");
+            let options = parse(&format!("--fault {name}")).unwrap();
+            assert_ne!(options.faults, Faults::default(), "{name}");
+            assert!(options.replay(1, Kind::Memory).ends_with(&format!("--fault {name}")));
         }
     }
 
