@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection, create_table};
-use tidemill_engine::conformance::{Lab, ManualClock, World, block_on};
+use tidemill_engine::conformance::{Lab, ManualClock, World, block_on, policy};
 
 use crate::double::{Double, RUNTIME, double, fresh_name, other_double};
 
@@ -66,6 +66,7 @@ fn run_on<F: Future<Output = ()>>(
         let options = AwsOptions {
             flush_every,
             follow_every: None,
+            policy: policy(),
             ..AwsOptions::new(name.clone(), name, Bus::Loopback, 1)
         };
         TableWorld::open(connection, options, clock.clone()).await

@@ -64,7 +64,7 @@ fn run<F: Future<Output = ()>>(case: impl FnOnce(Lab<LateWorld>) -> F) {
             flush_every: 4,
             // Nothing is answered from memory because it is new.
             save_lag: Duration::ZERO,
-            policy: tidemill_engine::policy::Policy::default(),
+            policy: tidemill_engine::conformance::policy(),
             ..site.options(1)
         };
         let inner = TableWorld::open(double.connect().await, options, clock.clone()).await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidemill_embedded::log::LogConfig;
 use tidemill_embedded::{Embedded, StoreOptions};
-use tidemill_engine::conformance::{ManualClock, World};
+use tidemill_engine::conformance::{ManualClock, World, policy};
 
 /// A backend in a directory of its own.
 struct DirectoryWorld {
@@ -71,7 +71,12 @@ mod as_users_run_it {
 
     fn make(clock: ManualClock) -> DirectoryWorld {
         let log = LogConfig { segment_bytes: 4 << 20, hasty_segment_bytes: 1 << 20, ..LogConfig::default() };
-        open(Directory::fresh(), StoreOptions { seed: 1, log, ..StoreOptions::default() }, false, clock)
+        open(
+            Directory::fresh(),
+            StoreOptions { seed: 1, log, policy: policy(), ..StoreOptions::default() },
+            false,
+            clock,
+        )
     }
 
     tidemill_engine::conformance_tests!(make);
@@ -88,7 +93,12 @@ mod small_and_killed {
             block_bytes: 1 << 10,
             ..LogConfig::default()
         };
-        open(Directory::fresh(), StoreOptions { seed: 1, log, ..StoreOptions::default() }, true, clock)
+        open(
+            Directory::fresh(),
+            StoreOptions { seed: 1, log, policy: policy(), ..StoreOptions::default() },
+            true,
+            clock,
+        )
     }
 
     tidemill_engine::conformance_tests!(make);

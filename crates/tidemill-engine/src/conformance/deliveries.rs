@@ -7,6 +7,7 @@ use std::task::Poll;
 use tidemill_model::{CallbackUrl, ErrorCategory, JobId, TenantId};
 
 use super::shape::{SECOND, acme, graph, job_of, other};
+use super::world::GATHER_MILLIS;
 use super::{Lab, World, poll_once};
 use crate::backend::Backend;
 use crate::clock::Clock;
@@ -34,6 +35,17 @@ async fn submit<W: World>(lab: &Lab<W>, tenant: &TenantId, tasks: &str) -> JobId
 async fn due<W: World>(lab: &Lab<W>) -> Vec<DeliveryKey> {
     let due = lab.world.backend().due_deliveries(lab.clock.now(), 100, |_| false).await;
     due.expect("the backend works").due
+}
+
+/// Those that are due for this target.
+async fn due_for<W: World>(lab: &Lab<W>, is_target: impl Fn(&Target) -> bool) -> Vec<DeliveryKey> {
+    let mut fitting = Vec::new();
+    for key in due(lab).await {
+        if is_target(&delivery(lab, &key).await.target) {
+            fitting.push(key);
+        }
+    }
+    fitting
 }
 
 async fn waiting<W: World>(lab: &Lab<W>) -> usize {
@@ -149,7 +161,9 @@ pub async fn what_is_given_up_is_kept<W: World>(lab: Lab<W>) {
     let dead = end(&lab, &key, 4, failed()).await;
     assert_eq!(dead, Ok(Reply::DeliveryEnded { retry_at: None, is_dead: true }));
     let lab = lab.reopen_if_it_can().await;
-    assert_eq!((waiting(&lab).await, letters(&lab, &other()).await), (0, Vec::new()));
+    let is_people = |target: &Target| *target == Target::People;
+    assert_eq!((waiting(&lab).await, due_for(&lab, is_people).await.len()), (1, 1), "people hear of it");
+    assert_eq!(letters(&lab, &other()).await, []);
     assert_eq!(letters(&lab, &acme()).await, [(key.id, DeadLetterState::Open)]);
     let letter = lab.engine.delivery_letter(&acme(), key.id).await.expect("the backend works");
     let letter = letter.expect("it is kept");
@@ -159,7 +173,7 @@ pub async fn what_is_given_up_is_kept<W: World>(lab: Lab<W>) {
     let again = lab.engine.replay_delivery(acme(), key.id).await.expect("it is open");
     assert_ne!(again, key.id);
     let lab = lab.reopen_if_it_can().await;
-    let [replayed] = &due(&lab).await[..] else { panic!("one is due") };
+    let [replayed] = &due_for(&lab, |target| !is_people(target)).await[..] else { panic!("one is due") };
     let again = delivery(&lab, replayed).await;
     assert_eq!((again.body, again.attempts, again.replay_of), (body, 0, Some(key.id)));
     let closed = lab.engine.discard_delivery(acme(), key.id).await;
@@ -203,4 +217,47 @@ pub async fn a_callback_needs_an_allowed_host<W: World>(lab: Lab<W>) {
     let text = refused.to_string();
     assert!(text.starts_with("callbackUrl names the host hooks.example.com"), "{text}");
     assert_eq!(lab.engine.backend().jobs(acme(), None, None, 9).await.expect("the backend works").len(), 0);
+}
+
+/// Submits a job of this name and has its only task fail.
+async fn fails<W: World>(lab: &Lab<W>, tenant: &TenantId, name: &str) -> JobId {
+    let request = JobRequest { tenant: tenant.clone(), name: Some(name.to_owned()), ..job_of(graph("a")) };
+    let job = lab.engine.submit_job(request).await.expect("the job is accepted").job;
+    let task = lab.claim_one().await;
+    lab.fail(&task, ErrorCategory::Auth).await;
+    job
+}
+
+/// People hear of failed jobs whose names they want, of those that fail within a while together, each tenant apart.
+pub async fn failed_jobs_are_told_together<W: World>(lab: Lab<W>) {
+    fails(&lab, &acme(), "unwatched").await;
+    assert_eq!(waiting(&lab).await, 0, "nobody wants to hear of it");
+    let first = fails(&lab, &acme(), "watched-1").await;
+    let lab = lab.reopen_if_it_can().await;
+    lab.pass(1);
+    let second = fails(&lab, &acme(), "watched-2").await;
+    let theirs = fails(&lab, &other(), "watched-1").await;
+    assert_eq!((due(&lab).await.len(), waiting(&lab).await), (0, 2), "others may follow");
+    lab.pass(GATHER_MILLIS);
+    let lab = lab.reopen_if_it_can().await;
+    let mut told = Vec::new();
+    for key in due(&lab).await {
+        let delivery = delivery(&lab, &key).await;
+        assert_eq!(delivery.target, Target::People);
+        let failed = delivery.failed_jobs.expect("it is about jobs");
+        told.push((
+            key.tenant.clone(),
+            failed.named.iter().map(|job| job.job).collect::<Vec<_>>(),
+            failed.count,
+        ));
+        end(&lab, &key, 1, DeliveryEnd::Arrived).await.expect("it is under way");
+    }
+    told.sort();
+    let mut expected = vec![(acme(), vec![first, second], 2), (other(), vec![theirs], 1)];
+    expected.sort();
+    assert_eq!(told, expected);
+    assert_eq!(waiting(&lab).await, 0, "each is told once");
+    lab.engine.resume_job(acme(), first, None).await.expect("it failed");
+    lab.run(&["a"]).await;
+    assert_eq!(waiting(&lab).await, 0, "what completes is nothing to alert");
 }

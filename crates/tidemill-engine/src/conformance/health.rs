@@ -155,7 +155,9 @@ pub async fn what_stands_for_too_long_is_found<W: World>(lab: Lab<W>) {
     assert!(check(&lab).await.is_healthy());
     lab.pass(24 * HOUR);
     let report = check(&lab).await;
-    let [found] = &report.findings[..] else { panic!("one finding: {report:?}") };
+    // Nobody delivers here, so what people were to be told waits as well.
+    let found = report.findings.iter().filter(|found| found.kind != FindingKind::Outbound);
+    let [found] = &found.collect::<Vec<_>>()[..] else { panic!("one finding: {report:?}") };
     assert_eq!(
         (found.kind, found.count, &found.examples[..]),
         (FindingKind::Parked, 1, &["parks".to_owned()][..])

@@ -47,4 +47,4 @@ pub use block_on::{block_on, poll_once, side_by_side};
 pub use lab::Lab;
 pub use manual_clock::ManualClock;
 pub use suite::{NAMES, run_case};
-pub use world::World;
+pub use world::{World, policy};

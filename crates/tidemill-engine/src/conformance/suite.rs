@@ -220,7 +220,8 @@ macro_rules! conformance_cases {
                 a_try_ends_once,
                 what_is_given_up_is_kept,
                 due_deliveries_come_in_order,
-                a_callback_needs_an_allowed_host;
+                a_callback_needs_an_allowed_host,
+                failed_jobs_are_told_together;
             records:
                 records_have_versions,
                 records_are_listed_in_order,

@@ -4,8 +4,24 @@ use std::sync::Arc;
 
 use super::ManualClock;
 use crate::backend::Backend;
+use crate::outbound::JobFailedAlerts;
+use crate::policy::{AlertTargets, Policy};
 
-/// A backend under test. It must be empty, go by the clock it was made with and follow `Policy::default()`.
+/// The names of jobs whose failure people are told of.
+pub(super) const WATCHED: &str = "watched-*";
+/// How long such a failure waits for others, in milliseconds.
+pub(super) const GATHER_MILLIS: u64 = 5_000;
+
+/// The policy of every world: that of every store, with people who want to hear of some failed jobs.
+pub fn policy() -> Policy {
+    Policy {
+        alerts: AlertTargets { people: true, webhook: false },
+        job_failed: Some(Arc::new(JobFailedAlerts::parse(WATCHED, GATHER_MILLIS))),
+        ..Policy::default()
+    }
+}
+
+/// A backend under test. It must be empty, go by the clock it was made with and follow [`policy`].
 pub trait World: Sized + Send + Sync + 'static {
     type Backend: Backend;
 

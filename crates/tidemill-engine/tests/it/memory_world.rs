@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use tidemill_engine::conformance::{ManualClock, World};
+use tidemill_engine::conformance::{ManualClock, World, policy};
 use tidemill_engine::conformance_tests;
 use tidemill_engine::memory::MemoryBackend;
-use tidemill_engine::policy::Policy;
 
 struct MemoryWorld(Arc<MemoryBackend<ManualClock>>);
 
@@ -27,7 +26,7 @@ impl World for MemoryWorld {
 }
 
 fn memory(clock: ManualClock) -> MemoryWorld {
-    MemoryWorld(Arc::new(MemoryBackend::new(clock, Policy::default(), 1)))
+    MemoryWorld(Arc::new(MemoryBackend::new(clock, policy(), 1)))
 }
 
 conformance_tests!(memory);
