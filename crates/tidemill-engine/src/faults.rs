@@ -56,6 +56,8 @@ faults! {
     keep_hidden,
     /// An attempt that took too long ends its task, whatever its policy says.
     end_with_timeout,
+    /// A completion says nothing of the files that were left.
+    forget_artifacts,
     /// The end of a job is stamped by the job's own clock, whatever its tasks say.
     stamp_jobs_early,
     /// A dead letter stays open when its task runs again.

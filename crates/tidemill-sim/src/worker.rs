@@ -10,7 +10,7 @@ use tidemill_engine::commit::TaskKey;
 use tidemill_engine::reply::Reply;
 use tidemill_model::properties::OverflowRef;
 use tidemill_model::{
-    ErrorCategory, EventId, Fence, Json, Owner, SessionId, TenantId, Timestamp, Usage, WorkerId,
+    Artifact, ErrorCategory, EventId, Fence, Json, Owner, SessionId, TenantId, Timestamp, Usage, WorkerId,
 };
 
 use crate::rng::Rng;
@@ -19,6 +19,18 @@ use crate::rng::Rng;
 const OLD_MAX: usize = 8;
 /// Out of a thousand reports so many are failures when nothing else goes wrong.
 const FAILURES_IN_CALM: u32 = 50;
+
+/// The files that go with an output: none for two outputs of three. No number is drawn for them, so that the course of
+/// seeds stays as it is.
+fn artifacts(value: u64) -> Vec<Artifact> {
+    let count = if value.is_multiple_of(3) { 1 + value % 2 } else { 0 };
+    let named = |number: u64| Artifact {
+        path: format!("r1-a1/artifacts/{value}/{number}"),
+        size_bytes: value,
+        sha256: format!("{:064x}", value * 10 + number),
+    };
+    (0..count).map(named).collect()
+}
 
 /// One worker.
 #[derive(Debug)]
@@ -198,14 +210,15 @@ impl Worker {
             let retry_after_millis = self.rng.chance(100).then(|| self.rng.below(60_000));
             return Report::Failed { error: "it broke".to_owned(), category, retry_after_millis };
         }
-        let output = Json::trusted(&format!(r#"{{"value":{}}}"#, self.rng.below(1_000)));
+        let value = self.rng.below(1_000);
+        let output = Json::trusted(&format!(r#"{{"value":{value}}}"#));
         let overflow = self.rng.chance(40).then(|| self.overflow(now));
         Report::Completed {
             output: overflow.is_none().then_some(output),
             overflow,
             duration_millis: self.rng.below(5_000),
             exit_code: 0,
-            artifacts: Vec::new(),
+            artifacts: artifacts(value),
         }
     }
 

@@ -6,7 +6,8 @@ use tidemill_model::properties::{
     TaskTimeout,
 };
 use tidemill_model::{
-    ErrorCategory, Fence, Json, KnownType, LastError, Outcome, PublicState, TaskHead, TaskState, Timestamp,
+    Artifact, ErrorCategory, Fence, Json, KnownType, LastError, Outcome, PublicState, TaskHead, TaskState,
+    Timestamp,
 };
 
 use super::draft::{By, Draft, JobFacts, Subject, identity, job_name_of, spec_of};
@@ -135,7 +136,7 @@ fn complete(
         output: output.clone(),
         duration_ms: *duration_millis,
         exit_code: *exit_code,
-        artifacts: artifacts.clone(),
+        artifacts: left(artifacts, draft),
         source: None,
         usage: command.spent.usage,
         session_id: command.spent.session_id.clone(),
@@ -152,6 +153,16 @@ fn complete(
         advance_after(job, index, draft);
     }
     Ending::Done(Outcome::Completed)
+}
+
+#[cfg(not(feature = "faults"))]
+fn left(artifacts: &[Artifact], _: &Draft<'_, '_>) -> Vec<Artifact> {
+    artifacts.to_vec()
+}
+
+#[cfg(feature = "faults")]
+fn left(artifacts: &[Artifact], draft: &Draft<'_, '_>) -> Vec<Artifact> {
+    if draft.policy().faults.forget_artifacts { Vec::new() } else { artifacts.to_vec() }
 }
 
 /// Whether errors of the task may be on record: those of an earlier run.

@@ -4,6 +4,7 @@
 //! state. `history` follows the events, `leases` and `requests` follow the answers, and each group of commands must
 //! make the two agree. Where an answer was lost with the store, all of the group is there or none (`doubt`).
 
+mod artifacts;
 mod deliveries;
 mod doubt;
 mod executions;
@@ -26,7 +27,7 @@ use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::command::{BudgetTarget, ChangeTarget, ChangeTasks, Command, Report, ResumeTarget};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::policy::Policy;
-use tidemill_engine::reply::{Ending, Refusal, Reply};
+use tidemill_engine::reply::{Assignment, Ending, Refusal, Reply};
 use tidemill_model::overflow;
 use tidemill_model::properties::{FailureSource, TaskFailed};
 use tidemill_model::{
@@ -36,6 +37,7 @@ use tidemill_model::{
 use crate::ledger::Ledger;
 use crate::producer::ToldChange;
 use crate::violation::{Violation, demand};
+use artifacts::Artifacts;
 pub(crate) use deliveries::Deliveries;
 use doubt::Doubt;
 pub(crate) use executions::{Executions, subscriptions_of};
@@ -56,6 +58,7 @@ pub struct Oracle {
     requests: Requests,
     letters: Letters,
     usages: Usages,
+    artifacts: Artifacts,
     executions: Executions,
     deliveries: Deliveries,
     health: Health,
@@ -80,6 +83,7 @@ impl Oracle {
             requests: Requests::default(),
             letters: Letters::default(),
             usages: Usages::default(),
+            artifacts: Artifacts::default(),
             executions: Executions::default(),
             deliveries: Deliveries::default(),
             health: Health::default(),
@@ -164,6 +168,9 @@ impl Oracle {
         self.usages.settle();
         self.deliveries.look(&self.policy, ledger)?;
         self.check_due(&due, before)?;
+        for task in answers.iter().flat_map(claimed) {
+            self.artifacts.check(task, ledger)?;
+        }
         let settled = self.history.settle()?;
         if self.policy.deliveries_max < Policy::default().deliveries_max && !settled.is_empty() {
             self.deliveries.look_at_letters(&self.policy, ledger)?;
@@ -184,6 +191,7 @@ impl Oracle {
     pub fn unanswered(&mut self, commands: &[Command], now: Timestamp) {
         for command in commands {
             self.deliveries.ask(command);
+            self.artifacts.ask(command);
         }
         self.doubt = Some(Doubt::new(commands, now, &self.requests, &self.policy));
     }
@@ -200,6 +208,7 @@ impl Oracle {
         self.leases.hear(command, answer, now, &self.policy, due)?;
         self.letters.hear(command, answer, |key| self.history.tasks.contains_key(key))?;
         self.usages.hear(command, answer)?;
+        self.artifacts.hear(command, answer);
         self.executions.hear(command, answer)?;
         self.deliveries.hear(command, answer, now, &self.policy)?;
         self.health.hear(command, answer)?;
@@ -466,6 +475,14 @@ fn fence_of(event: &Event) -> Option<u64> {
     let (_, rest) = text.rsplit_once(r#""fence":"#)?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     rest[..digits].parse().ok()
+}
+
+/// The tasks that an answer hands out.
+fn claimed(answer: &Answer) -> &[Assignment] {
+    match answer {
+        Ok(Reply::Claimed { tasks, .. }) => tasks,
+        _ => &[],
+    }
 }
 
 /// Nothing is wrong with the disk when the oracle looks, so a fault is a broken promise.

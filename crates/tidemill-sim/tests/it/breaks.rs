@@ -75,6 +75,14 @@ fn a_failed_job_that_people_do_not_hear_of_is_found() {
 }
 
 #[test]
+fn files_that_no_child_hears_of_are_found() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let faults = Faults { forget_artifacts: true, ..Faults::default() };
+        assert_is_found("a completion says nothing of its files", &with_faults(kind, faults));
+    }
+}
+
+#[test]
 fn a_change_of_tasks_that_is_not_made_is_found() {
     for kind in [Kind::Memory, Kind::Embedded] {
         let faults = Faults { forget_changes: true, ..Faults::default() };
