@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use tidemill_engine::policy::Policy;
 
 use crate::site::STACKS;
 
@@ -404,8 +405,21 @@ fn functions_are_told_what_a_server_is_told() {
                 ("ALERT_WEBHOOK_URL", ""),
                 ("WEBHOOK_SIGNING_KEY", ""),
                 ("CALLBACK_ALLOWED_HOSTS", ""),
+                ("ALERT_JOB_FAILED", "false"),
+                ("ALERT_JOB_FAILED_NAMES", ""),
             ] {
                 assert_eq!(variables[variable], value, "{function} {variable}");
+            }
+            let default = Policy::default();
+            for (variable, limit) in [
+                ("TENANT_TASKS_MAX", default.tenant_tasks_max),
+                ("TENANT_BYTES_MAX", default.tenant_bytes_max),
+            ] {
+                assert_eq!(
+                    variables[variable].to_string().trim_matches('"'),
+                    limit.to_string(),
+                    "{function} {variable}"
+                );
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::output::Output;
 const CODE_FOLDER: &str = "lambda";
 
 /// Settings that say to a server what a parameter says to the functions. A secret is better there than in a list of processes.
-const SETTINGS: [(&str, &str); 12] = [
+const SETTINGS: [(&str, &str); 16] = [
     ("TENANT_ID", "TenantId"),
     ("APP_NAME", "AppName"),
     ("SLACK_BOT_TOKEN", "SlackBotToken"),
@@ -35,6 +35,10 @@ const SETTINGS: [(&str, &str); 12] = [
     ("ALERT_WEBHOOK_URL", "AlertWebhookUrl"),
     ("WEBHOOK_SIGNING_KEY", "WebhookSigningKey"),
     ("CALLBACK_ALLOWED_HOSTS", "CallbackAllowedHosts"),
+    ("ALERT_JOB_FAILED", "AlertJobFailed"),
+    ("ALERT_JOB_FAILED_NAMES", "AlertJobFailedNames"),
+    ("TENANT_TASKS_MAX", "TenantTasksMax"),
+    ("TENANT_BYTES_MAX", "TenantBytesMax"),
 ];
 
 /// Deploy a stage on AWS, check it, and print its settings

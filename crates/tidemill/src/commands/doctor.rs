@@ -99,7 +99,14 @@ impl Doctor {
         if config.values.backend == crate::config::BackendName::Aws {
             let mut findings =
                 vec![settings(config), shared_token_key(config), output_dir(&config.values.output_dir)];
-            findings.extend([task_secrets(config), open_files(), clock(dir), kernel(), claude(config)]);
+            findings.extend([
+                task_secrets(config),
+                job_alerts(config),
+                open_files(),
+                clock(dir),
+                kernel(),
+                claude(config),
+            ]);
             crate::aws::options(config, 0)?;
             findings.extend(super::runtime::block_on(async {
                 let connection = Box::pin(tidemill_aws::Connection::open(crate::aws::access(config)?)).await;
@@ -116,6 +123,7 @@ impl Doctor {
             sync_time(dir),
             output_dir(&config.values.output_dir),
             task_secrets(config),
+            job_alerts(config),
             open_files(),
             clock(dir),
             kernel(),
@@ -353,6 +361,28 @@ fn task_secrets(config: &Resolved) -> Finding {
     }
     let found = format!("listed and not set here: {}", absent.join(", "));
     Finding::warn(check, found, "set them where the worker runs, or take them off TASK_SECRETS")
+}
+
+/// Whether somebody hears of failed jobs.
+fn job_alerts(config: &Resolved) -> Finding {
+    let check = "alerts of failed jobs";
+    let values = &config.values;
+    let outbound = &values.outbound;
+    let slack = outbound.slack_webhook.is_some()
+        || (outbound.slack_token.is_some() && outbound.alert_channel.is_some());
+    let has_target = slack || outbound.alert_webhook.is_some();
+    match (&values.job_failed, has_target) {
+        (Some(_), true) => Finding::ok(check, "on"),
+        (Some(_), false) => Finding::warn(
+            check,
+            "ALERT_JOB_FAILED is on, and nobody is told: there is neither Slack nor a webhook",
+            "set SLACK_WEBHOOK_URL, or SLACK_BOT_TOKEN with ALERT_CHANNEL, or ALERT_WEBHOOK_URL",
+        ),
+        (None, true) => {
+            Finding::ok(check, "off; ALERT_JOB_FAILED=true has failed jobs told where other alerts go")
+        }
+        (None, false) => Finding::ok(check, "off"),
+    }
 }
 
 fn open_files() -> Finding {

@@ -50,6 +50,23 @@ fn the_doctor_looks_and_says_what_to_do() {
     assert_eq!(verdict(&healthy, "claude"), "WARN", "there is none in the sandbox");
     assert!(!sandbox.dir.join(".tidemill").exists(), "looking makes nothing");
 
+    let alerts = "alerts of failed jobs";
+    let report =
+        |environment: &[(&str, &str)]| sandbox.run_with(&["doctor", "--json"], environment).ok().json();
+    assert_eq!(verdict(&healthy, alerts), "OK", "nobody asked for them");
+    let on = ("ALERT_JOB_FAILED", "true");
+    assert_eq!(verdict(&report(&[on]), alerts), "WARN", "nobody would hear of them");
+    let bot = ("SLACK_BOT_TOKEN", "xoxb-1");
+    assert_eq!(verdict(&report(&[on, bot]), alerts), "WARN", "a bot needs a channel");
+    for targets in [
+        &[on, bot, ("ALERT_CHANNEL", "#ops")][..],
+        &[on, ("SLACK_WEBHOOK_URL", "https://hooks.slack.com/x")],
+        &[on, ("ALERT_WEBHOOK_URL", "https://ops.example.com/x")],
+        &[("ALERT_WEBHOOK_URL", "https://ops.example.com/x")],
+    ] {
+        assert_eq!(verdict(&report(targets), alerts), "OK", "{targets:?}");
+    }
+
     let server = sandbox.serve(&[], &[]);
     let held = sandbox.run(&["doctor"]).ok();
     assert!(
