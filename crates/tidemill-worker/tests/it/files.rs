@@ -4,9 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::engine::{ClaimRequest, FinishRequest, JobRequest, WorkReport};
+use tidemill_engine::engine::{ClaimRequest, FinishRequest, WorkReport};
 use tidemill_model::execution::{Execution, Run};
-use tidemill_model::{AppName, Artifact, JobId, Json, TaskId, TaskName, TaskSpec, WorkerId};
+use tidemill_model::{Artifact, JobId, Json, TaskId, TaskName, TaskSpec, WorkerId};
 use tidemill_worker::{Handlers, NativeWorker, WorkerConfig};
 
 use crate::lab::{Ended, Lab, listed, options, shell, tenant};
@@ -19,20 +19,6 @@ fn task(id: &str, parents: &[&str], execution: &Execution) -> TaskSpec {
         input: Json::empty_object(),
         options: options(execution),
     }
-}
-
-async fn submit(lab: &Lab, tasks: Vec<TaskSpec>) -> JobId {
-    let request = JobRequest {
-        tenant: tenant(),
-        app: AppName::new("app").unwrap(),
-        request: None,
-        name: None,
-        budget: None,
-        callback: None,
-        tasks,
-        idempotency: None,
-    };
-    lab.engine.submit_job(request).await.unwrap().job
 }
 
 fn key(job: JobId, task: &str) -> TaskKey {
@@ -59,7 +45,7 @@ async fn log(lab: &Lab, key: &TaskKey) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_finds_links_to_what_its_parents_left_on_this_machine() {
     let lab = Lab::working();
-    let job = submit(&lab, vec![task("a", &[], &shell(LEAVES)), task("b", &["a"], &shell(FINDS))]).await;
+    let job = lab.submit_tasks(vec![task("a", &[], &shell(LEAVES)), task("b", &["a"], &shell(FINDS))]).await;
     let parent = ended(&lab, job, "a").await;
     let child = ended(&lab, job, "b").await;
     assert!(child.types().contains(&"Task Completed"), "{:?}", child.last());
@@ -94,7 +80,7 @@ async fn what_was_changed_or_is_not_here_is_fetched() {
         task("gate", &[], &wait),
         task("b", &["a", "gate"], &shell(FINDS)),
     ];
-    let job = submit(&lab, tasks).await;
+    let job = lab.submit_tasks(tasks).await;
     let path = ended(&lab, job, "a").await.output()["path"].as_str().unwrap().to_owned();
     std::fs::write(&path, "changed").unwrap();
     std::fs::write(&gate, "").unwrap();
@@ -115,7 +101,7 @@ async fn what_was_changed_or_is_not_here_is_fetched() {
         task("gate", &[], &wait),
         task("b", &["a", "gate"], &shell(FINDS)),
     ];
-    let job = submit(&lab, tasks).await;
+    let job = lab.submit_tasks(tasks).await;
     ended(&lab, job, "a").await;
     lab.config = other;
     // The first one has the gate; it claims nothing more once it stops.
@@ -147,7 +133,7 @@ async fn a_file_that_is_not_kept_any_more_fails_the_child_with_its_name() {
         task("gate", &[], &wait),
         task("b", &["a", "gate"], &shell(FINDS)),
     ];
-    let job = submit(&lab, tasks).await;
+    let job = lab.submit_tasks(tasks).await;
     ended(&lab, job, "a").await;
     let blobs = lab.directory.0.join("data/blobs");
     let found = walk(&blobs);
@@ -183,7 +169,7 @@ async fn a_secret_does_not_reach_a_child_by_a_file() {
     let text = text.replace("name-$DB_LOGIN", "name-$(printf %s \"$DB_LOGIN\" | base64)");
     let parent = crate::command::define(&lab, "leaky", Run::Shell(text), &["DB_LOGIN"]).await;
     let find = shell(r#"cat "$TIDEMILL_INPUTS/a/f"; ls "$TIDEMILL_INPUTS/a"; cat "$INPUT_FILE""#);
-    let job = submit(&lab, vec![task("a", &[], &parent), task("b", &["a"], &find)]).await;
+    let job = lab.submit_tasks(vec![task("a", &[], &parent), task("b", &["a"], &find)]).await;
     let child = ended(&lab, job, "b").await;
     assert!(child.types().contains(&"Task Completed"), "{:?}", child.last());
     let said = log(&lab, &key(job, "b")).await;
@@ -205,7 +191,7 @@ async fn a_child_of_another_user_can_read_and_not_change_what_its_parents_left()
     let text = r#"cd "$TIDEMILL_INPUTS/a"; cat x.txt; echo; cat 'a b'/*; echo
         (echo changed > x.txt) 2>/dev/null && echo wrote; (: > new) 2>/dev/null && echo made
         rm -f x.txt 2>/dev/null; [ -e x.txt ] && echo still there; chmod u+w x.txt 2>/dev/null && echo moded; id -u"#;
-    let job = submit(&lab, vec![task("a", &[], &shell(LEAVES)), task("b", &["a"], &shell(text))]).await;
+    let job = lab.submit_tasks(vec![task("a", &[], &shell(LEAVES)), task("b", &["a"], &shell(text))]).await;
     ended(&lab, job, "b").await;
     let said = log(&lab, &key(job, "b")).await;
     assert_eq!(said, "one\ntwo\nstill there\n65534\n");
@@ -259,7 +245,7 @@ async fn what_a_former_release_left_is_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_reads_what_its_parents_left() {
     let lab = Lab::idle();
-    let job = submit(&lab, vec![task("a", &[], &shell("true")), task("b", &["a"], &shell("true"))]).await;
+    let job = lab.submit_tasks(vec![task("a", &[], &shell("true")), task("b", &["a"], &shell("true"))]).await;
     let worker = WorkerId::new("by-hand").unwrap();
     let request = ClaimRequest::in_process(worker.clone(), lab.engine.backend().generation(), 1);
     let parent = lab.engine.claim(request).await.unwrap().tasks.remove(0);

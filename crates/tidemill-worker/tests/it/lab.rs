@@ -179,6 +179,12 @@ impl Lab {
             input: Json::empty_object(),
             options: options(execution),
         };
+        let job = self.submit_tasks(vec![spec]).await;
+        (job, TaskKey { tenant: tenant(), request: job.request_id(&TaskId::new(id).unwrap()) })
+    }
+
+    /// Submits a job of these tasks.
+    pub(crate) async fn submit_tasks(&self, tasks: Vec<TaskSpec>) -> JobId {
         let request = JobRequest {
             tenant: tenant(),
             app: AppName::new("app").unwrap(),
@@ -186,11 +192,10 @@ impl Lab {
             name: None,
             budget: None,
             callback: None,
-            tasks: vec![spec],
+            tasks,
             idempotency: None,
         };
-        let job = self.engine.submit_job(request).await.unwrap().job;
-        (job, TaskKey { tenant: tenant(), request: job.request_id(&TaskId::new(id).unwrap()) })
+        self.engine.submit_job(request).await.unwrap().job
     }
 
     /// Runs one command as a task of its own and gives its last event.
