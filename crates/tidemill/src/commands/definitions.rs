@@ -56,7 +56,7 @@ enum What {
         /// The definition; `-` for standard input
         file: PathBuf,
     },
-    /// Replace a definition, or make it
+    /// Replace a definition; it must exist
     Update {
         /// The definition; `-` for standard input
         file: PathBuf,

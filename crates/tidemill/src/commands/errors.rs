@@ -10,7 +10,7 @@ use tidemill_server::api;
 use super::moment::now;
 use super::runtime::block_on;
 use super::workflow_filter::WorkflowFilter;
-use super::{CommandError, Ended, Flags};
+use super::{CommandError, Ended, Flags, id};
 use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
 use crate::display::Table;
@@ -65,7 +65,7 @@ enum What {
     /// Show a code: its trend, where it was seen, samples, and the executions that have it
     Show {
         code: String,
-        /// Only this execution, with its newest occurrences
+        /// Only this execution, or JOB/TASK, with its newest occurrences
         #[arg(long, value_name = "ID")]
         execution: Option<String>,
         /// Only executions where it is in this state
@@ -119,7 +119,7 @@ enum What {
 struct Marked {
     #[arg(required_unless_present = "execution")]
     code: Option<String>,
-    /// Only in this execution; all its errors when no code is given
+    /// Only in this execution, or JOB/TASK; all its errors when no code is given
     #[arg(long, value_name = "ID")]
     execution: Option<String>,
     /// Why
@@ -215,6 +215,7 @@ impl Errors {
                     groups(&client, "/v1/workflow/candidates", &Query::new(), limit, json, out).await
                 }
                 What::Show { code, execution: Some(execution), .. } => {
+                    let execution = id::execution(&client, &execution).await?;
                     show_in(&client, &code, &execution, json, out).await
                 }
                 What::Show { code, execution: None, state, limit } => {
@@ -466,6 +467,10 @@ async fn show_in(client: &Client, code: &str, execution: &str, json: bool, out: 
 
 async fn mark(client: &Client, deed: &str, marked: Marked, json: bool, out: &mut Output) -> Ended {
     let Marked { code, execution, reason } = marked;
+    let execution = match execution {
+        Some(execution) => Some(id::execution(client, &execution).await?),
+        None => None,
+    };
     let body = json!({ "executionId": execution, "errorCode": code, "reason": reason });
     send_mark(client, deed, &body, json, out).await
 }

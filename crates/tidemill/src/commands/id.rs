@@ -99,6 +99,15 @@ pub(super) async fn task(client: &Client, given: &str) -> Result<String, Command
     only("task", given, &part, tasks.into_iter().map(|task| task.text("requestId")), "req-")
 }
 
+/// The whole id of an execution, which is that of a task if a task is meant.
+pub(super) async fn execution(client: &Client, given: &str) -> Result<String, CommandError> {
+    // Other systems choose ids of executions as they like, so only what can name a job is taken for one.
+    match given.split_once('/') {
+        Some((of, _)) if Part::of(of, "job-").is_some() => task(client, given).await,
+        _ => Ok(given.to_owned()),
+    }
+}
+
 /// The only one that fits.
 fn only(
     what: &str,
@@ -179,6 +188,17 @@ mod tests {
             ("my-own-id", "my-own-id"),
         ] {
             assert_eq!(task(&nobody, given).await.unwrap(), expected);
+        }
+        for (given, expected) in [
+            (format!("{whole}/a"), of_job.as_str()),
+            (of_job.clone(), of_job.as_str()),
+            (
+                "arn:aws:states:eu-west-1:1:execution:m/x".to_owned(),
+                "arn:aws:states:eu-west-1:1:execution:m/x",
+            ),
+            ("01a1".to_owned(), "01a1"),
+        ] {
+            assert_eq!(execution(&nobody, &given).await.unwrap(), expected);
         }
         assert!(job(&nobody, "01a1").await.is_err(), "a part has to be looked up");
     }

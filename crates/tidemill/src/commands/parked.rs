@@ -12,7 +12,7 @@ use super::moment::now;
 use super::runtime::block_on;
 use super::signals::StopSignals;
 use super::workflow_filter::WorkflowFilter;
-use super::{CommandError, Ended, Flags};
+use super::{CommandError, Ended, Flags, id};
 use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
 use crate::display::Table;
@@ -52,7 +52,10 @@ enum What {
         limit: usize,
     },
     /// Show an execution with its errors
-    Show { execution: String },
+    Show {
+        /// The execution; JOB/TASK for a task of a job
+        execution: String,
+    },
     /// Let parked executions go on: some, or all that fit
     Resume {
         #[command(flatten)]
@@ -90,7 +93,7 @@ enum What {
 /// Which executions.
 #[derive(Args)]
 struct Chosen {
-    /// The executions
+    /// The executions; JOB/TASK for a task of a job
     #[arg(value_name = "EXECUTION")]
     executions: Vec<String>,
     #[command(flatten)]
@@ -117,6 +120,14 @@ struct How {
 }
 
 impl Chosen {
+    /// With the whole ids of those that are named.
+    async fn whole(mut self, client: &Client) -> Result<Self, CommandError> {
+        for execution in &mut self.executions {
+            *execution = id::execution(client, execution).await?;
+        }
+        Ok(self)
+    }
+
     /// The one that is meant, if it is named and nothing else is said.
     fn single(&self) -> Option<&str> {
         let conditions = !self.filter.is_empty() || self.settled || self.all;
@@ -161,6 +172,7 @@ impl Parked {
             match self.what {
                 What::List { filter, limit } => list(&client, &filter, limit, json, out).await,
                 What::Show { execution } => {
+                    let execution = id::execution(&client, &execution).await?;
                     let found: api::WorkflowExecutionView = client.get(path_of(&execution)).await?;
                     if json {
                         out.json(&found)?;
@@ -170,6 +182,7 @@ impl Parked {
                     Ok(ExitCode::SUCCESS)
                 }
                 What::Resume { chosen, output, rerun, how } => {
+                    let chosen = chosen.whole(&client).await?;
                     let mut body = Map::new();
                     if let Some(output) = output {
                         let output: Value = serde_json::from_str(&output).map_err(|error| {
@@ -183,6 +196,7 @@ impl Parked {
                     carry_out(&client, &RESUME, &chosen, body, how, json, out).await
                 }
                 What::Fail { chosen, error, cause, how } => {
+                    let chosen = chosen.whole(&client).await?;
                     let body = Map::from_iter([
                         ("error".to_owned(), json!(error)),
                         ("cause".to_owned(), json!(cause)),

@@ -63,3 +63,26 @@ fn a_server_keeps_what_is_parked_over_a_restart() {
     assert_eq!(sandbox.run(&["jobs", "watch", &id, "--json"]).ok().json()["status"], "completed");
     server.stop().ok();
 }
+
+/// Whoever decides names a task as anywhere else: by its job and its name there.
+#[test]
+fn parked_and_errors_take_job_and_task() {
+    let sandbox = Sandbox::new();
+    sandbox.write("job.yaml", JOB);
+    let server = sandbox.serve(&[], &[]);
+    let id = sandbox.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+    let view = || sandbox.run(&["jobs", "get", &id, "--json"]).ok().json();
+    eventually("it is parked", || view()["counts"]["parked"] == 1);
+    let (whole, task) = (format!("{id}_a"), format!("{id}/a"));
+    let shown = sandbox.run(&["parked", "show", &task, "--json"]).ok().json();
+    assert_eq!(shown["executionId"], whole.as_str());
+    let codes = sandbox.run(&["errors", "list", "--json"]).ok().json();
+    let code = codes["items"][0]["code"].as_str().unwrap();
+    sandbox.run(&["errors", "show", code, "--execution", &task]).ok();
+    sandbox.run(&["errors", "resolve", "--execution", &task]).ok();
+    // A part of the job's id does as well.
+    let part = format!("{}…{}/a", &id[..12], &id[id.len() - 6..]);
+    sandbox.run(&["parked", "resume", &part, "--output", "{}"]).ok();
+    assert_eq!(sandbox.run(&["jobs", "watch", &id, "--json"]).ok().json()["status"], "completed");
+    server.stop().ok();
+}
