@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tidemill_agent::stub_model::StubModel;
 
 use crate::agent::kill_with_spawners;
+use crate::python;
 use crate::sandbox::{Sandbox, eventually};
 
 struct Lab {
@@ -119,9 +120,7 @@ fn ag_02_14_18_an_agent_with_tools_completes_with_its_usage_and_its_trace() {
 #[test]
 fn the_example_completes_against_the_stub() {
     let Some(mut lab) = Lab::real() else { return };
-    let python = std::process::Command::new("python3").arg("--version").output();
-    if !python.is_ok_and(|version| version.status.success()) {
-        eprintln!("skipped: there is no python3");
+    if !python::is_there() {
         return;
     }
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").canonicalize().unwrap();

@@ -76,7 +76,7 @@ pub(crate) fn more_to_look_at(stage: &Stage, browser: &mut Chromium) -> Vec<(&'s
                 "toolCalls": [
                     call("WebSearch", 10, json!({"query": "county records 2026"}), "12 results", false),
                     call("Bash", 2_000, json!({"command": format!("grep -r orders . # {bad}")}), bad, true),
-                    call("Read", 5_000, json!({"file_path": "/work/orders.csv"}), "id,amount\n1,20\n2,30", false),
+                    call("Read", 5_000, json!({"file_path": "/srv/orders/orders.csv"}), "id,amount\n1,20\n2,30", false),
                 ],
                 "todos": [{"content": "find the records", "status": "completed"}, {"content": "compare them", "status": "in_progress"}],
             }],

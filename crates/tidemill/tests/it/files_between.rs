@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use serde_json::json;
 
+use crate::python;
 use crate::sandbox::{Sandbox, eventually};
 
 /// A lease of 1.5 s instead of 45.
@@ -91,10 +92,7 @@ fn on_another_machine_they_are_fetched_and_those_of_a_killed_attempt_are_not() {
 /// The example in Python keeps and fetches them as well.
 #[test]
 fn the_python_worker_hands_files_on() {
-    let python =
-        Command::new("python3").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if !python.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: there is no python3");
+    if !python::is_there() {
         return;
     }
     let sandbox = Sandbox::new();

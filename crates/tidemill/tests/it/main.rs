@@ -35,6 +35,7 @@ mod offline;
 mod outbound;
 mod parking;
 mod privacy;
+mod python;
 mod remote_worker;
 mod run;
 mod run_signals;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::python;
 use crate::sandbox::{Sandbox, eventually, is_alive};
 
 /// A lease of 1.5 s instead of 45.
@@ -203,13 +204,40 @@ fn a_report_that_is_lost_on_its_way_is_repeated_and_recorded_once() {
     server.stop().ok();
 }
 
+/// The body of an answer of a server.
+fn get(url: &str, path: &str) -> Value {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[test]
+fn a_worker_says_how_much_it_can_do_at_a_time() {
+    let (sandbox, elsewhere) = (Sandbox::new(), Sandbox::new());
+    let server = sandbox.serve(&["--no-worker"], &[]);
+    let worker = elsewhere.start(&["worker", "--server", &server.url, "--concurrency", "3"], &[]);
+    let workers = || get(&server.url, "/v1/workers")["items"].clone();
+    eventually("the worker is known", || workers()[0]["slots"] == 3);
+    // One that runs says the same: it is about all it has, not about what is free.
+    let held = "while [ ! -e go ]; do sleep 0.05; done";
+    sandbox.write("job.yaml", &format!("tasks: [{{taskId: a, run: '{held}'}}]\n"));
+    let id = sandbox.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+    let status = || sandbox.run(&["jobs", "get", &id, "--json"]).ok().json()["tasks"][0]["status"].clone();
+    eventually("the task runs", || status() == "processing");
+    assert_eq!(workers()[0]["slots"], 3);
+    elsewhere.write("go", "");
+    assert_eq!(sandbox.run(&["jobs", "watch", &id, "--json"]).ok().json()["status"], "completed");
+    worker.kill();
+    server.stop().ok();
+}
+
 /// The example in Python speaks the same calls.
 #[test]
 fn the_python_worker_completes_a_job() {
-    let python =
-        Command::new("python3").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if !python.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: there is no python3");
+    if !python::is_there() {
         return;
     }
     let sandbox = Sandbox::new();
