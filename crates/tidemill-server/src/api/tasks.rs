@@ -33,6 +33,8 @@ pub struct TaskSummary {
     pub run: u32,
     /// The attempt that runs or ran last; 0 before the first.
     pub attempt: u32,
+    /// Of the last failed attempt of this run. What it said is in the task itself and in its job, as `lastError`: a list reads no
+    /// events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_category: Option<ErrorClass>,
 }

@@ -105,6 +105,29 @@ pub(super) fn short_id(full: &str) -> Markup {
     id(full, &shortened(full))
 }
 
+/// A text whose ids of jobs and tasks are short, each with the whole one behind it.
+pub(super) fn with_short_ids(text: &str) -> Markup {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let is_id = |word: &str| {
+        let (job, _) = word.split_once('_').unwrap_or((word, ""));
+        tidemill_model::JobId::new(job).is_ok()
+    };
+    let mut words = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let inside = rest.starts_with(is_part);
+        let end = rest.find(|c| is_part(c) != inside).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        words.push(word);
+        rest = after;
+    }
+    html! {
+        @for word in words {
+            @if is_id(word) { span title=(word) { (shortened(word)) } } @else { (word) }
+        }
+    }
+}
+
 pub(super) fn shortened(full: &str) -> String {
     // A task of a job has the job's id before its own, and its own is what people know it by.
     if let Some((job, task)) = full.split_once('_')
@@ -263,6 +286,24 @@ pub(super) fn nothing() -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_in_a_text_are_short_and_the_rest_is_as_it_was() {
+        let job = "job-01a1b2c3d4e5f60718293a4b5c6d7e8f";
+        let text = format!("1 job failed: nightly <b> ({job}), {job}_load…");
+        let shown = with_short_ids(&text).into_string();
+        let short = shortened(job);
+        assert_eq!(
+            shown,
+            format!(
+                "1 job failed: nightly &lt;b&gt; (<span title=\"{job}\">{short}</span>), \
+                 <span title=\"{job}_load\">{short}_load</span>…"
+            )
+        );
+        for plain in ["", "job-12", "3 tasks wait", "é job_"] {
+            assert_eq!(with_short_ids(plain).into_string(), plain);
+        }
+    }
 
     #[test]
     fn times_read_well() {

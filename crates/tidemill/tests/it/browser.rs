@@ -529,6 +529,15 @@ fn take_pictures(
                 assert!(browser.eval("document.querySelector('h1') !== null") == true, "{path}");
                 let across = browser.eval("document.documentElement.scrollWidth");
                 assert_eq!(across, width, "{path} is as wide as the window");
+                // What scrolls by itself is no part of that. The list that people look at on the way must not.
+                let hidden = "[...document.querySelectorAll('table.jobs')]
+                    .map(table => table.parentElement.scrollWidth - table.parentElement.clientWidth)
+                    .reduce((most, hidden) => Math.max(most, hidden), 0)";
+                assert_eq!(
+                    browser.eval(hidden),
+                    0,
+                    "pixels of the jobs at {width} in {path} that are out of sight"
+                );
                 let dark = browser.eval("getComputedStyle(document.body).colorScheme");
                 assert_eq!(dark, theme, "{path}");
                 std::fs::write(folder.join(format!("{name}-{theme}-{width}.png")), browser.picture(width))

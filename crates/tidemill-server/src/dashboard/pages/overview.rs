@@ -11,7 +11,7 @@ use super::super::chart::Bars;
 use super::super::pulse::{MINUTES, Minute, Pulse};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Sight, Visit};
-use super::super::widgets::{card, empty, exact, figure, moment, number, short_id, state};
+use super::super::widgets::{card, empty, exact, figure, moment, number, short_id, state, with_short_ids};
 use super::Page;
 use super::jobs::job_rows;
 use crate::api::{
@@ -95,7 +95,7 @@ fn alert_list(alerts: &[AlertView], now: u64) -> Markup {
     html! {
         @for alert in alerts {
             div class="alert" role="alert" {
-                strong { (alert.message) } " " (moment(now, alert.raised_at.millis()))
+                strong { (with_short_ids(&alert.message)) } " " (moment(now, alert.raised_at.millis()))
                 @if alert.kind == AlertKindName::TaskHealth { " " a href="/health" { "The last check" } }
             }
         }
