@@ -15,6 +15,11 @@ use crate::{SCRIPT_HOST, SPAWNER};
 /// Whether memory that is reserved may be used at once. Then the kernel backs it with large pages, and a server that does
 /// nothing takes 11 MB more.
 const ARENA_EAGER_COMMIT: i32 = 4;
+const PURGE_DELAY: i32 = 15;
+
+/// Memory that is free for so long goes back to the system. By default it is a second, in which the steps of one large request
+/// add up: 100,000 tasks in 14 MiB took 302 MiB, and take 234.
+const PURGE_DELAY_MILLIS: std::ffi::c_long = 10;
 const UNKNOWN: u8 = 0;
 const PLAIN: u8 = 1;
 const FAST: u8 = 2;
@@ -45,9 +50,12 @@ impl Allocator {
 }
 
 /// Before the first allocation.
-#[expect(unsafe_code, reason = "sets a number in the allocator's own table")]
+#[expect(unsafe_code, reason = "sets numbers in the allocator's own table")]
 fn take_little() {
-    unsafe { libmimalloc_sys::mi_option_set_default(ARENA_EAGER_COMMIT, 0) };
+    unsafe {
+        libmimalloc_sys::mi_option_set_default(ARENA_EAGER_COMMIT, 0);
+        libmimalloc_sys::mi_option_set_default(PURGE_DELAY, PURGE_DELAY_MILLIS);
+    };
 }
 
 /// Whether this process starts children or runs scripts. Nothing is allocated to find out.
