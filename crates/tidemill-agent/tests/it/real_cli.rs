@@ -15,6 +15,10 @@ const KEY: &str = "sk-ant-test-0123456789abcdef";
 fn real(name: &str) -> Option<(Lab, StubModel)> {
     #[expect(clippy::disallowed_methods, reason = "where the program is depends on the machine")]
     let Ok(program) = std::env::var("TIDEMILL_TEST_CLAUDE") else {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "there is no claude program in TIDEMILL_TEST_CLAUDE, and CI is set"
+        );
         eprintln!("skipped: TIDEMILL_TEST_CLAUDE does not name a claude program");
         return None;
     };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tidemill_agent::stub_model::StubModel;
 
 use crate::agent::kill_with_spawners;
-use crate::python;
+use crate::parts;
 use crate::sandbox::{Sandbox, eventually};
 
 struct Lab {
@@ -20,11 +20,7 @@ struct Lab {
 impl Lab {
     /// A sandbox with the real CLI, or `None` when there is none.
     fn real() -> Option<Self> {
-        let program = std::env::vars().find(|(name, _)| name == "TIDEMILL_TEST_CLAUDE");
-        let Some((_, program)) = program else {
-            eprintln!("skipped: TIDEMILL_TEST_CLAUDE does not name a claude program");
-            return None;
-        };
+        let program = parts::claude()?;
         let stub = StubModel::start(Vec::new()).unwrap();
         let environment = vec![
             ("CLAUDE_BIN", program),
@@ -120,7 +116,7 @@ fn ag_02_14_18_an_agent_with_tools_completes_with_its_usage_and_its_trace() {
 #[test]
 fn the_example_completes_against_the_stub() {
     let Some(mut lab) = Lab::real() else { return };
-    if !python::is_there() {
+    if !parts::has_python() {
         return;
     }
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").canonicalize().unwrap();

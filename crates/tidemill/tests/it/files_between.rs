@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::python;
+use crate::parts;
 use crate::sandbox::{Sandbox, eventually};
 
 /// A lease of 1.5 s instead of 45.
@@ -92,7 +92,7 @@ fn on_another_machine_they_are_fetched_and_those_of_a_killed_attempt_are_not() {
 /// The example in Python keeps and fetches them as well.
 #[test]
 fn the_python_worker_hands_files_on() {
-    if !python::is_there() {
+    if !parts::has_python() {
         return;
     }
     let sandbox = Sandbox::new();

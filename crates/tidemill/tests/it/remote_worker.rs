@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::python;
+use crate::parts;
 use crate::sandbox::{Sandbox, eventually, is_alive};
 
 /// A lease of 1.5 s instead of 45.
@@ -237,7 +237,7 @@ fn a_worker_says_how_much_it_can_do_at_a_time() {
 /// The example in Python speaks the same calls.
 #[test]
 fn the_python_worker_completes_a_job() {
-    if !python::is_there() {
+    if !parts::has_python() {
         return;
     }
     let sandbox = Sandbox::new();
