@@ -1,19 +1,22 @@
 //! What a task is given of its parents' files: `inputs/{taskId}/…` in the directory of its attempt.
 //!
-//! A file that the parent's attempt left on this machine is a link to it. Any other is fetched. Either way its content is the
-//! one that the parent's completion names: what was changed since, or was told without its secrets, is fetched too.
+//! A file that the parent's attempt left on this machine is given as a second name of it, a hard link: a child that passes it
+//! on with `cp -r` or `mv` passes on a file. Any other is fetched. Either way its content is the one that the parent's
+//! completion names: what was changed since, or was told without its secrets, is fetched too.
 //!
-//! A child must not be able to change what its parents left, for its siblings rely on it. A file that is linked to is made
-//! read-only. Where children run as another user, the files of their parents belong to that user, so nothing is linked:
+//! A child must not be able to change what its parents left, for its siblings rely on it. A file with a second name is made
+//! read-only; one that has other names already, which its task gave it, is fetched and stays as it is. Where children run as another user, the files of their parents belong to that user, so nothing is linked:
 //! they get copies that belong to the worker.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::{AtFlags, CWD, linkat};
 use sha2::{Digest, Sha256};
 use tidemill_engine::engine::ParentFiles;
 use tidemill_model::artifact::ARTIFACTS_FOLDER;
@@ -116,14 +119,11 @@ impl<'a> Place<'a> {
     async fn link(&self, left: &Path) -> Result<bool, NoInputs> {
         let (directory, path, artifact) =
             (Arc::clone(self.directory), self.path.clone(), self.artifact.clone());
-        let target = left.join(ARTIFACTS_FOLDER).join(&artifact.path);
         let left = left.to_owned();
         let linked = tokio::task::spawn_blocking(move || {
-            if seal(&left, &artifact).is_err() {
-                return Ok(false);
-            }
+            let Ok(file) = seal(&left, &artifact) else { return Ok(false) };
             make_way(&directory, &path)?;
-            symlink(&target, &path).map(|()| true)
+            give_name(&file, &path)
         });
         self.done(linked.await)
     }
@@ -193,18 +193,34 @@ impl<'a> Place<'a> {
     }
 }
 
+/// Gives a file one more name. False: it cannot have one, because it has as many as it may, or because of its file system.
+fn give_name(file: &File, path: &Path) -> io::Result<bool> {
+    // By its descriptor: what the name that it was opened by means may have changed meanwhile.
+    let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+    match linkat(CWD, opened, CWD, path, AtFlags::SYMLINK_FOLLOW) {
+        Ok(()) => Ok(true),
+        Err(error @ (rustix::io::Errno::EXIST | rustix::io::Errno::NOTDIR)) => Err(error.into()),
+        Err(_) => Ok(false),
+    }
+}
+
 /// Checks that a file is as its task left it, and makes it read-only.
-fn seal(left: &Path, artifact: &Artifact) -> io::Result<()> {
+fn seal(left: &Path, artifact: &Artifact) -> io::Result<File> {
     let inner = InnerDir::open(left)?;
     let (mut file, size) = inner.file(&Path::new(ARTIFACTS_FOLDER).join(&artifact.path))?;
     if size != artifact.size_bytes || sha256_of_file(&mut file)? != artifact.sha256 {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let mode = file.metadata()?.permissions().mode();
-    if mode & 0o222 == 0 {
-        return Ok(());
+    let found = file.metadata()?;
+    let mode = found.permissions().mode();
+    if mode & 0o222 != 0 {
+        if found.nlink() > 1 {
+            // Its task has it under another name too, where it may be written.
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        file.set_permissions(Permissions::from_mode(mode & 0o555))?;
     }
-    file.set_permissions(Permissions::from_mode(mode & 0o555))
+    Ok(file)
 }
 
 /// Makes the directories above a file of a parent. They belong to the worker; whoever runs the child may look into them.

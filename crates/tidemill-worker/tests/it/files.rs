@@ -36,7 +36,7 @@ const LEAVES: &str = r#"cd "$TIDEMILL_OUTPUT_DIR/artifacts"; mkdir -p 'a b'; pri
 /// A task that tells what it finds.
 const FINDS: &str = r#"cd "$TIDEMILL_INPUTS" && {
     echo "files: $(find -L . -type f | sort | tr '\n' ' ')"; cat a/x.txt; echo; cat "a/a b/"*; echo
-    echo "kind: $(stat -c %F a/x.txt)"; }"#;
+    echo "kind: $(stat -c '%F with %h names' a/x.txt)"; cp -r . "$TIDEMILL_OUTPUT_DIR/artifacts/"; }"#;
 
 async fn log(lab: &Lab, key: &TaskKey) -> String {
     String::from_utf8(lab.blob(key, "r1-a1/logs/output.log").await.unwrap_or_default()).unwrap()
@@ -50,7 +50,7 @@ async fn a_child_finds_links_to_what_its_parents_left_on_this_machine() {
     let child = ended(&lab, job, "b").await;
     assert!(child.types().contains(&"Task Completed"), "{:?}", child.last());
     let said = log(&lab, &key(job, "b")).await;
-    for part in ["one\n", "two\n", "kind: symbolic link", "./a/x.txt"] {
+    for part in ["one\n", "two\n", "kind: regular file with 2 names", "./a/x.txt"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(!said.contains("passwd") && !said.contains("link ") && !said.contains("pipe"), "{said}");
@@ -65,9 +65,25 @@ async fn a_child_finds_links_to_what_its_parents_left_on_this_machine() {
     let place = lab.output(key(job, "a").request.as_str());
     assert_eq!(std::fs::read_to_string(place.join("artifacts/x.txt")).unwrap(), "one");
     assert!(Path::new(&path).starts_with(&place), "{path} in {}", place.display());
+    // What a task passes on with `cp -r` is a file too.
+    let passed = &child.last()["artifacts"];
+    assert_eq!(passed.as_array().map(Vec::len), Some(2), "{passed}");
     // What was given goes with the attempt.
     let inputs = lab.output(key(job, "b").request.as_str()).join("last/inputs");
     assert!(!inputs.exists(), "{}", inputs.display());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_linked_from_elsewhere_keeps_its_mode() {
+    let lab = Lab::working();
+    let leaves = r#"printf one > "$TIDEMILL_OUTPUT_DIR/own"; ln "$TIDEMILL_OUTPUT_DIR/own" "$TIDEMILL_OUTPUT_DIR/artifacts/x.txt""#;
+    let finds = r#"stat -c '%h names' "$TIDEMILL_INPUTS/a/x.txt"; cat "$TIDEMILL_INPUTS/a/x.txt""#;
+    let job = lab.submit_tasks(vec![task("a", &[], &shell(leaves)), task("b", &["a"], &shell(finds))]).await;
+    ended(&lab, job, "b").await;
+    let said = log(&lab, &key(job, "b")).await;
+    assert!(said.contains("1 names") && said.contains("one"), "it has a copy: {said}");
+    let own = lab.output(key(job, "a").request.as_str()).join("last/artifacts/x.txt");
+    assert_ne!(std::fs::metadata(&own).unwrap().permissions().mode() & 0o200, 0, "its task may write it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -33,7 +33,7 @@ fn on_one_machine_they_are_links_and_the_path_that_was_told_is_good() {
     let sandbox = Sandbox::new();
     sandbox.write("job.yaml", JOB);
     let report = sandbox.run(&["run", "job.yaml", "--json"]).ok().json();
-    let output = json!({ "given": "content", "told": "content", "kind": "symbolic link" });
+    let output = json!({ "given": "content", "told": "content", "kind": "regular file" });
     assert_eq!(report["tasks"]["b"]["output"], output);
     let told = report["tasks"]["a"]["output"]["path"].as_str().unwrap().to_owned();
     assert_eq!(std::fs::read_to_string(&told).unwrap(), "content");
