@@ -154,11 +154,15 @@ impl Home {
         call(self.setting("AWS_ENDPOINT_URL"), target, body)
     }
 
-    /// How many events of a type there are, once there are as many as expected: a table hears of them late.
+    /// How many events of a type there are, once there are as many as expected. A table hears of them late: one that a server
+    /// tells from its memory may be missing at the next look, so the one that counts is told.
     pub(super) fn count(&self, event_type: &str, expected: usize) -> usize {
-        let count = || self.items(&["events", "query", "--type", event_type, "--json"]).len();
-        eventually(&format!("{expected} times {event_type}"), || count() >= expected);
-        count()
+        let mut count = 0;
+        eventually(&format!("{expected} times {event_type}"), || {
+            count = self.items(&["events", "query", "--type", event_type, "--json"]).len();
+            count >= expected
+        });
+        count
     }
 }
 
