@@ -60,6 +60,7 @@ impl Runner {
 /// A definition at one version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = with_runner)]
 pub struct Definition {
     #[serde(flatten)]
     pub draft: DefinitionDraft,
@@ -94,9 +95,26 @@ impl Definition {
     }
 }
 
+/// Who writes a definition may leave the runner out: the other fields tell it.
+fn without_runner(schema: &mut schemars::Schema) {
+    if let Some(serde_json::Value::Array(required)) = schema.get_mut("required") {
+        required.retain(|field| field != "runner");
+    }
+}
+
+/// Who reads one is told it.
+fn with_runner(schema: &mut schemars::Schema) {
+    if let Some(serde_json::Value::Array(required)) = schema.get_mut("required")
+        && !required.iter().any(|field| field == "runner")
+    {
+        required.insert(1, "runner".into());
+    }
+}
+
 /// A definition as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = without_runner)]
 pub struct DefinitionDraft {
     /// Letters, digits, `_` and `-`.
     #[schemars(regex(pattern = "^[A-Za-z0-9_-]{1,200}$"))]

@@ -142,7 +142,7 @@ fn curl(path: &str, method: &str, operation: &Value, document: &Value) -> String
     let content = &operation["requestBody"]["content"];
     let given = content["application/json"].get("example");
     if let Some(body) = content.get("application/json") {
-        let example = given.or_else(|| body.pointer("/examples/sample/value"));
+        let example = given.or_else(|| body.get("x-sample"));
         let example = example.cloned().unwrap_or_else(|| sample(&body["schema"], document, 0));
         let _ = write!(line, " -H 'Content-Type: application/json' \\\n  -d '{example}'");
     } else if content.is_object() {

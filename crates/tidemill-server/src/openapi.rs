@@ -110,7 +110,9 @@ fn operation<B: 'static>(route: &Route<B>, problem: &Value, generator: &mut Sche
                 content["example"] = example.clone();
             }
             if let Some(sample) = &route.sample {
-                content["examples"] = json!({ "sample": { "value": sample } });
+                // For people. As an `example` it would have tools try what differs from it by little, and take what is
+                // tolerated for an error.
+                content["x-sample"] = sample.clone();
             }
             operation["requestBody"] =
                 json!({"required": !optional, "content": {"application/json": content}});
