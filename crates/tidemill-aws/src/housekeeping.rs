@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_engine::backend::{Backend, Fault};
-use tidemill_engine::command::{Alert, Command};
+use tidemill_engine::command::{Alert, Command, Forget};
 use tidemill_engine::record::{Record, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::Reply;
 use tidemill_engine::state::row::Row;
@@ -214,7 +214,7 @@ impl Aws {
             let outdated: Vec<RecordKey> = outdated.await?;
             for keys in outdated.chunks(FORGET_MAX) {
                 // Whether their time is over the decision says; others may have renewed them.
-                let answers = self.execute(vec![Command::Forget { keys: keys.to_vec() }]).await?;
+                let answers = self.execute(vec![Command::Forget(Forget { keys: keys.to_vec() })]).await?;
                 if let Some(Ok(Reply::Forgotten { records })) = answers.first() {
                     forgotten += u64::from(*records);
                 }

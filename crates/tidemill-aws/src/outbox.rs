@@ -14,7 +14,7 @@ use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use serde::Serialize;
 use tidemill_engine::backend::Fault;
 use tidemill_engine::clock::Clock;
-use tidemill_engine::command::Command;
+use tidemill_engine::command::{Command, KeepLetter};
 use tidemill_engine::commit::{Message, MessageId};
 use tidemill_engine::execution::SourceEvent;
 use tidemill_engine::reply::Refusal;
@@ -250,7 +250,7 @@ impl Outbox {
         let letter =
             bus_letter(SourceEvent::of(event), event.id, Json::of(&body), error, 1, self.clock.now());
         let (tenant, letter) = (event.tenant.clone(), Box::new(letter));
-        let commands = vec![Command::KeepLetter { tenant, letter }];
+        let commands = vec![Command::KeepLetter(KeepLetter { tenant, letter })];
         let answers = ask(&self.asks, |answer| Ask::Execute(Call { commands, answer })).await?;
         match answers.into_iter().next() {
             // It was kept before.

@@ -13,7 +13,7 @@ use tidemill_model::{
     Timestamp,
 };
 
-use crate::command::Command;
+use crate::command::{Command, Forget};
 use crate::commit::TaskKey;
 use crate::execution::ExecutionKey;
 use crate::health::{LiveTask, Lookout};
@@ -64,7 +64,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Whether commands are carried out now: the fault that they would meet otherwise.
     fn ready(&self) -> impl Future<Output = Result<(), Fault>> + Send {
         // Forgetting nothing goes the whole way of a write and changes nothing.
-        let nothing = self.execute(vec![Command::Forget { keys: Vec::new() }]);
+        let nothing = self.execute(vec![Command::Forget(Forget { keys: Vec::new() })]);
         async move { nothing.await.map(drop) }
     }
 

@@ -34,88 +34,35 @@ pub enum Command {
     Resume(Resume),
     Cancel(Cancel),
     CancelTask(CancelTask),
-    /// Dispatches what is ready and was not dispatched. Does nothing when nothing is.
-    Advance {
-        tenant: TenantId,
-        job: JobId,
-    },
+    Advance(Advance),
     Sweep(Sweep),
-    /// Takes back the leases of former lives of the data directory.
-    Recover {
-        generation: u64,
-    },
+    Recover(Recover),
     Publish(Publish),
     Send(Send),
     Receive(Receive),
-    Delete {
-        tenant: Option<TenantId>,
-        receipt: Receipt,
-    },
-    ChangeVisibility {
-        tenant: Option<TenantId>,
-        receipt: Receipt,
-        visible_in_millis: u64,
-    },
-    Replay {
-        tenant: TenantId,
-        message: MessageId,
-    },
-    Discard {
-        tenant: TenantId,
-        message: MessageId,
-    },
+    Delete(Delete),
+    ChangeVisibility(ChangeVisibility),
+    Replay(Replay),
+    Discard(Discard),
     PutRecord(PutRecord),
     PutRecords(PutRecords),
     SetBudget(SetBudget),
     Match(Match),
     EndExecution(EndExecution),
-    /// Runs a script's dead letter again.
-    ReplayLetter {
-        tenant: TenantId,
-        letter: ExecutionId,
-    },
-    /// Puts a script's dead letter aside.
-    DiscardLetter {
-        tenant: TenantId,
-        letter: ExecutionId,
-    },
+    ReplayLetter(ReplayLetter),
+    DiscardLetter(DiscardLetter),
     Alert(Alert),
     RecordHealth(RecordHealth),
     EndDelivery(EndDelivery),
-    /// Delivers what a dead letter holds once more.
-    ReplayDelivery {
-        tenant: TenantId,
-        letter: DeliveryId,
-    },
-    /// Keeps what will never arrive as a dead letter, and tells people of it. It is refused if the letter is there.
-    KeepLetter {
-        tenant: TenantId,
-        letter: Box<DeliveryLetter>,
-    },
-    /// Puts a delivery's dead letter aside.
-    DiscardDelivery {
-        tenant: TenantId,
-        letter: DeliveryId,
-    },
+    ReplayDelivery(ReplayDelivery),
+    KeepLetter(KeepLetter),
+    DiscardDelivery(DiscardDelivery),
     Unpark(Unpark),
-    /// Gives up parked executions whose time is over, and tells of those whose time is nearly over.
-    LookAfterParked {
-        keys: Vec<ParkedKey>,
-    },
+    LookAfterParked(LookAfterParked),
     StartBulk(StartBulk),
-    /// Carries out the next page of a bulk.
-    StepBulk {
-        tenant: TenantId,
-        bulk: BulkId,
-    },
-    CancelBulk {
-        tenant: TenantId,
-        bulk: BulkId,
-    },
-    /// Removes those of the records whose time is over.
-    Forget {
-        keys: Vec<RecordKey>,
-    },
+    StepBulk(StepBulk),
+    CancelBulk(CancelBulk),
+    Forget(Forget),
 }
 
 /// An event's properties, made before the decision. `id` is set when the event's large fields were stored under it.
@@ -571,4 +518,107 @@ pub struct StartBulk {
     pub rate_per_second: Option<u32>,
     pub by: Option<Arc<str>>,
     pub reason: Option<Arc<str>>,
+}
+
+/// Dispatches what is ready and was not dispatched. Does nothing when nothing is.
+#[derive(Debug, Clone)]
+pub struct Advance {
+    pub tenant: TenantId,
+    pub job: JobId,
+}
+
+/// Takes back the leases of former lives of the data directory.
+#[derive(Debug, Clone)]
+pub struct Recover {
+    pub generation: u64,
+}
+
+/// Takes a message out of the queue, if the receipt is its newest one.
+#[derive(Debug, Clone)]
+pub struct Delete {
+    pub tenant: Option<TenantId>,
+    pub receipt: Receipt,
+}
+
+/// Hides a message for some time, or shows it at once.
+#[derive(Debug, Clone)]
+pub struct ChangeVisibility {
+    pub tenant: Option<TenantId>,
+    pub receipt: Receipt,
+    pub visible_in_millis: u64,
+}
+
+/// Puts what a dead letter holds into the queue again.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    pub tenant: TenantId,
+    pub message: MessageId,
+}
+
+/// Puts a dead letter aside.
+#[derive(Debug, Clone)]
+pub struct Discard {
+    pub tenant: TenantId,
+    pub message: MessageId,
+}
+
+/// Runs a script's dead letter again.
+#[derive(Debug, Clone)]
+pub struct ReplayLetter {
+    pub tenant: TenantId,
+    pub letter: ExecutionId,
+}
+
+/// Puts a script's dead letter aside.
+#[derive(Debug, Clone)]
+pub struct DiscardLetter {
+    pub tenant: TenantId,
+    pub letter: ExecutionId,
+}
+
+/// Delivers what a dead letter holds once more.
+#[derive(Debug, Clone)]
+pub struct ReplayDelivery {
+    pub tenant: TenantId,
+    pub letter: DeliveryId,
+}
+
+/// Keeps what will never arrive as a dead letter, and tells people of it. It is refused if the letter is there.
+#[derive(Debug, Clone)]
+pub struct KeepLetter {
+    pub tenant: TenantId,
+    pub letter: Box<DeliveryLetter>,
+}
+
+/// Puts a delivery's dead letter aside.
+#[derive(Debug, Clone)]
+pub struct DiscardDelivery {
+    pub tenant: TenantId,
+    pub letter: DeliveryId,
+}
+
+/// Gives up parked executions whose time is over, and tells of those whose time is nearly over.
+#[derive(Debug, Clone)]
+pub struct LookAfterParked {
+    pub keys: Vec<ParkedKey>,
+}
+
+/// Carries out the next page of a bulk.
+#[derive(Debug, Clone)]
+pub struct StepBulk {
+    pub tenant: TenantId,
+    pub bulk: BulkId,
+}
+
+/// Ends a bulk where it stands.
+#[derive(Debug, Clone)]
+pub struct CancelBulk {
+    pub tenant: TenantId,
+    pub bulk: BulkId,
+}
+
+/// Removes those of the records whose time is over.
+#[derive(Debug, Clone)]
+pub struct Forget {
+    pub keys: Vec<RecordKey>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_engine::command::{Command, DeliveryEnd, EndDelivery};
+use tidemill_engine::command::{Command, DeliveryEnd, DiscardDelivery, EndDelivery, ReplayDelivery};
 use tidemill_engine::outbound::DeliveryKey;
 use tidemill_model::{TenantId, Timestamp};
 
@@ -55,9 +55,9 @@ impl Courier {
             tenant = self.rng.pick(&self.tenants)?.clone();
         }
         Some(if self.rng.chance(700) {
-            Command::ReplayDelivery { tenant, letter }
+            Command::ReplayDelivery(ReplayDelivery { tenant, letter })
         } else {
-            Command::DiscardDelivery { tenant, letter }
+            Command::DiscardDelivery(DiscardDelivery { tenant, letter })
         })
     }
 }

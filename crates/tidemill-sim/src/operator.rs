@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_engine::backend::Answer;
-use tidemill_engine::command::{Command, Receive};
+use tidemill_engine::command::{ChangeVisibility, Command, Delete, Discard, Receive, Replay};
 use tidemill_engine::commit::Receipt;
 use tidemill_engine::record::DeadLetter;
 use tidemill_engine::reply::Reply;
@@ -32,9 +32,9 @@ impl Operator {
         let tenant = if self.rng.chance(50) { self.rng.pick(&self.tenants)? } else { tenant }.clone();
         let message = letter.message;
         Some(if self.rng.chance(750) {
-            Command::Replay { tenant, message }
+            Command::Replay(Replay { tenant, message })
         } else {
-            Command::Discard { tenant, message }
+            Command::Discard(Discard { tenant, message })
         })
     }
 
@@ -52,10 +52,10 @@ impl Operator {
         let (tenant, receipt) = self.rng.pick(&self.receipts)?.clone();
         let tenant = self.rng.chance(700).then_some(tenant);
         Some(if self.rng.chance(600) {
-            Command::Delete { tenant, receipt }
+            Command::Delete(Delete { tenant, receipt })
         } else {
             let visible_in_millis = self.rng.below(60_000);
-            Command::ChangeVisibility { tenant, receipt, visible_in_millis }
+            Command::ChangeVisibility(ChangeVisibility { tenant, receipt, visible_in_millis })
         })
     }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tidemill_engine::backend::Answer;
 use tidemill_engine::command::{
-    AddTasks, BudgetTarget, Cancel, CancelTask, ChangeTarget, ChangeTasks, Command, Listed, Once, Prepared,
-    Publish, PublishedEvent, PutRecord, Resume, ResumeTarget, Send, SetBudget, SubmitJob, SubmitTask,
+    AddTasks, Advance, BudgetTarget, Cancel, CancelTask, ChangeTarget, ChangeTasks, Command, Forget, Listed,
+    Once, Prepared, Publish, PublishedEvent, PutRecord, Resume, ResumeTarget, Send, SetBudget, SubmitJob,
+    SubmitTask,
 };
 use tidemill_engine::commit::{NewJob, NewTask};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
@@ -228,7 +229,7 @@ impl Producer {
 
     pub(crate) fn advance(&mut self) -> Option<Command> {
         let known = self.rng.pick(&self.jobs)?;
-        Some(Command::Advance { tenant: known.tenant.clone(), job: known.job })
+        Some(Command::Advance(Advance { tenant: known.tenant.clone(), job: known.job }))
     }
 
     /// Somebody tries another tenant's job.
@@ -304,7 +305,7 @@ impl Producer {
         let keys: Vec<RecordKey> = (0..4)
             .filter_map(|_| self.rng.pick(&self.keyed_jobs)?.once.first().map(|once| once.key.clone()))
             .collect();
-        (!keys.is_empty()).then_some(Command::Forget { keys })
+        (!keys.is_empty()).then_some(Command::Forget(Forget { keys }))
     }
 
     /// What a producer learns from an answer that reached it.

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use tidemill_engine::command::{
-    Command, EndExecution, ExecutionEnd, Match, NewExecution, Prepared, Publish, PublishedEvent, ScriptEffect,
+    Command, DiscardLetter, EndExecution, ExecutionEnd, Match, NewExecution, Prepared, Publish,
+    PublishedEvent, ReplayLetter, ScriptEffect,
 };
 use tidemill_engine::execution::{ExecutionKey, RunError, SourceEvent};
 use tidemill_model::{
@@ -85,9 +86,9 @@ impl Scripter {
         let ExecutionKey { tenant, id: letter } = self.rng.pick(&known.letters())?.clone();
         let tenant = if self.rng.chance(50) { self.rng.pick(&self.tenants)?.clone() } else { tenant };
         Some(if self.rng.chance(700) {
-            Command::ReplayLetter { tenant, letter }
+            Command::ReplayLetter(ReplayLetter { tenant, letter })
         } else {
-            Command::DiscardLetter { tenant, letter }
+            Command::DiscardLetter(DiscardLetter { tenant, letter })
         })
     }
 

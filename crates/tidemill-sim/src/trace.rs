@@ -4,7 +4,11 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 
 use tidemill_engine::backend::Answer;
-use tidemill_engine::command::{Command, Report, ResumeTarget};
+use tidemill_engine::command::{
+    Advance, CancelBulk, ChangeVisibility, Command, Delete, Discard, DiscardDelivery, DiscardLetter, Forget,
+    KeepLetter, LookAfterParked, Recover, Replay, ReplayDelivery, ReplayLetter, Report, ResumeTarget,
+    StepBulk,
+};
 use tidemill_engine::reply::Reply;
 use tidemill_model::Timestamp;
 
@@ -95,42 +99,44 @@ fn describe(text: &mut String, command: &Command) {
         },
         Command::Cancel(cancel) => write!(text, "cancel {} as {}", cancel.job, cancel.tenant),
         Command::CancelTask(cancel) => write!(text, "cancel task {} as {}", cancel.request, cancel.tenant),
-        Command::Advance { job, .. } => write!(text, "advance {job}"),
+        Command::Advance(Advance { job, .. }) => write!(text, "advance {job}"),
         Command::Sweep(sweep) => {
             write!(text, "sweep after {:?}", sweep.after.as_ref().map(|key| &key.request))
         }
-        Command::Recover { generation } => write!(text, "recover {generation}"),
+        Command::Recover(Recover { generation }) => write!(text, "recover {generation}"),
         Command::Publish(publish) => write!(text, "publish {} for {}", publish.events.len(), publish.tenant),
         Command::Send(send) => {
             write!(text, "send {} run {} in {} ms", send.task.request, send.run, send.delay_millis)
         }
         Command::Receive(receive) => write!(text, "receive {} of {:?}", receive.max, receive.tenants),
-        Command::Delete { receipt, .. } => write!(text, "delete {:x}", receipt.message.0),
-        Command::ChangeVisibility { receipt, visible_in_millis, .. } => {
+        Command::Delete(Delete { receipt, .. }) => write!(text, "delete {:x}", receipt.message.0),
+        Command::ChangeVisibility(ChangeVisibility { receipt, visible_in_millis, .. }) => {
             write!(text, "hide {:x} for {visible_in_millis} ms", receipt.message.0)
         }
-        Command::Replay { message, .. } => write!(text, "replay {:x}", message.0),
-        Command::Discard { message, .. } => write!(text, "discard {:x}", message.0),
+        Command::Replay(Replay { message, .. }) => write!(text, "replay {:x}", message.0),
+        Command::Discard(Discard { message, .. }) => write!(text, "discard {:x}", message.0),
         Command::Match(matched) => {
             write!(text, "match up to {:?} with {} executions", matched.to, matched.executions.len())
         }
         Command::EndExecution(end) => write!(text, "end run {} of {}", end.attempt, end.execution),
-        Command::ReplayLetter { letter, .. } => write!(text, "replay letter {letter}"),
-        Command::DiscardLetter { letter, .. } => write!(text, "discard letter {letter}"),
+        Command::ReplayLetter(ReplayLetter { letter, .. }) => write!(text, "replay letter {letter}"),
+        Command::DiscardLetter(DiscardLetter { letter, .. }) => write!(text, "discard letter {letter}"),
         Command::Unpark(unpark) => write!(text, "unpark {} of {}", unpark.execution, unpark.tenant),
-        Command::LookAfterParked { keys } => write!(text, "look after {} parked", keys.len()),
+        Command::LookAfterParked(LookAfterParked { keys }) => {
+            write!(text, "look after {} parked", keys.len())
+        }
         Command::StartBulk(start) => write!(text, "start bulk {} of {}", start.id, start.tenant),
-        Command::StepBulk { tenant, bulk } => write!(text, "step bulk {bulk} of {tenant}"),
-        Command::CancelBulk { tenant, bulk } => write!(text, "cancel bulk {bulk} of {tenant}"),
+        Command::StepBulk(StepBulk { tenant, bulk }) => write!(text, "step bulk {bulk} of {tenant}"),
+        Command::CancelBulk(CancelBulk { tenant, bulk }) => write!(text, "cancel bulk {bulk} of {tenant}"),
         Command::Alert(alert) => write!(text, "alert {} for {}", alert.is_raised, alert.tenant),
         Command::RecordHealth(checked) => {
             write!(text, "health of {} with {} alerts", checked.tenant, checked.alerts.len())
         }
         Command::EndDelivery(end) => write!(text, "end try {} of delivery {}", end.attempt, end.delivery),
-        Command::KeepLetter { letter, .. } => write!(text, "keep letter {}", letter.id),
-        Command::ReplayDelivery { letter, .. } => write!(text, "replay delivery {letter}"),
-        Command::DiscardDelivery { letter, .. } => write!(text, "discard delivery {letter}"),
-        Command::Forget { keys } => write!(text, "forget {} records", keys.len()),
+        Command::KeepLetter(KeepLetter { letter, .. }) => write!(text, "keep letter {}", letter.id),
+        Command::ReplayDelivery(ReplayDelivery { letter, .. }) => write!(text, "replay delivery {letter}"),
+        Command::DiscardDelivery(DiscardDelivery { letter, .. }) => write!(text, "discard delivery {letter}"),
+        Command::Forget(Forget { keys }) => write!(text, "forget {} records", keys.len()),
         Command::PutRecords(put) => write!(text, "put {} records", put.records.len()),
         Command::SetBudget(set) => write!(text, "set budget {:?} of {:?}", set.budget, set.target),
         Command::PutRecord(put) => write!(text, "put {} expecting {:?}", put.key.id, put.expected),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tidemill_engine::command::{Command, Prepared, Publish, PublishedEvent, StartBulk, Unpark};
+use tidemill_engine::command::{
+    CancelBulk, Command, LookAfterParked, Prepared, Publish, PublishedEvent, StartBulk, StepBulk, Unpark,
+};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::triage::{
     BulkAction, BulkFilter, BulkId, Cell, ErrorMark, MarkItem, NewToken, ParkedKey, StatusItem, Until,
@@ -91,7 +93,9 @@ impl Triager {
         };
         let execution = ExecutionId::from(&request);
         if self.rng.chance(100) {
-            return Some(Command::LookAfterParked { keys: vec![ParkedKey { tenant, execution }] });
+            return Some(Command::LookAfterParked(LookAfterParked {
+                keys: vec![ParkedKey { tenant, execution }],
+            }));
         }
         Some(Command::Unpark(Unpark { tenant, execution, how, by: None, reason: None }))
     }
@@ -252,18 +256,18 @@ impl Triager {
             }
             5..=6 => {
                 let (tenant, bulk) = self.rng.pick(&self.bulks)?.clone();
-                Command::StepBulk { tenant, bulk }
+                Command::StepBulk(StepBulk { tenant, bulk })
             }
             7 if self.rng.chance(200) => {
                 let (tenant, bulk) = self.rng.pick(&self.bulks)?.clone();
-                Command::CancelBulk { tenant, bulk }
+                Command::CancelBulk(CancelBulk { tenant, bulk })
             }
             _ => {
                 let key = |number: u64| ParkedKey {
                     tenant: tenant.clone(),
                     execution: ExecutionId::trusted(&format!("run-{number}")),
                 };
-                Command::LookAfterParked { keys: (0..EXECUTIONS).map(key).collect() }
+                Command::LookAfterParked(LookAfterParked { keys: (0..EXECUTIONS).map(key).collect() })
             }
         })
     }

@@ -5,7 +5,7 @@
 
 use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::clock::Clock;
-use tidemill_engine::command::{Command, DeliveryEnd, EndDelivery, Sweep};
+use tidemill_engine::command::{Command, DeliveryEnd, EndDelivery, Recover, Sweep};
 use tidemill_engine::policy::Policy;
 use tidemill_engine::reply::Reply;
 use tidemill_model::{TenantId, Timestamp};
@@ -325,7 +325,7 @@ impl World {
         // A process that starts looks for what stands still before long, whatever its clock shows.
         self.swept_at = Timestamp::MIN;
         self.generation += 1;
-        let recover = Command::Recover { generation: self.generation };
+        let recover = Command::Recover(Recover { generation: self.generation });
         self.execute(&[recover]).map(drop)
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidemill_embedded::Embedded;
 use tidemill_engine::Engine;
 use tidemill_engine::clock::SystemClock;
-use tidemill_engine::command::Command;
+use tidemill_engine::command::{Command, Forget};
 use tidemill_engine::engine::EngineConfig;
 
 use super::Setting;
@@ -75,7 +75,7 @@ fn looking(store: &TestStore, latencies: &mut Latencies, work: impl FnOnce()) {
         let looked = scope.spawn(|| {
             let mut latencies = Latencies::default();
             while !is_over.load(Ordering::Relaxed) {
-                let nothing = Command::Forget { keys: Vec::new() };
+                let nothing = Command::Forget(Forget { keys: Vec::new() });
                 latencies.time(|| store.backend.execute_blocking(&[nothing])).expect("the store works");
             }
             latencies

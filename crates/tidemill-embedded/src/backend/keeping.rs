@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tidemill_engine::backend::Fault;
-use tidemill_engine::command::Command;
+use tidemill_engine::command::{Command, Forget};
 use tidemill_engine::record::Record;
 use tidemill_engine::state::row::RowKey;
 use tidemill_model::{JobId, TenantId};
@@ -142,7 +142,7 @@ impl Shared {
             for _ in 0..FORGETS_MAX {
                 let keys = self.rows.outdated(kind, now, oldest, after.as_ref(), FORGET_MAX)?;
                 let Some(last) = keys.last().cloned() else { break };
-                let (_, number) = self.decide(&[Command::Forget { keys }])?;
+                let (_, number) = self.decide(&[Command::Forget(Forget { keys })])?;
                 self.write_or_wait(number)?;
                 after = Some(last);
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidemill_engine::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, TaskSnapshot};
-use tidemill_engine::command::Command;
+use tidemill_engine::command::{Command, Forget};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::execution::ExecutionKey;
 use tidemill_engine::health::{LiveTask, Lookout};
@@ -123,7 +123,7 @@ impl Embedded {
 impl Backend for Embedded {
     async fn ready(&self) -> Result<(), Fault> {
         self.shared().check_space()?;
-        self.execute(vec![Command::Forget { keys: Vec::new() }]).await.map(drop)
+        self.execute(vec![Command::Forget(Forget { keys: Vec::new() })]).await.map(drop)
     }
 
     fn stopped(&self) -> Option<Fault> {

@@ -1,7 +1,8 @@
 //! How large commits and commands are, so that what does not fit is refused before anything is changed.
 
 use tidemill_engine::command::{
-    ChangeTarget, ChangeTasks, Command, EndExecution, ExecutionEnd, PublishedEvent, ScriptEffect,
+    ChangeTarget, ChangeTasks, Command, EndExecution, ExecutionEnd, LookAfterParked, PublishedEvent,
+    ScriptEffect,
 };
 use tidemill_engine::commit::{Commit, RecordWrite, TaskKey};
 use tidemill_engine::record::RecordValue;
@@ -55,16 +56,16 @@ fn estimate(command: &Command) -> u64 {
         Command::EndExecution(end) => end_estimate(end),
         Command::RecordHealth(checked) => (checked.kept.len() + checked.properties.len()) as u64 + 100_000,
         // What is delivered is as large as what it tells of.
-        Command::ReplayLetter { .. }
-        | Command::DiscardLetter { .. }
+        Command::ReplayLetter(_)
+        | Command::DiscardLetter(_)
         | Command::EndDelivery(_)
-        | Command::KeepLetter { .. }
-        | Command::ReplayDelivery { .. }
-        | Command::DiscardDelivery { .. } => 2_200_000,
+        | Command::KeepLetter(_)
+        | Command::ReplayDelivery(_)
+        | Command::DiscardDelivery(_) => 2_200_000,
         Command::Unpark(unpark) => action_estimate(&unpark.how) + 50_000,
         Command::StartBulk(start) => action_estimate(&start.action) + 50_000,
-        Command::StepBulk { .. } => 12_000_000,
-        Command::LookAfterParked { keys } => keys.len() as u64 * 8_000,
+        Command::StepBulk(_) => 12_000_000,
+        Command::LookAfterParked(LookAfterParked { keys }) => keys.len() as u64 * 8_000,
         _ => 4_000,
     }
 }

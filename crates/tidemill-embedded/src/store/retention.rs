@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidemill_engine::backend::Fault;
-use tidemill_engine::command::Command;
+use tidemill_engine::command::{Command, Forget};
 use tidemill_engine::commit::{RecordWrite, TaskKey};
 use tidemill_engine::record::{Record, RecordKind, RecordValue};
 use tidemill_engine::state::State;
@@ -283,7 +283,7 @@ impl Store {
             for _ in 0..FORGETS_MAX {
                 let keys = self.rows.outdated(kind, now, oldest, after.as_ref(), FORGET_MAX)?;
                 let Some(last) = keys.last().cloned() else { break };
-                self.execute(&[Command::Forget { keys }], now)?;
+                self.execute(&[Command::Forget(Forget { keys })], now)?;
                 after = Some(last);
             }
         }

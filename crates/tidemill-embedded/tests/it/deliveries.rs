@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidemill_embedded::data_lock::DataLock;
 use tidemill_embedded::import_dir::import_into;
 use tidemill_engine::command::{
-    Command, DeliveryEnd, EndDelivery, PutRecord, Resume, ResumeTarget, SubmitJob,
+    Command, DeliveryEnd, EndDelivery, PutRecord, ReplayDelivery, Resume, ResumeTarget, SubmitJob,
 };
 use tidemill_engine::execution::SourceEvent;
 use tidemill_engine::outbound::{Delivery, DeliveryId, DeliveryKey, Target};
@@ -109,7 +109,7 @@ fn deliveries_leave_memory_and_are_known_all_the_same() {
     assert_eq!(imported.export(), text);
     assert_eq!((due(&imported), imported.letters()), (waiting, kept));
     imported.assert_clean();
-    let replay = Command::ReplayDelivery { tenant: acme(), letter: id(2) };
+    let replay = Command::ReplayDelivery(ReplayDelivery { tenant: acme(), letter: id(2) });
     let Ok(Reply::DeliveryReplayed { delivery }) = imported.run(replay) else { panic!("a replay") };
     assert!(due(&imported).contains(&DeliveryKey { tenant: acme(), id: delivery }));
     imported.run(arrive(5, 1)).unwrap();

@@ -4,7 +4,7 @@
 use tidemill_embedded::data_lock::DataLock;
 use tidemill_embedded::import_dir::import_into;
 use tidemill_engine::command::{
-    Command, EndExecution, ExecutionEnd, Match, NewExecution, ScriptEffect, SubmitJob,
+    Command, EndExecution, ExecutionEnd, Match, NewExecution, ReplayLetter, ScriptEffect, SubmitJob,
 };
 use tidemill_engine::execution::{ExecutionId, ExecutionKey, RunError, SourceEvent};
 use tidemill_engine::record::{RecordKey, RecordKind};
@@ -185,7 +185,7 @@ fn an_export_takes_executions_and_letters_along() {
     lab.run(end(2, 1, failure(None))).unwrap();
     lab.run(end(3, 1, submit(1))).unwrap();
     lab.run(end(4, 1, failure(Some(60_000)))).unwrap();
-    lab.run(Command::ReplayLetter { tenant: acme(), letter: id(2) }).unwrap();
+    lab.run(Command::ReplayLetter(ReplayLetter { tenant: acme(), letter: id(2) })).unwrap();
     let text = lab.export();
     let lock = DataLock::take(&two).unwrap();
     import_into(&two, &lock, small(), &mut text.as_bytes(), lab.now, &mut unwatched).unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidemill_embedded::data_lock::DataLock;
 use tidemill_embedded::import_dir::import_into;
-use tidemill_engine::command::{Command, Publish, PublishedEvent, StartBulk, Unpark};
+use tidemill_engine::command::{Command, Publish, PublishedEvent, StartBulk, StepBulk, Unpark};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::{Refusal, Reply};
 use tidemill_engine::state::row::{Row, RowKey};
@@ -162,7 +162,7 @@ fn errors_and_executions_leave_memory_and_groups_and_those_that_wait_stay() {
     assert_eq!(lab.run(unpark(0)).unwrap_err(), Refusal::NotParked(execution(0)));
     let id = BulkId::mint(EventId::from_u128(9));
     start(&mut lab, id);
-    let step = || Command::StepBulk { tenant: acme(), bulk: id };
+    let step = || Command::StepBulk(StepBulk { tenant: acme(), bulk: id });
     // Rows come and go while it runs.
     let pages = |lab: &mut Lab| {
         let Reply::Bulk { bulk, .. } = lab.run(step()).unwrap() else { panic!("a bulk") };

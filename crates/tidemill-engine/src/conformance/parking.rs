@@ -11,7 +11,7 @@ use super::leases::beat;
 use super::shape::{HOUR, LEASE, acme, alone, graph, job_of, json, names, property, request, task_id, types};
 use super::{Lab, World};
 use crate::backend::Backend;
-use crate::command::Command;
+use crate::command::{Command, LookAfterParked, Recover};
 use crate::engine::{EngineError, JobRequest, Signal, TaskRequest, Unpark, UnparkRequest, WorkReport};
 use crate::reply::{Assignment, Ending, Refusal, Reply};
 use crate::triage::{ErrorState, ParkedKey};
@@ -278,7 +278,7 @@ pub async fn a_parked_task_waits_for_its_time<W: World>(lab: Lab<W>) {
         let keys = ["short", "long"]
             .map(|id| ParkedKey { tenant: acme(), execution: execution(&request(id)) })
             .to_vec();
-        match lab.execute(Command::LookAfterParked { keys }).await {
+        match lab.execute(Command::LookAfterParked(LookAfterParked { keys })).await {
             Ok(Reply::LookedAfter { expired, told }) => (expired, told),
             other => panic!("{other:?}"),
         }
@@ -382,7 +382,7 @@ pub async fn parked_tasks_survive<W: World>(lab: Lab<W>) {
     let Some(lab) = lab.reopen().await else { return };
     lab.world
         .backend()
-        .execute(vec![Command::Recover { generation: GENERATION + 1 }])
+        .execute(vec![Command::Recover(Recover { generation: GENERATION + 1 })])
         .await
         .expect("it works");
     assert!(is_parked(&lab, &a).await && is_parked(&lab, &b).await);

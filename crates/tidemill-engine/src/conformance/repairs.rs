@@ -7,7 +7,7 @@ use super::queue::message_for;
 use super::shape::{HOUR, LEASE, SECOND, acme, alone, json, key, names, request, worker};
 use super::{Lab, World, side_by_side};
 use crate::backend::Backend;
-use crate::command::{Claim, Command, Finish, Report, Spent, SubmitTask};
+use crate::command::{Claim, Command, Delete, Finish, Recover, Report, Spent, SubmitTask};
 use crate::commit::NewTask;
 use crate::engine::SendRequest;
 use crate::reply::{Ending, Refusal, Reply};
@@ -147,7 +147,9 @@ pub async fn a_clock_set_back_across_a_restart_strands_nothing<W: World>(lab: La
     lab.engine.send(later).await.expect("the message is accepted");
     lab.clock.set_back(HOUR);
     let Some(lab) = lab.reopen().await else { return };
-    lab.execute(Command::Recover { generation: GENERATION + 1 }).await.expect("leases are taken back");
+    lab.execute(Command::Recover(Recover { generation: GENERATION + 1 }))
+        .await
+        .expect("leases are taken back");
     lab.engine.sweep().await.expect("the backend works");
     let tasks = lab.claim(9).await;
     assert_eq!(names(&tasks), ["b", "c", "task"], "the join, what was given back, and the fresh one");
@@ -180,8 +182,10 @@ pub async fn the_sweep_goes_on_until_all_is_repaired<W: World>(lab: Lab<W>) {
         if received.is_empty() {
             break;
         }
-        let group =
-            received.iter().map(|one| Command::Delete { tenant: None, receipt: one.receipt }).collect();
+        let group = received
+            .iter()
+            .map(|one| Command::Delete(Delete { tenant: None, receipt: one.receipt }))
+            .collect();
         lab.world.backend().execute(group).await.expect("the backend works");
     }
     assert_eq!(lab.engine.queue_depth().await.expect("the backend works").messages, 0);

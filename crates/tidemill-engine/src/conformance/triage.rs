@@ -405,7 +405,8 @@ pub async fn a_bulk_survives_and_resumes_each_once<W: World>(lab: Lab<W>) {
     };
     let bulk = lab.engine.start_bulk(request).await.expect("it is valid");
     for _ in 0..3 {
-        let step = crate::command::Command::StepBulk { tenant: acme(), bulk: bulk.id };
+        let step =
+            crate::command::Command::StepBulk(crate::command::StepBulk { tenant: acme(), bulk: bulk.id });
         lab.execute(step).await.expect("it runs");
     }
     let lab = lab.reopen_if_it_can().await;

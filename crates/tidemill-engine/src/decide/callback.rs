@@ -171,7 +171,9 @@ mod tests {
 
     use super::super::fixture::{Fixture, completed, failed, key, spec, submit_job, tenant, timed_out};
     use super::*;
-    use crate::command::{Cancel, Command, DeliveryEnd, EndDelivery, Report, Resume, ResumeTarget, Unpark};
+    use crate::command::{
+        Cancel, Command, DeliveryEnd, EndDelivery, LookAfterParked, Report, Resume, ResumeTarget, Unpark,
+    };
     use crate::commit::TaskKey;
     use crate::id_source::IdSource;
     use crate::outbound::{Delivery, JobFailedAlerts, Lane};
@@ -332,8 +334,9 @@ mod tests {
             let unpark = Unpark { tenant: tenant(), execution: execution(), how, by: None, reason: None };
             Command::Unpark(unpark)
         };
-        let expire =
-            Command::LookAfterParked { keys: vec![ParkedKey { tenant: tenant(), execution: execution() }] };
+        let expire = Command::LookAfterParked(LookAfterParked {
+            keys: vec![ParkedKey { tenant: tenant(), execution: execution() }],
+        });
         for (command, later, status) in [
             (unpark(fail), 0, "failed"),
             (unpark(output), 0, "completed"),

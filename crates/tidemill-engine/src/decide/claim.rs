@@ -282,7 +282,7 @@ mod tests {
 
     use super::super::fixture::{Fixture, alone, claim, completed, failed, key};
     use super::*;
-    use crate::command::{Command, Send};
+    use crate::command::{Command, Recover, Send};
 
     /// Brings a task into a state in which it still has a second message.
     fn prepared(state: &str) -> Fixture {
@@ -361,7 +361,7 @@ mod tests {
         fixture.submit_task("t-2");
         for life in 1..=3 {
             assert_eq!(claim_in(&mut fixture, Some(life)).len(), 2, "beside each other in life {life}");
-            fixture.run(&Command::Recover { generation: life + 1 }).unwrap();
+            fixture.run(&Command::Recover(Recover { generation: life + 1 })).unwrap();
         }
         fixture.submit_task("t-3");
         fixture
@@ -375,7 +375,7 @@ mod tests {
         let fence = fixture.state.task(&key("t-1")).unwrap().entry.head.as_ref().unwrap().fence;
         fixture.finish(&key("t-1"), fence, failed(ErrorCategory::Network)).unwrap();
         assert_eq!(claim_in(&mut fixture, Some(4)), [key("t-2")], "the next one");
-        let (commit, _) = fixture.run(&Command::Recover { generation: 5 }).unwrap();
+        let (commit, _) = fixture.run(&Command::Recover(Recover { generation: 5 })).unwrap();
         assert_eq!(commit.tasks.len(), 1);
         fixture.now = fixture.now.plus(60_000);
         assert_eq!(claim_in(&mut fixture, Some(5)), [key("t-1"), key("t-3")], "t-1 is cleared");

@@ -411,7 +411,7 @@ mod tests {
     use super::super::fixture::{Fixture, tenant};
     use super::super::triage_property::{execution, resume, status, token, told};
     use super::*;
-    use crate::command::{Alert, Command, Unpark};
+    use crate::command::{Alert, Command, DiscardDelivery, LookAfterParked, ReplayDelivery, Unpark};
     use crate::policy::AlertTargets;
     use crate::triage::{BulkAction, ParkedKey, StatusItem};
     use tidemill_model::workflow::WorkflowStatus;
@@ -488,9 +488,9 @@ mod tests {
             let execution = execution("e1");
             Command::Unpark(Unpark { tenant: tenant(), execution, how, by: None, reason: None })
         };
-        let expire = Command::LookAfterParked {
+        let expire = Command::LookAfterParked(LookAfterParked {
             keys: vec![ParkedKey { tenant: tenant(), execution: execution("e1") }],
-        };
+        });
         for (command, later, event_type, expected) in [
             (unpark(resume()), 0, "Execution Resumed", r#""outcome":"resumed","output":{"resolved":true},"#),
             (
@@ -567,7 +567,7 @@ mod tests {
             ended(&mut fixture, id, attempt, failed()).unwrap();
         }
         assert_eq!(pending(&fixture), [], "nobody wants alerts");
-        let replay = Command::ReplayDelivery { tenant: tenant(), letter: id };
+        let replay = Command::ReplayDelivery(ReplayDelivery { tenant: tenant(), letter: id });
         let Reply::DeliveryReplayed { delivery } = fixture.run(&replay).unwrap().1 else {
             panic!("a replay")
         };
@@ -575,13 +575,14 @@ mod tests {
         assert_eq!(due(&fixture), [delivery]);
         let kept = letter(&fixture, id);
         assert_eq!((kept.state, kept.replayed_by), (DeadLetterState::Replayed, Some(delivery)));
-        for command in [replay, Command::DiscardDelivery { tenant: tenant(), letter: id }] {
+        for command in [replay, Command::DiscardDelivery(DiscardDelivery { tenant: tenant(), letter: id })] {
             assert_eq!(fixture.run(&command).unwrap_err(), Refusal::NotOpen(id.to_string()));
         }
         ended(&mut fixture, delivery, 1, DeliveryEnd::Arrived).unwrap();
         let again = Err(Refusal::NotDelivering { id: delivery, attempt: 2 });
         assert_eq!(ended(&mut fixture, delivery, 2, DeliveryEnd::Arrived), again);
-        let foreign = Command::DiscardDelivery { tenant: TenantId::trusted("other"), letter: id };
+        let foreign =
+            Command::DiscardDelivery(DiscardDelivery { tenant: TenantId::trusted("other"), letter: id });
         assert!(matches!(fixture.run(&foreign), Err(Refusal::NotFound { .. })));
     }
 
@@ -640,7 +641,7 @@ mod tests {
             assert!(pending(&fixture).iter().any(is_told), "{text}");
         }
         // There is no room for a replay before the one that waits has arrived.
-        let replay = Command::ReplayDelivery { tenant: tenant(), letter: letters[0].id };
+        let replay = Command::ReplayDelivery(ReplayDelivery { tenant: tenant(), letter: letters[0].id });
         assert_eq!(fixture.run(&replay).unwrap_err(), Refusal::TooManyWaiting { limit: 1 });
         let waiting = pending(&fixture).into_iter().find(|told| !told.target.is_alert()).unwrap();
         ended(&mut fixture, waiting.id, 1, DeliveryEnd::Arrived).unwrap();

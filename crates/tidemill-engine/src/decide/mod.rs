@@ -49,7 +49,10 @@ pub(crate) use triage_bulk::fitting;
 
 use tidemill_model::Timestamp;
 
-use crate::command::Command;
+use crate::command::{
+    Advance, CancelBulk, ChangeVisibility, Command, Delete, Discard, DiscardDelivery, DiscardLetter, Forget,
+    KeepLetter, LookAfterParked, Recover, Replay, ReplayDelivery, ReplayLetter, StepBulk,
+};
 use crate::commit::Commit;
 use crate::id_source::IdSource;
 use crate::policy::Policy;
@@ -86,38 +89,56 @@ pub fn decide(
         Command::Resume(command) => resume::decide(state, command, &mut draft)?,
         Command::Cancel(command) => cancel::decide(state, command, &mut draft)?,
         Command::CancelTask(command) => cancel_task::decide(state, command, &mut draft)?,
-        Command::Advance { tenant, job } => advance::decide(state, tenant, *job, &mut draft)?,
+        Command::Advance(Advance { tenant, job }) => advance::decide(state, tenant, *job, &mut draft)?,
         Command::Sweep(command) => sweep::decide(state, command, &mut draft),
-        Command::Recover { generation } => recover::decide(state, *generation, &mut draft),
+        Command::Recover(Recover { generation }) => recover::decide(state, *generation, &mut draft),
         Command::Publish(command) => publish::decide(state, command, &mut draft)?,
         Command::Send(command) => raw_queue::send(state, command, &mut draft)?,
         Command::Receive(command) => raw_queue::receive(state, command, &mut draft),
-        Command::Delete { tenant, receipt } => {
+        Command::Delete(Delete { tenant, receipt }) => {
             raw_queue::delete(state, tenant.as_ref(), *receipt, &mut draft)
         }
-        Command::ChangeVisibility { tenant, receipt, visible_in_millis } => {
+        Command::ChangeVisibility(ChangeVisibility { tenant, receipt, visible_in_millis }) => {
             raw_queue::change_visibility(state, tenant.as_ref(), *receipt, *visible_in_millis, &mut draft)
         }
-        Command::Replay { tenant, message } => dead_letter::replay(state, tenant, *message, &mut draft)?,
-        Command::Discard { tenant, message } => dead_letter::discard(state, tenant, *message, &mut draft)?,
-        Command::Forget { keys } => forget::decide(state, keys, &mut draft),
+        Command::Replay(Replay { tenant, message }) => {
+            dead_letter::replay(state, tenant, *message, &mut draft)?
+        }
+        Command::Discard(Discard { tenant, message }) => {
+            dead_letter::discard(state, tenant, *message, &mut draft)?
+        }
+        Command::Forget(Forget { keys }) => forget::decide(state, keys, &mut draft),
         Command::PutRecord(command) => put_record::decide(state, command, &mut draft)?,
         Command::PutRecords(command) => put_record::decide_all(state, command, &mut draft)?,
         Command::Match(command) => scripts::matched(state, command, &mut draft)?,
         Command::EndExecution(command) => scripts::end(state, command, &mut draft)?,
-        Command::ReplayLetter { tenant, letter } => scripts::replay(state, tenant, *letter, &mut draft)?,
-        Command::DiscardLetter { tenant, letter } => scripts::discard(state, tenant, *letter, &mut draft)?,
+        Command::ReplayLetter(ReplayLetter { tenant, letter }) => {
+            scripts::replay(state, tenant, *letter, &mut draft)?
+        }
+        Command::DiscardLetter(DiscardLetter { tenant, letter }) => {
+            scripts::discard(state, tenant, *letter, &mut draft)?
+        }
         Command::Alert(command) => scripts::alert(state, command, &mut draft),
         Command::RecordHealth(command) => health::record(state, command, &mut draft)?,
         Command::EndDelivery(command) => delivery::end(state, command, &mut draft)?,
-        Command::KeepLetter { tenant, letter } => delivery::keep(state, tenant, letter, &mut draft)?,
-        Command::ReplayDelivery { tenant, letter } => delivery::replay(state, tenant, *letter, &mut draft)?,
-        Command::DiscardDelivery { tenant, letter } => delivery::discard(state, tenant, *letter, &mut draft)?,
+        Command::KeepLetter(KeepLetter { tenant, letter }) => {
+            delivery::keep(state, tenant, letter, &mut draft)?
+        }
+        Command::ReplayDelivery(ReplayDelivery { tenant, letter }) => {
+            delivery::replay(state, tenant, *letter, &mut draft)?
+        }
+        Command::DiscardDelivery(DiscardDelivery { tenant, letter }) => {
+            delivery::discard(state, tenant, *letter, &mut draft)?
+        }
         Command::Unpark(command) => triage_unpark::decide(state, command, &mut draft)?,
-        Command::LookAfterParked { keys } => triage_unpark::look_after(state, keys, &mut draft)?,
+        Command::LookAfterParked(LookAfterParked { keys }) => {
+            triage_unpark::look_after(state, keys, &mut draft)?
+        }
         Command::StartBulk(command) => triage_bulk::start(state, command, &mut draft)?,
-        Command::StepBulk { tenant, bulk } => triage_bulk::step(state, tenant, *bulk, &mut draft)?,
-        Command::CancelBulk { tenant, bulk } => triage_bulk::cancel(state, tenant, *bulk, &mut draft)?,
+        Command::StepBulk(StepBulk { tenant, bulk }) => triage_bulk::step(state, tenant, *bulk, &mut draft)?,
+        Command::CancelBulk(CancelBulk { tenant, bulk }) => {
+            triage_bulk::cancel(state, tenant, *bulk, &mut draft)?
+        }
         Command::SetBudget(command) => usage::set(state, command, &mut draft)?,
     };
     callback::tell(state, &mut draft);

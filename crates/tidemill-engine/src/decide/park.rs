@@ -285,7 +285,7 @@ mod tests {
 
     use super::super::fixture::{Fixture, completed, failed, key, spec, tenant, timed_out};
     use super::*;
-    use crate::command::{Cancel, Command, Report, Resume, ResumeTarget, Unpark};
+    use crate::command::{Cancel, Command, LookAfterParked, Report, Resume, ResumeTarget, Unpark};
     use crate::commit::{Commit, RecordWrite};
     use crate::record::{RecordKey, RecordKind};
     use crate::reply::{Ending, Reply};
@@ -428,7 +428,9 @@ mod tests {
         };
         let look = |key: &TaskKey| {
             let execution = ExecutionId::from(&key.request);
-            Command::LookAfterParked { keys: vec![crate::triage::ParkedKey { tenant: tenant(), execution }] }
+            Command::LookAfterParked(LookAfterParked {
+                keys: vec![crate::triage::ParkedKey { tenant: tenant(), execution }],
+            })
         };
         let rerun = BulkAction::Resume { output: Json::empty_object(), rerun: true };
         let fail = BulkAction::Fail { error: "E".into(), cause: "why".into() };

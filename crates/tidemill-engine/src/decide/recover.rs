@@ -36,7 +36,7 @@ mod tests {
     use tidemill_model::Owner;
 
     use super::super::fixture::{Fixture, key, worker};
-    use crate::command::{Claim, Command};
+    use crate::command::{Claim, Command, Recover};
     use crate::reply::Reply;
 
     #[test]
@@ -54,7 +54,7 @@ mod tests {
             let claim =
                 Claim { owner: owner.clone(), worker: worker(), max: 1, tenants: None, begin: Some(1) };
             fixture.run(&Command::Claim(claim)).unwrap();
-            let (_, reply) = fixture.run(&Command::Recover { generation }).unwrap();
+            let (_, reply) = fixture.run(&Command::Recover(Recover { generation })).unwrap();
             assert_eq!(reply, Reply::Recovered { released }, "{owner:?} in life {generation}");
             let task = fixture.state.task(&key("t-1")).unwrap();
             let head = task.entry.head.clone().unwrap();

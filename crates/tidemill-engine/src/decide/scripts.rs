@@ -283,7 +283,7 @@ mod tests {
 
     use super::super::fixture::{self, Fixture, spec, tenant};
     use super::*;
-    use crate::command::{Command, Prepared, Publish, PublishedEvent};
+    use crate::command::{Command, DiscardLetter, Forget, Prepared, Publish, PublishedEvent, ReplayLetter};
     use crate::state::{DueExecutions, Room};
 
     fn new(event: u128, subscription: &str, hop: u32) -> NewExecution {
@@ -481,23 +481,24 @@ mod tests {
         assert_eq!((dead.retry_count, dead.state), (3, DeadLetterState::Open));
         assert_eq!(dead.event.data, new(1, "a", 0).event.data);
         assert_eq!(execution(&fixture, first).retry_count(), 3);
-        let replay = Command::ReplayLetter { tenant: tenant(), letter: first };
+        let replay = Command::ReplayLetter(ReplayLetter { tenant: tenant(), letter: first });
         let Reply::LetterReplayed { execution: again } = fixture.run(&replay).unwrap().1 else {
             panic!("a replay")
         };
         let queued = execution(&fixture, again);
         assert_eq!((queued.attempts, queued.replay_of, queued.event), (0, Some(first), dead.event));
         assert_eq!(letter(&fixture, first).replayed_by, Some(again));
-        for command in [replay, Command::DiscardLetter { tenant: tenant(), letter: first }] {
+        for command in [replay, Command::DiscardLetter(DiscardLetter { tenant: tenant(), letter: first })] {
             assert_eq!(fixture.run(&command).unwrap_err(), Refusal::NotOpen(first.to_string()));
         }
         // Its execution is forgotten after its time, and the letter is not.
         fixture.now = fixture.now.plus(fixture.policy.execution_millis + 1);
         let keys = vec![RecordKey::execution(&tenant(), first), RecordKey::script_letter(&tenant(), first)];
-        let (_, forgotten) = fixture.run(&Command::Forget { keys }).unwrap();
+        let (_, forgotten) = fixture.run(&Command::Forget(Forget { keys })).unwrap();
         assert_eq!(forgotten, Reply::Forgotten { records: 1 });
         assert_eq!(letter(&fixture, first).state, DeadLetterState::Replayed);
-        let foreign = Command::DiscardLetter { tenant: TenantId::trusted("other"), letter: first };
+        let foreign =
+            Command::DiscardLetter(DiscardLetter { tenant: TenantId::trusted("other"), letter: first });
         assert!(matches!(fixture.run(&foreign), Err(Refusal::NotFound { .. })));
     }
 

@@ -99,7 +99,7 @@ mod tests {
     use tidemill_model::ErrorCategory;
 
     use super::super::fixture::{Fixture, alone, completed, failed, key, spec};
-    use crate::command::{Command, Receive, Send, Sweep};
+    use crate::command::{Command, Delete, Receive, Recover, Send, Sweep};
     use crate::reply::Reply;
 
     const DAY: u64 = 24 * 3_600_000;
@@ -143,7 +143,7 @@ mod tests {
                     // Recovered long after its last event.
                     fixture.claim(1);
                     fixture.now = fixture.now.plus(DAY);
-                    fixture.run(&Command::Recover { generation: 9 }).unwrap();
+                    fixture.run(&Command::Recover(Recover { generation: 9 })).unwrap();
                 }
                 "retrying" => {
                     let task = fixture.claim(1).remove(0);
@@ -245,7 +245,7 @@ mod tests {
         let Reply::Received { messages, .. } = fixture.run(&Command::Receive(receive)).unwrap().1 else {
             panic!("no answer to a receive");
         };
-        fixture.run(&Command::Delete { tenant: None, receipt: messages[0].1 }).unwrap();
+        fixture.run(&Command::Delete(Delete { tenant: None, receipt: messages[0].1 })).unwrap();
         // Long after the failure it gets a new one.
         fixture.now = fixture.now.plus(DAY);
         assert_eq!(sweep(&mut fixture), 1);

@@ -110,7 +110,7 @@ pub(super) fn check_growth(
 mod tests {
     use super::super::fixture::{Fixture, alone, completed, failed, key, spec, submit_job, tenant};
     use super::*;
-    use crate::command::{AddTasks, Cancel, Command, Listed, Resume, ResumeTarget, Send, SubmitTask};
+    use crate::command::{AddTasks, Cancel, Command, Listed, Replay, Resume, ResumeTarget, Send, SubmitTask};
     use crate::commit::MessageId;
     use crate::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
     use tidemill_model::{ErrorCategory, JobId, Json};
@@ -196,7 +196,7 @@ mod tests {
                 tasks: Some(vec![tidemill_model::TaskId::trusted("a")]),
             }),
             resume(ResumeTarget::Task(request)),
-            Command::Replay { tenant: tenant(), message },
+            Command::Replay(Replay { tenant: tenant(), message }),
             Command::AddTasks(add),
         ];
         (fixture, jobs[0], wakers)

@@ -4,8 +4,9 @@ use tidemill_model::{Entity, JobId, TaskHead, TenantId, Timestamp};
 
 use super::{claim, dead_letter, finish, scripts, triage, triage_bulk, triage_unpark, usage};
 use crate::command::{
-    BudgetTarget, ChangeTarget, Command, DeliveryEnd, ExecutionEnd, Finish, Once, Publish, Report,
-    ResumeTarget, ScriptEffect, SubmitJob,
+    Advance, BudgetTarget, ChangeTarget, Command, DeliveryEnd, Discard, DiscardDelivery, DiscardLetter,
+    ExecutionEnd, Finish, Forget, KeepLetter, LookAfterParked, Once, Publish, Replay, ReplayDelivery,
+    ReplayLetter, Report, ResumeTarget, ScriptEffect, StepBulk, SubmitJob,
 };
 use crate::commit::TaskKey;
 use crate::execution::ExecutionId;
@@ -66,13 +67,13 @@ impl Command {
                 let key = TaskKey { tenant: command.tenant.clone(), request: command.request.clone() };
                 keys.extend(steered_rows(state, &key));
             }
-            Self::Advance { tenant, job } => keys.push(RowKey::Job(tenant.clone(), *job)),
+            Self::Advance(Advance { tenant, job }) => keys.push(RowKey::Job(tenant.clone(), *job)),
             Self::Publish(command) => keys.extend(entities(state, command)),
             Self::Send(command) => {
                 let task = &command.task;
                 keys.push(task_row(&TaskKey { tenant: task.tenant.clone(), request: task.request.clone() }));
             }
-            Self::Replay { tenant, message } | Self::Discard { tenant, message } => {
+            Self::Replay(Replay { tenant, message }) | Self::Discard(Discard { tenant, message }) => {
                 let key = RecordKey::dead_letter(tenant, *message);
                 // The task is known once the letter is here.
                 if let Some(RecordValue::DeadLetter(letter)) = state.record(&key).map(|record| &record.value)
@@ -101,7 +102,8 @@ impl Command {
                     }));
                 }
             }
-            Self::ReplayLetter { tenant, letter } | Self::DiscardLetter { tenant, letter } => {
+            Self::ReplayLetter(ReplayLetter { tenant, letter })
+            | Self::DiscardLetter(DiscardLetter { tenant, letter }) => {
                 keys.push(RowKey::Record(RecordKey::script_letter(tenant, *letter)));
             }
             Self::EndDelivery(command) => {
@@ -110,10 +112,11 @@ impl Command {
                     keys.push(RowKey::Record(RecordKey::delivery_letter(&command.tenant, command.delivery)));
                 }
             }
-            Self::KeepLetter { tenant, letter } => {
+            Self::KeepLetter(KeepLetter { tenant, letter }) => {
                 keys.push(RowKey::Record(RecordKey::delivery_letter(tenant, letter.id)));
             }
-            Self::ReplayDelivery { tenant, letter } | Self::DiscardDelivery { tenant, letter } => {
+            Self::ReplayDelivery(ReplayDelivery { tenant, letter })
+            | Self::DiscardDelivery(DiscardDelivery { tenant, letter }) => {
                 keys.push(RowKey::Record(RecordKey::delivery_letter(tenant, *letter)));
             }
             Self::Alert(command) => {
@@ -124,17 +127,19 @@ impl Command {
                 keys.push(RowKey::Entity(command.tenant.clone(), Entity::system(health::ENTITY)));
                 keys.push(RowKey::Record(RecordKey::health(&command.tenant)));
             }
-            Self::Forget { keys: records } => {
+            Self::Forget(Forget { keys: records }) => {
                 keys.extend(records.iter().cloned().map(RowKey::Record));
                 keys.extend(records.iter().flat_map(|key| triage::forget_rows(state, key)));
             }
             Self::Unpark(command) => {
                 keys.extend(triage_unpark::rows(state, &command.tenant, &command.execution));
             }
-            Self::LookAfterParked { keys: parked } => {
+            Self::LookAfterParked(LookAfterParked { keys: parked }) => {
                 keys.extend(triage_unpark::look_after_rows(state, parked));
             }
-            Self::StepBulk { tenant, bulk } => keys.extend(triage_bulk::rows(state, tenant, *bulk, now)),
+            Self::StepBulk(StepBulk { tenant, bulk }) => {
+                keys.extend(triage_bulk::rows(state, tenant, *bulk, now))
+            }
             Self::PutRecord(command) => keys.push(RowKey::Record(command.key.clone())),
             Self::PutRecords(command) => {
                 keys.extend(command.records.iter().map(|put| RowKey::Record(put.key.clone())));
@@ -156,11 +161,11 @@ impl Command {
                 keys.extend(delivered_rows(state, command.tenants.as_deref(), command.max));
             }
             Self::StartBulk(_)
-            | Self::CancelBulk { .. }
+            | Self::CancelBulk(_)
             | Self::Sweep(_)
-            | Self::Recover { .. }
-            | Self::Delete { .. }
-            | Self::ChangeVisibility { .. } => {}
+            | Self::Recover(_)
+            | Self::Delete(_)
+            | Self::ChangeVisibility(_) => {}
         }
         let alerts = self.alerts_to_join(state).into_iter();
         keys.extend(alerts.map(|key| RowKey::Record(RecordKey::delivery(&key.tenant, key.id))));
@@ -175,13 +180,13 @@ impl Command {
             Self::Finish(command) => of(Some(&command.task.tenant)),
             Self::CancelTask(command) => of(Some(&command.tenant)),
             Self::Unpark(command) => of(Some(&command.tenant)),
-            Self::StepBulk { tenant, .. } => of(Some(tenant)),
-            Self::LookAfterParked { .. }
+            Self::StepBulk(StepBulk { tenant, .. }) => of(Some(tenant)),
+            Self::LookAfterParked(_)
             | Self::Claim(_)
             | Self::Receive(_)
             | Self::Release(_)
             | Self::Sweep(_)
-            | Self::Recover { .. } => of(None),
+            | Self::Recover(_) => of(None),
             _ => Vec::new(),
         }
     }

@@ -9,7 +9,9 @@ use tidemill_model::{
 };
 
 use super::fixture::{Fixture, tenant};
-use crate::command::{Command, Prepared, Publish, PublishedEvent, StartBulk, Unpark};
+use crate::command::{
+    Command, Forget, LookAfterParked, Prepared, Publish, PublishedEvent, StartBulk, StepBulk, Unpark,
+};
 use crate::record::{RecordKey, RecordKind, RecordValue};
 use crate::reply::{Refusal, Reply};
 use crate::triage::{
@@ -262,17 +264,17 @@ fn counts_are_those_of_a_recount_and_each_wait_ends_once() {
                     reason: None,
                 }),
                 11 => match fixture.state.triage().due(fixture.now, 0).bulks.first().cloned() {
-                    Some((tenant, bulk)) => Command::StepBulk { tenant, bulk },
+                    Some((tenant, bulk)) => Command::StepBulk(StepBulk { tenant, bulk }),
                     None => continue,
                 },
                 12 => {
                     let due = fixture.state.triage().due(fixture.now, 3);
-                    Command::LookAfterParked { keys: due.parked }
+                    Command::LookAfterParked(LookAfterParked { keys: due.parked })
                 }
                 _ => {
                     let keys = fixture.state.records().map(|(key, _)| key.clone());
                     let keys = keys.filter(|key| key.kind == RecordKind::Triage).collect();
-                    Command::Forget { keys }
+                    Command::Forget(Forget { keys })
                 }
             };
             number += 1;
@@ -512,7 +514,7 @@ fn nobody_waits_for_ever() {
     fixture.run(&told(item, now)).unwrap();
     let look = |fixture: &mut Fixture| {
         let keys = vec![ParkedKey { tenant: tenant(), execution: execution("e1") }];
-        let (commit, reply) = fixture.run(&Command::LookAfterParked { keys }).unwrap();
+        let (commit, reply) = fixture.run(&Command::LookAfterParked(LookAfterParked { keys })).unwrap();
         let types: Vec<_> = commit.events.iter().map(|event| event.event_type.to_string()).collect();
         (types, reply)
     };
@@ -568,7 +570,7 @@ fn a_bulk_goes_on_where_it_was_and_touches_nobody_twice() {
     let mut resumed = BTreeSet::new();
     let mut pages = 0;
     loop {
-        let step = Command::StepBulk { tenant: tenant(), bulk: id };
+        let step = Command::StepBulk(StepBulk { tenant: tenant(), bulk: id });
         let (commit, reply) = fixture.run(&step).unwrap();
         for event in &commit.events {
             assert!(resumed.insert(event.entity.id.to_string()), "{} goes on once", event.entity.id);
@@ -582,7 +584,7 @@ fn a_bulk_goes_on_where_it_was_and_touches_nobody_twice() {
     }
     assert_eq!((resumed.len(), pages), (200, 2));
     assert_eq!(fixture.state.triage().parked_count(&tenant()), 51);
-    let again = fixture.run(&Command::StepBulk { tenant: tenant(), bulk: id });
+    let again = fixture.run(&Command::StepBulk(StepBulk { tenant: tenant(), bulk: id }));
     assert_eq!(again.unwrap_err(), Refusal::BulkEnded(id));
     recount(&fixture);
 }
@@ -609,7 +611,7 @@ fn a_bulk_keeps_its_rate() {
     };
     fixture.run(&Command::StartBulk(start)).unwrap();
     loop {
-        let (_, reply) = fixture.run(&Command::StepBulk { tenant: tenant(), bulk: id }).unwrap();
+        let (_, reply) = fixture.run(&Command::StepBulk(StepBulk { tenant: tenant(), bulk: id })).unwrap();
         let Reply::Bulk { bulk, next } = reply else { panic!("{reply:?}") };
         let most = fixture.now.since(begin) / 100 + 1;
         assert!(bulk.done <= most, "{} after {} ms", bulk.done, fixture.now.since(begin));
@@ -639,7 +641,7 @@ fn executions_go_on_by_themselves_when_nothing_is_left_to_mend() {
     // By code: by a bulk of its own, which leaves alone whoever has something else.
     fixture.run(&marked(None, Some("20Cook"), ErrorMark::Resolve)).unwrap();
     let (tenant, bulk) = fixture.state.triage().due(fixture.now, 0).bulks[0].clone();
-    let (_, reply) = fixture.run(&Command::StepBulk { tenant, bulk }).unwrap();
+    let (_, reply) = fixture.run(&Command::StepBulk(StepBulk { tenant, bulk })).unwrap();
     let Reply::Bulk { bulk, .. } = reply else { panic!("{reply:?}") };
     assert_eq!((bulk.total, bulk.done, bulk.skipped, bulk.state), (1, 1, 1, BulkState::Done));
     assert!(!known(&fixture, "e1").parked && known(&fixture, "e2").parked);
@@ -666,7 +668,7 @@ fn an_execution_is_found_by_all_its_codes_whenever_they_came() {
         );
         fixture.run(&marked(None, Some(text), ErrorMark::Resolve)).unwrap();
         while let Some((tenant, bulk)) = fixture.state.triage().due(fixture.now, 0).bulks.first().cloned() {
-            fixture.run(&Command::StepBulk { tenant, bulk }).unwrap();
+            fixture.run(&Command::StepBulk(StepBulk { tenant, bulk })).unwrap();
         }
         assert_eq!(known(&fixture, "e1").parked, text != "20early", "after {text}");
     }
@@ -689,7 +691,7 @@ fn what_is_parked_and_mended_in_one_command_goes_on() {
     fixture.run(&publish(vec![parks, event(WorkflowItem::Mark(Box::new(mends)), None)])).unwrap();
     assert!(known(&fixture, "e1").parked);
     let (tenant, bulk) = fixture.state.triage().due(fixture.now, 0).bulks[0].clone();
-    let (_, reply) = fixture.run(&Command::StepBulk { tenant, bulk }).unwrap();
+    let (_, reply) = fixture.run(&Command::StepBulk(StepBulk { tenant, bulk })).unwrap();
     let Reply::Bulk { bulk, .. } = reply else { panic!("{reply:?}") };
     assert_eq!((bulk.total, bulk.done, bulk.state), (1, 1, BulkState::Done));
     assert!(!known(&fixture, "e1").parked);
@@ -738,12 +740,12 @@ fn the_webhook_hears_of_every_wait_that_somebody_ended() {
         reason: None,
     };
     fixture.run(&Command::StartBulk(start)).unwrap();
-    fixture.run(&Command::StepBulk { tenant: tenant(), bulk: id }).unwrap();
+    fixture.run(&Command::StepBulk(StepBulk { tenant: tenant(), bulk: id })).unwrap();
     // Mended, by the execution and by the code.
     fixture.run(&marked(Some("own"), None, ErrorMark::Resolve)).unwrap();
     fixture.run(&marked(None, Some("20Code"), ErrorMark::Resolve)).unwrap();
     let (tenant, bulk) = fixture.state.triage().due(fixture.now, 0).bulks[0].clone();
-    fixture.run(&Command::StepBulk { tenant, bulk }).unwrap();
+    fixture.run(&Command::StepBulk(StepBulk { tenant, bulk })).unwrap();
     // Whoever holds the token let this one go on.
     fixture.run(&told(status("on", WorkflowStatus::Succeeded, &[]), now.plus(1))).unwrap();
     let expected = [("bulk-1", "failed"), ("bulk-2", "failed"), ("code", "resumed"), ("own", "resumed")];

@@ -7,7 +7,7 @@ use tidemill_model::{EventType, TenantId, Timestamp};
 use super::limits::{LIST_MAX, MANY_LETTERS_MAX};
 use super::{Engine, EngineError, check, take_reply};
 use crate::backend::Backend;
-use crate::command::{Command, DeliveryEnd, EndDelivery};
+use crate::command::{Command, DeliveryEnd, DiscardDelivery, EndDelivery, ReplayDelivery};
 use crate::outbound::{Delivery, DeliveryId, DeliveryKey, DeliveryLetter};
 use crate::record::{DELIVERY_LETTER, DeadLetterState, RecordKey, RecordKind, RecordValue};
 use crate::reply::{Refusal, Reply};
@@ -144,13 +144,13 @@ impl<B: Backend> Engine<B> {
         tenant: TenantId,
         letter: DeliveryId,
     ) -> Result<DeliveryId, EngineError> {
-        let reply = self.execute(Command::ReplayDelivery { tenant, letter }).await?;
+        let reply = self.execute(Command::ReplayDelivery(ReplayDelivery { tenant, letter })).await?;
         take_reply!(reply, Reply::DeliveryReplayed { delivery } => delivery)
     }
 
     /// Puts a dead letter aside. It stays on record.
     pub async fn discard_delivery(&self, tenant: TenantId, letter: DeliveryId) -> Result<(), EngineError> {
-        let reply = self.execute(Command::DiscardDelivery { tenant, letter }).await?;
+        let reply = self.execute(Command::DiscardDelivery(DiscardDelivery { tenant, letter })).await?;
         take_reply!(reply, Reply::Discarded => ())
     }
 

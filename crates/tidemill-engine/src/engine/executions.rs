@@ -7,7 +7,7 @@ use tidemill_model::{EventType, ScriptId, SubscriptionId, TenantId, Timestamp};
 use super::limits::{LIST_MAX, MANY_LETTERS_MAX};
 use super::{Engine, EngineError, check, take_reply};
 use crate::backend::Backend;
-use crate::command::Command;
+use crate::command::{Command, DiscardLetter, ReplayLetter};
 use crate::execution::{ExecutionId, ExecutionKey, ExecutionStatus, ScriptExecution, ScriptLetter};
 use crate::record::{DeadLetterState, RecordKey, RecordKind, RecordValue, SCRIPT_LETTER};
 use crate::reply::{Refusal, Reply};
@@ -210,7 +210,7 @@ impl<B: Backend> Engine<B> {
         tenant: TenantId,
         letter: ExecutionId,
     ) -> Result<ExecutionId, EngineError> {
-        let reply = self.execute(Command::ReplayLetter { tenant, letter }).await?;
+        let reply = self.execute(Command::ReplayLetter(ReplayLetter { tenant, letter })).await?;
         let execution = take_reply!(reply, Reply::LetterReplayed { execution } => execution)?;
         self.inner.board.note_queued(1);
         Ok(execution)
@@ -218,7 +218,7 @@ impl<B: Backend> Engine<B> {
 
     /// Puts a dead letter aside. It stays on record.
     pub async fn discard_letter(&self, tenant: TenantId, letter: ExecutionId) -> Result<(), EngineError> {
-        let reply = self.execute(Command::DiscardLetter { tenant, letter }).await?;
+        let reply = self.execute(Command::DiscardLetter(DiscardLetter { tenant, letter })).await?;
         take_reply!(reply, Reply::Discarded => ())
     }
 

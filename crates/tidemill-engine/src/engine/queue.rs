@@ -9,7 +9,7 @@ use tidemill_model::{AppName, Artifact, JobId, Json, RequestId, TaskId, TaskName
 use super::limits::{DELAY_MILLIS_MAX, VISIBILITY_MILLIS_MAX};
 use super::{Engine, EngineError, check, take_reply};
 use crate::backend::{Backend, QueueDepth};
-use crate::command::{Command, Receive, Send};
+use crate::command::{ChangeVisibility, Command, Delete, Receive, Send};
 use crate::commit::{Message, MessageId, NewTask, Receipt, TaskKey};
 use crate::reply::{Refusal, Reply};
 
@@ -129,7 +129,7 @@ impl<B: Backend> Engine<B> {
     /// It says nothing of the task: one that is not done and has no message left gets a new one from the next sweep.
     /// Whoever did the work by hand finishes or cancels the task.
     pub async fn delete(&self, tenant: Option<TenantId>, receipt: Receipt) -> Result<bool, EngineError> {
-        let reply = self.execute(Command::Delete { tenant, receipt }).await?;
+        let reply = self.execute(Command::Delete(Delete { tenant, receipt })).await?;
         take_reply!(reply, Reply::Deleted { existed } => existed)
     }
 
@@ -141,7 +141,9 @@ impl<B: Backend> Engine<B> {
         visible_in_millis: u64,
     ) -> Result<bool, EngineError> {
         check::between("visibility", visible_in_millis, 0..=VISIBILITY_MILLIS_MAX)?;
-        let reply = self.execute(Command::ChangeVisibility { tenant, receipt, visible_in_millis }).await?;
+        let reply = self
+            .execute(Command::ChangeVisibility(ChangeVisibility { tenant, receipt, visible_in_millis }))
+            .await?;
         take_reply!(reply, Reply::VisibilityChanged { existed } => existed)
     }
 

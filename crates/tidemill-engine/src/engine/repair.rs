@@ -4,7 +4,9 @@ use tidemill_model::{JobId, RequestId, TaskId, TenantId, dag};
 
 use super::{Engine, EngineError, check, take_reply};
 use crate::backend::Backend;
-use crate::command::{Cancel, CancelTask, Command, Resume, ResumeTarget, Sweep};
+use crate::command::{
+    Advance, Cancel, CancelTask, Command, Discard, Recover, Replay, Resume, ResumeTarget, Sweep,
+};
 use crate::commit::MessageId;
 use crate::reply::{Refusal, Reply};
 
@@ -76,19 +78,19 @@ impl<B: Backend> Engine<B> {
 
     /// Runs a dead letter's task again.
     pub async fn replay(&self, tenant: TenantId, message: MessageId) -> Result<RequestId, EngineError> {
-        let reply = self.execute(Command::Replay { tenant, message }).await?;
+        let reply = self.execute(Command::Replay(Replay { tenant, message })).await?;
         take_reply!(reply, Reply::Replayed { request } => request)
     }
 
     /// Puts a dead letter aside. It stays on record.
     pub async fn discard(&self, tenant: TenantId, message: MessageId) -> Result<(), EngineError> {
-        let reply = self.execute(Command::Discard { tenant, message }).await?;
+        let reply = self.execute(Command::Discard(Discard { tenant, message })).await?;
         take_reply!(reply, Reply::Discarded => ())
     }
 
     /// Dispatches what is ready in a job and was not dispatched. Normally nothing is.
     pub async fn advance(&self, tenant: TenantId, job: JobId) -> Result<u32, EngineError> {
-        let reply = self.execute(Command::Advance { tenant, job }).await?;
+        let reply = self.execute(Command::Advance(Advance { tenant, job })).await?;
         take_reply!(reply, Reply::Advanced { dispatched } => dispatched)
     }
 
@@ -122,7 +124,7 @@ impl<B: Backend> Engine<B> {
 
     /// Takes back the leases that lives of the data directory before `generation` left behind, and tells how many.
     pub async fn recover(&self, generation: u64) -> Result<u32, EngineError> {
-        let reply = self.execute(Command::Recover { generation }).await?;
+        let reply = self.execute(Command::Recover(Recover { generation })).await?;
         take_reply!(reply, Reply::Recovered { released } => released)
     }
 }

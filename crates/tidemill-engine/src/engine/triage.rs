@@ -16,7 +16,7 @@ use super::limits::{BULK_EXECUTIONS_MAX, RESUME_BYTES_MAX, TEXT_CHARS_MAX};
 use super::triage_view::as_of;
 use super::{Engine, EngineError, NewEvent, check, digest, take_reply};
 use crate::backend::Backend;
-use crate::command::{Command, StartBulk, Unpark as UnparkCommand};
+use crate::command::{CancelBulk, Command, StartBulk, Unpark as UnparkCommand};
 use crate::decide::fitting;
 use crate::record::{RecordKey, RecordValue};
 use crate::reply::{Refusal, Reply};
@@ -413,7 +413,7 @@ impl<B: Backend> Engine<B> {
 
     /// Stops a bulk. What it did stays done.
     pub async fn cancel_bulk(&self, tenant: TenantId, id: BulkId) -> Result<Arc<Bulk>, EngineError> {
-        let reply = self.execute(Command::CancelBulk { tenant, bulk: id }).await?;
+        let reply = self.execute(Command::CancelBulk(CancelBulk { tenant, bulk: id })).await?;
         take_reply!(reply, Reply::Bulk { bulk, .. } => bulk)
     }
 

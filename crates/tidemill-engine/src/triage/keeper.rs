@@ -12,7 +12,7 @@ use tidemill_model::{TenantId, Timestamp};
 use super::{BulkId, ParkedKey};
 use crate::Engine;
 use crate::backend::{Backend, Fault};
-use crate::command::Command;
+use crate::command::{Command, LookAfterParked, StepBulk};
 use crate::engine::EngineError;
 use crate::reply::{Refusal, Reply};
 use crate::scripts::stop::{First, Stop, any, either};
@@ -107,7 +107,7 @@ impl<B: Backend, T: TriageTimer> TriageKeeper<B, T> {
                 come_at(*at);
                 continue;
             }
-            match self.engine.keep_triage(Command::StepBulk { tenant, bulk }).await {
+            match self.engine.keep_triage(Command::StepBulk(StepBulk { tenant, bulk })).await {
                 Ok(Reply::Bulk { next: Some(at), .. }) => {
                     paced.insert(key, at);
                     come_at(at);
@@ -124,6 +124,6 @@ impl<B: Backend, T: TriageTimer> TriageKeeper<B, T> {
 
     /// Two tasks of one job are never given up in one commit, so what is left over comes again.
     async fn look_after(&self, keys: Vec<ParkedKey>) -> Result<(), EngineError> {
-        self.engine.keep_triage(Command::LookAfterParked { keys }).await.map(|_| ())
+        self.engine.keep_triage(Command::LookAfterParked(LookAfterParked { keys })).await.map(|_| ())
     }
 }

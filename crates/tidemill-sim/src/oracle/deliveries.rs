@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidemill_engine::backend::Answer;
-use tidemill_engine::command::{Command, DeliveryEnd, EndDelivery};
+use tidemill_engine::command::{Command, DeliveryEnd, DiscardDelivery, EndDelivery, ReplayDelivery};
 use tidemill_engine::commit::NewJob;
 use tidemill_engine::outbound::{Delivery, DeliveryKey, DeliveryLetter, FailedJobs, Target};
 use tidemill_engine::policy::Policy;
@@ -152,7 +152,8 @@ impl Deliveries {
         self.ask(command);
         match command {
             Command::EndDelivery(end) => self.hear_end(end, answer, now, policy),
-            Command::ReplayDelivery { tenant, letter } | Command::DiscardDelivery { tenant, letter } => {
+            Command::ReplayDelivery(ReplayDelivery { tenant, letter })
+            | Command::DiscardDelivery(DiscardDelivery { tenant, letter }) => {
                 let key = DeliveryKey { tenant: tenant.clone(), id: *letter };
                 let is_full = policy.deliveries_max < Policy::default().deliveries_max;
                 let fits = match (self.letters.get(&key), answer) {
@@ -375,7 +376,8 @@ impl Deliveries {
         for command in commands {
             let key = match command {
                 Command::EndDelivery(end) => DeliveryKey { tenant: end.tenant.clone(), id: end.delivery },
-                Command::ReplayDelivery { tenant, letter } | Command::DiscardDelivery { tenant, letter } => {
+                Command::ReplayDelivery(ReplayDelivery { tenant, letter })
+                | Command::DiscardDelivery(DiscardDelivery { tenant, letter }) => {
                     DeliveryKey { tenant: tenant.clone(), id: *letter }
                 }
                 _ => continue,

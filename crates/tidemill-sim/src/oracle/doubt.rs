@@ -46,8 +46,8 @@ impl Doubt {
             // A sweep shortens leases that a clock made too long.
             Command::Claim(_)
             | Command::Receive(_)
-            | Command::Recover { .. }
-            | Command::Replay { .. }
+            | Command::Recover(_)
+            | Command::Replay(_)
             | Command::Sweep(_) => true,
             Command::Begin(begin) => begin.task == *key,
             Command::Heartbeat(beat) => beat.task == *key,

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidemill_engine::backend::Answer;
-use tidemill_engine::command::{Command, EndExecution, ExecutionEnd, Match, NewExecution, ScriptEffect};
+use tidemill_engine::command::{
+    Command, DiscardLetter, EndExecution, ExecutionEnd, Match, NewExecution, ReplayLetter, ScriptEffect,
+};
 use tidemill_engine::execution::{ExecutionId, ExecutionKey, ExecutionStatus};
 use tidemill_engine::record::{DeadLetterState, Record, RecordKey, RecordValue};
 use tidemill_engine::reply::{Refusal, Reply};
@@ -58,7 +60,8 @@ impl Executions {
         match command {
             Command::Match(matched) => self.hear_match(matched, answer),
             Command::EndExecution(end) => self.hear_end(end, answer),
-            Command::ReplayLetter { tenant, letter } | Command::DiscardLetter { tenant, letter } => {
+            Command::ReplayLetter(ReplayLetter { tenant, letter })
+            | Command::DiscardLetter(DiscardLetter { tenant, letter }) => {
                 let key = ExecutionKey { tenant: tenant.clone(), id: *letter };
                 let fits = match (self.letters.get(&key), answer) {
                     (Some(DeadLetterState::Open), Ok(_)) | (None, Err(Refusal::NotFound { .. })) => true,
@@ -174,11 +177,12 @@ impl Executions {
                         self.effects.entry(event).or_insert(false);
                     }
                 }
-                Command::ReplayLetter { tenant, letter } | Command::DiscardLetter { tenant, letter } => {
+                Command::ReplayLetter(ReplayLetter { tenant, letter })
+                | Command::DiscardLetter(DiscardLetter { tenant, letter }) => {
                     let key = ExecutionKey { tenant: tenant.clone(), id: *letter };
                     if after.letters.get(&key) == Some(&DeadLetterState::Open) {
                         let reply = match command {
-                            Command::DiscardLetter { .. } => Reply::Discarded,
+                            Command::DiscardLetter(_) => Reply::Discarded,
                             _ => match replayed_by(tenant, *letter, ledger)? {
                                 Some(execution) => Reply::LetterReplayed { execution },
                                 None => continue,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidemill_embedded::store::retention::Retention;
-use tidemill_engine::command::{Command, Resume, ResumeTarget};
+use tidemill_engine::command::{Command, Forget, Resume, ResumeTarget};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::record::Effect;
 use tidemill_model::fold::{fold_job, fold_task};
@@ -181,7 +181,7 @@ impl Oracle {
                         self.requests.set(put);
                     }
                 }
-                Command::Forget { keys } => {
+                Command::Forget(Forget { keys }) => {
                     for key in keys {
                         if ledger.record(key).map_err(unreadable)?.is_none() {
                             self.requests.let_go(key);
@@ -199,7 +199,7 @@ impl Oracle {
                     }
                     self.compare_letters(true, ledger)?;
                 }
-                Command::Replay { .. } | Command::Discard { .. } => {
+                Command::Replay(_) | Command::Discard(_) => {
                     let listed = ledger.dead_letters().map_err(unreadable)?;
                     for (tenant, letter) in &listed {
                         if let Some(job) = letter.request.job_part() {

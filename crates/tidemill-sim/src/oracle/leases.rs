@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tidemill_engine::backend::Answer;
-use tidemill_engine::command::{Claim, Command, Finish, Report, Spent};
+use tidemill_engine::command::{Claim, Command, Delete, Finish, Recover, Report, Spent};
 use tidemill_engine::commit::{MessageId, TaskKey};
 use tidemill_engine::policy::Policy;
 use tidemill_engine::reply::{Assignment, Ending, Refusal, Reply};
@@ -164,13 +164,13 @@ impl Leases {
                 self.swept(now, policy);
                 Ok(())
             }
-            (Command::Recover { generation }, Ok(Reply::Recovered { released })) => {
+            (Command::Recover(Recover { generation }), Ok(Reply::Recovered { released })) => {
                 self.recovered(*generation, *released)
             }
             (Command::Receive(_), Ok(Reply::Received { messages, .. })) => {
                 messages.iter().try_for_each(|(message, _, _)| self.delivered(message.id))
             }
-            (Command::Delete { receipt, .. }, Ok(Reply::Deleted { existed: true })) => {
+            (Command::Delete(Delete { receipt, .. }), Ok(Reply::Deleted { existed: true })) => {
                 self.deleted.insert(receipt.message);
                 Ok(())
             }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidemill_engine::backend::Answer;
-use tidemill_engine::command::Command;
+use tidemill_engine::command::{Command, Discard, Replay};
 use tidemill_engine::commit::{MessageId, TaskKey};
 use tidemill_engine::record::{DeadLetter, DeadLetterState};
 use tidemill_engine::reply::{Refusal, Reply};
@@ -52,8 +52,8 @@ impl Letters {
         is_known: impl Fn(&TaskKey) -> bool,
     ) -> Result<(), Violation> {
         let (tenant, message, new) = match command {
-            Command::Replay { tenant, message } => (tenant, message, DeadLetterState::Replayed),
-            Command::Discard { tenant, message } => (tenant, message, DeadLetterState::Discarded),
+            Command::Replay(Replay { tenant, message }) => (tenant, message, DeadLetterState::Replayed),
+            Command::Discard(Discard { tenant, message }) => (tenant, message, DeadLetterState::Discarded),
             _ => return Ok(()),
         };
         let letter = self.seen.get_mut(&(tenant.clone(), *message));

@@ -24,7 +24,9 @@ use std::collections::BTreeMap;
 
 use tidemill_embedded::store::retention::Retention;
 use tidemill_engine::backend::{Answer, Fault};
-use tidemill_engine::command::{BudgetTarget, ChangeTarget, ChangeTasks, Command, Report, ResumeTarget};
+use tidemill_engine::command::{
+    Advance, BudgetTarget, ChangeTarget, ChangeTasks, Command, Forget, Replay, Report, ResumeTarget,
+};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::policy::Policy;
 use tidemill_engine::reply::{Assignment, Ending, Refusal, Reply};
@@ -225,7 +227,7 @@ impl Oracle {
                 self.requests.submitted_task(submit, answer, now, &self.policy)?;
             }
             (Command::PutRecord(put), answer) => self.requests.put(put, answer)?,
-            (Command::Forget { keys }, Ok(Reply::Forgotten { records })) => {
+            (Command::Forget(Forget { keys }), Ok(Reply::Forgotten { records })) => {
                 self.requests.forget(keys, *records, now)?;
             }
             (Command::ChangeTasks(change), Ok(_)) => self.changed(change),
@@ -248,7 +250,7 @@ impl Oracle {
                 };
                 standing.extend(job.map(|job| (job, false)));
             }
-            (Command::Replay { .. }, Ok(Reply::Replayed { request })) => {
+            (Command::Replay(_), Ok(Reply::Replayed { request })) => {
                 standing.extend(request.job_part().map(|job| (job, false)));
             }
             _ => {}
@@ -305,7 +307,7 @@ impl Oracle {
             Command::AddTasks(add) => (&add.tenant, add.tasks.len() + self.woken(add.job)),
             Command::SubmitTask(submit) => (&submit.task.tenant, 1),
             Command::Resume(resume) => (&resume.tenant, self.resumed(resume)),
-            Command::Replay { tenant, message } => {
+            Command::Replay(Replay { tenant, message }) => {
                 let Some(key) = self.letters.task_of(tenant, *message) else { return Ok(()) };
                 (tenant, self.run_again(&key))
             }
@@ -350,7 +352,7 @@ impl Oracle {
                 Some(job) => (&cancel.tenant, job),
                 None => return Ok(()),
             },
-            Command::Advance { tenant, job } => (tenant, *job),
+            Command::Advance(Advance { tenant, job }) => (tenant, *job),
             Command::SetBudget(set) => match set.target {
                 BudgetTarget::Job(job) => (&set.tenant, job),
                 BudgetTarget::Tenant(_) => return Ok(()),

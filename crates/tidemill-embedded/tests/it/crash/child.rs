@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use tidemill_embedded::Embedded;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::SystemClock;
-use tidemill_engine::command::Command;
+use tidemill_engine::command::{Command, Recover};
 use tidemill_engine::conformance::block_on;
 use tidemill_engine::reply::{Assignment, Reply};
 use tidemill_model::{EventId, JobId};
@@ -28,7 +28,7 @@ pub(super) fn work(orders: &str) {
     let mut options = small();
     options.seed = life;
     let backend = Embedded::open(dir, options, Arc::new(SystemClock::start())).unwrap();
-    backend.execute_blocking(&[Command::Recover { generation: life }]).unwrap();
+    backend.execute_blocking(&[Command::Recover(Recover { generation: life })]).unwrap();
     let child = Child { backend, life, acks: Mutex::new(0), said: Condvar::new() };
     child.ack("opened");
     std::thread::scope(|scope| {
