@@ -1,7 +1,8 @@
 //! The port to everything durable.
 //!
 //! A backend takes commands, makes their commits durable and true, and answers questions about the result. Its
-//! promises are written at each method and checked by the `conformance` suite; a backend is finished when it passes.
+//! promises are written at each method and checked by the suite in `tidemill-conformance`; a backend is finished when it
+//! passes.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -8,8 +8,6 @@ pub mod clock;
 pub mod codec;
 pub mod command;
 pub mod commit;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod decide;
 pub mod engine;
 pub mod execution;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection, Saved, create_table, save_event};
+use tidemill_conformance::{Lab, ManualClock, World};
 use tidemill_embedded::{Embedded, StoreOptions};
 use tidemill_engine::backend::Backend;
-use tidemill_engine::conformance::{Lab, ManualClock, World};
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::{Event, JobStatus, Timestamp};
 
@@ -118,7 +118,7 @@ fn the_sample_job_tells_the_same_at_home_and_on_aws() {
             Arc::new(clock.clone()),
         );
         let lab = Lab::new(Home(Arc::new(backend.expect("the directory opens"))), clock.clone());
-        tidemill_engine::conformance::block_on(sample_job(&lab))
+        tidemill_conformance::block_on(sample_job(&lab))
     };
     std::fs::remove_dir_all(&dir).expect("the directory was made");
     let on_aws = RUNTIME.block_on(async {

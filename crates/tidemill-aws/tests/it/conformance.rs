@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection, create_table};
-use tidemill_engine::conformance::{Lab, ManualClock, World, block_on, policy};
+use tidemill_conformance::{Lab, ManualClock, World, block_on, policy};
 
 use crate::double::{Double, RUNTIME, double, fresh_name, other_double};
 
@@ -85,7 +85,7 @@ mod from_the_log {
         run(1_000, case);
     }
 
-    tidemill_engine::conformance_tests_run_by!(in_turn);
+    tidemill_conformance::conformance_tests_run_by!(in_turn);
 }
 
 /// Rows are written after every other commit, and leave memory as soon as they may.
@@ -96,12 +96,12 @@ mod from_the_rows {
         run(2, case);
     }
 
-    tidemill_engine::conformance_tests_run_by!(in_turn);
+    tidemill_conformance::conformance_tests_run_by!(in_turn);
 }
 
 /// Some of each kind on the other double, which is several times slower.
 mod on_moto {
-    use tidemill_engine::conformance::{
+    use tidemill_conformance::{
         access_paths, deliveries, durability, events, executions, following, idempotency, isolation, joins,
         leases, parking, queue, records, repairs, retries, scenarios, triage,
     };

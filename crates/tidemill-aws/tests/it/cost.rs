@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection};
+use tidemill_conformance::{Lab, ManualClock, World};
 use tidemill_engine::backend::Backend;
-use tidemill_engine::conformance::{Lab, ManualClock, World};
 use tidemill_engine::engine::{
     ClaimRequest, Engine, FinishRequest, HeartbeatRequest, NewEvent, PublishRequest, WorkReport,
 };

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidemill_aws::{AwsOptions, Bus, Connection, create_table};
+use tidemill_conformance::{Lab, ManualClock, World, side_by_side};
 use tidemill_engine::backend::Backend;
-use tidemill_engine::conformance::{Lab, ManualClock, World, side_by_side};
 use tidemill_engine::engine::JobRequest;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::{

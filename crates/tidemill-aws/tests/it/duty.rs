@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidemill_aws::{AwsOptions, Roster, Terms, create_table};
+use tidemill_conformance::ManualClock;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::command::{Alert, Command};
-use tidemill_engine::conformance::ManualClock;
 use tidemill_engine::notice::Notice;
 use tidemill_engine::outbound::{Courier, Parcel, SendError, Sender};
 use tidemill_model::{Json, TenantId};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use aws_sdk_s3::primitives::ByteStream;
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection};
+use tidemill_conformance::{Lab, ManualClock, World};
 use tidemill_engine::backend::{Backend, Fault};
-use tidemill_engine::conformance::{Lab, ManualClock, World};
 use tidemill_engine::engine::{
     DeliveryFilter, Engine, IdempotencyKey, JobRequest, PublishRequest, TaskRequest,
 };

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection, RestoreError, Restored, create_table, restore};
+use tidemill_conformance::{Lab, ManualClock, World, block_on};
 use tidemill_embedded::real_disk::RealDisk;
 use tidemill_embedded::{Embedded, Store, StoreOptions};
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::command::{Command, PutRecord};
-use tidemill_engine::conformance::{Lab, ManualClock, World, block_on};
 use tidemill_engine::piece::Piece;
 use tidemill_engine::record::{Record, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::row::{Row, RowKey};

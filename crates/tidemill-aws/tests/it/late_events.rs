@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_aws::{Aws, AwsOptions, save_event};
-use tidemill_engine::clock::Clock as _;
-use tidemill_engine::conformance::{
+use tidemill_conformance::{
     Lab, ManualClock, World, block_on, deliveries, durability, executions, growth, health, jobs, joins,
     parking, retries, scenarios, scripts, steering, triage, watching,
 };
+use tidemill_engine::clock::Clock as _;
 
 use crate::conformance::TableWorld;
 use crate::double::{RUNTIME, double};
@@ -64,7 +64,7 @@ fn run<F: Future<Output = ()>>(case: impl FnOnce(Lab<LateWorld>) -> F) {
             flush_every: 4,
             // Nothing is answered from memory because it is new.
             save_lag: Duration::ZERO,
-            policy: tidemill_engine::conformance::policy(),
+            policy: tidemill_conformance::policy(),
             ..site.options(1)
         };
         let inner = TableWorld::open(double.connect().await, options, clock.clone()).await;

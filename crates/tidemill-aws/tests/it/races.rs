@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidemill_aws::{AwsOptions, Bus, Connection};
-use tidemill_engine::conformance::{Lab, ManualClock, World};
+use tidemill_conformance::{Lab, ManualClock, World};
 use tidemill_engine::engine::{Engine, EngineConfig, JobRequest};
 use tidemill_model::{
     AppName, JobId, JobStatus, Json, KnownType, TaskId, TaskName, TaskOptions, TaskSpec, TenantId,
@@ -124,7 +124,7 @@ async fn work(lab: &Lab<TableWorld>, job: JobId) -> usize {
     while lab.status(job).await == JobStatus::Running {
         let tasks = lab.claim(3).await;
         done += tasks.len();
-        tidemill_engine::conformance::side_by_side(tasks.iter().map(|task| lab.complete(task, "{}"))).await;
+        tidemill_conformance::side_by_side(tasks.iter().map(|task| lab.complete(task, "{}"))).await;
     }
     done
 }
@@ -142,7 +142,7 @@ fn groups_that_lose_are_decided_again() {
         }
         let job = labs[0].submit(&format!("{} end<t0+t1+t2", many(TASKS - 1))).await;
         let done: Vec<usize> =
-            tidemill_engine::conformance::side_by_side(labs.iter().map(|lab| work(lab, job))).await;
+            tidemill_conformance::side_by_side(labs.iter().map(|lab| work(lab, job))).await;
         assert_eq!(done.iter().sum::<usize>(), TASKS, "{done:?}");
         for lab in &labs {
             lab.world.backend().own_sent().await;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tidemill_conformance::{ManualClock, World, policy};
 use tidemill_embedded::log::LogConfig;
 use tidemill_embedded::{Embedded, StoreOptions};
-use tidemill_engine::conformance::{ManualClock, World, policy};
 
 /// A backend in a directory of its own.
 struct DirectoryWorld {
@@ -79,7 +79,7 @@ mod as_users_run_it {
         )
     }
 
-    tidemill_engine::conformance_tests!(make);
+    tidemill_conformance::conformance_tests!(make);
 }
 
 /// Segments of a few pages roll and seal all the time, and the process is killed instead of closed.
@@ -101,5 +101,5 @@ mod small_and_killed {
         )
     }
 
-    tidemill_engine::conformance_tests!(make);
+    tidemill_conformance::conformance_tests!(make);
 }

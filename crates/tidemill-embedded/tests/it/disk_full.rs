@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use tidemill_conformance::block_on;
 use tidemill_embedded::{Embedded, StoreOptions};
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::clock::SystemClock;
-use tidemill_engine::conformance::block_on;
 use tidemill_engine::reply::Reply;
 use tidemill_model::event_query::EventQuery;
 use tidemill_model::{AccessPath, EventId};

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
+use tidemill_conformance::{ManualClock, block_on, poll_once};
 use tidemill_embedded::data_lock::DataLock;
 use tidemill_embedded::disk::{Disk, DiskFile};
 use tidemill_embedded::import_dir::import_into;
@@ -14,7 +15,6 @@ use tidemill_embedded::real_disk::RealDisk;
 use tidemill_embedded::store::retention::Retention;
 use tidemill_embedded::{Embedded, Store, StoreOptions};
 use tidemill_engine::backend::Backend;
-use tidemill_engine::conformance::{ManualClock, block_on, poll_once};
 use tidemill_model::{EventId, JobId, Timestamp};
 
 use crate::lab::{

@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
+use tidemill_conformance::block_on;
 use tidemill_embedded::log::LogConfig;
 use tidemill_embedded::{Embedded, StoreOptions};
 use tidemill_engine::backend::{Answer, Backend, Fault};
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::command::{AddTasks, Command, Listed};
-use tidemill_engine::conformance::block_on;
 use tidemill_engine::policy::Policy;
 use tidemill_engine::reply::Refusal;
 use tidemill_model::JobId;

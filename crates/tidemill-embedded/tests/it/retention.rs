@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tidemill_conformance::ManualClock;
 use tidemill_embedded::log::Seq;
 use tidemill_embedded::real_disk::RealDisk;
 use tidemill_embedded::store::retention::Retention;
@@ -11,7 +12,6 @@ use tidemill_embedded::{Embedded, Store, StoreOptions};
 use tidemill_engine::command::{
     AddTasks, Cancel, Command, Listed, Prepared, PutRecord, Resume, ResumeTarget,
 };
-use tidemill_engine::conformance::ManualClock;
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::{Refusal, Reply};
 use tidemill_engine::state::row::{Row, RowKey};

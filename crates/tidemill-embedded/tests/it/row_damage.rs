@@ -4,13 +4,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use tidemill_conformance::ManualClock;
 use tidemill_embedded::real_disk::RealDisk;
 use tidemill_embedded::store::Tell;
 use tidemill_embedded::{Embedded, Store, StoreOptions};
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::command::{Command, PutRecord};
 use tidemill_engine::commit::{MessageId, TaskKey};
-use tidemill_engine::conformance::ManualClock;
 use tidemill_engine::record::{DeadLetter, DeadLetterState, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::Reply;
 use tidemill_model::{ErrorCategory, JobId, RequestId, Timestamp};

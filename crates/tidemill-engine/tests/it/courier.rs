@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidemill_conformance::{ManualClock, block_on, poll_once};
 use tidemill_engine::Engine;
-use tidemill_engine::conformance::{ManualClock, block_on, poll_once};
 use tidemill_engine::engine::{ClaimRequest, EngineConfig, FinishRequest, JobRequest, WorkReport};
 use tidemill_engine::memory::MemoryBackend;
 use tidemill_engine::outbound::{

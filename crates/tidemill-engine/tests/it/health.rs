@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use tidemill_conformance::{ManualClock, block_on};
 use tidemill_engine::Engine;
 use tidemill_engine::backend::Backend;
-use tidemill_engine::conformance::{ManualClock, block_on};
 use tidemill_engine::engine::{ClaimRequest, EngineConfig, TaskRequest};
 use tidemill_engine::health::HealthRules;
 use tidemill_engine::memory::MemoryBackend;

@@ -1,4 +1,4 @@
-//! The conformance suite on the in-memory backend, and that the suite's list is whole.
+//! The conformance suite on the in-memory backend, and what follows from the log: scripts, deliveries, health.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails, fails its test")]
 
@@ -8,4 +8,3 @@ mod memory_world;
 mod script_fairness;
 mod script_lab;
 mod scripts;
-mod suite_list;

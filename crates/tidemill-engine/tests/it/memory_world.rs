@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tidemill_engine::conformance::{ManualClock, World, policy};
-use tidemill_engine::conformance_tests;
+use tidemill_conformance::conformance_tests;
+use tidemill_conformance::{ManualClock, World, policy};
 use tidemill_engine::memory::MemoryBackend;
 
 struct MemoryWorld(Arc<MemoryBackend<ManualClock>>);

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidemill_conformance::{ManualClock, block_on};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::command::{Command, PutRecord, PutRecords};
-use tidemill_engine::conformance::{ManualClock, block_on};
 use tidemill_engine::engine::{ExecutionFilter, ShownStatus};
 use tidemill_engine::memory::MemoryBackend;
 use tidemill_engine::policy::Policy;

@@ -8,11 +8,11 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidemill_conformance::{ManualClock, block_on};
 use tidemill_engine::Engine;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::Clock;
 use tidemill_engine::command::{Command, Prepared, Publish, PublishedEvent};
-use tidemill_engine::conformance::{ManualClock, block_on};
 use tidemill_engine::engine::{
     EngineConfig, ExecutionFilter, LetterFilter, NewEvent, PublishRequest, ShownExecution, ShownStatus,
     WriteScript,

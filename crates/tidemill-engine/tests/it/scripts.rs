@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use tidemill_conformance::block_on;
 use tidemill_engine::clock::Clock;
-use tidemill_engine::conformance::block_on;
 use tidemill_engine::engine::{
     Define, EVENTS_LOOKED_AT_MAX, NewEvent, PublishRequest, ShownStatus, WriteScript,
 };

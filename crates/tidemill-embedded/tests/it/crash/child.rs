@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 
+use tidemill_conformance::block_on;
 use tidemill_embedded::Embedded;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::command::{Command, Recover};
-use tidemill_engine::conformance::block_on;
 use tidemill_engine::reply::{Assignment, Reply};
 use tidemill_model::{EventId, JobId};
 

@@ -1,0 +1,52 @@
+//! The world a case runs in: a fresh backend and the means to move it through time.
+
+use std::sync::Arc;
+
+use super::ManualClock;
+use tidemill_engine::backend::Backend;
+use tidemill_engine::outbound::JobFailedAlerts;
+use tidemill_engine::policy::{AlertTargets, Policy};
+
+/// The names of jobs whose failure people are told of.
+pub(super) const WATCHED: &str = "watched-*";
+/// How long such a failure waits for others, in milliseconds.
+pub(super) const GATHER_MILLIS: u64 = 5_000;
+
+/// The policy of every world: that of every store, with people who want to hear of some failed jobs.
+pub fn policy() -> Policy {
+    Policy {
+        alerts: AlertTargets { people: true, webhook: false },
+        job_failed: Some(Arc::new(JobFailedAlerts::parse(WATCHED, GATHER_MILLIS))),
+        ..Policy::default()
+    }
+}
+
+/// A backend under test. It must be empty, go by the clock it was made with and follow [`policy`].
+pub trait World: Sized + Send + Sync + 'static {
+    type Backend: Backend;
+
+    /// Whether `reopen` gives a world.
+    const REOPENS: bool = false;
+
+    fn backend(&self) -> Arc<Self::Backend>;
+
+    /// The clock has moved. A backend that sleeps until a moment of its own must look at the clock again.
+    fn time_passed(&self) {}
+
+    /// Waits until what was acknowledged is found among the events. Cases do so before they look; whoever decides must not have
+    /// to. Only a backend that hears of its events late has something to wait for.
+    fn settled(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// The backend as it is after the process died and came back: what was acknowledged, and nothing in memory. `None`
+    /// for backends that cannot; the cases of durability are then empty.
+    ///
+    /// All handles to the old backend are gone when this is called.
+    fn reopen(self, clock: ManualClock) -> impl Future<Output = Option<Self>> + Send {
+        async move {
+            let _ = (self, clock);
+            None
+        }
+    }
+}
