@@ -12,7 +12,7 @@ use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::codec::control::Control;
 use tidemill_engine::command::Command;
 use tidemill_engine::commit::{Commit, RecordWrite, TaskKey, Visibility};
-use tidemill_engine::decide::{Circumstances, decide};
+use tidemill_engine::decision::{Circumstances, decide};
 use tidemill_engine::id_source::IdSource;
 use tidemill_engine::policy::Policy;
 use tidemill_engine::record::RecordKey;

@@ -5,101 +5,74 @@
 //! What happens next is not decided here but in `decide`; nothing here holds state beside a source
 //! of ids, what watchers wait for, and copies of what never changes.
 
-mod alerts;
-mod change_tasks;
-mod check;
-mod definitions;
-mod deliveries;
-mod detail;
+pub(crate) mod check;
 pub(crate) mod digest;
 mod error;
-mod executions;
-mod failed_jobs;
-mod files;
-mod health;
-mod job_filter;
-mod keys;
 pub mod limits;
-mod metrics;
-mod overflow;
-mod publish;
-mod queue;
-mod ran;
-mod read;
-mod repair;
-mod report;
-mod revocation;
-mod script_effects;
-mod script_view;
-mod scripts;
-mod standstill;
-mod submit;
-mod subscriptions;
-mod task_files;
-mod triage;
-mod triage_view;
-mod usage;
-mod work;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tidemill_model::workflow::Families;
 use tidemill_model::{ErrorSanitizer, EventId, JobId, RequestId};
 
-use crate::backend::{Answer, Backend, Fault};
-use crate::clock::Clock;
-use crate::command::Command;
 use crate::health::{HealthBoard, HealthRules};
-use crate::id_source::IdSource;
-use crate::live_log::LiveLogs;
+use crate::kernel::backend::{Answer, Backend, Fault};
+use crate::kernel::clock::Clock;
+use crate::kernel::command::Command;
+use crate::kernel::id_source::IdSource;
+use crate::kernel::policy::Policy;
+use crate::kernel::reply::Reply;
+use crate::kernel::site::Site;
 use crate::metrics::{Asked, SlotMeter, SpanMeter, WorkMeter};
 use crate::outbound::AllowedHosts;
-use crate::policy::Policy;
-use crate::reply::Reply;
 use crate::scripts::ScriptBoard;
-use crate::site::Site;
 use crate::triage::TokenSealer;
-use revocation::{Revocations, Watchable};
+use crate::work::live_log::LiveLogs;
+use crate::work::revocation::{Revocations, Watchable};
 
-pub use change_tasks::ChangedTasks;
-pub use definitions::Define;
-pub use deliveries::{DeliveryFilter, DeliveryLetterPage, ManyDeliveries};
-pub use detail::TaskDetail;
-pub use error::{EngineError, not_open};
-pub use executions::{
+pub use crate::definitions::definition::Define;
+pub use crate::engine::error::{EngineError, not_open};
+pub use crate::events::publishing::{NewEvent, PublishRequest};
+pub use crate::keys::is_guarded;
+pub use crate::outbound::deliveries::{DeliveryFilter, DeliveryLetterPage, ManyDeliveries};
+pub use crate::queue::messages::{Delivery, Received, SendRequest};
+pub use crate::scripts::executions::{
     ExecutionFilter, ExecutionPage, LetterFilter, LetterPage, ManyLetters, ShownExecution, ShownStatus,
 };
-pub use files::Rights;
-pub use job_filter::{JobFilter, ManyJobs};
-pub use keys::is_guarded;
-pub use publish::{NewEvent, PublishRequest};
-pub use queue::{Delivery, Received, SendRequest};
-pub use ran::{Origin, RAN_CHARS_MAX, RAN_DEPENDENCIES_MAX, Ran, RanDependency, RanPrompt, RanVariable};
-pub use read::{DeadLetterPage, PageRequest};
-pub use report::{FinishRequest, Finished, HeartbeatRequest, Signal, WorkReport};
-pub use script_view::{
+pub use crate::scripts::script::{ScriptChange, ScriptChanges, ScriptError, WriteScript};
+pub use crate::scripts::subscription::SubscriptionFilter;
+pub use crate::scripts::view::{
     ACTUAL_BYTES_MAX, CompileProblem, EVENTS_LOOKED_AT_MAX, EXPLAINED_MAX, Explained, ExplainedCondition,
     ExplainedEvent, Explanation, FoundEvent, ScriptCompiler, TryOut, Verdict,
 };
-pub use scripts::{ScriptChange, ScriptChanges, ScriptError, WriteScript};
-pub use standstill::PULSE_EVERY;
-pub use submit::{AddedTasks, IdempotencyKey, JobRequest, SubmittedJob, SubmittedTask, TaskRequest};
-pub use subscriptions::SubscriptionFilter;
-pub use task_files::{KeptFile, TASK_FILES_MAX};
-pub use triage::{
+pub use crate::triage::changes::{
     BulkPreview, BulkRequest, IngestRequest, Ingested, Marked, TokenOutcome, Unpark, UnparkRequest,
 };
-pub use triage_view::{
+pub use crate::triage::view::{
     ErrorPage, GroupFilter, GroupPage, GroupSort, ParkedPage, ShownError, ShownGroup, ShownOccurrence,
     ShownTriageExecution, TriageExecutionPage, TriageFilter, TriageMetrics,
 };
-pub use usage::{UsageBy, UsagePage, UsageQuery, UsageRow};
-pub use work::{Beginning, ClaimRequest, Claimed, ParentFiles, Work};
+pub use crate::usage::view::{UsageBy, UsagePage, UsageQuery, UsageRow};
+pub use crate::work::changing::ChangedTasks;
+pub use crate::work::claiming::{Beginning, ClaimRequest, Claimed, ParentFiles, Work};
+pub use crate::work::detail::TaskDetail;
+pub use crate::work::job_file::Rights;
+pub use crate::work::job_filter::{JobFilter, ManyJobs};
+pub use crate::work::ran::{
+    Origin, RAN_CHARS_MAX, RAN_DEPENDENCIES_MAX, Ran, RanDependency, RanPrompt, RanVariable,
+};
+pub use crate::work::read::{DeadLetterPage, PageRequest};
+pub use crate::work::report::{FinishRequest, Finished, HeartbeatRequest, Signal, WorkReport};
+pub use crate::work::standstill::PULSE_EVERY;
+pub use crate::work::submit::{
+    AddedTasks, IdempotencyKey, JobRequest, SubmittedJob, SubmittedTask, TaskRequest,
+};
+pub use crate::work::task_files::{KeptFile, TASK_FILES_MAX};
 
 /// The application service on top of a backend. Clones share everything.
 #[derive(Debug)]
 pub struct Engine<B> {
-    inner: Arc<Inner<B>>,
+    pub(crate) inner: Arc<Inner<B>>,
 }
 
 impl<B> Clone for Engine<B> {
@@ -147,31 +120,31 @@ impl Default for EngineConfig {
     }
 }
 
-struct Inner<B> {
-    backend: Arc<B>,
-    clock: Box<dyn Clock>,
-    ids: Mutex<IdSource>,
-    site: Site,
-    bucket: String,
-    policy: Policy,
-    sanitizer: Arc<ErrorSanitizer>,
-    families: Arc<Families>,
-    tokens: Arc<TokenSealer>,
-    callback_hosts: AllowedHosts,
-    dashboard_url: OnceLock<String>,
-    health_rules: HealthRules,
-    health: HealthBoard,
-    live_logs: LiveLogs,
-    revocations: Revocations,
-    versions: definitions::Versions,
-    file_lists: task_files::FileLists,
-    keys: keys::KnownKeys,
-    scripts: scripts::Scripts,
-    board: ScriptBoard,
-    meter: WorkMeter,
-    slots: SlotMeter,
-    spans: SpanMeter,
-    standstill: standstill::Standstill,
+pub(crate) struct Inner<B> {
+    pub(crate) backend: Arc<B>,
+    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) ids: Mutex<IdSource>,
+    pub(crate) site: Site,
+    pub(crate) bucket: String,
+    pub(crate) policy: Policy,
+    pub(crate) sanitizer: Arc<ErrorSanitizer>,
+    pub(crate) families: Arc<Families>,
+    pub(crate) tokens: Arc<TokenSealer>,
+    pub(crate) callback_hosts: AllowedHosts,
+    pub(crate) dashboard_url: OnceLock<String>,
+    pub(crate) health_rules: HealthRules,
+    pub(crate) health: HealthBoard,
+    pub(crate) live_logs: LiveLogs,
+    pub(crate) revocations: Revocations,
+    pub(crate) versions: crate::definitions::definition::Versions,
+    pub(crate) file_lists: crate::work::task_files::FileLists,
+    pub(crate) keys: crate::keys::KnownKeys,
+    pub(crate) scripts: crate::scripts::script::Scripts,
+    pub(crate) board: ScriptBoard,
+    pub(crate) meter: WorkMeter,
+    pub(crate) slots: SlotMeter,
+    pub(crate) spans: SpanMeter,
+    pub(crate) standstill: crate::work::standstill::Standstill,
 }
 
 impl<B> std::fmt::Debug for Inner<B> {
@@ -202,15 +175,15 @@ impl<B: Backend> Engine<B> {
             health: HealthBoard::default(),
             live_logs: LiveLogs::default(),
             revocations: Revocations::default(),
-            versions: definitions::Versions::default(),
-            file_lists: task_files::FileLists::default(),
-            keys: keys::KnownKeys::default(),
-            scripts: scripts::Scripts::default(),
+            versions: crate::definitions::definition::Versions::default(),
+            file_lists: crate::work::task_files::FileLists::default(),
+            keys: crate::keys::KnownKeys::default(),
+            scripts: crate::scripts::script::Scripts::default(),
             board: ScriptBoard::default(),
             meter: WorkMeter::default(),
             slots: SlotMeter::default(),
             spans: SpanMeter::default(),
-            standstill: standstill::Standstill::default(),
+            standstill: crate::work::standstill::Standstill::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -243,28 +216,28 @@ impl<B: Backend> Engine<B> {
         self.inner.sanitizer.clean_within(text, chars_max)
     }
 
-    fn mint_event_id(&self) -> EventId {
+    pub(crate) fn mint_event_id(&self) -> EventId {
         let now = self.inner.clock.now();
         self.inner.ids.lock().unwrap_or_else(PoisonError::into_inner).event_id(now)
     }
 
-    fn mint_job_id(&self) -> JobId {
+    pub(crate) fn mint_job_id(&self) -> JobId {
         JobId::mint(self.mint_event_id())
     }
 
-    fn mint_request_id(&self) -> RequestId {
+    pub(crate) fn mint_request_id(&self) -> RequestId {
         RequestId::trusted(&format!("req-{:032x}", self.mint_event_id().as_u128()))
     }
 
     /// Carries out one command.
-    async fn execute(&self, command: Command) -> Result<Reply, EngineError> {
+    pub(crate) async fn execute(&self, command: Command) -> Result<Reply, EngineError> {
         let answers = self.execute_group(vec![command]).await?;
         let [answer] = <[Answer; 1]>::try_from(answers).map_err(|answers| miscounted(answers.len(), 1))?;
         Ok(answer?)
     }
 
     /// Carries out commands as one group.
-    async fn execute_group(&self, commands: Vec<Command>) -> Result<Vec<Answer>, EngineError> {
+    pub(crate) async fn execute_group(&self, commands: Vec<Command>) -> Result<Vec<Answer>, EngineError> {
         let asked = commands.len();
         let watchable: Vec<_> = commands.iter().map(Watchable::of).collect();
         let counted = commands.iter().map(Asked::of).collect();
@@ -276,7 +249,7 @@ impl<B: Backend> Engine<B> {
     }
 }
 
-fn miscounted(got: usize, asked: usize) -> EngineError {
+pub(crate) fn miscounted(got: usize, asked: usize) -> EngineError {
     EngineError::Fault(Fault::Damaged(format!("{got} answers came to {asked} commands")))
 }
 
@@ -289,8 +262,8 @@ macro_rules! take_reply {
         }
     };
 }
-use take_reply;
+pub(crate) use take_reply;
 
-fn unexpected(reply: &Reply) -> EngineError {
+pub(crate) fn unexpected(reply: &Reply) -> EngineError {
     EngineError::Fault(Fault::Damaged(format!("a command got the reply of another: {reply:?}")))
 }

@@ -1,34 +1,33 @@
 //! What happens next: commands in, commits out.
 //!
-//! A command is decided by a pure function on the state (`decide`), its product is a `Commit`, and a backend makes the
-//! commit durable and true. Everything else in Tidemill turns events into further commands.
+//! A command is decided by a pure function on the state, its product is a `Commit`, and a backend makes the commit
+//! durable and true. Everything else in Tidemill turns events into further commands.
+//!
+//! A folder is a capability, and a command is a file in it; `kernel` is what all of them rest on.
 
-pub mod backend;
-pub mod clock;
-pub mod codec;
-pub mod command;
-pub mod commit;
-pub mod decide;
+pub(crate) mod alerts;
+pub(crate) mod definitions;
 pub mod engine;
-pub mod execution;
+pub(crate) mod events;
 pub mod export;
-#[cfg(feature = "faults")]
-pub mod faults;
 pub mod health;
-pub mod id_source;
-pub mod live_log;
-pub mod memory;
+mod kernel;
+pub(crate) mod keys;
 pub mod metrics;
-pub mod notice;
 pub mod outbound;
-pub mod piece;
-pub mod policy;
-pub mod record;
-pub mod reply;
+pub(crate) mod parking;
+pub(crate) mod queue;
 pub mod scripts;
-pub mod site;
-mod snapshot;
-pub mod state;
 pub mod triage;
+pub(crate) mod usage;
+pub(crate) mod work;
 
 pub use engine::Engine;
+#[cfg(feature = "faults")]
+pub use kernel::faults;
+pub use kernel::{
+    backend, clock, codec, command, commit, decision, id_source, memory, notice, piece, policy, record,
+    reply, site, state,
+};
+pub use scripts::execution;
+pub use work::live_log;

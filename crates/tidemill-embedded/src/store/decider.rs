@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::command::Command;
 use tidemill_engine::commit::{Commit, RecordWrite, TaskChangeKind, TaskKey};
-use tidemill_engine::decide::{Circumstances, decide};
+use tidemill_engine::decision::{Circumstances, decide};
 use tidemill_engine::id_source::IdSource;
 use tidemill_engine::metrics::JobEvents;
 use tidemill_engine::policy::Policy;

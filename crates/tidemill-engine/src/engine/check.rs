@@ -8,15 +8,15 @@ use tidemill_model::dag_violation::{VIOLATIONS_MAX, Violation, Violations};
 use tidemill_model::task_input::new_input_problem;
 use tidemill_model::{Artifact, Json, TaskOptions, TaskSpec};
 
-use super::EngineError;
-use super::limits::{
+use crate::engine::EngineError;
+use crate::engine::limits::{
     ATTEMPTS_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, RETRY_DELAY_MILLIS_MAX, TEXT_CHARS_MAX, TIMEOUT_MILLIS_MAX,
     TIMEOUT_MILLIS_MIN,
 };
 
 type Field = Cow<'static, str>;
 
-pub(super) fn size(
+pub(crate) fn size(
     field: impl Into<Field>,
     size_bytes: usize,
     limit_bytes: usize,
@@ -28,11 +28,11 @@ pub(super) fn size(
 }
 
 /// A value that all readers of JSON can read.
-pub(super) fn value(field: impl Into<Field>, value: &Json) -> Result<(), EngineError> {
+pub(crate) fn value(field: impl Into<Field>, value: &Json) -> Result<(), EngineError> {
     value.problem().map_or(Ok(()), |problem| Err(EngineError::invalid(field, problem.to_string())))
 }
 
-pub(super) fn between(
+pub(crate) fn between(
     field: impl Into<Field>,
     value: u64,
     range: RangeInclusive<u64>,
@@ -45,7 +45,7 @@ pub(super) fn between(
 }
 
 /// The files that a worker names with a completion.
-pub(super) fn artifacts(artifacts: &[Artifact]) -> Result<(), EngineError> {
+pub(crate) fn artifacts(artifacts: &[Artifact]) -> Result<(), EngineError> {
     between("artifacts", artifacts.len() as u64, 0..=ARTIFACTS_MAX as u64)?;
     let problem = artifacts.iter().enumerate().find_map(|(at, artifact)| {
         artifact.problem().map(|(field, problem)| (format!("artifacts[{at}].{field}"), problem))
@@ -54,17 +54,17 @@ pub(super) fn artifacts(artifacts: &[Artifact]) -> Result<(), EngineError> {
 }
 
 /// A number of items to give at once.
-pub(super) fn count(field: &'static str, value: usize, max: usize) -> Result<(), EngineError> {
+pub(crate) fn count(field: &'static str, value: usize, max: usize) -> Result<(), EngineError> {
     between(field, value as u64, 1..=max as u64)
 }
 
 /// A name that is shown to people: not empty, short, without control characters.
-pub(super) fn name(field: impl Into<Field>, text: &str) -> Result<(), EngineError> {
+pub(crate) fn name(field: impl Into<Field>, text: &str) -> Result<(), EngineError> {
     short_text(field.into(), text, NAME_BYTES_MAX)
 }
 
 /// A client's key: not empty, short, without control characters.
-pub(super) fn key(field: &'static str, text: &str) -> Result<(), EngineError> {
+pub(crate) fn key(field: &'static str, text: &str) -> Result<(), EngineError> {
     short_text(field.into(), text, KEY_BYTES_MAX)
 }
 
@@ -87,7 +87,7 @@ fn short_text(field: Field, text: &str, limit: usize) -> Result<(), EngineError>
 }
 
 /// A text of some length.
-pub(super) fn text(field: &'static str, text: &str) -> Result<(), EngineError> {
+pub(crate) fn text(field: &'static str, text: &str) -> Result<(), EngineError> {
     let count = text.chars().count();
     if count <= TEXT_CHARS_MAX {
         return Ok(());
@@ -96,7 +96,7 @@ pub(super) fn text(field: &'static str, text: &str) -> Result<(), EngineError> {
 }
 
 /// What may be set per task. `path` names the task, such as `tasks[3].`.
-pub(super) fn options(path: &str, options: &TaskOptions) -> Result<(), EngineError> {
+pub(crate) fn options(path: &str, options: &TaskOptions) -> Result<(), EngineError> {
     if let Some(timeout) = options.timeout_ms {
         between(format!("{path}timeout"), timeout, TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX)?;
     }
@@ -109,7 +109,7 @@ pub(super) fn options(path: &str, options: &TaskOptions) -> Result<(), EngineErr
 }
 
 /// What can be said of tasks without knowing the job they are added to.
-pub(super) fn added_tasks(tasks: &[TaskSpec]) -> Result<(), EngineError> {
+pub(crate) fn added_tasks(tasks: &[TaskSpec]) -> Result<(), EngineError> {
     let mut violations = Violations::default();
     for (at, spec) in tasks.iter().enumerate() {
         let Some(problem) = new_input_problem(&spec.input) else { continue };
@@ -119,7 +119,7 @@ pub(super) fn added_tasks(tasks: &[TaskSpec]) -> Result<(), EngineError> {
         }
     }
     if violations.total > 0 {
-        return Err(crate::reply::Refusal::Graph(violations).into());
+        return Err(crate::kernel::reply::Refusal::Graph(violations).into());
     }
     all_options(tasks)
 }

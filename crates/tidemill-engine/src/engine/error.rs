@@ -8,8 +8,8 @@ use tidemill_model::fold::BadHistory;
 use tidemill_model::overflow::BadPayload;
 use tidemill_model::{BadId, TaskName};
 
-use crate::backend::Fault;
-use crate::reply::Refusal;
+use crate::kernel::backend::Fault;
+use crate::kernel::reply::Refusal;
 use crate::triage::TokenFault;
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -47,7 +47,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    pub(super) fn invalid(field: impl Into<Cow<'static, str>>, problem: impl Into<String>) -> Self {
+    pub(crate) fn invalid(field: impl Into<Cow<'static, str>>, problem: impl Into<String>) -> Self {
         Self::Invalid { field: field.into(), problem: problem.into() }
     }
 

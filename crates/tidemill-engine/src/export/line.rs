@@ -2,14 +2,15 @@
 
 #![expect(clippy::struct_field_names, reason = "the names are those of the JSON")]
 
-use crate::commit::{MessageId, TaskKey};
-use crate::execution::{ScriptExecution, ScriptLetter};
+use crate::kernel::commit::{MessageId, TaskKey};
+use crate::kernel::record;
+use crate::kernel::record::{DeadLetterState, Effect, RecordKey, RecordKind, RecordValue};
+use crate::kernel::state::job::JobHead;
+use crate::kernel::state::queue::Queued;
+use crate::kernel::state::row::TaskRow;
+use crate::kernel::state::stream;
 use crate::outbound::{Delivery, DeliveryLetter};
-use crate::record::{self, DeadLetterState, Effect, RecordKey, RecordKind, RecordValue};
-use crate::state::job::JobHead;
-use crate::state::queue::Queued;
-use crate::state::row::TaskRow;
-use crate::state::stream;
+use crate::scripts::execution::{ScriptExecution, ScriptLetter};
 use crate::triage::{Bulk, ErrorGroup, Parked, TriageError, TriageExecution};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -19,7 +20,7 @@ use tidemill_model::{
     Period, RequestId, SessionId, Spending, TaskHead, TaskSpec, TaskState, TenantId, Timestamp, UsageSum,
 };
 
-use super::Tally;
+use crate::export::Tally;
 
 #[derive(Serialize)]
 pub struct Header {

@@ -6,8 +6,8 @@ use std::io::{self, BufWriter, Write};
 
 use serde::Serialize;
 
-use crate::backend::Fault;
-use crate::record::RecordKind;
+use crate::kernel::backend::Fault;
+use crate::kernel::record::RecordKind;
 
 /// What the first line calls the form.
 pub const FORMAT: &str = "tidemill-export";

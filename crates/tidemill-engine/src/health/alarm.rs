@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use tidemill_model::properties::Health;
 use tidemill_model::{RequestId, Timestamp};
 
-use super::report::{Finding, FindingKind};
-use super::rule::{HealthRules, Judged};
-use crate::clock::AHEAD_MILLIS_MAX;
+use crate::health::report::{Finding, FindingKind};
+use crate::health::rule::{HealthRules, Judged};
+use crate::kernel::clock::AHEAD_MILLIS_MAX;
 
 /// What goes on for so long is told again.
 const REPEAT_MILLIS: u64 = 60 * 60_000;
@@ -149,7 +149,7 @@ fn was_just_told(told_at: Timestamp, now: Timestamp) -> bool {
 mod tests {
     use std::cmp::Reverse;
 
-    use super::*;
+    use crate::health::alarm::*;
 
     fn at(minutes: u64) -> Timestamp {
         Timestamp::clamped(1_800_000_000_000 + minutes * 60_000)

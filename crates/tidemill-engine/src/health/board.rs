@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tidemill_model::properties::HealthSummary;
 use tidemill_model::{TenantId, Timestamp};
 
-use super::report::{FindingKind, HealthReport};
-use crate::notice::Notice;
+use crate::health::report::{FindingKind, HealthReport};
+use crate::kernel::notice::Notice;
 
 /// What the last check of a tenant counted.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tidemill_model::{JobId, JobStatus, RequestId, TaskState, TenantId, Timestamp};
 
-use crate::commit::TaskKey;
-use crate::state::State;
-use crate::state::job::Job;
+use crate::kernel::commit::TaskKey;
+use crate::kernel::state::State;
+use crate::kernel::state::job::Job;
 
 /// A dispatched task that is not done.
 #[derive(Debug, Clone, PartialEq, Eq)]

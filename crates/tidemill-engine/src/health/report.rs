@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use tidemill_model::properties::{HealthSummary, TaskHealth};
 use tidemill_model::{EventId, Timestamp};
 
-use super::alarm::Alarms;
-use crate::backend::Fault;
-use crate::record::{Record, RecordValue};
+use crate::health::alarm::Alarms;
+use crate::kernel::backend::Fault;
+use crate::kernel::record::{Record, RecordValue};
 
 /// How many tasks are listed, the worst first.
 pub const TASKS_MAX: usize = 500;

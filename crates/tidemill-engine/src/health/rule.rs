@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use tidemill_model::properties::Health;
 use tidemill_model::{RequestId, Timestamp, WorkerId};
 
-use super::facts::{Hold, LiveTask};
+use crate::health::facts::{Hold, LiveTask};
 
 /// How long is too long, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl LiveTask {
 mod tests {
     use std::sync::Arc;
 
-    use super::*;
+    use crate::health::rule::*;
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::clamped(1_800_000_000_000 + seconds * 1_000)

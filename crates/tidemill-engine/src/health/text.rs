@@ -3,8 +3,8 @@
 use tidemill_model::RequestId;
 use tidemill_model::properties::Health;
 
-use super::report::{Finding, FindingKind};
-use super::rule::Judged;
+use crate::health::report::{Finding, FindingKind};
+use crate::health::rule::Judged;
 
 /// How many tasks are named; the others are counted.
 pub const LINES_MAX: usize = 20;
@@ -89,7 +89,7 @@ mod tests {
 
     use tidemill_model::WorkerId;
 
-    use super::*;
+    use crate::health::text::*;
 
     fn judged(name: &str, worker: Option<&str>) -> Judged {
         Judged {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::histogram::{Bounds, Histogram, HistogramMetrics};
+use crate::metrics::histogram::{Bounds, Histogram, HistogramMetrics};
 
 /// Counts the ends of attempts. Clones share everything.
 #[derive(Debug, Clone)]

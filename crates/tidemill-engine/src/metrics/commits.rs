@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tidemill_model::KnownType;
 
-use super::histogram::{Bounds, Histogram, HistogramMetrics};
-use crate::commit::{Commit, RecordWrite};
+use crate::kernel::commit::{Commit, RecordWrite};
+use crate::metrics::histogram::{Bounds, Histogram, HistogramMetrics};
 
 /// Counts the groups that reach the disk. A backend has one of its own.
 #[derive(Debug)]

@@ -139,7 +139,7 @@ fn cut(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::metrics::names::*;
 
     fn tenant(name: &str) -> TenantId {
         TenantId::trusted(name)

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use tidemill_model::{ErrorCategory, Outcome, TenantId, WorkerId};
 
-use super::histogram::{Bounds, Histogram, HistogramMetrics, micros};
-use super::names::{NameMeter, NamedMetrics};
-use crate::backend::Answer;
-use crate::command::{Command, DeliveryEnd, Report};
-use crate::reply::{Assignment, Ending, Reply};
+use crate::kernel::backend::Answer;
+use crate::kernel::command::{Command, DeliveryEnd, Report};
+use crate::kernel::reply::{Assignment, Ending, Reply};
+use crate::metrics::histogram::{Bounds, Histogram, HistogramMetrics, micros};
+use crate::metrics::names::{NameMeter, NamedMetrics};
 
 /// A worker that was not heard of for so long does not count. Idle ones ask for work more often.
 pub const WORKER_SEEN: Duration = Duration::from_secs(60);
@@ -290,12 +290,12 @@ fn count(counter: &AtomicU64, more: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::metrics::work::*;
     use std::sync::Arc;
 
     use tidemill_model::{Json, TaskId, TaskName, TaskOptions, TaskSpec};
 
-    use crate::reply::{Ended, Refusal};
+    use crate::kernel::reply::{Ended, Refusal};
 
     #[test]
     fn claims_that_find_nothing_and_repeated_reports_do_not_count() {

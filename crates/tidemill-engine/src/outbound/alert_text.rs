@@ -3,9 +3,9 @@
 use serde::Serialize;
 use tidemill_model::{Day, EventId, JobId, Json, TaskId, TenantId, Timestamp};
 
-use super::delivery::{DeliveryId, Target};
-use super::failed_jobs::{FailedJob, FailedJobs};
-use crate::execution::SourceEvent;
+use crate::outbound::delivery::{DeliveryId, Target};
+use crate::outbound::failed_jobs::{FailedJob, FailedJobs};
+use crate::scripts::execution::SourceEvent;
 
 /// The kind of all events on a bus.
 const DETAIL_TYPE: &str = "log-event";
@@ -175,7 +175,7 @@ pub fn iso(at: Timestamp) -> String {
 mod tests {
     use tidemill_model::{AppName, EntityId, EntityType, EventId, EventType};
 
-    use super::*;
+    use crate::outbound::alert_text::*;
 
     fn event(event_type: &str, kind: &str, id: &str, timestamp: Timestamp) -> SourceEvent {
         SourceEvent {

@@ -57,7 +57,7 @@ impl Allowed {
 mod tests {
     use tidemill_model::CallbackUrl;
 
-    use super::*;
+    use crate::outbound::allowed_hosts::*;
 
     #[test]
     fn hosts_are_called_if_they_are_listed() {

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use tidemill_model::TenantId;
 
-use super::delivery::{Delivery, DeliveryId, DeliveryKey, Lane, Target, Way};
-use super::sender::{Parcel, Sender};
 use crate::Engine;
-use crate::backend::{Backend, Fault};
-use crate::command::DeliveryEnd;
 use crate::engine::EngineError;
-use crate::notice::Notice;
+use crate::kernel::backend::{Backend, Fault};
+use crate::kernel::command::DeliveryEnd;
+use crate::kernel::notice::Notice;
+use crate::kernel::state::DueWay;
+use crate::outbound::delivery::{Delivery, DeliveryId, DeliveryKey, Lane, Target, Way};
+use crate::outbound::sender::{Parcel, Sender};
 use crate::scripts::stop::{First, Stop, any, either};
-use crate::state::DueWay;
 
 /// Webhooks and callbacks that are under way at a time.
 const WEBHOOKS_MAX: usize = 24;
@@ -244,7 +244,7 @@ impl<B: Backend, S: Sender> Courier<B, S> {
 mod tests {
     use tidemill_model::{EventId, Timestamp};
 
-    use super::*;
+    use crate::outbound::courier::*;
 
     fn due(tenant: &str, lane: Lane, host: &str, since: u64, id: u128) -> DueWay {
         let way = Way { tenant: TenantId::trusted(tenant), lane, host: Arc::from(host) };

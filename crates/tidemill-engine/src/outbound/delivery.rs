@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tidemill_model::{CallbackUrl, EventId, Json, TenantId, Timestamp};
 
-use super::failed_jobs::FailedJobs;
-use crate::execution::SourceEvent;
-use crate::record::DeadLetterState;
+use crate::kernel::record::DeadLetterState;
+use crate::outbound::failed_jobs::FailedJobs;
+use crate::scripts::execution::SourceEvent;
 
 /// One delivery, and the dead letter it may leave. It goes along with every try, so that the other side can tell a
 /// repeated one.
@@ -212,7 +212,7 @@ impl DeliveryLetter {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::outbound::delivery::*;
 
     #[test]
     fn ways_are_told_apart_by_tenant_lane_and_host() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidemill_model::{Json, TenantId};
 
-use super::delivery::{DeliveryId, Target};
+use crate::outbound::delivery::{DeliveryId, Target};
 
 /// One try of a delivery.
 #[derive(Debug, Clone)]

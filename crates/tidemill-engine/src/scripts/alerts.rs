@@ -267,7 +267,7 @@ fn tell(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::scripts::alerts::*;
 
     fn acme() -> TenantId {
         TenantId::trusted("acme")

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidemill_model::{EventId, EventType, JobId, Json, Script, TenantId, Timestamp};
 
-use crate::execution::ExecutionId;
+use crate::scripts::execution::ExecutionId;
 
 /// Runs scripts and lets time pass.
 pub trait ScriptHost: Send + Sync + 'static {

@@ -13,14 +13,15 @@ use std::time::Duration;
 use tidemill_model::matcher::Matcher;
 use tidemill_model::{Event, Subscription, SubscriptionId, TenantId, Timestamp};
 
-use super::host::ScriptHost;
-use super::matching::{self, Batch, Index, Place, Wanted};
-use super::router::{Ended, LAZY_EVENTS, QUIET, TURN_WEIGHT_MAX, TURN_WORK_MAX, ended};
-use super::stop::{First, Stop, any, either};
 use crate::Engine;
-use crate::backend::Backend;
-use crate::notice::Notice;
-use crate::record::{RecordKey, RecordKind, RecordValue};
+use crate::kernel::backend::Backend;
+use crate::kernel::notice::Notice;
+use crate::kernel::record::{RecordKey, RecordKind, RecordValue};
+use crate::scripts::host::ScriptHost;
+use crate::scripts::matching;
+use crate::scripts::matching::{Batch, Index, Place, Wanted};
+use crate::scripts::router::{Ended, LAZY_EVENTS, QUIET, TURN_WEIGHT_MAX, TURN_WORK_MAX, ended};
+use crate::scripts::stop::{First, Stop, any, either};
 
 /// Events that are read at a time.
 const EVENTS_MAX: usize = 1_000;

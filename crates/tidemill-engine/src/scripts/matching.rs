@@ -7,15 +7,15 @@ use serde_json::Value;
 use tidemill_model::matcher::{MatchCounts, Matcher};
 use tidemill_model::{Event, JobId, RequestId, ScriptId, Subscription, SubscriptionId, TenantId};
 
-use super::host::ScriptHost;
-use super::router::{Ended, SCRIPT_ORIGIN, ended};
 use crate::Engine;
-use crate::backend::{Backend, Fault};
-use crate::command::{Command, Match, NewExecution};
 use crate::engine::EngineError;
-use crate::execution::SourceEvent;
-use crate::record::RecordValue;
-use crate::reply::Reply;
+use crate::kernel::backend::{Backend, Fault};
+use crate::kernel::command::{Command, Match, NewExecution};
+use crate::kernel::record::RecordValue;
+use crate::kernel::reply::Reply;
+use crate::scripts::execution::SourceEvent;
+use crate::scripts::host::ScriptHost;
+use crate::scripts::router::{Ended, SCRIPT_ORIGIN, ended};
 
 /// Executions and bytes of them that are queued in one commit.
 const EXECUTIONS_MAX: usize = 1_000;

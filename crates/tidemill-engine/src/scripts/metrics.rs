@@ -114,7 +114,7 @@ impl Counters {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::scripts::metrics::*;
 
     #[test]
     fn known_runs_give_known_numbers() {

@@ -5,6 +5,10 @@
 //! [`Scripts::route_aside`], [`Scripts::feed`] and as many [`Scripts::work`] as [`Scripts::places`] says.
 
 mod alerts;
+pub(crate) mod effects;
+pub(crate) mod end;
+pub mod execution;
+pub(crate) mod executions;
 mod host;
 mod lanes;
 mod matching;
@@ -12,7 +16,10 @@ mod metrics;
 mod publish_rate;
 mod router;
 mod runner;
+pub(crate) mod script;
 pub(crate) mod stop;
+pub(crate) mod subscription;
+pub(crate) mod view;
 mod window;
 
 use std::collections::HashSet;
@@ -22,26 +29,26 @@ use std::time::Duration;
 use tidemill_model::TenantId;
 
 use crate::Engine;
-use crate::backend::{Backend, Fault};
-use crate::execution::ExecutionKey;
-use crate::notice::Notice;
-use crate::state::Room;
+use crate::kernel::backend::{Backend, Fault};
+use crate::kernel::notice::Notice;
+use crate::kernel::state::Room;
+use crate::scripts::execution::ExecutionKey;
 
-pub use alerts::{AlertKind, StandingAlert};
-pub use host::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRun};
-pub use metrics::{BUCKETS_MILLIS, DurationHistogram, ScriptMetrics};
-pub use runner::RESULT_BYTES_MAX;
+pub use crate::scripts::alerts::{AlertKind, StandingAlert};
+pub use crate::scripts::host::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRun};
+pub use crate::scripts::metrics::{BUCKETS_MILLIS, DurationHistogram, ScriptMetrics};
+pub use crate::scripts::runner::RESULT_BYTES_MAX;
 
-pub(crate) use alerts::Telling;
-pub(crate) use router::SCRIPT_ORIGIN;
+pub(crate) use crate::scripts::alerts::Telling;
+pub(crate) use crate::scripts::router::SCRIPT_ORIGIN;
 
-use alerts::Alerts;
-use lanes::{LaneRouter, Lanes};
-use metrics::Counters;
-use publish_rate::PublishRate;
-use router::Router;
-use stop::{First, Stop, any, either};
-use window::Window;
+use crate::scripts::alerts::Alerts;
+use crate::scripts::lanes::{LaneRouter, Lanes};
+use crate::scripts::metrics::Counters;
+use crate::scripts::publish_rate::PublishRate;
+use crate::scripts::router::Router;
+use crate::scripts::stop::{First, Stop, any, either};
+use crate::scripts::window::Window;
 
 /// What the engine and those who run scripts share.
 #[derive(Debug, Default)]

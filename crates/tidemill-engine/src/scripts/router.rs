@@ -13,14 +13,15 @@ use std::time::Duration;
 use tidemill_model::matcher::Matcher;
 use tidemill_model::{Event, Subscription, SubscriptionId, TenantId};
 
-use super::host::ScriptHost;
-use super::lanes::{LANES_MAX, Lanes, Returned, cursor_of};
-use super::matching::{self, Batch, Index, Place, Wanted};
-use super::stop::{First, Stop, any, either};
 use crate::Engine;
-use crate::backend::{Backend, Fault};
 use crate::engine::{EngineError, ScriptChange};
-use crate::record::{RecordKey, RecordKind};
+use crate::kernel::backend::{Backend, Fault};
+use crate::kernel::record::{RecordKey, RecordKind};
+use crate::scripts::host::ScriptHost;
+use crate::scripts::lanes::{LANES_MAX, Lanes, Returned, cursor_of};
+use crate::scripts::matching;
+use crate::scripts::matching::{Batch, Index, Place, Wanted};
+use crate::scripts::stop::{First, Stop, any, either};
 
 /// Events that are read at a time.
 const EVENTS_MAX: usize = 1_000;
@@ -234,7 +235,7 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
         Ok(self.record(key).await?.is_some())
     }
 
-    async fn record(&self, key: RecordKey) -> Result<Option<crate::record::Record>, Option<Ended>> {
+    async fn record(&self, key: RecordKey) -> Result<Option<crate::kernel::record::Record>, Option<Ended>> {
         self.engine.backend().record(key).await.map_err(|fault| ended(&fault.into()))
     }
 

@@ -8,14 +8,14 @@ use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::EventQuery;
 use tidemill_model::{Event, Json};
 
-use super::host::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRun};
-use super::{Place, Scripts, ScriptsConfig};
-use crate::backend::{Backend, Fault};
-use crate::command::{Command, EndExecution, ExecutionEnd, ScriptEffect};
 use crate::engine::EngineError;
-use crate::execution::{ExecutionKey, ExecutionStatus, RunError, ScriptExecution, SourceEvent};
-use crate::record::{RecordKey, RecordValue};
-use crate::reply::{Refusal, Reply};
+use crate::kernel::backend::{Backend, Fault};
+use crate::kernel::command::{Command, EndExecution, ExecutionEnd, ScriptEffect};
+use crate::kernel::record::{RecordKey, RecordValue};
+use crate::kernel::reply::{Refusal, Reply};
+use crate::scripts::execution::{ExecutionKey, ExecutionStatus, RunError, ScriptExecution, SourceEvent};
+use crate::scripts::host::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRun};
+use crate::scripts::{Place, Scripts, ScriptsConfig};
 
 /// The largest result that is kept, as JSON.
 pub const RESULT_BYTES_MAX: usize = 64 * 1_024;

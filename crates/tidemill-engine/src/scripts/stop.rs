@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-use crate::notice::Notice;
+use crate::kernel::notice::Notice;
 
 /// Set once.
 #[derive(Debug, Default)]

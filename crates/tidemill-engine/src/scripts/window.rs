@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use tidemill_model::TenantId;
 
-use crate::execution::ExecutionKey;
+use crate::scripts::execution::ExecutionKey;
 
 #[derive(Debug)]
 pub(super) struct Window {
@@ -145,8 +145,8 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::execution::ExecutionId;
+    use crate::scripts::execution::ExecutionId;
+    use crate::scripts::window::*;
 
     fn fill(window: &mut Window, tenant: &str, from: u128, count: u128) {
         for n in from..from + count {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_model::workflow::{ErrorCode, ErrorType, ExecutionId};
 use tidemill_model::{BadId, EventId, IdProblem, Json, Timestamp};
 
-use super::Parked;
+use crate::triage::Parked;
 
 /// One bulk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::ErrorState;
+use crate::triage::ErrorState;
 
 /// How many places of one code are told apart. Further ones are counted together.
 pub const CELLS_MAX: usize = 64;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_model::workflow::{ErrorCode, ExecutionId};
 use tidemill_model::{EventId, Timestamp};
 
-use super::ErrorState;
+use crate::triage::ErrorState;
 
 /// How many of the newest occurrences an error names.
 pub const OCCURRENCES_MAX: usize = 20;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_model::workflow::{ErrorCode, ExecutionId, WorkflowStatus};
 use tidemill_model::{EventId, Json, RequestId, Timestamp};
 
-use super::Cell;
+use crate::triage::Cell;
 
 /// How many distinct codes of an execution are listed.
 pub const CODES_MAX: usize = 1_000;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_model::workflow::{ErrorCode, ExecutionId};
 use tidemill_model::{EventId, Timestamp};
 
-use super::{CELLS_MAX, Cell, Counts, GroupCell};
+use crate::triage::{CELLS_MAX, Cell, Counts, GroupCell};
 
 /// How many hours the trend of a code goes back.
 pub const HOURS_MAX: usize = 48;

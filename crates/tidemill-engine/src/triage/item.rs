@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidemill_model::Timestamp;
 use tidemill_model::workflow::{ErrorCode, ExecutionId, WorkflowStatus};
 
-use super::Cell;
+use crate::triage::Cell;
 
 #[derive(Debug, Clone)]
 pub enum WorkflowItem {

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tidemill_model::{TenantId, Timestamp};
 
-use super::{BulkId, ParkedKey};
 use crate::Engine;
-use crate::backend::{Backend, Fault};
-use crate::command::{Command, LookAfterParked, StepBulk};
 use crate::engine::EngineError;
-use crate::reply::{Refusal, Reply};
+use crate::kernel::backend::{Backend, Fault};
+use crate::kernel::command::{Command, LookAfterParked, StepBulk};
+use crate::kernel::reply::{Refusal, Reply};
 use crate::scripts::stop::{First, Stop, any, either};
+use crate::triage::{BulkId, ParkedKey};
 
 /// How many parked executions are looked after at a time.
 const PARKED_MAX: usize = 100;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_model::workflow::{ErrorCode, ExecutionId};
 use tidemill_model::{RequestId, TenantId, Timestamp};
 
-use super::Cell;
+use crate::triage::Cell;
 
 /// Which parked execution.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

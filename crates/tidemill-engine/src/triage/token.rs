@@ -10,7 +10,7 @@ use tidemill_model::TenantId;
 use tidemill_model::Timestamp;
 use tidemill_model::workflow::{ExecutionId, TaskToken};
 
-use super::{NewToken, TokenState, Unparked};
+use crate::triage::{NewToken, TokenState, Unparked};
 
 /// A token as it is kept, under its digest.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,7 +154,7 @@ impl fmt::Debug for TokenSealer {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::triage::token::*;
 
     #[test]
     fn a_token_is_opened_only_with_its_key_and_for_its_tenant() {

@@ -1,0 +1,123 @@
+//! The alerts that stand, whoever raised them.
+
+use std::collections::HashMap;
+
+use tidemill_model::properties::Health;
+use tidemill_model::{RequestId, TenantId};
+
+use crate::engine::limits::LIST_MAX;
+use crate::engine::{Engine, EngineError};
+use crate::health::{Kept, TaskAlarm, text};
+use crate::kernel::backend::Backend;
+use crate::kernel::record::{HEALTH, RecordKey, RecordKind};
+use crate::kernel::state::Expiring;
+use crate::scripts::{AlertKind, StandingAlert};
+
+/// How many tasks an alert about their health names.
+const NAMED_MAX: usize = 3;
+/// The characters of what an alert says.
+const MESSAGE_CHARS_MAX: usize = 1_000;
+
+impl<B: Backend> Engine<B> {
+    /// The alerts about scripts that stand; of one tenant if it is given.
+    pub fn alerts(&self, tenant: Option<&TenantId>) -> Vec<StandingAlert> {
+        self.inner.board.alerts().standing(tenant)
+    }
+
+    /// The alerts that stand: those of scripts, of parked executions that will be given up soon, and of what the last
+    /// check of health told; and failed jobs that people have not heard of yet. Of one tenant if it is given.
+    pub async fn standing_alerts(
+        &self,
+        tenant: Option<&TenantId>,
+    ) -> Result<Vec<StandingAlert>, EngineError> {
+        let mut standing = self.alerts(tenant);
+        let now = self.inner.clock.now();
+        let expiring = self.inner.backend.triage(|index| {
+            let all: Vec<_> = match tenant {
+                Some(tenant) => vec![tenant.clone()],
+                None => index.tenants().cloned().collect(),
+            };
+            let told = |tenant: TenantId| index.expiring(&tenant).map(|expiring| (tenant, expiring));
+            all.into_iter().filter_map(told).collect::<Vec<_>>()
+        });
+        standing.extend(expiring.await?.into_iter().map(|(tenant_id, Expiring { count, first })| {
+            let minutes = first.deadline.since(now).div_ceil(60_000);
+            let (id, others) = (&first.execution, count - 1);
+            let message = match others {
+                0 => format!("{id} is parked and will be given up within {minutes} minutes"),
+                _ => format!(
+                    "{id} is parked and will be given up within {minutes} minutes, {others} more later"
+                ),
+            };
+            let kind = AlertKind::ParkedExpiring;
+            StandingAlert { kind, tenant_id, raised_at: first.alarm_at, message }
+        }));
+        match tenant {
+            Some(tenant) => {
+                let kept = self.kept_health(tenant).await?.0;
+                standing.extend(kept.into_iter().flat_map(|kept| self.of_health(tenant, &kept)));
+            }
+            None => {
+                for (tenant, kept) in self.all_kept_health().await? {
+                    standing.extend(self.of_health(&tenant, &kept));
+                }
+            }
+        }
+        standing.extend(self.untold_failures(tenant).await?);
+        Ok(standing)
+    }
+
+    /// What is kept of the last checks of all tenants.
+    pub(crate) async fn all_kept_health(&self) -> Result<Vec<(TenantId, Kept)>, EngineError> {
+        let mut all = Vec::new();
+        let mut after: Option<RecordKey> = None;
+        loop {
+            let records = self.inner.backend.all_records(RecordKind::System, after, LIST_MAX).await?;
+            for (key, record) in records.iter().filter(|(key, _)| &*key.id == HEALTH) {
+                if let (Some(tenant), Ok(kept)) = (&key.tenant, Kept::read(record)) {
+                    all.push((tenant.clone(), kept));
+                }
+            }
+            if records.len() < LIST_MAX {
+                return Ok(all);
+            }
+            after = records.last().map(|(key, _)| key.clone());
+        }
+    }
+
+    /// One alert for all tasks together, and one for each finding.
+    fn of_health(&self, tenant: &TenantId, kept: &Kept) -> Vec<StandingAlert> {
+        let alert = |raised_at, message: &str| StandingAlert {
+            kind: AlertKind::TaskHealth,
+            tenant_id: tenant.clone(),
+            raised_at,
+            message: self.clean_within(message, MESSAGE_CHARS_MAX),
+        };
+        let mut alerts = Vec::new();
+        let first = kept.alarms.tasks.iter().map(TaskAlarm::since);
+        if let Some(raised_at) = first.min() {
+            // Who became less ill stands in the alarms as it was told.
+            let now: HashMap<&RequestId, Health> =
+                kept.report.tasks.iter().map(|task| (&task.request_id, task.health)).collect();
+            let tasks = &kept.alarms.tasks;
+            let health_of = |at: usize| now.get(&tasks[at].request_id).copied().unwrap_or(tasks[at].health);
+            let counted =
+                [Health::Critical, Health::Overtime, Health::Warning].into_iter().filter_map(|own| {
+                    let count = (0..tasks.len()).filter(|at| health_of(*at) == own).count();
+                    (count > 0).then(|| format!("{count} {}", text::health_word(own)))
+                });
+            let counted = counted.collect::<Vec<_>>().join(", ");
+            let named = tasks.iter().take(NAMED_MAX).map(|alarm| alarm.request_id.as_str());
+            let named = named.collect::<Vec<_>>().join(", ");
+            let rest = if tasks.len() > NAMED_MAX { ", …" } else { "" };
+            let are =
+                if tasks.len() == 1 { "1 task is".to_owned() } else { format!("{} tasks are", tasks.len()) };
+            alerts.push(alert(raised_at, &format!("{are} not well: {counted} ({named}{rest})")));
+        }
+        alerts.extend(kept.alarms.findings.iter().filter_map(|alarm| {
+            let finding = kept.report.findings.iter().find(|finding| finding.kind == alarm.kind)?;
+            Some(alert(alarm.since(), &finding.message))
+        }));
+        alerts
+    }
+}

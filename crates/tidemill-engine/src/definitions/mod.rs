@@ -1,0 +1,3 @@
+//! Task definitions.
+
+pub(crate) mod definition;

@@ -1,0 +1,175 @@
+//! Publish: events from outside, stored as they are but for keys, ids and times, which are ours.
+
+use std::collections::HashMap;
+
+use tidemill_model::{Entity, Event, EventId, Timestamp, known_type};
+
+use crate::kernel::command::Publish;
+use crate::kernel::draft::Draft;
+use crate::kernel::reply::{Refusal, Reply};
+use crate::kernel::state::State;
+use crate::triage::ingest;
+
+pub(crate) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+    let limit = draft.policy().publish_max;
+    if command.events.len() > limit {
+        return Err(Refusal::TooMany { field: "events", count: command.events.len(), limit });
+    }
+    let now = draft.now();
+    let mut published = Vec::with_capacity(command.events.len());
+    let (mut is_noted, mut changed, mut tokens) = (false, 0, Vec::new());
+    // When the last event of an entity was stamped whose id was made elsewhere: ids say nothing of their order then.
+    let mut stamped: HashMap<&Entity, (Timestamp, EventId)> = HashMap::new();
+    for (at, event) in command.events.iter().enumerate() {
+        if !event.properties.properties.is_object() {
+            return Err(Refusal::NotAnObject { field: format!("events[{at}].properties") });
+        }
+        // Those of triage are made by the engine.
+        if event.workflow.is_none() && known_type::is_reserved(event.event_type.as_str()) {
+            return Err(Refusal::Reserved { what: "eventType", id: event.event_type.to_string() });
+        }
+        if event.entity.kind.is_reserved() {
+            return Err(Refusal::Reserved { what: "entityType", id: event.entity.kind.to_string() });
+        }
+        if let Some(item) = &event.workflow
+            && let Some(earlier) = ingest::repeated(state, &command.tenant, item, draft)
+        {
+            published.push((earlier, event.timestamp.unwrap_or(now), true));
+            continue;
+        }
+        let limit_millis = draft.policy().ahead_millis_max;
+        let mut timestamp = match event.timestamp {
+            Some(given) if given.since(now) > limit_millis => {
+                return Err(Refusal::TooFarAhead { ahead_millis: given.since(now), limit_millis });
+            }
+            Some(given) => given,
+            None => {
+                let last =
+                    state.stream(&command.tenant, &event.entity).and_then(|stream| stream.last_timestamp());
+                // An id that was made elsewhere may sort before those of the same millisecond.
+                let step = u64::from(event.properties.id.is_some());
+                last.map_or(now, |last| last.plus(step).max(now))
+            }
+        };
+        let id = match event.properties.id {
+            Some(id) => {
+                if event.timestamp.is_none() {
+                    if let Some((last, last_id)) = stamped.get(&event.entity) {
+                        timestamp = timestamp.max(last.plus(u64::from(*last_id > id)));
+                    }
+                    stamped.insert(&event.entity, (timestamp, id));
+                }
+                draft.take_id(id)
+            }
+            None => draft.event_id(),
+        };
+        published.push((id, timestamp, false));
+        draft.push_event(Event {
+            id,
+            tenant: command.tenant.clone(),
+            app: command.app.clone(),
+            entity: event.entity.clone(),
+            event_type: event.event_type.clone(),
+            timestamp,
+            received_at: now,
+            context: command.context.clone(),
+            properties: event.properties.properties.clone(),
+            ttl: event.ttl,
+        });
+        if let Some(item) = &event.workflow {
+            is_noted = true;
+            let done = ingest::take_in(state, &command.tenant, item, id, timestamp, draft)?;
+            changed += done.changed;
+            tokens.extend(done.token.map(|token| (at, token)));
+        }
+    }
+    is_noted |= published.iter().any(|(.., repeated)| *repeated);
+    if is_noted {
+        return Ok(Reply::Noted { events: published, changed, tokens });
+    }
+    let events = published.into_iter().map(|(id, timestamp, _)| (id, timestamp)).collect();
+    Ok(Reply::Published { events })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidemill_model::{
+        AppName, Context, Entity, EntityId, EntityType, EventId, EventType, Json, Timestamp,
+    };
+
+    use crate::events::publish::*;
+    use crate::kernel::command::{Command, Prepared, PublishedEvent};
+    use crate::kernel::fixture::{Fixture, tenant};
+
+    fn event(kind: &str, event_type: &str) -> PublishedEvent {
+        PublishedEvent {
+            entity: Entity { kind: EntityType::trusted(kind), id: EntityId::trusted("s-1") },
+            event_type: EventType::trusted(event_type),
+            timestamp: None,
+            properties: Prepared { id: None, properties: Json::empty_object() },
+            ttl: None,
+            workflow: None,
+        }
+    }
+
+    fn publish(events: Vec<PublishedEvent>) -> Command {
+        let context = Context { environment: Arc::from("dev"), origin: Arc::from("test"), worker_id: None };
+        Command::Publish(Publish { tenant: tenant(), app: AppName::trusted("orders"), context, events })
+    }
+
+    #[test]
+    fn what_only_the_engine_may_write_is_refused_whole() {
+        let limit = Timestamp::clamped(1_800_000_000_000).plus(300_000);
+        let at = |timestamp| PublishedEvent { timestamp: Some(timestamp), ..event("STORE", "stock.counted") };
+        let with = |properties: &str| PublishedEvent {
+            properties: Prepared { id: None, properties: Json::trusted(properties) },
+            ..event("STORE", "stock.counted")
+        };
+        for (bad, expected) in [
+            (event("STORE", "Task Completed"), Some("eventType Task Completed is reserved to the engine")),
+            (event("STORE", "Job anything"), Some("eventType Job anything is reserved to the engine")),
+            (event("STORE", "Tasks counted"), None),
+            (event("TASK", "stock.counted"), Some("entityType TASK is reserved to the engine")),
+            (event("EXECUTION", "stock.counted"), Some("entityType EXECUTION is reserved to the engine")),
+            (event("TASKS", "stock.counted"), None),
+            (at(limit), None),
+            (at(limit.plus(1)), Some("timestamp lies 300001 ms ahead; the limit is 300000")),
+            (at(Timestamp::MIN), None),
+            (with("[1]"), Some("events[1].properties is not a JSON object")),
+            (with("null"), Some("events[1].properties is not a JSON object")),
+            (with(r#""{}""#), Some("events[1].properties is not a JSON object")),
+            (with("{}"), None),
+        ] {
+            let mut fixture = Fixture::new();
+            let events = vec![event("STORE", "stock.counted"), bad.clone()];
+            let answer = fixture.run(&publish(events)).map(|_| ()).map_err(|refusal| refusal.to_string());
+            assert_eq!(answer, expected.map_or(Ok(()), |text| Err(text.to_owned())), "{bad:?}");
+        }
+        let many = vec![event("STORE", "a"); 1_001];
+        let refusal = Fixture::new().run(&publish(many)).unwrap_err();
+        assert_eq!(refusal, Refusal::TooMany { field: "events", count: 1_001, limit: 1_000 });
+    }
+
+    #[test]
+    fn events_of_one_entity_sort_in_the_order_they_came() {
+        let mut fixture = Fixture::new();
+        let own = || event("STORE", "a");
+        // Ids that were made elsewhere at the same time: one below and one above any that is made here.
+        let foreign = |bits: u128| {
+            let id = Some(EventId::from_u128((1_800_000_000_000 << 80) | (7 << 76) | (0b10 << 62) | bits));
+            PublishedEvent {
+                properties: Prepared { id, properties: Json::empty_object() },
+                ..event("STORE", "b")
+            }
+        };
+        let mut last = None;
+        for step in [own(), foreign(0), own(), foreign((1 << 76) - 1), own(), foreign(1)] {
+            let (commit, _) = fixture.run(&publish(vec![step])).unwrap();
+            let position = Some(commit.events[0].position());
+            assert!(position > last, "{position:?} after {last:?}");
+            last = position;
+        }
+    }
+}

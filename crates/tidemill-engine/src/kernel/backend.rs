@@ -1,0 +1,268 @@
+//! The port to everything durable.
+//!
+//! A backend takes commands, makes their commits durable and true, and answers questions about the result. Its
+//! promises are written at each method and checked by the suite in `tidemill-conformance`; a backend is finished when it
+//! passes.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use tidemill_model::event_query::{BadQuery, EventQuery, Page};
+use tidemill_model::{
+    AppName, Entity, Event, JobId, JobStatus, PublicState, RequestId, TaskHead, TaskId, TaskSpec, TenantId,
+    Timestamp,
+};
+
+use crate::health::{LiveTask, Lookout};
+use crate::kernel::command::{Command, Forget};
+use crate::kernel::commit::TaskKey;
+use crate::kernel::notice::Notice;
+use crate::kernel::record::{Record, RecordKey, RecordKind};
+use crate::kernel::reply::{Refusal, Reply};
+use crate::kernel::state::job::JobHead;
+use crate::kernel::state::{DueDeliveries, DueExecutions, Room, TriageIndex};
+use crate::metrics::CommitMetrics;
+use crate::outbound::DeliveryKey;
+use crate::scripts::execution::ExecutionKey;
+
+/// Why the backend could not do its part. The command may or may not be worth repeating, but it was not acknowledged.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Fault {
+    /// Nothing was written. It works again once there is room.
+    #[error("no space is left in the store: {0}")]
+    Full(String),
+    /// What was asked may be written or not; the store refuses everything until it is opened again.
+    #[error("the store stopped: {0}")]
+    Stopped(String),
+    /// The store cannot be reached. What was asked may be written or not; the next try may work.
+    #[error("the store cannot be reached: {0}")]
+    Unavailable(String),
+    /// Something stored cannot be read back.
+    #[error("the store is damaged: {0}")]
+    Damaged(String),
+    /// Written by a newer release; this one must not touch it.
+    #[error("the store is of a newer release: {0}")]
+    Newer(String),
+    #[error(transparent)]
+    Query(#[from] BadQuery),
+    #[error("{field} is {size_bytes} bytes; the limit is {limit_bytes}")]
+    TooLarge { field: &'static str, size_bytes: usize, limit_bytes: usize },
+}
+
+/// One command's answer within a group.
+pub type Answer = Result<Reply, Refusal>;
+
+/// Where events, heads, messages, records and blobs live.
+pub trait Backend: Send + Sync + 'static {
+    /// Decides the commands in order and makes their commits durable together.
+    ///
+    /// Each command sees what those before it did. When the answer is there, every effect survives a crash and a power
+    /// loss; when it is not (a fault, or the process died), all of the group's effects are there or none. A refused
+    /// command changes nothing and does not stop the others.
+    fn execute(&self, commands: Vec<Command>) -> impl Future<Output = Result<Vec<Answer>, Fault>> + Send;
+
+    /// Whether commands are carried out now: the fault that they would meet otherwise.
+    fn ready(&self) -> impl Future<Output = Result<(), Fault>> + Send {
+        // Forgetting nothing goes the whole way of a write and changes nothing.
+        let nothing = self.execute(vec![Command::Forget(Forget { keys: Vec::new() })]);
+        async move { nothing.await.map(drop) }
+    }
+
+    /// Why nothing is carried out until the store is opened again, if so.
+    fn stopped(&self) -> Option<Fault> {
+        None
+    }
+
+    /// Waits until a message may have become deliverable for one of `tenants` (`None`: any), or is dropped.
+    ///
+    /// It may return early; it never misses a message that was enqueued, released or came due after the call.
+    fn work(&self, tenants: Option<Arc<[TenantId]>>) -> impl Future<Output = ()> + Send;
+
+    /// A task as it stands. Like every read below: durable facts only, and nothing of another tenant.
+    fn task(&self, key: TaskKey) -> impl Future<Output = Result<Option<TaskSnapshot>, Fault>> + Send;
+
+    fn job(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+    ) -> impl Future<Output = Result<Option<JobSnapshot>, Fault>> + Send;
+
+    /// A job's tasks in the order they were handed in, from the index `from` on, at most `limit`.
+    fn job_tasks(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        from: u32,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<TaskSnapshot>, Fault>> + Send;
+
+    /// A tenant's jobs, newest first, those before `before` if it is given, at most `limit`.
+    fn jobs(
+        &self,
+        tenant: TenantId,
+        status: Option<JobStatus>,
+        before: Option<JobId>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<JobSnapshot>, Fault>> + Send;
+
+    /// A page of events on one of the eight access paths, ordered by (timestamp, id). Events are as they were stored:
+    /// large fields may lie in a blob.
+    fn events(&self, query: EventQuery) -> impl Future<Output = Result<Page, Fault>> + Send;
+
+    /// Whether an event that was committed may be missing from answers for a while.
+    fn events_lag(&self) -> bool {
+        false
+    }
+
+    /// The latest event of an entity.
+    fn latest(
+        &self,
+        tenant: TenantId,
+        entity: Entity,
+    ) -> impl Future<Output = Result<Option<Event>, Fault>> + Send;
+
+    /// The number of the newest durable event of any tenant; 0 when there is none. It never goes down.
+    fn newest(&self) -> u64;
+
+    /// Durable events of all tenants with numbers above `after`, in the order of the log, at most `limit`.
+    ///
+    /// Nothing of a group is shown before all of it is durable. Numbers are never used twice; those of events that
+    /// expired are passed over.
+    fn follow(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<(u64, Event)>, Fault>> + Send;
+
+    /// Waits until `newest` is above `after`. It may return early; it never misses an event that became durable after
+    /// the call. When the store has stopped it waits for ever.
+    fn committed(&self, after: u64) -> impl Future<Output = ()> + Send;
+
+    fn record(&self, key: RecordKey) -> impl Future<Output = Result<Option<Record>, Fault>> + Send;
+
+    /// Records of one kind and tenant in the order of their ids, after `after`, at most `limit`.
+    fn records(
+        &self,
+        kind: RecordKind,
+        tenant: Option<TenantId>,
+        after: Option<Arc<str>>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<(RecordKey, Record)>, Fault>> + Send;
+
+    /// Records of one kind, of whatever tenant, in the order of tenants and ids, after `after`, at most `limit`. For
+    /// the engine's own work, never for a tenant's question.
+    fn all_records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<(RecordKey, Record)>, Fault>> + Send;
+
+    /// The executions of scripts that are due at `now`, without those that `skip` names, as far as there is room.
+    fn due_executions(
+        &self,
+        now: Timestamp,
+        room: &Room,
+        skip: impl Fn(&ExecutionKey) -> bool + Send,
+    ) -> impl Future<Output = Result<DueExecutions, Fault>> + Send;
+
+    /// The deliveries that are due at `now`, without those that `skip` names, at most `limit`.
+    fn due_deliveries(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        skip: impl Fn(&DeliveryKey) -> bool + Send,
+    ) -> impl Future<Output = Result<DueDeliveries, Fault>> + Send;
+
+    /// Rung when there is another delivery to try, another moment, or one fewer.
+    fn deliveries_nearer(&self) -> Notice;
+
+    /// Looks at groups of errors, parked executions and bulks, all as of one moment.
+    fn triage<T: Send>(
+        &self,
+        look: impl FnOnce(&TriageIndex) -> T + Send,
+    ) -> impl Future<Output = Result<T, Fault>> + Send;
+
+    /// Rung when something may have to be done for parked executions or bulks earlier than before.
+    fn triage_nearer(&self) -> Notice;
+
+    /// Rung when an execution's wait ends.
+    fn triage_ended(&self) -> Notice;
+
+    /// A tenant's dispatched tasks that are not done, in the order of their ids, after `after`, at most `limit`.
+    fn live_tasks(
+        &self,
+        tenant: TenantId,
+        after: Option<RequestId>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<LiveTask>, Fault>> + Send;
+
+    /// What may have stood for too long beside tasks: of one tenant, or of each that has tasks, jobs or deliveries open.
+    fn lookout(
+        &self,
+        tenant: Option<TenantId>,
+    ) -> impl Future<Output = Result<BTreeMap<TenantId, Lookout>, Fault>> + Send;
+
+    /// Stores a blob durably before it returns. A key that exists is replaced whole.
+    fn put_blob(
+        &self,
+        tenant: TenantId,
+        key: String,
+        bytes: Vec<u8>,
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    fn blob(
+        &self,
+        tenant: TenantId,
+        key: String,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, Fault>> + Send;
+
+    fn queue(&self) -> impl Future<Output = Result<QueueDepth, Fault>> + Send;
+
+    /// What was written since the process began. A backend that writes nothing counts nothing.
+    fn commits(&self) -> CommitMetrics {
+        CommitMetrics::default()
+    }
+}
+
+/// A task as readers see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskSnapshot {
+    pub task: TaskKey,
+    pub app: AppName,
+    pub job: Option<JobId>,
+    pub spec: Arc<TaskSpec>,
+    /// `None`: not dispatched.
+    pub state: Option<PublicState>,
+    pub head: Option<TaskHead>,
+    /// The tasks that it waits for before it is dispatched; the first of them, at most [`BLOCKED_BY_MAX`].
+    pub blocked_by: Vec<TaskId>,
+}
+
+/// How many of the tasks that a task waits for are listed.
+pub const BLOCKED_BY_MAX: usize = 100;
+
+/// A job as readers see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobSnapshot {
+    pub status: JobStatus,
+    pub head: JobHead,
+}
+
+impl JobSnapshot {
+    pub fn of(head: &JobHead) -> Self {
+        Self { status: head.status(), head: head.clone() }
+    }
+}
+
+/// How full the queue is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// All messages, hidden ones included.
+    pub messages: usize,
+    /// Messages that could be delivered now.
+    pub ready: usize,
+    /// Since when the message that is next for a tenant could be delivered; the longest of all tenants.
+    pub oldest_ready: Option<Timestamp>,
+}

@@ -1,0 +1,341 @@
+//! The in-memory backend: the engine's state and a list of events. For tests, and as the plainest reading of the port.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tidemill_model::event_query::{EventQuery, Page};
+use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Timestamp};
+
+use crate::health::{LiveTask, Lookout};
+use crate::kernel::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, TaskSnapshot};
+use crate::kernel::clock::Clock;
+use crate::kernel::command::Command;
+use crate::kernel::commit::TaskKey;
+use crate::kernel::decision::{Circumstances, decide};
+use crate::kernel::id_source::IdSource;
+use crate::kernel::notice::Notice;
+use crate::kernel::policy::Policy;
+use crate::kernel::record::{Record, RecordKey, RecordKind};
+use crate::kernel::site::Site;
+use crate::kernel::state::trail::Seq;
+use crate::kernel::state::{DueDeliveries, DueExecutions, Room, State, TriageIndex};
+use crate::outbound::DeliveryKey;
+use crate::scripts::execution::ExecutionKey;
+
+/// A backend that forgets everything when it is dropped.
+#[derive(Debug)]
+pub struct MemoryBackend<C> {
+    clock: C,
+    inner: Mutex<Inner>,
+    /// Rung when there are new events.
+    grown: Notice,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    events: Vec<Event>,
+    blobs: BTreeMap<(TenantId, String), Vec<u8>>,
+    ids: IdSource,
+    policy: Policy,
+    site: Site,
+    /// Grows whenever a message may have become deliverable.
+    arrivals: u64,
+    waiting: Vec<Waker>,
+    grown: Notice,
+}
+
+impl<C: Clock> MemoryBackend<C> {
+    pub fn new(clock: C, policy: Policy, seed: u64) -> Self {
+        #[cfg_attr(not(feature = "faults"), expect(unused_mut, reason = "only faults change it here"))]
+        let mut state = State::default();
+        #[cfg(feature = "faults")]
+        {
+            state.faults = policy.faults;
+        }
+        let grown = Notice::default();
+        let inner = Inner {
+            state,
+            events: Vec::new(),
+            blobs: BTreeMap::new(),
+            ids: IdSource::new(seed),
+            policy,
+            site: Site::default(),
+            arrivals: 0,
+            waiting: Vec::new(),
+            grown: grown.clone(),
+        };
+        Self { clock, inner: Mutex::new(inner), grown }
+    }
+
+    /// Wakes those who wait for work: time has moved on and a hidden message may be due.
+    pub fn time_passed(&self) {
+        self.lock().arrived();
+    }
+
+    /// What `execute` does, for callers that do not wait.
+    pub fn execute_now(&self, commands: &[Command]) -> Result<Vec<Answer>, Fault> {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        commands.iter().map(|command| inner.execute(command, now)).collect()
+    }
+
+    /// Looks at the state.
+    pub fn with_state<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.lock().state)
+    }
+
+    /// All events in the order they were written.
+    pub fn all_events(&self) -> Vec<Event> {
+        self.lock().events.clone()
+    }
+
+    /// The events after the first `count`, in the order they were written.
+    pub fn events_since(&self, count: usize) -> Vec<Event> {
+        self.lock().events.get(count..).unwrap_or_default().to_vec()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn execute(&mut self, command: &Command, now: tidemill_model::Timestamp) -> Result<Answer, Fault> {
+        self.state.move_on(now);
+        let mut circumstances =
+            Circumstances { now, ids: &mut self.ids, policy: &self.policy, site: &self.site };
+        let (commit, reply) = match decide(&self.state, command, &mut circumstances) {
+            Ok(decided) => decided,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if let Some(broken) = commit.expect.iter().find(|expect| !self.state.holds(expect)) {
+            return Err(Fault::Damaged(format!("a decision relied on what is not so: {broken:?}")));
+        }
+        let first = Seq(self.events.len() as u64 + 1);
+        self.state.apply(&commit, first);
+        if !commit.enqueue.is_empty() || !commit.visibility.is_empty() {
+            self.arrived();
+        }
+        if !commit.events.is_empty() {
+            self.events.extend(commit.events);
+            self.grown.ring();
+        }
+        Ok(Ok(reply))
+    }
+
+    fn arrived(&mut self) {
+        self.arrivals += 1;
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl<C: Clock> Backend for MemoryBackend<C> {
+    async fn execute(&self, commands: Vec<Command>) -> Result<Vec<Answer>, Fault> {
+        self.execute_now(&commands)
+    }
+
+    async fn work(&self, _tenants: Option<Arc<[TenantId]>>) {
+        let seen = self.lock().arrivals;
+        Arrival { inner: &self.inner, seen }.await;
+    }
+
+    async fn task(&self, key: TaskKey) -> Result<Option<TaskSnapshot>, Fault> {
+        Ok(TaskSnapshot::of(&self.lock().state, &key))
+    }
+
+    async fn job(&self, tenant: TenantId, job: JobId) -> Result<Option<JobSnapshot>, Fault> {
+        Ok(self.lock().state.job(&tenant, job).map(|job| JobSnapshot::of(&job.head)))
+    }
+
+    async fn job_tasks(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        from: u32,
+        limit: usize,
+    ) -> Result<Vec<TaskSnapshot>, Fault> {
+        Ok(TaskSnapshot::of_job(&self.lock().state, &tenant, job, from, limit))
+    }
+
+    async fn jobs(
+        &self,
+        tenant: TenantId,
+        status: Option<JobStatus>,
+        before: Option<JobId>,
+        limit: usize,
+    ) -> Result<Vec<JobSnapshot>, Fault> {
+        let inner = self.lock();
+        let mut jobs: Vec<_> = inner
+            .state
+            .jobs()
+            .map(|job| &job.head)
+            .filter(|head| head.tenant == tenant && before.is_none_or(|before| head.job < before))
+            .filter(|head| status.is_none_or(|status| head.status() == status))
+            .collect();
+        jobs.sort_by_key(|head| std::cmp::Reverse(head.job));
+        Ok(jobs.into_iter().take(limit).map(JobSnapshot::of).collect())
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<Page, Fault> {
+        query.check()?;
+        let now = self.clock.now();
+        Ok(query.select(self.lock().events.iter().filter(|event| !event.is_outlived(now))))
+    }
+
+    async fn latest(&self, tenant: TenantId, entity: Entity) -> Result<Option<Event>, Fault> {
+        let now = self.clock.now();
+        let inner = self.lock();
+        let own = inner.events.iter().filter(|event| event.tenant == tenant && event.entity == entity);
+        let own = own.filter(|event| !event.is_outlived(now));
+        Ok(own.max_by_key(|event| event.position()).cloned())
+    }
+
+    fn newest(&self) -> u64 {
+        self.lock().events.len() as u64
+    }
+
+    async fn follow(&self, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, Fault> {
+        let now = self.clock.now();
+        let inner = self.lock();
+        let later = usize::try_from(after).unwrap_or(usize::MAX);
+        let events = (1u64..).zip(&inner.events).skip(later).filter(|(_, event)| !event.is_outlived(now));
+        Ok(events.take(limit).map(|(number, event)| (number, event.clone())).collect())
+    }
+
+    async fn committed(&self, after: u64) {
+        loop {
+            let grown = self.grown.listen();
+            if self.newest() > after {
+                return;
+            }
+            grown.await;
+        }
+    }
+
+    async fn record(&self, key: RecordKey) -> Result<Option<Record>, Fault> {
+        Ok(self.lock().state.record(&key).cloned())
+    }
+
+    async fn records(
+        &self,
+        kind: RecordKind,
+        tenant: Option<TenantId>,
+        after: Option<Arc<str>>,
+        limit: usize,
+    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
+        let inner = self.lock();
+        let mut found: Vec<_> = inner
+            .state
+            .records()
+            .filter_map(|(key, record)| record.map(|record| (key.clone(), record.clone())))
+            .filter(|(key, _)| key.kind == kind && key.tenant == tenant)
+            .filter(|(key, _)| after.as_ref().is_none_or(|after| key.id > *after))
+            .collect();
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn all_records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
+        let inner = self.lock();
+        let mut found: Vec<_> = inner
+            .state
+            .records()
+            .filter_map(|(key, record)| record.map(|record| (key.clone(), record.clone())))
+            .filter(|(key, _)| key.kind == kind && after.as_ref().is_none_or(|after| key > after))
+            .collect();
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn due_executions(
+        &self,
+        now: Timestamp,
+        room: &Room,
+        skip: impl Fn(&ExecutionKey) -> bool + Send,
+    ) -> Result<DueExecutions, Fault> {
+        Ok(self.lock().state.pending().due(now, room, skip))
+    }
+
+    async fn due_deliveries(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        skip: impl Fn(&DeliveryKey) -> bool + Send,
+    ) -> Result<DueDeliveries, Fault> {
+        Ok(self.lock().state.deliveries().due(now, limit, skip))
+    }
+
+    fn deliveries_nearer(&self) -> Notice {
+        self.lock().state.deliveries().nearer()
+    }
+
+    async fn triage<T: Send>(&self, look: impl FnOnce(&TriageIndex) -> T + Send) -> Result<T, Fault> {
+        Ok(look(self.lock().state.triage()))
+    }
+
+    fn triage_nearer(&self) -> Notice {
+        self.lock().state.triage().nearer()
+    }
+
+    fn triage_ended(&self) -> Notice {
+        self.lock().state.triage().ended()
+    }
+
+    async fn live_tasks(
+        &self,
+        tenant: TenantId,
+        after: Option<RequestId>,
+        limit: usize,
+    ) -> Result<Vec<LiveTask>, Fault> {
+        Ok(self.lock().state.live_tasks(&tenant, after.as_ref(), limit))
+    }
+
+    async fn lookout(&self, tenant: Option<TenantId>) -> Result<BTreeMap<TenantId, Lookout>, Fault> {
+        Ok(self.lock().state.lookout(tenant.as_ref()))
+    }
+
+    async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {
+        self.lock().blobs.insert((tenant, key), bytes);
+        Ok(())
+    }
+
+    async fn blob(&self, tenant: TenantId, key: String) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(self.lock().blobs.get(&(tenant, key)).cloned())
+    }
+
+    async fn queue(&self) -> Result<QueueDepth, Fault> {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        inner.state.move_on(now);
+        Ok(inner.state.queue().depth())
+    }
+}
+
+/// Resolves when something arrived after `seen`.
+struct Arrival<'a> {
+    inner: &'a Mutex<Inner>,
+    seen: u64,
+}
+
+impl Future for Arrival<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.arrivals != self.seen || inner.state.queue().ready() > 0 {
+            return Poll::Ready(());
+        }
+        inner.waiting.push(context.waker().clone());
+        Poll::Pending
+    }
+}

@@ -1,0 +1,220 @@
+//! The state: what the log folds into, as far as decisions need it.
+//!
+//! `apply` is the only thing that changes it, and it only follows commits: folding the same commits again gives the
+//! same state, which is what `verify` and `rebuild` rest on. Live work is always here; finished work may be let go
+//! (`evict`) once a store holds its rows, and comes back row by row (`load`).
+
+mod apply;
+mod carried_job;
+mod deliveries;
+pub mod job;
+mod kept_rows;
+mod pending;
+pub mod queue;
+pub mod row;
+pub mod stream;
+mod suspicion;
+mod tenant_load;
+pub mod trail;
+mod triage_index;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use tidemill_model::{Entity, JobId, PublicState, TenantId, Timestamp};
+
+use crate::kernel::commit::{Expect, NewTask, TaskKey};
+use crate::kernel::record::{Record, RecordKey};
+pub(crate) use crate::kernel::state::apply::change_head;
+use crate::kernel::state::carried_job::CarriedJob;
+pub use crate::kernel::state::deliveries::{Deliveries, DueDeliveries, DueWay};
+use crate::kernel::state::job::{Entry, Job};
+use crate::kernel::state::kept_rows::KeptRows;
+pub use crate::kernel::state::pending::{DueExecutions, Pending, Room};
+use crate::kernel::state::queue::Queue;
+use crate::kernel::state::stream::Stream;
+pub use crate::kernel::state::suspicion::Suspicion;
+pub use crate::kernel::state::tenant_load::Load;
+use crate::kernel::state::tenant_load::TenantLoads;
+pub use crate::kernel::state::triage_index::{CountedGroup, Expiring, ParkedAt, TriageDue, TriageIndex};
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+type Set<K> = HashSet<K, foldhash::fast::RandomState>;
+
+/// A copy shares the bells of the original: whoever listens hears of both.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    jobs: Map<JobId, Job>,
+    alone: Map<TaskKey, Alone>,
+    queue: Queue,
+    records: Map<RecordKey, Option<Record>>,
+    entities: Map<(TenantId, Entity), Stream>,
+    /// Tasks that are dispatched and not done, in order, for the sweep.
+    live: BTreeSet<TaskKey>,
+    pending: Pending,
+    deliveries: Deliveries,
+    triage: TriageIndex,
+    suspicion: Suspicion,
+    loads: TenantLoads,
+    rows: KeptRows,
+    /// A job whose rows are being carried.
+    carried: Option<CarriedJob>,
+    #[cfg(feature = "faults")]
+    pub faults: crate::kernel::faults::Faults,
+}
+
+/// A task without a job.
+#[derive(Debug, Clone)]
+pub struct Alone {
+    pub task: Arc<NewTask>,
+    pub entry: Entry,
+}
+
+/// A task as decisions and readers see it.
+#[derive(Debug, Clone, Copy)]
+pub struct TaskView<'a> {
+    pub entry: &'a Entry,
+    pub place: Place<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'a> {
+    Alone(&'a Arc<NewTask>),
+    InJob { job: &'a Job, index: u32 },
+}
+
+impl TaskView<'_> {
+    /// The state users see; a task nobody announced has none.
+    pub fn public_state(&self) -> Option<PublicState> {
+        self.entry.public_state().filter(|_| self.entry.stream.version() > 0)
+    }
+}
+
+impl State {
+    /// A state that remembers which rows changed.
+    pub fn keeping_rows() -> Self {
+        Self { rows: KeptRows::kept(), ..Self::default() }
+    }
+
+    /// Rings the bells of a state that this one replaces, once for all that happened between.
+    pub fn take_over(&mut self, former: &Self) {
+        self.deliveries.take_over(&former.deliveries);
+        self.triage.take_over(&former.triage);
+        for bell in [self.deliveries.nearer(), self.triage.nearer(), self.triage.ended()] {
+            bell.ring();
+        }
+    }
+
+    pub fn job(&self, tenant: &TenantId, job: JobId) -> Option<&Job> {
+        self.jobs.get(&job).filter(|found| found.head.tenant == *tenant)
+    }
+
+    pub fn task(&self, key: &TaskKey) -> Option<TaskView<'_>> {
+        if let Some((job, task)) = key.request.parts() {
+            let job = self.job(&key.tenant, job)?;
+            let index = job.index_of(task)?;
+            return Some(TaskView { entry: &job.node(index).entry, place: Place::InJob { job, index } });
+        }
+        self.alone.get(key).map(|alone| TaskView { entry: &alone.entry, place: Place::Alone(&alone.task) })
+    }
+
+    pub fn record(&self, key: &RecordKey) -> Option<&Record> {
+        self.records.get(key).and_then(Option::as_ref)
+    }
+
+    /// Executions of scripts that are to run.
+    pub fn pending(&self) -> &Pending {
+        &self.pending
+    }
+
+    /// What is to be told to others.
+    pub fn deliveries(&self) -> &Deliveries {
+        &self.deliveries
+    }
+
+    /// Groups of errors, parked executions and bulks.
+    pub fn triage(&self) -> &TriageIndex {
+        &self.triage
+    }
+
+    /// Which tasks may have made the process die, and who holds what.
+    pub fn suspicion(&self) -> &Suspicion {
+        &self.suspicion
+    }
+
+    /// Takes note of a stored record that decisions may have to know of, without keeping it.
+    pub fn note_stored(&mut self, key: &RecordKey, record: &Record) {
+        self.pending.note(key, Some(record));
+        self.deliveries.note(key, Some(record));
+        self.triage.note(key, Some(record));
+    }
+
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Moves messages whose time has come into their lanes. Not a change: the same happens at every look.
+    pub fn move_on(&mut self, now: Timestamp) {
+        self.queue.move_on(now);
+    }
+
+    /// Where the events of an entity stand.
+    pub fn stream(&self, tenant: &TenantId, entity: &Entity) -> Option<Stream> {
+        match entity.kind.as_str() {
+            "TASK" => {
+                let request = tidemill_model::RequestId::trusted(entity.id.as_str());
+                self.task(&TaskKey { tenant: tenant.clone(), request }).map(|task| task.entry.stream.clone())
+            }
+            "JOB" => {
+                let job = JobId::new(entity.id.as_str()).ok()?;
+                self.job(tenant, job).map(|job| job.head.stream.clone())
+            }
+            _ => self.entities.get(&(tenant.clone(), entity.clone())).cloned(),
+        }
+    }
+
+    /// Dispatched tasks that are not done, after `after`, in order.
+    pub fn live_after(&self, after: Option<&TaskKey>) -> impl Iterator<Item = &TaskKey> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = after.map_or(Unbounded, Excluded);
+        self.live.range::<TaskKey, _>((from, Unbounded))
+    }
+
+    pub fn live_len(&self) -> usize {
+        self.live.len()
+    }
+
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.values()
+    }
+
+    pub fn alone(&self) -> impl Iterator<Item = (&TaskKey, &Alone)> {
+        self.alone.iter()
+    }
+
+    pub fn records(&self) -> impl Iterator<Item = (&RecordKey, Option<&Record>)> {
+        self.records.iter().map(|(key, record)| (key, record.as_ref()))
+    }
+
+    pub fn entities(&self) -> impl Iterator<Item = (&(TenantId, Entity), &Stream)> {
+        self.entities.iter()
+    }
+
+    /// Whether what a commit relies on holds.
+    pub fn holds(&self, expect: &Expect) -> bool {
+        match expect {
+            Expect::Held { task, fence } => self
+                .task(task)
+                .and_then(|task| task.entry.head.as_ref())
+                .is_some_and(|head| head.lease_of(*fence).is_some()),
+            Expect::TaskAbsent(task) => self.task(task).is_none(),
+            Expect::JobAbsent(job) => !self.jobs.contains_key(job),
+            Expect::JobAt { job, version } => {
+                self.jobs.get(job).is_some_and(|job| job.head.version == *version)
+            }
+            Expect::RecordAt { key, version } => {
+                self.record(key).map_or(0, |record| record.version) == *version
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Dead letters: replay one, or put it aside. Neither ever deletes it.
+
+use tidemill_model::TenantId;
+
+use crate::kernel::commit::{Expect, MessageId, RecordWrite, TaskKey};
+use crate::kernel::draft::Draft;
+use crate::kernel::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
+use crate::kernel::reply::{Refusal, Reply};
+use crate::kernel::state::job::Entry;
+use crate::kernel::state::row::RowKey;
+use crate::kernel::state::{Place, State, TaskView};
+use crate::work::resume::{leave_parking, reopen, reopen_job};
+use crate::work::tenant_limit;
+
+pub(crate) fn replay(
+    state: &State,
+    tenant: &TenantId,
+    message: MessageId,
+    draft: &mut Draft<'_, '_>,
+) -> Result<Reply, Refusal> {
+    let letter = open_letter(state, tenant, message)?.clone();
+    let key = TaskKey { tenant: tenant.clone(), request: letter.request.clone() };
+    let Some(task) = state.task(&key) else {
+        return Err(Refusal::NotFound { what: "task", id: key.request.to_string() });
+    };
+    match task.entry.head.as_ref() {
+        Some(head) if head.outcome().is_none() && !head.is_parked() => {
+            draft.enqueue(&key, head.run, draft.now());
+        }
+        _ => {
+            if let Place::InJob { job, .. } = task.place {
+                reopen_job(job, draft);
+            }
+            reopen(&key, &task, draft)?;
+            tenant_limit::check_again(state, &key, &task, draft)?;
+            leave_parking(state, &key, &task, draft);
+            if letter_of(task.entry) != Some(message) {
+                close_letter(state, &key, &task, draft);
+            }
+        }
+    }
+    mark(state, tenant, message, &letter, DeadLetterState::Replayed, draft);
+    Ok(Reply::Replayed { request: key.request })
+}
+
+pub(crate) fn discard(
+    state: &State,
+    tenant: &TenantId,
+    message: MessageId,
+    draft: &mut Draft<'_, '_>,
+) -> Result<Reply, Refusal> {
+    let letter = open_letter(state, tenant, message)?.clone();
+    mark(state, tenant, message, &letter, DeadLetterState::Discarded, draft);
+    Ok(Reply::Discarded)
+}
+
+/// The dead letter that the newest run of a task ended in.
+fn letter_of(entry: &Entry) -> Option<MessageId> {
+    entry.head.as_ref()?.letter.map(MessageId)
+}
+
+/// The row that `close_letter` needs.
+pub(crate) fn letter_row(tenant: &TenantId, entry: &Entry) -> Option<RowKey> {
+    letter_of(entry).map(|message| RowKey::Record(RecordKey::dead_letter(tenant, message)))
+}
+
+/// A task that runs again needs its dead letter no more: its work is done again, as by a replay.
+pub(crate) fn close_letter(state: &State, key: &TaskKey, task: &TaskView<'_>, draft: &mut Draft<'_, '_>) {
+    #[cfg(feature = "faults")]
+    if draft.policy().faults.keep_letters_open {
+        return;
+    }
+    let Some(message) = letter_of(task.entry) else { return };
+    // Somebody may have put it aside.
+    if let Ok(letter) = open_letter(state, &key.tenant, message) {
+        mark(state, &key.tenant, message, &letter.clone(), DeadLetterState::Replayed, draft);
+    }
+}
+
+fn open_letter<'s>(
+    state: &'s State,
+    tenant: &TenantId,
+    message: MessageId,
+) -> Result<&'s DeadLetter, Refusal> {
+    match state.record(&RecordKey::dead_letter(tenant, message)).map(|record| &record.value) {
+        Some(RecordValue::DeadLetter(letter)) if letter.state == DeadLetterState::Open => Ok(letter),
+        Some(_) => Err(Refusal::NotOpen(format!("{:032x}", message.0))),
+        None => Err(Refusal::NotFound { what: "dead letter", id: format!("{:032x}", message.0) }),
+    }
+}
+
+fn mark(
+    state: &State,
+    tenant: &TenantId,
+    message: MessageId,
+    letter: &DeadLetter,
+    new: DeadLetterState,
+    draft: &mut Draft<'_, '_>,
+) {
+    let key = RecordKey::dead_letter(tenant, message);
+    let version = state.record(&key).map_or(0, |record| record.version);
+    draft.expect(Expect::RecordAt { key: key.clone(), version });
+    let value = RecordValue::DeadLetter(DeadLetter { state: new, ..letter.clone() });
+    let record = Some(Record { version: version + 1, expires_at: None, value });
+    draft.record(RecordWrite::Put { key, record });
+}

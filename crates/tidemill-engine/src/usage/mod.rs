@@ -1,0 +1,4 @@
+//! What agents use, and what they may use.
+
+pub(crate) mod charge;
+pub(crate) mod view;

@@ -1,0 +1,63 @@
+//! Add tasks to a job. What depends on nothing unfinished is dispatched in the same commit.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use tidemill_model::{JobStatus, Json, KnownType, PublicState, TaskSpec, dag};
+
+use crate::kernel::command::{AddTasks, Listed};
+use crate::kernel::commit::{Expect, RecordWrite};
+use crate::kernel::draft::{By, Draft, JobFacts};
+use crate::kernel::reply::{Refusal, Reply};
+use crate::kernel::site::Origin;
+use crate::kernel::state::State;
+use crate::kernel::state::job::{Job, spec_bytes};
+use crate::work::tenant_limit;
+
+pub(crate) fn decide(state: &State, command: &AddTasks, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+    let Some(job) = state.job(&command.tenant, command.job) else {
+        return Err(Refusal::NotFound { what: "job", id: command.job.to_string() });
+    };
+    match job.head.status() {
+        JobStatus::Completed => return Err(Refusal::JobCompleted(command.job)),
+        JobStatus::Cancelled => return Err(Refusal::JobCancelled(command.job)),
+        JobStatus::Running | JobStatus::Failing | JobStatus::Failed => {}
+    }
+    dag::check_addition(&command.tasks, job.nodes.len(), &|task| job.index_of(task))
+        .map_err(Refusal::Graph)?;
+    let size_bytes = job.spec_bytes + command.tasks.iter().map(|spec| spec_bytes(spec)).sum::<usize>();
+    let limit_bytes = draft.policy().job_bytes_max;
+    if size_bytes > limit_bytes {
+        return Err(Refusal::TooLarge { field: "tasks", size_bytes, limit_bytes });
+    }
+    tenant_limit::check_in_job(state, job, command.tasks.iter(), draft)?;
+
+    draft.expect(Expect::JobAt { job: command.job, version: job.head.version });
+    let (tenant, tasks) = (command.tenant.clone(), Arc::clone(&command.tasks));
+    draft.record(RecordWrite::JobTasks { tenant, job: command.job, tasks });
+    let previous_total = job.head.counts.total();
+    let total = previous_total + u32::try_from(command.tasks.len()).unwrap_or(u32::MAX);
+    let (id, listed) = match &command.listed {
+        Listed::Inline(tasks) => (None, format!(r#""newTasks":{}"#, tasks.as_str())),
+        Listed::Overflow { id, at } => (Some(*id), format!(r#""_s3Overflow":{}"#, Json::of(at).as_str())),
+    };
+    let mut properties = format!(r#"{{"jobId":"{}",{listed}"#, command.job);
+    write!(properties, r#","previousTotalTasks":{previous_total},"totalTasksNow":{total}}}"#)
+        .expect("writing to a string does not fail");
+    let mut subject = draft.job_subject(job);
+    let by = By { id, ..By::component(Origin::ProducerApi) };
+    draft.event(&mut subject, KnownType::JobTasksAdded, by, Json::trusted(&properties));
+
+    let mut dispatched = Vec::new();
+    for spec in command.tasks.iter().filter(|spec| is_ready(job, spec)) {
+        draft.dispatch(&JobFacts::of(job), spec, Origin::ProducerApi);
+        dispatched.push(spec.task_id.clone());
+    }
+    Ok(Reply::TasksAdded { previous_total, total, dispatched })
+}
+
+/// Whether all it waits for is completed. What is added with it is not in the job yet, hence not completed either.
+fn is_ready(job: &Job, spec: &TaskSpec) -> bool {
+    let completed = |index| job.node(index).entry.public_state() == Some(PublicState::Completed);
+    spec.depends_on.iter().all(|parent| job.index_of(parent.as_str()).is_some_and(completed))
+}

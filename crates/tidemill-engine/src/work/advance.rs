@@ -1,0 +1,33 @@
+//! Advance a job: dispatch what is ready and was not dispatched. Repeating it changes nothing.
+
+use tidemill_model::{JobId, TenantId};
+
+use crate::kernel::draft::{Draft, JobFacts};
+use crate::kernel::reply::{Refusal, Reply};
+use crate::kernel::site::Origin;
+use crate::kernel::state::State;
+use crate::kernel::state::job::Job;
+
+pub(crate) fn decide(
+    state: &State,
+    tenant: &TenantId,
+    job: JobId,
+    draft: &mut Draft<'_, '_>,
+) -> Result<Reply, Refusal> {
+    let Some(job) = state.job(tenant, job) else {
+        return Err(Refusal::NotFound { what: "job", id: job.to_string() });
+    };
+    Ok(Reply::Advanced { dispatched: dispatch_ready(job, draft) })
+}
+
+pub(crate) fn dispatch_ready(job: &Job, draft: &mut Draft<'_, '_>) -> u32 {
+    if job.head.cancelled {
+        return 0;
+    }
+    let mut dispatched = 0;
+    for index in job.ready.iter().take(draft.policy().sweep_max) {
+        draft.dispatch(&JobFacts::of(job), &job.node(*index).spec, Origin::Dispatcher);
+        dispatched += 1;
+    }
+    dispatched
+}

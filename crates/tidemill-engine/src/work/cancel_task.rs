@@ -1,0 +1,65 @@
+//! Cancel a task without a job: it ends, and its fence is raised so that no worker can write.
+
+use tidemill_model::properties::{FailureSource, TaskFailed};
+use tidemill_model::{ErrorCategory, Json, KnownType, Outcome};
+
+use crate::kernel::command::CancelTask;
+use crate::kernel::commit::{TaskChangeKind, TaskKey};
+use crate::kernel::draft::{By, Draft, identity};
+use crate::kernel::reply::{Refusal, Reply};
+use crate::kernel::site::Origin;
+use crate::kernel::state::{Place, State};
+use crate::work::finish::cut;
+use crate::work::resume::leave_parking;
+
+pub(crate) fn decide(
+    state: &State,
+    command: &CancelTask,
+    draft: &mut Draft<'_, '_>,
+) -> Result<Reply, Refusal> {
+    let key = TaskKey { tenant: command.tenant.clone(), request: command.request.clone() };
+    let Some(task) = state.task(&key) else {
+        return Err(Refusal::NotFound { what: "task", id: key.request.to_string() });
+    };
+    if let Place::InJob { job, .. } = task.place {
+        return Err(Refusal::PartOfJob { request: key.request, job: job.head.job });
+    }
+    let Some(head) = task.entry.head.as_ref() else {
+        return Err(Refusal::NotFound { what: "task", id: key.request.to_string() });
+    };
+    match head.outcome() {
+        Some(Outcome::Cancelled) => return Ok(Reply::Cancelled { tasks: Vec::new() }),
+        Some(_) => return Err(Refusal::TaskEnded(key.request)),
+        None => {}
+    }
+    let fence = head.fence.next();
+    let finish = TaskChangeKind::Finish {
+        fence,
+        outcome: Outcome::Cancelled,
+        attempts: head.attempts,
+        error: Some(ErrorCategory::Cancelled),
+    };
+    draft.change(&key, finish);
+    draft.settle(task.entry.message);
+    let error = match &command.reason {
+        Some(reason) => format!("cancelled by {}: {reason}", command.by),
+        None => format!("cancelled by {}", command.by),
+    };
+    let failed = TaskFailed {
+        task: identity(&key.request, &task),
+        error: cut(&error, draft.policy().error_chars_max),
+        error_category: ErrorCategory::Cancelled,
+        retry_count: head.attempts,
+        source: FailureSource::Api,
+        code: None,
+        duration_ms: None,
+        usage: None,
+        session_id: None,
+        fence: Some(fence),
+    };
+    let mut subject = draft.task_subject(&key, &task);
+    let by = By::component(Origin::ProducerApi);
+    draft.event(&mut subject, KnownType::TaskFailed, by, Json::of(&failed));
+    leave_parking(state, &key, &task, draft);
+    Ok(Reply::Cancelled { tasks: vec![key.request] })
+}

@@ -1,0 +1,114 @@
+//! Resume: failed tasks get a new run; what is completed stays.
+
+use std::collections::HashSet;
+
+use tidemill_model::properties::{TaskIdentity, TaskPending};
+use tidemill_model::{JobStatus, Json, KnownType, Outcome, TaskHead};
+
+use crate::kernel::command::{Resume, ResumeTarget};
+use crate::kernel::commit::{Expect, RecordWrite, TaskChangeKind, TaskKey};
+use crate::kernel::draft::{By, Draft, identity, spec_of};
+use crate::kernel::reply::{Refusal, Reply};
+use crate::kernel::site::Origin;
+use crate::kernel::state::job::Job;
+use crate::kernel::state::{Place, State, TaskView};
+use crate::queue::dead_letter::close_letter;
+use crate::triage::Unparked;
+use crate::triage::ingest;
+use crate::work::tenant_limit;
+
+pub(crate) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+    match &command.target {
+        ResumeTarget::Task(request) => {
+            let key = TaskKey { tenant: command.tenant.clone(), request: request.clone() };
+            let Some(task) = state.task(&key) else {
+                return Err(Refusal::NotFound { what: "task", id: request.to_string() });
+            };
+            if let Place::InJob { job, .. } = task.place {
+                reopen_job(job, draft);
+            }
+            reopen(&key, &task, draft)?;
+            tenant_limit::check_again(state, &key, &task, draft)?;
+            leave_parking(state, &key, &task, draft);
+            close_letter(state, &key, &task, draft);
+            Ok(Reply::Resumed { tasks: vec![key.request] })
+        }
+        ResumeTarget::Job { job, tasks } => {
+            let Some(job) = state.job(&command.tenant, *job) else {
+                return Err(Refusal::NotFound { what: "job", id: job.to_string() });
+            };
+            let indexes: Vec<u32> = match tasks {
+                None => job.failed.iter().chain(&job.parked).copied().collect(),
+                Some(named) => {
+                    let mut indexes = Vec::with_capacity(named.len());
+                    let mut known = HashSet::with_capacity(named.len());
+                    for task in named {
+                        let index = job.index_of(task.as_str());
+                        let index =
+                            index.ok_or_else(|| Refusal::NotFound { what: "task", id: task.to_string() })?;
+                        if known.insert(index) {
+                            indexes.push(index);
+                        }
+                    }
+                    indexes
+                }
+            };
+            if indexes.is_empty() {
+                return Err(Refusal::NothingToResume);
+            }
+            draft.expect(Expect::JobAt { job: job.head.job, version: job.head.version });
+            reopen_job(job, draft);
+            let mut resumed = Vec::with_capacity(indexes.len());
+            for index in indexes.iter().copied() {
+                let key = TaskKey { tenant: command.tenant.clone(), request: job.request_of(index) };
+                let task = TaskView { entry: &job.node(index).entry, place: Place::InJob { job, index } };
+                reopen(&key, &task, draft)?;
+                leave_parking(state, &key, &task, draft);
+                close_letter(state, &key, &task, draft);
+                resumed.push(key.request);
+            }
+            let nodes = indexes.into_iter().map(|index| job.node(index));
+            let ended = nodes.filter(|node| !node.entry.is_live()).map(|node| &node.spec);
+            tenant_limit::check_in_job(state, job, ended, draft)?;
+            Ok(Reply::Resumed { tasks: resumed })
+        }
+    }
+}
+
+pub(crate) fn reopen_job(job: &Job, draft: &mut Draft<'_, '_>) {
+    if job.head.status() == JobStatus::Cancelled {
+        draft.record(RecordWrite::JobCancelled {
+            tenant: job.head.tenant.clone(),
+            job: job.head.job,
+            cancelled: false,
+        });
+    }
+}
+
+/// A parked task that is run again waits for nobody.
+pub(crate) fn leave_parking(state: &State, key: &TaskKey, task: &TaskView<'_>, draft: &mut Draft<'_, '_>) {
+    if task.entry.head.as_ref().is_some_and(TaskHead::is_parked) {
+        let at = draft.now();
+        ingest::unpark_task(state, draft, key, Unparked::WentOn { at });
+    }
+}
+
+/// Opens the next run of a failed or parked task: head, message, `Task Pending`.
+pub(crate) fn reopen(key: &TaskKey, task: &TaskView<'_>, draft: &mut Draft<'_, '_>) -> Result<(), Refusal> {
+    let is_over = |head: &&TaskHead| head.outcome().map_or(head.is_parked(), Outcome::may_resume);
+    let failed = task.entry.head.as_ref().filter(is_over);
+    let Some(run) = failed.and_then(|head| head.run.checked_add(1)) else {
+        return Err(Refusal::NotResumable(key.request.to_string()));
+    };
+    draft.change(key, TaskChangeKind::Reopen { run });
+    draft.enqueue(key, run, draft.now());
+    let spec = spec_of(task);
+    let identity = TaskIdentity { run, ..identity(&key.request, task) };
+    let pending = match task.place {
+        Place::InJob { .. } => TaskPending::in_job(identity, spec.name.clone(), &spec.depends_on),
+        Place::Alone(_) => TaskPending::alone(identity, spec.name.clone()),
+    };
+    let mut subject = draft.task_subject(key, task);
+    draft.event(&mut subject, KnownType::TaskPending, By::component(Origin::ProducerApi), Json::of(&pending));
+    Ok(())
+}
