@@ -1,13 +1,9 @@
 //! How large commits and commands are, so that what does not fit is refused before anything is changed.
 
-use tidemill_engine::command::{
-    ChangeTarget, ChangeTasks, Command, EndExecution, ExecutionEnd, LookAfterParked, PublishedEvent,
-    ScriptEffect,
-};
+use tidemill_engine::command::Command;
 use tidemill_engine::commit::{Commit, RecordWrite, TaskKey};
 use tidemill_engine::record::RecordValue;
 use tidemill_engine::state::job::spec_bytes;
-use tidemill_engine::triage::{BulkAction, WorkflowItem};
 use tidemill_model::{Event, TaskSpec};
 
 use crate::log::LogConfig;
@@ -28,80 +24,7 @@ const GROUP_BYTES: usize = 32 << 20;
 pub(crate) fn wanted(config: &LogConfig, commands: &[Command]) -> u64 {
     // No more for one command than half a segment: whoever wants small segments has small commands.
     let most = config.segment_bytes / 2;
-    commands.iter().map(|command| estimate(command).min(most)).sum::<u64>() + config.segment_bytes / 64
-}
-
-/// About how many bytes a command puts into the log at most.
-fn estimate(command: &Command) -> u64 {
-    let tasks = |count: usize, inputs: usize| (count * 1_200 + inputs) as u64;
-    match command {
-        Command::SubmitJob(job) => {
-            let inputs: usize = job.job.tasks.iter().map(|task| task.input.len()).sum();
-            tasks(job.job.tasks.len(), inputs + job.created.properties.len())
-        }
-        Command::AddTasks(add) => {
-            tasks(add.tasks.len(), add.tasks.iter().map(|task| task.input.len() * 2).sum())
-        }
-        Command::ChangeTasks(ChangeTasks { target: ChangeTarget::Job { specs, told, .. }, .. }) => {
-            tasks(specs.len(), specs.iter().map(|task| task.input.len()).sum::<usize>() + told.len())
-        }
-        Command::ChangeTasks(ChangeTasks { target: ChangeTarget::Alone { spec, .. }, .. }) => {
-            spec.input.len() as u64 + 4_000
-        }
-        Command::Publish(publish) => publish.events.iter().map(published_estimate).sum(),
-        Command::SubmitTask(task) => task.task.spec.input.len() as u64 + 2_000,
-        Command::Send(send) => send.task.spec.input.len() as u64 + 2_000,
-        Command::Finish(_) => 300_000,
-        Command::Match(matched) => matched.executions.iter().map(|new| new.event.len() as u64 + 1_000).sum(),
-        Command::EndExecution(end) => end_estimate(end),
-        Command::RecordHealth(checked) => (checked.kept.len() + checked.properties.len()) as u64 + 100_000,
-        // What is delivered is as large as what it tells of.
-        Command::ReplayLetter(_)
-        | Command::DiscardLetter(_)
-        | Command::EndDelivery(_)
-        | Command::KeepLetter(_)
-        | Command::ReplayDelivery(_)
-        | Command::DiscardDelivery(_) => 2_200_000,
-        Command::Unpark(unpark) => action_estimate(&unpark.how) + 50_000,
-        Command::StartBulk(start) => action_estimate(&start.action) + 50_000,
-        Command::StepBulk(_) => 12_000_000,
-        Command::LookAfterParked(LookAfterParked { keys }) => keys.len() as u64 * 8_000,
-        _ => 4_000,
-    }
-}
-
-fn action_estimate(action: &BulkAction) -> u64 {
-    match action {
-        BulkAction::Resume { output, .. } => 3 * output.len() as u64,
-        BulkAction::Fail { error, cause } => 3 * (error.len() + cause.len()) as u64,
-    }
-}
-
-/// An event of a workflow writes its group, its execution and its errors again, each at most once per command.
-fn published_estimate(event: &PublishedEvent) -> u64 {
-    let noted = match &event.workflow {
-        Some(WorkflowItem::Status(item)) => 4_000 + 4_000 * item.errors.len() as u64,
-        Some(WorkflowItem::Mark(_)) => 100_000,
-        None => 0,
-    };
-    event.properties.properties.len() as u64 + 1_000 + noted
-}
-
-fn end_estimate(end: &EndExecution) -> u64 {
-    let asked = match &end.end {
-        ExecutionEnd::Succeeded { result, effects } => {
-            let of = |effect: &ScriptEffect| match effect {
-                ScriptEffect::Publish(publish) => estimate(&Command::Publish(publish.clone())),
-                ScriptEffect::SubmitJob(job) => estimate(&Command::SubmitJob((**job).clone())),
-            };
-            result.as_ref().map_or(0, |result| result.len() as u64) + effects.iter().map(of).sum::<u64>()
-        }
-        ExecutionEnd::Failed { error, data, .. } => {
-            2 * error.len() as u64 + data.as_ref().map_or(0, |data| data.len() as u64)
-        }
-    };
-    // The record is written again, and a dead letter with it.
-    asked + end.logs.as_ref().map_or(0, |logs| logs.len() as u64) + 40_000
+    commands.iter().map(|command| command.log_bytes().min(most)).sum::<u64>() + config.segment_bytes / 64
 }
 
 /// How many bytes a commit takes in a group, at most.
@@ -178,24 +101,6 @@ fn event_bytes(event: &Event) -> usize {
         + context.origin.len()
         + worker
         + ENTRY_BYTES
-}
-
-/// What makes a command large.
-pub(super) fn field_of(command: &Command) -> &'static str {
-    match command {
-        Command::SubmitJob(_)
-        | Command::AddTasks(_)
-        | Command::ChangeTasks(_)
-        | Command::Resume(_)
-        | Command::Cancel(_) => "tasks",
-        Command::SubmitTask(_) | Command::Send(_) => "input",
-        Command::Finish(_) => "output",
-        Command::Publish(_) => "events",
-        Command::Match(_) => "executions",
-        Command::EndExecution(_) => "result",
-        Command::PutRecord(_) | Command::PutRecords(_) => "record",
-        _ => "command",
-    }
 }
 
 #[cfg(test)]

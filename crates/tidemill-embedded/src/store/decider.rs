@@ -20,7 +20,7 @@ use tidemill_engine::state::State;
 use tidemill_engine::state::row::{Row, RowKey, task_lists};
 use tidemill_model::{JobId, JobStatus, TenantId, Timestamp};
 
-use super::commit_size::{commit_bytes, field_of};
+use super::commit_size::commit_bytes;
 use super::control::{Control, push_controls};
 use super::row_key;
 use super::row_store::RowStore;
@@ -136,7 +136,7 @@ impl Decider {
         let size_bytes = commit_bytes(&commit);
         if size_bytes.saturating_add(group.byte_count()) > self.group_bytes_max {
             let limit_bytes = self.group_bytes_max;
-            return Ok(Err(Refusal::TooLarge { field: field_of(command), size_bytes, limit_bytes }));
+            return Ok(Err(Refusal::TooLarge { field: command.large_field(), size_bytes, limit_bytes }));
         }
         stir.messages += commit.enqueue.iter().filter(|message| message.not_before <= now).count();
         stir.messages += commit.visibility.iter().filter(|change| change.visible_at <= now).count();

@@ -75,7 +75,7 @@ fn compress(state: &mut [u32; 8], block: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use crate::engine::digest::*;
+    use super::*;
 
     #[test]
     fn digests_are_those_of_the_standard() {

@@ -2,13 +2,55 @@
 
 use std::collections::HashMap;
 
-use tidemill_model::{Entity, Event, EventId, Timestamp, known_type};
+use tidemill_model::{AppName, Context, Entity, Event, EventId, EventType, TenantId, Timestamp, known_type};
 
-use crate::kernel::command::Publish;
+use crate::kernel::command::Prepared;
+use crate::kernel::decision::Decision;
 use crate::kernel::draft::Draft;
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
-use crate::triage::ingest;
+use crate::kernel::state::row::RowKey;
+use crate::parking::unpark;
+use crate::triage::{WorkflowItem, ingest};
+
+#[derive(Debug, Clone)]
+pub struct Publish {
+    pub tenant: TenantId,
+    pub app: AppName,
+    pub context: Context,
+    pub events: Vec<PublishedEvent>,
+}
+
+impl Decision for Publish {
+    fn touches(&self, state: &State, _now: Timestamp) -> Vec<RowKey> {
+        entity_rows(state, self)
+    }
+
+    fn log_bytes(&self) -> u64 {
+        self.events.iter().map(PublishedEvent::log_bytes).sum()
+    }
+
+    fn large_field(&self) -> &'static str {
+        "events"
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, self, draft)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct PublishedEvent {
+    pub entity: Entity,
+    pub event_type: EventType,
+    /// The sender's own time, if it gave one.
+    pub timestamp: Option<Timestamp>,
+    pub properties: Prepared,
+    /// Epoch seconds.
+    pub ttl: Option<u64>,
+    /// What it says of errors and executions.
+    pub workflow: Option<WorkflowItem>,
+}
 
 pub(crate) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let limit = draft.policy().publish_max;
@@ -91,6 +133,34 @@ pub(crate) fn decide(state: &State, command: &Publish, draft: &mut Draft<'_, '_>
     Ok(Reply::Published { events })
 }
 
+/// The entities of published events, and what those of workflows need.
+fn entity_rows(state: &State, command: &Publish) -> Vec<RowKey> {
+    let entity = |event: &PublishedEvent| RowKey::Entity(command.tenant.clone(), event.entity.clone());
+    // An execution and an error each, mostly.
+    let mut rows = Vec::with_capacity(3 * command.events.len());
+    rows.extend(command.events.iter().map(entity));
+    for item in command.events.iter().filter_map(|event| event.workflow.as_ref()) {
+        ingest::item_rows(state, &command.tenant, item, &mut rows);
+        if let Some(execution) = item.execution().filter(|_| matches!(item, WorkflowItem::Mark(_))) {
+            // It may go on because of it.
+            rows.extend(unpark::rows(state, &command.tenant, execution));
+        }
+    }
+    rows
+}
+
+impl PublishedEvent {
+    /// An event of a workflow writes its group, its execution and its errors again, each at most once per command.
+    fn log_bytes(&self) -> u64 {
+        let noted = match &self.workflow {
+            Some(WorkflowItem::Status(item)) => 4_000 + 4_000 * item.errors.len() as u64,
+            Some(WorkflowItem::Mark(_)) => 100_000,
+            None => 0,
+        };
+        self.properties.properties.len() as u64 + 1_000 + noted
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -99,7 +169,7 @@ mod tests {
         AppName, Context, Entity, EntityId, EntityType, EventId, EventType, Json, Timestamp,
     };
 
-    use crate::events::publish::*;
+    use super::*;
     use crate::kernel::command::{Command, Prepared, PublishedEvent};
     use crate::kernel::fixture::{Fixture, tenant};
 

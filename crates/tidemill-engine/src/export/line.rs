@@ -2,16 +2,6 @@
 
 #![expect(clippy::struct_field_names, reason = "the names are those of the JSON")]
 
-use crate::kernel::commit::{MessageId, TaskKey};
-use crate::kernel::record;
-use crate::kernel::record::{DeadLetterState, Effect, RecordKey, RecordKind, RecordValue};
-use crate::kernel::state::job::JobHead;
-use crate::kernel::state::queue::Queued;
-use crate::kernel::state::row::TaskRow;
-use crate::kernel::state::stream;
-use crate::outbound::{Delivery, DeliveryLetter};
-use crate::scripts::execution::{ScriptExecution, ScriptLetter};
-use crate::triage::{Bulk, ErrorGroup, Parked, TriageError, TriageExecution};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
@@ -21,6 +11,15 @@ use tidemill_model::{
 };
 
 use crate::export::Tally;
+use crate::kernel::commit::{MessageId, TaskKey};
+use crate::kernel::record::{self, DeadLetterState, Effect, RecordKey, RecordKind, RecordValue};
+use crate::kernel::state::job::JobHead;
+use crate::kernel::state::queue::Queued;
+use crate::kernel::state::row::TaskRow;
+use crate::kernel::state::stream;
+use crate::outbound::{Delivery, DeliveryLetter};
+use crate::scripts::execution::{ScriptExecution, ScriptLetter};
+use crate::triage::{Bulk, ErrorGroup, Parked, TriageError, TriageExecution};
 
 #[derive(Serialize)]
 pub struct Header {

@@ -149,7 +149,7 @@ fn was_just_told(told_at: Timestamp, now: Timestamp) -> bool {
 mod tests {
     use std::cmp::Reverse;
 
-    use crate::health::alarm::*;
+    use super::*;
 
     fn at(minutes: u64) -> Timestamp {
         Timestamp::clamped(1_800_000_000_000 + minutes * 60_000)

@@ -2,17 +2,57 @@
 
 use std::sync::Arc;
 
-use tidemill_model::{AppName, Entity, KnownType};
+use tidemill_model::{AppName, Entity, EventId, Json, KnownType, TenantId, Timestamp};
 
 use crate::health::{APP, ENTITY};
-use crate::kernel::command::RecordHealth;
 use crate::kernel::commit::{Expect, RecordWrite};
+use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, Subject};
 use crate::kernel::record::{Record, RecordKey, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::State;
+use crate::kernel::state::row::RowKey;
 use crate::outbound::outbox;
+
+/// Records what a check of health found, and tells whom it alarms.
+#[derive(Debug, Clone)]
+pub struct RecordHealth {
+    pub tenant: TenantId,
+    /// The id of the event, which was made with it.
+    pub event: EventId,
+    /// The event's properties, or what is left of them in place.
+    pub properties: Json,
+    /// What is kept of the check.
+    pub kept: Arc<[u8]>,
+    /// The version of what was kept of the one before; 0 means nothing.
+    pub expected: u64,
+    pub alerts: Vec<HealthAlert>,
+}
+
+impl Decision for RecordHealth {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        vec![
+            RowKey::Entity(self.tenant.clone(), Entity::system(ENTITY)),
+            RowKey::Record(RecordKey::health(&self.tenant)),
+        ]
+    }
+
+    fn log_bytes(&self) -> u64 {
+        (self.kept.len() + self.properties.len()) as u64 + 100_000
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        record(state, self, draft)
+    }
+}
+
+/// Something that a check tells people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthAlert {
+    pub text: Arc<str>,
+    pub is_raised: bool,
+}
 
 pub(crate) fn record(
     state: &State,
@@ -49,7 +89,7 @@ pub(crate) fn record(
 mod tests {
     use tidemill_model::{EventId, JobCounts, Json, TenantId};
 
-    use crate::health::record::*;
+    use super::*;
     use crate::health::{Lookout, is_stalled};
     use crate::kernel::command::{Command, HealthAlert};
     use crate::kernel::fixture::{Fixture, key, spec, tenant};

@@ -123,7 +123,7 @@ impl LiveTask {
 mod tests {
     use std::sync::Arc;
 
-    use crate::health::rule::*;
+    use super::*;
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::clamped(1_800_000_000_000 + seconds * 1_000)

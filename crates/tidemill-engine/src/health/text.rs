@@ -89,7 +89,7 @@ mod tests {
 
     use tidemill_model::WorkerId;
 
-    use crate::health::text::*;
+    use super::*;
 
     fn judged(name: &str, worker: Option<&str>) -> Judged {
         Judged {

@@ -76,7 +76,7 @@ fn step(id: u128) -> u128 {
 
 #[cfg(test)]
 mod tests {
-    use crate::kernel::id_source::*;
+    use super::*;
 
     #[test]
     fn ids_grow_even_when_time_does_not() {

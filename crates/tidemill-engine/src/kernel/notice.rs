@@ -88,7 +88,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::task::Wake;
 
-    use crate::kernel::notice::*;
+    use super::*;
 
     #[derive(Default)]
     struct Count(AtomicUsize);

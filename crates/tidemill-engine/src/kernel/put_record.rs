@@ -1,13 +1,60 @@
 //! Put control records, on condition of the versions they have.
 
-use tidemill_model::{Execution, TaskName, TaskSpec, TenantId};
+use tidemill_model::{Execution, TaskName, TaskSpec, TenantId, Timestamp};
 
-use crate::kernel::command::{PutRecord, PutRecords};
 use crate::kernel::commit::{Expect, RecordWrite};
+use crate::kernel::decision::Decision;
 use crate::kernel::draft::Draft;
-use crate::kernel::record::Record;
+use crate::kernel::record::{Record, RecordKey, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
+use crate::kernel::state::row::RowKey;
+
+#[derive(Debug, Clone)]
+pub struct PutRecord {
+    pub key: RecordKey,
+    /// `None` removes it.
+    pub value: Option<RecordValue>,
+    pub expires_at: Option<Timestamp>,
+    /// The version it must have; 0 means absent, `None` any.
+    pub expected: Option<u64>,
+}
+
+impl Decision for PutRecord {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        vec![RowKey::Record(self.key.clone())]
+    }
+
+    fn large_field(&self) -> &'static str {
+        "record"
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, self, draft)
+    }
+}
+
+/// Writes records, all of them or none.
+#[derive(Debug, Clone)]
+pub struct PutRecords {
+    pub records: Vec<PutRecord>,
+    /// A task definition that no open task may rest on.
+    pub unused: Option<(TenantId, TaskName)>,
+}
+
+impl Decision for PutRecords {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        self.records.iter().map(|put| RowKey::Record(put.key.clone())).collect()
+    }
+
+    fn large_field(&self) -> &'static str {
+        "record"
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide_all(state, self, draft)
+    }
+}
 
 pub(crate) fn decide(
     state: &State,
@@ -65,9 +112,9 @@ fn put(state: &State, command: &PutRecord, draft: &mut Draft<'_, '_>) -> Result<
 mod tests {
     use std::sync::Arc;
 
+    use super::*;
     use crate::kernel::command::Command;
     use crate::kernel::fixture::{Fixture, tenant};
-    use crate::kernel::put_record::*;
     use crate::kernel::record::{RecordKey, RecordKind, RecordValue};
 
     fn put_at(id: &str, expected: u64) -> PutRecord {

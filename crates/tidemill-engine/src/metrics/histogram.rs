@@ -118,7 +118,7 @@ pub(super) fn micros(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::metrics::histogram::*;
+    use super::*;
 
     #[test]
     fn a_value_counts_for_every_bound_that_is_not_below_it() {

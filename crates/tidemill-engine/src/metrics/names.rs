@@ -139,7 +139,7 @@ fn cut(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use crate::metrics::names::*;
+    use super::*;
 
     fn tenant(name: &str) -> TenantId {
         TenantId::trusted(name)

@@ -290,7 +290,7 @@ fn count(counter: &AtomicU64, more: u64) {
 
 #[cfg(test)]
 mod tests {
-    use crate::metrics::work::*;
+    use super::*;
     use std::sync::Arc;
 
     use tidemill_model::{Json, TaskId, TaskName, TaskOptions, TaskSpec};

@@ -175,7 +175,7 @@ pub fn iso(at: Timestamp) -> String {
 mod tests {
     use tidemill_model::{AppName, EntityId, EntityType, EventId, EventType};
 
-    use crate::outbound::alert_text::*;
+    use super::*;
 
     fn event(event_type: &str, kind: &str, id: &str, timestamp: Timestamp) -> SourceEvent {
         SourceEvent {

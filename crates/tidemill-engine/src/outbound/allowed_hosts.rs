@@ -57,7 +57,7 @@ impl Allowed {
 mod tests {
     use tidemill_model::CallbackUrl;
 
-    use crate::outbound::allowed_hosts::*;
+    use super::*;
 
     #[test]
     fn hosts_are_called_if_they_are_listed() {

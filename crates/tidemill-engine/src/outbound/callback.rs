@@ -17,8 +17,7 @@ use crate::kernel::draft::Draft;
 use crate::kernel::policy::Policy;
 use crate::kernel::state::job::{Job, JobHead};
 use crate::kernel::state::{State, change_head};
-use crate::outbound::outbox;
-use crate::outbound::{FailedJob, Target};
+use crate::outbound::{FailedJob, Target, outbox};
 use crate::scripts::execution::SourceEvent;
 
 /// What is told of a job.
@@ -169,6 +168,7 @@ mod tests {
     use tidemill_model::workflow::ExecutionId;
     use tidemill_model::{ErrorCategory, OnFailure, TaskSpec};
 
+    use super::*;
     use crate::kernel::command::{
         Cancel, Command, DeliveryEnd, EndDelivery, LookAfterParked, Report, Resume, ResumeTarget, Unpark,
     };
@@ -177,7 +177,6 @@ mod tests {
     use crate::kernel::id_source::IdSource;
     use crate::kernel::policy::AlertTargets;
     use crate::kernel::record::RecordValue;
-    use crate::outbound::callback::*;
     use crate::outbound::{Delivery, JobFailedAlerts, Lane};
     use crate::triage::{BulkAction, ParkedKey};
 

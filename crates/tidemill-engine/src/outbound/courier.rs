@@ -244,7 +244,7 @@ impl<B: Backend, S: Sender> Courier<B, S> {
 mod tests {
     use tidemill_model::{EventId, Timestamp};
 
-    use crate::outbound::courier::*;
+    use super::*;
 
     fn due(tenant: &str, lane: Lane, host: &str, since: u64, id: u128) -> DueWay {
         let way = Way { tenant: TenantId::trusted(tenant), lane, host: Arc::from(host) };

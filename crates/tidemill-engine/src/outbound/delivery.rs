@@ -212,7 +212,7 @@ impl DeliveryLetter {
 
 #[cfg(test)]
 mod tests {
-    use crate::outbound::delivery::*;
+    use super::*;
 
     #[test]
     fn ways_are_told_apart_by_tenant_lane_and_host() {

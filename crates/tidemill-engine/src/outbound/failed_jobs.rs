@@ -109,7 +109,7 @@ pub struct FailedJob {
 
 #[cfg(test)]
 mod tests {
-    use crate::outbound::failed_jobs::*;
+    use super::*;
 
     #[test]
     fn names_and_tenants_decide_what_is_told() {

@@ -8,18 +8,121 @@ use serde::Serialize;
 use tidemill_model::workflow::ExecutionId;
 use tidemill_model::{EventId, Json, TenantId, Timestamp};
 
-use crate::kernel::command::{DeliveryEnd, EndDelivery};
 use crate::kernel::commit::{Expect, RecordWrite};
+use crate::kernel::decision::{Decision, LETTER_BYTES};
 use crate::kernel::draft::Draft;
 use crate::kernel::record::{DeadLetterState, Record, RecordKey, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
+use crate::kernel::state::row::RowKey;
 use crate::outbound::{
     Delivery, DeliveryId, DeliveryKey, DeliveryLetter, FailedJob, FailedJobs, JOB_FAILED, Lane, Target,
     alert_text, pause_after,
 };
 use crate::scripts::execution::SourceEvent;
 use crate::triage::Unparked;
+
+/// Records how a try of a delivery ended.
+#[derive(Debug, Clone)]
+pub struct EndDelivery {
+    pub tenant: TenantId,
+    pub delivery: DeliveryId,
+    /// Counts from 1. Each try ends once.
+    pub attempt: u32,
+    /// How many failed jobs the try told of. If more have joined, it told too little, and does not count.
+    pub told: u32,
+    pub end: DeliveryEnd,
+}
+
+impl Decision for EndDelivery {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        let mut keys = vec![RowKey::Record(RecordKey::delivery(&self.tenant, self.delivery))];
+        if let DeliveryEnd::Failed { .. } = self.end {
+            keys.push(RowKey::Record(RecordKey::delivery_letter(&self.tenant, self.delivery)));
+        }
+        keys
+    }
+
+    fn log_bytes(&self) -> u64 {
+        LETTER_BYTES
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        end(state, self, draft)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum DeliveryEnd {
+    Arrived,
+    /// Whether it is tried again depends on where it goes and how often it was tried.
+    Failed {
+        error: Arc<str>,
+    },
+}
+
+/// Keeps what will never arrive as a dead letter, and tells people of it. It is refused if the letter is there.
+#[derive(Debug, Clone)]
+pub struct KeepLetter {
+    pub tenant: TenantId,
+    pub letter: Box<DeliveryLetter>,
+}
+
+impl Decision for KeepLetter {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        vec![RowKey::Record(RecordKey::delivery_letter(&self.tenant, self.letter.id))]
+    }
+
+    fn log_bytes(&self) -> u64 {
+        LETTER_BYTES
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        keep(state, &self.tenant, &self.letter, draft)
+    }
+}
+
+/// Delivers what a dead letter holds once more.
+#[derive(Debug, Clone)]
+pub struct ReplayDelivery {
+    pub tenant: TenantId,
+    pub letter: DeliveryId,
+}
+
+impl Decision for ReplayDelivery {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        vec![RowKey::Record(RecordKey::delivery_letter(&self.tenant, self.letter))]
+    }
+
+    fn log_bytes(&self) -> u64 {
+        LETTER_BYTES
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        replay(state, &self.tenant, self.letter, draft)
+    }
+}
+
+/// Puts a delivery's dead letter aside.
+#[derive(Debug, Clone)]
+pub struct DiscardDelivery {
+    pub tenant: TenantId,
+    pub letter: DeliveryId,
+}
+
+impl Decision for DiscardDelivery {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        vec![RowKey::Record(RecordKey::delivery_letter(&self.tenant, self.letter))]
+    }
+
+    fn log_bytes(&self) -> u64 {
+        LETTER_BYTES
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        discard(state, &self.tenant, self.letter, draft)
+    }
+}
 
 /// Sends something on its way. If too many others of the tenant wait, it is a dead letter at once.
 pub(crate) fn begin(
@@ -408,10 +511,10 @@ fn put_letter(tenant: &TenantId, version: u64, letter: DeliveryLetter, draft: &m
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::kernel::command::{Alert, Command, DiscardDelivery, LookAfterParked, ReplayDelivery, Unpark};
     use crate::kernel::fixture::{Fixture, tenant};
     use crate::kernel::policy::AlertTargets;
-    use crate::outbound::outbox::*;
     use crate::triage::property::{execution, resume, status, token, told};
     use crate::triage::{BulkAction, ParkedKey, StatusItem};
     use tidemill_model::workflow::WorkflowStatus;

@@ -20,8 +20,7 @@ use crate::kernel::reply::Refusal;
 use crate::kernel::site::Origin;
 use crate::kernel::state::{Place, State, TaskView};
 use crate::parking::unpark::How;
-use crate::triage::ingest;
-use crate::triage::ingest::TaskError;
+use crate::triage::ingest::{self, TaskError};
 use crate::triage::{BulkAction, Cell, NewToken, Unparked};
 use crate::work::finish::{advance_after, cut, report_failure};
 use crate::work::resume::{reopen, reopen_job};
@@ -284,13 +283,13 @@ mod tests {
     use tidemill_model::TaskSpec;
     use tidemill_model::workflow::ExecutionId;
 
+    use super::*;
     use crate::kernel::command::{Cancel, Command, LookAfterParked, Report, Resume, ResumeTarget, Unpark};
     use crate::kernel::commit::{Commit, RecordWrite};
     use crate::kernel::fixture::{Fixture, completed, failed, key, spec, tenant, timed_out};
     use crate::kernel::record::{RecordKey, RecordKind};
     use crate::kernel::reply::{Ending, Reply};
     use crate::kernel::state::row::RowKey;
-    use crate::parking::park::*;
 
     fn parking(name: &str, parents: &[&str]) -> TaskSpec {
         let mut spec = spec(name, parents);

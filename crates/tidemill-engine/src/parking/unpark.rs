@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tidemill_model::workflow::ExecutionId;
+use tidemill_model::workflow::{self, ExecutionId};
 use tidemill_model::{
     AppName, Entity, EntityId, EntityType, JobId, Json, KnownType, RequestId, TenantId, Timestamp,
 };
 
-use crate::kernel::command::Unpark;
 use crate::kernel::commit::TaskKey;
+use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::{By, Draft, Subject};
 use crate::kernel::record::{RecordKey, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
@@ -20,8 +20,59 @@ use crate::kernel::state::row::RowKey;
 use crate::outbound::outbox;
 use crate::parking::{park, wait};
 use crate::triage::notes::Held;
-use crate::triage::{BulkAction, Parked, ParkedKey, TokenState, Unparked, WORKFLOW_ENTITY};
-use crate::triage::{ingest, marks};
+use crate::triage::{BulkAction, Parked, ParkedKey, TokenState, Unparked, WORKFLOW_ENTITY, ingest, marks};
+
+/// Ends the wait of a parked execution.
+#[derive(Debug, Clone)]
+pub struct Unpark {
+    pub tenant: TenantId,
+    pub execution: workflow::ExecutionId,
+    pub how: BulkAction,
+    pub by: Option<Arc<str>>,
+    pub reason: Option<Arc<str>>,
+}
+
+impl Decision for Unpark {
+    fn touches(&self, state: &State, _now: Timestamp) -> Vec<RowKey> {
+        rows(state, &self.tenant, &self.execution)
+    }
+
+    fn may_fail_jobs(&self) -> MayFail<'_> {
+        MayFail::Of(&self.tenant)
+    }
+
+    fn log_bytes(&self) -> u64 {
+        self.how.log_bytes() + 50_000
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, self, draft)
+    }
+}
+
+/// Gives up parked executions whose time is over, and tells of those whose time is nearly over.
+#[derive(Debug, Clone)]
+pub struct LookAfterParked {
+    pub keys: Vec<ParkedKey>,
+}
+
+impl Decision for LookAfterParked {
+    fn touches(&self, state: &State, _now: Timestamp) -> Vec<RowKey> {
+        look_after_rows(state, &self.keys)
+    }
+
+    fn may_fail_jobs(&self) -> MayFail<'_> {
+        MayFail::OfAnyTenant
+    }
+
+    fn log_bytes(&self) -> u64 {
+        self.keys.len() as u64 * 8_000
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        look_after(state, &self.keys, draft)
+    }
+}
 
 /// The application that these events come from.
 const APP: &str = "tidemill";

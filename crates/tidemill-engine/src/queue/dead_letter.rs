@@ -1,8 +1,9 @@
 //! Dead letters: replay one, or put it aside. Neither ever deletes it.
 
-use tidemill_model::TenantId;
+use tidemill_model::{TenantId, Timestamp};
 
 use crate::kernel::commit::{Expect, MessageId, RecordWrite, TaskKey};
+use crate::kernel::decision::Decision;
 use crate::kernel::draft::Draft;
 use crate::kernel::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
@@ -10,7 +11,42 @@ use crate::kernel::state::job::Entry;
 use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{Place, State, TaskView};
 use crate::work::resume::{leave_parking, reopen, reopen_job};
+use crate::work::rows::steered_rows;
 use crate::work::tenant_limit;
+
+/// Puts what a dead letter holds into the queue again.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    pub tenant: TenantId,
+    pub message: MessageId,
+}
+
+impl Decision for Replay {
+    fn touches(&self, state: &State, _now: Timestamp) -> Vec<RowKey> {
+        replied_rows(state, &self.tenant, self.message)
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        replay(state, &self.tenant, self.message, draft)
+    }
+}
+
+/// Puts a dead letter aside.
+#[derive(Debug, Clone)]
+pub struct Discard {
+    pub tenant: TenantId,
+    pub message: MessageId,
+}
+
+impl Decision for Discard {
+    fn touches(&self, state: &State, _now: Timestamp) -> Vec<RowKey> {
+        replied_rows(state, &self.tenant, self.message)
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        discard(state, &self.tenant, self.message, draft)
+    }
+}
 
 pub(crate) fn replay(
     state: &State,
@@ -103,4 +139,16 @@ fn mark(
     let value = RecordValue::DeadLetter(DeadLetter { state: new, ..letter.clone() });
     let record = Some(Record { version: version + 1, expires_at: None, value });
     draft.record(RecordWrite::Put { key, record });
+}
+
+/// The rows that a letter and its task need. The task is known once the letter is here.
+fn replied_rows(state: &State, tenant: &TenantId, message: MessageId) -> Vec<RowKey> {
+    let key = RecordKey::dead_letter(tenant, message);
+    let mut rows = Vec::new();
+    if let Some(RecordValue::DeadLetter(letter)) = state.record(&key).map(|record| &record.value) {
+        let key = TaskKey { tenant: tenant.clone(), request: letter.request.clone() };
+        rows.extend(steered_rows(state, &key));
+    }
+    rows.push(RowKey::Record(key));
+    rows
 }

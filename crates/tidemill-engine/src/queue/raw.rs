@@ -3,17 +3,94 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tidemill_model::{TaskState, TenantId};
+use tidemill_model::{TaskState, TenantId, Timestamp};
 
-use crate::kernel::command::{Receive, Send};
-use crate::kernel::commit::{Delivered, Receipt, RecordWrite, TaskChangeKind, TaskKey};
+use crate::kernel::commit::{Delivered, NewTask, Receipt, RecordWrite, TaskChangeKind, TaskKey};
+use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::Draft;
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
 use crate::kernel::state::queue::Queued;
-use crate::work::finish;
-use crate::work::finish::Exhausted;
+use crate::kernel::state::row::RowKey;
+use crate::work::claim::delivered_rows;
+use crate::work::finish::{self, Exhausted};
+use crate::work::rows::task_row;
 use crate::work::tenant_limit;
+
+/// A message from outside. Without a head the task begins here, and nothing announces it.
+#[derive(Debug, Clone)]
+pub struct Send {
+    pub task: NewTask,
+    pub run: u32,
+    pub delay_millis: u64,
+}
+
+impl Decision for Send {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        let NewTask { tenant, request, .. } = &self.task;
+        vec![task_row(&TaskKey { tenant: tenant.clone(), request: request.clone() })]
+    }
+
+    fn log_bytes(&self) -> u64 {
+        self.task.spec.input.len() as u64 + 2_000
+    }
+
+    fn large_field(&self) -> &'static str {
+        "input"
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        send(state, self, draft)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Receive {
+    pub tenants: Option<Arc<[TenantId]>>,
+    pub max: usize,
+    pub visibility_millis: Option<u64>,
+}
+
+impl Decision for Receive {
+    fn touches(&self, state: &State, _now: Timestamp) -> Vec<RowKey> {
+        delivered_rows(state, self.tenants.as_deref(), self.max)
+    }
+
+    fn may_fail_jobs(&self) -> MayFail<'_> {
+        MayFail::OfAnyTenant
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        Ok(receive(state, self, draft))
+    }
+}
+
+/// Takes a message out of the queue, if the receipt is its newest one.
+#[derive(Debug, Clone)]
+pub struct Delete {
+    pub tenant: Option<TenantId>,
+    pub receipt: Receipt,
+}
+
+impl Decision for Delete {
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        Ok(delete(state, self.tenant.as_ref(), self.receipt, draft))
+    }
+}
+
+/// Hides a message for some time, or shows it at once.
+#[derive(Debug, Clone)]
+pub struct ChangeVisibility {
+    pub tenant: Option<TenantId>,
+    pub receipt: Receipt,
+    pub visible_in_millis: u64,
+}
+
+impl Decision for ChangeVisibility {
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        Ok(change_visibility(state, self.tenant.as_ref(), self.receipt, self.visible_in_millis, draft))
+    }
+}
 
 pub(crate) fn send(state: &State, command: &Send, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let task = &command.task;

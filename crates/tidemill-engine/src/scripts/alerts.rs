@@ -267,7 +267,7 @@ fn tell(
 
 #[cfg(test)]
 mod tests {
-    use crate::scripts::alerts::*;
+    use super::*;
 
     fn acme() -> TenantId {
         TenantId::trusted("acme")

@@ -4,21 +4,222 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tidemill_model::{AppName, Entity, KnownType, TenantId};
+use tidemill_model::{AppName, Entity, Json, KnownType, ScriptId, SubscriptionId, TenantId, Timestamp};
 
 use crate::events::publish;
-use crate::kernel::command::{Alert, EndExecution, ExecutionEnd, Match, NewExecution, ScriptEffect};
+use crate::kernel::command::{Publish, SubmitJob};
 use crate::kernel::commit::{Expect, RecordWrite};
+use crate::kernel::decision::{Decision, LETTER_BYTES};
 use crate::kernel::draft::{By, Draft, Subject};
 use crate::kernel::record::{DeadLetterState, Record, RecordKey, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::State;
+use crate::kernel::state::row::RowKey;
 use crate::outbound::outbox;
 use crate::scripts::execution::{
     ExecutionId, ExecutionStatus, RunError, ScriptExecution, ScriptLetter, SourceEvent,
 };
 use crate::work::submit_job;
+
+/// Moves the place up to which events were matched with subscriptions, and queues what matched.
+#[derive(Debug, Clone)]
+pub struct Match {
+    /// The tenant whose events are matched apart from those of all others, if this is about one.
+    pub lane: Option<TenantId>,
+    /// The version that the cursor's record must have; 0 means absent.
+    pub cursor_version: u64,
+    /// The number of the last event that was matched. `None` removes the cursor: nobody follows any more.
+    pub to: Option<u64>,
+    /// Those that are there already are left as they are.
+    pub executions: Vec<NewExecution>,
+}
+
+impl Decision for Match {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        let mut keys = vec![RowKey::Record(RecordKey::scripts_cursor_of(self.lane.as_ref()))];
+        keys.extend(self.executions.iter().map(|new| {
+            let id = ExecutionId::of(new.event.id, &new.subscription);
+            RowKey::Record(RecordKey::execution(&new.tenant, id))
+        }));
+        keys
+    }
+
+    fn log_bytes(&self) -> u64 {
+        self.executions.iter().map(|new| new.event.len() as u64 + 1_000).sum()
+    }
+
+    fn large_field(&self) -> &'static str {
+        "executions"
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        matched(state, self, draft)
+    }
+}
+
+/// A script that is to run for an event.
+#[derive(Debug, Clone)]
+pub struct NewExecution {
+    pub tenant: TenantId,
+    pub script: ScriptId,
+    pub subscription: SubscriptionId,
+    pub event: SourceEvent,
+}
+
+/// Records how a run of an execution ended, with all that the script asked for.
+#[derive(Debug, Clone)]
+pub struct EndExecution {
+    pub tenant: TenantId,
+    pub execution: ExecutionId,
+    /// Counts from 1. Each run ends once.
+    pub attempt: u32,
+    pub duration_millis: u64,
+    /// A list of `{"level", "text"}`.
+    pub logs: Option<Json>,
+    pub end: ExecutionEnd,
+}
+
+impl Decision for EndExecution {
+    fn touches(&self, state: &State, now: Timestamp) -> Vec<RowKey> {
+        let mut keys = vec![RowKey::Record(RecordKey::execution(&self.tenant, self.execution))];
+        if self.end.may_bury() {
+            keys.push(RowKey::Record(RecordKey::script_letter(&self.tenant, self.execution)));
+        }
+        if let ExecutionEnd::Succeeded { effects, .. } = &self.end {
+            keys.extend(effects.iter().flat_map(|effect| match effect {
+                ScriptEffect::Publish(publish) => publish.touches(state, now),
+                ScriptEffect::SubmitJob(submit) => submit.touches(state, now),
+            }));
+        }
+        keys
+    }
+
+    fn log_bytes(&self) -> u64 {
+        let asked = match &self.end {
+            ExecutionEnd::Succeeded { result, effects } => {
+                let of = |effect: &ScriptEffect| match effect {
+                    ScriptEffect::Publish(publish) => publish.log_bytes(),
+                    ScriptEffect::SubmitJob(submit) => submit.log_bytes(),
+                };
+                result.as_ref().map_or(0, |result| result.len() as u64) + effects.iter().map(of).sum::<u64>()
+            }
+            ExecutionEnd::Failed { error, data, .. } => {
+                2 * error.len() as u64 + data.as_ref().map_or(0, |data| data.len() as u64)
+            }
+        };
+        // The record is written again, and a dead letter with it.
+        asked + self.logs.as_ref().map_or(0, |logs| logs.len() as u64) + 40_000
+    }
+
+    fn large_field(&self) -> &'static str {
+        "result"
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        end(state, self, draft)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum ExecutionEnd {
+    Succeeded {
+        result: Option<Json>,
+        effects: Vec<ScriptEffect>,
+    },
+    Failed {
+        error: RunError,
+        /// `None` makes a dead letter.
+        retry_in_millis: Option<u64>,
+        /// The event's properties, for the dead letter of an execution that has none of its own.
+        data: Option<Json>,
+    },
+}
+
+impl ExecutionEnd {
+    /// Whether it may leave a dead letter: scripts that are too many hops away may ask for nothing.
+    pub(crate) fn may_bury(&self) -> bool {
+        match self {
+            Self::Succeeded { effects, .. } => !effects.is_empty(),
+            Self::Failed { retry_in_millis, .. } => retry_in_millis.is_none(),
+        }
+    }
+}
+
+/// What a script asked for. It happens in the commit of its success, or not at all.
+#[derive(Debug, Clone)]
+pub enum ScriptEffect {
+    Publish(Publish),
+    SubmitJob(Box<SubmitJob>),
+}
+
+/// Runs a script's dead letter again.
+#[derive(Debug, Clone)]
+pub struct ReplayLetter {
+    pub tenant: TenantId,
+    pub letter: ExecutionId,
+}
+
+impl Decision for ReplayLetter {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        vec![RowKey::Record(RecordKey::script_letter(&self.tenant, self.letter))]
+    }
+
+    fn log_bytes(&self) -> u64 {
+        LETTER_BYTES
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        replay(state, &self.tenant, self.letter, draft)
+    }
+}
+
+/// Puts a script's dead letter aside.
+#[derive(Debug, Clone)]
+pub struct DiscardLetter {
+    pub tenant: TenantId,
+    pub letter: ExecutionId,
+}
+
+impl Decision for DiscardLetter {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        vec![RowKey::Record(RecordKey::script_letter(&self.tenant, self.letter))]
+    }
+
+    fn log_bytes(&self) -> u64 {
+        LETTER_BYTES
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        discard(state, &self.tenant, self.letter, draft)
+    }
+}
+
+/// Tells that something needs attention, or no longer does.
+#[derive(Debug, Clone)]
+pub struct Alert {
+    pub tenant: TenantId,
+    /// What it is about. It stands under this name until it is cleared.
+    pub name: &'static str,
+    pub is_raised: bool,
+    /// In words.
+    pub message: String,
+    /// A JSON object.
+    pub properties: Json,
+}
+
+impl Decision for Alert {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        vec![
+            RowKey::Entity(self.tenant.clone(), Entity::system(ENTITY)),
+            RowKey::Record(RecordKey::alert(&self.tenant, self.name)),
+        ]
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        Ok(alert(state, self, draft))
+    }
+}
 
 /// The entity whose events tell of a tenant's scripts as a whole.
 pub(crate) const ENTITY: &str = "scripts";
@@ -285,13 +486,13 @@ mod tests {
         Context, EntityId, EntityType, EventId, EventType, JobId, Json, ScriptId, SubscriptionId,
     };
 
+    use super::*;
     use crate::kernel::command::{
         Command, DiscardLetter, Forget, Prepared, Publish, PublishedEvent, ReplayLetter,
     };
     use crate::kernel::fixture;
     use crate::kernel::fixture::{Fixture, spec, tenant};
     use crate::kernel::state::{DueExecutions, Room};
-    use crate::scripts::end::*;
 
     fn new(event: u128, subscription: &str, hop: u32) -> NewExecution {
         NewExecution {

@@ -281,7 +281,7 @@ impl ScriptLetter {
 
 #[cfg(test)]
 mod tests {
-    use crate::scripts::execution::*;
+    use super::*;
 
     #[test]
     fn an_execution_has_one_id_and_no_other_has_it() {

@@ -18,8 +18,7 @@ use crate::kernel::backend::Backend;
 use crate::kernel::notice::Notice;
 use crate::kernel::record::{RecordKey, RecordKind, RecordValue};
 use crate::scripts::host::ScriptHost;
-use crate::scripts::matching;
-use crate::scripts::matching::{Batch, Index, Place, Wanted};
+use crate::scripts::matching::{self, Batch, Index, Place, Wanted};
 use crate::scripts::router::{Ended, LAZY_EVENTS, QUIET, TURN_WEIGHT_MAX, TURN_WORK_MAX, ended};
 use crate::scripts::stop::{First, Stop, any, either};
 

@@ -114,7 +114,7 @@ impl Counters {
 
 #[cfg(test)]
 mod tests {
-    use crate::scripts::metrics::*;
+    use super::*;
 
     #[test]
     fn known_runs_give_known_numbers() {

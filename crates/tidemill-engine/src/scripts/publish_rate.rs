@@ -45,7 +45,7 @@ impl PublishRate {
 
 #[cfg(test)]
 mod tests {
-    use crate::scripts::publish_rate::*;
+    use super::*;
 
     #[test]
     fn a_second_has_so_many_for_each_tenant() {

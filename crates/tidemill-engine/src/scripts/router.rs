@@ -19,8 +19,7 @@ use crate::kernel::backend::{Backend, Fault};
 use crate::kernel::record::{RecordKey, RecordKind};
 use crate::scripts::host::ScriptHost;
 use crate::scripts::lanes::{LANES_MAX, Lanes, Returned, cursor_of};
-use crate::scripts::matching;
-use crate::scripts::matching::{Batch, Index, Place, Wanted};
+use crate::scripts::matching::{self, Batch, Index, Place, Wanted};
 use crate::scripts::stop::{First, Stop, any, either};
 
 /// Events that are read at a time.

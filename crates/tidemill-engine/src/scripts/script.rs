@@ -468,7 +468,7 @@ pub(crate) fn no_such_script(script: &ScriptId) -> ScriptError {
 
 #[cfg(test)]
 mod tests {
-    use crate::scripts::script::*;
+    use super::*;
 
     #[test]
     fn a_tenant_has_so_many_subscriptions_and_no_more() {

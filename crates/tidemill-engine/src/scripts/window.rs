@@ -145,8 +145,8 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::scripts::execution::ExecutionId;
-    use crate::scripts::window::*;
 
     fn fill(window: &mut Window, tenant: &str, from: u128, count: u128) {
         for n in from..from + count {

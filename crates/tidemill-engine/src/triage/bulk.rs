@@ -168,3 +168,13 @@ impl Bulk {
         false
     }
 }
+
+impl BulkAction {
+    /// About how many bytes carrying it out for one execution puts into the log at most.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        match self {
+            Self::Resume { output, .. } => 3 * output.len() as u64,
+            Self::Fail { error, cause } => 3 * (error.len() + cause.len()) as u64,
+        }
+    }
+}

@@ -6,15 +6,76 @@ use tidemill_model::workflow::ErrorCode;
 use tidemill_model::{TenantId, Timestamp};
 
 use crate::kernel::clock::AHEAD_MILLIS_MAX;
-use crate::kernel::command::StartBulk;
+use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::Draft;
 use crate::kernel::record::{RecordKey, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{State, TriageIndex};
-use crate::parking::unpark;
-use crate::parking::unpark::{How, Jobs, Who};
+use crate::parking::unpark::{self, How, Jobs, Who};
 use crate::triage::{Bulk, BulkAction, BulkFilter, BulkId, BulkState, Parked};
+
+/// Begins to unpark many executions.
+#[derive(Debug, Clone)]
+pub struct StartBulk {
+    pub tenant: TenantId,
+    pub id: BulkId,
+    pub action: BulkAction,
+    pub filter: BulkFilter,
+    /// How many fit, if that had to be counted before; `None`: as many as their own records say.
+    pub total: Option<u64>,
+    pub rate_per_second: Option<u32>,
+    pub by: Option<Arc<str>>,
+    pub reason: Option<Arc<str>>,
+}
+
+impl Decision for StartBulk {
+    fn log_bytes(&self) -> u64 {
+        self.action.log_bytes() + 50_000
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        start(state, self, draft)
+    }
+}
+
+/// Carries out the next page of a bulk.
+#[derive(Debug, Clone)]
+pub struct StepBulk {
+    pub tenant: TenantId,
+    pub bulk: BulkId,
+}
+
+impl Decision for StepBulk {
+    fn touches(&self, state: &State, now: Timestamp) -> Vec<RowKey> {
+        rows(state, &self.tenant, self.bulk, now)
+    }
+
+    fn may_fail_jobs(&self) -> MayFail<'_> {
+        MayFail::Of(&self.tenant)
+    }
+
+    fn log_bytes(&self) -> u64 {
+        12_000_000
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        step(state, &self.tenant, self.bulk, draft)
+    }
+}
+
+/// Ends a bulk where it stands.
+#[derive(Debug, Clone)]
+pub struct CancelBulk {
+    pub tenant: TenantId,
+    pub bulk: BulkId,
+}
+
+impl Decision for CancelBulk {
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        cancel(state, &self.tenant, self.bulk, draft)
+    }
+}
 
 /// How many executions one page unparks.
 const PAGE_MAX: usize = 100;

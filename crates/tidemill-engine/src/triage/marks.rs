@@ -10,11 +10,10 @@ use crate::kernel::record::{RecordKey, RecordValue};
 use crate::kernel::reply::Refusal;
 use crate::kernel::state::State;
 use crate::parking::unpark;
-use crate::triage::bulk_steps;
 use crate::triage::notes::Held;
 use crate::triage::{
     CODES_MAX, Cell, ERROR_GROUPS_MAX, ErrorGroup, ErrorMark, ErrorState, GroupKind, Ignored, Mark, MarkItem,
-    OCCURRENCES_MAX, OTHER_CODE, Occurrence, Sample, TriageError,
+    OCCURRENCES_MAX, OTHER_CODE, Occurrence, Sample, TriageError, bulk_steps,
 };
 
 /// An error that occurred.

@@ -6,9 +6,8 @@ use std::sync::{Arc, OnceLock};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
-use tidemill_model::TenantId;
-use tidemill_model::Timestamp;
 use tidemill_model::workflow::{ExecutionId, TaskToken};
+use tidemill_model::{TenantId, Timestamp};
 
 use crate::triage::{NewToken, TokenState, Unparked};
 
@@ -154,7 +153,7 @@ impl fmt::Debug for TokenSealer {
 
 #[cfg(test)]
 mod tests {
-    use crate::triage::token::*;
+    use super::*;
 
     #[test]
     fn a_token_is_opened_only_with_its_key_and_for_its_tenant() {

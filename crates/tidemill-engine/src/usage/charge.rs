@@ -6,19 +6,53 @@ use std::sync::Arc;
 use tidemill_model::budget::BUDGET_EXCEEDED;
 use tidemill_model::properties::{BudgetExceeded, FailureSource, TaskFailed};
 use tidemill_model::{
-    Allowance, BudgetScope, Day, Entity, ErrorCategory, Json, KnownType, Outcome, Period, Spending, TaskHead,
-    TenantBudget, TenantId, Timestamp, Usage, UsageSum,
+    Allowance, Budget, BudgetScope, Day, Entity, ErrorCategory, JobId, Json, KnownType, Outcome, Period,
+    Spending, TaskHead, TenantBudget, TenantId, Timestamp, Usage, UsageSum,
 };
 
-use crate::kernel::command::{BudgetTarget, SetBudget};
 use crate::kernel::commit::{Expect, RecordWrite, TaskChangeKind, TaskKey};
+use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, Subject, identity, spec_of};
 use crate::kernel::record::{Record, RecordKey, RecordValue, UsageOf};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
+use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{Place, State, TaskView};
 use crate::parking::park::Defeat;
 use crate::work::finish::{cut, report_failure};
+
+/// Sets what the agents of a job or of a tenant may use; `None` lets them use what they like.
+#[derive(Debug, Clone)]
+pub struct SetBudget {
+    pub tenant: TenantId,
+    pub target: BudgetTarget,
+    pub budget: Option<Budget>,
+}
+
+impl Decision for SetBudget {
+    fn touches(&self, _state: &State, now: Timestamp) -> Vec<RowKey> {
+        match self.target {
+            BudgetTarget::Job(job) => vec![
+                RowKey::Job(self.tenant.clone(), job),
+                RowKey::Record(RecordKey::usage(&self.tenant, UsageOf::Job(job))),
+            ],
+            BudgetTarget::Tenant(period) => vec![
+                RowKey::Record(RecordKey::budget(&self.tenant)),
+                RowKey::Record(spent_in(&self.tenant, period, now)),
+            ],
+        }
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        set(state, self, draft)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BudgetTarget {
+    Job(JobId),
+    Tenant(Period),
+}
 
 /// The entity whose events tell of a tenant's budget.
 pub(crate) const BUDGET_ENTITY: &str = "budget";
@@ -273,17 +307,27 @@ fn put(state: &State, key: RecordKey, value: RecordValue, draft: &mut Draft<'_, 
     draft.record(RecordWrite::Put { key, record });
 }
 
+/// What an attempt is added to. The name of the task is known once the task is here.
+pub(crate) fn rows(state: &State, key: &TaskKey, now: Timestamp) -> Vec<RowKey> {
+    let Some(task) = state.task(key) else { return Vec::new() };
+    // The event that tells it is stamped now, or just after the task's last one.
+    let at = task.entry.stream.last_timestamp().filter(|last| *last >= now).map_or(now, |last| last.plus(1));
+    let mut rows: Vec<_> = sums_of(key, &task, at).into_iter().map(RowKey::Record).collect();
+    rows.push(RowKey::Entity(key.tenant.clone(), Entity::system(BUDGET_ENTITY)));
+    rows
+}
+
 #[cfg(test)]
 mod tests {
     use tidemill_model::{Budget, JobId, MicroUsd, SessionId, TaskSpec};
 
+    use super::*;
     use crate::kernel::command::{Command, Finish, Release, Report, Resume, ResumeTarget, Spent, SubmitTask};
     use crate::kernel::commit::Commit;
     use crate::kernel::fixture::{
         Fixture, claim, completed, failed, key, spec, submit_job, tenant, timed_out, worker,
     };
     use crate::kernel::reply::Assignment;
-    use crate::usage::charge::*;
 
     fn job() -> JobId {
         JobId::from_u128(7)

@@ -3,16 +3,55 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use tidemill_model::{JobStatus, Json, KnownType, PublicState, TaskSpec, dag};
+use tidemill_model::properties::OverflowRef;
+use tidemill_model::{
+    EventId, JobId, JobStatus, Json, KnownType, PublicState, TaskSpec, TenantId, Timestamp, dag,
+};
 
-use crate::kernel::command::{AddTasks, Listed};
 use crate::kernel::commit::{Expect, RecordWrite};
+use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, JobFacts};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::State;
 use crate::kernel::state::job::{Job, spec_bytes};
+use crate::kernel::state::row::RowKey;
+use crate::work::rows::{inputs_bytes, tasks_bytes};
 use crate::work::tenant_limit;
+
+#[derive(Debug, Clone)]
+pub struct AddTasks {
+    pub tenant: TenantId,
+    pub job: JobId,
+    pub tasks: Arc<Vec<Arc<TaskSpec>>>,
+    /// The JSON of `newTasks`, or where it was put.
+    pub listed: Listed,
+}
+
+impl Decision for AddTasks {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        vec![RowKey::Job(self.tenant.clone(), self.job)]
+    }
+
+    fn log_bytes(&self) -> u64 {
+        tasks_bytes(&self.tasks) + inputs_bytes(&self.tasks)
+    }
+
+    fn large_field(&self) -> &'static str {
+        "tasks"
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, self, draft)
+    }
+}
+
+/// A task list inside an event: in place or in the blob store.
+#[derive(Debug, Clone)]
+pub enum Listed {
+    Inline(Json),
+    Overflow { id: EventId, at: OverflowRef },
+}
 
 pub(crate) fn decide(state: &State, command: &AddTasks, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let Some(job) = state.job(&command.tenant, command.job) else {

@@ -1,12 +1,31 @@
 //! Advance a job: dispatch what is ready and was not dispatched. Repeating it changes nothing.
 
-use tidemill_model::{JobId, TenantId};
+use tidemill_model::{JobId, TenantId, Timestamp};
 
+use crate::kernel::decision::Decision;
 use crate::kernel::draft::{Draft, JobFacts};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::State;
 use crate::kernel::state::job::Job;
+use crate::kernel::state::row::RowKey;
+
+/// Dispatches what is ready and was not dispatched. Does nothing when nothing is.
+#[derive(Debug, Clone)]
+pub struct Advance {
+    pub tenant: TenantId,
+    pub job: JobId,
+}
+
+impl Decision for Advance {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        vec![RowKey::Job(self.tenant.clone(), self.job)]
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, &self.tenant, self.job, draft)
+    }
+}
 
 pub(crate) fn decide(
     state: &State,

@@ -1,16 +1,40 @@
 //! Cancel a job: everything active in it ends in one commit, and fences are raised so that no worker can write.
 
 use tidemill_model::properties::{FailureSource, JobCancelled, TaskFailed};
-use tidemill_model::{ErrorCategory, JobStatus, Json, KnownType, Outcome};
+use tidemill_model::{ErrorCategory, JobId, JobStatus, Json, KnownType, Outcome, TenantId, Timestamp};
 
-use crate::kernel::command::Cancel;
 use crate::kernel::commit::{Expect, RecordWrite, TaskChangeKind, TaskKey};
+use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, identity};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
+use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{Place, State, TaskView};
 use crate::work::finish::cut;
 use crate::work::resume::leave_parking;
+use crate::work::rows::job_rows;
+
+#[derive(Debug, Clone)]
+pub struct Cancel {
+    pub tenant: TenantId,
+    pub job: JobId,
+    pub by: String,
+    pub reason: Option<String>,
+}
+
+impl Decision for Cancel {
+    fn touches(&self, state: &State, _now: Timestamp) -> Vec<RowKey> {
+        job_rows(state, &self.tenant, self.job)
+    }
+
+    fn large_field(&self) -> &'static str {
+        "tasks"
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, self, draft)
+    }
+}
 
 pub(crate) fn decide(state: &State, command: &Cancel, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let Some(job) = state.job(&command.tenant, command.job) else {

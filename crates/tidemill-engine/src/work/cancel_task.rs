@@ -1,16 +1,42 @@
 //! Cancel a task without a job: it ends, and its fence is raised so that no worker can write.
 
 use tidemill_model::properties::{FailureSource, TaskFailed};
-use tidemill_model::{ErrorCategory, Json, KnownType, Outcome};
+use tidemill_model::{ErrorCategory, Json, KnownType, Outcome, RequestId, TenantId, Timestamp};
 
-use crate::kernel::command::CancelTask;
 use crate::kernel::commit::{TaskChangeKind, TaskKey};
+use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::{By, Draft, identity};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
+use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{Place, State};
 use crate::work::finish::cut;
 use crate::work::resume::leave_parking;
+use crate::work::rows::steered_rows;
+
+/// Ends a task without a job.
+#[derive(Debug, Clone)]
+pub struct CancelTask {
+    pub tenant: TenantId,
+    pub request: RequestId,
+    pub by: String,
+    pub reason: Option<String>,
+}
+
+impl Decision for CancelTask {
+    fn touches(&self, state: &State, _now: Timestamp) -> Vec<RowKey> {
+        let key = TaskKey { tenant: self.tenant.clone(), request: self.request.clone() };
+        steered_rows(state, &key)
+    }
+
+    fn may_fail_jobs(&self) -> MayFail<'_> {
+        MayFail::Of(&self.tenant)
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, self, draft)
+    }
+}
 
 pub(crate) fn decide(
     state: &State,

@@ -3,17 +3,67 @@
 //! The graph stays as it is. A task that runs now keeps what it was claimed with; its next attempt has the new.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use tidemill_model::{JobStatus, KnownType, PublicState, TaskSpec};
+use tidemill_model::{
+    JobId, JobStatus, Json, KnownType, PublicState, RequestId, TaskSpec, TenantId, Timestamp,
+};
 
-use crate::kernel::command::{ChangeTarget, ChangeTasks, Resume};
+use crate::kernel::command::{Resume, ResumeTarget};
 use crate::kernel::commit::{Expect, RecordWrite, TaskKey};
+use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::State;
 use crate::kernel::state::job::spec_bytes;
+use crate::kernel::state::row::RowKey;
+use crate::work::rows::{job_rows, steered_rows, tasks_bytes};
 use crate::work::{resume, tenant_limit};
+
+/// Gives tasks that did not complete other work.
+#[derive(Debug, Clone)]
+pub struct ChangeTasks {
+    pub tenant: TenantId,
+    pub target: ChangeTarget,
+    /// What runs again in the same commit, with its new work.
+    pub resume: Option<ResumeTarget>,
+}
+
+impl Decision for ChangeTasks {
+    fn touches(&self, state: &State, _now: Timestamp) -> Vec<RowKey> {
+        match &self.target {
+            ChangeTarget::Job { job, .. } => job_rows(state, &self.tenant, *job),
+            ChangeTarget::Alone { request, .. } => {
+                let key = TaskKey { tenant: self.tenant.clone(), request: request.clone() };
+                steered_rows(state, &key)
+            }
+        }
+    }
+
+    fn log_bytes(&self) -> u64 {
+        match &self.target {
+            ChangeTarget::Job { specs, told, .. } => tasks_bytes(specs) + told.len() as u64,
+            ChangeTarget::Alone { spec, .. } => spec.input.len() as u64 + 4_000,
+        }
+    }
+
+    fn large_field(&self) -> &'static str {
+        "tasks"
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, self, draft)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum ChangeTarget {
+    /// Tasks of a job, as they are to be, and what `Job Tasks Changed` tells.
+    Job { job: JobId, specs: Arc<Vec<Arc<TaskSpec>>>, told: Json },
+    /// A task without a job.
+    Alone { request: RequestId, spec: Arc<TaskSpec> },
+}
 
 pub(crate) fn decide(
     state: &State,
@@ -111,9 +161,9 @@ mod tests {
 
     use tidemill_model::{ErrorCategory, JobId, Json, TaskId};
 
+    use super::*;
     use crate::kernel::command::{Command, ResumeTarget};
     use crate::kernel::fixture::{Fixture, completed, failed, key, spec, tenant};
-    use crate::work::change_tasks::*;
 
     fn changed(task: &TaskSpec, input: &str) -> Arc<TaskSpec> {
         Arc::new(TaskSpec { input: Json::trusted(input), ..task.clone() })

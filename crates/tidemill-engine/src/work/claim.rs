@@ -1,20 +1,47 @@
 //! Claim: deliver messages and take the leases of their tasks, in one commit.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use tidemill_model::properties::TaskProcessingStarted;
-use tidemill_model::{Json, KnownType, TaskHead, TaskState, TenantId, Timestamp};
+use tidemill_model::{Json, KnownType, Owner, TaskHead, TaskState, TenantId, Timestamp, WorkerId};
 
-use crate::kernel::command::Claim;
 use crate::kernel::commit::{Delivered, Message, TaskChangeKind, TaskKey};
+use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::{By, Draft, identity, job_name_of, spec_of};
-use crate::kernel::reply::{Assignment, Reply};
+use crate::kernel::reply::{Assignment, Refusal, Reply};
 use crate::kernel::state::queue::Queued;
+use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{Place, State, TaskView};
-use crate::usage::charge;
-use crate::usage::charge::Verdict;
-use crate::work::finish;
-use crate::work::finish::Exhausted;
+use crate::triage::ingest;
+use crate::usage::charge::{self, Verdict};
+use crate::work::finish::{self, Exhausted};
+
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub owner: Owner,
+    pub worker: WorkerId,
+    pub max: usize,
+    /// The tenants the worker may serve; `None` for all.
+    pub tenants: Option<Arc<[TenantId]>>,
+    /// Writes `Task Processing Started` with this process id in the same commit. A worker that starts child processes
+    /// leaves it out and sends `Begin` once it knows the child's.
+    pub begin: Option<u32>,
+}
+
+impl Decision for Claim {
+    fn touches(&self, state: &State, _now: Timestamp) -> Vec<RowKey> {
+        delivered_rows(state, self.tenants.as_deref(), self.max)
+    }
+
+    fn may_fail_jobs(&self) -> MayFail<'_> {
+        MayFail::OfAnyTenant
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        Ok(decide(state, self, draft))
+    }
+}
 
 /// Messages that turn out to be stale are dropped on the way; so many more than asked for are looked at.
 pub(crate) const LOOK_AHEAD: usize = 64;
@@ -278,13 +305,33 @@ fn acquire(
     }
 }
 
+/// What is known of the errors of tasks that a delivery may give up: none is known of a task in its first run.
+pub(crate) fn delivered_rows(state: &State, tenants: Option<&[TenantId]>, max: usize) -> Vec<RowKey> {
+    let serves = |tenant: &TenantId| tenants.is_none_or(|tenants| tenants.contains(tenant));
+    let mut rows = Vec::new();
+    let mut sound = 0;
+    for queued in state.queue().deliverable(serves).take(max.saturating_add(LOOK_AHEAD)) {
+        let key = &queued.message.task;
+        let task = state.task(key);
+        match task.and_then(|task| task.entry.head.as_ref()) {
+            Some(head) if head.run > 1 => rows.extend(ingest::task_rows(state, &key.tenant, &key.request)),
+            Some(_) => sound += 1,
+            None => {}
+        }
+        if sound >= max {
+            break;
+        }
+    }
+    rows
+}
+
 #[cfg(test)]
 mod tests {
     use tidemill_model::ErrorCategory;
 
+    use super::*;
     use crate::kernel::command::{Command, Recover, Send};
     use crate::kernel::fixture::{Fixture, alone, claim, completed, failed, key};
-    use crate::work::claim::*;
 
     /// Brings a task into a state in which it still has a second message.
     fn prepared(state: &str) -> Fixture {

@@ -358,7 +358,7 @@ fn merged(input: &Json, outputs: &[(TaskId, Json)], files: &[ParentFiles]) -> Js
 
 #[cfg(test)]
 mod tests {
-    use crate::work::claiming::*;
+    use super::*;
 
     #[test]
     fn outputs_stand_beside_the_input() {

@@ -7,11 +7,10 @@ use serde::{Deserialize, Deserializer};
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
 use tidemill_model::last_error::{RECEIVED_TOO_OFTEN, RETRIES_EXHAUSTED};
-use tidemill_model::overflow;
 use tidemill_model::properties::Usage;
 use tidemill_model::{
     Entity, ErrorCategory, Event, Fence, JobId, Json, KnownType, LastError, Outcome, TaskHead, TaskState,
-    TenantId, Timestamp,
+    TenantId, Timestamp, overflow,
 };
 
 use crate::engine::limits::{LIST_MAX, LISTED_OUTPUT_BYTES_MAX};

@@ -7,21 +7,63 @@ use tidemill_model::properties::{
 };
 use tidemill_model::{
     Artifact, ErrorCategory, Fence, Json, KnownType, LastError, Outcome, PublicState, TaskHead, TaskState,
-    Timestamp,
+    Timestamp, WorkerId,
 };
 
-use crate::kernel::command::{Finish, Report, Spent};
+use crate::kernel::command::{Cause, Report, Spent};
 use crate::kernel::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
+use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::{By, Draft, JobFacts, Subject, identity, job_name_of, spec_of};
 use crate::kernel::reply::{Ended, Ending, Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::job::Job;
+use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{Place, State, TaskView};
 use crate::parking::park::{Defeat, Wait, is_parking};
 use crate::triage::ingest;
-use crate::usage::charge;
-use crate::usage::charge::Charge;
+use crate::usage::charge::{self, Charge};
+use crate::work::rows::task_row;
 use crate::work::statuses;
+
+#[derive(Debug, Clone)]
+pub struct Finish {
+    pub task: TaskKey,
+    pub fence: Fence,
+    pub worker: WorkerId,
+    pub report: Report,
+    pub spent: Spent,
+    /// Which error a failure is; worked out by the decision when it is left out.
+    pub cause: Option<Box<Cause>>,
+    /// Tells a report that is repeated from another one: of what was reported, before any of it moved to the blob store.
+    pub digest: u64,
+}
+
+impl Decision for Finish {
+    fn touches(&self, state: &State, now: Timestamp) -> Vec<RowKey> {
+        let mut keys = vec![task_row(&self.task)];
+        keys.extend(error_rows(state, self));
+        if self.spent.usage.is_some() {
+            keys.extend(charge::rows(state, &self.task, now));
+        }
+        keys
+    }
+
+    fn may_fail_jobs(&self) -> MayFail<'_> {
+        MayFail::Of(&self.task.tenant)
+    }
+
+    fn log_bytes(&self) -> u64 {
+        300_000
+    }
+
+    fn large_field(&self) -> &'static str {
+        "output"
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, self, draft)
+    }
+}
 
 pub(crate) fn decide(state: &State, command: &Finish, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let key = &command.task;
@@ -570,10 +612,22 @@ pub(crate) fn cut(text: &str, max: usize) -> String {
     }
 }
 
+/// What is known of a task's errors, where the end of an attempt changes it. A task that comes to a good end in its first
+/// run has none.
+fn error_rows(state: &State, command: &Finish) -> Vec<RowKey> {
+    let task = state.task(&command.task);
+    let head = task.as_ref().and_then(|task| task.entry.head.as_ref());
+    let changes = match &command.report {
+        Report::Completed { .. } => head.is_some_and(may_have_failed),
+        Report::Failed { .. } | Report::TimedOut { .. } => true,
+    };
+    if changes { ingest::task_rows(state, &command.task.tenant, &command.task.request) } else { Vec::new() }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::kernel::fixture::{Fixture, completed, failed, key, timed_out};
-    use crate::work::finish::*;
 
     /// What a report gets: taken, known, or refused.
     #[derive(Debug, PartialEq)]

@@ -1,13 +1,63 @@
 //! Begin and heartbeat: the holder of a lease says that it is at work.
 
-use tidemill_model::properties::{MemoryUsage, TaskHeartbeat, TaskProcessingStarted};
-use tidemill_model::{Fence, Json, KnownType, Lease};
+use tidemill_model::properties::{Activity, MemoryUsage, TaskHeartbeat, TaskProcessingStarted};
+use tidemill_model::{Fence, Json, KnownType, Lease, Timestamp, WorkerId};
 
-use crate::kernel::command::{Begin, Heartbeat, Surroundings};
 use crate::kernel::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
+use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, Subject, identity};
 use crate::kernel::reply::{Refusal, Reply};
+use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{State, TaskView};
+use crate::work::rows::task_row;
+
+#[derive(Debug, Clone)]
+pub struct Begin {
+    pub task: TaskKey,
+    pub fence: Fence,
+    pub worker: WorkerId,
+    pub process_id: u32,
+    pub surroundings: Surroundings,
+}
+
+impl Decision for Begin {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        vec![task_row(&self.task)]
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        begin(state, self, draft)
+    }
+}
+
+/// What of an attempt only its worker knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Where it writes.
+    pub directory: Option<String>,
+    /// The names of those variables of the worker's own environment that it was given.
+    pub variables: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Heartbeat {
+    pub task: TaskKey,
+    pub fence: Fence,
+    pub worker: WorkerId,
+    pub process_id: u32,
+    pub rss: u64,
+    pub last_activity: Option<Activity>,
+}
+
+impl Decision for Heartbeat {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        vec![task_row(&self.task)]
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, self, draft)
+    }
+}
 
 pub(crate) fn begin(state: &State, command: &Begin, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let (task, lease) = held(state, &command.task, command.fence)?;

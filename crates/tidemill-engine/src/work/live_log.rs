@@ -171,7 +171,7 @@ mod tests {
 
     use tidemill_model::{RequestId, TenantId};
 
-    use crate::work::live_log::*;
+    use super::*;
 
     fn key(id: usize) -> TaskKey {
         TaskKey { tenant: TenantId::trusted("acme"), request: RequestId::trusted(&format!("t-{id}")) }

@@ -3,9 +3,26 @@
 use tidemill_model::TaskState;
 
 use crate::kernel::commit::{Delivered, TaskChangeKind};
+use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::Draft;
-use crate::kernel::reply::Reply;
+use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
+
+/// Takes back the leases of former lives of the data directory.
+#[derive(Debug, Clone)]
+pub struct Recover {
+    pub generation: u64,
+}
+
+impl Decision for Recover {
+    fn may_fail_jobs(&self) -> MayFail<'_> {
+        MayFail::OfAnyTenant
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        Ok(decide(state, self.generation, draft))
+    }
+}
 
 pub(crate) fn decide(state: &State, generation: u64, draft: &mut Draft<'_, '_>) -> Reply {
     let mut released = 0;

@@ -1,17 +1,49 @@
 //! Release: a worker gives a task back, as at shutdown. The message is visible at once and no attempt is counted.
 
 use tidemill_model::properties::TaskProcessingFailed;
-use tidemill_model::{ErrorCategory, Json, KnownType};
+use tidemill_model::{ErrorCategory, Fence, Json, KnownType, Timestamp, WorkerId};
 
-use crate::kernel::command::Release;
-use crate::kernel::commit::{Delivered, Expect, TaskChangeKind};
+use crate::kernel::command::Spent;
+use crate::kernel::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
+use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::{By, Draft, identity};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
-use crate::usage::charge;
-use crate::usage::charge::Charge;
+use crate::kernel::state::row::RowKey;
+use crate::usage::charge::{self, Charge};
 use crate::work::finish::{cut, held_for, keep_session};
 use crate::work::heartbeat::held;
+use crate::work::rows::task_row;
+
+/// A worker gives a task back without an outcome, as at shutdown.
+#[derive(Debug, Clone)]
+pub struct Release {
+    pub task: TaskKey,
+    pub fence: Fence,
+    pub worker: WorkerId,
+    /// Recorded as `Task Processing Failed`; no attempt is counted.
+    pub reason: Option<String>,
+    /// Recorded with the reason.
+    pub spent: Spent,
+}
+
+impl Decision for Release {
+    fn touches(&self, state: &State, now: Timestamp) -> Vec<RowKey> {
+        let mut keys = vec![task_row(&self.task)];
+        if self.spent.usage.is_some() {
+            keys.extend(charge::rows(state, &self.task, now));
+        }
+        keys
+    }
+
+    fn may_fail_jobs(&self) -> MayFail<'_> {
+        MayFail::OfAnyTenant
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, self, draft)
+    }
+}
 
 pub(crate) fn decide(state: &State, command: &Release, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let (task, _) = held(state, &command.task, command.fence)?;

@@ -4,19 +4,86 @@ use serde::Deserialize;
 use tidemill_model::artifact::{ARTIFACTS_FOLDER, attempt_folder};
 use tidemill_model::overflow::DETAIL_BYTES_MAX;
 use tidemill_model::properties::{Activity, OverflowRef, TaskCompleted, TaskIdentity, Usage};
-use tidemill_model::workflow::ErrorFingerprint;
+use tidemill_model::workflow::{self, ErrorFingerprint};
 use tidemill_model::{
     Artifact, Entity, ErrorCategory, Event, EventId, Fence, Json, KnownType, OnFailure, SessionId, Timestamp,
     WorkerId,
 };
 
 use crate::engine::limits::{OUTPUT_BYTES_MAX, RETRY_DELAY_MILLIS_MAX};
-use crate::engine::{Beginning, ClaimRequest, Claimed, Engine, EngineError, check, take_reply};
+use crate::engine::{Beginning, ClaimRequest, Claimed, Engine, EngineError, check, digest, take_reply};
 use crate::kernel::backend::{Answer, Backend};
-use crate::kernel::command::{Cause, Command, Finish, Heartbeat, Report, Spent};
+use crate::kernel::command::{Command, Finish, Heartbeat};
 use crate::kernel::commit::TaskKey;
 use crate::kernel::reply::{Assignment, Ending, Reply};
 use crate::kernel::site::Origin;
+use crate::triage::NewToken;
+
+/// How an attempt ended, as its worker tells it.
+#[derive(Debug, Clone)]
+pub enum Report {
+    Completed {
+        /// `None` when it was moved to the blob store.
+        output: Option<Json>,
+        overflow: Option<(EventId, OverflowRef)>,
+        duration_millis: u64,
+        exit_code: i32,
+        /// The files it left. Empty when they were moved to the blob store with the output.
+        artifacts: Vec<Artifact>,
+    },
+    /// Whether it is tried again depends on the category and the attempts left.
+    Failed {
+        error: String,
+        category: ErrorCategory,
+        retry_after_millis: Option<u64>,
+    },
+    TimedOut {
+        timeout_millis: u64,
+        elapsed_millis: u64,
+        signal: &'static str,
+    },
+}
+
+impl Report {
+    /// Equal for reports that say the same of the work. How long it took does not count.
+    pub fn digest(&self) -> u64 {
+        let digest = match self {
+            Self::Completed { output, overflow, exit_code, artifacts, .. } => {
+                let output = output.as_ref().map_or("", Json::as_str);
+                let moved = overflow.as_ref().map_or("", |(_, place)| place.key.as_str());
+                let exit_code = exit_code.to_string();
+                let mut parts =
+                    vec![&b"completed"[..], output.as_bytes(), moved.as_bytes(), exit_code.as_bytes()];
+                let files = artifacts.iter().flat_map(|file| [file.path.as_bytes(), file.sha256.as_bytes()]);
+                parts.extend(files);
+                digest::of(&parts)
+            }
+            Self::Failed { error, category, .. } => {
+                digest::of(&[b"failed", category.as_str().as_bytes(), error.as_bytes()])
+            }
+            Self::TimedOut { .. } => digest::of(&[b"timed out"]),
+        };
+        u64::from_be_bytes(*digest.first_chunk().expect("a digest has 32 bytes"))
+    }
+}
+
+/// Which error a failure is.
+#[derive(Debug, Clone)]
+pub struct Cause {
+    pub code: workflow::ErrorCode,
+    /// The message without what varies.
+    pub title: String,
+    /// For a task that is parked when it fails for good.
+    pub token: Option<NewToken>,
+}
+
+/// What an agent tells of its attempt, however it ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spent {
+    pub usage: Option<Usage>,
+    /// Where the next attempt of the run can go on.
+    pub session_id: Option<SessionId>,
+}
 
 /// An output up to this size fits into its event, whatever the names around it are.
 const SURELY_INLINE_BYTES: usize = DETAIL_BYTES_MAX - 16 * 1024;

@@ -3,19 +3,62 @@
 use std::collections::HashSet;
 
 use tidemill_model::properties::{TaskIdentity, TaskPending};
-use tidemill_model::{JobStatus, Json, KnownType, Outcome, TaskHead};
+use tidemill_model::{
+    JobId, JobStatus, Json, KnownType, Outcome, RequestId, TaskHead, TaskId, TenantId, Timestamp,
+};
 
-use crate::kernel::command::{Resume, ResumeTarget};
 use crate::kernel::commit::{Expect, RecordWrite, TaskChangeKind, TaskKey};
+use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, identity, spec_of};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::job::Job;
+use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{Place, State, TaskView};
 use crate::queue::dead_letter::close_letter;
-use crate::triage::Unparked;
-use crate::triage::ingest;
+use crate::triage::{Unparked, ingest};
+use crate::work::rows::{job_rows, letter_rows, steered_rows};
 use crate::work::tenant_limit;
+
+#[derive(Debug, Clone)]
+pub struct Resume {
+    pub tenant: TenantId,
+    pub target: ResumeTarget,
+}
+
+impl Decision for Resume {
+    fn touches(&self, state: &State, _now: Timestamp) -> Vec<RowKey> {
+        match &self.target {
+            ResumeTarget::Job { job, .. } => {
+                let mut keys = job_rows(state, &self.tenant, *job);
+                keys.extend(letter_rows(state, &self.tenant, *job));
+                keys
+            }
+            ResumeTarget::Task(request) => {
+                let key = TaskKey { tenant: self.tenant.clone(), request: request.clone() };
+                steered_rows(state, &key)
+            }
+        }
+    }
+
+    fn large_field(&self) -> &'static str {
+        "tasks"
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, self, draft)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum ResumeTarget {
+    /// All failed tasks of the job, or the named ones.
+    Job {
+        job: JobId,
+        tasks: Option<Vec<TaskId>>,
+    },
+    Task(RequestId),
+}
 
 pub(crate) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     match &command.target {

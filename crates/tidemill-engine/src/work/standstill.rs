@@ -58,7 +58,7 @@ impl<B: Backend> Engine<B> {
 
 #[cfg(test)]
 mod tests {
-    use crate::work::standstill::*;
+    use super::*;
 
     #[test]
     fn claims_wait_after_a_gap_and_only_then() {

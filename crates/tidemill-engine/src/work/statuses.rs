@@ -59,8 +59,8 @@ pub(crate) fn of(job: &Job, moved: (u32, PublicState), policy: &Policy) -> TaskS
 mod tests {
     use tidemill_model::{ErrorCategory, TaskId};
 
+    use super::*;
     use crate::kernel::fixture::{Fixture, failed, spec, tenant};
-    use crate::work::statuses::*;
 
     /// A job of tasks with names of this length; the first `failed` have failed, the next `begun` are at work.
     fn job(count: usize, name_length: usize, failures: usize, begun: usize) -> Fixture {

@@ -2,16 +2,51 @@
 
 use std::sync::Arc;
 
-use tidemill_model::{Allowance, KnownType, Spending};
+use tidemill_model::{Allowance, Budget, KnownType, Spending, Timestamp};
 
-use crate::kernel::command::{Once, SubmitJob};
+use crate::kernel::command::{Once, Prepared};
 use crate::kernel::commit::{Expect, NewJob, RecordWrite};
+use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, JobFacts, Subject};
 use crate::kernel::record::{Effect, Idempotency, Record, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::State;
+use crate::kernel::state::row::RowKey;
+use crate::work::rows::{once_rows, tasks_bytes};
 use crate::work::tenant_limit;
+
+#[derive(Debug, Clone)]
+pub struct SubmitJob {
+    /// Validated as a DAG. `created_at` is set by the decision.
+    pub job: NewJob,
+    /// The properties of `Job Created`.
+    pub created: Prepared,
+    /// Each of them is good for one request, whichever is met again.
+    pub once: Vec<Once>,
+    /// What the job's agents may use in all.
+    pub budget: Option<Budget>,
+    /// Who is told once the job is at rest.
+    pub callback: Option<Arc<str>>,
+}
+
+impl Decision for SubmitJob {
+    fn touches(&self, state: &State, _now: Timestamp) -> Vec<RowKey> {
+        submission(state, self)
+    }
+
+    fn log_bytes(&self) -> u64 {
+        tasks_bytes(&self.job.tasks) + self.created.properties.len() as u64
+    }
+
+    fn large_field(&self) -> &'static str {
+        "tasks"
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, self, draft)
+    }
+}
 
 pub(crate) fn decide(
     state: &State,
@@ -117,4 +152,18 @@ pub(crate) fn remember(state: &State, once: &[Once], effect: &Effect, draft: &mu
 /// What is kept under a key, unless its time is over.
 fn valid<'s>(state: &'s State, once: &Once, draft: &Draft<'_, '_>) -> Option<&'s Record> {
     state.record(&once.key).filter(|record| record.expires_at.is_none_or(|at| at > draft.now()))
+}
+
+/// What decides whether a job was submitted before.
+fn submission(state: &State, command: &SubmitJob) -> Vec<RowKey> {
+    let mut keys: Vec<_> = once_rows(&command.once).collect();
+    // A repeat answers with the earlier job, which is known once the key is here.
+    for once in &command.once {
+        if let Some(RecordValue::Idempotency(earlier)) = state.record(&once.key).map(|record| &record.value)
+            && let Effect::Job(job) = earlier.effect
+        {
+            keys.push(RowKey::Job(command.job.tenant.clone(), job));
+        }
+    }
+    keys
 }

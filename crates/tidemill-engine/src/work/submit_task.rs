@@ -3,17 +3,48 @@
 use std::sync::Arc;
 
 use tidemill_model::properties::{TaskIdentity, TaskPending};
-use tidemill_model::{Json, KnownType};
+use tidemill_model::{Json, KnownType, Timestamp};
 
-use crate::kernel::command::SubmitTask;
+use crate::kernel::command::Once;
 use crate::kernel::commit::{Expect, NewTask, RecordWrite, TaskChangeKind, TaskKey};
+use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, Subject};
 use crate::kernel::record::Effect;
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
+use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{Place, State};
+use crate::work::rows::{once_rows, task_row};
 use crate::work::submit_job::{earlier_effect, remember};
 use crate::work::tenant_limit;
+
+#[derive(Debug, Clone)]
+pub struct SubmitTask {
+    pub task: NewTask,
+    /// Each of them is good for one request, whichever is met again.
+    pub once: Vec<Once>,
+}
+
+impl Decision for SubmitTask {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        let mut keys: Vec<_> = once_rows(&self.once).collect();
+        let NewTask { tenant, request, .. } = &self.task;
+        keys.push(task_row(&TaskKey { tenant: tenant.clone(), request: request.clone() }));
+        keys
+    }
+
+    fn log_bytes(&self) -> u64 {
+        self.task.spec.input.len() as u64 + 2_000
+    }
+
+    fn large_field(&self) -> &'static str {
+        "input"
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        decide(state, self, draft)
+    }
+}
 
 pub(crate) fn decide(
     state: &State,

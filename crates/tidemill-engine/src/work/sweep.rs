@@ -3,13 +3,29 @@
 use tidemill_model::{Lease, TaskHead, TaskState, Timestamp};
 
 use crate::kernel::clock::AHEAD_MILLIS_MAX;
-use crate::kernel::command::Sweep;
-use crate::kernel::commit::{Delivered, TaskChangeKind};
+use crate::kernel::commit::{Delivered, TaskChangeKind, TaskKey};
+use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::Draft;
-use crate::kernel::reply::Reply;
+use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
 use crate::kernel::state::queue::Queued;
 use crate::work::advance::dispatch_ready;
+
+/// Looks for what stands still and sets it moving, from `after` on.
+#[derive(Debug, Clone, Default)]
+pub struct Sweep {
+    pub after: Option<TaskKey>,
+}
+
+impl Decision for Sweep {
+    fn may_fail_jobs(&self) -> MayFail<'_> {
+        MayFail::OfAnyTenant
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        Ok(decide(state, self, draft))
+    }
+}
 
 pub(crate) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) -> Reply {
     let mut repaired = 0;

@@ -108,13 +108,13 @@ pub(crate) fn check_growth(
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::kernel::command::{
         AddTasks, Cancel, Command, Listed, Replay, Resume, ResumeTarget, Send, SubmitTask,
     };
     use crate::kernel::commit::MessageId;
     use crate::kernel::fixture::{Fixture, alone, completed, failed, key, spec, submit_job, tenant};
     use crate::kernel::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
-    use crate::work::tenant_limit::*;
     use tidemill_model::{ErrorCategory, JobId, Json};
 
     fn is_full<T>(answer: &Result<T, Refusal>) -> bool {

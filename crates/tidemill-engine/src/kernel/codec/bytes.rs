@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::kernel::codec::bytes::*;
+    use super::*;
 
     #[test]
     fn numbers_come_back() {

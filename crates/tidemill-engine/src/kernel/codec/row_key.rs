@@ -169,7 +169,7 @@ fn put(out: &mut Vec<u8>, table: u8, tenant: &TenantId) {
 
 #[cfg(test)]
 mod tests {
-    use crate::kernel::codec::row_key::*;
+    use super::*;
     use crate::kernel::commit::{MessageId, TaskKey};
     use tidemill_model::{Entity, EntityId, EntityType, RequestId};
 

@@ -273,7 +273,7 @@ impl Stored for ErrorGroup {
 mod tests {
     use tidemill_model::Timestamp;
 
-    use crate::kernel::codec::stored_triage::*;
+    use super::*;
 
     fn sample(execution: &str, index: u32) -> Sample {
         Sample {

@@ -123,7 +123,7 @@ impl<T: Clone + AsRef<str>> Words<T> {
 
 #[cfg(test)]
 mod tests {
-    use crate::kernel::codec::word::*;
+    use super::*;
     use tidemill_model::KnownType;
 
     fn check<T: Clone + AsRef<str>>(words: &'static Words<T>) {

@@ -215,7 +215,7 @@ impl Deliveries {
 
 #[cfg(test)]
 mod tests {
-    use crate::kernel::state::deliveries::*;
+    use super::*;
 
     #[test]
     fn what_was_put_off_by_another_clock_is_due() {

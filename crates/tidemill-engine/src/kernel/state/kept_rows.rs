@@ -362,8 +362,8 @@ impl State {
 mod tests {
     use tidemill_model::{AppName, Json, RequestId, TaskId, TaskName, TaskOptions, TaskSpec, Timestamp};
 
+    use super::*;
     use crate::kernel::commit::{NewJob, RecordWrite, TaskChange, TaskChangeKind};
-    use crate::kernel::state::kept_rows::*;
 
     fn specs(range: std::ops::Range<usize>) -> Vec<Arc<TaskSpec>> {
         range

@@ -186,7 +186,7 @@ fn is_of_another_clock(at: &Moments, now: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::kernel::state::pending::*;
+    use super::*;
 
     #[test]
     fn what_began_to_wait_before_the_clock_was_set_back_is_due() {

@@ -140,7 +140,7 @@ fn largest_digit(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::kernel::state::trail::*;
+    use super::*;
 
     #[test]
     fn jumps_span_two_equal_jumps() {
