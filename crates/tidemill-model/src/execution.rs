@@ -353,7 +353,7 @@ pub(crate) fn check_labels(path: &str, labels: &BTreeMap<String, String>, proble
 }
 
 /// The path of an entry; a name that somebody made very long is not repeated whole.
-pub(crate) fn entry_path(path: &str, name: &str) -> String {
+pub fn entry_path(path: &str, name: &str) -> String {
     let shown: String = name.chars().take(64).flat_map(char::escape_default).collect();
     format!("{path}.{shown}")
 }

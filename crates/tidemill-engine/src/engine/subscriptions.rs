@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tidemill_model::{EventType, Json, ScriptId, Subscription, SubscriptionDraft, SubscriptionId, TenantId};
+use tidemill_matcher::{Subscription, SubscriptionDraft};
+use tidemill_model::{EventType, Json, ScriptId, SubscriptionId, TenantId};
 
 use super::definitions::{put, read};
 use super::limits::LIST_MAX;

@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use tidemill_model::matcher::Matcher;
-use tidemill_model::{Event, Subscription, SubscriptionId, TenantId, Timestamp};
+use tidemill_matcher::Subscription;
+use tidemill_matcher::matcher::Matcher;
+use tidemill_model::{Event, SubscriptionId, TenantId, Timestamp};
 
 use super::host::ScriptHost;
 use super::matching::{self, Batch, Index, Place, Wanted};

@@ -4,8 +4,9 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
-use tidemill_model::matcher::{MatchCounts, Matcher};
-use tidemill_model::{Event, JobId, RequestId, ScriptId, Subscription, SubscriptionId, TenantId};
+use tidemill_matcher::Subscription;
+use tidemill_matcher::matcher::{MatchCounts, Matcher};
+use tidemill_model::{Event, JobId, RequestId, ScriptId, SubscriptionId, TenantId};
 
 use super::host::ScriptHost;
 use super::router::{Ended, SCRIPT_ORIGIN, ended};
