@@ -26,6 +26,7 @@ pub mod execution;
 pub mod field_problem;
 pub mod fold;
 pub mod head;
+pub mod hex;
 pub mod id;
 pub mod job_file;
 pub mod json;

@@ -17,6 +17,7 @@ use serde::Serialize;
 use tidemill_model::{
     AppName, Budget, EntityId, EntityType, ErrorCategory, EventId, Fence, JobId, Json, LastError, Outcome,
     Period, RequestId, SessionId, Spending, TaskHead, TaskSpec, TaskState, TenantId, Timestamp, UsageSum,
+    hex,
 };
 
 use super::Tally;
@@ -380,7 +381,7 @@ impl<'a> Record<'a> {
                     Effect::Task(request) => (None, Some(request), None),
                     Effect::Event(event) => (None, None, Some(*event)),
                 };
-                let body_hash = hex(&once.body_hash);
+                let body_hash = hex::encode(&once.body_hash);
                 line.idempotency = Some(Idempotency { body_hash, job_id, request_id, event_id });
             }
             RecordValue::DeadLetter(letter) => {
@@ -446,15 +447,6 @@ pub fn letter_state_name(state: DeadLetterState) -> &'static str {
         DeadLetterState::Replayed => "replayed",
         DeadLetterState::Discarded => "discarded",
     }
-}
-
-/// Two digits for each byte.
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .flat_map(|byte| [byte >> 4, byte & 15])
-        .filter_map(|digit| char::from_digit(digit.into(), 16))
-        .collect()
 }
 
 fn digits(message: MessageId) -> String {
