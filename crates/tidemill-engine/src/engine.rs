@@ -257,7 +257,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Carries out one command.
-    async fn execute(&self, command: Command) -> Result<Reply, EngineError> {
+    pub(crate) async fn execute(&self, command: Command) -> Result<Reply, EngineError> {
         let answers = self.execute_group(vec![command]).await?;
         let [answer] = <[Answer; 1]>::try_from(answers).map_err(|answers| miscounted(answers.len(), 1))?;
         Ok(answer?)
