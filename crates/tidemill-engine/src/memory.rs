@@ -111,9 +111,6 @@ impl Inner {
             Ok(decided) => decided,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        if let Some(broken) = commit.expect.iter().find(|expect| !self.state.holds(expect)) {
-            return Err(Fault::Damaged(format!("a decision relied on what is not so: {broken:?}")));
-        }
         let first = Seq(self.events.len() as u64 + 1);
         self.state.apply(&commit, first);
         if !commit.enqueue.is_empty() || !commit.visibility.is_empty() {

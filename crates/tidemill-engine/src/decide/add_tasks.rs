@@ -8,7 +8,7 @@ use tidemill_model::{JobStatus, Json, KnownType, PublicState, TaskSpec, dag};
 use super::draft::{By, Draft, JobFacts};
 use super::tenant_limit;
 use crate::command::{AddTasks, Listed};
-use crate::commit::{Expect, RecordWrite};
+use crate::commit::RecordWrite;
 use crate::reply::{Refusal, Reply};
 use crate::site::Origin;
 use crate::state::State;
@@ -32,7 +32,6 @@ pub(super) fn decide(state: &State, command: &AddTasks, draft: &mut Draft<'_, '_
     }
     tenant_limit::check_in_job(state, job, command.tasks.iter(), draft)?;
 
-    draft.expect(Expect::JobAt { job: command.job, version: job.head.version });
     let (tenant, tasks) = (command.tenant.clone(), Arc::clone(&command.tasks));
     draft.record(RecordWrite::JobTasks { tenant, job: command.job, tasks });
     let previous_total = job.head.counts.total();

@@ -9,7 +9,7 @@ use tidemill_model::{JobStatus, KnownType, PublicState, TaskSpec};
 use super::draft::{By, Draft};
 use super::{resume, tenant_limit};
 use crate::command::{ChangeTarget, ChangeTasks, Resume};
-use crate::commit::{Expect, RecordWrite, TaskKey};
+use crate::commit::{RecordWrite, TaskKey};
 use crate::reply::{Refusal, Reply};
 use crate::site::Origin;
 use crate::state::State;
@@ -63,7 +63,6 @@ fn in_job(state: &State, command: &ChangeTasks, draft: &mut Draft<'_, '_>) -> Re
         return Err(Refusal::TooLarge { field: "tasks", size_bytes, limit_bytes });
     }
     tenant_limit::check_growth(state, &command.tenant, after.saturating_sub(before), draft)?;
-    draft.expect(Expect::JobAt { job: *id, version: job.head.version });
     #[cfg(feature = "faults")]
     let is_forgotten = draft.policy().faults.forget_changes;
     #[cfg(not(feature = "faults"))]

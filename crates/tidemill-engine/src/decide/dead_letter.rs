@@ -5,7 +5,7 @@ use tidemill_model::TenantId;
 use super::draft::Draft;
 use super::resume::{leave_parking, reopen, reopen_job};
 use super::tenant_limit;
-use crate::commit::{Expect, MessageId, RecordWrite, TaskKey};
+use crate::commit::{MessageId, RecordWrite, TaskKey};
 use crate::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
 use crate::reply::{Refusal, Reply};
 use crate::state::job::Entry;
@@ -99,7 +99,6 @@ fn mark(
 ) {
     let key = RecordKey::dead_letter(tenant, message);
     let version = state.record(&key).map_or(0, |record| record.version);
-    draft.expect(Expect::RecordAt { key: key.clone(), version });
     let value = RecordValue::DeadLetter(DeadLetter { state: new, ..letter.clone() });
     let record = Some(Record { version: version + 1, expires_at: None, value });
     draft.record(RecordWrite::Put { key, record });

@@ -12,8 +12,7 @@ use tidemill_model::{
 use super::Circumstances;
 use super::triage_notes::Notes;
 use crate::commit::{
-    Commit, Delivered, Expect, Message, MessageId, RecordWrite, TaskChange, TaskChangeKind, TaskKey,
-    Visibility,
+    Commit, Delivered, Message, MessageId, RecordWrite, TaskChange, TaskChangeKind, TaskKey, Visibility,
 };
 use crate::outbound::Lane;
 use crate::policy::Policy;
@@ -118,10 +117,6 @@ impl<'a, 'c> Draft<'a, 'c> {
 
     pub(super) fn message_id(&mut self) -> MessageId {
         MessageId(self.event_id().as_u128())
-    }
-
-    pub(super) fn expect(&mut self, expect: Expect) {
-        self.commit.expect.push(expect);
     }
 
     pub(super) fn record(&mut self, write: RecordWrite) {

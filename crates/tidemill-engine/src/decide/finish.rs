@@ -15,7 +15,7 @@ use super::park::{Defeat, Wait, is_parking};
 use super::usage::{self, Charge};
 use super::{statuses, triage};
 use crate::command::{Finish, Report, Spent};
-use crate::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
+use crate::commit::{Delivered, TaskChangeKind, TaskKey};
 use crate::reply::{Ended, Ending, Refusal, Reply};
 use crate::site::Origin;
 use crate::state::job::Job;
@@ -38,7 +38,6 @@ pub(super) fn decide(state: &State, command: &Finish, draft: &mut Draft<'_, '_>)
         }
         return repeat(state, &task, head, command).ok_or_else(lost);
     }
-    draft.expect(Expect::Held { task: key.clone(), fence: command.fence });
     draft.change(key, TaskChangeKind::Reported { fence: command.fence, digest: command.digest });
     let ending = match &command.report {
         Report::Completed { .. } => complete(state, command, &task, head, draft),

@@ -2,7 +2,7 @@
 
 use super::draft::Draft;
 use super::triage;
-use crate::commit::{Expect, RecordWrite};
+use crate::commit::RecordWrite;
 use crate::record::{RecordKey, RecordKind};
 use crate::reply::Reply;
 use crate::state::State;
@@ -18,7 +18,6 @@ pub(super) fn decide(state: &State, keys: &[RecordKey], draft: &mut Draft<'_, '_
             forgotten += u32::from(triage::forget(state, key, draft));
             continue;
         }
-        draft.expect(Expect::RecordAt { key: key.clone(), version: record.version });
         draft.record(RecordWrite::Put { key: key.clone(), record: None });
         forgotten += 1;
     }

@@ -7,7 +7,7 @@ use tidemill_model::{AppName, Entity, KnownType};
 use super::delivery;
 use super::draft::{By, Draft, Subject};
 use crate::command::RecordHealth;
-use crate::commit::{Expect, RecordWrite};
+use crate::commit::RecordWrite;
 use crate::health::{APP, ENTITY};
 use crate::record::{Record, RecordKey, RecordValue};
 use crate::reply::{Refusal, Reply};
@@ -29,7 +29,6 @@ pub(super) fn record(
     if is_behind {
         return Err(Refusal::RecordConflict { expected: *expected, actual });
     }
-    draft.expect(Expect::RecordAt { key: key.clone(), version: actual });
     let value = RecordValue::Bytes(Arc::clone(kept));
     let record = Record { version: actual + 1, expires_at: None, value };
     draft.record(RecordWrite::Put { key, record: Some(record) });

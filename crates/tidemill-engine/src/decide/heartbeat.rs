@@ -5,13 +5,12 @@ use tidemill_model::{Fence, Json, KnownType, Lease};
 
 use super::draft::{By, Draft, Subject, identity};
 use crate::command::{Begin, Heartbeat, Surroundings};
-use crate::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
+use crate::commit::{Delivered, TaskChangeKind, TaskKey};
 use crate::reply::{Refusal, Reply};
 use crate::state::{State, TaskView};
 
 pub(super) fn begin(state: &State, command: &Begin, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let (task, lease) = held(state, &command.task, command.fence)?;
-    draft.expect(Expect::Held { task: command.task.clone(), fence: command.fence });
     let mut subject = draft.task_subject(&command.task, &task);
     start(command, &task, lease, &mut subject, draft);
     Ok(Reply::Begun)
@@ -45,7 +44,6 @@ pub(super) fn decide(
 ) -> Result<Reply, Refusal> {
     let (task, lease) = held(state, &command.task, command.fence)?;
     let until = draft.now().plus(draft.policy().lease_millis).max(lease.until);
-    draft.expect(Expect::Held { task: command.task.clone(), fence: command.fence });
     let mut subject = draft.task_subject(&command.task, &task);
     let has_begun = task.entry.head.as_ref().is_some_and(|head| head.begun);
     if !has_begun {

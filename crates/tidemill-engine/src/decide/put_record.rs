@@ -4,7 +4,7 @@ use tidemill_model::{Execution, TaskName, TaskSpec, TenantId};
 
 use super::draft::Draft;
 use crate::command::{PutRecord, PutRecords};
-use crate::commit::{Expect, RecordWrite};
+use crate::commit::RecordWrite;
 use crate::record::Record;
 use crate::reply::{Refusal, Reply};
 use crate::state::State;
@@ -54,7 +54,6 @@ fn put(state: &State, command: &PutRecord, draft: &mut Draft<'_, '_>) -> Result<
     {
         return Err(Refusal::RecordConflict { expected, actual });
     }
-    draft.expect(Expect::RecordAt { key: command.key.clone(), version: actual });
     let version = actual + 1;
     let record = command.value.clone().map(|value| Record { version, expires_at: command.expires_at, value });
     draft.record(RecordWrite::Put { key: command.key.clone(), record });

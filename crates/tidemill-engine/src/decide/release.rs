@@ -8,14 +8,13 @@ use super::finish::{cut, held_for, keep_session};
 use super::heartbeat::held;
 use super::usage::{self, Charge};
 use crate::command::Release;
-use crate::commit::{Delivered, Expect, TaskChangeKind};
+use crate::commit::{Delivered, TaskChangeKind};
 use crate::reply::{Refusal, Reply};
 use crate::state::State;
 
 pub(super) fn decide(state: &State, command: &Release, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let (task, _) = held(state, &command.task, command.fence)?;
     let head = task.entry.head.as_ref().expect("a held task has a head");
-    draft.expect(Expect::Held { task: command.task.clone(), fence: command.fence });
     if let Some(reason) = &command.reason {
         // The event says that work had begun, so the head must say it too.
         draft.change(&command.task, TaskChangeKind::Begin { fence: command.fence });

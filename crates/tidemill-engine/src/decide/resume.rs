@@ -9,7 +9,7 @@ use super::dead_letter::close_letter;
 use super::draft::{By, Draft, identity, spec_of};
 use super::{tenant_limit, triage};
 use crate::command::{Resume, ResumeTarget};
-use crate::commit::{Expect, RecordWrite, TaskChangeKind, TaskKey};
+use crate::commit::{RecordWrite, TaskChangeKind, TaskKey};
 use crate::reply::{Refusal, Reply};
 use crate::site::Origin;
 use crate::state::job::Job;
@@ -55,7 +55,6 @@ pub(super) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>)
             if indexes.is_empty() {
                 return Err(Refusal::NothingToResume);
             }
-            draft.expect(Expect::JobAt { job: job.head.job, version: job.head.version });
             reopen_job(job, draft);
             let mut resumed = Vec::with_capacity(indexes.len());
             for index in indexes.iter().copied() {

@@ -9,7 +9,7 @@ use tidemill_model::{AppName, Entity, KnownType, TenantId};
 use super::draft::{By, Draft, Subject};
 use super::{delivery, publish, submit_job};
 use crate::command::{Alert, EndExecution, ExecutionEnd, Match, NewExecution, ScriptEffect};
-use crate::commit::{Expect, RecordWrite};
+use crate::commit::RecordWrite;
 use crate::execution::{ExecutionId, ExecutionStatus, RunError, ScriptExecution, ScriptLetter, SourceEvent};
 use crate::record::{DeadLetterState, Record, RecordKey, RecordValue};
 use crate::reply::{Refusal, Reply};
@@ -35,7 +35,6 @@ pub(super) fn matched(state: &State, command: &Match, draft: &mut Draft<'_, '_>)
             continue;
         }
         let execution = queued(id, new, draft);
-        draft.expect(Expect::RecordAt { key: key.clone(), version: 0 });
         draft.record(put(key, 0, RecordValue::Execution(Box::new(execution))));
     }
     let stays = match (command.to, state.record(&cursor).map(|record| &record.value)) {
@@ -45,7 +44,6 @@ pub(super) fn matched(state: &State, command: &Match, draft: &mut Draft<'_, '_>)
     let cursor_version = if stays {
         actual
     } else {
-        draft.expect(Expect::RecordAt { key: cursor.clone(), version: actual });
         if let Some(to) = command.to {
             let value = RecordValue::Bytes(Arc::from(to.to_le_bytes().as_slice()));
             draft.record(put(cursor, actual, value));
@@ -134,7 +132,6 @@ pub(super) fn end(
     }
     let status = after.status;
     let expires_at = (!status.is_pending()).then(|| now.plus(draft.policy().execution_millis));
-    draft.expect(Expect::RecordAt { key: key.clone(), version: record.version });
     let value = RecordValue::Execution(Box::new(after));
     let record = Some(Record { version: record.version + 1, expires_at, value });
     draft.record(RecordWrite::Put { key, record });
@@ -194,7 +191,6 @@ fn bury(
         state: DeadLetterState::Open,
         replayed_by: None,
     };
-    draft.expect(Expect::RecordAt { key: key.clone(), version });
     draft.record(put(key, version, RecordValue::ScriptLetter(Box::new(letter))));
 }
 
@@ -215,7 +211,6 @@ pub(super) fn replay(
     };
     let again = ScriptExecution { replay_of: Some(id), ..queued(execution, &new, draft) };
     let key = RecordKey::execution(tenant, execution);
-    draft.expect(Expect::RecordAt { key: key.clone(), version: 0 });
     draft.record(put(key, 0, RecordValue::Execution(Box::new(again))));
     let marked = ScriptLetter { state: DeadLetterState::Replayed, replayed_by: Some(execution), ..letter };
     mark(state, tenant, marked, draft);
@@ -248,7 +243,6 @@ fn open_letter<'s>(
 fn mark(state: &State, tenant: &TenantId, letter: ScriptLetter, draft: &mut Draft<'_, '_>) {
     let key = RecordKey::script_letter(tenant, letter.id);
     let version = state.record(&key).map_or(0, |record| record.version);
-    draft.expect(Expect::RecordAt { key: key.clone(), version });
     draft.record(put(key, version, RecordValue::ScriptLetter(Box::new(letter))));
 }
 
@@ -263,7 +257,6 @@ pub(super) fn alert(state: &State, command: &Alert, draft: &mut Draft<'_, '_>) -
     let known = if command.is_raised { KnownType::AlertRaised } else { KnownType::AlertCleared };
     let key = RecordKey::alert(&command.tenant, command.name);
     let version = state.record(&key).map_or(0, |record| record.version);
-    draft.expect(Expect::RecordAt { key: key.clone(), version });
     if command.is_raised {
         let value = RecordValue::Bytes(Arc::from(command.properties.as_str().as_bytes()));
         draft.record(put(key, version, value));

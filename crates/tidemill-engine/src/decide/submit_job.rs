@@ -7,7 +7,7 @@ use tidemill_model::{Allowance, KnownType, Spending};
 use super::draft::{By, Draft, JobFacts, Subject};
 use super::tenant_limit;
 use crate::command::{Once, SubmitJob};
-use crate::commit::{Expect, NewJob, RecordWrite};
+use crate::commit::{NewJob, RecordWrite};
 use crate::record::{Effect, Idempotency, Record, RecordValue};
 use crate::reply::{Refusal, Reply};
 use crate::site::Origin;
@@ -26,7 +26,6 @@ pub(super) fn decide(
         return Ok(reply);
     }
     tenant_limit::check(state, &job.tenant, &job.tasks, draft)?;
-    draft.expect(Expect::JobAbsent(job.job));
     remember(state, &command.once, &Effect::Job(job.job), draft);
 
     let created_at = draft.now();
@@ -105,7 +104,6 @@ pub(super) fn remember(state: &State, once: &[Once], effect: &Effect, draft: &mu
             continue;
         }
         let version = state.record(&once.key).map_or(0, |record| record.version);
-        draft.expect(Expect::RecordAt { key: once.key.clone(), version });
         let expires_at = (!once.lasting).then(|| draft.now().plus(draft.policy().idempotency_millis));
         let effect = effect.clone();
         let value = RecordValue::Idempotency(Idempotency { body_hash: once.body_hash, effect });

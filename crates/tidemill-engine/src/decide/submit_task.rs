@@ -9,7 +9,7 @@ use super::draft::{By, Draft, Subject};
 use super::submit_job::{earlier_effect, remember};
 use super::tenant_limit;
 use crate::command::SubmitTask;
-use crate::commit::{Expect, NewTask, RecordWrite, TaskChangeKind, TaskKey};
+use crate::commit::{NewTask, RecordWrite, TaskChangeKind, TaskKey};
 use crate::record::Effect;
 use crate::reply::{Refusal, Reply};
 use crate::site::Origin;
@@ -40,7 +40,6 @@ pub(super) fn decide(
         return Ok(Reply::TaskSubmitted { request: key.request, repeated: true });
     }
     tenant_limit::check(state, &key.tenant, [&task.spec], draft)?;
-    draft.expect(Expect::TaskAbsent(key.clone()));
     remember(state, &command.once, &Effect::Task(key.request.clone()), draft);
     draft.record(RecordWrite::Task(Arc::new(task.clone())));
     draft.change(&key, TaskChangeKind::Dispatch);

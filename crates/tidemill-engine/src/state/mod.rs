@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use tidemill_model::{Entity, JobId, PublicState, TenantId, Timestamp};
 
-use crate::commit::{Expect, NewTask, TaskKey};
+use crate::commit::{NewTask, TaskKey};
 use crate::record::{Record, RecordKey};
 pub(crate) use apply::change_head;
 use carried_job::CarriedJob;
@@ -198,23 +198,5 @@ impl State {
 
     pub fn entities(&self) -> impl Iterator<Item = (&(TenantId, Entity), &Stream)> {
         self.entities.iter()
-    }
-
-    /// Whether what a commit relies on holds.
-    pub fn holds(&self, expect: &Expect) -> bool {
-        match expect {
-            Expect::Held { task, fence } => self
-                .task(task)
-                .and_then(|task| task.entry.head.as_ref())
-                .is_some_and(|head| head.lease_of(*fence).is_some()),
-            Expect::TaskAbsent(task) => self.task(task).is_none(),
-            Expect::JobAbsent(job) => !self.jobs.contains_key(job),
-            Expect::JobAt { job, version } => {
-                self.jobs.get(job).is_some_and(|job| job.head.version == *version)
-            }
-            Expect::RecordAt { key, version } => {
-                self.record(key).map_or(0, |record| record.version) == *version
-            }
-        }
     }
 }
