@@ -39,7 +39,7 @@ pub struct Blob<'a> {
     pub key: &'a str,
     pub bytes: String,
     /// Whether the next line goes on with it.
-    #[serde(skip_serializing_if = "is_no")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }
 
@@ -56,14 +56,14 @@ pub struct Job<'a> {
     created_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     completed_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "is_no")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     cancelled: bool,
     /// How often the job or one of its tasks changed.
     changes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     allowance: Option<Allowance>,
     /// How many scripts stand between it and what came from outside.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "tidemill_model::is_default")]
     hops: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     callback_url: Option<&'a str>,
@@ -123,7 +123,7 @@ struct Head {
     attempts: u32,
     takeovers: u32,
     fence: Fence,
-    #[serde(skip_serializing_if = "is_no")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     begun: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<ErrorCategory>,
@@ -139,7 +139,7 @@ struct Head {
 pub struct Stream {
     events: u64,
     /// Heartbeats, or events that came late; they count apart.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "tidemill_model::is_default")]
     aside: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_timestamp: Option<Timestamp>,
@@ -156,9 +156,9 @@ pub struct Message<'a> {
     not_before: Timestamp,
     visible_at: Timestamp,
     deliveries: u32,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "tidemill_model::is_default")]
     receives: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "tidemill_model::is_default")]
     wait_millis: u64,
     #[serde(skip_serializing_if = "is_plain")]
     priority: i32,
@@ -451,21 +451,6 @@ pub fn letter_state_name(state: DeadLetterState) -> &'static str {
 
 fn digits(message: MessageId) -> String {
     format!("{:032x}", message.0)
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_no(value: &bool) -> bool {
-    !*value
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(value: &u64) -> bool {
-    *value == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_none(value: &u32) -> bool {
-    *value == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
