@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use tidemill_model::{EventType, FilterRules, Matcher, TenantId};
+use tidemill_matcher::{FilterRules, Matcher};
+use tidemill_model::{EventType, TenantId};
 
 use crate::mixes::Source;
 use crate::samples::Samples;

@@ -13,7 +13,8 @@ use std::time::Instant;
 use mixes::{Mix, Source};
 use samples::Samples;
 use serde_json::{Value, json};
-use tidemill_model::{EventType, FilterRules, Matcher, TenantId};
+use tidemill_matcher::{FilterRules, Matcher};
+use tidemill_model::{EventType, TenantId};
 
 #[global_allocator]
 static HEAP: heap::CountedHeap = heap::CountedHeap;

@@ -13,10 +13,8 @@ use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::{EngineConfig, NewEvent, PublishRequest, WriteScript};
 use tidemill_engine::execution::ExecutionId;
 use tidemill_engine::scripts::{ScriptMetrics, Scripts, ScriptsConfig};
-use tidemill_model::{
-    AppName, Entity, EntityId, EntityType, EventId, EventType, Json, ScriptDraft, ScriptId,
-    SubscriptionDraft, SubscriptionId, TenantId,
-};
+use tidemill_matcher::SubscriptionDraft;
+use tidemill_model::{AppName, Entity, EntityId, EntityType, EventId, EventType, Json, ScriptDraft, ScriptId, SubscriptionId, TenantId};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 

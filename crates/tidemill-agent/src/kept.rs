@@ -3,7 +3,6 @@
 //! A further attempt of the same run pays nothing twice. What is kept carries a digest of the task and its input, so
 //! that nothing is taken for another task's.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tidemill_model::AgentSpec;
+use tidemill_model::{AgentSpec, hex};
 
 /// Where things are kept.
 #[derive(Debug, Clone)]
@@ -47,11 +46,7 @@ impl Kept {
         // Both are written with their keys in order.
         let text = serde_json::to_string(&(1, serde_json::to_value(spec).unwrap_or_default(), input));
         let digest = Sha256::digest(text.unwrap_or_default().as_bytes());
-        let mut text = String::with_capacity(64);
-        for byte in digest {
-            write!(text, "{byte:02x}").expect("writing to a string does not fail");
-        }
-        Self { home, digest: text }
+        Self { home, digest: hex::encode(&digest) }
     }
 
     /// The output of a step that an earlier attempt finished, with its session.

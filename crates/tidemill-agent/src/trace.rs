@@ -91,7 +91,7 @@ pub(crate) struct TryTrace {
     pub(crate) cost_is_estimated: bool,
     pub(crate) cache: CacheMetrics,
     pub(crate) tool_calls: Vec<ToolCall>,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "tidemill_model::is_default")]
     pub(crate) tool_calls_left_out: usize,
     pub(crate) todos: Vec<Todo>,
     pub(crate) api_retries: Vec<Value>,
@@ -199,11 +199,6 @@ pub(crate) struct BrokenLines {
     pub(crate) count: usize,
     /// The first ones, shortened.
     pub(crate) samples: Vec<String>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(value: &usize) -> bool {
-    *value == 0
 }
 
 /// The text of `logs/summary.log`.

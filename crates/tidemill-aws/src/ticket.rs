@@ -30,13 +30,8 @@ pub(crate) struct Ticket {
     pub(crate) run: u32,
     message_id: String,
     /// How often a new ticket had to be sent because whoever took it may not claim for its tenant.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "tidemill_model::is_default")]
     pub(crate) passed: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 impl Ticket {

@@ -4,7 +4,9 @@ use tidemill_model::properties::{Activity, ActivityKind};
 use tidemill_model::{ErrorCategory, Fence, KnownType, Outcome, PublicState, TaskState};
 
 use super::lab::{GENERATION, claim_request, completed, finish_request, is_lease_lost};
-use super::shape::{LEASE, SECOND, acme, alone, app, job_of, key, property, request, spec, types, worker};
+use super::shape::{
+    LEASE, SECOND, acme, alone, app, job_of, key, names, property, request, spec, types, worker,
+};
 use super::{Lab, World};
 use tidemill_engine::engine::{ClaimRequest, EngineError, HeartbeatRequest, SendRequest, Signal, WorkReport};
 use tidemill_engine::record::DeadLetterState;
@@ -419,11 +421,13 @@ pub async fn finish_and_claim_are_one_step<W: World>(lab: Lab<W>) {
 
     let stale = Assignment { fence: Fence(0), ..b.clone() };
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
-    let reports = vec![finish_request(&stale, completed("{}")), finish_request(b, completed("{}"))];
-    let answer = lab.engine.finish_all_and_claim(reports, claim_request("worker-1", 9)).await;
-    let (finished, claimed) = answer.expect("the backend works");
-    assert!(is_lease_lost(&finished[0]) && finished[1].is_ok());
-    assert_eq!(claimed.tasks.len(), 2);
+    for (task, is_stale, next) in [(&stale, true, "t-1"), (b, false, "c")] {
+        let report = finish_request(task, completed("{}"));
+        let answer = lab.engine.finish_and_claim(report, claim_request("worker-1", 9)).await;
+        let (finished, claimed) = answer.expect("the backend works");
+        assert_eq!((is_lease_lost(&finished), finished.is_ok()), (is_stale, !is_stale));
+        assert_eq!(names(&claimed.tasks), [next]);
+    }
 }
 
 /// Categories and sizes are checked before anything is written.

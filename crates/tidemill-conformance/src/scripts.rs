@@ -1,7 +1,8 @@
 //! Scripts and subscriptions: versions, limits of what may be removed, and what a restart leaves.
 
 use serde_json::json;
-use tidemill_model::{Script, ScriptDraft, ScriptId, Subscription, SubscriptionDraft, SubscriptionId};
+use tidemill_matcher::{Subscription, SubscriptionDraft};
+use tidemill_model::{Script, ScriptDraft, ScriptId, SubscriptionId};
 
 use super::shape::{acme, app, event, other};
 use super::{Lab, World, side_by_side};

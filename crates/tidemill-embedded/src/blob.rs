@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest as _, Sha256};
-use tidemill_model::TenantId;
+use tidemill_model::{TenantId, hex};
 
 use crate::blob_file::{self, BlobFile};
 use crate::disk::{Disk, DiskFile, read_exact_at};
@@ -251,9 +251,7 @@ fn push_digest(path: &mut String, whole: &[u8]) {
 }
 
 fn push_hex(path: &mut String, text: &[u8]) {
-    for byte in Sha256::digest(text) {
-        write!(path, "{byte:02x}").expect("writing to a string does not fail");
-    }
+    path.push_str(&hex::encode(&Sha256::digest(text)));
 }
 
 /// What former releases told long parts apart by. Two parts can be made that agree in it, so nothing is written there.

@@ -10,7 +10,7 @@ use tidemill_engine::outbound::{AllowedHosts, JobFailedAlerts};
 use tidemill_engine::policy::{AlertTargets, Policy};
 use tidemill_model::secrets::is_secret_name;
 use tidemill_model::workflow::{Families, Family};
-use tidemill_model::{AppName, ErrorSanitizer, RetryPolicy, Secrets, TenantId};
+use tidemill_model::{AppName, ErrorSanitizer, RetryPolicy, Secrets, TenantId, hex};
 use tidemill_outbound::OutboundSettings;
 
 use crate::role::Role;
@@ -150,12 +150,7 @@ fn families(given: &Given<'_>) -> Result<Families, String> {
 
 /// 64 hexadecimal digits.
 fn key_of(text: &str) -> Result<[u8; 32], String> {
-    let mut key = [0; 32];
-    let is_key = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    for (at, byte) in key.iter_mut().enumerate().filter(|_| is_key) {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|error| error.to_string())?;
-    }
-    is_key.then_some(key).ok_or_else(|| "TOKEN_KEY must be 64 hexadecimal digits".to_owned())
+    hex::decode(text).ok_or_else(|| "TOKEN_KEY must be 64 hexadecimal digits".to_owned())
 }
 
 fn sanitizer(environment: &BTreeMap<String, String>) -> ErrorSanitizer {

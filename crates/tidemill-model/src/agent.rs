@@ -72,7 +72,7 @@ pub struct AgentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
     /// Whether a further try goes on with the session of the failed one instead of starting over.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resume_session: bool,
     /// Settings of the CLI, such as `hooks`: an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -246,11 +246,6 @@ impl JsonSchema for MicroUsd {
             "maximum": COST_MICROS_MAX / MICROS_PER_USD
         })
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 #[cfg(test)]

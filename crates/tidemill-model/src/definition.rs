@@ -197,7 +197,7 @@ pub struct DefinitionDraft {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_attempts: Option<u32>,
     /// For the runner `agent`: whether a further try or attempt goes on with the session of the failed one.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resume_session: bool,
     /// For the runner `agent`: settings of the CLI, such as `hooks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -282,9 +282,4 @@ impl DefinitionDraft {
 
 pub(crate) fn yes() -> bool {
     true
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_false(value: &bool) -> bool {
-    !value
 }

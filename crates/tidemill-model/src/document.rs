@@ -14,22 +14,18 @@ use crate::nearest::unknown_field;
 use crate::span::{Millis, parse_millis};
 
 /// An object being read.
-pub(crate) struct Document<'p> {
+pub struct Document<'p> {
     fields: Map<String, Value>,
     /// The field `input`, if it is carried as text.
     input: Option<Json>,
     /// Where the object stands, such as `tasks[3]`; empty for the outermost.
     place: String,
-    pub(crate) problems: &'p mut FieldProblems,
+    pub problems: &'p mut FieldProblems,
 }
 
 impl<'p> Document<'p> {
     /// Begins to read; anything but an object is a problem.
-    pub(crate) fn open(
-        place: impl Into<String>,
-        value: Value,
-        problems: &'p mut FieldProblems,
-    ) -> Option<Self> {
+    pub fn open(place: impl Into<String>, value: Value, problems: &'p mut FieldProblems) -> Option<Self> {
         let place = place.into();
         match value {
             Value::Object(fields) => Some(Self::of(place, fields, None, problems)),
@@ -41,7 +37,7 @@ impl<'p> Document<'p> {
     }
 
     /// An object whose fields were read elsewhere.
-    pub(crate) fn of(
+    pub fn of(
         place: String,
         fields: Map<String, Value>,
         input: Option<Json>,
@@ -51,34 +47,34 @@ impl<'p> Document<'p> {
     }
 
     /// The full path of a field.
-    pub(crate) fn path(&self, field: &str) -> String {
+    pub fn path(&self, field: &str) -> String {
         if self.place.is_empty() { field.to_owned() } else { format!("{}.{field}", self.place) }
     }
 
-    pub(crate) fn problem(&mut self, field: &str, code: &'static str, message: impl Into<String>) {
+    pub fn problem(&mut self, field: &str, code: &'static str, message: impl Into<String>) {
         let path = self.path(field);
         self.problems.add(path, code, message);
     }
 
-    pub(crate) fn take(&mut self, field: &str) -> Option<Value> {
+    pub fn take(&mut self, field: &str) -> Option<Value> {
         self.fields.remove(field).filter(|value| !value.is_null())
     }
 
-    pub(crate) fn has(&self, field: &str) -> bool {
+    pub fn has(&self, field: &str) -> bool {
         self.fields.get(field).is_some_and(|value| !value.is_null())
     }
 
-    pub(crate) fn get(&self, field: &str) -> Option<&Value> {
+    pub fn get(&self, field: &str) -> Option<&Value> {
         self.fields.get(field)
     }
 
     /// Whether a field is there, be it null.
-    pub(crate) fn mentions(&self, field: &str) -> bool {
+    pub fn mentions(&self, field: &str) -> bool {
         self.fields.contains_key(field)
     }
 
     /// Everything that is left is unknown.
-    pub(crate) fn close(self, known: &str) {
+    pub fn close(self, known: &str) {
         for name in self.fields.keys() {
             if self.problems.is_full() {
                 return;
@@ -92,11 +88,11 @@ impl<'p> Document<'p> {
         }
     }
 
-    pub(crate) fn missing(&mut self, field: &str) {
+    pub fn missing(&mut self, field: &str) {
         self.problem(field, code::MISSING_FIELD, "is missing");
     }
 
-    pub(crate) fn text(&mut self, field: &str) -> Option<String> {
+    pub fn text(&mut self, field: &str) -> Option<String> {
         match self.take(field)? {
             Value::String(text) => Some(text),
             other => {
@@ -107,7 +103,7 @@ impl<'p> Document<'p> {
     }
 
     /// A text of at most `max` bytes that is not empty and holds no control character.
-    pub(crate) fn short_text(&mut self, field: &str, max: usize) -> Option<String> {
+    pub fn short_text(&mut self, field: &str, max: usize) -> Option<String> {
         let text = self.text(field)?;
         if text.is_empty() {
             self.problem(field, code::INVALID_VALUE, "is empty");
@@ -122,7 +118,7 @@ impl<'p> Document<'p> {
     }
 
     /// A text that may have several lines, of at most `max` bytes.
-    pub(crate) fn long_text(&mut self, field: &str, max: usize) -> Option<String> {
+    pub fn long_text(&mut self, field: &str, max: usize) -> Option<String> {
         let text = self.text(field)?;
         if text.len() > max {
             self.problem(field, code::TOO_LONG, format!("is {} bytes; the limit is {max}", text.len()));
@@ -131,7 +127,7 @@ impl<'p> Document<'p> {
         Some(text)
     }
 
-    pub(crate) fn number(&mut self, field: &str, range: RangeInclusive<u64>) -> Option<u64> {
+    pub fn number(&mut self, field: &str, range: RangeInclusive<u64>) -> Option<u64> {
         let value = self.take(field)?;
         let whole = match &value {
             Value::Number(_) => parse_millis(&value).ok(),
@@ -145,7 +141,7 @@ impl<'p> Document<'p> {
         self.within(field, number, &number.to_string(), range, |limit| limit.to_string())
     }
 
-    pub(crate) fn span(&mut self, field: &str, range: RangeInclusive<u64>) -> Option<Millis> {
+    pub fn span(&mut self, field: &str, range: RangeInclusive<u64>) -> Option<Millis> {
         let value = self.take(field)?;
         match parse_millis(&value) {
             Ok(millis) => {
@@ -175,7 +171,7 @@ impl<'p> Document<'p> {
         None
     }
 
-    pub(crate) fn flag(&mut self, field: &str) -> Option<bool> {
+    pub fn flag(&mut self, field: &str) -> Option<bool> {
         match self.take(field)? {
             Value::Bool(flag) => Some(flag),
             other => {
@@ -189,7 +185,7 @@ impl<'p> Document<'p> {
         }
     }
 
-    pub(crate) fn list(&mut self, field: &str) -> Option<Vec<Value>> {
+    pub fn list(&mut self, field: &str) -> Option<Vec<Value>> {
         match self.take(field)? {
             Value::Array(items) => Some(items),
             other => {
@@ -200,7 +196,7 @@ impl<'p> Document<'p> {
     }
 
     /// A list of texts.
-    pub(crate) fn texts(&mut self, field: &str) -> Option<Vec<String>> {
+    pub fn texts(&mut self, field: &str) -> Option<Vec<String>> {
         let items = self.list(field)?;
         Some(self.texts_of(field, items))
     }
@@ -245,20 +241,20 @@ impl<'p> Document<'p> {
         Some(map)
     }
 
-    pub(crate) fn env(&mut self, field: &str) -> BTreeMap<String, String> {
+    pub fn env(&mut self, field: &str) -> BTreeMap<String, String> {
         let env = self.text_map(field).unwrap_or_default();
         check_env(&self.path(field), &env, self.problems);
         env
     }
 
-    pub(crate) fn labels(&mut self, field: &str) -> BTreeMap<String, String> {
+    pub fn labels(&mut self, field: &str) -> BTreeMap<String, String> {
         let labels = self.text_map(field).unwrap_or_default();
         check_labels(&self.path(field), &labels, self.problems);
         labels
     }
 
     /// A command: a list of arguments or one text for the shell.
-    pub(crate) fn run(&mut self, field: &str) -> Option<Run> {
+    pub fn run(&mut self, field: &str) -> Option<Run> {
         let run = match self.take(field)? {
             Value::String(text) => Run::Shell(text),
             Value::Array(items) => {
@@ -281,7 +277,7 @@ impl<'p> Document<'p> {
     }
 
     /// Any value as JSON.
-    pub(crate) fn json(&mut self, field: &str) -> Option<Json> {
+    pub fn json(&mut self, field: &str) -> Option<Json> {
         if field == "input" && self.input.is_some() {
             return self.input.take();
         }
@@ -290,7 +286,7 @@ impl<'p> Document<'p> {
 }
 
 /// What a value is, in a word.
-pub(crate) fn kind(value: &Value) -> &'static str {
+pub fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -143,8 +143,8 @@ impl ResolvedExecution {
     }
 }
 
-/// The variables of the worker's environment that every child gets; `LC_*` beside them. No task may set them.
-pub const PASSED_VARIABLES: [&str; 25] = [
+/// The variables of the worker's environment that every command gets; `LC_*` beside them.
+pub const PASSED_VARIABLES: [&str; 14] = [
     "PATH",
     "HOME",
     "USER",
@@ -155,6 +155,14 @@ pub const PASSED_VARIABLES: [&str; 25] = [
     "TERM",
     "COLORTERM",
     "FORCE_COLOR",
+    "S3_BUCKET",
+    "DELETE_FILES_AFTER_UPLOAD",
+    "EVENTBRIDGE_BUS_NAME",
+    "TASK_DEFINITIONS_TABLE",
+];
+
+/// Variables that set the worker itself, or that it logs in with. Commands do not get them.
+const OWN_VARIABLES: [&str; 11] = [
     "NODE_ENV",
     "CLAUDE_CODE_PATH",
     "CLAUDE_CONFIG_DIR",
@@ -164,21 +172,22 @@ pub const PASSED_VARIABLES: [&str; 25] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_REGION",
-    "S3_BUCKET",
-    "DELETE_FILES_AFTER_UPLOAD",
-    "EVENTBRIDGE_BUS_NAME",
     "TENANT_ID",
     "APP_NAME",
-    "TASK_DEFINITIONS_TABLE",
 ];
 
 /// Beginnings of names that belong to the child protocol, the loader or the passed variables.
 const RESERVED_BEGINNINGS: [&str; 4] = ["TIDEMILL_", "LD_", "DYLD_", "LC_"];
 const RESERVED_NAMES: [&str; 2] = ["NODE_OPTIONS", "INPUT_FILE"];
 
-/// Whether a child gets this variable from the worker's environment.
+/// Whether every command gets this variable from the worker's environment.
 pub fn is_passed(name: &str) -> bool {
     PASSED_VARIABLES.contains(&name) || name.starts_with("LC_")
+}
+
+/// Whether the worker's environment decides what this variable is.
+pub fn is_of_worker(name: &str) -> bool {
+    is_passed(name) || OWN_VARIABLES.contains(&name)
 }
 
 /// Whether `name` can be the name of a variable: a letter or `_`, then letters, digits and `_`.
@@ -190,7 +199,7 @@ pub fn is_variable_name(name: &str) -> bool {
 
 /// Whether no task or definition may set this variable.
 pub fn is_reserved_variable(name: &str) -> bool {
-    is_passed(name)
+    is_of_worker(name)
         || RESERVED_NAMES.contains(&name)
         || RESERVED_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
 }
@@ -353,7 +362,7 @@ pub(crate) fn check_labels(path: &str, labels: &BTreeMap<String, String>, proble
 }
 
 /// The path of an entry; a name that somebody made very long is not repeated whole.
-pub(crate) fn entry_path(path: &str, name: &str) -> String {
+pub fn entry_path(path: &str, name: &str) -> String {
     let shown: String = name.chars().take(64).flat_map(char::escape_default).collect();
     format!("{path}.{shown}")
 }
@@ -398,10 +407,12 @@ mod tests {
     }
 
     #[test]
-    fn every_passed_variable_is_reserved_and_none_twice() {
-        let names: std::collections::BTreeSet<_> = PASSED_VARIABLES.iter().collect();
-        assert_eq!(names.len(), PASSED_VARIABLES.len());
-        assert!(PASSED_VARIABLES.iter().all(|name| is_reserved_variable(name)));
+    fn every_variable_of_the_worker_is_reserved_and_none_twice() {
+        let all = || PASSED_VARIABLES.iter().chain(&OWN_VARIABLES);
+        let names: std::collections::BTreeSet<_> = all().collect();
+        assert_eq!(names.len(), all().count());
+        assert!(all().all(|name| is_reserved_variable(name)));
+        assert!(!OWN_VARIABLES.iter().any(|name| is_passed(name)));
     }
 
     #[test]

@@ -218,13 +218,8 @@ pub struct JobCounts {
     pub completed: u32,
     pub failed: u32,
     /// Those of `processing` that wait for somebody.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub parked: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_none(count: &u32) -> bool {
-    *count == 0
 }
 
 impl JobCounts {

@@ -12,6 +12,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_S
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 
+use crate::hex;
 use crate::json::Json;
 use crate::sanitize::{REDACTED, SECRET_CHARS_MIN};
 
@@ -274,10 +275,9 @@ fn add_forms(part: &[u8], forms: &mut BTreeSet<Vec<u8>>) {
             forms.insert(encoded[from..to].to_vec());
         }
     }
-    let hex =
-        |digits: fn(u8) -> String| part.iter().map(|byte| digits(*byte)).collect::<String>().into_bytes();
-    forms.insert(hex(|byte| format!("{byte:02x}")));
-    forms.insert(hex(|byte| format!("{byte:02X}")));
+    let digits = hex::encode(part);
+    forms.insert(digits.to_ascii_uppercase().into_bytes());
+    forms.insert(digits.into_bytes());
     for spared in ["-_.~", "-_.~!*'()", "-_.~/", "-_.~!*'();,/?:@&=+$#"] {
         let encode = |digits: fn(u8) -> String| -> Vec<u8> {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || spared.as_bytes().contains(&byte);

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::execution::{VARIABLE_NAME_BYTES_MAX, is_passed, is_variable_name};
+use crate::execution::{VARIABLE_NAME_BYTES_MAX, is_of_worker, is_variable_name};
 use crate::id::TenantId;
 
 /// The names that one list may have.
@@ -16,7 +16,7 @@ const OWN_BEGINNINGS: [&str; 2] = ["TIDEMILL_", "AWS_"];
 
 /// Whether a variable belongs to the installation, or is given to all tasks as it is. A program adds its own settings.
 pub fn is_own_variable(name: &str) -> bool {
-    is_passed(name) || OWN_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+    is_of_worker(name) || OWN_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// The names that may be handed over. The default is none.

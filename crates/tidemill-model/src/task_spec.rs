@@ -19,7 +19,7 @@ pub struct TaskSpec {
     /// Static input; a JSON object without the reserved keys `dependencyOutputs` and `dependencyArtifacts`.
     #[serde(default)]
     pub input: Json,
-    #[serde(default, skip_serializing_if = "TaskOptions::is_default")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub options: TaskOptions,
 }
 
@@ -82,12 +82,6 @@ impl TaskSpec {
             }
             _ => self.name.as_str(),
         }
-    }
-}
-
-impl TaskOptions {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
     }
 }
 

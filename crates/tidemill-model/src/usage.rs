@@ -28,10 +28,10 @@ pub struct Usage {
         alias = "cache_write_tokens",
         alias = "cache_creation_input_tokens",
         deserialize_with = "count",
-        skip_serializing_if = "is_zero"
+        skip_serializing_if = "crate::is_default"
     )]
     pub cache_write_tokens: u64,
-    #[serde(alias = "num_turns", deserialize_with = "turns", skip_serializing_if = "is_zero_turns")]
+    #[serde(alias = "num_turns", deserialize_with = "turns", skip_serializing_if = "crate::is_default")]
     pub turns: u32,
     /// In millionths of a US dollar.
     #[serde(
@@ -40,7 +40,7 @@ pub struct Usage {
         alias = "total_cost_usd",
         serialize_with = "dollars::serialize",
         deserialize_with = "usd",
-        skip_serializing_if = "is_zero"
+        skip_serializing_if = "crate::is_default"
     )]
     #[schemars(with = "f64")]
     pub cost_micros: u64,
@@ -130,16 +130,6 @@ impl UsageSum {
             .saturating_add(self.cache_read_tokens)
             .saturating_add(self.cache_write_tokens)
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(value: &u64) -> bool {
-    *value == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero_turns(value: &u32) -> bool {
-    *value == 0
 }
 
 /// A count that may be written as a float, and is 0 when it is anything else.

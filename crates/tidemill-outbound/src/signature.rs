@@ -1,8 +1,7 @@
 //! How the other side can tell that something came from here.
 
-use std::fmt::Write as _;
-
 use ring::hmac;
+use tidemill_model::hex;
 
 /// The header that holds the signature.
 pub(crate) const HEADER: &str = "tidemill-signature";
@@ -13,11 +12,7 @@ pub(crate) fn of(key: &str, at_seconds: u64, body: &[u8]) -> String {
     let mut context = hmac::Context::with_key(&key);
     context.update(format!("{at_seconds}.").as_bytes());
     context.update(body);
-    let mut value = format!("t={at_seconds},v1=");
-    for byte in context.sign().as_ref() {
-        let _ = write!(value, "{byte:02x}");
-    }
-    value
+    format!("t={at_seconds},v1={}", hex::encode(context.sign().as_ref()))
 }
 
 #[cfg(test)]

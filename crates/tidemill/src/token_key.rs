@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
+use tidemill_model::hex;
 
 /// In the data directory: which key belongs to it.
 const MARK_NAME: &str = "token-key.id";
@@ -138,7 +139,7 @@ impl TokenKey {
         }
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(broken)?;
-        let key = key_of(text.trim())
+        let key = hex::decode(text.trim())
             .ok_or_else(|| format!("the token key {shown} is no key: it must be 64 hexadecimal digits"))?;
         Ok(Some(key))
     }
@@ -153,7 +154,7 @@ impl TokenKey {
         let draft = PathBuf::from(draft);
         let made = (|| {
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-            writeln!(file, "{}", hex(&key))?;
+            writeln!(file, "{}", hex::encode(&key))?;
             file.sync_all()?;
             // It is there whole or not at all, and another's is not written over.
             std::fs::hard_link(&draft, &self.file)?;
@@ -166,33 +167,13 @@ impl TokenKey {
 }
 
 fn given(digits: &str) -> Result<[u8; KEY_BYTES], String> {
-    key_of(digits.trim()).ok_or_else(|| "TOKEN_KEY must be 64 hexadecimal digits".to_owned())
+    hex::decode(digits.trim()).ok_or_else(|| "TOKEN_KEY must be 64 hexadecimal digits".to_owned())
 }
 
 /// Tells keys apart without telling anything of them.
 fn id_of(key: &[u8; KEY_BYTES]) -> String {
     let digest = Sha256::new().chain_update("tidemill token key\n").chain_update(key).finalize();
-    hex(&digest[..8])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn key_of(text: &str) -> Option<[u8; KEY_BYTES]> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * KEY_BYTES || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    let mut key = [0; KEY_BYTES];
-    for (at, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(key)
+    hex::encode(&digest[..8])
 }
 
 /// Whether the file of a key may belong to this user: to whom we run as, or to root, who reads everything anyway.
@@ -237,7 +218,7 @@ mod tests {
         let mode = std::fs::metadata(&key.file).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);
         let inside = std::fs::read_to_string(dir.0.join("data").join(MARK_NAME)).unwrap();
-        assert!(!inside.contains(&hex(&first)), "the key itself is not with the data");
+        assert!(!inside.contains(&hex::encode(&first)), "the key itself is not with the data");
         assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 2, "no draft is left");
     }
 
@@ -277,13 +258,13 @@ mod tests {
         }
         std::fs::remove_file(&key.file).unwrap();
         assert!(key.check().unwrap_err().contains("is not there; name it with TOKEN_KEY_FILE"));
-        write(&hex(&first));
+        write(&hex::encode(&first));
         assert_eq!(key.get(), Ok(first));
         std::fs::set_permissions(&key.file, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(key.get().unwrap_err().contains("chmod 600"));
         // The key itself is as good as its file, if it is the same.
         let data = dir.0.join("data");
-        assert_eq!(TokenKey::of(&data, None, Some(&hex(&first))).get(), Ok(first));
+        assert_eq!(TokenKey::of(&data, None, Some(&hex::encode(&first))).get(), Ok(first));
         for (digits, word) in [("abc", "TOKEN_KEY must be 64"), (&*"0f".repeat(32), "is not the one")] {
             let problem = TokenKey::of(&data, None, Some(digits)).get().unwrap_err();
             assert!(problem.contains(word) && problem.contains("TOKEN_KEY"), "{problem}");

@@ -8,6 +8,7 @@ use serde::Serialize;
 use tidemill_model::{
     AppName, Budget, EntityId, EntityType, ErrorCategory, EventId, Fence, JobId, Json, LastError, Outcome,
     Period, RequestId, SessionId, Spending, TaskHead, TaskSpec, TaskState, TenantId, Timestamp, UsageSum,
+    hex,
 };
 
 use crate::export::Tally;
@@ -38,7 +39,7 @@ pub struct Blob<'a> {
     pub key: &'a str,
     pub bytes: String,
     /// Whether the next line goes on with it.
-    #[serde(skip_serializing_if = "is_no")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }
 
@@ -55,14 +56,14 @@ pub struct Job<'a> {
     created_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     completed_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "is_no")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     cancelled: bool,
     /// How often the job or one of its tasks changed.
     changes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     allowance: Option<Allowance>,
     /// How many scripts stand between it and what came from outside.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "tidemill_model::is_default")]
     hops: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     callback_url: Option<&'a str>,
@@ -122,7 +123,7 @@ struct Head {
     attempts: u32,
     takeovers: u32,
     fence: Fence,
-    #[serde(skip_serializing_if = "is_no")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     begun: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<ErrorCategory>,
@@ -138,7 +139,7 @@ struct Head {
 pub struct Stream {
     events: u64,
     /// Heartbeats, or events that came late; they count apart.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "tidemill_model::is_default")]
     aside: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_timestamp: Option<Timestamp>,
@@ -155,9 +156,9 @@ pub struct Message<'a> {
     not_before: Timestamp,
     visible_at: Timestamp,
     deliveries: u32,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "tidemill_model::is_default")]
     receives: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "tidemill_model::is_default")]
     wait_millis: u64,
     #[serde(skip_serializing_if = "is_plain")]
     priority: i32,
@@ -380,7 +381,7 @@ impl<'a> Record<'a> {
                     Effect::Task(request) => (None, Some(request), None),
                     Effect::Event(event) => (None, None, Some(*event)),
                 };
-                let body_hash = hex(&once.body_hash);
+                let body_hash = hex::encode(&once.body_hash);
                 line.idempotency = Some(Idempotency { body_hash, job_id, request_id, event_id });
             }
             RecordValue::DeadLetter(letter) => {
@@ -448,32 +449,8 @@ pub fn letter_state_name(state: DeadLetterState) -> &'static str {
     }
 }
 
-/// Two digits for each byte.
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .flat_map(|byte| [byte >> 4, byte & 15])
-        .filter_map(|digit| char::from_digit(digit.into(), 16))
-        .collect()
-}
-
 fn digits(message: MessageId) -> String {
     format!("{:032x}", message.0)
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_no(value: &bool) -> bool {
-    !*value
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(value: &u64) -> bool {
-    *value == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_none(value: &u32) -> bool {
-    *value == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

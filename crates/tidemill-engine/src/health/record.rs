@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidemill_model::{AppName, Entity, EventId, Json, KnownType, TenantId, Timestamp};
 
 use crate::health::{APP, ENTITY};
-use crate::kernel::commit::{Expect, RecordWrite};
+use crate::kernel::commit::RecordWrite;
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, Subject};
 use crate::kernel::record::{Record, RecordKey, RecordValue};
@@ -69,7 +69,6 @@ pub(crate) fn record(
     if is_behind {
         return Err(Refusal::RecordConflict { expected: *expected, actual });
     }
-    draft.expect(Expect::RecordAt { key: key.clone(), version: actual });
     let value = RecordValue::Bytes(Arc::clone(kept));
     let record = Record { version: actual + 1, expires_at: None, value };
     draft.record(RecordWrite::Put { key, record: Some(record) });

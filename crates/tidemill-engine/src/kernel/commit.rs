@@ -22,9 +22,6 @@ pub struct TaskKey {
 /// One decision, ready to be made true.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Commit {
-    /// What the decision relies on. A backend that decided on the newest state may skip the check; one that decided on
-    /// a copy must not.
-    pub expect: Vec<Expect>,
     pub records: Vec<RecordWrite>,
     pub tasks: Vec<TaskChange>,
     pub enqueue: Vec<Message>,
@@ -42,21 +39,6 @@ impl Commit {
             && self.settle.is_empty()
             && self.events.is_empty()
     }
-}
-
-/// A claim about the state that must hold when the commit is made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Expect {
-    /// The task's newest fence is this one and it is held.
-    Held { task: TaskKey, fence: Fence },
-    /// The task has not been seen.
-    TaskAbsent(TaskKey),
-    /// The job has not been seen.
-    JobAbsent(JobId),
-    /// The job's projection is at this version.
-    JobAt { job: JobId, version: u64 },
-    /// The record is at this version; 0 means absent.
-    RecordAt { key: RecordKey, version: u64 },
 }
 
 /// A control record that is written or removed.

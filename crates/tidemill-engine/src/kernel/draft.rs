@@ -10,8 +10,7 @@ use tidemill_model::{
 };
 
 use crate::kernel::commit::{
-    Commit, Delivered, Expect, Message, MessageId, RecordWrite, TaskChange, TaskChangeKind, TaskKey,
-    Visibility,
+    Commit, Delivered, Message, MessageId, RecordWrite, TaskChange, TaskChangeKind, TaskKey, Visibility,
 };
 use crate::kernel::decision::Circumstances;
 use crate::kernel::policy::Policy;
@@ -118,10 +117,6 @@ impl<'a, 'c> Draft<'a, 'c> {
 
     pub(crate) fn message_id(&mut self) -> MessageId {
         MessageId(self.event_id().as_u128())
-    }
-
-    pub(crate) fn expect(&mut self, expect: Expect) {
-        self.commit.expect.push(expect);
     }
 
     pub(crate) fn record(&mut self, write: RecordWrite) {

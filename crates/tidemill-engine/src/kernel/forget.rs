@@ -2,7 +2,7 @@
 
 use tidemill_model::Timestamp;
 
-use crate::kernel::commit::{Expect, RecordWrite};
+use crate::kernel::commit::RecordWrite;
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::Draft;
 use crate::kernel::record::{RecordKey, RecordKind};
@@ -40,7 +40,6 @@ pub(crate) fn decide(state: &State, keys: &[RecordKey], draft: &mut Draft<'_, '_
             forgotten += u32::from(ingest::forget(state, key, draft));
             continue;
         }
-        draft.expect(Expect::RecordAt { key: key.clone(), version: record.version });
         draft.record(RecordWrite::Put { key: key.clone(), record: None });
         forgotten += 1;
     }

@@ -2,7 +2,7 @@
 
 use tidemill_model::{Execution, TaskName, TaskSpec, TenantId, Timestamp};
 
-use crate::kernel::commit::{Expect, RecordWrite};
+use crate::kernel::commit::RecordWrite;
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::Draft;
 use crate::kernel::record::{Record, RecordKey, RecordValue};
@@ -101,7 +101,6 @@ fn put(state: &State, command: &PutRecord, draft: &mut Draft<'_, '_>) -> Result<
     {
         return Err(Refusal::RecordConflict { expected, actual });
     }
-    draft.expect(Expect::RecordAt { key: command.key.clone(), version: actual });
     let version = actual + 1;
     let record = command.value.clone().map(|value| Record { version, expires_at: command.expires_at, value });
     draft.record(RecordWrite::Put { key: command.key.clone(), record });

@@ -171,7 +171,7 @@ impl<B: Backend, S: Sender> Courier<B, S> {
         let mut passed = Vec::new();
         let mut tried = 0;
         loop {
-            let now = self.engine.delivery_now();
+            let now = self.engine.now();
             let skip = |key: &DeliveryKey| passed.contains(key);
             let due = self.engine.backend().due_deliveries(now, 1, skip).await?;
             let Some(key) = due.due.into_iter().next() else { return Ok(tried) };
@@ -204,7 +204,7 @@ impl<B: Backend, S: Sender> Courier<B, S> {
     /// The next delivery that is due, not under way and has a place, and else how long it is until one comes due.
     async fn take(&self) -> Result<(Option<(Arc<Way>, DeliveryId)>, Option<Duration>), EngineError> {
         loop {
-            let now = self.engine.delivery_now();
+            let now = self.engine.now();
             let skip = |key: &DeliveryKey| self.in_flight(|in_flight| in_flight.has(key));
             let due = self.engine.backend().due_deliveries(now, 0, skip).await?;
             match self.in_flight(|in_flight| in_flight.begin(&due.ways)) {

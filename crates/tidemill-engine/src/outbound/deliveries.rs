@@ -47,10 +47,6 @@ pub struct ManyDeliveries {
 }
 
 impl<B: Backend> Engine<B> {
-    pub(crate) fn delivery_now(&self) -> Timestamp {
-        self.inner.clock.now()
-    }
-
     /// A delivery that has not arrived yet.
     pub async fn delivery(&self, key: &DeliveryKey) -> Result<Option<Delivery>, EngineError> {
         let record = self.inner.backend.record(RecordKey::delivery(&key.tenant, key.id)).await?;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tidemill_model::workflow::ExecutionId;
 use tidemill_model::{EventId, Json, TenantId, Timestamp};
 
-use crate::kernel::commit::{Expect, RecordWrite};
+use crate::kernel::commit::RecordWrite;
 use crate::kernel::decision::{Decision, LETTER_BYTES};
 use crate::kernel::draft::Draft;
 use crate::kernel::record::{DeadLetterState, Record, RecordKey, RecordValue};
@@ -158,7 +158,6 @@ fn put_new(tenant: &TenantId, delivery: Delivery, draft: &mut Draft<'_, '_>) -> 
     let id = delivery.id;
     let key = RecordKey::delivery(tenant, id);
     draft.began(tenant, delivery.target.lane());
-    draft.expect(Expect::RecordAt { key: key.clone(), version: 0 });
     draft.record(put(key, 0, RecordValue::Delivery(Box::new(delivery))));
     id
 }
@@ -310,7 +309,6 @@ pub(crate) fn jobs_failed(
         if let Some((version, delivery)) = others {
             let key = RecordKey::delivery(tenant, delivery.id);
             let joined = Delivery { body, failed_jobs: Some(Box::new(failed)), ..delivery.clone() };
-            draft.expect(Expect::RecordAt { key: key.clone(), version });
             draft.record(put(key, version, RecordValue::Delivery(Box::new(joined))));
         } else {
             let now = draft.now();
@@ -376,7 +374,6 @@ pub(crate) fn end(state: &State, command: &EndDelivery, draft: &mut Draft<'_, '_
     if before.attempts + 1 != *attempt || before.told() != *told {
         return Err(refused());
     }
-    draft.expect(Expect::RecordAt { key: key.clone(), version: record.version });
     let DeliveryEnd::Failed { error } = end else {
         draft.record(RecordWrite::Put { key, record: None });
         return Ok(Reply::DeliveryEnded { retry_at: None, is_dead: false });
@@ -505,7 +502,6 @@ fn mark(state: &State, tenant: &TenantId, letter: DeliveryLetter, draft: &mut Dr
 
 fn put_letter(tenant: &TenantId, version: u64, letter: DeliveryLetter, draft: &mut Draft<'_, '_>) {
     let key = RecordKey::delivery_letter(tenant, letter.id);
-    draft.expect(Expect::RecordAt { key: key.clone(), version });
     draft.record(put(key, version, RecordValue::DeliveryLetter(Box::new(letter))));
 }
 

@@ -2,7 +2,7 @@
 
 use tidemill_model::{TenantId, Timestamp};
 
-use crate::kernel::commit::{Expect, MessageId, RecordWrite, TaskKey};
+use crate::kernel::commit::{MessageId, RecordWrite, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::Draft;
 use crate::kernel::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
@@ -135,7 +135,6 @@ fn mark(
 ) {
     let key = RecordKey::dead_letter(tenant, message);
     let version = state.record(&key).map_or(0, |record| record.version);
-    draft.expect(Expect::RecordAt { key: key.clone(), version });
     let value = RecordValue::DeadLetter(DeadLetter { state: new, ..letter.clone() });
     let record = Some(Record { version: version + 1, expires_at: None, value });
     draft.record(RecordWrite::Put { key, record });

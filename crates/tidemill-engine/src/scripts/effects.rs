@@ -12,7 +12,6 @@ use crate::engine::{Engine, EngineError, NewEvent, PublishRequest, Rights};
 use crate::kernel::backend::{Backend, Fault};
 use crate::kernel::command::{Alert, Command, Prepared, Publish, PublishedEvent, ScriptEffect};
 use crate::kernel::record::{ALERT, RecordKind, RecordValue};
-use crate::kernel::reply::Reply;
 use crate::scripts::execution::{ExecutionKey, ScriptExecution};
 use crate::scripts::{RunCall, SCRIPT_ORIGIN, ScriptBoard, Telling};
 use crate::triage::changes::cut_tokens;
@@ -178,15 +177,6 @@ impl<B: Backend> Engine<B> {
         &self.inner.board
     }
 
-    pub(crate) fn script_now(&self) -> Timestamp {
-        self.inner.clock.now()
-    }
-
-    /// Carries out a command of those who run scripts.
-    pub(crate) async fn run_command(&self, command: Command) -> Result<Reply, EngineError> {
-        self.execute(command).await
-    }
-
     /// Takes over the alerts that a former life raised.
     pub(crate) async fn restore_alerts(&self) -> Result<(), Fault> {
         let mut after = None;
@@ -194,7 +184,7 @@ impl<B: Backend> Engine<B> {
             let page = self.inner.backend.all_records(RecordKind::System, after.take(), LIST_MAX).await?;
             let is_last = page.len() < LIST_MAX;
             after = page.last().map(|(key, _)| key.clone());
-            let now = self.script_now();
+            let now = self.now();
             let mut alerts = self.inner.board.alerts();
             for (key, record) in page {
                 if let (Some(tenant), true, RecordValue::Bytes(bytes)) =

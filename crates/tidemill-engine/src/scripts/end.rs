@@ -8,7 +8,7 @@ use tidemill_model::{AppName, Entity, Json, KnownType, ScriptId, SubscriptionId,
 
 use crate::events::publish;
 use crate::kernel::command::{Publish, SubmitJob};
-use crate::kernel::commit::{Expect, RecordWrite};
+use crate::kernel::commit::RecordWrite;
 use crate::kernel::decision::{Decision, LETTER_BYTES};
 use crate::kernel::draft::{By, Draft, Subject};
 use crate::kernel::record::{DeadLetterState, Record, RecordKey, RecordValue};
@@ -240,7 +240,6 @@ pub(crate) fn matched(state: &State, command: &Match, draft: &mut Draft<'_, '_>)
             continue;
         }
         let execution = queued(id, new, draft);
-        draft.expect(Expect::RecordAt { key: key.clone(), version: 0 });
         draft.record(put(key, 0, RecordValue::Execution(Box::new(execution))));
     }
     let stays = match (command.to, state.record(&cursor).map(|record| &record.value)) {
@@ -249,16 +248,13 @@ pub(crate) fn matched(state: &State, command: &Match, draft: &mut Draft<'_, '_>)
     };
     let cursor_version = if stays {
         actual
+    } else if let Some(to) = command.to {
+        let value = RecordValue::Bytes(Arc::from(to.to_le_bytes().as_slice()));
+        draft.record(put(cursor, actual, value));
+        actual + 1
     } else {
-        draft.expect(Expect::RecordAt { key: cursor.clone(), version: actual });
-        if let Some(to) = command.to {
-            let value = RecordValue::Bytes(Arc::from(to.to_le_bytes().as_slice()));
-            draft.record(put(cursor, actual, value));
-            actual + 1
-        } else {
-            draft.record(RecordWrite::Put { key: cursor, record: None });
-            0
-        }
+        draft.record(RecordWrite::Put { key: cursor, record: None });
+        0
     };
     Ok(Reply::Matched { created: u32::try_from(created.len()).unwrap_or(u32::MAX), cursor_version })
 }
@@ -339,7 +335,6 @@ pub(crate) fn end(
     }
     let status = after.status;
     let expires_at = (!status.is_pending()).then(|| now.plus(draft.policy().execution_millis));
-    draft.expect(Expect::RecordAt { key: key.clone(), version: record.version });
     let value = RecordValue::Execution(Box::new(after));
     let record = Some(Record { version: record.version + 1, expires_at, value });
     draft.record(RecordWrite::Put { key, record });
@@ -399,7 +394,6 @@ fn bury(
         state: DeadLetterState::Open,
         replayed_by: None,
     };
-    draft.expect(Expect::RecordAt { key: key.clone(), version });
     draft.record(put(key, version, RecordValue::ScriptLetter(Box::new(letter))));
 }
 
@@ -420,7 +414,6 @@ pub(crate) fn replay(
     };
     let again = ScriptExecution { replay_of: Some(id), ..queued(execution, &new, draft) };
     let key = RecordKey::execution(tenant, execution);
-    draft.expect(Expect::RecordAt { key: key.clone(), version: 0 });
     draft.record(put(key, 0, RecordValue::Execution(Box::new(again))));
     let marked = ScriptLetter { state: DeadLetterState::Replayed, replayed_by: Some(execution), ..letter };
     mark(state, tenant, marked, draft);
@@ -453,7 +446,6 @@ fn open_letter<'s>(
 fn mark(state: &State, tenant: &TenantId, letter: ScriptLetter, draft: &mut Draft<'_, '_>) {
     let key = RecordKey::script_letter(tenant, letter.id);
     let version = state.record(&key).map_or(0, |record| record.version);
-    draft.expect(Expect::RecordAt { key: key.clone(), version });
     draft.record(put(key, version, RecordValue::ScriptLetter(Box::new(letter))));
 }
 
@@ -468,7 +460,6 @@ pub(crate) fn alert(state: &State, command: &Alert, draft: &mut Draft<'_, '_>) -
     let known = if command.is_raised { KnownType::AlertRaised } else { KnownType::AlertCleared };
     let key = RecordKey::alert(&command.tenant, command.name);
     let version = state.record(&key).map_or(0, |record| record.version);
-    draft.expect(Expect::RecordAt { key: key.clone(), version });
     if command.is_raised {
         let value = RecordValue::Bytes(Arc::from(command.properties.as_str().as_bytes()));
         draft.record(put(key, version, value));

@@ -95,13 +95,8 @@ pub struct SourceEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Json>,
     /// How many scripts stand between it and what came from outside.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "tidemill_model::is_default")]
     pub hop: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(value: &u32) -> bool {
-    *value == 0
 }
 
 impl SourceEvent {

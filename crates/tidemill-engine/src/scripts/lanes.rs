@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use tidemill_model::matcher::Matcher;
-use tidemill_model::{Event, Subscription, SubscriptionId, TenantId, Timestamp};
+use tidemill_matcher::Subscription;
+use tidemill_matcher::matcher::Matcher;
+use tidemill_model::{Event, SubscriptionId, TenantId, Timestamp};
 
 use crate::Engine;
 use crate::kernel::backend::Backend;
@@ -293,7 +294,7 @@ impl<'a, B: Backend, H: ScriptHost> LaneRouter<'a, B, H> {
             events: VecDeque::new(),
             read_to: cursor,
             batch: Batch::default(),
-            costly_at: self.engine.script_now(),
+            costly_at: self.engine.now(),
         })
     }
 
@@ -331,7 +332,7 @@ impl<'a, B: Backend, H: ScriptHost> LaneRouter<'a, B, H> {
             return Ok(lane.is_unread);
         }
         if weight >= TURN_WEIGHT_MAX {
-            lane.costly_at = self.engine.script_now();
+            lane.costly_at = self.engine.now();
         }
         let index = Arc::clone(&lane.index);
         let taken = self.host.aside(move || {
@@ -372,7 +373,7 @@ impl<'a, B: Backend, H: ScriptHost> LaneRouter<'a, B, H> {
             lane.cursor = number;
         }
         if work >= TURN_WORK_MAX {
-            lane.costly_at = self.engine.script_now();
+            lane.costly_at = self.engine.now();
         }
         if lane.events.is_empty() {
             lane.cursor = lane.cursor.max(lane.read_to);
@@ -414,7 +415,7 @@ impl<'a, B: Backend, H: ScriptHost> LaneRouter<'a, B, H> {
 
     /// A lane that has caught up goes back to the router if it was cheap for a while.
     async fn rest(&self, tenant: &TenantId, lane: &mut Lane) -> Result<(), Option<Ended>> {
-        if self.engine.script_now().since(lane.costly_at) < CHEAP_MILLIS {
+        if self.engine.now().since(lane.costly_at) < CHEAP_MILLIS {
             return Ok(());
         }
         // Nothing is left to be written then, until the router has come further.

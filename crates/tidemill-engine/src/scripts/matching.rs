@@ -4,8 +4,9 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
-use tidemill_model::matcher::{MatchCounts, Matcher};
-use tidemill_model::{Event, JobId, RequestId, ScriptId, Subscription, SubscriptionId, TenantId};
+use tidemill_matcher::Subscription;
+use tidemill_matcher::matcher::{MatchCounts, Matcher};
+use tidemill_model::{Event, JobId, RequestId, ScriptId, SubscriptionId, TenantId};
 
 use crate::Engine;
 use crate::engine::EngineError;
@@ -220,7 +221,7 @@ pub(super) async fn commit<B: Backend>(
         let executions = std::mem::take(&mut batch.executions);
         batch.bytes = 0;
         let command = Match { lane: lane.cloned(), cursor_version: place.version, to, executions };
-        let reply = engine.run_command(Command::Match(command)).await.map_err(|error| ended(&error))?;
+        let reply = engine.execute(Command::Match(command)).await.map_err(|error| ended(&error))?;
         let Reply::Matched { created, cursor_version } = reply else { return Err(None) };
         *place = Place { written: to, version: cursor_version };
         if created > 0 {

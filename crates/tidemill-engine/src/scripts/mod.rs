@@ -191,7 +191,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
         let mut last = None;
         while !self.shared.stop.is_set() {
             let (queued, low) = (self.engine.script_board().queued.listen(), self.shared.low.listen());
-            let now = self.engine.script_now();
+            let now = self.engine.now();
             let room = self.room(last.take());
             let held: usize = room.held.values().sum();
             let found =
@@ -244,7 +244,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
     }
 
     async fn watch(&self, pending: usize, fullest: Option<&TenantId>) {
-        let now = self.engine.script_now();
+        let now = self.engine.now();
         let told = {
             let mut alerts = self.engine.script_board().alerts();
             let mut told = alerts.pass(now);

@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use tidemill_model::matcher::Matcher;
-use tidemill_model::{Event, Subscription, SubscriptionId, TenantId};
+use tidemill_matcher::Subscription;
+use tidemill_matcher::matcher::Matcher;
+use tidemill_model::{Event, SubscriptionId, TenantId};
 
 use crate::Engine;
 use crate::engine::{EngineError, ScriptChange};

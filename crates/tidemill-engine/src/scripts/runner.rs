@@ -78,7 +78,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
         };
         let board = self.engine.script_board();
         board.counters.ended(took, class.as_deref(), !status.is_pending());
-        let told = board.alerts().ended(&key.tenant, class.is_some(), self.engine.script_now());
+        let told = board.alerts().ended(&key.tenant, class.is_some(), self.engine.now());
         if let Some(told) = told {
             self.engine.tell_alert(told).await;
         }
@@ -131,7 +131,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
             event_type: execution.event.event_type.clone(),
             timestamp: execution.event.timestamp,
             data: found.data,
-            now: self.engine.script_now(),
+            now: self.engine.now(),
             result_bytes_max: RESULT_BYTES_MAX,
         };
         let mut done = match self.host.run(run).await {
@@ -178,7 +178,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
             return None;
         }
         let mut published = self.shared.published.lock().unwrap_or_else(PoisonError::into_inner);
-        if published.take(&key.tenant, events, self.engine.script_now()) {
+        if published.take(&key.tenant, events, self.engine.now()) {
             return None;
         }
         let message = format!(
@@ -214,7 +214,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
                 break;
             }
         }
-        let age = self.engine.script_now().since(source.timestamp);
+        let age = self.engine.now().since(source.timestamp);
         if self.engine.backend().events_lag() && age < LATE_MILLIS {
             let late = format!("event {} cannot be read yet", source.id);
             return Err(Fault::Unavailable(late).into());
@@ -267,7 +267,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
                 logs: logs.clone(),
                 end: end.clone(),
             };
-            match self.engine.run_command(Command::EndExecution(command)).await {
+            match self.engine.execute(Command::EndExecution(command)).await {
                 Ok(Reply::ExecutionEnded { status, .. }) => {
                     if status == ExecutionStatus::DeadLetter && class.is_none() {
                         // The decision refused what it asked for: too many scripts stand before it.

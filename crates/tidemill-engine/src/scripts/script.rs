@@ -11,8 +11,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use tidemill_matcher::subscription::SUBSCRIPTIONS_MAX;
 use tidemill_model::script::SCRIPTS_MAX;
-use tidemill_model::subscription::SUBSCRIPTIONS_MAX;
 use tidemill_model::{FieldProblems, Script, ScriptDraft, ScriptId, SubscriptionId, TenantId};
 
 use crate::definitions::definition::{put, read};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tidemill_model::{EventType, Json, ScriptId, Subscription, SubscriptionDraft, SubscriptionId, TenantId};
+use tidemill_matcher::{Subscription, SubscriptionDraft};
+use tidemill_model::{EventType, Json, ScriptId, SubscriptionId, TenantId};
 
 use crate::definitions::definition::{put, read};
 use crate::engine::limits::LIST_MAX;

@@ -7,11 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tidemill_matcher::Subscription;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
-use tidemill_model::{
-    Event, EventId, EventType, ScriptId, Subscription, SubscriptionId, TenantId, Timestamp,
-};
+use tidemill_model::{Event, EventId, EventType, ScriptId, SubscriptionId, TenantId, Timestamp};
 
 use crate::engine::limits::LIST_MAX;
 use crate::engine::{Engine, EngineError};

@@ -482,15 +482,6 @@ impl<B: Backend> Engine<B> {
             _ => None,
         })
     }
-
-    /// Carries out a command of those who keep time for triage.
-    pub(crate) async fn keep_triage(&self, command: Command) -> Result<Reply, EngineError> {
-        self.execute(command).await
-    }
-
-    pub(crate) fn triage_now(&self) -> Timestamp {
-        self.inner.clock.now()
-    }
 }
 
 fn preview_of<'p>(filter: &BulkFilter, all: impl Iterator<Item = &'p Arc<Parked>>) -> BulkPreview {

@@ -68,7 +68,7 @@ impl<B: Backend, T: TriageTimer> TriageKeeper<B, T> {
                     continue;
                 }
             };
-            let now = self.engine.triage_now();
+            let now = self.engine.now();
             match next {
                 Some(next) if next <= now => {}
                 Some(next) => {
@@ -83,7 +83,7 @@ impl<B: Backend, T: TriageTimer> TriageKeeper<B, T> {
     /// Does what is due now, and no more: for those who do not stay.
     pub async fn run_due(&self) -> Result<(), EngineError> {
         let mut paced = HashMap::new();
-        while self.turn(&mut paced).await?.is_some_and(|next| next <= self.engine.triage_now()) {}
+        while self.turn(&mut paced).await?.is_some_and(|next| next <= self.engine.now()) {}
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl<B: Backend, T: TriageTimer> TriageKeeper<B, T> {
         &self,
         paced: &mut HashMap<(TenantId, BulkId), Timestamp>,
     ) -> Result<Option<Timestamp>, EngineError> {
-        let now = self.engine.triage_now();
+        let now = self.engine.now();
         let due = self.engine.backend().triage(|index| index.due(now, PARKED_MAX)).await?;
         let mut next = due.next;
         let mut come_at = |at: Timestamp| next = Some(next.map_or(at, |next: Timestamp| next.min(at)));
@@ -107,7 +107,7 @@ impl<B: Backend, T: TriageTimer> TriageKeeper<B, T> {
                 come_at(*at);
                 continue;
             }
-            match self.engine.keep_triage(Command::StepBulk(StepBulk { tenant, bulk })).await {
+            match self.engine.execute(Command::StepBulk(StepBulk { tenant, bulk })).await {
                 Ok(Reply::Bulk { next: Some(at), .. }) => {
                     paced.insert(key, at);
                     come_at(at);
@@ -124,6 +124,6 @@ impl<B: Backend, T: TriageTimer> TriageKeeper<B, T> {
 
     /// Two tasks of one job are never given up in one commit, so what is left over comes again.
     async fn look_after(&self, keys: Vec<ParkedKey>) -> Result<(), EngineError> {
-        self.engine.keep_triage(Command::LookAfterParked(LookAfterParked { keys })).await.map(|_| ())
+        self.engine.execute(Command::LookAfterParked(LookAfterParked { keys })).await.map(|_| ())
     }
 }

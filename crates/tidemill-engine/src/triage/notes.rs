@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tidemill_model::{TenantId, Timestamp};
 
-use crate::kernel::commit::{Commit, Expect, RecordWrite};
+use crate::kernel::commit::{Commit, RecordWrite};
 use crate::kernel::record::{Record, RecordKey, RecordValue};
 use crate::kernel::state::State;
 use crate::triage::{ErrorGroup, Parked, StoredToken, TriageError, TriageExecution};
@@ -144,7 +144,6 @@ impl Notes {
             if !is_changed || (version == 0 && value.is_none()) {
                 continue;
             }
-            commit.expect.push(Expect::RecordAt { key: key.clone(), version });
             let record = value.map(|value| Record { version: version + 1, expires_at, value });
             commit.records.push(RecordWrite::Put { key, record });
         }

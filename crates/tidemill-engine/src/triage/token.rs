@@ -7,7 +7,7 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use tidemill_model::workflow::{ExecutionId, TaskToken};
-use tidemill_model::{TenantId, Timestamp};
+use tidemill_model::{TenantId, Timestamp, hex};
 
 use crate::triage::{NewToken, TokenState, Unparked};
 
@@ -134,14 +134,9 @@ impl TokenSealer {
 
     /// A token that nobody can guess.
     pub fn mint(&self) -> Result<TaskToken, TokenFault> {
-        use fmt::Write;
         let mut bytes = [0; 32];
         self.random.fill(&mut bytes).map_err(|_| TokenFault::Random)?;
-        let text = bytes.iter().fold(String::from("tmt-"), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
-        TaskToken::new(text).map_err(|_| TokenFault::Random)
+        TaskToken::new(format!("tmt-{}", hex::encode(&bytes))).map_err(|_| TokenFault::Random)
     }
 }
 

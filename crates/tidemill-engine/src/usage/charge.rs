@@ -10,7 +10,7 @@ use tidemill_model::{
     Spending, TaskHead, TenantBudget, TenantId, Timestamp, Usage, UsageSum,
 };
 
-use crate::kernel::commit::{Expect, RecordWrite, TaskChangeKind, TaskKey};
+use crate::kernel::commit::{RecordWrite, TaskChangeKind, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, Subject, identity, spec_of};
 use crate::kernel::record::{Record, RecordKey, RecordValue, UsageOf};
@@ -242,21 +242,18 @@ pub(crate) fn set(state: &State, command: &SetBudget, draft: &mut Draft<'_, '_>)
     let tenant = &command.tenant;
     match command.target {
         BudgetTarget::Job(id) => {
-            let Some(job) = state.job(tenant, id) else {
+            if state.job(tenant, id).is_none() {
                 return Err(Refusal::NotFound { what: "job", id: id.to_string() });
-            };
+            }
             let spent = spending(&sum_in(state, &RecordKey::usage(tenant, UsageOf::Job(id))));
             let allowance = command.budget.map(|budget| Allowance { budget, spent });
-            draft.expect(Expect::JobAt { job: id, version: job.head.version });
             draft.record(RecordWrite::JobAllowance { tenant: tenant.clone(), job: id, allowance });
         }
         BudgetTarget::Tenant(period) => {
             let key = RecordKey::budget(tenant);
             let sum = sum_in(state, &spent_in(tenant, period, draft.now()));
             let Some(budget) = command.budget else {
-                let version = state.record(&key).map_or(0, |record| record.version);
-                if version > 0 {
-                    draft.expect(Expect::RecordAt { key: key.clone(), version });
+                if state.record(&key).is_some() {
                     draft.record(RecordWrite::Put { key, record: None });
                 }
                 return Ok(Reply::BudgetSet);
@@ -302,7 +299,6 @@ fn sum_in(state: &State, key: &RecordKey) -> UsageSum {
 
 fn put(state: &State, key: RecordKey, value: RecordValue, draft: &mut Draft<'_, '_>) {
     let version = state.record(&key).map_or(0, |record| record.version);
-    draft.expect(Expect::RecordAt { key: key.clone(), version });
     let record = Some(Record { version: version + 1, expires_at: None, value });
     draft.record(RecordWrite::Put { key, record });
 }

@@ -8,7 +8,7 @@ use tidemill_model::{
     EventId, JobId, JobStatus, Json, KnownType, PublicState, TaskSpec, TenantId, Timestamp, dag,
 };
 
-use crate::kernel::commit::{Expect, RecordWrite};
+use crate::kernel::commit::RecordWrite;
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, JobFacts};
 use crate::kernel::reply::{Refusal, Reply};
@@ -71,7 +71,6 @@ pub(crate) fn decide(state: &State, command: &AddTasks, draft: &mut Draft<'_, '_
     }
     tenant_limit::check_in_job(state, job, command.tasks.iter(), draft)?;
 
-    draft.expect(Expect::JobAt { job: command.job, version: job.head.version });
     let (tenant, tasks) = (command.tenant.clone(), Arc::clone(&command.tasks));
     draft.record(RecordWrite::JobTasks { tenant, job: command.job, tasks });
     let previous_total = job.head.counts.total();

@@ -3,7 +3,7 @@
 use tidemill_model::properties::{FailureSource, JobCancelled, TaskFailed};
 use tidemill_model::{ErrorCategory, JobId, JobStatus, Json, KnownType, Outcome, TenantId, Timestamp};
 
-use crate::kernel::commit::{Expect, RecordWrite, TaskChangeKind, TaskKey};
+use crate::kernel::commit::{RecordWrite, TaskChangeKind, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, identity};
 use crate::kernel::reply::{Refusal, Reply};
@@ -45,7 +45,6 @@ pub(crate) fn decide(state: &State, command: &Cancel, draft: &mut Draft<'_, '_>)
         JobStatus::Cancelled => return Ok(Reply::Cancelled { tasks: Vec::new() }),
         JobStatus::Running | JobStatus::Failing | JobStatus::Failed => {}
     }
-    draft.expect(Expect::JobAt { job: command.job, version: job.head.version });
     let tenant = command.tenant.clone();
     draft.record(RecordWrite::JobCancelled { tenant, job: command.job, cancelled: true });
     let limit = draft.policy().error_chars_max;

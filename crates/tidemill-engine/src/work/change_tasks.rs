@@ -10,7 +10,7 @@ use tidemill_model::{
 };
 
 use crate::kernel::command::{Resume, ResumeTarget};
-use crate::kernel::commit::{Expect, RecordWrite, TaskKey};
+use crate::kernel::commit::{RecordWrite, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft};
 use crate::kernel::reply::{Refusal, Reply};
@@ -113,7 +113,6 @@ fn in_job(state: &State, command: &ChangeTasks, draft: &mut Draft<'_, '_>) -> Re
         return Err(Refusal::TooLarge { field: "tasks", size_bytes, limit_bytes });
     }
     tenant_limit::check_growth(state, &command.tenant, after.saturating_sub(before), draft)?;
-    draft.expect(Expect::JobAt { job: *id, version: job.head.version });
     #[cfg(feature = "faults")]
     let is_forgotten = draft.policy().faults.forget_changes;
     #[cfg(not(feature = "faults"))]

@@ -11,7 +11,7 @@ use tidemill_model::{
 };
 
 use crate::kernel::command::{Cause, Report, Spent};
-use crate::kernel::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
+use crate::kernel::commit::{Delivered, TaskChangeKind, TaskKey};
 use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::{By, Draft, JobFacts, Subject, identity, job_name_of, spec_of};
 use crate::kernel::reply::{Ended, Ending, Refusal, Reply};
@@ -82,7 +82,6 @@ pub(crate) fn decide(state: &State, command: &Finish, draft: &mut Draft<'_, '_>)
         }
         return repeat(state, &task, head, command).ok_or_else(lost);
     }
-    draft.expect(Expect::Held { task: key.clone(), fence: command.fence });
     draft.change(key, TaskChangeKind::Reported { fence: command.fence, digest: command.digest });
     let ending = match &command.report {
         Report::Completed { .. } => complete(state, command, &task, head, draft),

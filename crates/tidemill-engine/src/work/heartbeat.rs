@@ -3,7 +3,7 @@
 use tidemill_model::properties::{Activity, MemoryUsage, TaskHeartbeat, TaskProcessingStarted};
 use tidemill_model::{Fence, Json, KnownType, Lease, Timestamp, WorkerId};
 
-use crate::kernel::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
+use crate::kernel::commit::{Delivered, TaskChangeKind, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, Subject, identity};
 use crate::kernel::reply::{Refusal, Reply};
@@ -61,7 +61,6 @@ impl Decision for Heartbeat {
 
 pub(crate) fn begin(state: &State, command: &Begin, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let (task, lease) = held(state, &command.task, command.fence)?;
-    draft.expect(Expect::Held { task: command.task.clone(), fence: command.fence });
     let mut subject = draft.task_subject(&command.task, &task);
     start(command, &task, lease, &mut subject, draft);
     Ok(Reply::Begun)
@@ -95,7 +94,6 @@ pub(crate) fn decide(
 ) -> Result<Reply, Refusal> {
     let (task, lease) = held(state, &command.task, command.fence)?;
     let until = draft.now().plus(draft.policy().lease_millis).max(lease.until);
-    draft.expect(Expect::Held { task: command.task.clone(), fence: command.fence });
     let mut subject = draft.task_subject(&command.task, &task);
     let has_begun = task.entry.head.as_ref().is_some_and(|head| head.begun);
     if !has_begun {

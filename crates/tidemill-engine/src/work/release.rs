@@ -4,7 +4,7 @@ use tidemill_model::properties::TaskProcessingFailed;
 use tidemill_model::{ErrorCategory, Fence, Json, KnownType, Timestamp, WorkerId};
 
 use crate::kernel::command::Spent;
-use crate::kernel::commit::{Delivered, Expect, TaskChangeKind, TaskKey};
+use crate::kernel::commit::{Delivered, TaskChangeKind, TaskKey};
 use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::{By, Draft, identity};
 use crate::kernel::reply::{Refusal, Reply};
@@ -48,7 +48,6 @@ impl Decision for Release {
 pub(crate) fn decide(state: &State, command: &Release, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
     let (task, _) = held(state, &command.task, command.fence)?;
     let head = task.entry.head.as_ref().expect("a held task has a head");
-    draft.expect(Expect::Held { task: command.task.clone(), fence: command.fence });
     if let Some(reason) = &command.reason {
         // The event says that work had begun, so the head must say it too.
         draft.change(&command.task, TaskChangeKind::Begin { fence: command.fence });

@@ -243,41 +243,18 @@ impl<B: Backend> Engine<B> {
         finish: FinishRequest,
         claim: ClaimRequest,
     ) -> Result<(Result<Finished, EngineError>, Claimed), EngineError> {
-        let (mut finished, claimed) = self.finish_all_and_claim(vec![finish], claim).await?;
-        let finished = finished.pop().unwrap_or_else(|| Err(crate::engine::miscounted(0, 1)));
-        Ok((finished, claimed))
-    }
-
-    /// Like `finish_and_claim` for several attempts; the answers are in the order of `reports`.
-    pub async fn finish_all_and_claim(
-        &self,
-        reports: Vec<FinishRequest>,
-        claim: ClaimRequest,
-    ) -> Result<(Vec<Result<Finished, EngineError>>, Claimed), EngineError> {
         let claim = self.claim_command(claim)?;
-        let mut commands = Vec::with_capacity(reports.len() + 1);
-        let mut outcomes = Vec::with_capacity(reports.len());
-        for request in reports {
-            match self.finish_command(request).await {
-                Ok(command) => {
-                    commands.push(command);
-                    outcomes.push(None);
-                }
-                Err(error) => outcomes.push(Some(error)),
-            }
-        }
-        commands.push(claim);
-        let mut answers = self.execute_group(commands).await?;
+        let (finish, malformed) = match self.finish_command(finish).await {
+            Ok(command) => (Some(command), None),
+            Err(error) => (None, Some(error)),
+        };
+        let mut answers = self.execute_group(finish.into_iter().chain([claim]).collect()).await?;
         let claimed = answers.pop().ok_or_else(|| crate::engine::miscounted(0, 1))??;
         let claimed = take_reply!(claimed, Reply::Claimed { tasks, next } => Claimed { tasks, next })?;
-        let mut answers = answers.into_iter();
-        let finished = outcomes
-            .into_iter()
-            .map(|outcome| match outcome {
-                Some(error) => Err(error),
-                None => answers.next().map_or_else(|| Err(crate::engine::miscounted(0, 1)), finished),
-            })
-            .collect();
+        let finished = match malformed {
+            Some(error) => Err(error),
+            None => answers.pop().map_or_else(|| Err(crate::engine::miscounted(0, 1)), finished),
+        };
         Ok((finished, claimed))
     }
 

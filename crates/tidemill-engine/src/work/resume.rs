@@ -7,7 +7,7 @@ use tidemill_model::{
     JobId, JobStatus, Json, KnownType, Outcome, RequestId, TaskHead, TaskId, TenantId, Timestamp,
 };
 
-use crate::kernel::commit::{Expect, RecordWrite, TaskChangeKind, TaskKey};
+use crate::kernel::commit::{RecordWrite, TaskChangeKind, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, identity, spec_of};
 use crate::kernel::reply::{Refusal, Reply};
@@ -99,7 +99,6 @@ pub(crate) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>)
             if indexes.is_empty() {
                 return Err(Refusal::NothingToResume);
             }
-            draft.expect(Expect::JobAt { job: job.head.job, version: job.head.version });
             reopen_job(job, draft);
             let mut resumed = Vec::with_capacity(indexes.len());
             for index in indexes.iter().copied() {

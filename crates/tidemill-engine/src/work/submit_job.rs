@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidemill_model::{Allowance, Budget, KnownType, Spending, Timestamp};
 
 use crate::kernel::command::{Once, Prepared};
-use crate::kernel::commit::{Expect, NewJob, RecordWrite};
+use crate::kernel::commit::{NewJob, RecordWrite};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, JobFacts, Subject};
 use crate::kernel::record::{Effect, Idempotency, Record, RecordValue};
@@ -61,7 +61,6 @@ pub(crate) fn decide(
         return Ok(reply);
     }
     tenant_limit::check(state, &job.tenant, &job.tasks, draft)?;
-    draft.expect(Expect::JobAbsent(job.job));
     remember(state, &command.once, &Effect::Job(job.job), draft);
 
     let created_at = draft.now();
@@ -140,7 +139,6 @@ pub(crate) fn remember(state: &State, once: &[Once], effect: &Effect, draft: &mu
             continue;
         }
         let version = state.record(&once.key).map_or(0, |record| record.version);
-        draft.expect(Expect::RecordAt { key: once.key.clone(), version });
         let expires_at = (!once.lasting).then(|| draft.now().plus(draft.policy().idempotency_millis));
         let effect = effect.clone();
         let value = RecordValue::Idempotency(Idempotency { body_hash: once.body_hash, effect });

@@ -6,7 +6,7 @@ use tidemill_model::properties::{TaskIdentity, TaskPending};
 use tidemill_model::{Json, KnownType, Timestamp};
 
 use crate::kernel::command::Once;
-use crate::kernel::commit::{Expect, NewTask, RecordWrite, TaskChangeKind, TaskKey};
+use crate::kernel::commit::{NewTask, RecordWrite, TaskChangeKind, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, Subject};
 use crate::kernel::record::Effect;
@@ -71,7 +71,6 @@ pub(crate) fn decide(
         return Ok(Reply::TaskSubmitted { request: key.request, repeated: true });
     }
     tenant_limit::check(state, &key.tenant, [&task.spec], draft)?;
-    draft.expect(Expect::TaskAbsent(key.clone()));
     remember(state, &command.once, &Effect::Task(key.request.clone()), draft);
     draft.record(RecordWrite::Task(Arc::new(task.clone())));
     draft.change(&key, TaskChangeKind::Dispatch);

@@ -14,7 +14,8 @@ use tidemill_engine::memory::MemoryBackend;
 use tidemill_engine::policy::Policy;
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::scripts::ScriptsConfig;
-use tidemill_model::{Json, Subscription, SubscriptionDraft, SubscriptionId, TenantId, Timestamp};
+use tidemill_matcher::{Subscription, SubscriptionDraft};
+use tidemill_model::{Json, SubscriptionId, TenantId, Timestamp};
 
 use crate::script_lab::{Lab, Memory, acme};
 

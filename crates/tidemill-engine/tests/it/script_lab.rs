@@ -25,11 +25,12 @@ use tidemill_engine::record::{RecordKey, RecordValue};
 use tidemill_engine::scripts::{
     RunCall, RunDone, RunFailed, ScriptHost, ScriptMetrics, ScriptRun, Scripts, ScriptsConfig,
 };
+use tidemill_matcher::SubscriptionDraft;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::EventQuery;
 use tidemill_model::{
     AppName, Entity, EntityId, EntityType, Event, EventId, EventType, JobId, Json, ScriptDraft, ScriptId,
-    SubscriptionDraft, TenantId,
+    TenantId,
 };
 
 pub(crate) type Memory = MemoryBackend<ManualClock>;

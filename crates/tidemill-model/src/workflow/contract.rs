@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::error_code::{ErrorCode, ExecutionId, hex};
+use super::error_code::{ErrorCode, ExecutionId};
 use super::family::{Families, Family, MessageKind};
 use super::place::Place;
 use super::raw_object::{Reader, SECOND_MILLIS, kind_of};
 use super::token::{IN_AN_ID, TaskToken, TokenCleaner};
 use crate::field_problem::{FieldProblems, code};
+use crate::hex;
 use crate::id::EventType;
 use crate::json::Json;
 use crate::time::Timestamp;
@@ -207,7 +208,7 @@ impl WorkflowMessage {
             .chain_update([0])
             .chain_update(self.detail.as_str())
             .finalize();
-        Some(format!("sha:{}", hex(&digest)))
+        Some(format!("sha:{}", hex::encode(&digest)))
     }
 }
 

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
+use crate::hex;
 use crate::id::{BadId, IdProblem, RequestId, TEXT, check, is_text, text_id, text_schema};
 
 text_id!(
@@ -105,20 +106,12 @@ pub fn validation_hash(message: &str, path: &str, county: &str) -> String {
         .chain_update("#")
         .chain_update(county)
         .finalize();
-    hex(&digest)
+    hex::encode(&digest)
 }
 
 /// The code of a validation error: `30` and its hash.
 pub fn validation_code(message: &str, path: &str, county: &str) -> ErrorCode {
     ErrorCode::trusted(&format!("30{}", validation_hash(message, path, county)))
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use sha2::{Digest, Sha256};
 
-use super::error_code::{ErrorCode, hex};
+use super::error_code::ErrorCode;
 use super::normalise::normalise;
 use crate::error_class::ErrorCategory;
+use crate::hex;
 
 /// The type of codes that are made of a fingerprint.
 pub const TASK_TYPE: &str = "99";
@@ -36,7 +37,7 @@ impl ErrorFingerprint {
                 .chain_update([0])
                 .chain_update(&message)
                 .finalize();
-            ErrorCode::trusted(&format!("{TASK_TYPE}{}", &hex(&digest)[..DIGITS]))
+            ErrorCode::trusted(&format!("{TASK_TYPE}{}", &hex::encode(&digest)[..DIGITS]))
         });
         Self { code, message, class, definition: definition.to_owned() }
     }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::error_code::hex;
+use crate::hex;
 use crate::id::{BadId, IdProblem};
 use crate::json::Json;
 use crate::sanitize::REDACTED;
@@ -54,7 +54,7 @@ impl TaskToken {
 
     /// The SHA-256 by which the token is found: 64 lower-case hexadecimal digits.
     pub fn digest(&self) -> String {
-        hex(&Sha256::digest(self.0.as_bytes()))
+        hex::encode(&Sha256::digest(self.0.as_bytes()))
     }
 }
 

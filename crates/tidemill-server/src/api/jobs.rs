@@ -89,13 +89,8 @@ pub struct Counts {
     pub completed: u32,
     pub failed: u32,
     /// Those of `processing` that wait for somebody to resume or fail them.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "tidemill_model::is_default")]
     pub parked: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 impl From<JobCounts> for Counts {

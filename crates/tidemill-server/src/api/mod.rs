@@ -55,10 +55,8 @@ pub use states::{ErrorClass, JobStatusName, TaskStateName};
 pub use tasks::{
     Artifact, LastErrorView, LeaseView, PinnedView, RetryView, TaskAccepted, TaskSummary, TaskView, UsageView,
 };
-pub use tidemill_model::{
-    Definition, DefinitionDraft, ResolvedExecution, Role, Script, ScriptDraft, Subscription,
-    SubscriptionDraft,
-};
+pub use tidemill_matcher::{Subscription, SubscriptionDraft};
+pub use tidemill_model::{Definition, DefinitionDraft, ResolvedExecution, Role, Script, ScriptDraft};
 pub use usage::{BudgetRequest, BudgetView, JobBudgetRequest, UsageRowView};
 pub use worker::{
     BeginRequest, BlobStored, ClaimRequest, ClaimedTask, ClaimedTasks, DependencyAttempt, Done,

@@ -40,13 +40,8 @@ pub struct RanView {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<RanDependencyView>,
     /// How many more there are.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "tidemill_model::is_default")]
     pub dependencies_omitted: usize,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 /// The prompt of one step of an agent.

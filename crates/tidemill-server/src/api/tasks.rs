@@ -187,16 +187,12 @@ pub struct UsageView {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cache_read_tokens: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "tidemill_model::is_default")]
     pub cache_write_tokens: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "tidemill_model::is_default")]
     pub turns: u32,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "tidemill_model::is_default")]
     pub cost_usd: MicroUsd,
-}
-
-fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl From<Usage> for UsageView {

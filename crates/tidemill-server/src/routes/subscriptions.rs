@@ -5,7 +5,8 @@ use axum::response::Response;
 use serde_json::Value;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::SubscriptionFilter;
-use tidemill_model::{EventType, ScriptId, Subscription, SubscriptionDraft, SubscriptionId, TenantId};
+use tidemill_matcher::{Subscription, SubscriptionDraft};
+use tidemill_model::{EventType, ScriptId, SubscriptionId, TenantId};
 
 use super::scripts;
 use crate::api::Page;

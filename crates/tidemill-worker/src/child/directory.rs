@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, mkdirat};
 use sha2::{Digest, Sha256};
-use tidemill_model::{Fence, Json, MicroUsd, RequestId, TenantId};
+use tidemill_model::{Fence, Json, MicroUsd, RequestId, TenantId, hex};
 
 use super::inner_file::InnerDir;
 use crate::process_table::Process;
@@ -370,17 +370,11 @@ fn is_of_living_process(name: &str) -> bool {
 
 /// The name of a request's directory: file names have at most 255 bytes.
 pub(crate) fn directory_name(request: &str) -> String {
-    use std::fmt::Write;
     if request.len() <= NAME_BYTES_MAX {
         return request.to_owned();
     }
     let digest = Sha256::digest(request.as_bytes());
-    let mut name = request.get(..NAME_BYTES_KEPT).unwrap_or_default().to_owned();
-    name.push('-');
-    for byte in &digest[..8] {
-        write!(name, "{byte:02x}").expect("writing to a string does not fail");
-    }
-    name
+    format!("{}-{}", request.get(..NAME_BYTES_KEPT).unwrap_or_default(), hex::encode(&digest[..8]))
 }
 
 #[cfg(test)]

@@ -5,31 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use tidemill_engine::commit::TaskKey;
+use tidemill_model::execution::is_passed;
 use tidemill_model::{Runner, SessionId, TraceContext};
 
 use super::directory::AttemptDirectory;
 use super::redaction::is_secret;
 use crate::source::Claim;
-
-/// Variables of the worker that every command gets.
-const PASSED: [&str; 14] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "SHELL",
-    "TMPDIR",
-    "PWD",
-    "LANG",
-    "TERM",
-    "COLORTERM",
-    "FORCE_COLOR",
-    "S3_BUCKET",
-    "DELETE_FILES_AFTER_UPLOAD",
-    "EVENTBRIDGE_BUS_NAME",
-    "TASK_DEFINITIONS_TABLE",
-];
-/// And all that begin so.
-const PASSED_BEGINNING: &str = "LC_";
 
 /// Variables of the worker that agents get too: what their CLI logs in with, is set by and reaches the network through.
 const PASSED_TO_AGENTS: [&str; 14] = [
@@ -131,14 +112,13 @@ pub(crate) fn passed<'w>(
     claim: &Claim,
 ) -> impl Iterator<Item = (&'w str, &'w OsString)> {
     let is_agent = claim.execution.runner == Runner::Agent;
-    let is_passed = move |name: &str| {
-        PASSED.contains(&name)
-            || name.starts_with(PASSED_BEGINNING)
+    let is_given = move |name: &str| {
+        is_passed(name)
             || (is_agent && is_for_agents(name))
             || claim.execution.secrets.iter().any(|secret| secret == name)
     };
     let named = worker.iter().filter_map(|(name, value)| Some((name.to_str()?, value)));
-    named.filter(move |(name, _)| is_passed(name))
+    named.filter(move |(name, _)| is_given(name))
 }
 
 /// The directories of a task before those of the worker. Relative ones are below the working directory, wherever the child

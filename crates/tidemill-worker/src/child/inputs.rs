@@ -20,7 +20,7 @@ use rustix::fs::{AtFlags, CWD, linkat};
 use sha2::{Digest, Sha256};
 use tidemill_engine::engine::ParentFiles;
 use tidemill_model::artifact::ARTIFACTS_FOLDER;
-use tidemill_model::{Artifact, ErrorCategory};
+use tidemill_model::{Artifact, ErrorCategory, hex};
 use tokio::time::Instant;
 
 use super::directory::AttemptDirectory;
@@ -243,7 +243,7 @@ fn make_way(directory: &AttemptDirectory, path: &Path) -> io::Result<()> {
 
 /// The digest of some content, as it is written.
 pub(crate) fn sha256_of(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    hex::encode(&Sha256::digest(bytes))
 }
 
 fn sha256_of_file(file: &mut File) -> io::Result<String> {
@@ -251,17 +251,8 @@ fn sha256_of_file(file: &mut File) -> io::Result<String> {
     let mut buffer = vec![0; READ_BYTES];
     loop {
         match file.read(&mut buffer)? {
-            0 => return Ok(hex(&digest.finalize())),
+            0 => return Ok(hex::encode(&digest.finalize())),
             count => digest.update(&buffer[..count]),
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        write!(text, "{byte:02x}").expect("writing to a string does not fail");
-    }
-    text
 }

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use axum::http::Method;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tidemill_model::subscription::SUBSCRIPTIONS_MAX;
-use tidemill_model::{Subscription, SubscriptionDraft};
+use tidemill_matcher::subscription::SUBSCRIPTIONS_MAX;
+use tidemill_matcher::{Subscription, SubscriptionDraft};
 
 use super::input_file::InputFile;
 use super::moment::now;

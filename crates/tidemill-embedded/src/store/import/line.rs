@@ -17,7 +17,7 @@ use tidemill_engine::state::stream::Stream;
 use tidemill_engine::triage::{Bulk, ErrorGroup, Parked, TriageError, TriageExecution};
 use tidemill_model::{
     Allowance, CallbackUrl, Entity, Event, Fence, JobCounts, JobId, Outcome, TaskHead, TaskSpec, TaskState,
-    TenantBudget, TenantId, Timestamp, UsageSum,
+    TenantBudget, TenantId, Timestamp, UsageSum, hex,
 };
 
 use super::fields::{BadField, Fields};
@@ -315,7 +315,7 @@ fn told(fields: &mut Fields<'_>) -> Result<Option<Told>, BadField> {
 }
 
 fn idempotency(mut fields: Fields<'_>) -> Result<Idempotency, BadField> {
-    let body_hash = fields.text("bodyHash", hash)?;
+    let body_hash = fields.text("bodyHash", hex::decode)?;
     let (job, request) = (fields.optional("jobId")?, fields.optional("requestId")?);
     let effect = match (job, request, fields.optional("eventId")?) {
         (Some(job), None, None) => Effect::Job(job),
@@ -361,15 +361,4 @@ fn allowance(mut fields: Fields<'_>) -> Result<Allowance, BadField> {
 fn message_id(text: &str) -> Option<MessageId> {
     let fits = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     fits.then(|| u128::from_str_radix(text, 16).ok().map(MessageId)).flatten()
-}
-
-fn hash(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(bytes)
 }

@@ -23,20 +23,20 @@ use std::sync::Arc;
 
 use tidemill_model::{Entity, JobId, PublicState, TenantId, Timestamp};
 
-use crate::kernel::commit::{Expect, NewTask, TaskKey};
+use crate::kernel::commit::{NewTask, TaskKey};
 use crate::kernel::record::{Record, RecordKey};
-pub(crate) use crate::kernel::state::apply::change_head;
-use crate::kernel::state::carried_job::CarriedJob;
-pub use crate::kernel::state::deliveries::{Deliveries, DueDeliveries, DueWay};
-use crate::kernel::state::job::{Entry, Job};
-use crate::kernel::state::kept_rows::KeptRows;
-pub use crate::kernel::state::pending::{DueExecutions, Pending, Room};
-use crate::kernel::state::queue::Queue;
-use crate::kernel::state::stream::Stream;
-pub use crate::kernel::state::suspicion::Suspicion;
-pub use crate::kernel::state::tenant_load::Load;
-use crate::kernel::state::tenant_load::TenantLoads;
-pub use crate::kernel::state::triage_index::{CountedGroup, Expiring, ParkedAt, TriageDue, TriageIndex};
+pub(crate) use apply::change_head;
+use carried_job::CarriedJob;
+pub use deliveries::{Deliveries, DueDeliveries, DueWay};
+use job::{Entry, Job};
+use kept_rows::KeptRows;
+pub use pending::{DueExecutions, Pending, Room};
+use queue::Queue;
+use stream::Stream;
+pub use suspicion::Suspicion;
+pub use tenant_load::Load;
+use tenant_load::TenantLoads;
+pub use triage_index::{CountedGroup, Expiring, ParkedAt, TriageDue, TriageIndex};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 type Set<K> = HashSet<K, foldhash::fast::RandomState>;
@@ -198,23 +198,5 @@ impl State {
 
     pub fn entities(&self) -> impl Iterator<Item = (&(TenantId, Entity), &Stream)> {
         self.entities.iter()
-    }
-
-    /// Whether what a commit relies on holds.
-    pub fn holds(&self, expect: &Expect) -> bool {
-        match expect {
-            Expect::Held { task, fence } => self
-                .task(task)
-                .and_then(|task| task.entry.head.as_ref())
-                .is_some_and(|head| head.lease_of(*fence).is_some()),
-            Expect::TaskAbsent(task) => self.task(task).is_none(),
-            Expect::JobAbsent(job) => !self.jobs.contains_key(job),
-            Expect::JobAt { job, version } => {
-                self.jobs.get(job).is_some_and(|job| job.head.version == *version)
-            }
-            Expect::RecordAt { key, version } => {
-                self.record(key).map_or(0, |record| record.version) == *version
-            }
-        }
     }
 }

@@ -5,7 +5,8 @@ use axum::http::header::IF_MATCH;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 use tidemill_engine::backend::Backend;
-use tidemill_model::{Grant, Script, Subscription};
+use tidemill_matcher::Subscription;
+use tidemill_model::{Grant, Script};
 
 use super::super::form::{Pairs, encode};
 use super::super::screen::Screen;

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use tidemill_engine::backend::Backend;
-use tidemill_model::Subscription;
+use tidemill_matcher::Subscription;
 
 use super::super::form::{encode, query};
 use super::super::screen::{Screen, Watch};

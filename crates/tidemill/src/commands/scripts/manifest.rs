@@ -5,9 +5,10 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use tidemill::document::Document;
+use tidemill_matcher::SubscriptionDraft;
 use tidemill_model::field_problem::{FieldProblems, code};
 use tidemill_model::nearest::unknown_field;
-use tidemill_model::{ScriptDraft, ScriptId, SubscriptionDraft, SubscriptionId};
+use tidemill_model::{ScriptDraft, ScriptId, SubscriptionId};
 
 use super::source_of;
 use crate::commands::CommandError;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
-use tidemill_model::{Json, Script, ScriptDraft, ScriptId, Subscription, SubscriptionDraft, SubscriptionId};
+use tidemill_matcher::{Subscription, SubscriptionDraft};
+use tidemill_model::{Json, Script, ScriptDraft, ScriptId, SubscriptionId};
 
 use super::manifest::Manifest;
 

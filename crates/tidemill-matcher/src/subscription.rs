@@ -4,12 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::document::Document;
-use crate::field_problem::{FieldProblems, code};
 use crate::filter::FilterRules;
-use crate::id::{EventType, ScriptId, SubscriptionId, TenantId};
-use crate::json::Json;
-use crate::time::Timestamp;
+use tidemill_model::document::Document;
+use tidemill_model::field_problem::{FieldProblems, code};
+use tidemill_model::id::{EventType, ScriptId, SubscriptionId, TenantId};
+use tidemill_model::json::Json;
+use tidemill_model::time::Timestamp;
 
 /// The subscriptions of one tenant.
 pub const SUBSCRIPTIONS_MAX: usize = 100_000;
@@ -86,7 +86,7 @@ impl SubscriptionDraft {
         });
         let event_type = document.text("eventType").and_then(|text| {
             let event_type = EventType::new(text);
-            let refuse = |bad: crate::id::BadId| {
+            let refuse = |bad: tidemill_model::id::BadId| {
                 document.problem("eventType", code::INVALID_VALUE, bad.problem.to_string());
             };
             event_type.map_err(refuse).ok()

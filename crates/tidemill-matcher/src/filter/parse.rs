@@ -5,10 +5,10 @@ use serde_json::{Map, Value};
 use super::field_path::FieldPath;
 use super::operator::Operator;
 use super::rules::{Condition, FilterRules, Group, Logic, Rule};
-use crate::document::kind;
-use crate::execution::entry_path;
-use crate::field_problem::FieldProblems;
-use crate::nearest::unknown_field;
+use tidemill_model::document::kind;
+use tidemill_model::execution::entry_path;
+use tidemill_model::field_problem::FieldProblems;
+use tidemill_model::nearest::unknown_field;
 
 /// The code of every problem with rules.
 pub const INVALID_FILTER: &str = "INVALID_FILTER";
