@@ -1,17 +1,57 @@
 //! The alerts that stand, whoever raised them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tidemill_model::properties::Health;
-use tidemill_model::{RequestId, TenantId};
+use tidemill_model::{AppName, Entity, Json, KnownType, RequestId, TenantId, Timestamp};
 
 use crate::engine::limits::LIST_MAX;
 use crate::engine::{Engine, EngineError};
 use crate::health::{Kept, TaskAlarm, text};
 use crate::kernel::backend::Backend;
-use crate::kernel::record::{HEALTH, RecordKey, RecordKind};
-use crate::kernel::state::Expiring;
+use crate::kernel::commit::RecordWrite;
+use crate::kernel::decision::Decision;
+use crate::kernel::draft::{By, Draft, Subject};
+use crate::kernel::record::{HEALTH, RecordKey, RecordKind, RecordValue};
+use crate::kernel::reply::{Refusal, Reply};
+use crate::kernel::site::Origin;
+use crate::kernel::state::row::RowKey;
+use crate::kernel::state::{Expiring, State};
+use crate::outbound::outbox;
 use crate::scripts::{AlertKind, StandingAlert};
+
+/// Tells that something needs attention, or no longer does.
+#[derive(Debug, Clone)]
+pub struct Alert {
+    pub tenant: TenantId,
+    /// What it is about. It stands under this name until it is cleared.
+    pub name: &'static str,
+    pub is_raised: bool,
+    /// In words.
+    pub message: String,
+    /// A JSON object.
+    pub properties: Json,
+}
+
+impl Decision for Alert {
+    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
+        vec![
+            RowKey::Entity(self.tenant.clone(), Entity::system(ENTITY)),
+            RowKey::Record(RecordKey::alert(&self.tenant, self.name)),
+        ]
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        Ok(alert(state, self, draft))
+    }
+}
+
+/// The entity whose events tell of a tenant's scripts as a whole.
+pub(crate) const ENTITY: &str = "scripts";
+
+/// The application that alerts come from.
+const APP: &str = "tidemill";
 
 /// How many tasks an alert about their health names.
 const NAMED_MAX: usize = 3;
@@ -120,4 +160,22 @@ impl<B: Backend> Engine<B> {
         }));
         alerts
     }
+}
+
+pub(crate) fn alert(state: &State, command: &Alert, draft: &mut Draft<'_, '_>) -> Reply {
+    let entity = Entity::system(ENTITY);
+    let last = state.stream(&command.tenant, &entity).and_then(|stream| stream.last_timestamp());
+    let mut subject = Subject { tenant: command.tenant.clone(), app: AppName::trusted(APP), entity, last };
+    let known = if command.is_raised { KnownType::AlertRaised } else { KnownType::AlertCleared };
+    let key = RecordKey::alert(&command.tenant, command.name);
+    let version = state.record(&key).map_or(0, |record| record.version);
+    if command.is_raised {
+        let value = RecordValue::Bytes(Arc::from(command.properties.as_str().as_bytes()));
+        draft.record(RecordWrite::over(key, version, value));
+    } else if version > 0 {
+        draft.record(RecordWrite::Put { key, record: None });
+    }
+    draft.event(&mut subject, known, By::component(Origin::Dispatcher), command.properties.clone());
+    outbox::standing(&command.tenant, command.name, &command.message, command.is_raised, draft);
+    Reply::Alerted
 }

@@ -32,10 +32,14 @@ use crate::work::revocation::{Revocations, Watchable};
 
 pub use crate::definitions::definition::Define;
 pub use crate::engine::error::{EngineError, not_open};
-pub use crate::events::publishing::{NewEvent, PublishRequest};
+pub use crate::events::publish::{NewEvent, PublishRequest};
+pub use crate::events::query::PageRequest;
 pub use crate::keys::is_guarded;
 pub use crate::outbound::deliveries::{DeliveryFilter, DeliveryLetterPage, ManyDeliveries};
-pub use crate::queue::messages::{Delivery, Received, SendRequest};
+pub use crate::parking::unpark::UnparkRequest;
+pub use crate::queue::dead_letter::DeadLetterPage;
+pub use crate::queue::receive::{Delivery, Received};
+pub use crate::queue::send::SendRequest;
 pub use crate::scripts::executions::{
     ExecutionFilter, ExecutionPage, LetterFilter, LetterPage, ManyLetters, ShownExecution, ShownStatus,
 };
@@ -45,14 +49,14 @@ pub use crate::scripts::view::{
     ACTUAL_BYTES_MAX, CompileProblem, EVENTS_LOOKED_AT_MAX, EXPLAINED_MAX, Explained, ExplainedCondition,
     ExplainedEvent, Explanation, FoundEvent, ScriptCompiler, TryOut, Verdict,
 };
-pub use crate::triage::changes::{
-    BulkPreview, BulkRequest, IngestRequest, Ingested, Marked, TokenOutcome, Unpark, UnparkRequest,
-};
+pub use crate::triage::bulk_steps::{BulkPreview, BulkRequest};
+pub use crate::triage::changes::{IngestRequest, Ingested, Marked, TokenOutcome, Unpark};
 pub use crate::triage::view::{
     ErrorPage, GroupFilter, GroupPage, GroupSort, ParkedPage, ShownError, ShownGroup, ShownOccurrence,
     ShownTriageExecution, TriageExecutionPage, TriageFilter, TriageMetrics,
 };
 pub use crate::usage::view::{UsageBy, UsagePage, UsageQuery, UsageRow};
+pub use crate::work::add_tasks::AddedTasks;
 pub use crate::work::changing::ChangedTasks;
 pub use crate::work::claiming::{Beginning, ClaimRequest, Claimed, ParentFiles, Work};
 pub use crate::work::detail::TaskDetail;
@@ -61,12 +65,10 @@ pub use crate::work::job_filter::{JobFilter, ManyJobs};
 pub use crate::work::ran::{
     Origin, RAN_CHARS_MAX, RAN_DEPENDENCIES_MAX, Ran, RanDependency, RanPrompt, RanVariable,
 };
-pub use crate::work::read::{DeadLetterPage, PageRequest};
 pub use crate::work::report::{FinishRequest, Finished, HeartbeatRequest, Signal, WorkReport};
 pub use crate::work::standstill::PULSE_EVERY;
-pub use crate::work::submit::{
-    AddedTasks, IdempotencyKey, JobRequest, SubmittedJob, SubmittedTask, TaskRequest,
-};
+pub use crate::work::submit_job::{IdempotencyKey, JobRequest, SubmittedJob};
+pub use crate::work::submit_task::{SubmittedTask, TaskRequest};
 pub use crate::work::task_files::{KeptFile, TASK_FILES_MAX};
 
 /// The application service on top of a backend. Clones share everything.

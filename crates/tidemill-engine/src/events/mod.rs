@@ -2,4 +2,4 @@
 
 pub(crate) mod overflow;
 pub(crate) mod publish;
-pub(crate) mod publishing;
+pub(crate) mod query;

@@ -12,8 +12,9 @@ use crate::kernel::record::RecordKey;
 use crate::kernel::state::State;
 use crate::kernel::state::row::RowKey;
 pub use crate::outbound::outbox::DeliveryEnd;
-pub use crate::scripts::end::{ExecutionEnd, NewExecution, ScriptEffect};
-pub use crate::usage::charge::BudgetTarget;
+pub use crate::scripts::end::{ExecutionEnd, ScriptEffect};
+pub use crate::scripts::matched::NewExecution;
+pub use crate::usage::budget::BudgetTarget;
 pub use crate::work::add_tasks::Listed;
 pub use crate::work::change_tasks::ChangeTarget;
 pub use crate::work::heartbeat::Surroundings;
@@ -70,20 +71,20 @@ commands! {
     work::sweep => Sweep,
     work::recover => Recover,
     events::publish => Publish,
-    queue::raw => Send,
-    queue::raw => Receive,
-    queue::raw => Delete,
-    queue::raw => ChangeVisibility,
+    queue::send => Send,
+    queue::receive => Receive,
+    queue::receipt => Delete,
+    queue::receipt => ChangeVisibility,
     queue::dead_letter => Replay,
     queue::dead_letter => Discard,
     kernel::put_record => PutRecord,
     kernel::put_record => PutRecords,
-    usage::charge => SetBudget,
-    scripts::end => Match,
+    usage::budget => SetBudget,
+    scripts::matched => Match,
     scripts::end => EndExecution,
-    scripts::end => ReplayLetter,
-    scripts::end => DiscardLetter,
-    scripts::end => Alert,
+    scripts::letters => ReplayLetter,
+    scripts::letters => DiscardLetter,
+    alerts => Alert,
     health::record => RecordHealth,
     outbound::outbox => EndDelivery,
     outbound::outbox => ReplayDelivery,

@@ -10,7 +10,7 @@ use tidemill_model::{
     TenantId, Timestamp,
 };
 
-use crate::kernel::record::{Record, RecordKey};
+use crate::kernel::record::{Record, RecordKey, RecordValue};
 
 /// Which task, within its tenant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -175,4 +175,11 @@ pub enum Delivered {
     Claimed,
     /// By hand. A message that was received too often becomes a dead letter.
     Received,
+}
+
+impl RecordWrite {
+    /// Writes a record without an end over the version that it has; 0 means that it is new.
+    pub(crate) fn over(key: RecordKey, version: u64, value: RecordValue) -> Self {
+        Self::Put { key, record: Some(Record { version: version + 1, expires_at: None, value }) }
+    }
 }

@@ -11,7 +11,7 @@ use tidemill_model::{EventId, Json, TenantId, Timestamp};
 use crate::kernel::commit::RecordWrite;
 use crate::kernel::decision::{Decision, LETTER_BYTES};
 use crate::kernel::draft::Draft;
-use crate::kernel::record::{DeadLetterState, Record, RecordKey, RecordValue};
+use crate::kernel::record::{DeadLetterState, RecordKey, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
 use crate::kernel::state::row::RowKey;
@@ -158,12 +158,8 @@ fn put_new(tenant: &TenantId, delivery: Delivery, draft: &mut Draft<'_, '_>) -> 
     let id = delivery.id;
     let key = RecordKey::delivery(tenant, id);
     draft.began(tenant, delivery.target.lane());
-    draft.record(put(key, 0, RecordValue::Delivery(Box::new(delivery))));
+    draft.record(RecordWrite::over(key, 0, RecordValue::Delivery(Box::new(delivery))));
     id
-}
-
-fn put(key: RecordKey, version: u64, value: RecordValue) -> RecordWrite {
-    RecordWrite::Put { key, record: Some(Record { version: version + 1, expires_at: None, value }) }
 }
 
 #[derive(Serialize)]
@@ -309,7 +305,7 @@ pub(crate) fn jobs_failed(
         if let Some((version, delivery)) = others {
             let key = RecordKey::delivery(tenant, delivery.id);
             let joined = Delivery { body, failed_jobs: Some(Box::new(failed)), ..delivery.clone() };
-            draft.record(put(key, version, RecordValue::Delivery(Box::new(joined))));
+            draft.record(RecordWrite::over(key, version, RecordValue::Delivery(Box::new(joined))));
         } else {
             let now = draft.now();
             let delivery = Delivery {
@@ -388,7 +384,7 @@ pub(crate) fn end(state: &State, command: &EndDelivery, draft: &mut Draft<'_, '_
         let retry_at = draft.now().plus(pause);
         let error = Some(Arc::clone(error));
         let after = Delivery { attempts: *attempt, next_try_at: retry_at, error, ..(**before).clone() };
-        draft.record(put(key, record.version, RecordValue::Delivery(Box::new(after))));
+        draft.record(RecordWrite::over(key, record.version, RecordValue::Delivery(Box::new(after))));
         return Ok(Reply::DeliveryEnded { retry_at: Some(retry_at), is_dead: false });
     }
     draft.record(RecordWrite::Put { key, record: None });
@@ -502,7 +498,7 @@ fn mark(state: &State, tenant: &TenantId, letter: DeliveryLetter, draft: &mut Dr
 
 fn put_letter(tenant: &TenantId, version: u64, letter: DeliveryLetter, draft: &mut Draft<'_, '_>) {
     let key = RecordKey::delivery_letter(tenant, letter.id);
-    draft.record(put(key, version, RecordValue::DeliveryLetter(Box::new(letter))));
+    draft.record(RecordWrite::over(key, version, RecordValue::DeliveryLetter(Box::new(letter))));
 }
 
 #[cfg(test)]

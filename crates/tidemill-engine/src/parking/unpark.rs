@@ -9,6 +9,9 @@ use tidemill_model::{
     AppName, Entity, EntityId, EntityType, JobId, Json, KnownType, RequestId, TenantId, Timestamp,
 };
 
+use crate::engine::{Engine, EngineError, take_reply};
+use crate::kernel::backend::Backend;
+use crate::kernel::command::Command;
 use crate::kernel::commit::TaskKey;
 use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::{By, Draft, Subject};
@@ -19,8 +22,18 @@ use crate::kernel::state::State;
 use crate::kernel::state::row::RowKey;
 use crate::outbound::outbox;
 use crate::parking::{park, wait};
+use crate::triage::changes::{check_action, check_words};
 use crate::triage::notes::Held;
 use crate::triage::{BulkAction, Parked, ParkedKey, TokenState, Unparked, WORKFLOW_ENTITY, ingest, marks};
+
+#[derive(Debug, Clone)]
+pub struct UnparkRequest {
+    pub tenant: TenantId,
+    pub execution: ExecutionId,
+    pub how: BulkAction,
+    pub by: Option<String>,
+    pub reason: Option<String>,
+}
 
 /// Ends the wait of a parked execution.
 #[derive(Debug, Clone)]
@@ -303,4 +316,17 @@ pub(crate) fn look_after(
         told += 1;
     }
     Ok(Reply::LookedAfter { expired, told })
+}
+
+impl<B: Backend> Engine<B> {
+    /// Ends the wait of a parked execution.
+    pub async fn unpark(&self, request: UnparkRequest) -> Result<(), EngineError> {
+        let UnparkRequest { tenant, execution, how, by, reason } = request;
+        check_action(&how)?;
+        check_words(by.as_deref(), reason.as_deref())?;
+        let (by, reason) = (by.map(Arc::from), reason.map(Arc::from));
+        let command = Unpark { tenant, execution, how, by, reason };
+        let reply = self.execute(Command::Unpark(command)).await?;
+        take_reply!(reply, Reply::Unparked => ())
+    }
 }

@@ -1,11 +1,17 @@
 //! Dead letters: replay one, or put it aside. Neither ever deletes it.
 
-use tidemill_model::{TenantId, Timestamp};
+use std::sync::Arc;
 
+use tidemill_model::{RequestId, TenantId, Timestamp};
+
+use crate::engine::limits::LIST_MAX;
+use crate::engine::{Engine, EngineError, check, take_reply};
+use crate::kernel::backend::Backend;
+use crate::kernel::command::Command;
 use crate::kernel::commit::{MessageId, RecordWrite, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::Draft;
-use crate::kernel::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
+use crate::kernel::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordKind, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::job::Entry;
 use crate::kernel::state::row::RowKey;
@@ -13,6 +19,13 @@ use crate::kernel::state::{Place, State, TaskView};
 use crate::work::resume::{leave_parking, reopen, reopen_job};
 use crate::work::rows::steered_rows;
 use crate::work::tenant_limit;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetterPage {
+    pub letters: Vec<DeadLetter>,
+    /// Where to go on; `None` when nothing follows.
+    pub next: Option<MessageId>,
+}
 
 /// Puts what a dead letter holds into the queue again.
 #[derive(Debug, Clone)]
@@ -150,4 +163,62 @@ fn replied_rows(state: &State, tenant: &TenantId, message: MessageId) -> Vec<Row
     }
     rows.push(RowKey::Record(key));
     rows
+}
+
+impl<B: Backend> Engine<B> {
+    /// Runs a dead letter's task again.
+    pub async fn replay(&self, tenant: TenantId, message: MessageId) -> Result<RequestId, EngineError> {
+        let reply = self.execute(Command::Replay(Replay { tenant, message })).await?;
+        take_reply!(reply, Reply::Replayed { request } => request)
+    }
+
+    /// Puts a dead letter aside. It stays on record.
+    pub async fn discard(&self, tenant: TenantId, message: MessageId) -> Result<(), EngineError> {
+        let reply = self.execute(Command::Discard(Discard { tenant, message })).await?;
+        take_reply!(reply, Reply::Discarded => ())
+    }
+}
+
+impl<B: Backend> Engine<B> {
+    /// A tenant's dead letters, oldest first; only those in `state` if it is given.
+    pub async fn dead_letters(
+        &self,
+        tenant: TenantId,
+        state: Option<DeadLetterState>,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Result<DeadLetterPage, EngineError> {
+        check::count("limit", limit, LIST_MAX)?;
+        let mut letters = Vec::new();
+        let mut from = after.map(|message| RecordKey::dead_letter(&tenant, message).id);
+        loop {
+            let records = self.dead_letter_records(&tenant, from.take()).await?;
+            let is_last = records.len() < LIST_MAX;
+            for (id, letter) in records {
+                if letters.len() == limit {
+                    let next = letters.last().map(|letter: &DeadLetter| letter.message);
+                    return Ok(DeadLetterPage { letters, next });
+                }
+                letters.extend(letter.filter(|letter| state.is_none_or(|state| letter.state == state)));
+                from = Some(id);
+            }
+            if is_last {
+                return Ok(DeadLetterPage { letters, next: None });
+            }
+        }
+    }
+
+    async fn dead_letter_records(
+        &self,
+        tenant: &TenantId,
+        after: Option<Arc<str>>,
+    ) -> Result<Vec<(Arc<str>, Option<DeadLetter>)>, EngineError> {
+        let (kind, tenant) = (RecordKind::DeadLetter, Some(tenant.clone()));
+        let records = self.inner.backend.records(kind, tenant, after, LIST_MAX).await?;
+        let letters = records.into_iter().map(|(key, record)| match record.value {
+            RecordValue::DeadLetter(letter) => (key.id, Some(letter)),
+            _ => (key.id, None),
+        });
+        Ok(letters.collect())
+    }
 }

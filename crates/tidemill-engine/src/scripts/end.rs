@@ -1,71 +1,23 @@
 //! Scripts: what matched is queued in the commit that moves the cursor, each run ends once, and what a script asked for
 //! happens with its success or not at all.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use tidemill_model::{AppName, Entity, Json, KnownType, ScriptId, SubscriptionId, TenantId, Timestamp};
+use tidemill_model::{Json, TenantId, Timestamp};
 
 use crate::events::publish;
 use crate::kernel::command::{Publish, SubmitJob};
 use crate::kernel::commit::RecordWrite;
-use crate::kernel::decision::{Decision, LETTER_BYTES};
-use crate::kernel::draft::{By, Draft, Subject};
+use crate::kernel::decision::Decision;
+use crate::kernel::draft::Draft;
 use crate::kernel::record::{DeadLetterState, Record, RecordKey, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
-use crate::kernel::site::Origin;
 use crate::kernel::state::State;
 use crate::kernel::state::row::RowKey;
-use crate::outbound::outbox;
 use crate::scripts::execution::{
     ExecutionId, ExecutionStatus, RunError, ScriptExecution, ScriptLetter, SourceEvent,
 };
 use crate::work::submit_job;
-
-/// Moves the place up to which events were matched with subscriptions, and queues what matched.
-#[derive(Debug, Clone)]
-pub struct Match {
-    /// The tenant whose events are matched apart from those of all others, if this is about one.
-    pub lane: Option<TenantId>,
-    /// The version that the cursor's record must have; 0 means absent.
-    pub cursor_version: u64,
-    /// The number of the last event that was matched. `None` removes the cursor: nobody follows any more.
-    pub to: Option<u64>,
-    /// Those that are there already are left as they are.
-    pub executions: Vec<NewExecution>,
-}
-
-impl Decision for Match {
-    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
-        let mut keys = vec![RowKey::Record(RecordKey::scripts_cursor_of(self.lane.as_ref()))];
-        keys.extend(self.executions.iter().map(|new| {
-            let id = ExecutionId::of(new.event.id, &new.subscription);
-            RowKey::Record(RecordKey::execution(&new.tenant, id))
-        }));
-        keys
-    }
-
-    fn log_bytes(&self) -> u64 {
-        self.executions.iter().map(|new| new.event.len() as u64 + 1_000).sum()
-    }
-
-    fn large_field(&self) -> &'static str {
-        "executions"
-    }
-
-    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-        matched(state, self, draft)
-    }
-}
-
-/// A script that is to run for an event.
-#[derive(Debug, Clone)]
-pub struct NewExecution {
-    pub tenant: TenantId,
-    pub script: ScriptId,
-    pub subscription: SubscriptionId,
-    pub event: SourceEvent,
-}
 
 /// Records how a run of an execution ended, with all that the script asked for.
 #[derive(Debug, Clone)]
@@ -151,131 +103,6 @@ impl ExecutionEnd {
 pub enum ScriptEffect {
     Publish(Publish),
     SubmitJob(Box<SubmitJob>),
-}
-
-/// Runs a script's dead letter again.
-#[derive(Debug, Clone)]
-pub struct ReplayLetter {
-    pub tenant: TenantId,
-    pub letter: ExecutionId,
-}
-
-impl Decision for ReplayLetter {
-    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
-        vec![RowKey::Record(RecordKey::script_letter(&self.tenant, self.letter))]
-    }
-
-    fn log_bytes(&self) -> u64 {
-        LETTER_BYTES
-    }
-
-    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-        replay(state, &self.tenant, self.letter, draft)
-    }
-}
-
-/// Puts a script's dead letter aside.
-#[derive(Debug, Clone)]
-pub struct DiscardLetter {
-    pub tenant: TenantId,
-    pub letter: ExecutionId,
-}
-
-impl Decision for DiscardLetter {
-    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
-        vec![RowKey::Record(RecordKey::script_letter(&self.tenant, self.letter))]
-    }
-
-    fn log_bytes(&self) -> u64 {
-        LETTER_BYTES
-    }
-
-    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-        discard(state, &self.tenant, self.letter, draft)
-    }
-}
-
-/// Tells that something needs attention, or no longer does.
-#[derive(Debug, Clone)]
-pub struct Alert {
-    pub tenant: TenantId,
-    /// What it is about. It stands under this name until it is cleared.
-    pub name: &'static str,
-    pub is_raised: bool,
-    /// In words.
-    pub message: String,
-    /// A JSON object.
-    pub properties: Json,
-}
-
-impl Decision for Alert {
-    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
-        vec![
-            RowKey::Entity(self.tenant.clone(), Entity::system(ENTITY)),
-            RowKey::Record(RecordKey::alert(&self.tenant, self.name)),
-        ]
-    }
-
-    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-        Ok(alert(state, self, draft))
-    }
-}
-
-/// The entity whose events tell of a tenant's scripts as a whole.
-pub(crate) const ENTITY: &str = "scripts";
-/// The application that alerts come from.
-const APP: &str = "tidemill";
-
-pub(crate) fn matched(state: &State, command: &Match, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-    let cursor = RecordKey::scripts_cursor_of(command.lane.as_ref());
-    let actual = state.record(&cursor).map_or(0, |record| record.version);
-    if actual != command.cursor_version {
-        return Err(Refusal::RecordConflict { expected: command.cursor_version, actual });
-    }
-    let mut created = HashSet::new();
-    for new in &command.executions {
-        let id = ExecutionId::of(new.event.id, &new.subscription);
-        let key = RecordKey::execution(&new.tenant, id);
-        if state.record(&key).is_some() || !created.insert(key.clone()) {
-            continue;
-        }
-        let execution = queued(id, new, draft);
-        draft.record(put(key, 0, RecordValue::Execution(Box::new(execution))));
-    }
-    let stays = match (command.to, state.record(&cursor).map(|record| &record.value)) {
-        (Some(to), Some(RecordValue::Bytes(bytes))) => bytes.as_ref() == to.to_le_bytes(),
-        (to, at) => to.is_none() && at.is_none(),
-    };
-    let cursor_version = if stays {
-        actual
-    } else if let Some(to) = command.to {
-        let value = RecordValue::Bytes(Arc::from(to.to_le_bytes().as_slice()));
-        draft.record(put(cursor, actual, value));
-        actual + 1
-    } else {
-        draft.record(RecordWrite::Put { key: cursor, record: None });
-        0
-    };
-    Ok(Reply::Matched { created: u32::try_from(created.len()).unwrap_or(u32::MAX), cursor_version })
-}
-
-fn queued(id: ExecutionId, new: &NewExecution, draft: &Draft<'_, '_>) -> ScriptExecution {
-    ScriptExecution {
-        id,
-        script_id: new.script.clone(),
-        subscription_id: new.subscription.clone(),
-        event: new.event.clone(),
-        status: ExecutionStatus::Queued,
-        attempts: 0,
-        next_run_at: draft.now(),
-        created_at: draft.now(),
-        ended_at: None,
-        duration_ms: None,
-        error: None,
-        result: None,
-        logs: None,
-        replay_of: None,
-    }
 }
 
 pub(crate) fn end(
@@ -394,95 +221,22 @@ fn bury(
         state: DeadLetterState::Open,
         replayed_by: None,
     };
-    draft.record(put(key, version, RecordValue::ScriptLetter(Box::new(letter))));
-}
-
-/// Runs exactly what failed once more, as an execution of its own.
-pub(crate) fn replay(
-    state: &State,
-    tenant: &TenantId,
-    id: ExecutionId,
-    draft: &mut Draft<'_, '_>,
-) -> Result<Reply, Refusal> {
-    let letter = open_letter(state, tenant, id)?.clone();
-    let execution = ExecutionId::from_u128(draft.event_id().as_u128());
-    let new = NewExecution {
-        tenant: tenant.clone(),
-        script: letter.script_id.clone(),
-        subscription: letter.subscription_id.clone(),
-        event: letter.event.clone(),
-    };
-    let again = ScriptExecution { replay_of: Some(id), ..queued(execution, &new, draft) };
-    let key = RecordKey::execution(tenant, execution);
-    draft.record(put(key, 0, RecordValue::Execution(Box::new(again))));
-    let marked = ScriptLetter { state: DeadLetterState::Replayed, replayed_by: Some(execution), ..letter };
-    mark(state, tenant, marked, draft);
-    Ok(Reply::LetterReplayed { execution })
-}
-
-pub(crate) fn discard(
-    state: &State,
-    tenant: &TenantId,
-    id: ExecutionId,
-    draft: &mut Draft<'_, '_>,
-) -> Result<Reply, Refusal> {
-    let letter = open_letter(state, tenant, id)?.clone();
-    mark(state, tenant, ScriptLetter { state: DeadLetterState::Discarded, ..letter }, draft);
-    Ok(Reply::Discarded)
-}
-
-fn open_letter<'s>(
-    state: &'s State,
-    tenant: &TenantId,
-    id: ExecutionId,
-) -> Result<&'s ScriptLetter, Refusal> {
-    match state.record(&RecordKey::script_letter(tenant, id)).map(|record| &record.value) {
-        Some(RecordValue::ScriptLetter(letter)) if letter.state == DeadLetterState::Open => Ok(letter),
-        Some(_) => Err(Refusal::NotOpen(id.to_string())),
-        None => Err(Refusal::NotFound { what: "dead letter", id: id.to_string() }),
-    }
-}
-
-fn mark(state: &State, tenant: &TenantId, letter: ScriptLetter, draft: &mut Draft<'_, '_>) {
-    let key = RecordKey::script_letter(tenant, letter.id);
-    let version = state.record(&key).map_or(0, |record| record.version);
-    draft.record(put(key, version, RecordValue::ScriptLetter(Box::new(letter))));
-}
-
-fn put(key: RecordKey, version: u64, value: RecordValue) -> RecordWrite {
-    RecordWrite::Put { key, record: Some(Record { version: version + 1, expires_at: None, value }) }
-}
-
-pub(crate) fn alert(state: &State, command: &Alert, draft: &mut Draft<'_, '_>) -> Reply {
-    let entity = Entity::system(ENTITY);
-    let last = state.stream(&command.tenant, &entity).and_then(|stream| stream.last_timestamp());
-    let mut subject = Subject { tenant: command.tenant.clone(), app: AppName::trusted(APP), entity, last };
-    let known = if command.is_raised { KnownType::AlertRaised } else { KnownType::AlertCleared };
-    let key = RecordKey::alert(&command.tenant, command.name);
-    let version = state.record(&key).map_or(0, |record| record.version);
-    if command.is_raised {
-        let value = RecordValue::Bytes(Arc::from(command.properties.as_str().as_bytes()));
-        draft.record(put(key, version, value));
-    } else if version > 0 {
-        draft.record(RecordWrite::Put { key, record: None });
-    }
-    draft.event(&mut subject, known, By::component(Origin::Dispatcher), command.properties.clone());
-    outbox::standing(&command.tenant, command.name, &command.message, command.is_raised, draft);
-    Reply::Alerted
+    draft.record(RecordWrite::over(key, version, RecordValue::ScriptLetter(Box::new(letter))));
 }
 
 #[cfg(test)]
 mod tests {
     use tidemill_model::{
-        Context, EntityId, EntityType, EventId, EventType, JobId, Json, ScriptId, SubscriptionId,
+        AppName, Context, Entity, EntityId, EntityType, EventId, EventType, JobId, Json, ScriptId,
+        SubscriptionId,
     };
 
     use super::*;
     use crate::kernel::command::{
-        Command, DiscardLetter, Forget, Prepared, Publish, PublishedEvent, ReplayLetter,
+        Alert, Command, DiscardLetter, Forget, Match, NewExecution, Prepared, Publish, PublishedEvent,
+        ReplayLetter,
     };
-    use crate::kernel::fixture;
-    use crate::kernel::fixture::{Fixture, spec, tenant};
+    use crate::kernel::fixture::{self, Fixture, spec, tenant};
     use crate::kernel::state::{DueExecutions, Room};
 
     fn new(event: u128, subscription: &str, hop: u32) -> NewExecution {

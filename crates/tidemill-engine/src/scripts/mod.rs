@@ -11,6 +11,8 @@ pub mod execution;
 pub(crate) mod executions;
 mod host;
 mod lanes;
+pub(crate) mod letters;
+pub(crate) mod matched;
 mod matching;
 mod metrics;
 mod publish_rate;

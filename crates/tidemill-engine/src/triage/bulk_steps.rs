@@ -1,11 +1,16 @@
 //! Bulks: a page of unparks and the bulk's new place are one commit, so that nothing is done twice.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use tidemill_model::workflow::ErrorCode;
+use tidemill_model::workflow::{ErrorCode, ExecutionId};
 use tidemill_model::{TenantId, Timestamp};
 
+use crate::engine::limits::BULK_EXECUTIONS_MAX;
+use crate::engine::{Engine, EngineError, take_reply};
+use crate::kernel::backend::Backend;
 use crate::kernel::clock::AHEAD_MILLIS_MAX;
+use crate::kernel::command::Command;
 use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::Draft;
 use crate::kernel::record::{RecordKey, RecordValue};
@@ -13,7 +18,38 @@ use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{State, TriageIndex};
 use crate::parking::unpark::{self, How, Jobs, Who};
-use crate::triage::{Bulk, BulkAction, BulkFilter, BulkId, BulkState, Parked};
+use crate::triage::changes::{check_action, check_words};
+use crate::triage::view::as_of;
+use crate::triage::{Bulk, BulkAction, BulkFilter, BulkId, BulkState, ErrorState, Parked};
+
+#[derive(Debug, Clone)]
+pub struct BulkRequest {
+    pub tenant: TenantId,
+    pub action: BulkAction,
+    pub filter: BulkFilter,
+    pub rate_per_second: Option<u32>,
+    pub by: Option<String>,
+    pub reason: Option<String>,
+}
+
+/// What a bulk would be about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BulkPreview {
+    pub total: u64,
+    /// The codes that these executions wait on, the most frequent first.
+    pub by_code: Vec<(ErrorCode, u64)>,
+    pub oldest: Option<Timestamp>,
+    /// The oldest of them.
+    pub first: Vec<Arc<Parked>>,
+    /// Those that were named and do not fit, or are not parked.
+    pub left_out: Vec<ExecutionId>,
+}
+
+/// How many parked executions a preview names, and how many codes.
+const PREVIEW_MAX: usize = 10;
+
+/// The highest rate of a bulk.
+const RATE_MAX: u32 = 100_000;
 
 /// Begins to unpark many executions.
 #[derive(Debug, Clone)]
@@ -294,4 +330,126 @@ pub(crate) fn rows(state: &State, tenant: &TenantId, id: BulkId, now: Timestamp)
     let Some(bulk) = state.triage().bulk(tenant, id) else { return Vec::new() };
     let (page, _) = page(state, tenant, bulk, allowed(bulk, now));
     page.iter().flat_map(|parked| unpark::rows(state, tenant, &parked.execution)).collect()
+}
+
+impl<B: Backend> Engine<B> {
+    /// What a bulk with this filter would be about now.
+    pub async fn preview_bulk(
+        &self,
+        tenant: &TenantId,
+        filter: &BulkFilter,
+    ) -> Result<BulkPreview, EngineError> {
+        check_filter(filter)?;
+        if filter.settled {
+            let fitting = self.inner.backend.triage(|index| {
+                let all = fitting(index, tenant, filter, None);
+                all.cloned().collect::<Vec<_>>()
+            });
+            let mut settled = Vec::new();
+            for parked in fitting.await? {
+                if self.is_settled(tenant, &parked).await? {
+                    settled.push(parked);
+                }
+            }
+            return Ok(preview_of(filter, settled.iter()));
+        }
+        let preview = |index: &TriageIndex| preview_of(filter, fitting(index, tenant, filter, None));
+        Ok(self.inner.backend.triage(preview).await?)
+    }
+
+    /// Whether none of a parked execution's errors has to be mended any more.
+    async fn is_settled(&self, tenant: &TenantId, parked: &Parked) -> Result<bool, EngineError> {
+        let now = self.inner.clock.now();
+        for code in &parked.codes {
+            let group = self.inner.backend.triage(|index| index.group(tenant, code).cloned()).await?;
+            let Some(group) = group.map(|group| as_of(&group, now)) else { continue };
+            let counts = group.counts();
+            if counts.open + counts.unrecoverable == 0 {
+                continue;
+            }
+            let key = RecordKey::triage_error(tenant, code, &parked.execution);
+            let record = self.inner.backend.record(key).await?;
+            if let Some(RecordValue::TriageError(error)) = record.map(|record| record.value) {
+                let state = group.state_of(error.state, error.clock);
+                if !matches!(state, ErrorState::Resolved | ErrorState::Ignored) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Begins to unpark all executions that fit and are parked now. The server goes on by itself.
+    pub async fn start_bulk(&self, request: BulkRequest) -> Result<Arc<Bulk>, EngineError> {
+        let BulkRequest { tenant, action, filter, rate_per_second, by, reason } = request;
+        check_action(&action)?;
+        check_filter(&filter)?;
+        check_words(by.as_deref(), reason.as_deref())?;
+        if let Some(rate) = rate_per_second.filter(|rate| !(1..=RATE_MAX).contains(rate)) {
+            let problem = format!("is {rate}; it must be from 1 to {RATE_MAX}");
+            return Err(EngineError::invalid("ratePerSecond", problem));
+        }
+        // Whether an error is open is not for a decision to find out about ever so many.
+        let total =
+            if filter.settled { Some(self.preview_bulk(&tenant, &filter).await?.total) } else { None };
+        let command = StartBulk {
+            tenant,
+            id: BulkId::mint(self.mint_event_id()),
+            action,
+            filter,
+            total,
+            rate_per_second,
+            by: by.map(Arc::from),
+            reason: reason.map(Arc::from),
+        };
+        let reply = self.execute(Command::StartBulk(command)).await?;
+        take_reply!(reply, Reply::Bulk { bulk, .. } => bulk)
+    }
+
+    pub async fn bulk(&self, tenant: &TenantId, id: BulkId) -> Result<Option<Arc<Bulk>>, EngineError> {
+        Ok(self.inner.backend.triage(|index| index.bulk(tenant, id).cloned()).await?)
+    }
+
+    /// A tenant's bulks, newest first.
+    pub async fn bulks(&self, tenant: &TenantId) -> Result<Vec<Arc<Bulk>>, EngineError> {
+        Ok(self.inner.backend.triage(|index| index.bulks(tenant)).await?)
+    }
+
+    /// Stops a bulk. What it did stays done.
+    pub async fn cancel_bulk(&self, tenant: TenantId, id: BulkId) -> Result<Arc<Bulk>, EngineError> {
+        let reply = self.execute(Command::CancelBulk(CancelBulk { tenant, bulk: id })).await?;
+        take_reply!(reply, Reply::Bulk { bulk, .. } => bulk)
+    }
+}
+
+fn preview_of<'p>(filter: &BulkFilter, all: impl Iterator<Item = &'p Arc<Parked>>) -> BulkPreview {
+    let mut preview = BulkPreview::default();
+    let mut left_out: BTreeSet<_> = filter.executions.iter().flatten().collect();
+    let mut codes: HashMap<&ErrorCode, u64> = HashMap::new();
+    for parked in all {
+        preview.total += 1;
+        left_out.remove(&parked.execution);
+        preview.oldest.get_or_insert(parked.since);
+        if preview.first.len() < PREVIEW_MAX {
+            preview.first.push(Arc::clone(parked));
+        }
+        for code in &parked.codes {
+            *codes.entry(code).or_default() += 1;
+        }
+    }
+    let mut codes: Vec<_> = codes.into_iter().map(|(code, count)| (code.clone(), count)).collect();
+    codes.sort_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));
+    codes.truncate(PREVIEW_MAX);
+    preview.by_code = codes;
+    preview.left_out = left_out.into_iter().cloned().collect();
+    preview
+}
+
+fn check_filter(filter: &BulkFilter) -> Result<(), EngineError> {
+    let listed = filter.executions.as_ref().map_or(0, Vec::len);
+    if listed > BULK_EXECUTIONS_MAX {
+        let refusal = Refusal::TooMany { field: "executionIds", count: listed, limit: BULK_EXECUTIONS_MAX };
+        return Err(refusal.into());
+    }
+    Ok(())
 }

@@ -1,6 +1,5 @@
 //! Triage, as callers change it: workflow events in, marks on errors, and the ends of waits.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -12,18 +11,14 @@ use tidemill_model::{
     AppName, Context, Entity, EntityId, EntityType, EventId, EventType, Json, KnownType, TenantId, Timestamp,
 };
 
-use crate::engine::limits::{BULK_EXECUTIONS_MAX, RESUME_BYTES_MAX, TEXT_CHARS_MAX};
-use crate::engine::{Engine, EngineError, NewEvent, check, digest, take_reply};
+use crate::engine::limits::{RESUME_BYTES_MAX, TEXT_CHARS_MAX};
+use crate::engine::{Engine, EngineError, NewEvent, check, digest};
 use crate::kernel::backend::Backend;
-use crate::kernel::command::{CancelBulk, Command, StartBulk, Unpark as UnparkCommand};
 use crate::kernel::record::{RecordKey, RecordValue};
-use crate::kernel::reply::{Refusal, Reply};
-use crate::kernel::state::TriageIndex;
-use crate::triage::bulk_steps::fitting;
-use crate::triage::view::as_of;
+use crate::kernel::reply::Refusal;
 use crate::triage::{
-    Bulk, BulkAction, BulkFilter, BulkId, Cell, ERROR_ENTITY, ErrorMark, ErrorState, MarkItem, NewToken,
-    Parked, StatusItem, TokenState, TokenTaken, TriageExecution, Unparked, WORKFLOW_ENTITY, WorkflowItem,
+    BulkAction, Cell, ERROR_ENTITY, ErrorMark, MarkItem, NewToken, StatusItem, TokenState, TokenTaken,
+    TriageExecution, Unparked, WORKFLOW_ENTITY, WorkflowItem,
 };
 
 /// What a parked execution is told to do.
@@ -58,38 +53,6 @@ pub struct Marked {
     pub changed: u64,
 }
 
-#[derive(Debug, Clone)]
-pub struct UnparkRequest {
-    pub tenant: TenantId,
-    pub execution: ExecutionId,
-    pub how: Unpark,
-    pub by: Option<String>,
-    pub reason: Option<String>,
-}
-
-#[derive(Debug, Clone)]
-pub struct BulkRequest {
-    pub tenant: TenantId,
-    pub action: BulkAction,
-    pub filter: BulkFilter,
-    pub rate_per_second: Option<u32>,
-    pub by: Option<String>,
-    pub reason: Option<String>,
-}
-
-/// What a bulk would be about.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BulkPreview {
-    pub total: u64,
-    /// The codes that these executions wait on, the most frequent first.
-    pub by_code: Vec<(ErrorCode, u64)>,
-    pub oldest: Option<Timestamp>,
-    /// The oldest of them.
-    pub first: Vec<Arc<Parked>>,
-    /// Those that were named and do not fit, or are not parked.
-    pub left_out: Vec<ExecutionId>,
-}
-
 /// What became of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenOutcome {
@@ -99,11 +62,6 @@ pub enum TokenOutcome {
     /// The execution went on without it, or got another one.
     Replaced,
 }
-
-/// How many parked executions a preview names, and how many codes.
-const PREVIEW_MAX: usize = 10;
-/// The highest rate of a bulk.
-const RATE_MAX: u32 = 100_000;
 
 impl<B: Backend> Engine<B> {
     /// The families of workflow events that are accepted.
@@ -318,105 +276,6 @@ impl<B: Backend> Engine<B> {
         Ok((NewEvent { entity, event_type, timestamp: None, properties, ttl: None }, item))
     }
 
-    /// Ends the wait of a parked execution.
-    pub async fn unpark(&self, request: UnparkRequest) -> Result<(), EngineError> {
-        let UnparkRequest { tenant, execution, how, by, reason } = request;
-        check_action(&how)?;
-        check_words(by.as_deref(), reason.as_deref())?;
-        let (by, reason) = (by.map(Arc::from), reason.map(Arc::from));
-        let command = UnparkCommand { tenant, execution, how, by, reason };
-        let reply = self.execute(Command::Unpark(command)).await?;
-        take_reply!(reply, Reply::Unparked => ())
-    }
-
-    /// What a bulk with this filter would be about now.
-    pub async fn preview_bulk(
-        &self,
-        tenant: &TenantId,
-        filter: &BulkFilter,
-    ) -> Result<BulkPreview, EngineError> {
-        check_filter(filter)?;
-        if filter.settled {
-            let fitting = self.inner.backend.triage(|index| {
-                let all = fitting(index, tenant, filter, None);
-                all.cloned().collect::<Vec<_>>()
-            });
-            let mut settled = Vec::new();
-            for parked in fitting.await? {
-                if self.is_settled(tenant, &parked).await? {
-                    settled.push(parked);
-                }
-            }
-            return Ok(preview_of(filter, settled.iter()));
-        }
-        let preview = |index: &TriageIndex| preview_of(filter, fitting(index, tenant, filter, None));
-        Ok(self.inner.backend.triage(preview).await?)
-    }
-
-    /// Whether none of a parked execution's errors has to be mended any more.
-    async fn is_settled(&self, tenant: &TenantId, parked: &Parked) -> Result<bool, EngineError> {
-        let now = self.inner.clock.now();
-        for code in &parked.codes {
-            let group = self.inner.backend.triage(|index| index.group(tenant, code).cloned()).await?;
-            let Some(group) = group.map(|group| as_of(&group, now)) else { continue };
-            let counts = group.counts();
-            if counts.open + counts.unrecoverable == 0 {
-                continue;
-            }
-            let key = RecordKey::triage_error(tenant, code, &parked.execution);
-            let record = self.inner.backend.record(key).await?;
-            if let Some(RecordValue::TriageError(error)) = record.map(|record| record.value) {
-                let state = group.state_of(error.state, error.clock);
-                if !matches!(state, ErrorState::Resolved | ErrorState::Ignored) {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// Begins to unpark all executions that fit and are parked now. The server goes on by itself.
-    pub async fn start_bulk(&self, request: BulkRequest) -> Result<Arc<Bulk>, EngineError> {
-        let BulkRequest { tenant, action, filter, rate_per_second, by, reason } = request;
-        check_action(&action)?;
-        check_filter(&filter)?;
-        check_words(by.as_deref(), reason.as_deref())?;
-        if let Some(rate) = rate_per_second.filter(|rate| !(1..=RATE_MAX).contains(rate)) {
-            let problem = format!("is {rate}; it must be from 1 to {RATE_MAX}");
-            return Err(EngineError::invalid("ratePerSecond", problem));
-        }
-        // Whether an error is open is not for a decision to find out about ever so many.
-        let total =
-            if filter.settled { Some(self.preview_bulk(&tenant, &filter).await?.total) } else { None };
-        let command = StartBulk {
-            tenant,
-            id: BulkId::mint(self.mint_event_id()),
-            action,
-            filter,
-            total,
-            rate_per_second,
-            by: by.map(Arc::from),
-            reason: reason.map(Arc::from),
-        };
-        let reply = self.execute(Command::StartBulk(command)).await?;
-        take_reply!(reply, Reply::Bulk { bulk, .. } => bulk)
-    }
-
-    pub async fn bulk(&self, tenant: &TenantId, id: BulkId) -> Result<Option<Arc<Bulk>>, EngineError> {
-        Ok(self.inner.backend.triage(|index| index.bulk(tenant, id).cloned()).await?)
-    }
-
-    /// A tenant's bulks, newest first.
-    pub async fn bulks(&self, tenant: &TenantId) -> Result<Vec<Arc<Bulk>>, EngineError> {
-        Ok(self.inner.backend.triage(|index| index.bulks(tenant)).await?)
-    }
-
-    /// Stops a bulk. What it did stays done.
-    pub async fn cancel_bulk(&self, tenant: TenantId, id: BulkId) -> Result<Arc<Bulk>, EngineError> {
-        let reply = self.execute(Command::CancelBulk(CancelBulk { tenant, bulk: id })).await?;
-        take_reply!(reply, Reply::Bulk { bulk, .. } => bulk)
-    }
-
     /// The token with this digest, for whoever is to tell its owner. `None` if there is none.
     pub async fn token(
         &self,
@@ -482,29 +341,6 @@ impl<B: Backend> Engine<B> {
             _ => None,
         })
     }
-}
-
-fn preview_of<'p>(filter: &BulkFilter, all: impl Iterator<Item = &'p Arc<Parked>>) -> BulkPreview {
-    let mut preview = BulkPreview::default();
-    let mut left_out: BTreeSet<_> = filter.executions.iter().flatten().collect();
-    let mut codes: HashMap<&ErrorCode, u64> = HashMap::new();
-    for parked in all {
-        preview.total += 1;
-        left_out.remove(&parked.execution);
-        preview.oldest.get_or_insert(parked.since);
-        if preview.first.len() < PREVIEW_MAX {
-            preview.first.push(Arc::clone(parked));
-        }
-        for code in &parked.codes {
-            *codes.entry(code).or_default() += 1;
-        }
-    }
-    let mut codes: Vec<_> = codes.into_iter().map(|(code, count)| (code.clone(), count)).collect();
-    codes.sort_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));
-    codes.truncate(PREVIEW_MAX);
-    preview.by_code = codes;
-    preview.left_out = left_out.into_iter().cloned().collect();
-    preview
 }
 
 fn token_of(message: &WorkflowMessage) -> Option<&TaskToken> {
@@ -584,12 +420,12 @@ fn of_scope(scope: &ErrorScope, mark: ErrorMark, once: Option<[u8; 32]>) -> (Ent
     (entity, WorkflowItem::Mark(Box::new(item)))
 }
 
-fn check_words(by: Option<&str>, reason: Option<&str>) -> Result<(), EngineError> {
+pub(crate) fn check_words(by: Option<&str>, reason: Option<&str>) -> Result<(), EngineError> {
     by.map_or(Ok(()), |by| check::name("by", by))?;
     reason.map_or(Ok(()), |reason| check::text("reason", reason))
 }
 
-fn check_action(action: &BulkAction) -> Result<(), EngineError> {
+pub(crate) fn check_action(action: &BulkAction) -> Result<(), EngineError> {
     match action {
         BulkAction::Resume { output, .. } => {
             check::size("output", output.len(), RESUME_BYTES_MAX)?;
@@ -608,13 +444,4 @@ fn check_action(action: &BulkAction) -> Result<(), EngineError> {
             Ok(())
         }
     }
-}
-
-fn check_filter(filter: &BulkFilter) -> Result<(), EngineError> {
-    let listed = filter.executions.as_ref().map_or(0, Vec::len);
-    if listed > BULK_EXECUTIONS_MAX {
-        let refusal = Refusal::TooMany { field: "executionIds", count: listed, limit: BULK_EXECUTIONS_MAX };
-        return Err(refusal.into());
-    }
-    Ok(())
 }

@@ -6,53 +6,18 @@ use std::sync::Arc;
 use tidemill_model::budget::BUDGET_EXCEEDED;
 use tidemill_model::properties::{BudgetExceeded, FailureSource, TaskFailed};
 use tidemill_model::{
-    Allowance, Budget, BudgetScope, Day, Entity, ErrorCategory, JobId, Json, KnownType, Outcome, Period,
-    Spending, TaskHead, TenantBudget, TenantId, Timestamp, Usage, UsageSum,
+    Allowance, BudgetScope, Day, Entity, ErrorCategory, Json, KnownType, Outcome, Period, Spending, TaskHead,
+    TenantBudget, TenantId, Timestamp, Usage, UsageSum,
 };
 
 use crate::kernel::commit::{RecordWrite, TaskChangeKind, TaskKey};
-use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, Subject, identity, spec_of};
 use crate::kernel::record::{Record, RecordKey, RecordValue, UsageOf};
-use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{Place, State, TaskView};
 use crate::parking::park::Defeat;
 use crate::work::finish::{cut, report_failure};
-
-/// Sets what the agents of a job or of a tenant may use; `None` lets them use what they like.
-#[derive(Debug, Clone)]
-pub struct SetBudget {
-    pub tenant: TenantId,
-    pub target: BudgetTarget,
-    pub budget: Option<Budget>,
-}
-
-impl Decision for SetBudget {
-    fn touches(&self, _state: &State, now: Timestamp) -> Vec<RowKey> {
-        match self.target {
-            BudgetTarget::Job(job) => vec![
-                RowKey::Job(self.tenant.clone(), job),
-                RowKey::Record(RecordKey::usage(&self.tenant, UsageOf::Job(job))),
-            ],
-            BudgetTarget::Tenant(period) => vec![
-                RowKey::Record(RecordKey::budget(&self.tenant)),
-                RowKey::Record(spent_in(&self.tenant, period, now)),
-            ],
-        }
-    }
-
-    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-        set(state, self, draft)
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BudgetTarget {
-    Job(JobId),
-    Tenant(Period),
-}
 
 /// The entity whose events tell of a tenant's budget.
 pub(crate) const BUDGET_ENTITY: &str = "budget";
@@ -237,49 +202,7 @@ pub(crate) fn refuse(
     report_failure(task, draft);
 }
 
-/// Sets, changes or removes a budget. What was spent before counts.
-pub(crate) fn set(state: &State, command: &SetBudget, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-    let tenant = &command.tenant;
-    match command.target {
-        BudgetTarget::Job(id) => {
-            if state.job(tenant, id).is_none() {
-                return Err(Refusal::NotFound { what: "job", id: id.to_string() });
-            }
-            let spent = spending(&sum_in(state, &RecordKey::usage(tenant, UsageOf::Job(id))));
-            let allowance = command.budget.map(|budget| Allowance { budget, spent });
-            draft.record(RecordWrite::JobAllowance { tenant: tenant.clone(), job: id, allowance });
-        }
-        BudgetTarget::Tenant(period) => {
-            let key = RecordKey::budget(tenant);
-            let sum = sum_in(state, &spent_in(tenant, period, draft.now()));
-            let Some(budget) = command.budget else {
-                if state.record(&key).is_some() {
-                    draft.record(RecordWrite::Put { key, record: None });
-                }
-                return Ok(Reply::BudgetSet);
-            };
-            let allowance = Allowance { budget, spent: spending(&sum) };
-            let current = period.number(draft.now());
-            put(state, key, RecordValue::Budget(TenantBudget { period, current, allowance }), draft);
-        }
-    }
-    Ok(Reply::BudgetSet)
-}
-
-/// The sum that a tenant's budget with this period begins with.
-pub(crate) fn spent_in(tenant: &TenantId, period: Period, now: Timestamp) -> RecordKey {
-    let day = Day::of(now);
-    RecordKey::usage(
-        tenant,
-        match period {
-            Period::Total => UsageOf::Tenant,
-            Period::Day => UsageOf::Day(day),
-            Period::Month => UsageOf::Month(day.month()),
-        },
-    )
-}
-
-fn spending(sum: &UsageSum) -> Spending {
+pub(crate) fn spending(sum: &UsageSum) -> Spending {
     Spending { cost_micros: sum.cost_micros, tokens: sum.tokens() }
 }
 
@@ -290,14 +213,14 @@ fn tenant_budget(state: &State, tenant: &TenantId, at: Timestamp) -> Option<Tena
     }
 }
 
-fn sum_in(state: &State, key: &RecordKey) -> UsageSum {
+pub(crate) fn sum_in(state: &State, key: &RecordKey) -> UsageSum {
     match state.record(key).map(|record| &record.value) {
         Some(RecordValue::Usage(sum)) => *sum,
         _ => UsageSum::default(),
     }
 }
 
-fn put(state: &State, key: RecordKey, value: RecordValue, draft: &mut Draft<'_, '_>) {
+pub(crate) fn put(state: &State, key: RecordKey, value: RecordValue, draft: &mut Draft<'_, '_>) {
     let version = state.record(&key).map_or(0, |record| record.version);
     let record = Some(Record { version: version + 1, expires_at: None, value });
     draft.record(RecordWrite::Put { key, record });
@@ -318,12 +241,14 @@ mod tests {
     use tidemill_model::{Budget, JobId, MicroUsd, SessionId, TaskSpec};
 
     use super::*;
-    use crate::kernel::command::{Command, Finish, Release, Report, Resume, ResumeTarget, Spent, SubmitTask};
+    use crate::kernel::command::{
+        BudgetTarget, Command, Finish, Release, Report, Resume, ResumeTarget, SetBudget, Spent, SubmitTask,
+    };
     use crate::kernel::commit::Commit;
     use crate::kernel::fixture::{
         Fixture, claim, completed, failed, key, spec, submit_job, tenant, timed_out, worker,
     };
-    use crate::kernel::reply::Assignment;
+    use crate::kernel::reply::{Assignment, Reply};
 
     fn job() -> JobId {
         JobId::from_u128(7)

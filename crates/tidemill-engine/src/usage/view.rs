@@ -3,17 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidemill_model::{Budget, Day, JobId, Period, TaskName, TenantBudget, TenantId, UsageSum};
+use tidemill_model::{Day, JobId, TaskName, TenantId, UsageSum};
 
 use crate::engine::limits::{LIST_MAX, USAGE_ROWS_MAX};
-use crate::engine::{Engine, EngineError, check, take_reply};
-use crate::kernel::backend::{Backend, Fault};
-use crate::kernel::command::{BudgetTarget, Command, SetBudget};
+use crate::engine::{Engine, EngineError, check};
+use crate::kernel::backend::Backend;
 use crate::kernel::record::{
     DAY_AND_DEFINITION_USAGE, DAY_USAGE, DEFINITION_USAGE, JOB_USAGE, RecordKey, RecordKind, RecordValue,
     UsageOf,
 };
-use crate::kernel::reply::Reply;
 
 /// What sums are about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,53 +78,6 @@ impl<B: Backend> Engine<B> {
     /// What the agents of a job used; `None` when none of them said.
     pub async fn job_usage(&self, tenant: &TenantId, job: JobId) -> Result<Option<UsageSum>, EngineError> {
         self.sum(RecordKey::usage(tenant, UsageOf::Job(job))).await
-    }
-
-    /// The budget of a tenant, with what was spent of it in the current period.
-    pub async fn budget(&self, tenant: &TenantId) -> Result<Option<TenantBudget>, EngineError> {
-        let key = RecordKey::budget(tenant);
-        let Some(record) = self.inner.backend.record(key).await? else { return Ok(None) };
-        match record.value {
-            RecordValue::Budget(budget) => Ok(Some(budget.at(self.inner.clock.now()))),
-            _ => Err(Fault::Damaged("the record of a budget is of another kind".to_owned()).into()),
-        }
-    }
-
-    /// Refuses when the budget of a tenant lets no agent start.
-    pub(crate) async fn check_budget(&self, tenant: &TenantId) -> Result<(), EngineError> {
-        let budget = self.budget(tenant).await?;
-        match budget.and_then(|budget| budget.allowance.used_up_text("the tenant's", budget.period)) {
-            Some(text) => Err(EngineError::invalid("agent", format!("may not start: {text}"))),
-            None => Ok(()),
-        }
-    }
-
-    /// Sets, changes or removes the budget of a tenant.
-    pub async fn set_budget(
-        &self,
-        tenant: TenantId,
-        period: Period,
-        budget: Option<Budget>,
-    ) -> Result<(), EngineError> {
-        self.put_budget(SetBudget { tenant, target: BudgetTarget::Tenant(period), budget }).await
-    }
-
-    /// Sets, changes or removes the budget of a job.
-    pub async fn set_job_budget(
-        &self,
-        tenant: TenantId,
-        job: JobId,
-        budget: Option<Budget>,
-    ) -> Result<(), EngineError> {
-        self.put_budget(SetBudget { tenant, target: BudgetTarget::Job(job), budget }).await
-    }
-
-    async fn put_budget(&self, command: SetBudget) -> Result<(), EngineError> {
-        if command.budget == Some(Budget::default()) {
-            return Err(EngineError::invalid("budget", "needs usd, tokens or both"));
-        }
-        let reply = self.execute(Command::SetBudget(command)).await?;
-        take_reply!(reply, Reply::BudgetSet => ())
     }
 
     async fn usage_of_jobs(&self, query: UsageQuery) -> Result<UsagePage, EngineError> {

@@ -3,11 +3,17 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use serde::Serialize;
+use tidemill_model::dag_violation::{Violation, Violations};
 use tidemill_model::properties::OverflowRef;
 use tidemill_model::{
-    EventId, JobId, JobStatus, Json, KnownType, PublicState, TaskSpec, TenantId, Timestamp, dag,
+    EventId, JobId, JobStatus, Json, KnownType, PublicState, TaskId, TaskSpec, TenantId, Timestamp, dag,
 };
 
+use crate::engine::limits::TASKS_BYTES_MAX;
+use crate::engine::{Engine, EngineError, check, take_reply};
+use crate::kernel::backend::Backend;
+use crate::kernel::command::Command;
 use crate::kernel::commit::RecordWrite;
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, JobFacts};
@@ -18,6 +24,24 @@ use crate::kernel::state::job::{Job, spec_bytes};
 use crate::kernel::state::row::RowKey;
 use crate::work::rows::{inputs_bytes, tasks_bytes};
 use crate::work::tenant_limit;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddedTasks {
+    pub previous_total: u32,
+    pub total: u32,
+    /// Those that could start at once.
+    pub dispatched: Vec<TaskId>,
+}
+
+/// The properties of `Job Tasks Added` with room for any totals.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct JobTasksAdded<'a> {
+    job_id: JobId,
+    new_tasks: &'a Json,
+    previous_total_tasks: u32,
+    total_tasks_now: u32,
+}
 
 #[derive(Debug, Clone)]
 pub struct AddTasks {
@@ -98,4 +122,67 @@ pub(crate) fn decide(state: &State, command: &AddTasks, draft: &mut Draft<'_, '_
 fn is_ready(job: &Job, spec: &TaskSpec) -> bool {
     let completed = |index| job.node(index).entry.public_state() == Some(PublicState::Completed);
     spec.depends_on.iter().all(|parent| job.index_of(parent.as_str()).is_some_and(completed))
+}
+
+impl<B: Backend> Engine<B> {
+    /// Adds tasks to a job. They may depend on tasks of the job and on each other.
+    pub async fn add_tasks(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        tasks: Vec<TaskSpec>,
+    ) -> Result<AddedTasks, EngineError> {
+        self.add_tasks_within(tenant, job, tasks, TASKS_BYTES_MAX).await
+    }
+
+    /// The same, with a limit for the bytes of the tasks.
+    pub(crate) async fn add_tasks_within(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        tasks: Vec<TaskSpec>,
+        limit_bytes: usize,
+    ) -> Result<AddedTasks, EngineError> {
+        if tasks.is_empty() {
+            return Err(Refusal::Graph(one(Violation::EmptyTasks)).into());
+        }
+        if tasks.len() > dag::JOB_TASKS_MAX {
+            return Err(Refusal::Graph(one(Violation::TooManyTasks { count: tasks.len() })).into());
+        }
+        check::added_tasks(&tasks)?;
+        let json = Json::of(&tasks);
+        check::size("tasks", json.len(), limit_bytes)?;
+        let listed = self.list_tasks(&tenant, job, json).await?;
+        let tasks = Arc::new(tasks.into_iter().map(Arc::new).collect());
+        let reply = self.execute(Command::AddTasks(AddTasks { tenant, job, tasks, listed })).await?;
+        take_reply!(reply, Reply::TasksAdded { previous_total, total, dispatched } => AddedTasks {
+            previous_total, total, dispatched
+        })
+    }
+
+    /// Puts a list of added tasks into the event if it fits there, else into a blob.
+    async fn list_tasks(&self, tenant: &TenantId, job: JobId, json: Json) -> Result<Listed, EngineError> {
+        let Some(snapshot) = self.inner.backend.job(tenant.clone(), job).await? else {
+            return Err(Refusal::NotFound { what: "job", id: job.to_string() }.into());
+        };
+        let id = self.mint_event_id();
+        let most = u32::try_from(dag::JOB_TASKS_MAX).unwrap_or(u32::MAX);
+        let added = JobTasksAdded {
+            job_id: job,
+            new_tasks: &json,
+            previous_total_tasks: most,
+            total_tasks_now: most,
+        };
+        let app = &snapshot.head.app;
+        let packed =
+            self.pack(self.job_event(tenant, app, job, KnownType::JobTasksAdded, id, Json::of(&added)))?;
+        let Some((place, payload)) = packed.payload else { return Ok(Listed::Inline(json)) };
+        drop(json);
+        self.store_payload(tenant, &place, payload).await?;
+        Ok(Listed::Overflow { id, at: place })
+    }
+}
+
+fn one(violation: Violation) -> Violations {
+    Violations { listed: vec![violation], total: 1 }
 }

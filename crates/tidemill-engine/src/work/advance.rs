@@ -2,6 +2,9 @@
 
 use tidemill_model::{JobId, TenantId, Timestamp};
 
+use crate::engine::{Engine, EngineError, take_reply};
+use crate::kernel::backend::Backend;
+use crate::kernel::command::Command;
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{Draft, JobFacts};
 use crate::kernel::reply::{Refusal, Reply};
@@ -49,4 +52,12 @@ pub(crate) fn dispatch_ready(job: &Job, draft: &mut Draft<'_, '_>) -> u32 {
         dispatched += 1;
     }
     dispatched
+}
+
+impl<B: Backend> Engine<B> {
+    /// Dispatches what is ready in a job and was not dispatched. Normally nothing is.
+    pub async fn advance(&self, tenant: TenantId, job: JobId) -> Result<u32, EngineError> {
+        let reply = self.execute(Command::Advance(Advance { tenant, job })).await?;
+        take_reply!(reply, Reply::Advanced { dispatched } => dispatched)
+    }
 }

@@ -1,8 +1,13 @@
 //! Cancel a job: everything active in it ends in one commit, and fences are raised so that no worker can write.
 
 use tidemill_model::properties::{FailureSource, JobCancelled, TaskFailed};
-use tidemill_model::{ErrorCategory, JobId, JobStatus, Json, KnownType, Outcome, TenantId, Timestamp};
+use tidemill_model::{
+    ErrorCategory, JobId, JobStatus, Json, KnownType, Outcome, RequestId, TenantId, Timestamp,
+};
 
+use crate::engine::{Engine, EngineError, check, take_reply};
+use crate::kernel::backend::Backend;
+use crate::kernel::command::Command;
 use crate::kernel::commit::{RecordWrite, TaskChangeKind, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, identity};
@@ -89,4 +94,32 @@ pub(crate) fn decide(state: &State, command: &Cancel, draft: &mut Draft<'_, '_>)
         ended.push(key.request);
     }
     Ok(Reply::Cancelled { tasks: ended })
+}
+
+impl<B: Backend> Engine<B> {
+    /// Ends everything active in a job and tells what that was. Repeating it changes nothing.
+    pub async fn cancel(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        by: String,
+        reason: Option<String>,
+    ) -> Result<Vec<RequestId>, EngineError> {
+        let reason = self.checked_reason(&by, reason)?;
+        let reply = self.execute(Command::Cancel(Cancel { tenant, job, by, reason })).await?;
+        take_reply!(reply, Reply::Cancelled { tasks } => tasks)
+    }
+
+    /// A reason as it may be stored.
+    pub(crate) fn checked_reason(
+        &self,
+        by: &str,
+        reason: Option<String>,
+    ) -> Result<Option<String>, EngineError> {
+        check::name("by", by)?;
+        if let Some(reason) = &reason {
+            check::text("reason", reason)?;
+        }
+        Ok(reason.map(|reason| self.clean(&reason)))
+    }
 }

@@ -3,6 +3,9 @@
 use tidemill_model::properties::{FailureSource, TaskFailed};
 use tidemill_model::{ErrorCategory, Json, KnownType, Outcome, RequestId, TenantId, Timestamp};
 
+use crate::engine::{Engine, EngineError, take_reply};
+use crate::kernel::backend::Backend;
+use crate::kernel::command::Command;
 use crate::kernel::commit::{TaskChangeKind, TaskKey};
 use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::{By, Draft, identity};
@@ -88,4 +91,20 @@ pub(crate) fn decide(
     draft.event(&mut subject, KnownType::TaskFailed, by, Json::of(&failed));
     leave_parking(state, &key, &task, draft);
     Ok(Reply::Cancelled { tasks: vec![key.request] })
+}
+
+impl<B: Backend> Engine<B> {
+    /// Ends a task without a job and tells whether it was active. Repeating it changes nothing; a task that ended
+    /// otherwise is refused, as is one of a job.
+    pub async fn cancel_task(
+        &self,
+        tenant: TenantId,
+        request: RequestId,
+        by: String,
+        reason: Option<String>,
+    ) -> Result<bool, EngineError> {
+        let reason = self.checked_reason(&by, reason)?;
+        let reply = self.execute(Command::CancelTask(CancelTask { tenant, request, by, reason })).await?;
+        take_reply!(reply, Reply::Cancelled { tasks } => !tasks.is_empty())
+    }
 }

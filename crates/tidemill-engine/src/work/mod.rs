@@ -24,8 +24,6 @@ pub(crate) mod revocation;
 pub(crate) mod rows;
 pub(crate) mod standstill;
 pub(crate) mod statuses;
-pub(crate) mod steering;
-pub(crate) mod submit;
 pub(crate) mod submit_job;
 pub(crate) mod submit_task;
 pub(crate) mod sweep;

@@ -2,6 +2,9 @@
 
 use tidemill_model::TaskState;
 
+use crate::engine::{Engine, EngineError, take_reply};
+use crate::kernel::backend::Backend;
+use crate::kernel::command::Command;
 use crate::kernel::commit::{Delivered, TaskChangeKind};
 use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::Draft;
@@ -44,6 +47,14 @@ pub(crate) fn decide(state: &State, generation: u64, draft: &mut Draft<'_, '_>) 
         }
     }
     Reply::Recovered { released }
+}
+
+impl<B: Backend> Engine<B> {
+    /// Takes back the leases that lives of the data directory before `generation` left behind, and tells how many.
+    pub async fn recover(&self, generation: u64) -> Result<u32, EngineError> {
+        let reply = self.execute(Command::Recover(Recover { generation })).await?;
+        take_reply!(reply, Reply::Recovered { released } => released)
+    }
 }
 
 #[cfg(test)]

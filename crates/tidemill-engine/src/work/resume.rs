@@ -4,9 +4,12 @@ use std::collections::HashSet;
 
 use tidemill_model::properties::{TaskIdentity, TaskPending};
 use tidemill_model::{
-    JobId, JobStatus, Json, KnownType, Outcome, RequestId, TaskHead, TaskId, TenantId, Timestamp,
+    JobId, JobStatus, Json, KnownType, Outcome, RequestId, TaskHead, TaskId, TenantId, Timestamp, dag,
 };
 
+use crate::engine::{Engine, EngineError, take_reply};
+use crate::kernel::backend::Backend;
+use crate::kernel::command::Command;
 use crate::kernel::commit::{RecordWrite, TaskChangeKind, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, identity, spec_of};
@@ -153,4 +156,32 @@ pub(crate) fn reopen(key: &TaskKey, task: &TaskView<'_>, draft: &mut Draft<'_, '
     let mut subject = draft.task_subject(key, task);
     draft.event(&mut subject, KnownType::TaskPending, By::component(Origin::ProducerApi), Json::of(&pending));
     Ok(())
+}
+
+impl<B: Backend> Engine<B> {
+    /// Opens a new run of all failed tasks of a job, or of the named ones, and tells which.
+    pub async fn resume_job(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        tasks: Option<Vec<TaskId>>,
+    ) -> Result<Vec<RequestId>, EngineError> {
+        if let Some(tasks) = &tasks
+            && tasks.len() > dag::JOB_TASKS_MAX
+        {
+            let (field, count, limit) = ("taskIds", tasks.len(), dag::JOB_TASKS_MAX);
+            return Err(Refusal::TooMany { field, count, limit }.into());
+        }
+        self.resume(Resume { tenant, target: ResumeTarget::Job { job, tasks } }).await
+    }
+
+    /// Opens a new run of a failed task, in a job or on its own.
+    pub async fn resume_task(&self, tenant: TenantId, request: RequestId) -> Result<(), EngineError> {
+        self.resume(Resume { tenant, target: ResumeTarget::Task(request) }).await.map(|_| ())
+    }
+
+    async fn resume(&self, resume: Resume) -> Result<Vec<RequestId>, EngineError> {
+        let reply = self.execute(Command::Resume(resume)).await?;
+        take_reply!(reply, Reply::Resumed { tasks } => tasks)
+    }
 }

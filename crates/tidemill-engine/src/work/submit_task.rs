@@ -3,9 +3,15 @@
 use std::sync::Arc;
 
 use tidemill_model::properties::{TaskIdentity, TaskPending};
-use tidemill_model::{Json, KnownType, Timestamp};
+use tidemill_model::task_input::new_input_problem;
+use tidemill_model::{
+    AppName, Json, KnownType, RequestId, TaskId, TaskName, TaskOptions, TaskSpec, TenantId, Timestamp,
+};
 
-use crate::kernel::command::Once;
+use crate::engine::limits::TASKS_BYTES_MAX;
+use crate::engine::{Engine, EngineError, check, take_reply};
+use crate::kernel::backend::Backend;
+use crate::kernel::command::{Command, Once};
 use crate::kernel::commit::{NewTask, RecordWrite, TaskChangeKind, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, Subject};
@@ -15,8 +21,31 @@ use crate::kernel::site::Origin;
 use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{Place, State};
 use crate::work::rows::{once_rows, task_row};
-use crate::work::submit_job::{earlier_effect, remember};
+use crate::work::submit_job::{IdempotencyKey, earlier_effect, once, remember};
 use crate::work::tenant_limit;
+
+/// A task on its own, as it is handed in.
+#[derive(Debug, Clone)]
+pub struct TaskRequest {
+    pub tenant: TenantId,
+    pub app: AppName,
+    /// Unique in its tenant; minted when absent.
+    pub request: Option<RequestId>,
+    pub name: TaskName,
+    pub input: Json,
+    pub options: TaskOptions,
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubmittedTask {
+    pub request: RequestId,
+    /// The task was there already, made by the same request.
+    pub repeated: bool,
+}
+
+/// The name that a task without a job has instead of a name within its job.
+pub(crate) const ALONE: &str = "task";
 
 #[derive(Debug, Clone)]
 pub struct SubmitTask {
@@ -85,4 +114,54 @@ pub(crate) fn decide(
     let pending = TaskPending::alone(identity, task.spec.name.clone());
     draft.event(&mut subject, KnownType::TaskPending, By::component(Origin::ProducerApi), Json::of(&pending));
     Ok(Reply::TaskSubmitted { request: key.request, repeated: false })
+}
+
+impl<B: Backend> Engine<B> {
+    /// Submits a task without a job.
+    pub async fn submit_task(&self, request: TaskRequest) -> Result<SubmittedTask, EngineError> {
+        let once = request.idempotency.as_ref().map(|key| once(&request.tenant, key)).transpose()?;
+        self.submit_task_once(request, Vec::from_iter(once)).await
+    }
+
+    /// The same, with the promises made already.
+    pub(crate) async fn submit_task_once(
+        &self,
+        request: TaskRequest,
+        once: Vec<Once>,
+    ) -> Result<SubmittedTask, EngineError> {
+        let task =
+            self.new_task(request.tenant, request.app, request.request, request.name, request.input)?;
+        check::options("", &request.options)?;
+        let spec = TaskSpec { options: request.options, ..(*task.spec).clone() };
+        let task = NewTask { spec: Arc::new(spec), ..task };
+        let reply = self.execute(Command::SubmitTask(SubmitTask { task, once })).await?;
+        take_reply!(reply, Reply::TaskSubmitted { request, repeated } => SubmittedTask { request, repeated })
+    }
+
+    /// A task without a job, checked.
+    pub(crate) fn new_task(
+        &self,
+        tenant: TenantId,
+        app: AppName,
+        request: Option<RequestId>,
+        name: TaskName,
+        input: Json,
+    ) -> Result<NewTask, EngineError> {
+        let request = match request {
+            Some(given) => RequestId::standalone(given)?,
+            None => self.mint_request_id(),
+        };
+        if let Some(problem) = new_input_problem(&input) {
+            return Err(EngineError::invalid("input", problem.to_string()));
+        }
+        check::size("input", input.len(), TASKS_BYTES_MAX)?;
+        let spec = TaskSpec {
+            task_id: TaskId::trusted(ALONE),
+            name,
+            depends_on: Vec::new(),
+            input,
+            options: TaskOptions::default(),
+        };
+        Ok(NewTask { tenant, app, request, spec: Arc::new(spec) })
+    }
 }

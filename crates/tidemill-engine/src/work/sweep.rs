@@ -2,7 +2,10 @@
 
 use tidemill_model::{Lease, TaskHead, TaskState, Timestamp};
 
+use crate::engine::{Engine, EngineError, take_reply};
+use crate::kernel::backend::Backend;
 use crate::kernel::clock::AHEAD_MILLIS_MAX;
+use crate::kernel::command::Command;
 use crate::kernel::commit::{Delivered, TaskChangeKind, TaskKey};
 use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::Draft;
@@ -10,6 +13,9 @@ use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
 use crate::kernel::state::queue::Queued;
 use crate::work::advance::dispatch_ready;
+
+/// How often one call walks over all live work. What is left then is for the next sweep.
+const PASSES_MAX: u32 = 64;
 
 /// Looks for what stands still and sets it moving, from `after` on.
 #[derive(Debug, Clone, Default)]
@@ -108,6 +114,36 @@ fn stays_hidden(_: &Draft<'_, '_>) -> bool {
 #[cfg(feature = "faults")]
 fn stays_hidden(draft: &Draft<'_, '_>) -> bool {
     draft.policy().faults.keep_hidden
+}
+
+impl<B: Backend> Engine<B> {
+    /// Finds whatever stands still and sets it moving, until nothing more is found. Tells how much was.
+    pub async fn sweep(&self) -> Result<u64, EngineError> {
+        let mut repaired = 0;
+        for _ in 0..PASSES_MAX {
+            let found = self.sweep_once().await?;
+            repaired += found;
+            if found == 0 {
+                break;
+            }
+        }
+        Ok(repaired)
+    }
+
+    async fn sweep_once(&self) -> Result<u64, EngineError> {
+        let mut found = 0;
+        let mut from = None;
+        loop {
+            let reply = self.execute(Command::Sweep(Sweep { after: from })).await?;
+            let (repaired, after) =
+                take_reply!(reply, Reply::Swept { repaired, after } => (repaired, after))?;
+            found += u64::from(repaired);
+            if after.is_none() {
+                return Ok(found);
+            }
+            from = after;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,33 +1,24 @@
-//! The raw queue: messages by hand, for those who bring their own workers.
+//! Receive messages by hand: they are hidden for a while.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde::Serialize;
-use tidemill_model::{AppName, Artifact, JobId, Json, RequestId, TaskId, TaskName, TenantId, Timestamp};
+use tidemill_model::{Artifact, JobId, Json, RequestId, TaskId, TaskName, TaskState, TenantId, Timestamp};
 
-use crate::engine::limits::{DELAY_MILLIS_MAX, VISIBILITY_MILLIS_MAX};
+use crate::engine::limits::VISIBILITY_MILLIS_MAX;
 use crate::engine::{Engine, EngineError, check, take_reply};
 use crate::kernel::backend::{Backend, QueueDepth};
-use crate::kernel::command::{ChangeVisibility, Command, Delete, Receive, Send};
-use crate::kernel::commit::{Message, MessageId, NewTask, Receipt, TaskKey};
+use crate::kernel::command::Command;
+use crate::kernel::commit::{Delivered, Message, Receipt, TaskKey};
+use crate::kernel::decision::{Decision, MayFail};
+use crate::kernel::draft::Draft;
 use crate::kernel::reply::{Refusal, Reply};
-
-/// A message by hand. For a task that is known it is another delivery; else the task begins with it, unannounced.
-#[derive(Debug, Clone)]
-pub struct SendRequest {
-    pub tenant: TenantId,
-    pub app: AppName,
-    /// Any task of the tenant, or a new id without the form of a job task's; minted when absent.
-    pub request: Option<RequestId>,
-    /// For a new task.
-    pub name: TaskName,
-    /// For a new task.
-    pub input: Json,
-    /// The run it is meant for, from 1.
-    pub run: u32,
-    pub delay_millis: u64,
-}
+use crate::kernel::state::State;
+use crate::kernel::state::queue::Queued;
+use crate::kernel::state::row::RowKey;
+use crate::work::claim::delivered_rows;
+use crate::work::finish::{self, Exhausted};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
@@ -60,25 +51,71 @@ struct Body<'a> {
     dependency_artifacts: BTreeMap<&'a TaskId, &'a [Artifact]>,
 }
 
-impl<B: Backend> Engine<B> {
-    pub async fn send(&self, request: SendRequest) -> Result<MessageId, EngineError> {
-        check::between("delay", request.delay_millis, 0..=DELAY_MILLIS_MAX)?;
-        check::between("run", request.run.into(), 1..=u32::MAX.into())?;
-        let task = match request.request {
-            Some(known) if known.job_part().is_some() => {
-                let key = TaskKey { tenant: request.tenant, request: known };
-                let Some(snapshot) = self.inner.backend.task(key.clone()).await? else {
-                    return Err(Refusal::NotFound { what: "task", id: key.request.to_string() }.into());
-                };
-                NewTask { tenant: key.tenant, app: snapshot.app, request: key.request, spec: snapshot.spec }
-            }
-            alone => self.new_task(request.tenant, request.app, alone, request.name, request.input)?,
-        };
-        let send = Send { task, run: request.run, delay_millis: request.delay_millis };
-        let reply = self.execute(Command::Send(send)).await?;
-        take_reply!(reply, Reply::Sent { message } => message)
+#[derive(Debug, Clone)]
+pub struct Receive {
+    pub tenants: Option<Arc<[TenantId]>>,
+    pub max: usize,
+    pub visibility_millis: Option<u64>,
+}
+
+impl Decision for Receive {
+    fn touches(&self, state: &State, _now: Timestamp) -> Vec<RowKey> {
+        delivered_rows(state, self.tenants.as_deref(), self.max)
     }
 
+    fn may_fail_jobs(&self) -> MayFail<'_> {
+        MayFail::OfAnyTenant
+    }
+
+    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
+        Ok(receive(state, self, draft))
+    }
+}
+
+pub(crate) fn receive(state: &State, command: &Receive, draft: &mut Draft<'_, '_>) -> Reply {
+    let serves = |tenant: &_| command.tenants.as_ref().is_none_or(|tenants| tenants.contains(tenant));
+    let visibility = command.visibility_millis.unwrap_or(draft.policy().visibility_millis);
+    let hidden_until = draft.now().plus(visibility);
+    let mut messages = Vec::new();
+    let mut failed_in = HashSet::new();
+    // Whether another receive may find something at once.
+    let mut more = false;
+    for queued in state.queue().deliverable(serves).take(command.max.min(draft.policy().claim_max)) {
+        let id = queued.message.id;
+        if queued.receives >= draft.policy().receives_max {
+            more = true;
+            let job = queued.message.task.request.job_part();
+            // As with claims: one failure of a job in a commit.
+            if job.is_none_or(|job| failed_in.insert(job)) {
+                bury(state, queued, draft);
+            }
+            continue;
+        }
+        draft.show_at(id, hidden_until, Delivered::Received);
+        let receipt = Receipt { message: id, delivery: queued.deliveries.saturating_add(1) };
+        messages.push((queued.message.clone(), receipt, queued.receives.saturating_add(1)));
+    }
+    let next = if more { Some(draft.now()) } else { state.queue().next_visible() };
+    let next = next.filter(|_| messages.is_empty());
+    Reply::Received { messages, next }
+}
+
+/// Too many deliveries: the message is kept as a dead letter, and its task fails unless it is done or being run.
+fn bury(state: &State, queued: &Queued, draft: &mut Draft<'_, '_>) {
+    let message = &queued.message;
+    if let Some(task) = state.task(&message.task)
+        && let Some(head) = task.entry.head.as_ref()
+        && head.run == message.run
+        && task.entry.message == Some(message.id)
+        && matches!(head.state, TaskState::Queued)
+    {
+        finish::give_up(state, &message.task, &task, head, Exhausted::Deliveries, draft);
+        return;
+    }
+    draft.bury(&message.task, message.id, message.run, "delivered too often", None);
+}
+
+impl<B: Backend> Engine<B> {
     /// Takes up to `max` messages and hides them for a while. An empty answer comes at once; `work_arrived` waits.
     pub async fn receive(
         &self,
@@ -122,29 +159,6 @@ impl<B: Backend> Engine<B> {
                 .map(|parent| (&parent.task, &*parent.artifacts))
                 .collect(),
         }))
-    }
-
-    /// Removes a message. A receipt of an older delivery removes nothing; the answer is whether it did.
-    ///
-    /// It says nothing of the task: one that is not done and has no message left gets a new one from the next sweep.
-    /// Whoever did the work by hand finishes or cancels the task.
-    pub async fn delete(&self, tenant: Option<TenantId>, receipt: Receipt) -> Result<bool, EngineError> {
-        let reply = self.execute(Command::Delete(Delete { tenant, receipt })).await?;
-        take_reply!(reply, Reply::Deleted { existed } => existed)
-    }
-
-    /// Hides a message from now on, or shows it at once with 0. The answer is whether the receipt was good.
-    pub async fn change_visibility(
-        &self,
-        tenant: Option<TenantId>,
-        receipt: Receipt,
-        visible_in_millis: u64,
-    ) -> Result<bool, EngineError> {
-        check::between("visibility", visible_in_millis, 0..=VISIBILITY_MILLIS_MAX)?;
-        let reply = self
-            .execute(Command::ChangeVisibility(ChangeVisibility { tenant, receipt, visible_in_millis }))
-            .await?;
-        take_reply!(reply, Reply::VisibilityChanged { existed } => existed)
     }
 
     pub async fn queue_depth(&self) -> Result<QueueDepth, EngineError> {
