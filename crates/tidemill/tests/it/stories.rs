@@ -181,7 +181,7 @@ fn a_graph_with_agents_shows_what_they_did() {
     server.stop();
 }
 
-/// docs/reference/command-line.md: keys, a backup, a restore that is closed until it has a key, and what can be saved of a damaged disk.
+/// docs/how-to/move-a-store.md, docs/reference/command-line.md: keys, a backup, a restore that is closed until it has a key, and what can be saved of a damaged disk.
 #[test]
 fn an_operator_keeps_keys_and_restores_a_store() {
     if !parts::has_curl() {
