@@ -21,3 +21,8 @@ fmt:
 # Builds the documentation of all crates, warnings denied.
 doc:
     RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
+
+# Renders docs/ as a site below target/site. Needs mdbook, and says how to get it.
+site:
+    @command -v mdbook >/dev/null || { echo "mdbook is missing: cargo install mdbook --locked" >&2; exit 1; }
+    mdbook build

@@ -1,4 +1,4 @@
-//! What a stage on AWS can carry and what it costs: tables for `docs/scale.md`.
+//! What a stage on AWS can carry and what it costs: tables for `docs/explanation/scale.md`.
 //!
 //!     tidemill-scale            prints the tables
 //!     tidemill-scale --check F  says whether the tables in F are these

@@ -1,4 +1,4 @@
-//! Export: a stage as lines of JSON, in the form that a data directory writes. `docs/export-format.md` has the fields.
+//! Export: a stage as lines of JSON, in the form that a data directory writes. `docs/internals/export-format.md` has the fields.
 //!
 //! Events come tenant by tenant and in the order of their times; what the events of an entity tell of its history is worked
 //! out by whoever reads them. All of it is as of one item of the log, whatever is written meanwhile: rows are pinned, and

@@ -22,7 +22,7 @@ pub struct Subscription {
     pub script_id: ScriptId,
     pub tenant_id: TenantId,
     pub event_type: EventType,
-    /// The rules written out: null, or groups with lists of conditions. See docs/filters.md.
+    /// The rules written out: null, or groups with lists of conditions. See docs/reference/filters.md.
     pub filter_rules: Json,
     /// Whether it matches at all.
     pub enabled: bool,
@@ -51,7 +51,7 @@ pub struct SubscriptionDraft {
     pub script_id: ScriptId,
     /// Any type of the tenant's events, as a whole: there are no wildcards.
     pub event_type: EventType,
-    /// Conditions on the event's properties; without any, every event of the type matches. See docs/filters.md.
+    /// Conditions on the event's properties; without any, every event of the type matches. See docs/reference/filters.md.
     #[schemars(with = "Option<Json>")]
     pub filter_rules: FilterRules,
     /// Whether it matches at all; true when it is left out.

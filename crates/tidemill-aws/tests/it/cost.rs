@@ -1,4 +1,4 @@
-//! What a task asks of AWS: the figures that `docs/scale.md` computes limits and prices from.
+//! What a task asks of AWS: the figures that `docs/explanation/scale.md` computes limits and prices from.
 
 use std::time::Duration;
 

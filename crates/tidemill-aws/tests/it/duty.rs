@@ -144,5 +144,5 @@ fn another_takes_over_from_a_holder_that_died() {
         assert!(died.elapsed() > Duration::from_secs(1), "it was the holder's until its term ended");
         processes[1].1.abort();
     });
-    assert_eq!(Terms::default().takeover_max(), Duration::from_secs(35), "docs/aws.md says so");
+    assert_eq!(Terms::default().takeover_max(), Duration::from_secs(35), "docs/internals/aws.md says so");
 }

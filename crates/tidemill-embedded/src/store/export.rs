@@ -3,7 +3,7 @@
 //! The first line names the form and its version, the last one counts what came between, so a file that was cut is
 //! noticed. Events come first, in the order they were written, each large value right before the event that names it.
 //! Then come the control records: jobs with their tasks, tasks on their own, messages, other records, and what the
-//! events alone do not tell of an entity's history. `docs/export-format.md` has the fields.
+//! events alone do not tell of an entity's history. `docs/internals/export-format.md` has the fields.
 //!
 //! What a store knows only about itself stays behind: leases (a leased task is written as one that waits), keys and
 //! tokens, cursors into the log, and the life of the data directory.

@@ -1,4 +1,4 @@
-//! The lines of an export, for every home of a store. `docs/export-format.md` has the fields.
+//! The lines of an export, for every home of a store. `docs/internals/export-format.md` has the fields.
 
 pub mod line;
 

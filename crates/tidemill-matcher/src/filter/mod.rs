@@ -1,7 +1,7 @@
 //! Filter rules: which events of a type a subscription wants.
 //!
 //! Rules are read and checked once, when they are saved; what was read can only be right. There is no code and no
-//! pattern in a rule: every operator is one bounded comparison. How rules are written is in docs/filters.md; how many
+//! pattern in a rule: every operator is one bounded comparison. How rules are written is in docs/reference/filters.md; how many
 //! of them are tried at once is the business of [`crate::matcher`].
 
 mod comparison;

@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// The table of docs/filters.md.
+    /// The table of docs/reference/filters.md.
     #[test]
     fn sc_03_every_operator_has_one_meaning() {
         for (operator, expected, passes, fails) in [

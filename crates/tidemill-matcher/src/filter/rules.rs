@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// The second table of docs/filters.md.
+    /// The second table of docs/reference/filters.md.
     #[test]
     fn sc_03_missing_null_and_other_types_pass_what_the_table_says() {
         let conditions = [

@@ -11,7 +11,7 @@ use crate::known_type::is_reserved;
 pub const FAMILIES_MAX: usize = 32;
 const SOURCE_BYTES_MAX: usize = 256;
 
-/// The source of the workflow contract; see `docs/triage.md`.
+/// The source of the workflow contract; see `docs/reference/triage.md`.
 const CONTRACT_SOURCE: &str = "elephant.workflow";
 
 /// What a message says.

@@ -1,4 +1,4 @@
-//! Metrics in the text format of Prometheus. The names are a promise; docs/metrics.md lists them all.
+//! Metrics in the text format of Prometheus. The names are a promise; docs/reference/metrics.md lists them all.
 //!
 //! Tenants are added up: their names are nobody else's business. Whoever asks for one of them sees its definitions and
 //! jobs by name.

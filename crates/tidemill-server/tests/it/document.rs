@@ -9,7 +9,7 @@ use crate::lab::{Lab, job_file};
 
 /// Where the document is kept for readers of the repository.
 fn snapshot() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/openapi.json")
 }
 
 /// Every operation with its path and method.
@@ -32,7 +32,7 @@ fn the_document_is_the_one_in_the_repository() {
     let kept = std::fs::read_to_string(snapshot()).unwrap_or_default();
     assert!(
         kept == text,
-        "docs/openapi.json is out of date; look at the change and run the test again with UPDATE_SNAPSHOTS=1"
+        "docs/reference/openapi.json is out of date; look at the change and run the test again with UPDATE_SNAPSHOTS=1"
     );
 }
 

@@ -266,15 +266,15 @@ fn text_of(path: &str) -> String {
 async fn every_metric_is_documented_and_every_documented_one_is_there() {
     let lab = Lab::start().await;
     let found: BTreeSet<String> = scrape(&lab.local()).await.into_keys().collect();
-    let page = text_of("docs/metrics.md");
+    let page = text_of("docs/reference/metrics.md");
     // The first cell of a row of a table: `name` or `name{label,label}`.
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let documented: BTreeSet<String> =
         rows.map(|(name, _)| name.split('{').next().unwrap_or_default().to_owned()).collect();
     let missing: Vec<_> = found.difference(&documented).collect();
-    assert!(missing.is_empty(), "not in docs/metrics.md: {missing:?}");
+    assert!(missing.is_empty(), "not in docs/reference/metrics.md: {missing:?}");
     let gone: Vec<_> = documented.difference(&found).collect();
-    assert!(gone.is_empty(), "only in docs/metrics.md: {gone:?}");
+    assert!(gone.is_empty(), "only in docs/reference/metrics.md: {gone:?}");
 }
 
 /// Words of the query language that are no metrics.

@@ -69,7 +69,7 @@ struct Add {
     /// The type of events, as a whole: there are no wildcards
     #[arg(long = "type", value_name = "TYPE")]
     event_type: String,
-    /// Rules as JSON, such as '{"role": "admin"}'; see docs/filters.md
+    /// Rules as JSON, such as '{"role": "admin"}'; see docs/reference/filters.md
     #[arg(long, value_name = "JSON", conflicts_with = "filter_file")]
     filter: Option<String>,
     /// Rules from a YAML or JSON file

@@ -237,7 +237,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "SCRIPT_QUEUE_BUFFER",
         Kind::Number { min: 1, max: 1_000_000 },
         Some("1000"),
-        "executions fetched ahead; an alert is raised when more than 90 % of so many wait",
+        "executions fetched ahead; an alert is raised when more than 90 % of this number wait",
     )
     .also(&["SCRIPT_BUFFER_SIZE"]),
     setting(

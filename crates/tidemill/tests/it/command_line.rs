@@ -19,14 +19,14 @@ fn completions_know_all_commands() {
 }
 
 /// The committed schemas are what editors use: they must be those of this build.
-/// `tidemill schema job > docs/job.schema.json` writes one.
+/// `tidemill schema job > docs/reference/job.schema.json` writes one.
 #[test]
 fn the_committed_schemas_are_those_of_this_build() {
     let sandbox = Sandbox::new();
     for of in ["job", "definition"] {
         let printed = sandbox.run(&["schema", of]).ok();
-        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
-        let committed = std::fs::read_to_string(format!("{docs}/{of}.schema.json")).unwrap();
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference");
+        let committed = std::fs::read_to_string(format!("{folder}/{of}.schema.json")).unwrap();
         assert_eq!(printed.out, committed, "of {of}");
         let schema: Value = printed.json();
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");

@@ -75,7 +75,7 @@ fn cf_every_name_is_there_with_its_default() {
 /// The page of settings has a row for each, with its default.
 #[test]
 fn every_setting_has_a_row_on_its_page() {
-    let page = include_str!("../../../../docs/configuration.md");
+    let page = include_str!("../../../../docs/reference/configuration.md");
     let (used, unused) = page.split_once("## Accepted and checked").unwrap();
     let config = Sandbox::new().run(&["config", "--json"]).ok().json();
     let settings = config.as_object().unwrap().iter();

@@ -19,7 +19,8 @@
 //!
 //! - `<!-- file: NAME -->` keeps the block as a file, for what follows on the page,
 //! - `<!-- before: COMMAND -->`, `<!-- after: COMMAND -->` are run around it,
-//! - `<!-- fails -->`: its last command shows an error, and ends with another code than 0.
+//! - `<!-- fails -->`: its last command shows an error, and ends with another code than 0,
+//! - `<!-- no server -->`: the page works on the data directory itself, and no server is started for it.
 //!
 //! The commands run as whoever runs the tests, so a page with a program that is not on a short list is not run at all: an example
 //! that makes users or installs services must say `not run`.
@@ -178,7 +179,11 @@ impl Script {
         if command.contains("tidemill serve") && command.trim_end().ends_with('&') {
             let data = command.split_once("--data ").and_then(|(_, rest)| rest.split_whitespace().next());
             let data = data.unwrap_or(".tidemill");
-            let _ = writeln!(self.text, "until [ -s {data}/server.json ]; do sleep 0.05; done");
+            let _ = writeln!(
+                self.text,
+                "until [ -s {data}/server.json ]; do sleep 0.05; done\n\
+                 address=$(sed 's/.*\"url\":\"\\([^\"]*\\)\".*/\\1/' {data}/server.json)"
+            );
         }
     }
 
@@ -188,7 +193,7 @@ impl Script {
             let is_known = match key.as_str() {
                 "not run" => value.len() > 5,
                 "file" | "before" | "after" => !value.is_empty(),
-                "fails" => value.is_empty(),
+                "fails" | "no server" => value.is_empty(),
                 _ => false,
             };
             if !is_known {
@@ -350,8 +355,10 @@ fn try_page(page: &Path) -> Vec<String> {
         [("TASK_SECRETS", "DB_URL"), ("DB_URL", "postgres://etl"), ("WORKFLOW_SOURCES", "shop.orders")];
     let speaks = script.text.contains("tidemill") || script.text.contains("curl");
     let starts = blocks.iter().any(|block| block.is_run() && block.text.contains("tidemill serve"));
-    let server = (speaks && !starts).then(|| sandbox.serve(&[], &environment));
-    let text = script.text.replace(ADDRESS, server.as_ref().map_or(ADDRESS, |server| &server.url));
+    let refuses = blocks.iter().any(|block| block.mark("no server").next().is_some());
+    let server = (speaks && !starts && !refuses).then(|| sandbox.serve(&[], &environment));
+    // The address of a server that the page starts is known when it runs.
+    let text = script.text.replace(ADDRESS, server.as_ref().map_or("$address", |server| &server.url));
     sandbox.write("page.sh", &text);
     let mut bash = Command::new("timeout");
     bash.args(["-k", "5", "60", "bash", "page.sh"]);
@@ -385,7 +392,10 @@ fn every_example_is_run_or_says_why_not() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-async fn fetch(_: TaskContext) -> Result<Json, TaskError> {
+async fn fetch(task: TaskContext) -> Result<Json, TaskError> {
+    if task.attempt == 1 && task.task.as_str() == "page-2" {
+        return Err(TaskError::retryable("connection reset"));
+    }
     Ok(Json::of(&"time and tide"))
 }
 
@@ -393,9 +403,9 @@ async fn count(task: TaskContext) -> Result<Json, TaskError> {
     Ok(Json::of(&task.dependency_outputs.len()))
 }
 
-/// The library as the README shows it.
+/// The library as the README and the tutorial show it.
 #[tokio::test]
-async fn the_readme_runs_a_job_in_a_program() {
+async fn the_tutorial_runs_a_job_in_a_program() {
     let sandbox = Sandbox::new();
     let dir = sandbox.dir.to_str().unwrap();
     let run = async || -> Result<(), Box<dyn std::error::Error>> {

@@ -18,6 +18,7 @@ mod config;
 mod daily_use;
 mod diamonds;
 mod doc_examples;
+mod doc_links;
 mod docs_page;
 mod failures;
 mod fake_claude;

@@ -89,24 +89,25 @@ fn docs_and_examples_are_for_everybody() {
     for path in found {
         let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
         // The document of the API is looked at where it is made; one example speaks the contract.
-        let is_apart = ["docs/requirements.md", "docs/openapi.json"].contains(&name.as_str());
+        let is_apart =
+            ["docs/internals/requirements.md", "docs/reference/openapi.json"].contains(&name.as_str());
         if is_apart || name.starts_with("examples/auto-repair/") {
             continue;
         }
         let Ok(mut text) = std::fs::read_to_string(&path) else { continue };
-        if name == "docs/triage.md" {
+        if name == "docs/reference/triage.md" {
             let (before, contract) = text.split_once("\n## The workflow contract\n").expect("its section");
             let after = contract.find("\n## ").map_or("", |at| &contract[at..]);
             text = format!("{before}{after}");
         }
         let is_allowed = |line: &str| match name.as_str() {
-            "docs/configuration.md" => {
+            "docs/reference/configuration.md" => {
                 line.starts_with("| `WORKFLOW_SOURCES`")
                     || line.ends_with("; also MAX_CONCURRENT_CLAUDE |")
                     || line.ends_with("; also CLAUDE_TIMEOUT |")
             }
-            "docs/http-api.md" => line.starts_with("| `GET /v1/workflow/errors` |"),
-            "docs/triage.md" => line.contains("`--county`"),
+            "docs/reference/http-api.md" => line.starts_with("| `GET /v1/workflow/errors` |"),
+            "docs/reference/triage.md" => line.contains("`--county`"),
             _ => false,
         };
         assert_eq!(strange(&text, is_allowed), Vec::<&str>::new(), "{name}");

@@ -20,7 +20,7 @@ fn curl(sandbox: &Sandbox, arguments: &[&str]) -> (u16, String) {
     (status.parse().unwrap(), body.to_owned())
 }
 
-/// docs/job-files.md, docs/worker.md, docs/alerts.md: files go from task to task, a failure is told to Slack, and the mended file
+/// docs/reference/job-files.md, docs/reference/worker.md, docs/reference/alerts.md: files go from task to task, a failure is told to Slack, and the mended file
 /// goes on where the job stopped.
 #[test]
 fn an_etl_hands_files_on_and_tells_slack_of_its_failure() {
@@ -89,7 +89,7 @@ tasks:
     assert_eq!(missing.code, 1, "{missing:#?}");
 }
 
-/// docs/http-api.md: a program hands work in, waits, reads the result or why there is none, and may ask twice.
+/// docs/reference/http-api.md: a program hands work in, waits, reads the result or why there is none, and may ask twice.
 #[test]
 fn a_program_has_a_task_done_in_the_background() {
     if !parts::has_curl() || !parts::has_python() {
@@ -142,7 +142,7 @@ fn a_program_has_a_task_done_in_the_background() {
     server.stop();
 }
 
-/// docs/agents.md, docs/dashboard.md: agents between commands, and what they did as a page.
+/// docs/reference/agents.md, docs/reference/dashboard.md: agents between commands, and what they did as a page.
 #[test]
 fn a_graph_with_agents_shows_what_they_did() {
     let Some(program) = parts::claude().filter(|_| parts::has_curl()) else { return };
@@ -181,7 +181,7 @@ fn a_graph_with_agents_shows_what_they_did() {
     server.stop();
 }
 
-/// docs/command-line.md: keys, a backup, a restore that is closed until it has a key, and what can be saved of a damaged disk.
+/// docs/how-to/move-a-store.md, docs/reference/command-line.md: keys, a backup, a restore that is closed until it has a key, and what can be saved of a damaged disk.
 #[test]
 fn an_operator_keeps_keys_and_restores_a_store() {
     if !parts::has_curl() {
