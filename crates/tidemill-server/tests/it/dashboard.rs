@@ -630,3 +630,12 @@ async fn the_page_of_a_task_shows_what_ran() {
     assert_eq!(told["ran"]["command"], "echo <b>one</b>");
     assert_eq!((&told["ran"]["workerId"], &told["ran"]["processId"]), (&json!("w1"), &json!(42)));
 }
+    assert!(told["ran"].get("changedSince").is_none(), "{told}");
+
+    let changed = json!({"tasks": [{"taskId": "a", "run": "echo two", "env": {"MODE": "slow"}}]});
+    client.put(&format!("/v1/jobs/{job}/tasks"), &changed).await.expect(200);
+    let ran = client.get(&format!("/v1/tasks/{job}_a")).await.expect(200)["ran"].take();
+    assert_eq!((&ran["changedSince"], &ran["command"]), (&json!(true), &json!(null)), "{ran}");
+    let page = browser.get(&path).await.text();
+    let shown = page.split_once("What ran").expect("it is shown").1;
+    assert!(shown.contains("was changed since") && !shown.contains("<code>MODE</code>"), "{shown}");

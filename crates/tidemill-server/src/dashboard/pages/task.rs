@@ -298,6 +298,7 @@ fn what_ran(task: &TaskView, now: u64) -> Markup {
             div { dt { "Began" } dd { (moment(now, ran.started_at)) } }
             @if let Some(directory) = &ran.directory { div { dt { "Directory" } dd { code { (directory) } } } }
         }
+        @if ran.changed_since { p class="faint" { "The task was changed since. What it ran then is not known any more." } }
         @match &ran.command {
             Some(Run::Shell(text)) => { h3 { "Command" } pre class="log" tabindex="0" { (text) } }
             Some(Run::Argv(parts)) => { h3 { "Command" } pre class="log" tabindex="0" { @for part in parts.iter().chain(&ran.arguments) { (part) "\n" } } }
