@@ -15,7 +15,7 @@ use tidemill_model::{ErrorCategory, Exit, Json, SessionId};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::attempt_files::{HandedOver, hand_over};
+use crate::attempt_files::{HandedOver, hand_over, special_note};
 use crate::child::agent_home::AgentHome;
 use crate::child::directory::AttemptDirectory;
 use crate::child::environment::{self, AgentTells};
@@ -725,6 +725,10 @@ impl<S: TaskSource> Attempt<'_, S> {
         last.is_some_and(|step| step.output_schema.is_some())
     }
 
+        // In the log before that is kept: what is no file can never be, so it is no reason to leave the directory.
+        if let Some(note) = self.left_files.then(|| special_note(&self.directory.inner)).flatten() {
+            self.note(&note);
+        }
     /// Hands over what the attempt left, puts its directory into place, and keeps the lease meanwhile.
     async fn conclude(&mut self, report: WorkReport, mut heart: Heart<'_>) -> End {
         self.flush();
