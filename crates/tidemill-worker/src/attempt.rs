@@ -343,9 +343,7 @@ impl<S: TaskSource> Attempt<'_, S> {
             self.directory.discard().await;
             return End::GivenBack(self.spent.clone());
         }
-        if !self.claim.parents.is_empty() {
-            self.directory.remove_inputs().await;
-        }
+        self.directory.remove_inputs().await;
         // Its log is one of them.
         self.flush();
         self.left_files = self.directory.was_used();
@@ -725,12 +723,12 @@ impl<S: TaskSource> Attempt<'_, S> {
         last.is_some_and(|step| step.output_schema.is_some())
     }
 
+    /// Hands over what the attempt left, puts its directory into place, and keeps the lease meanwhile.
+    async fn conclude(&mut self, report: WorkReport, mut heart: Heart<'_>) -> End {
         // In the log before that is kept: what is no file can never be, so it is no reason to leave the directory.
         if let Some(note) = self.left_files.then(|| special_note(&self.directory.inner)).flatten() {
             self.note(&note);
         }
-    /// Hands over what the attempt left, puts its directory into place, and keeps the lease meanwhile.
-    async fn conclude(&mut self, report: WorkReport, mut heart: Heart<'_>) -> End {
         self.flush();
         if !self.log.finish(&self.directory.inner) {
             self.shared.config.sink.line(&LogLine {
