@@ -271,7 +271,7 @@ fn end_of(end: &Told) -> Markup {
         @if let Some(class) = &properties.error_category { strong { (class) } " " }
         @if let Some(attempt) = properties.attempt_number { span class="faint" { "attempt " (attempt) " " } }
         @if let Some(error) = &properties.error { span class="error-text" { (super::super::widgets::cut(error, 200)) } }
-        @else if let Some(limit) = properties.timeout_ms { span class="error-text" { "took longer than " (span(limit)) @if let Some(signal) = &properties.signal { ", " (signal) } } }
+        @else if let Some(limit) = properties.timeout_ms { span class="error-text" { "timed out after " (span(limit)) @if let Some(signal) = &properties.signal { ", " (signal) } } }
         @else if let Some(code) = properties.exit_code { span class="faint" { "exit code " (code) } }
         @else if let Some(output) = &properties.output { code { (super::super::widgets::cut(output.as_str(), 80)) } }
     }
