@@ -1,7 +1,7 @@
 //! What the environment says: where things are, how long they may take, what the CLI is called with.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidemill_model::agent::{
@@ -87,7 +87,7 @@ impl Settings {
             agent_file,
             input_file: path("INPUT_FILE"),
             output_dir: path("TIDEMILL_OUTPUT_DIR"),
-            inputs: path("TIDEMILL_INPUTS").filter(|path| path.is_dir()),
+            inputs: path("TIDEMILL_INPUTS").filter(|path| holds_anything(path)),
             home: path("TIDEMILL_AGENT_HOME"),
             session: variables.text("TIDEMILL_AGENT_SESSION")?.map(str::to_owned),
             deadline_millis: variables.number("TIDEMILL_DEADLINE_MS")?,
@@ -118,6 +118,11 @@ impl Settings {
         let margin = (deadline.saturating_sub(now_millis) / 4).min(MARGIN_MILLIS_MAX);
         Some(deadline.saturating_sub(margin))
     }
+}
+
+/// Whether a directory is there that is not empty.
+fn holds_anything(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 fn bad(message: impl Into<String>) -> Failure {

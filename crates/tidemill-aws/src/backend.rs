@@ -431,6 +431,11 @@ impl Backend for Aws {
         self.call(async move { objects.blob(&tenant, &key).await }).await
     }
 
+    async fn blob_size(&self, tenant: TenantId, key: String) -> Result<Option<u64>, Fault> {
+        let objects = self.objects.clone();
+        self.call(async move { objects.blob_size(&tenant, &key).await }).await
+    }
+
     async fn queue(&self) -> Result<QueueDepth, Fault> {
         let now = self.clock.now();
         self.fresh(|_| ()).await?;

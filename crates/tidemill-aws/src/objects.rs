@@ -1,6 +1,7 @@
 //! Objects in S3: values too large for an item, and blobs.
 
 use aws_sdk_s3::operation::get_object::GetObjectError;
+use aws_sdk_s3::operation::head_object::HeadObjectError;
 use aws_sdk_s3::primitives::ByteStream;
 use tidemill_engine::backend::Fault;
 use tidemill_model::TenantId;
@@ -65,6 +66,21 @@ impl Objects {
         let found = self.read(&place(tenant, key)).await?;
         let own = found.filter(|(_, owner)| owner.as_deref() == Some(header_text(tenant).as_str()));
         Ok(own.map(|(bytes, _)| bytes))
+    }
+
+    /// The bytes of a blob, without getting them.
+    pub(crate) async fn blob_size(&self, tenant: &TenantId, key: &str) -> Result<Option<u64>, Fault> {
+        let head = self.client.head_object().bucket(&self.bucket).key(place(tenant, key));
+        let found = match head.send().await {
+            Ok(found) => found,
+            Err(error) if error.as_service_error().is_some_and(HeadObjectError::is_not_found) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(unavailable("HeadObject", error)),
+        };
+        let owner = found.metadata().and_then(|metadata| metadata.get(TENANT));
+        let size = found.content_length().and_then(|size| u64::try_from(size).ok());
+        Ok(size.filter(|_| owner == Some(&header_text(tenant))))
     }
 
     /// An object and whose it is.

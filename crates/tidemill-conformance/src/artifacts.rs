@@ -1,5 +1,7 @@
 //! Files between tasks: what the completed attempt of a parent left is named for its children, and nothing else is.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 use tidemill_model::artifact::ARTIFACTS_MAX;
 use tidemill_model::{Artifact, ErrorCategory};
@@ -7,6 +9,7 @@ use tidemill_model::{Artifact, ErrorCategory};
 use super::lab::{is_outcome_different, value};
 use super::shape::{acme, graph, property, task_id, tenant};
 use super::{Lab, World};
+use tidemill_engine::backend::Backend;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{EngineError, WorkReport};
 use tidemill_engine::reply::Assignment;
@@ -118,6 +121,12 @@ pub async fn many_artifacts_reach_the_children<W: World>(lab: Lab<W>) {
         matches!(&refused, Err(EngineError::Invalid { field, .. }) if field == "artifacts[0].path"),
         "{refused:?}"
     );
+    // As if each had been kept for itself, which takes long.
+    let kept: BTreeMap<_, _> =
+        artifacts.iter().map(|file| (format!("r1-a1/artifacts/{}", file.path), 0)).collect();
+    let list = format!("task/logs/{}/files.json", root.task.request);
+    let bytes = serde_json::to_vec(&kept).expect("it is JSON");
+    lab.world.backend().put_blob(acme(), list, bytes).await.expect("the backend works");
     lab.report(&root, with(artifacts.clone())).await.expect("the outcome is taken");
     let again = lab.report(&root, with(artifacts.clone())).await.expect("it is the same one");
     assert!(again.repeated);
@@ -126,4 +135,30 @@ pub async fn many_artifacts_reach_the_children<W: World>(lab: Lab<W>) {
     assert_eq!(work.dependency_artifacts[0].artifacts, artifacts);
     lab.complete(&child, "{}").await;
     lab.check_job(job).await;
+}
+
+/// A completion names only files that were kept under its lease, each once and with its size. Any other is refused with
+/// the field, and changes nothing.
+pub async fn artifacts_that_were_not_kept_are_refused<W: World>(lab: Lab<W>) {
+    lab.submit("a b<a").await;
+    let root = lab.claim_one().await;
+    let kept = keep(&lab, &root, "kept", "content").await;
+    let sized = Artifact { size_bytes: 8, ..kept.clone() };
+    for (artifacts, expected, problem) in [
+        (vec![kept.clone(), named("never", "")], "artifacts[1].path", "names a file that was not stored"),
+        (vec![kept.clone(), kept.clone()], "artifacts[1].path", "is \"kept\", as that of another one"),
+        (vec![sized], "artifacts[0].sizeBytes", "is 8, but 7 bytes were stored"),
+    ] {
+        let refused = lab.report(&root, with(artifacts)).await;
+        let Err(EngineError::Invalid { field, problem: told }) = &refused else { panic!("{refused:?}") };
+        assert_eq!(field, expected);
+        assert!(told.starts_with(problem), "{told}");
+    }
+    // What is kept and not listed, as it may be where several servers keep files of one task.
+    let list = format!("task/logs/{}/files.json", root.task.request);
+    lab.world.backend().put_blob(acme(), list, b"{}".to_vec()).await.expect("the backend works");
+    lab.report(&root, with(vec![kept.clone()])).await.expect("the outcome is taken");
+    let child = lab.claim_one().await;
+    let work = lab.engine.work_of(&child).await.expect("all is there");
+    assert_eq!(work.dependency_artifacts[0].artifacts, [kept]);
 }

@@ -86,7 +86,7 @@ pub async fn every_end_has_its_last_error<W: World>(lab: Lab<W>) {
     submit(alone("timed-out")).await;
     let report = WorkReport::timed_out(1_000, 1_001, Signal::Kill);
     lab.report(&lab.claim_one().await, report).await.expect("the outcome is taken");
-    let late = ("took longer than 1000 ms".to_owned(), ErrorCategory::Timeout);
+    let late = ("timed out after 1000 ms".to_owned(), ErrorCategory::Timeout);
     assert_eq!(told(&lab, "timed-out").await, Some(late));
 
     let cancel = async |id: &str| {

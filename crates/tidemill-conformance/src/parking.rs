@@ -34,6 +34,23 @@ async fn submit<W: World>(lab: &Lab<W>, tasks: &str, parked: &[&str]) -> JobId {
     lab.engine.submit_job(request).await.expect("the job is accepted").job
 }
 
+/// A job `a, b<a` whose first task is parked, as it was claimed.
+async fn one_parked<W: World>(lab: &Lab<W>) -> (JobId, Assignment) {
+    let job = submit(lab, "a b<a", &["a"]).await;
+    let a = lab.claim_one().await;
+    lab.fail(&a, ErrorCategory::Auth).await;
+    (job, a)
+}
+
+/// A job whose roots are `a` and `b`, with both of them parked.
+async fn two_parked<W: World>(lab: &Lab<W>, tasks: &str) -> (JobId, [RequestId; 2]) {
+    let job = submit(lab, tasks, &["a", "b"]).await;
+    for task in lab.claim(9).await {
+        lab.fail(&task, ErrorCategory::Auth).await;
+    }
+    (job, ["a", "b"].map(|name| job.request_id(&task_id(name))))
+}
+
 fn parking_alone(id: &str, park_timeout_ms: Option<u64>) -> TaskRequest {
     let options = TaskOptions { on_failure: OnFailure::Park, park_timeout_ms, ..TaskOptions::default() };
     TaskRequest { options, ..alone(id) }
@@ -181,9 +198,7 @@ pub async fn every_end_of_a_failing_task_parks<W: World>(lab: Lab<W>) {
 
 /// An output for a parked task completes it and starts its dependents in the same commit, once.
 pub async fn an_output_lets_a_job_go_on<W: World>(lab: Lab<W>) {
-    let job = submit(&lab, "a b<a", &["a"]).await;
-    let a = lab.claim_one().await;
-    lab.fail(&a, ErrorCategory::Auth).await;
+    let (job, a) = one_parked(&lab).await;
     let id = &a.task.request;
     unpark(&lab, id, resume(r#"{"rows":7}"#, false)).await.expect("it is parked");
     let head = lab.head(id).await;
@@ -211,11 +226,7 @@ pub async fn an_output_lets_a_job_go_on<W: World>(lab: Lab<W>) {
 
 /// A parked task that is run again has a new run; when it completes its error is resolved.
 pub async fn a_parked_task_may_run_again<W: World>(lab: Lab<W>) {
-    let job = submit(&lab, "a b c<a+b", &["a", "b"]).await;
-    for task in lab.claim(9).await {
-        lab.fail(&task, ErrorCategory::Auth).await;
-    }
-    let [a, b] = ["a", "b"].map(|name| job.request_id(&task_id(name)));
+    let (job, [a, b]) = two_parked(&lab, "a b c<a+b").await;
     assert_eq!(lab.job(job).await.head.counts.parked, 2);
     unpark(&lab, &a, resume("{}", true)).await.expect("it is parked");
     assert!(!is_parked(&lab, &a).await && is_parked(&lab, &b).await);
@@ -248,9 +259,7 @@ pub async fn a_parked_task_may_run_again<W: World>(lab: Lab<W>) {
 
 /// Failing a parked task fails it as any other: the job hears of it, and the task can be resumed later.
 pub async fn a_parked_task_may_be_failed<W: World>(lab: Lab<W>) {
-    let job = submit(&lab, "a b<a", &["a"]).await;
-    let a = lab.claim_one().await;
-    lab.fail(&a, ErrorCategory::Auth).await;
+    let (job, a) = one_parked(&lab).await;
     let id = &a.task.request;
     unpark(&lab, id, failing()).await.expect("it is parked");
     assert_eq!(lab.head(id).await.state, TaskState::Done(Outcome::Failed));
@@ -309,9 +318,7 @@ pub async fn a_parked_task_waits_for_its_time<W: World>(lab: Lab<W>) {
 
 /// A cancel ends what is parked too, and nobody can resume it afterwards.
 pub async fn cancel_ends_what_is_parked<W: World>(lab: Lab<W>) {
-    let job = submit(&lab, "a b<a", &["a"]).await;
-    let a = lab.claim_one().await;
-    lab.fail(&a, ErrorCategory::Auth).await;
+    let (job, a) = one_parked(&lab).await;
     let id = &a.task.request;
     lab.engine.cancel(acme(), job, "ann".to_owned(), None).await.expect("the job is open");
     assert_eq!(lab.status(job).await, JobStatus::Cancelled);
@@ -376,11 +383,7 @@ pub async fn failures_are_grouped_by_what_they_say<W: World>(lab: Lab<W>) {
 
 /// What is parked is parked after a restart, and goes on as if nothing had been.
 pub async fn parked_tasks_survive<W: World>(lab: Lab<W>) {
-    let job = submit(&lab, "a b c<a d<b e<c+d", &["a", "b"]).await;
-    for task in lab.claim(9).await {
-        lab.fail(&task, ErrorCategory::Auth).await;
-    }
-    let [a, b] = ["a", "b"].map(|name| job.request_id(&task_id(name)));
+    let (job, [a, b]) = two_parked(&lab, "a b c<a d<b e<c+d").await;
     let Some(lab) = lab.reopen().await else { return };
     lab.world
         .backend()

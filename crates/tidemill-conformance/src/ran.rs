@@ -1,7 +1,7 @@
 //! What ran: told afterwards as it was resolved, and without secrets.
 
 use serde_json::json;
-use tidemill_model::{DefinitionDraft, JobFile, Json, Run, Runner};
+use tidemill_model::{AddTasksFile, DefinitionDraft, ErrorCategory, JobFile, JobId, Json, Run, Runner};
 
 use super::shape::{acme, app, property, task_id, worker};
 use super::{Lab, World};
@@ -84,4 +84,49 @@ pub async fn what_ran_is_told_afterwards<W: World>(lab: Lab<W>) {
         .map(|given| (given.task.as_str(), given.output.as_ref().map(Json::as_str)))
         .collect();
     assert_eq!(given, [("a", Some(r#"{"rows":7}"#))]);
+}
+
+/// Of a task that was given other work since, no command is told as what ran: neither of an attempt that ended, nor of
+/// one that was claimed with the old work and began after the change.
+pub async fn what_ran_is_not_what_a_task_was_changed_to<W: World>(lab: Lab<W>) {
+    let tasks = |command: &str| json!([{ "taskId": "a", "run": command, "retry": { "maxAttempts": 1 } }]);
+    let file = JobFile::read(json!({ "tasks": tasks("first") })).expect("the file is sound");
+    let rights = Rights { inline: true };
+    let job = lab.engine.submit_job_file(acme(), app("orders"), file, rights, None).await;
+    let job = job.expect("the job is accepted").job;
+    let change = async |lab: &Lab<W>, command: &str| {
+        let file = AddTasksFile::read(json!({ "tasks": tasks(command) })).expect("the file is sound");
+        let changed = lab.engine.change_tasks_file(acme(), job, file, rights, "ann").await;
+        assert_eq!(changed.expect("it is accepted").changed.len(), 1);
+    };
+    let told = async |lab: &Lab<W>, job: JobId| {
+        let snapshot = lab.task(&job.request_id(&task_id("a"))).await;
+        lab.world.settled().await;
+        let ran = lab.engine.ran(&snapshot).await.expect("the store works").expect("it ran");
+        (ran.run, ran.changed_since, ran.command)
+    };
+    let ran = |run: u32, command: &str| (run, false, Some(Run::Shell(command.to_owned())));
+
+    let failed = lab.claim_one().await;
+    lab.fail(&failed, ErrorCategory::Auth).await;
+    assert_eq!(told(&lab, job).await, ran(1, "first"));
+    change(&lab, "second").await;
+    assert_eq!(told(&lab, job).await, (1, true, None));
+    lab.engine.resume_job(acme(), job, None).await.expect("it is accepted");
+    let lab = lab.reopen_if_it_can().await;
+    assert_eq!(told(&lab, job).await, (1, true, None), "it did not begin again");
+
+    let request = ClaimRequest { begin: None, ..super::lab::claim_request("worker-1", 1) };
+    let claimed = lab.engine.claim(request).await.expect("the claim is accepted").tasks.remove(0);
+    change(&lab, "third").await;
+    let beginning = Beginning { process_id: 42, surroundings: Surroundings::default() };
+    let begun = lab.engine.begin(claimed.task.clone(), claimed.fence, worker("worker-1"), beginning).await;
+    begun.expect("it is held");
+    assert_eq!(told(&lab, job).await, (2, true, None), "it runs what it was claimed with");
+    lab.fail(&claimed, ErrorCategory::Auth).await;
+    lab.engine.resume_job(acme(), job, None).await.expect("it is accepted");
+    let last = lab.claim_one().await;
+    assert_eq!(told(&lab, job).await, ran(3, "third"));
+    lab.complete(&last, "{}").await;
+    assert_eq!(told(&lab, job).await, ran(3, "third"));
 }

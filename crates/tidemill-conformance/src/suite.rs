@@ -115,9 +115,11 @@ macro_rules! conformance_cases {
             artifacts:
                 artifacts_reach_the_children,
                 artifacts_of_other_attempts_reach_nobody,
-                many_artifacts_reach_the_children;
+                many_artifacts_reach_the_children,
+                artifacts_that_were_not_kept_are_refused;
             ran:
-                what_ran_is_told_afterwards;
+                what_ran_is_told_afterwards,
+                what_ran_is_not_what_a_task_was_changed_to;
             growth:
                 added_tasks_with_satisfied_dependencies_start_at_once,
                 adding_to_a_completed_or_cancelled_job_is_refused,

@@ -218,7 +218,7 @@ pub async fn a_task_is_told_in_detail<W: World>(lab: Lab<W>) {
     let report = WorkReport::timed_out(1_000, 6_000, Signal::Kill);
     lab.report(&task, report).await.expect("the outcome is taken");
     let timed_out = detail(&lab, "t-2").await;
-    assert_eq!(timed_out.error.as_deref(), Some("took longer than 1000 ms"));
+    assert_eq!(timed_out.error.as_deref(), Some("timed out after 1000 ms"));
     assert_eq!(
         (timed_out.error_category, timed_out.duration_ms),
         (Some(ErrorCategory::Timeout), Some(6_000))

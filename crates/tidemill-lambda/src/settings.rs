@@ -122,6 +122,9 @@ fn policy(given: &Given<'_>, lease_millis: u64, outbound: &OutboundSettings) -> 
 fn job_failed(given: &Given<'_>) -> Result<Option<Arc<JobFailedAlerts>>, String> {
     let names = given.text("ALERT_JOB_FAILED_NAMES").unwrap_or_default();
     let wait = given.number("ALERT_JOB_FAILED_WAIT_MS", 5_000, 1_000..=300_000)?;
+    if let Some(problem) = JobFailedAlerts::problem_of(names) {
+        return Err(format!("ALERT_JOB_FAILED_NAMES {problem}"));
+    }
     let told = JobFailedAlerts::parse(names, wait);
     Ok(given.flag("ALERT_JOB_FAILED")?.then(|| Arc::new(told)))
 }

@@ -53,6 +53,9 @@ pub struct TaskHead {
     pub reported: Option<u64>,
     /// The id of the dead letter that this run ended in.
     pub letter: Option<u128>,
+    /// The newest right when the task was last given other work: whoever had it, or one before, ran what it was then.
+    /// 0 if it never was.
+    pub reworked: Fence,
 }
 
 /// What is true of a dispatched task.
@@ -141,6 +144,7 @@ impl TaskHead {
             session: None,
             reported: None,
             letter: None,
+            reworked: Fence(0),
         }
     }
 

@@ -38,20 +38,45 @@ pub fn router<B: Backend>(app: App<B>) -> Router {
         paths.entry(route.path).or_default().push(route);
     }
     let mut router = Router::new();
+    let known: Arc<[&'static str]> = paths.keys().copied().collect();
     for (path, own) in paths {
         let (own, app) = (Arc::new(own), app.clone());
         let handle = move |request: Request| answer(app.clone(), Arc::clone(&own), request);
         router = router.route(path, any(handle));
     }
     dashboard::mount(app.clone(), router).fallback(move |request: Request| {
-        let app = app.clone();
+        let (app, known) = (app.clone(), Arc::clone(&known));
         async move {
             let (parts, body) = request.into_parts();
-            let problem = pass_door(&app, &parts).await.err().unwrap_or_else(Problem::no_such_route);
+            let missed = || missed(&known, parts.uri.path());
+            let problem = pass_door(&app, &parts).await.err().unwrap_or_else(missed);
             body::discard(body).await;
             secured(problem.answer(|text| app.engine().clean(text)))
         }
     })
+}
+
+/// Why no route has a path: it may be one whose id was left empty, as by a variable of a script that is not set.
+fn missed(known: &[&'static str], path: &str) -> Problem {
+    let empty = known.iter().find_map(|route| empty_part(route, path));
+    empty.map_or_else(Problem::no_such_route, |name| Problem::invalid_parameter(name, "is empty"))
+}
+
+/// The first part of a route that a path leaves empty, if it is that of the route otherwise.
+fn empty_part(route: &'static str, path: &str) -> Option<&'static str> {
+    let mut given = path.split('/');
+    let mut empty = None;
+    for part in route.split('/') {
+        let text = given.next()?;
+        match part.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+            None if part != text => return None,
+            Some(name) if text.is_empty() => empty = empty.or(Some(name.trim_start_matches('*'))),
+            // The rest of the path may have any number of parts.
+            Some(name) if name.starts_with('*') => return empty,
+            _ => {}
+        }
+    }
+    empty.filter(|_| given.next().is_none())
 }
 
 async fn answer<B: Backend>(app: App<B>, routes: Arc<Vec<Route<B>>>, request: Request) -> Response<Body> {
@@ -193,7 +218,10 @@ fn check_local(parts: &Parts) -> Result<(), Problem> {
 
 async fn path_of(parts: &mut Parts) -> Result<Vec<(String, String)>, Problem> {
     match RawPathParams::from_request_parts(parts, &()).await {
-        Ok(params) => Ok(params.iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect()),
+        Ok(params) => match params.iter().find(|(_, text)| text.is_empty()) {
+            Some((name, _)) => Err(Problem::invalid_parameter(name, "is empty")),
+            None => Ok(params.iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect()),
+        },
         // Not UTF-8: no id is like that.
         Err(_) => Err(Problem::no_such_route()),
     }

@@ -15,7 +15,7 @@ use tidemill_model::{ErrorCategory, Exit, Json, SessionId};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::attempt_files::{HandedOver, hand_over};
+use crate::attempt_files::{HandedOver, hand_over, special_note};
 use crate::child::agent_home::AgentHome;
 use crate::child::directory::AttemptDirectory;
 use crate::child::environment::{self, AgentTells};
@@ -343,9 +343,7 @@ impl<S: TaskSource> Attempt<'_, S> {
             self.directory.discard().await;
             return End::GivenBack(self.spent.clone());
         }
-        if !self.claim.parents.is_empty() {
-            self.directory.remove_inputs().await;
-        }
+        self.directory.remove_inputs().await;
         // Its log is one of them.
         self.flush();
         self.left_files = self.directory.was_used();
@@ -727,6 +725,10 @@ impl<S: TaskSource> Attempt<'_, S> {
 
     /// Hands over what the attempt left, puts its directory into place, and keeps the lease meanwhile.
     async fn conclude(&mut self, report: WorkReport, mut heart: Heart<'_>) -> End {
+        // In the log before that is kept: what is no file can never be, so it is no reason to leave the directory.
+        if let Some(note) = self.left_files.then(|| special_note(&self.directory.inner)).flatten() {
+            self.note(&note);
+        }
         self.flush();
         if !self.log.finish(&self.directory.inner) {
             self.shared.config.sink.line(&LogLine {

@@ -119,12 +119,11 @@ fn list(directory: &InnerDir) -> (Vec<String>, Vec<String>) {
     let mut notes = Vec::new();
     for folder in FOLDERS {
         match directory.list(folder, FILES_MAX) {
-            Ok((mut found, is_cut)) => {
+            Ok((mut found, mut left_out)) => {
                 found.retain(|name| !FIRST.contains(&name.as_str()));
                 let room = FILES_MAX - names.len();
-                if is_cut || found.len() > room {
-                    notes.push(format!("{folder} holds more than is kept; the limit is {FILES_MAX} files"));
-                }
+                left_out.more |= found.len() > room;
+                notes.extend(left_out.notes(folder, FILES_MAX));
                 found.truncate(room);
                 names.extend(found);
             }
@@ -132,6 +131,12 @@ fn list(directory: &InnerDir) -> (Vec<String>, Vec<String>) {
         }
     }
     (names, notes)
+}
+
+/// What among the artifacts is no file, in words.
+pub(crate) fn special_note(directory: &InnerDir) -> Option<String> {
+    let (_, left_out) = directory.list(ARTIFACTS.trim_end_matches('/'), FILES_MAX).ok()?;
+    left_out.special_note(ARTIFACTS.trim_end_matches('/'))
 }
 
 type Put = Result<Result<Option<Artifact>, (String, SourceError)>, JoinError>;

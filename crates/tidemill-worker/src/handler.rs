@@ -11,7 +11,7 @@ use tidemill_engine::engine::{Engine, EngineError, ParentFiles, Work};
 use tidemill_engine::reply::Assignment;
 use tidemill_model::{BadId, ErrorCategory, Fence, JobId, Json, RequestId, TaskId, TaskName, TenantId};
 
-use crate::child::inputs::sha256_of;
+use crate::child::inputs::{NO_SECOND_RUN, sha256_of};
 
 /// What a handler gets to know of its task.
 #[derive(Debug, Clone)]
@@ -81,7 +81,11 @@ impl TaskContext {
         let bytes = (self.files.0)(parent.clone(), path.to_owned()).await.map_err(|error| {
             let is_gone = matches!(error, EngineError::BlobMissing { .. });
             let category = if is_gone { ErrorCategory::NotFound } else { ErrorCategory::ServerError };
-            TaskError::new(category, format!("artifact {path:?} of task {task} cannot be had: {error}"))
+            let mut message = format!("artifact {path:?} of task {task} cannot be had: {error}");
+            if is_gone {
+                message = format!("{message}; {NO_SECOND_RUN}");
+            }
+            TaskError::new(category, message)
         })?;
         if sha256_of(&bytes) != file.sha256 {
             let message = format!("artifact {path:?} of task {task} is not what its task left");

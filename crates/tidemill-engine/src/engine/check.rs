@@ -1,6 +1,7 @@
 //! Checks of single values: within bounds or an error that names the field and the limit.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use tidemill_model::artifact::ARTIFACTS_MAX;
@@ -47,10 +48,17 @@ pub(crate) fn between(
 /// The files that a worker names with a completion.
 pub(crate) fn artifacts(artifacts: &[Artifact]) -> Result<(), EngineError> {
     between("artifacts", artifacts.len() as u64, 0..=ARTIFACTS_MAX as u64)?;
-    let problem = artifacts.iter().enumerate().find_map(|(at, artifact)| {
-        artifact.problem().map(|(field, problem)| (format!("artifacts[{at}].{field}"), problem))
-    });
-    problem.map_or(Ok(()), |(field, problem)| Err(EngineError::invalid(field, problem.to_string())))
+    let mut named = HashSet::new();
+    for (at, artifact) in artifacts.iter().enumerate() {
+        if let Some((field, problem)) = artifact.problem() {
+            return Err(EngineError::invalid(format!("artifacts[{at}].{field}"), problem.to_string()));
+        }
+        if !named.insert(artifact.path.as_str()) {
+            let problem = format!("is {:?}, as that of another one", artifact.path);
+            return Err(EngineError::invalid(format!("artifacts[{at}].path"), problem));
+        }
+    }
+    Ok(())
 }
 
 /// A number of items to give at once.

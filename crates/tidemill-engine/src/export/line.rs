@@ -131,6 +131,8 @@ struct Head {
     session_id: Option<SessionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     letter: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reworked: Option<Fence>,
 }
 
 /// What is known of a history beside its events, some of which may have expired.
@@ -303,6 +305,7 @@ impl Head {
             last_error: head.last_error,
             session_id: head.session.clone(),
             letter: head.letter.map(|letter| digits(MessageId(letter))),
+            reworked: Some(head.reworked).filter(|fence| fence.0 > 0),
         }
     }
 }

@@ -218,6 +218,15 @@ pub trait Backend: Send + Sync + 'static {
         key: String,
     ) -> impl Future<Output = Result<Option<Vec<u8>>, Fault>> + Send;
 
+    /// The bytes that a blob has; `None` if it is not there.
+    fn blob_size(
+        &self,
+        tenant: TenantId,
+        key: String,
+    ) -> impl Future<Output = Result<Option<u64>, Fault>> + Send {
+        async move { Ok(self.blob(tenant, key).await?.map(|bytes| bytes.len() as u64)) }
+    }
+
     fn queue(&self) -> impl Future<Output = Result<QueueDepth, Fault>> + Send;
 
     /// What was written since the process began. A backend that writes nothing counts nothing.

@@ -126,6 +126,8 @@ pub enum TaskChangeKind {
     Reported { fence: Fence, digest: u64 },
     /// The run ended in a dead letter, in the same commit as its `Finish`.
     Bury { letter: MessageId },
+    /// It has other work from now on. `fence` is the newest one, and what runs under it keeps the work that it was claimed with.
+    Rework { fence: Fence },
 }
 
 /// A message's id.

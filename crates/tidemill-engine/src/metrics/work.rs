@@ -179,10 +179,7 @@ impl WorkMeter {
                     }
                 }
                 (Asked::Heartbeat(worker), _) => self.seen(worker, false),
-                (
-                    Asked::Finish(worker, tenant, class),
-                    Reply::Finished { ending, ended: Some(ended), .. },
-                ) => {
+                (Asked::Finish(worker, tenant, class), Reply::Finished { ending, ended: Some(ended) }) => {
                     self.seen(worker, false);
                     let outcome = outcome_of(*ending);
                     *self.ended().entry((outcome, class)).or_default() += 1;

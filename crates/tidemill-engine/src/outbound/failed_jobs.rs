@@ -8,6 +8,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tidemill_model::{JobId, TaskId, TenantId};
 
+use crate::engine::limits::NAME_BYTES_MAX;
+
 /// The kind of alerts about failed jobs.
 pub const JOB_FAILED: &str = "job_failed";
 /// Jobs that one alert names; the others are counted.
@@ -38,6 +40,30 @@ impl JobFailedAlerts {
             None => Pattern { tenant: None, name: entry.to_owned() },
         };
         Self { names: entries.map(pattern).collect(), gather_millis }
+    }
+
+    /// What is wrong with a list, if one of its entries can fit no job of any tenant.
+    pub fn problem_of(names: &str) -> Option<String> {
+        let entries = names.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        entries.into_iter().find_map(|entry| {
+            let (tenant, name) = entry.split_once('/').unwrap_or(("*", entry));
+            // A star may stand for nothing, or for what makes an id of the rest.
+            let is_tenant = tenant == "*"
+                || TenantId::new(tenant.replace('*', "")).is_ok()
+                || TenantId::new(tenant.replace('*', "x")).is_ok();
+            let problem = if !is_tenant {
+                "no tenant has the name before its /; a / of the job's own name is written */NAME"
+            } else if name.is_empty() {
+                "there is no name behind its /; * stands for all of them"
+            } else if name.chars().any(char::is_control) {
+                "no job's name holds control characters"
+            } else if name.replace('*', "").len() > NAME_BYTES_MAX {
+                "no job's name is as long"
+            } else {
+                return None;
+            };
+            Some(format!("has the entry {entry:?}, which fits no job: {problem}"))
+        })
     }
 
     /// Whether the failure of a job is told. One without a name is told where any name will do.
@@ -136,6 +162,29 @@ mod tests {
         ] {
             let told = JobFailedAlerts::parse(list, 1).want(&TenantId::trusted(tenant), name);
             assert_eq!(told, expected, "{list} and {name:?} of {tenant}");
+        }
+    }
+
+    #[test]
+    fn an_entry_that_fits_no_job_is_named() {
+        let long = format!("{}*", "x".repeat(200));
+        for list in ["", " , ", "nightly, etl-*", "acme/*", "*/a/b", "ac*/n*", "*", "*/x", "a//b", &long] {
+            assert_eq!(JobFailedAlerts::problem_of(list), None, "{list}");
+        }
+        let too_long = "x".repeat(201);
+        for (list, entry) in [
+            ("nightly, /x", "/x"),
+            ("acme/", "acme/"),
+            ("a b/x, nightly", "a b/x"),
+            ("https://host/x", "https://host/x"),
+            ("a\tb", "a\tb"),
+            (&too_long, &too_long),
+        ] {
+            let problem = JobFailedAlerts::problem_of(list).unwrap_or_default();
+            assert!(
+                problem.starts_with(&format!("has the entry {entry:?}, which fits no job: ")),
+                "{problem}"
+            );
         }
     }
 

@@ -10,13 +10,13 @@ use tidemill_model::{
 };
 
 use crate::kernel::command::{Resume, ResumeTarget};
-use crate::kernel::commit::{RecordWrite, TaskKey};
+use crate::kernel::commit::{RecordWrite, TaskChangeKind, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::State;
-use crate::kernel::state::job::spec_bytes;
+use crate::kernel::state::job::{Entry, spec_bytes};
 use crate::kernel::state::row::RowKey;
 use crate::work::rows::{job_rows, steered_rows, tasks_bytes};
 use crate::work::{resume, tenant_limit};
@@ -95,6 +95,7 @@ fn in_job(state: &State, command: &ChangeTasks, draft: &mut Draft<'_, '_>) -> Re
         return Ok(());
     }
     let (mut before, mut after) = (0, 0);
+    let mut reworked = Vec::new();
     for spec in specs.iter() {
         let index = job.index_of(spec.task_id.as_str());
         let index = index.ok_or_else(|| Refusal::NotFound { what: "task", id: spec.task_id.to_string() })?;
@@ -107,6 +108,8 @@ fn in_job(state: &State, command: &ChangeTasks, draft: &mut Draft<'_, '_>) -> Re
         }
         before += spec_bytes(&node.spec);
         after += spec_bytes(spec);
+        let request = job.request_of(index);
+        reworked.extend(rework(TaskKey { tenant: command.tenant.clone(), request }, &node.entry));
     }
     let (size_bytes, limit_bytes) = (job.spec_bytes - before + after, draft.policy().job_bytes_max);
     if size_bytes > limit_bytes {
@@ -123,6 +126,9 @@ fn in_job(state: &State, command: &ChangeTasks, draft: &mut Draft<'_, '_>) -> Re
             job: *id,
             specs: std::sync::Arc::clone(specs),
         });
+        for (key, kind) in &reworked {
+            draft.change(key, kind.clone());
+        }
     }
     let mut subject = draft.job_subject(job);
     draft.event(&mut subject, KnownType::JobTasksChanged, By::component(Origin::ProducerApi), told.clone());
@@ -146,8 +152,17 @@ fn alone(state: &State, command: &ChangeTasks, draft: &mut Draft<'_, '_>) -> Res
         spec_bytes(spec).saturating_sub(spec_bytes(&before)),
         draft,
     )?;
+    if let Some((key, kind)) = rework(key.clone(), task.entry) {
+        draft.change(&key, kind);
+    }
     draft.record(RecordWrite::AloneSpec { task: key, spec: std::sync::Arc::clone(spec) });
     Ok(())
+}
+
+/// What tells afterwards that the attempts of a task so far had other work; nothing if there was none.
+fn rework(key: TaskKey, entry: &Entry) -> Option<(TaskKey, TaskChangeKind)> {
+    let fence = entry.head.as_ref().map(|head| head.fence).filter(|fence| fence.0 > 0)?;
+    Some((key, TaskChangeKind::Rework { fence }))
 }
 
 fn parents(spec: &TaskSpec) -> BTreeSet<&str> {
@@ -202,6 +217,8 @@ mod tests {
         for (name, input) in [("b", r#"{"n":12345}"#), ("c", r#"{"n":3}"#)] {
             let own = fixture.claim(1).remove(0);
             assert_eq!((own.spec.task_id.as_str(), own.spec.input.as_str()), (name, input));
+            let head = fixture.state.task(&own.task).and_then(|task| task.entry.head.clone()).unwrap();
+            assert_eq!((head.reworked.0, own.fence.0), if name == "b" { (1, 2) } else { (0, 1) }, "{name}");
             fixture.finish(&own.task, own.fence, completed()).unwrap();
         }
         assert_eq!(load(&fixture).0, load(&fixture).1);

@@ -191,7 +191,7 @@ impl<B: Backend> Engine<B> {
         detail.usage = ending.usage;
         detail.error = match (ending.error.take(), ending.timeout_ms) {
             (Some(error), _) => Some(error),
-            (None, Some(limit)) => Some(format!("took longer than {limit} ms")),
+            (None, Some(limit)) => Some(format!("timed out after {limit} ms")),
             (None, None) => None,
         };
         detail.error_category = ending.error_category.or(detail.error_category);

@@ -1,7 +1,8 @@
 //! What ran: the command, prompt or script of a task's last attempt as it was resolved, with its variables, worker and place.
 //!
 //! Little of it is stored for it. A task is pinned to the version of its definition, and neither that nor its input nor the
-//! outputs of its parents change, so they are resolved again when somebody asks. Only what the worker alone knows, where the
+//! outputs of its parents change, so they are resolved again when somebody asks. If the task was given other work since
+//! the attempt was claimed, that is told in place of it. Only what the worker alone knows, where the
 //! attempt wrote and which of its own variables it passed on, stands in the event of the beginning.
 //!
 //! No secret is in it: variables of a worker are told by their names, and texts are cleaned as errors are.
@@ -40,6 +41,8 @@ pub struct Ran {
     pub started_at: Timestamp,
     /// Where it wrote, on the machine of its worker, if that was told.
     pub directory: Option<String>,
+    /// Whether the task was given other work since. What this attempt carried out is not known any more.
+    pub changed_since: bool,
     /// What is carried out; `None` if it cannot be known any more.
     pub runner: Option<Runner>,
     pub command: Option<Run>,
@@ -109,7 +112,10 @@ impl<B: Backend> Engine<B> {
         let started: TaskProcessingStarted = event.properties.read().map_err(|error| {
             Fault::Damaged(format!("the beginning of task {} cannot be read: {error}", key.request))
         })?;
-        let execution = self.told_execution(snapshot).await?;
+        // Newer than the event: a change that followed the claim of this attempt is seen.
+        let Some(snapshot) = &self.task(key.clone()).await? else { return Ok(None) };
+        let changed_since = snapshot.head.as_ref().is_some_and(|head| started.fence <= head.reworked);
+        let execution = if changed_since { None } else { self.told_execution(snapshot).await? };
         let (dependencies, dependencies_omitted) = self.dependencies_of(snapshot).await?;
         let mut ran = Ran {
             run: started.task.run,
@@ -118,6 +124,7 @@ impl<B: Backend> Engine<B> {
             process_id: started.process_id,
             started_at: event.timestamp,
             directory: started.directory.clone(),
+            changed_since,
             runner: execution.as_ref().map(|execution| execution.runner),
             command: None,
             arguments: Vec::new(),

@@ -299,7 +299,7 @@ impl<B: Backend> Engine<B> {
                 check::size("output", output.len(), OUTPUT_BYTES_MAX)?;
                 check::value("output", &output)?;
                 check::artifacts(&artifacts)?;
-                let artifacts = self.kept_artifacts(&task, artifacts).await?;
+                let artifacts = self.kept_artifacts(&task, fence, artifacts).await?;
                 let completion =
                     Completion { fence, worker: &worker, duration_millis, exit_code, spent: &spent };
                 let moved = self.move_output(&task, &output, &artifacts, &completion).await?;
@@ -361,10 +361,12 @@ impl<B: Backend> Engine<B> {
         Ok(Some(Box::new(Cause { code, title, token })))
     }
 
-    /// The files of an attempt by their paths among all files of its task.
+    /// The files of an attempt by their paths among all files of its task. Of an attempt that still has its lease, each must
+    /// have been kept before, with the size that is told; any other report is for the decision to refuse or to repeat.
     async fn kept_artifacts(
         &self,
         task: &TaskKey,
+        fence: Fence,
         mut artifacts: Vec<Artifact>,
     ) -> Result<Vec<Artifact>, EngineError> {
         if artifacts.is_empty() {
@@ -372,6 +374,7 @@ impl<B: Backend> Engine<B> {
         }
         // An unknown task is for the decision to refuse.
         let Some(snapshot) = self.inner.backend.task(task.clone()).await? else { return Ok(Vec::new()) };
+        let is_held = snapshot.head.as_ref().is_some_and(|head| head.lease_of(fence).is_some());
         let (run, ended) = snapshot.head.map_or((1, 0), |head| {
             // A report that is repeated has counted already.
             let is_over = head.outcome().is_some();
@@ -380,6 +383,9 @@ impl<B: Backend> Engine<B> {
         let folder = attempt_folder(run, ended.saturating_add(1));
         for artifact in &mut artifacts {
             artifact.path = format!("{folder}/{ARTIFACTS_FOLDER}/{}", artifact.path);
+        }
+        if is_held {
+            self.check_kept(task, &artifacts).await?;
         }
         Ok(artifacts)
     }

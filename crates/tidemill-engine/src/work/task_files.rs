@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use tidemill_model::Json;
+use tidemill_model::{Artifact, Json};
 
 use crate::engine::{Engine, EngineError, check};
 use crate::kernel::backend::{Backend, Fault};
@@ -111,6 +111,28 @@ impl<B: Backend> Engine<B> {
             }
         }
         Ok(list.into_iter().map(|(path, size_bytes)| KeptFile { path, size_bytes }).collect())
+    }
+
+    /// Refuses files that were not kept before, or with another size.
+    pub(super) async fn check_kept(&self, task: &TaskKey, named: &[Artifact]) -> Result<(), EngineError> {
+        let list = self.file_list(task).await?;
+        for (at, artifact) in named.iter().enumerate() {
+            let mut size = list.get(&artifact.path).copied();
+            if size != Some(artifact.size_bytes) {
+                // Several servers of a stage may have kept files at once, and the list of the last one lacks those of the others.
+                let key = place(task, &artifact.path);
+                size = self.inner.backend.blob_size(task.tenant.clone(), key).await?;
+            }
+            let (field, problem) = match size {
+                None => ("path", "names a file that was not stored under this lease".to_owned()),
+                Some(size) if size != artifact.size_bytes => {
+                    ("sizeBytes", format!("is {}, but {size} bytes were stored", artifact.size_bytes))
+                }
+                Some(_) => continue,
+            };
+            return Err(EngineError::invalid(format!("artifacts[{at}].{field}"), problem));
+        }
+        Ok(())
     }
 
     async fn file_list(&self, task: &TaskKey) -> Result<BTreeMap<String, u64>, EngineError> {

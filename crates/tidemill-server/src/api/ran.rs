@@ -19,6 +19,10 @@ pub struct RanView {
     /// Where it wrote, on the machine of its worker, if that was told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
+    /// The task was given other work since it was claimed for this attempt. So what it carried out is not known any more:
+    /// `runner`, `command`, `script`, `prompts` and the variables of definition and task are absent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changed_since: bool,
     /// Absent if it cannot be known any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<Runner>,
@@ -117,6 +121,7 @@ impl From<Ran> for RanView {
             process_id: ran.process_id,
             started_at: ran.started_at.millis(),
             directory: ran.directory,
+            changed_since: ran.changed_since,
             runner: ran.runner,
             command: ran.command,
             arguments: ran.arguments,

@@ -199,8 +199,8 @@ pub struct OutcomeReport {
     /// completed: 0 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// completed: the files that it left, by their paths below `artifacts/`. Each was stored before. The tasks that depend
-    /// on it are given them.
+    /// completed: the files that it left, by their paths below `artifacts/`. Each was stored before, under this lease and
+    /// with this size. The tasks that depend on it are given them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1_000))]
     pub artifacts: Vec<Artifact>,

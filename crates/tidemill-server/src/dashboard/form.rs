@@ -2,9 +2,17 @@
 
 use std::fmt::Write;
 
+use crate::problem::Problem;
+
+/// How much of a name that nobody knows is shown.
+const NAME_CHARS_SHOWN: usize = 40;
+
 /// Pairs as they were given, in their order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pairs(Vec<(String, String)>);
+
+/// The name of a filter, and the words that it takes; without any, all texts.
+pub(super) type Filter = (&'static str, &'static [&'static str]);
 
 impl Pairs {
     /// Reads `application/x-www-form-urlencoded`. What is no UTF-8 is left out.
@@ -21,6 +29,24 @@ impl Pairs {
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|(own, _)| own == name).map(|(_, text)| text.as_str());
         found.next().filter(|text| !text.trim().is_empty())
+    }
+
+    /// What is wrong with a query if these are its filters.
+    pub(super) fn unknown(&self, known: &[Filter]) -> Option<Problem> {
+        self.0.iter().find_map(|(name, text)| {
+            // How far the page was seen, which its own script tells.
+            if name == "seq" {
+                return None;
+            }
+            let Some((field, words)) = known.iter().find(|(own, _)| own == name) else {
+                let shown: String = name.chars().take(NAME_CHARS_SHOWN).collect();
+                return Some(Problem::field("UNKNOWN_PARAMETER", shown, "is not a filter of this page"));
+            };
+            let text = text.trim();
+            let fits = words.is_empty() || text.is_empty() || words.contains(&text);
+            (!fits)
+                .then(|| Problem::invalid_parameter(*field, format!("must be one of {}", words.join(", "))))
+        })
     }
 
     pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {

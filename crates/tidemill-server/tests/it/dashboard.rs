@@ -597,6 +597,33 @@ async fn failed_logins_are_counted_and_a_large_one_is_not_read() {
     assert_eq!(browser.post("/login", &[("key", &key)]).await.status, 303);
 }
 
+/// A page that left out what it does not know would show all jobs to whoever asks for the failed ones.
+#[tokio::test]
+async fn a_list_refuses_filters_that_it_does_not_know() {
+    let lab = Lab::start().await;
+    let client = lab.local();
+    let browser = Browser::new(&client);
+    for (path, said) in [
+        ("/jobs?status=faild", "status must be one of running, failing, failed, completed, cancelled"),
+        ("/jobs?state=failed", "state is not a filter of this page"),
+        ("/tasks?state=done", "state must be one of "),
+        ("/errors?sort=x", "sort must be one of count, executions, recent"),
+        ("/dead-letters?kind=x", "kind must be one of "),
+        ("/events?kind=x", "kind is not a filter of this page"),
+        ("/parked?x=1", "x is not a filter of this page"),
+        ("/usage?by=week", "by must be one of day, definition, job"),
+    ] {
+        let answer = browser.get(path).await;
+        assert_eq!(answer.status, 400, "{path}");
+        assert!(answer.text().contains(said), "{path}: {}", answer.text());
+    }
+    for path in
+        ["/jobs?status=failed&q=&cursor=", "/tasks?withoutJob=true", "/errors?state=all", "/usage?by=job"]
+    {
+        assert_eq!(browser.get(path).await.status, 200, "{path}");
+    }
+}
+
 #[tokio::test]
 async fn the_page_of_a_task_shows_what_ran() {
     let lab = Lab::start().await;
@@ -629,4 +656,13 @@ async fn the_page_of_a_task_shows_what_ran() {
     let told = client.get(&format!("/v1/tasks/{job}_a")).await.expect(200);
     assert_eq!(told["ran"]["command"], "echo <b>one</b>");
     assert_eq!((&told["ran"]["workerId"], &told["ran"]["processId"]), (&json!("w1"), &json!(42)));
+    assert!(told["ran"].get("changedSince").is_none(), "{told}");
+
+    let changed = json!({"tasks": [{"taskId": "a", "run": "echo two", "env": {"MODE": "slow"}}]});
+    client.put(&format!("/v1/jobs/{job}/tasks"), &changed).await.expect(200);
+    let ran = client.get(&format!("/v1/tasks/{job}_a")).await.expect(200)["ran"].take();
+    assert_eq!((&ran["changedSince"], &ran["command"]), (&json!(true), &json!(null)), "{ran}");
+    let page = browser.get(&path).await.text();
+    let shown = page.split_once("What ran").expect("it is shown").1;
+    assert!(shown.contains("was changed since") && !shown.contains("<code>MODE</code>"), "{shown}");
 }

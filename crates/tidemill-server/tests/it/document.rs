@@ -188,4 +188,10 @@ async fn wrong_methods_are_told_the_right_ones() {
     let head = client.send("HEAD", "/v1/jobs", &[], b"").await;
     assert_eq!((head.status, head.body.len()), (200, 0));
     assert_eq!(client.get("/v1/nowhere").await.problem(), (404, "NO_SUCH_ROUTE".into(), String::new()));
+    for path in ["/v1/jobs/", "/v1/jobs//tasks"] {
+        let answer = client.get(path).await;
+        let (status, code, _) = answer.problem();
+        assert_eq!((status, code.as_str()), (400, "INVALID_PARAMETER"), "{path}");
+        assert_eq!(answer.json()["details"][0]["field"], "jobId", "{path}");
+    }
 }

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, chown, symlink};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -188,12 +188,15 @@ impl OutputTree {
     fn fill(&self, path: &Path, claim: &Claim) -> io::Result<InnerDir> {
         let inner = InnerDir::open(path)?;
         mkdirat(&inner.0, ARTIFACTS, OWN_DIR)?;
+        mkdirat(&inner.0, INPUTS, OWN_DIR)?;
         let mut input = inner.create(INPUT_FILE, OWN_FILE)?;
         input.write_all(claim.input.as_str().as_bytes())?;
         if let Some(RunAs { uid, gid }) = self.run_as {
             for path in [path, &path.join(ARTIFACTS), &path.join(INPUT_FILE)] {
                 chown(path, Some(uid), Some(gid))?;
             }
+            // The child looks into it, and what is in there stays the worker's.
+            fs::set_permissions(path.join(INPUTS), fs::Permissions::from_mode(0o755))?;
         }
         Ok(inner)
     }
@@ -267,8 +270,10 @@ impl AttemptDirectory {
 
     /// Removes what the child was given of its parents: it is theirs.
     pub(crate) async fn remove_inputs(self: &Arc<Self>) {
-        // What cannot be removed stays with the attempt.
-        let _ = self.aside(|directory| fs::remove_dir_all(&directory.inputs)).await;
+        // Most have no parents that left anything. What cannot be removed stays with the attempt.
+        if fs::remove_dir(&self.inputs).is_err() {
+            let _ = self.aside(|directory| fs::remove_dir_all(&directory.inputs)).await;
+        }
     }
 
     /// Removes the directory of an attempt that counts for nothing. What cannot be removed is cleared away at the next

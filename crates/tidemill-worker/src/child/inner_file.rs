@@ -95,19 +95,80 @@ impl InnerDir {
         seek(&self.0, SeekFrom::Start(0)).is_ok() && all_names(&self.0, is_named) && dirs.iter().all(is_empty)
     }
 
-    /// The relative paths of all plain files below a directory, in order, as far as `limit` goes. True: there are more.
+    /// The relative paths of all plain files below a directory, in order, as far as `limit` goes, and what was left out.
     /// Nothing where there is no such directory; an error where something else has its name.
-    pub(crate) fn list(&self, name: &str, limit: usize) -> io::Result<(Vec<String>, bool)> {
-        let mut found = Vec::new();
+    pub(crate) fn list(&self, name: &str, limit: usize) -> io::Result<(Vec<String>, LeftOut)> {
+        let mut walk =
+            Walk { limit, visits_left: VISITS_MAX, found: Vec::new(), left_out: LeftOut::default() };
         let top = match openat(&self.0, name, DIR_FLAGS, Mode::empty()) {
             Ok(top) => top,
-            Err(Errno::NOENT) => return Ok((found, false)),
+            Err(Errno::NOENT) => return Ok((walk.found, walk.left_out)),
             Err(errno) => return Err(errno.into()),
         };
-        let mut visits_left = VISITS_MAX;
-        let is_cut = !walk(&top, name, 1, limit, &mut visits_left, &mut found)?;
-        found.sort();
-        Ok((found, is_cut))
+        walk.enter(&top, name, 1)?;
+        walk.found.sort();
+        Ok((walk.found, walk.left_out))
+    }
+}
+
+/// What a list of files lacks, and why.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    /// There are more files than the list may have.
+    pub(crate) more: bool,
+    /// There are more entries than are looked at.
+    pub(crate) unseen: bool,
+    /// Names that are no text cannot be the names of blobs.
+    pub(crate) nameless: usize,
+    /// Folders that lie deeper than files are looked for.
+    pub(crate) deep: usize,
+    /// Folders that cannot be opened.
+    pub(crate) closed: usize,
+    /// Links, pipes, sockets and devices. They are no files, so nothing of what was to be kept is missing.
+    pub(crate) special: usize,
+}
+
+impl LeftOut {
+    /// In words, of this folder: what was to be kept and is not.
+    pub(crate) fn notes(self, folder: &str, limit: usize) -> Vec<String> {
+        let reasons = [
+            (self.more, format!("{folder} holds more than is kept; the limit is {limit} files")),
+            (
+                self.unseen,
+                format!("{folder} holds more than is looked at; the limit is {VISITS_MAX} entries"),
+            ),
+            (
+                self.nameless > 0,
+                format!("{} kept: the name is no UTF-8", counted(self.nameless, "entry", "entries", folder)),
+            ),
+            (
+                self.deep > 0,
+                format!(
+                    "{} kept: files are looked for {DEPTH_MAX} levels deep",
+                    counted(self.deep, "folder", "folders", folder)
+                ),
+            ),
+            (
+                self.closed > 0,
+                format!("{} kept: it cannot be read", counted(self.closed, "folder", "folders", folder)),
+            ),
+        ];
+        reasons.into_iter().filter(|(is_so, _)| *is_so).map(|(_, note)| note).collect()
+    }
+
+    /// In words, of this folder: what is no file.
+    pub(crate) fn special_note(self, folder: &str) -> Option<String> {
+        let count = counted(self.special, "entry", "entries", folder);
+        (self.special > 0).then(|| format!("{count} kept: only plain files are, no links, pipes or sockets"))
+    }
+}
+
+/// Such as `2 folders in artifacts are not`.
+fn counted(count: usize, one: &str, many: &str, folder: &str) -> String {
+    if count == 1 {
+        format!("1 {one} in {folder} is not")
+    } else {
+        format!("{count} {many} in {folder} are not")
     }
 }
 
@@ -149,57 +210,64 @@ fn plain_file(dir: impl AsFd, name: &OsStr) -> io::Result<(File, u64)> {
     Ok((file, metadata.len()))
 }
 
-/// Collects files; false when there are more than `limit`, or they lie too deep.
-fn walk(
-    dir: &OwnedFd,
-    path: &str,
-    depth: usize,
+/// A search for plain files.
+struct Walk {
     limit: usize,
-    visits_left: &mut usize,
-    found: &mut Vec<String>,
-) -> io::Result<bool> {
-    let mut is_whole = true;
-    let mut dirs = Vec::new();
-    for entry in Dir::read_from(dir)? {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        let Some(left) = visits_left.checked_sub(1) else { return Ok(false) };
-        *visits_left = left;
-        // A name that is no text cannot be the name of a blob.
-        let Ok(name) = std::str::from_utf8(name) else {
-            is_whole = false;
-            continue;
-        };
-        if matches!(name, "." | "..") {
-            continue;
-        }
-        let kind = match entry.file_type() {
-            FileType::Unknown => {
-                let stat = rustix::fs::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
-                FileType::from_raw_mode(stat.st_mode)
+    visits_left: usize,
+    found: Vec<String>,
+    left_out: LeftOut,
+}
+
+impl Walk {
+    /// Collects the files of a directory and those below it.
+    fn enter(&mut self, dir: &OwnedFd, path: &str, depth: usize) -> io::Result<()> {
+        let mut dirs = Vec::new();
+        for entry in Dir::read_from(dir)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
             }
-            kind => kind,
-        };
-        match kind {
-            FileType::RegularFile if found.len() < limit => found.push(format!("{path}/{name}")),
-            FileType::RegularFile => return Ok(false),
-            FileType::Directory => dirs.push(name.to_owned()),
-            _ => {}
-        }
-    }
-    for name in dirs {
-        if depth == DEPTH_MAX {
-            return Ok(false);
-        }
-        match openat(dir, OsStr::from_bytes(name.as_bytes()), DIR_FLAGS, Mode::empty()) {
-            Ok(inner) => {
-                let path = format!("{path}/{name}");
-                is_whole &= walk(&inner, &path, depth + 1, limit, visits_left, found)?;
+            let Some(left) = self.visits_left.checked_sub(1) else {
+                self.left_out.unseen = true;
+                return Ok(());
+            };
+            self.visits_left = left;
+            let Ok(name) = std::str::from_utf8(name) else {
+                self.left_out.nameless += 1;
+                continue;
+            };
+            let kind = match entry.file_type() {
+                FileType::Unknown => {
+                    let stat = rustix::fs::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
+                    FileType::from_raw_mode(stat.st_mode)
+                }
+                kind => kind,
+            };
+            match kind {
+                FileType::RegularFile if self.found.len() < self.limit => {
+                    self.found.push(format!("{path}/{name}"));
+                }
+                FileType::RegularFile => self.left_out.more = true,
+                FileType::Directory => dirs.push(name.to_owned()),
+                _ => self.left_out.special += 1,
             }
-            Err(_) => is_whole = false,
         }
+        for name in dirs {
+            if self.left_out.more || self.left_out.unseen {
+                break;
+            }
+            if depth == DEPTH_MAX {
+                self.left_out.deep += 1;
+                continue;
+            }
+            match openat(dir, OsStr::from_bytes(name.as_bytes()), DIR_FLAGS, Mode::empty()) {
+                Ok(inner) => self.enter(&inner, &format!("{path}/{name}"), depth + 1)?,
+                Err(_) => self.left_out.closed += 1,
+            }
+        }
+        Ok(())
     }
-    Ok(is_whole)
 }
 
 #[cfg(test)]
@@ -221,16 +289,17 @@ mod tests {
         std::os::unix::fs::symlink(root.join("in/artifacts"), root.join("in/other")).unwrap();
         let dir = InnerDir::open(&root.join("in")).unwrap();
         let list = |limit| dir.list("artifacts", limit).unwrap();
+        let links = LeftOut { special: 2, ..LeftOut::default() };
         assert_eq!(
             list(9),
-            (["artifacts/a", "artifacts/c", "artifacts/deep/b"].map(str::to_owned).to_vec(), false)
+            (["artifacts/a", "artifacts/c", "artifacts/deep/b"].map(str::to_owned).to_vec(), links)
         );
-        assert_eq!((list(2).0.len(), list(2).1), (2, true));
-        assert_eq!(list(3), (list(9).0, false));
+        assert_eq!((list(2).0.len(), list(2).1.more), (2, true));
+        assert_eq!(list(3), (list(9).0, links));
         // What stands in the place of a folder is not kept, and that is to be said.
         assert!(dir.list("other", 9).is_err(), "a link is no folder");
         assert!(dir.list("top", 9).is_err(), "nor is a file");
-        assert_eq!(dir.list("none", 9).unwrap(), (Vec::new(), false));
+        assert_eq!(dir.list("none", 9).unwrap(), (Vec::new(), LeftOut::default()));
         for (path, expected) in [
             ("top", Some("t")),
             ("artifacts/deep/b", Some("bb")),
@@ -248,6 +317,40 @@ mod tests {
             assert_eq!(read.as_deref(), expected, "{path}");
         }
         assert!(matches!(dir.read(Path::new("artifacts/c"), 2), Err(Oversize::TooLarge(3))));
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    /// Each cause has its words, and none is taken for another.
+    #[test]
+    fn what_is_left_out_is_told_by_its_cause() {
+        let root = std::env::temp_dir().join(format!("tidemill-left-out-{}", std::process::id()));
+        let folder = root.join("artifacts");
+        let deep = folder.join(vec!["d"; DEPTH_MAX].join("/"));
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(deep.join("x"), "").unwrap();
+        let dir = InnerDir::open(&root).unwrap();
+        let told = |limit| {
+            let (_, left_out) = dir.list("artifacts", limit).unwrap();
+            (left_out.notes("artifacts", limit), left_out.special_note("artifacts"))
+        };
+        let is_deep = "1 folder in artifacts is not kept: files are looked for 16 levels deep";
+        assert_eq!(told(9), (vec![is_deep.to_owned()], None));
+        std::fs::remove_dir_all(folder.join("d")).unwrap();
+        for name in [&b"\xff"[..], b"\xfe"] {
+            std::fs::write(folder.join(OsStr::from_bytes(name)), "").unwrap();
+        }
+        let is_nameless = "2 entries in artifacts are not kept: the name is no UTF-8";
+        assert_eq!(told(9), (vec![is_nameless.to_owned()], None));
+        for name in [&b"\xff"[..], b"\xfe"] {
+            std::fs::remove_file(folder.join(OsStr::from_bytes(name))).unwrap();
+        }
+        std::os::unix::fs::symlink("/", folder.join("link")).unwrap();
+        drop(std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap());
+        let special = "2 entries in artifacts are not kept: only plain files are, no links, pipes or sockets";
+        assert_eq!(told(9), (Vec::new(), Some(special.to_owned())));
+        std::fs::write(folder.join("file"), "").unwrap();
+        let is_more = "artifacts holds more than is kept; the limit is 0 files";
+        assert_eq!(told(0).0, [is_more]);
         std::fs::remove_dir_all(root).unwrap();
     }
 

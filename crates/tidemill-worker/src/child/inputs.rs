@@ -5,8 +5,9 @@
 //! completion names: what was changed since, or was told without its secrets, is fetched too.
 //!
 //! A child must not be able to change what its parents left, for its siblings rely on it. A file with a second name is made
-//! read-only; one that has other names already, which its task gave it, is fetched and stays as it is. Where children run as another user, the files of their parents belong to that user, so nothing is linked:
-//! they get copies that belong to the worker.
+//! read-only; one that has other names already, which its task gave it, is fetched and stays as it is. Where children run
+//! as another user, the files of their parents belong to that user, so nothing is linked: they get copies that belong to
+//! the worker.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
@@ -35,6 +36,8 @@ const FETCHED_BYTES_MAX: u64 = 8 * 1024 * 1024 * 1024;
 const FETCHES_MAX: u32 = 3;
 /// How much of a file is read at a time.
 const READ_BYTES: usize = 64 * 1024;
+/// What helps where a file of a completed task is gone.
+pub(crate) const NO_SECOND_RUN: &str = "a completed task does not run again, so submit its job anew";
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -154,7 +157,7 @@ impl<'a> Place<'a> {
                 }
                 Err(SourceError::Lost) => return Err(NoInputs::Lost),
                 Err(SourceError::Refused(problem)) => {
-                    let message = format!("{} cannot be had: {problem}", self.name());
+                    let message = format!("{} cannot be had: {problem}; {NO_SECOND_RUN}", self.name());
                     return Err(failed(message, ErrorCategory::NotFound));
                 }
                 Err(SourceError::Unavailable(problem)) if Instant::now() >= until => {

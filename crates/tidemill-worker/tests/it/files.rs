@@ -74,6 +74,19 @@ async fn a_child_finds_links_to_what_its_parents_left_on_this_machine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_child_whose_parents_left_nothing_finds_an_empty_directory() {
+    let lab = Lab::working();
+    let finds = r#"cd "$TIDEMILL_INPUTS" && echo "{\"found\":\"$(ls -A)\",\"name\":\"$(basename "$PWD")\"}""#;
+    let job = lab.submit_tasks(vec![task("a", &[], &shell(finds)), task("b", &["a"], &shell(finds))]).await;
+    for name in ["a", "b"] {
+        let output = ended(&lab, job, name).await.output();
+        assert_eq!(output, serde_json::json!({ "found": "", "name": "inputs" }), "{name}");
+        let inputs = lab.output(key(job, name).request.as_str()).join("last/inputs");
+        assert!(!inputs.exists(), "{}", inputs.display());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_linked_from_elsewhere_keeps_its_mode() {
     let lab = Lab::working();
     let leaves = r#"printf one > "$TIDEMILL_OUTPUT_DIR/own"; ln "$TIDEMILL_OUTPUT_DIR/own" "$TIDEMILL_OUTPUT_DIR/artifacts/x.txt""#;
@@ -156,6 +169,9 @@ async fn a_file_that_is_not_kept_any_more_fails_the_child_with_its_name() {
     while left.exists() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
+    // What can never be kept is told in the log that is, and holds no directory back.
+    let said = log(&lab, &key(job, "a")).await;
+    assert!(said.contains("[tidemill] 2 entries in artifacts are not kept: only plain files"), "{said}");
     let blobs = lab.directory.0.join("data/blobs");
     let found = walk(&blobs);
     let blob = found.iter().find(|path| path.ends_with("x.txt")).unwrap_or_else(|| panic!("{found:?}"));
@@ -164,7 +180,11 @@ async fn a_file_that_is_not_kept_any_more_fails_the_child_with_its_name() {
     let (category, error) = ended(&lab, job, "b").await.failure();
     assert_eq!(category, "not-found");
     assert!(error.starts_with("artifact \"x.txt\" of task a cannot be had: "), "{error}");
+    assert!(error.ends_with(NO_SECOND_RUN), "{error}");
 }
+
+/// What is advised where a file is gone: a resume would be refused.
+const NO_SECOND_RUN: &str = "; a completed task does not run again, so submit its job anew";
 
 fn walk(path: &Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
@@ -270,7 +290,7 @@ async fn a_handler_reads_what_its_parents_left() {
     let worker = WorkerId::new("by-hand").unwrap();
     let request = ClaimRequest::in_process(worker.clone(), lab.engine.backend().generation(), 1);
     let parent = lab.engine.claim(request).await.unwrap().tasks.remove(0);
-    for (path, content) in [("x", "one"), ("torn", "tor")] {
+    for (path, content) in [("x", "one"), ("torn", "tor"), ("gone", "one")] {
         let kept = format!("r1-a1/artifacts/{path}");
         lab.engine.put_task_file(&parent.task, &kept, content.into()).await.unwrap();
     }
@@ -287,6 +307,9 @@ async fn a_handler_reads_what_its_parents_left() {
         named("gone", digest),
     ]);
     lab.engine.finish(FinishRequest::of(&parent, worker, report)).await.unwrap();
+    let found = walk(&lab.directory.0.join("data/blobs"));
+    let blob = found.iter().find(|path| path.ends_with("gone.")).unwrap_or_else(|| panic!("{found:?}"));
+    std::fs::remove_file(blob).unwrap();
     let handlers = Handlers::new()
         .on("step", |task| async move {
             let mut found = Vec::new();
@@ -308,5 +331,6 @@ async fn a_handler_reads_what_its_parents_left() {
     assert_eq!(found[0], "one");
     assert_eq!(found[1], "artifact \"torn\" of task a is not what its task left");
     assert!(found[2].starts_with("artifact \"gone\" of task a cannot be had: blob "), "{found:?}");
+    assert!(found[2].ends_with(NO_SECOND_RUN), "{found:?}");
     assert_eq!(found[3], "task a is no dependency that left a file \"none\"");
 }

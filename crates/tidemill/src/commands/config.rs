@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Ended, Flags};
 use crate::client::ReachArguments;
-use crate::config::{Resolved, Setting, Source, Use};
+use crate::config::{Kind, Resolved, Setting, Source, Use};
 use crate::display::Table;
 use crate::output::Output;
 
@@ -71,7 +71,21 @@ impl Config {
 /// The value as it may be shown.
 fn shown(setting: &Setting, source: Option<&Source>) -> Option<String> {
     let value = source.map(|source| source.value.clone()).or_else(|| setting.default.map(str::to_owned))?;
-    Some(if setting.secret { HIDDEN.to_owned() } else { value })
+    Some(match setting.kind {
+        _ if setting.secret => HIDDEN.to_owned(),
+        Kind::Url => without_user(&value),
+        _ => value,
+    })
+}
+
+/// A URL whose user and password, if it has them, are not shown.
+fn without_user(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let host_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..host_end].rfind('@') {
+        Some(at) => format!("{scheme}://{HIDDEN}{}", &rest[at..]),
+        None => url.to_owned(),
+    }
 }
 
 fn also(setting: &Setting) -> String {
@@ -88,4 +102,22 @@ fn entry(setting: &Setting, source: Option<&Source>) -> Value {
         "used": setting.used == Use::Now,
         "about": setting.about,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_an_address_is_not_shown() {
+        for (url, shown) in [
+            ("http://ann:hush@host:7070/x", "http://[REDACTED]@host:7070/x"),
+            ("https://a:b@c@host", "https://[REDACTED]@host"),
+            ("https://token@host", "https://[REDACTED]@host"),
+            ("http://host:7070/a@b", "http://host:7070/a@b"),
+            ("http://host", "http://host"),
+        ] {
+            assert_eq!(without_user(url), shown);
+        }
+    }
 }

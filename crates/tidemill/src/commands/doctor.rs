@@ -96,31 +96,24 @@ impl Doctor {
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
         let dir = &config.values.data;
         #[cfg(feature = "aws")]
-        if config.values.backend == crate::config::BackendName::Aws {
-            let mut findings =
-                vec![settings(config), shared_token_key(config), output_dir(&config.values.output_dir)];
+        let is_stage = config.values.backend == crate::config::BackendName::Aws;
+        #[cfg(not(feature = "aws"))]
+        let is_stage = false;
+        let mut findings = vec![settings(config)];
+        if !is_stage {
             findings.extend([
-                task_secrets(config),
-                job_alerts(config),
-                open_files(),
-                clock(dir),
-                kernel(),
-                claude(config),
+                permissions(config),
+                lock(config),
+                token_key(config),
+                space(dir),
+                sync_time(dir),
             ]);
-            crate::aws::options(config, 0)?;
-            findings.extend(super::runtime::block_on(async {
-                let connection = Box::pin(tidemill_aws::Connection::open(crate::aws::access(config)?)).await;
-                super::aws::findings(&connection, config, &config.values.aws).await
-            })?);
-            return Ok(report(&findings, self.json, out)?);
         }
-        let findings = [
-            settings(config),
-            permissions(config),
-            lock(config),
-            token_key(config),
-            space(dir),
-            sync_time(dir),
+        #[cfg(feature = "aws")]
+        if is_stage {
+            findings.push(shared_token_key(config));
+        }
+        findings.extend([
             output_dir(&config.values.output_dir),
             task_secrets(config),
             job_alerts(config),
@@ -128,7 +121,15 @@ impl Doctor {
             clock(dir),
             kernel(),
             claude(config),
-        ];
+        ]);
+        #[cfg(feature = "aws")]
+        if is_stage {
+            crate::aws::options(config, 0)?;
+            findings.extend(super::runtime::block_on(async {
+                let connection = Box::pin(tidemill_aws::Connection::open(crate::aws::access(config)?)).await;
+                super::aws::findings(&connection, config, &config.values.aws).await
+            })?);
+        }
         Ok(report(&findings, self.json, out)?)
     }
 }

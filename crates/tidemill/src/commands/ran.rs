@@ -8,6 +8,9 @@ use tidemill_worker::log_sink::plain;
 pub(super) fn facts(ran: RanView) -> Vec<(&'static str, String)> {
     let mut facts = vec![("ran on", format!("{}, process {}", ran.worker_id, ran.process_id))];
     facts.extend(ran.directory.map(|directory| ("directory", directory)));
+    if ran.changed_since {
+        facts.push(("command", "not known any more: the task was changed since".to_owned()));
+    }
     facts.extend(ran.command.map(|command| ("command", line_of(&command, &ran.arguments))));
     facts.extend(ran.script.map(|script| ("script", folded(&script))));
     for prompt in ran.prompts {
@@ -73,6 +76,15 @@ fn folded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_task_that_was_changed_since_tells_so_in_place_of_a_command() {
+        let ran = serde_json::json!({
+            "run": 1, "fence": 1, "workerId": "w", "processId": 7, "startedAt": 0, "changedSince": true,
+        });
+        let told = facts(serde_json::from_value(ran).unwrap());
+        assert_eq!(told[1], ("command", "not known any more: the task was changed since".to_owned()));
+    }
 
     #[test]
     fn a_command_is_shown_as_a_shell_would_take_it() {

@@ -13,7 +13,7 @@ use tidemill_model::{ErrorSanitizer, Secrets};
 use tidemill_server::ServerConfig;
 
 use super::origin::{ENV_FILE_NAME, FILE_NAME, Origin};
-use super::setting::{Setting, Use};
+use super::setting::{Kind, Setting, Use};
 use super::table::SETTINGS;
 use super::values::Values;
 use super::workflow::Workflows;
@@ -296,10 +296,12 @@ impl Sources {
             };
             match source.origin.rank().cmp(&before.origin.rank()) {
                 Ordering::Less => found = Some((name, source)),
-                Ordering::Equal if before.value != source.value => problems.push(format!(
-                    "{first} ({}) and {name} ({}) mean the same and differ; give one of them",
-                    before.origin, source.origin
-                )),
+                Ordering::Equal if !setting.kind.is_same(&before.value, &source.value) => {
+                    problems.push(format!(
+                        "{first} ({}) and {name} ({}) mean the same and differ; give one of them",
+                        before.origin, source.origin
+                    ));
+                }
                 Ordering::Equal | Ordering::Greater => {}
             }
         }
@@ -315,8 +317,10 @@ fn origin_of(shown: &[(&'static Setting, Option<Source>)], name: &str) -> String
 }
 
 fn wrong(setting: &Setting, source: &Source, expected: &str) -> String {
-    let Setting { name, secret, .. } = setting;
-    let given = if *secret { String::new() } else { format!(", not {:?}", source.value) };
+    let Setting { name, kind, secret, .. } = setting;
+    // An address may hold a password.
+    let is_hidden = *secret || (*kind == Kind::Url && source.value.contains('@'));
+    let given = if is_hidden { String::new() } else { format!(", not {:?}", source.value) };
     format!("{name} ({}) must be {expected}{given}", source.place())
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use tidemill_engine::outbound::JobFailedAlerts;
 use tidemill_model::{TaskSecrets, span};
 
 use super::table::SETTINGS;
@@ -63,6 +64,8 @@ pub(crate) enum Kind {
     Headers,
     /// Names of variables that tasks may be given.
     Secrets,
+    /// Which jobs by their names.
+    JobNames,
 }
 
 impl Kind {
@@ -80,11 +83,30 @@ impl Kind {
             Self::Choice(words) => words.contains(&text),
             Self::Words(words) => text.split(',').all(|word| words.contains(&word.trim())),
             Self::Headers => parse_headers(text).is_some(),
+            Self::JobNames => {
+                let problem = JobFailedAlerts::problem_of(text);
+                return problem.map_or(Ok(()), |problem| Err(format!("{self}; it {problem}")));
+            }
             Self::Secrets => {
                 return task_secrets(text).map(drop).map_err(|problem| format!("{self}; it {problem}"));
             }
         };
         if fits { Ok(()) } else { Err(self.to_string()) }
+    }
+
+    /// Whether two texts mean the same.
+    pub(crate) fn is_same(self, one: &str, other: &str) -> bool {
+        let is_read_alike = match self {
+            Self::Flag => flag(one).is_some() && flag(one) == flag(other),
+            Self::Number { .. } => {
+                let number = |text: &str| text.parse::<u64>().ok();
+                number(one).is_some() && number(one) == number(other)
+            }
+            Self::Millis { .. } => millis(one).is_some() && millis(one) == millis(other),
+            Self::Address => address(one).is_some() && address(one) == address(other),
+            _ => false,
+        };
+        one == other || is_read_alike
     }
 }
 
@@ -104,6 +126,7 @@ impl fmt::Display for Kind {
             Self::Choice(words) => write!(f, "one of {}", words.join(", ")),
             Self::Words(words) => write!(f, "some of {}, with commas between them", words.join(", ")),
             Self::Headers => f.write_str("headers such as name=value,name=value"),
+            Self::JobNames => f.write_str("names of jobs such as nightly,etl-*,TENANT/NAME"),
             Self::Secrets => f.write_str("names such as NAME,tenant:NAME"),
         }
     }

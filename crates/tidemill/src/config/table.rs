@@ -323,7 +323,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting("ALERT_JOB_FAILED", Kind::Flag, Some("false"), "whether failed jobs are alerted"),
     setting(
         "ALERT_JOB_FAILED_NAMES",
-        Kind::Text,
+        Kind::JobNames,
         None,
         "names of these jobs, with commas between them; * for any characters, TENANT/NAME for one tenant; none: all",
     ),

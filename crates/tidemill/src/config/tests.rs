@@ -144,6 +144,9 @@ fn other_names_mean_the_same_and_count_by_their_place() {
             assert_eq!(resolved.values.timeout, Duration::from_secs(90), "{name}={text}");
         }
     }
+    // What two names say is compared, not how.
+    let same = Dir::with(&[]).resolve(&[("TASK_TIMEOUT", "5s"), ("CLAUDE_TIMEOUT", "5000")], &[]).unwrap();
+    assert_eq!(same.values.timeout, Duration::from_secs(5));
     for (files, environment, expected) in [
         (
             &[][..],
@@ -207,6 +210,15 @@ fn wrong_and_contradictory_values_are_named() {
         (
             &[("EVENTBRIDGE_BUS_NAME", "a"), ("EVENT_BUS_NAME", "b")],
             "EVENTBRIDGE_BUS_NAME (environment) and EVENT_BUS_NAME (environment) mean the same and differ; give one of them",
+        ),
+        (
+            &[("ALERT_JOB_FAILED_NAMES", "nightly, acme/")],
+            "ALERT_JOB_FAILED_NAMES (environment) must be names of jobs such as nightly,etl-*,TENANT/NAME; it has the entry \
+             \"acme/\", which fits no job: there is no name behind its /; * stands for all of them, not \"nightly, acme/\"",
+        ),
+        (
+            &[("TIDEMILL_SERVER", "ann:hush@host")],
+            "TIDEMILL_SERVER (environment) must be a URL that begins with http:// or https://",
         ),
         (
             &[("SLACK_WEBHOOK_URL", "hush")],

@@ -6,6 +6,9 @@ use super::line;
 const GAP: &str = "  ";
 
 /// Rows under headings. The last column takes what room is left.
+///
+/// What is to be pasted into the next command is never cut: where whole ids leave too little room for the rest, the first of
+/// them has a line of its own, and the rest stands below it.
 pub(crate) struct Table {
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
@@ -33,7 +36,7 @@ impl Table {
         self
     }
 
-    /// The lines; none is wider than `width`, if there is one.
+    /// The lines; none is wider than `width`, if there is one, but for ids that are.
     pub(crate) fn lines(&self, width: Option<usize>) -> Vec<String> {
         self.drawn(width, false)
     }
@@ -51,12 +54,20 @@ impl Table {
             }
         }
         if let Some(width) = width {
-            shrink(&mut widths, &self.headings, width);
+            let fits = shrink(&mut widths, &self.headings, width);
+            if !fits && self.headings.len() > 1 && is_id(self.headings[0]) {
+                return self.stacked(width, colours);
+            }
         }
+        // As far as the last id goes, and a mark behind it.
+        let ids = self.headings.iter().rposition(|heading| is_id(heading)).map_or(0, |last| last + 1);
+        let least = widths[..ids].iter().map(|wide| wide + GAP.len()).sum();
+        let width = width.map(|width| width.max(least));
         let headings = self.headings.iter().map(|heading| (*heading).to_owned()).collect();
         let all = std::iter::once(&headings).chain(&self.rows);
         let lines = all.enumerate().map(|(at, row): (usize, &Vec<String>)| {
-            let padded = row.iter().zip(&widths).map(|(cell, width)| line::pad(&cut(cell, *width), *width));
+            let padded =
+                row.iter().zip(&widths).map(|(cell, width)| line::pad(&line::cut(cell, *width), *width));
             let joined = padded.collect::<Vec<_>>().join(GAP);
             let joined = joined.trim_end();
             let joined = width.map_or_else(|| joined.to_owned(), |width| line::cut(joined, width));
@@ -67,6 +78,18 @@ impl Table {
             }
         });
         lines.collect()
+    }
+
+    /// The lines with the first column above the others.
+    fn stacked(&self, width: usize, colours: bool) -> Vec<String> {
+        let rows = self.rows.iter().map(|row| row[1..].to_vec()).collect();
+        let rest = Self { headings: self.headings[1..].to_vec(), rows };
+        let rest = rest.drawn(Some(width.saturating_sub(GAP.len())), colours);
+        let heading =
+            if colours { format!("{FAINT}{}{PLAIN}", self.headings[0]) } else { self.headings[0].to_owned() };
+        let firsts = std::iter::once(heading).chain(self.rows.iter().map(|row| row[0].clone()));
+        let lines = firsts.zip(rest).flat_map(|(first, rest)| [first, format!("{GAP}{rest}")]);
+        lines.filter(|line| !line.trim().is_empty()).collect()
     }
 
     /// A line whose state has its colour. All before it is as wide as its columns, so its place is known.
@@ -109,31 +132,33 @@ fn colour_of(state: &str) -> Option<&'static str> {
     })
 }
 
-/// A cell within so many columns. The id of a job's task keeps the name of the task, and its digits make room.
-fn cut(cell: &str, width: usize) -> String {
-    let task = cell.strip_prefix("job-").and_then(|rest| rest.find('_')).map(|at| &cell["job-".len() + at..]);
-    match task {
-        Some(task) if line::columns(cell) > width && line::columns(task) + COLUMN_MIN < width => {
-            let job = &cell[..cell.len() - task.len()];
-            format!("{}{task}", line::cut(job, width - line::columns(task)))
-        }
-        _ => line::cut(cell, width),
-    }
+/// Headings of columns that hold what other commands take.
+const IDS: [&str; 6] = ["ID", "JOB", "TASK", "EXECUTION", "CODE", "CODES"];
+
+fn is_id(heading: &str) -> bool {
+    IDS.contains(&heading)
 }
 
-/// A column is not made narrower than its heading, nor than this.
-const COLUMN_MIN: usize = 12;
+/// A column is not made narrower than its heading, nor than the first of these; if that is too little, than the second.
+const COLUMN_MIN: [usize; 2] = [12, 8];
 
-/// Takes columns from the widest until all of them fit, as far as they can be made narrower.
-fn shrink(widths: &mut [usize], headings: &[&str], width: usize) {
+/// Takes columns from the widest until all of them fit, as far as they can be made narrower. Ids stay as they are. False: they
+/// do not fit.
+fn shrink(widths: &mut [usize], headings: &[&str], width: usize) -> bool {
     let gaps = GAP.len() * widths.len().saturating_sub(1);
     let mut over = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
-    while over > 0 {
-        let can = widths.iter().enumerate().filter(|(at, wide)| **wide > COLUMN_MIN.max(headings[*at].len()));
-        let Some((at, _)) = can.max_by_key(|(_, wide)| **wide) else { return };
-        widths[at] -= 1;
-        over -= 1;
+    for least in COLUMN_MIN {
+        while over > 0 {
+            let can = widths
+                .iter()
+                .enumerate()
+                .filter(|(at, wide)| !is_id(headings[*at]) && **wide > least.max(headings[*at].len()));
+            let Some((at, _)) = can.max_by_key(|(_, wide)| **wide) else { break };
+            widths[at] -= 1;
+            over -= 1;
+        }
     }
+    over == 0
 }
 
 #[cfg(test)]
@@ -154,12 +179,12 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_cut_at_the_width() {
-        let mut table = Table::new(&["ID", "STATE", "ERROR"]);
+        let mut table = Table::new(&["AT", "STATE", "ERROR"]);
         table.row(vec!["a".into(), "completed".into(), String::new()]);
         table.row(vec!["long-id".into(), "failed".into(), "one\ntwo".into()]);
         assert_eq!(
             table.lines(None),
-            ["ID       STATE      ERROR", "a        completed", "long-id  failed     one two"]
+            ["AT       STATE      ERROR", "a        completed", "long-id  failed     one two"]
         );
         assert_eq!(table.lines(Some(14))[2], "long-id  fail…");
     }
@@ -188,12 +213,28 @@ mod tests {
             "failed".into(),
             "exit status 1 of the program".into(),
         ]);
-        let lines = table.lines(Some(50));
-        assert_eq!(lines[1], "job-01a1b2c3d4e5f60…  failed  exit status 1 of th…");
+        assert_eq!(
+            table.lines(Some(64))[1],
+            "job-01a1b2c3d4e5f60718293a4b5c6d7e8f  failed  exit status 1 of …"
+        );
         assert!(table.lines(Some(80))[1].ends_with("of the program"));
-        assert_eq!(cut("job-01a1b2c3d4e5f60718293a4b5c6d7e8f_fetch", 24), "job-01a1b2c3d4e5f…_fetch");
-        assert_eq!(cut("job-01a1b2c3d4e5f60718293a4b5c6d7e8f_fetch", 12), "job-01a1b2c…");
-        assert_eq!(cut("job-01a1_fetch", 24), "job-01a1_fetch");
-        assert_eq!(line::columns(&table.lines(Some(20))[1]), 20, "what cannot fit is cut");
+    }
+
+    #[test]
+    fn ids_are_never_cut() {
+        let id = "job-01a1b2c3d4e5f60718293a4b5c6d7e8f_fetch";
+        let mut table = Table::new(&["EXECUTION", "STATE", "CODE", "WHAT"]);
+        table.row(vec![id.into(), "open".into(), "997c2ad3ec185be1de".into(), "it broke there".into()]);
+        table.row(vec!["a".into(), String::new(), String::new(), String::new()]);
+        assert_eq!(table.lines(Some(80))[1], format!("{id}  open   997c2ad3ec185be1de  it broke…"));
+        // The first one has a line of its own where there is no room for the rest.
+        let narrow = ["EXECUTION", "  STATE  CODE                WHAT", id];
+        let narrow = narrow.map(str::to_owned).to_vec();
+        let rest = ["  open   997c2ad3ec185be1de  it broke there", "a"].map(str::to_owned).to_vec();
+        assert_eq!(table.lines(Some(60)), [narrow, rest].concat());
+        let coloured = table.coloured(Some(60));
+        assert_eq!(coloured[3], "  \x1b[31mopen\x1b[0m   997c2ad3ec185be1de  it broke there");
+        // On the narrowest screen they stay whole as well, and all else gives way.
+        assert_eq!(table.lines(Some(20))[3], "  open   997c2ad3ec185be1de …");
     }
 }

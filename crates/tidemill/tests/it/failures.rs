@@ -85,7 +85,7 @@ fn the_last_error_is_shown_with_its_lines() {
     assert!(shown.contains("-          exit code 1: OSError: no route to host\n"), "one line: {shown}");
     assert!(shown.contains("\nload: exit code 1: Traceback (most recent call last):\n    File"), "{shown}");
     assert!(shown.contains("\n  OSError: no route to host\n"), "{shown}");
-    assert!(shown.contains("took longer than 1000 ms"), "{shown}");
+    assert!(shown.contains("timed out after 1000 ms"), "{shown}");
     assert!(!shown.contains("max retries exhausted"), "{shown}");
 
     let task = format!("{job}_load");
@@ -99,7 +99,7 @@ fn the_last_error_is_shown_with_its_lines() {
     assert!(last["message"].as_str().unwrap().contains("line 4, in <module>\n"), "{last}");
     assert_eq!(last["category"], "network");
     let view = sandbox.run(&["tasks", "get", &format!("{job}_late"), "--json"]).ok().json();
-    assert_eq!(view["lastError"], json!({"message": "took longer than 1000 ms", "category": "timeout"}));
+    assert_eq!(view["lastError"], json!({"message": "timed out after 1000 ms", "category": "timeout"}));
 
     let shown = sandbox.run(&["dead-letters", "list"]).ok().out;
     assert!(

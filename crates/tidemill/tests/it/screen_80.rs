@@ -126,6 +126,12 @@ fn tables_fit_with_all_their_columns() {
     ] {
         fits(&screen(&sandbox, arguments), arguments[0]);
     }
+    let letters = sandbox.run(&["dead-letters", "list", "--json"]).ok().json();
+    let letter = letters["items"][0]["id"].as_str().unwrap();
+    let shown = on_terminal(sandbox.command(&["dead-letters", "list"]), 50, COLUMNS, Command::stdout);
+    for id in [letter, &format!("{job}_fetch-all-records")] {
+        assert!(shown.contains(id), "{id} is whole: {shown}");
+    }
 }
 
 /// A county is a word of one contract: it has a column only where a label or an event names one.
@@ -140,6 +146,14 @@ fn triage_tables_have_a_county_only_when_somebody_named_one() {
         let code = codes["items"][0]["code"].as_str().unwrap();
         let parked = sandbox.run(&["parked", "list", "--json"]).ok().json();
         let execution = parked["items"][0]["executionId"].as_str().unwrap();
+        // What a list shows can be pasted into the next command.
+        for list in [&["parked", "list"][..], &["errors", "top"], &["errors", "show", code]] {
+            let mut command = sandbox.command(list);
+            command.env("NO_COLOR", "1");
+            let shown = on_terminal(command, 50, COLUMNS, Command::stdout);
+            let id = if list[1] == "top" { code } else { execution };
+            assert!(shown.lines().any(|line| line.split(' ').any(|word| word == id)), "{list:?}: {shown}");
+        }
         for (name, arguments) in [
             ("parked_list", &["parked", "list"][..]),
             ("parked_show", &["parked", "show", execution]),

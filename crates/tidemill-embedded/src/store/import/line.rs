@@ -300,6 +300,7 @@ fn head(mut fields: Fields<'_>) -> Result<TaskHead, BadField> {
             None => None,
             Some(text) => Some(message_id(&text).ok_or_else(|| BadField::new("letter", "is not an id"))?.0),
         },
+        reworked: fields.optional("reworked")?.unwrap_or_default(),
     };
     fields.finish().map(|()| head)
 }

@@ -97,6 +97,7 @@ stored_struct!(TaskHead {
     10 = crashes,
     11 = reported,
     12 = letter,
+    13 = reworked,
 } v1 version_1::task_head);
 stored_struct!(JobCounts {
     1 = waiting,
@@ -238,6 +239,7 @@ stored_choice!(TaskChangeKind {
     12 => Interrupt { 1 = fence },
     13 => Reported { 1 = fence, 2 = digest },
     14 => Bury { 1 = letter },
+    15 => Rework { 1 = fence },
 });
 stored_word!(OnFailure { 0 => Fail, 1 => Park });
 stored_choice!(RecordWrite {

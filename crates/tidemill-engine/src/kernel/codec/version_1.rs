@@ -10,7 +10,7 @@ use crate::kernel::state::row::TaskRow;
 use crate::kernel::state::trail::{Seq, Trail};
 use crate::triage::{ErrorGroup, Sample};
 use tidemill_model::workflow::ExecutionId;
-use tidemill_model::{JobCounts, SessionId, TaskHead, TaskOptions};
+use tidemill_model::{Fence, JobCounts, SessionId, TaskHead, TaskOptions};
 
 use crate::kernel::codec::bytes::{BadBytes, Reader};
 use crate::kernel::codec::stored::{Stored, take_count};
@@ -86,6 +86,7 @@ pub(super) fn task_head(from: &mut Reader<'_>) -> Result<TaskHead, BadBytes> {
         crashes: 0,
         reported: None,
         letter: None,
+        reworked: Fence(0),
     })
 }
 

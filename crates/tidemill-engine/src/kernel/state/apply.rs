@@ -361,11 +361,12 @@ pub(crate) fn change_head(slot: &mut Option<TaskHead>, change: &TaskChangeKind) 
             head.state = TaskState::Parked;
         }
         TaskChangeKind::Reopen { run } => {
-            let fence = head.fence;
-            *head = TaskHead { run: *run, fence, ..TaskHead::dispatched() };
+            let (fence, reworked) = (head.fence, head.reworked);
+            *head = TaskHead { run: *run, fence, reworked, ..TaskHead::dispatched() };
         }
         TaskChangeKind::Session { session, .. } => head.session = Some(session.clone()),
         TaskChangeKind::Reported { digest, .. } => head.reported = Some(*digest),
         TaskChangeKind::Bury { letter } => head.letter = Some(letter.0),
+        TaskChangeKind::Rework { fence } => head.reworked = *fence,
     }
 }

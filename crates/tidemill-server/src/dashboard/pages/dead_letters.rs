@@ -22,7 +22,10 @@ const MANY_MAX: usize = 200;
 
 pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     vec![
-        Page::new("/dead-letters", show).live().act("/dead-letters/many", many),
+        Page::new("/dead-letters", show)
+            .filters(&[("kind", &["task", "script", "event"]), ("state", &STATES), ("cursor", &[])])
+            .live()
+            .act("/dead-letters/many", many),
         Page::new("/dead-letters/{id}", one)
             .live()
             .act("/dead-letters/{id}/replay", replay)

@@ -31,7 +31,7 @@ struct Known {
 }
 
 pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
-    vec![Page::new("/errors/{code}", show).live()]
+    vec![Page::new("/errors/{code}", show).filters(&[("state", &STATES), ("cursor", &[])]).live()]
 }
 
 async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {

@@ -26,7 +26,18 @@ const HOUR_MILLIS: u64 = 3_600_000;
 const MANY_MAX: usize = 100;
 
 pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
-    vec![Page::new("/errors", show).live().act("/errors/mark", mark)]
+    vec![
+        Page::new("/errors", show)
+            .filters(&[
+                ("state", &["open", "resolved", "unrecoverable", "ignored", "all"]),
+                ("kind", &["workflow", "task"]),
+                ("sort", &["count", "executions", "recent"]),
+                ("q", &[]),
+                ("cursor", &[]),
+            ])
+            .live()
+            .act("/errors/mark", mark),
+    ]
 }
 
 /// Which codes are listed.

@@ -13,7 +13,19 @@ use crate::api::{self, EventJson};
 use crate::problem::Problem;
 
 pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
-    vec![Page::new("/events", show).live()]
+    vec![
+        Page::new("/events", show)
+            .filters(&[
+                ("type", &[]),
+                ("entity", &[]),
+                ("app", &[]),
+                ("order", &["asc", "desc"]),
+                ("from", &[]),
+                ("to", &[]),
+                ("cursor", &[]),
+            ])
+            .live(),
+    ]
 }
 
 #[derive(Debug, Deserialize)]

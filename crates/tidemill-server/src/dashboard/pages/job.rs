@@ -30,6 +30,7 @@ const PARKED_MAX: usize = 20;
 pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     vec![
         Page::new("/jobs/{jobId}", show)
+            .filters(&[("state", &job_tasks::STATES), ("cursor", &[])])
             .live()
             .large()
             .act("/jobs/{jobId}/cancel", cancel)

@@ -22,7 +22,7 @@ const TIMELINE_TASKS_MAX: usize = 60;
 /// Events of a task that its bars are made of.
 const TASK_EVENTS_MAX: usize = 200;
 
-const STATES: [&str; 5] = ["waiting", "pending", "processing", "completed", "failed"];
+pub(super) const STATES: [&str; 5] = ["waiting", "pending", "processing", "completed", "failed"];
 
 /// Which tasks are listed.
 pub(super) struct TaskFilter {

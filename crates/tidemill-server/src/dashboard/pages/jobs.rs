@@ -20,7 +20,12 @@ const STATUSES: [&str; 5] = ["running", "failing", "failed", "completed", "cance
 const MANY_MAX: usize = 200;
 
 pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
-    vec![Page::new("/jobs", show).live().act("/jobs/many", many)]
+    vec![
+        Page::new("/jobs", show)
+            .filters(&[("status", &STATUSES), ("q", &[]), ("cursor", &[])])
+            .live()
+            .act("/jobs/many", many),
+    ]
 }
 
 async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
@@ -29,7 +34,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     // Who pastes an id wants that job.
     let by_id = search.filter(|text| tidemill_model::JobId::new(text).is_ok());
     let name = search.filter(|_| by_id.is_none());
-    let status = given("status").filter(|status| STATUSES.contains(status));
+    let status = given("status").map(str::trim);
     let jobs: api::Page<JobSummary> = if let Some(id) = by_id {
         let found: Option<JobSummary> = visit.api.find(&format!("/v1/jobs/{id}")).await?;
         api::Page { items: found.into_iter().collect(), next_cursor: None }

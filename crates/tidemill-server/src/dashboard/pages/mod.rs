@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use tidemill_engine::backend::Backend;
 
-use super::form::Pairs;
+use super::form::{Filter, Pairs};
 use super::visit::{Outcome, Sight, Visit};
 use crate::problem::Problem;
 
@@ -69,6 +69,17 @@ impl<B: Backend> Page<B> {
     /// It is kept up to date while somebody looks.
     fn live(mut self) -> Self {
         self.is_live = true;
+        self
+    }
+
+    /// What its address may hold behind the question mark: names, and the words of those that take no other text. A page
+    /// that left out what it does not know would show other things than were asked for.
+    fn filters(mut self, known: &'static [Filter]) -> Self {
+        let show = self.show;
+        self.show = Arc::new(move |visit| match visit.query.unknown(known) {
+            Some(problem) => Box::pin(std::future::ready(Err(problem))),
+            None => show(visit),
+        });
         self
     }
 

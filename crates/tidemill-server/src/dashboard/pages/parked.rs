@@ -30,7 +30,17 @@ const BULKS_MAX: usize = 8;
 
 pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     vec![
-        Page::new("/parked", show).live().act("/parked/bulk", bulk),
+        Page::new("/parked", show)
+            .filters(&[
+                ("code", &[]),
+                ("county", &[]),
+                ("phase", &[]),
+                ("step", &[]),
+                ("type", &[]),
+                ("cursor", &[]),
+            ])
+            .live()
+            .act("/parked/bulk", bulk),
         Page::new("/parked/bulks/{id}", follow).live().act("/parked/bulks/{id}/cancel", cancel),
     ]
 }

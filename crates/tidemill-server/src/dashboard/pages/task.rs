@@ -271,7 +271,7 @@ fn end_of(end: &Told) -> Markup {
         @if let Some(class) = &properties.error_category { strong { (class) } " " }
         @if let Some(attempt) = properties.attempt_number { span class="faint" { "attempt " (attempt) " " } }
         @if let Some(error) = &properties.error { span class="error-text" { (super::super::widgets::cut(error, 200)) } }
-        @else if let Some(limit) = properties.timeout_ms { span class="error-text" { "took longer than " (span(limit)) @if let Some(signal) = &properties.signal { ", " (signal) } } }
+        @else if let Some(limit) = properties.timeout_ms { span class="error-text" { "timed out after " (span(limit)) @if let Some(signal) = &properties.signal { ", " (signal) } } }
         @else if let Some(code) = properties.exit_code { span class="faint" { "exit code " (code) } }
         @else if let Some(output) = &properties.output { code { (super::super::widgets::cut(output.as_str(), 80)) } }
     }
@@ -298,6 +298,7 @@ fn what_ran(task: &TaskView, now: u64) -> Markup {
             div { dt { "Began" } dd { (moment(now, ran.started_at)) } }
             @if let Some(directory) = &ran.directory { div { dt { "Directory" } dd { code { (directory) } } } }
         }
+        @if ran.changed_since { p class="faint" { "The task was changed since. What it ran then is not known any more." } }
         @match &ran.command {
             Some(Run::Shell(text)) => { h3 { "Command" } pre class="log" tabindex="0" { (text) } }
             Some(Run::Argv(parts)) => { h3 { "Command" } pre class="log" tabindex="0" { @for part in parts.iter().chain(&ran.arguments) { (part) "\n" } } }

@@ -16,7 +16,17 @@ const STATES: [&str; 4] = ["pending", "processing", "completed", "failed"];
 const KINDS: [(&str, &str); 2] = [("true", "on their own"), ("false", "of jobs")];
 
 pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
-    vec![Page::new("/tasks", show).live().large()]
+    vec![
+        Page::new("/tasks", show)
+            .filters(&[
+                ("state", &STATES),
+                ("withoutJob", &["true", "false"]),
+                ("name", &[]),
+                ("cursor", &[]),
+            ])
+            .live()
+            .large(),
+    ]
 }
 
 async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {

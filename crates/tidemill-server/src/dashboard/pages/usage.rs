@@ -22,6 +22,7 @@ const WAYS: [(&str, &str); 3] = [("day", "by day"), ("definition", "by definitio
 pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     vec![
         Page::new("/usage", show)
+            .filters(&[("by", &["day", "definition", "job"]), ("cursor", &[])])
             .live()
             .act("/usage/budget", set_budget)
             .act("/usage/budget/remove", remove_budget),
