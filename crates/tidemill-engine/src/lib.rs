@@ -19,6 +19,7 @@ pub mod faults;
 pub mod health;
 pub mod id_source;
 pub mod live_log;
+pub mod log_lines;
 pub mod memory;
 pub mod metrics;
 pub mod notice;
