@@ -3,6 +3,7 @@
 //! A command is complete when it arrives: ids are checked, JSON is valid, large values already lie in the blob store.
 //! Decisions read no JSON and wait for nothing.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tidemill_model::properties::{Activity, OverflowRef, Usage};
@@ -116,6 +117,67 @@ pub enum Command {
     Forget {
         keys: Vec<RecordKey>,
     },
+}
+
+/// The names of commands, for the log: what else is in them may be anybody's secret.
+pub(crate) struct Names<'a>(pub(crate) &'a [Command]);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, command) in self.0.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(f, "{comma}{}", command.name())?;
+        }
+        Ok(())
+    }
+}
+
+impl Command {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::SubmitJob(_) => "submit_job",
+            Self::AddTasks(_) => "add_tasks",
+            Self::ChangeTasks(_) => "change_tasks",
+            Self::SubmitTask(_) => "submit_task",
+            Self::Claim(_) => "claim",
+            Self::Begin(_) => "begin",
+            Self::Heartbeat(_) => "heartbeat",
+            Self::Finish(_) => "finish",
+            Self::Release(_) => "release",
+            Self::Resume(_) => "resume",
+            Self::Cancel(_) => "cancel",
+            Self::CancelTask(_) => "cancel_task",
+            Self::Advance { .. } => "advance",
+            Self::Sweep(_) => "sweep",
+            Self::Recover { .. } => "recover",
+            Self::Publish(_) => "publish",
+            Self::Send(_) => "send",
+            Self::Receive(_) => "receive",
+            Self::Delete { .. } => "delete",
+            Self::ChangeVisibility { .. } => "change_visibility",
+            Self::Replay { .. } => "replay",
+            Self::Discard { .. } => "discard",
+            Self::PutRecord(_) => "put_record",
+            Self::PutRecords(_) => "put_records",
+            Self::SetBudget(_) => "set_budget",
+            Self::Match(_) => "match",
+            Self::EndExecution(_) => "end_execution",
+            Self::ReplayLetter { .. } => "replay_letter",
+            Self::DiscardLetter { .. } => "discard_letter",
+            Self::Alert(_) => "alert",
+            Self::RecordHealth(_) => "record_health",
+            Self::EndDelivery(_) => "end_delivery",
+            Self::ReplayDelivery { .. } => "replay_delivery",
+            Self::KeepLetter { .. } => "keep_letter",
+            Self::DiscardDelivery { .. } => "discard_delivery",
+            Self::Unpark(_) => "unpark",
+            Self::LookAfterParked { .. } => "look_after_parked",
+            Self::StartBulk(_) => "start_bulk",
+            Self::StepBulk { .. } => "step_bulk",
+            Self::CancelBulk { .. } => "cancel_bulk",
+            Self::Forget { .. } => "forget",
+        }
+    }
 }
 
 /// An event's properties, made before the decision. `id` is set when the event's large fields were stored under it.

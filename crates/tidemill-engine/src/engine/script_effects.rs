@@ -18,6 +18,7 @@ use crate::record::{ALERT, RecordKind, RecordValue};
 use crate::reply::Reply;
 use crate::scripts::{RunCall, SCRIPT_ORIGIN, ScriptBoard, Telling};
 use crate::triage::{ErrorMark, WorkflowItem};
+use crate::warn_seldom;
 
 /// The kind of entity that events of scripts are about, unless they say otherwise.
 const SCRIPT_ENTITY: &str = "SCRIPT";
@@ -213,7 +214,9 @@ impl<B: Backend> Engine<B> {
     pub(crate) async fn tell_alert(&self, telling: Telling) {
         let Telling { tenant, kind, is_raised, message, properties } = telling;
         let alert = Alert { tenant, name: kind.as_str(), is_raised, message, properties };
-        let _ = self.execute(Command::Alert(alert)).await;
+        if let Err(error) = self.execute(Command::Alert(alert)).await {
+            warn_seldom!(error, alert = kind.as_str(), "an alert could not be recorded");
+        }
     }
 }
 

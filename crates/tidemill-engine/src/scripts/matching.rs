@@ -16,6 +16,7 @@ use crate::engine::EngineError;
 use crate::execution::SourceEvent;
 use crate::record::RecordValue;
 use crate::reply::Reply;
+use crate::warn_seldom;
 
 /// Executions and bytes of them that are queued in one commit.
 const EXECUTIONS_MAX: usize = 1_000;
@@ -119,7 +120,10 @@ pub(super) async fn whole<B: Backend>(engine: &Engine<B>, event: &Event) -> Resu
         Ok(whole) => Ok(whole),
         Err(EngineError::Fault(fault @ (Fault::Stopped(_) | Fault::Full(_)))) => Err(ended(&fault.into())),
         // What its large fields say is not known any more.
-        Err(_) => Ok(event.clone()),
+        Err(error) => {
+            warn_seldom!(error, event = %event.id, "an event is matched without its large fields");
+            Ok(event.clone())
+        }
     }
 }
 
