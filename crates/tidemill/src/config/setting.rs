@@ -7,6 +7,7 @@ use tidemill_model::{TaskSecrets, span};
 
 use super::table::SETTINGS;
 use super::user::user;
+use crate::logging;
 use crate::traces::parse_headers;
 
 /// A name, what it may be, and what it is when nobody says.
@@ -63,6 +64,8 @@ pub(crate) enum Kind {
     Headers,
     /// Names of variables that tasks may be given.
     Secrets,
+    /// Which lines of the log are shown.
+    LogFilter,
 }
 
 impl Kind {
@@ -80,6 +83,7 @@ impl Kind {
             Self::Choice(words) => words.contains(&text),
             Self::Words(words) => text.split(',').all(|word| words.contains(&word.trim())),
             Self::Headers => parse_headers(text).is_some(),
+            Self::LogFilter => logging::filter(text).is_some(),
             Self::Secrets => {
                 return task_secrets(text).map(drop).map_err(|problem| format!("{self}; it {problem}"));
             }
@@ -105,6 +109,9 @@ impl fmt::Display for Kind {
             Self::Words(words) => write!(f, "some of {}, with commas between them", words.join(", ")),
             Self::Headers => f.write_str("headers such as name=value,name=value"),
             Self::Secrets => f.write_str("names such as NAME,tenant:NAME"),
+            Self::LogFilter => f.write_str(
+                "one of error, warn, info, debug, trace, off, or parts with a level such as info,tidemill_worker=debug",
+            ),
         }
     }
 }
