@@ -439,7 +439,10 @@ impl Drop for HealthTimer {
 
 /// The first check is due one interval after the last one of a former life, or at once.
 async fn check_health<B: Backend>(engine: Engine<B>, tenant: TenantId, every: Duration) {
-    let mut pause = engine.until_health_check(&tenant, every).await.unwrap_or(every);
+    let mut pause = engine.until_health_check(&tenant, every).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "when health was last checked is not known");
+        every
+    });
     loop {
         tokio::time::sleep(pause).await;
         // A store that cannot answer now is asked again the next time.

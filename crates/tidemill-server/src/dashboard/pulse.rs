@@ -207,12 +207,14 @@ async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
         }
         let Touched { jobs: changed, alone: changed_alone } = touched;
         for job in changed {
-            let Ok(found) = engine.job(tenant.clone(), job).await else { return };
+            let found = engine.job(tenant.clone(), job).await;
+            let Ok(found) = found.inspect_err(|error| uncounted(error)) else { return };
             note(&mut lock(&beat.pulse), job, found.map(|job| (job.status, job.head.counts)));
         }
         for request in changed_alone {
             let key = TaskKey { tenant: tenant.clone(), request };
-            let Ok(found) = engine.task(key.clone()).await else { return };
+            let found = engine.task(key.clone()).await;
+            let Ok(found) = found.inspect_err(|error| uncounted(error)) else { return };
             match found.and_then(|task| task.state) {
                 Some(state @ (PublicState::Pending | PublicState::Processing)) => {
                     loose.insert(key.request, state);

@@ -78,6 +78,7 @@ async fn readyz<B: Backend>(call: Call<B>) -> Reply {
     let workers = engine.workers_seen();
     let slots = engine.slot_meter().read();
     let mut warnings = Vec::new();
+    // A store that cannot say how many wait is told of above.
     // Whoever takes such a server out of service keeps workers from coming to it, so it is ready all the same.
     if workers == 0 && slots.total == 0 && engine.backend().queue().await.is_ok_and(|queue| queue.ready > 0) {
         warnings.push(format!("tasks wait and no worker was heard of for {} s", WORKER_SEEN.as_secs()));
