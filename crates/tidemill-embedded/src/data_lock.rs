@@ -84,6 +84,7 @@ impl DataLock {
 
 fn read_holder(file: &mut File) -> String {
     let mut holder = String::new();
+    // Who holds it is told if it can be read; that somebody does is known.
     let _ = file.read_to_string(&mut holder);
     match holder.trim() {
         "" => "(unknown)".to_owned(),
@@ -102,6 +103,7 @@ fn write_holder(file: &File) -> std::io::Result<()> {
 /// runs its own program, and would hold the directory for that long.
 impl Drop for DataLock {
     fn drop(&mut self) {
+        // If it fails the system does it once the last of these processes has closed the file.
         let _ = self.file.unlock();
     }
 }

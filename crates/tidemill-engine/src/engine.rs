@@ -14,11 +14,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tidemill_model::workflow::Families;
 use tidemill_model::{ErrorSanitizer, EventId, JobId, RequestId};
+use tracing::{Instrument as _, debug_span};
 
 use crate::health::{HealthBoard, HealthRules};
 use crate::kernel::backend::{Answer, Backend, Fault};
 use crate::kernel::clock::Clock;
-use crate::kernel::command::Command;
+use crate::kernel::command::{Command, Names};
 use crate::kernel::id_source::IdSource;
 use crate::kernel::policy::Policy;
 use crate::kernel::reply::Reply;
@@ -244,7 +245,9 @@ impl<B: Backend> Engine<B> {
         let watchable: Vec<_> = commands.iter().map(Watchable::of).collect();
         let counted = commands.iter().map(Asked::of).collect();
         let began = std::time::Instant::now();
-        let answers = self.inner.backend.execute(commands).await?;
+        // Without somebody who looks at this level it is one comparison, and nothing is made of the names.
+        let span = debug_span!("command", commands = %Names(&commands));
+        let answers = self.inner.backend.execute(commands).instrument(span).await?;
         self.inner.meter.look_at(counted, &answers, began.elapsed());
         self.inner.revocations.look_at(&watchable, &answers);
         if answers.len() == asked { Ok(answers) } else { Err(miscounted(answers.len(), asked)) }

@@ -13,6 +13,7 @@ pub mod export;
 pub mod health;
 mod kernel;
 pub(crate) mod keys;
+pub mod log_lines;
 pub mod metrics;
 pub mod outbound;
 pub(crate) mod parking;

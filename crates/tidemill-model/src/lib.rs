@@ -86,7 +86,7 @@ pub use key::{BadSortKey, Index, KeyPair, KeyPrefix, Keys};
 pub use known_type::KnownType;
 pub use last_error::LastError;
 pub use left_out::is_default;
-pub use log_record::{LogLevel, LogRecord, text_stamp};
+pub use log_record::{Further, LogLevel, LogRecord, camel_case, text_stamp};
 pub use overflow::{BadOverflow, BadPayload, DETAIL_BYTES_MAX, Overflow};
 pub use readiness::Readiness;
 pub use retry::RetryPolicy;

@@ -1,6 +1,8 @@
 //! A line of a program's own log, as one JSON object.
 
+use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::day::Day;
 use crate::id::{JobId, RequestId, TaskId, TenantId};
@@ -11,6 +13,10 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
+    /// Every step, for whoever looks for a mistake of ours.
+    Trace,
+    /// What was asked and what came of it, for the same.
+    Debug,
     Info,
     /// It may need somebody.
     Warn,
@@ -54,6 +60,35 @@ pub struct LogRecord<'a> {
     pub class: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
+    /// What else belongs to it, behind all others.
+    #[serde(flatten)]
+    pub further: Further<'a>,
+}
+
+/// Names and values beside those that every line may have. Names are written in camel case.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Further<'a>(pub &'a [(&'static str, Value)]);
+
+impl Serialize for Further<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in self.0 {
+            map.serialize_entry(&camel_case(name), value)?;
+        }
+        map.end()
+    }
+}
+
+/// A name such as `left_out` as `leftOut`.
+pub fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |mut name, word| {
+        let mut letters = word.chars();
+        name.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        name.push_str(letters.as_str());
+        name
+    })
 }
 
 impl<'a> LogRecord<'a> {
@@ -74,6 +109,7 @@ impl<'a> LogRecord<'a> {
             outcome: None,
             class: None,
             duration_ms: None,
+            further: Further::default(),
         }
     }
 
@@ -93,6 +129,8 @@ impl<'a> LogRecord<'a> {
 /// What a line of text begins with: its time and how much it matters.
 pub fn text_stamp(at: Timestamp, level: LogLevel) -> String {
     let level = match level {
+        LogLevel::Trace => "trace",
+        LogLevel::Debug => "debug",
         LogLevel::Info => "info",
         LogLevel::Warn => "warn",
         LogLevel::Error => "error",
@@ -141,5 +179,8 @@ mod tests {
         let turned = LogRecord::new(at, LogLevel::Info, "a\u{202e}b").line();
         assert!(turned.contains(r"a\u202eb"), "{turned}");
         assert!(record.line().ends_with(",\"tenant\":\"acme\",\"request\":\"r-1\",\"run\":1}\n"));
+        let more = [("error", Value::from("no space")), ("left_out", Value::from(3))];
+        let record = LogRecord { further: Further(&more), ..record };
+        assert!(record.line().ends_with(",\"run\":1,\"error\":\"no space\",\"leftOut\":3}\n"));
     }
 }

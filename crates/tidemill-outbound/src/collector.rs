@@ -1,6 +1,7 @@
 //! A collector of telemetry, whose address the operator set.
 
 use axum::http::Uri;
+use tidemill_engine::warn_seldom;
 
 use crate::address::Guard;
 use crate::post::{Post, PostError, Poster};
@@ -40,7 +41,10 @@ impl Collector {
             {
                 Sent::Refused
             }
-            Err(_) => Sent::Missed,
+            Err(error) => {
+                warn_seldom!(error, "the collector of traces did not take them");
+                Sent::Missed
+            }
         }
     }
 }

@@ -34,7 +34,6 @@ struct Inner<B> {
     leases: LeaseKeys,
     workers: Workers,
     logins: LoginGuard,
-    log: OnceLock<fn(&str)>,
     job_texts: OnceLock<JobTextReader>,
     compiler: Option<Arc<dyn ScriptCompiler>>,
     closing: watch::Sender<bool>,
@@ -68,7 +67,6 @@ impl<B> App<B> {
             leases: LeaseKeys::default(),
             workers: Workers::default(),
             logins: LoginGuard::default(),
-            log: OnceLock::new(),
             job_texts: OnceLock::new(),
             compiler,
             closing: watch::Sender::new(false),
@@ -90,12 +88,6 @@ impl<B> App<B> {
         &self.inner.config
     }
 
-    /// Lets `log` write what an operator should know. Until then nobody is told.
-    pub fn tell(&self, log: fn(&str)) {
-        // The first one stays.
-        let _ = self.inner.log.set(log);
-    }
-
     /// Lets `reader` read the job files that people type into the dashboard. Until then they are JSON.
     pub fn read_job_texts(&self, reader: JobTextReader) {
         // The first one stays.
@@ -104,12 +96,6 @@ impl<B> App<B> {
 
     pub(crate) fn job_text_reader(&self) -> JobTextReader {
         self.inner.job_texts.get().copied().unwrap_or(job_text::read_json)
-    }
-
-    pub(crate) fn log(&self, text: &str) {
-        if let Some(log) = self.inner.log.get() {
-            log(text);
-        }
     }
 
     /// Ends streams and long polls, now and from now on.

@@ -222,7 +222,7 @@ impl BodyBudget {
             drop((turn, share));
             reply
         });
-        done.await.unwrap_or_else(|_| Err(Problem::internal()))
+        done.await.unwrap_or_else(|error| Err(Problem::internal(&error)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! From the engine's errors to what clients see: a status, a stable code and a public message.
 //!
-//! This is the only place that does it. What the store says of its own troubles names files and is not told.
+//! This is the only place that does it. What the store says of its own troubles names files: it is for the log.
 
 use axum::http::StatusCode;
 use tidemill_engine::backend::Fault;
@@ -39,8 +39,9 @@ impl From<EngineError> for Problem {
                 "TOKEN_KEY_UNAVAILABLE",
                 format!("a task token cannot be kept: {}; nothing was changed", reason_of(&fault)),
                 STORE_RETRY_SECONDS,
-            ),
-            EngineError::History(_) => Self::internal(),
+            )
+            .because(&fault),
+            EngineError::History(error) => Self::internal(&error),
             EngineError::Fields(problems) => problems.into(),
             EngineError::InlineNotAllowed { field } => Self {
                 status: StatusCode::FORBIDDEN,
@@ -140,7 +141,8 @@ impl From<Refusal> for Problem {
 
 impl From<Fault> for Problem {
     fn from(fault: Fault) -> Self {
-        match fault {
+        let cause = fault.to_string();
+        let problem = match fault {
             Fault::Query(_) | Fault::TooLarge { .. } => EngineError::from(fault).into(),
             Fault::Full(_) => Self::unavailable(
                 "STORE_FULL",
@@ -160,8 +162,18 @@ impl From<Fault> for Problem {
             Fault::Damaged(_) | Fault::Newer(_) => {
                 Self::unavailable("STORE_UNAVAILABLE", "the store cannot answer this", STORE_RETRY_SECONDS)
             }
-        }
+        };
+        problem.because(&cause)
     }
+}
+
+/// What may be said of a fault to everybody: the part of the store and what the system said, but no names of files.
+pub(crate) fn public_cause(fault: &Fault) -> Option<String> {
+    let text = fault.to_string();
+    let errno = text.split("(os error ").nth(1)?.split(')').next()?.parse().ok()?;
+    let parts = [("rows", "its rows"), ("blob", "its large values"), ("log", "its log")];
+    let part = parts.iter().find(|(word, _)| text.contains(word)).map_or("its disk", |(_, part)| part);
+    Some(format!("{part}: {}", std::io::Error::from_raw_os_error(errno)))
 }
 
 #[cfg(test)]
@@ -170,6 +182,7 @@ mod tests {
     use tidemill_model::ScriptId;
 
     use super::*;
+    use crate::problem::Inside;
 
     #[test]
     fn a_script_with_subscriptions_is_a_conflict() {
@@ -190,8 +203,22 @@ mod tests {
         ] {
             let problem = Problem::from(EngineError::from(fault));
             assert_eq!((problem.status.as_u16(), &*problem.code), (503, code));
-            assert!(problem.retry_after.is_some() && !problem.detail.contains('/'), "{problem:?}");
+            let document = serde_json::to_string(&problem.document(str::to_owned)).unwrap();
+            assert!(problem.retry_after.is_some() && !document.contains('/'), "{document}");
+            let Some(Inside::Cause(cause)) = problem.inside.as_deref() else { panic!("{problem:?}") };
+            assert!(cause.contains("/var/lib/tidemill/log: EIO"), "{cause}");
         }
+    }
+
+    #[test]
+    fn what_everybody_may_know_of_a_fault_names_no_file() {
+        let text =
+            "the log is closed after a failure to write log/00000001.seg: File too large (os error 27)";
+        let said = public_cause(&Fault::Stopped(text.to_owned()));
+        assert_eq!(said.as_deref(), Some("its log: File too large (os error 27)"));
+        let rows = public_cause(&Fault::Full("derived/rows.redb: x (os error 28)".to_owned())).unwrap();
+        assert!(rows.starts_with("its rows: ") && !rows.contains('/'), "{rows}");
+        assert_eq!(public_cause(&Fault::Stopped("/secret/place".to_owned())), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 pub mod api;
 mod app;
+mod asked;
 mod body;
 mod body_budget;
 mod caller;

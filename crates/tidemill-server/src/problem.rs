@@ -3,15 +3,22 @@
 //! A problem has a status and a stable code. Its texts are cleaned when they leave: see `Problem::answer`.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use axum::body::Body;
 use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Response, StatusCode};
+use tidemill_engine::log_lines::Pace;
+use tracing::{error, warn};
 
 use crate::api::{Detail, ProblemDocument};
+use crate::asked::Asked;
 
 /// The content type of problems.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
+
+/// Lines a minute that tell of requests which failed for one and the same reason. The reason is known by then.
+const LINES_A_MINUTE: u32 = 60;
 
 /// Why a request is not carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +30,18 @@ pub(crate) struct Problem {
     /// Seconds after which it is worth trying again.
     pub(crate) retry_after: Option<u64>,
     /// The methods of the path.
-    pub(crate) allow: Option<String>,
+    pub(crate) allow: Option<Box<str>>,
+    /// What the log is told of it, if that is more than the detail.
+    pub(crate) inside: Option<Box<Inside>>,
+}
+
+/// What is known of a problem within the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Inside {
+    /// What happened, with the names of files: for the log, and never for clients.
+    Cause(String),
+    /// It came from a route that was asked from within: the log has it.
+    Logged,
 }
 
 impl Problem {
@@ -33,7 +51,7 @@ impl Problem {
         detail: impl Into<String>,
     ) -> Self {
         let (code, detail) = (code.into(), detail.into());
-        Self { status, code, detail, details: Vec::new(), retry_after: None, allow: None }
+        Self { status, code, detail, details: Vec::new(), retry_after: None, allow: None, inside: None }
     }
 
     /// One field of the body is wrong.
@@ -108,12 +126,38 @@ impl Problem {
         Self { retry_after: Some(retry_after), ..Self::new(StatusCode::TOO_MANY_REQUESTS, code, detail) }
     }
 
-    pub(crate) fn internal() -> Self {
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "INTERNAL",
-            "the server made a mistake; its log says more",
-        )
+    pub(crate) fn internal(cause: &dyn Display) -> Self {
+        let detail = "the server made a mistake; its log says more";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", detail).because(cause)
+    }
+
+    /// With what happened inside, for the log.
+    pub(crate) fn because(self, cause: &dyn Display) -> Self {
+        Self { inside: Some(Box::new(Inside::Cause(cause.to_string()))), ..self }
+    }
+
+    /// Writes what the server or its store is to blame for into the log, with the id that the answer has.
+    pub(crate) fn log(&self) {
+        static PACE: Pace = Pace::a_minute(LINES_A_MINUTE);
+        if !self.status.is_server_error() {
+            return;
+        }
+        let cause = match self.inside.as_deref() {
+            Some(Inside::Logged) => return,
+            Some(Inside::Cause(cause)) => cause,
+            None => &self.detail,
+        };
+        let Some(told) = PACE.due(&cause) else { return };
+        let asked = Asked::current();
+        let asked = asked.as_ref();
+        let (method, route) = (asked.map(|asked| asked.method.as_str()), asked.map(|asked| asked.route));
+        let instance = asked.map(|asked| tracing::field::display(asked.id));
+        let (status, code, left_out) = (self.status.as_u16(), &*self.code, told.left_out());
+        if self.status == StatusCode::INTERNAL_SERVER_ERROR {
+            error!(error = cause, status, code, method, route, instance, left_out, "a request failed");
+        } else {
+            warn!(error = cause, status, code, method, route, instance, left_out, "a request was refused");
+        }
     }
 
     /// The document, with texts passed through `clean`.
@@ -135,12 +179,14 @@ impl Problem {
             status: self.status.as_u16(),
             code: self.code.clone(),
             detail: named.unwrap_or_else(|| clean(&self.detail)),
+            instance: Asked::current().map(|asked| asked.id.urn()),
             details: details.collect(),
         }
     }
 
-    /// The answer, with texts passed through `clean`.
+    /// The answer, with texts passed through `clean`. The log is told.
     pub(crate) fn answer(&self, clean: impl Fn(&str) -> String) -> Response<Body> {
+        self.log();
         let text = serde_json::to_string(&self.document(clean)).expect("texts can be written as JSON");
         let mut response = Response::new(Body::from(text));
         *response.status_mut() = self.status;

@@ -2,6 +2,7 @@
 //!
 //! Method, caller, role, rate, parameters, content type, body. Only then a handler runs.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -20,6 +21,7 @@ use axum::routing::any;
 use tidemill_engine::backend::Backend;
 
 use crate::app::App;
+use crate::asked::answered;
 use crate::body::ReadBody;
 use crate::body_budget::{Account, Holder, LARGE_BODY_BYTES};
 use crate::caller::Caller;
@@ -29,6 +31,9 @@ use crate::problem::Problem;
 use crate::route::{Access, BodyKind, Call, Reply, Route};
 use crate::server_address::ServerAddress;
 use crate::{body, dashboard, json_body, keyless, routes};
+
+/// What the log calls the route of a path that there is not.
+const NOWHERE: &str = "-";
 
 /// The API and the dashboard as a service. Each request is handled as that of its `Caller`, if its extensions hold one;
 /// otherwise it must come over a connection, with a key or as the local user.
@@ -41,18 +46,21 @@ pub fn router<B: Backend>(app: App<B>) -> Router {
     let known: Arc<[&'static str]> = paths.keys().copied().collect();
     for (path, own) in paths {
         let (own, app) = (Arc::new(own), app.clone());
-        let handle = move |request: Request| answer(app.clone(), Arc::clone(&own), request);
+        let handle = move |request: Request| {
+            let method = request.method().clone();
+            answered(method, path, answer(app.clone(), Arc::clone(&own), request))
+        };
         router = router.route(path, any(handle));
     }
     dashboard::mount(app.clone(), router).fallback(move |request: Request| {
         let (app, known) = (app.clone(), Arc::clone(&known));
-        async move {
+        answered(request.method().clone(), NOWHERE, async move {
             let (parts, body) = request.into_parts();
             let missed = || missed(&known, parts.uri.path());
             let problem = pass_door(&app, &parts).await.err().unwrap_or_else(missed);
             body::discard(body).await;
             secured(problem.answer(|text| app.engine().clean(text)))
-        }
+        })
     })
 }
 
@@ -118,7 +126,7 @@ fn wrong_method<B>(routes: &[Route<B>]) -> Problem {
     let allow = allowed.join(", ");
     let detail = format!("allowed here: {allow}");
     Problem {
-        allow: Some(allow),
+        allow: Some(allow.into()),
         ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail)
     }
 }
@@ -126,6 +134,9 @@ fn wrong_method<B>(routes: &[Route<B>]) -> Problem {
 /// All gates, then the handler.
 async fn pass<B: Backend>(app: App<B>, route: &Route<B>, mut parts: Parts, body: &mut Option<Body>) -> Reply {
     let caller = admit(&app, route.access, &parts).await?;
+    if let Some(tenant) = caller.limited_tenant() {
+        tracing::Span::current().record("tenant", tenant.as_str());
+    }
     if let Access::Roles(roles) = route.access {
         if !caller.has_any(roles) {
             let names: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
@@ -167,7 +178,7 @@ async fn admit<B: Backend>(app: &App<B>, access: Access, parts: &Parts) -> Resul
         return Ok(local());
     }
     let has_keys = match app.engine().has_keys().await {
-        // Probes must answer when the store cannot.
+        // Probes must answer when the store cannot, and tell of it themselves.
         Err(_) if access == Access::Everyone => return Ok(local()),
         has_keys => has_keys?,
     };
@@ -320,6 +331,13 @@ pub(crate) fn secured(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
+/// What a panic said.
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("it panicked: {}", text.as_deref().unwrap_or("without a word"))
+}
+
 /// A handler whose panic becomes an answer: the mistake is ours, and the connection need not suffer.
 struct CatchPanic<F>(Pin<Box<F>>);
 
@@ -329,7 +347,7 @@ impl<F: Future<Output = Reply>> Future for CatchPanic<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
         let future = &mut self.0;
         std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)))
-            .unwrap_or_else(|_| Poll::Ready(Err(Problem::internal())))
+            .unwrap_or_else(|panic| Poll::Ready(Err(Problem::internal(&panicked(&*panic)))))
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidemill_engine::clock::Clock;
 use tidemill_engine::command::Spent;
 use tidemill_engine::engine::{Signal, WorkReport};
+use tidemill_engine::warn_seldom;
 use tidemill_model::error_table::ERROR_TEXT_MAX;
 use tidemill_model::properties::{Activity, ActivityKind};
 use tidemill_model::{ErrorCategory, Exit, Json, SessionId};
@@ -635,7 +636,9 @@ impl<S: TaskSource> Attempt<'_, S> {
                     self.directory.discard().await;
                     return Err(End::Unable(trouble, self.spent.clone()));
                 }
-                Err(_) => {}
+                Err(trouble) => {
+                    warn_seldom!(trouble, request = %self.claim.task.request, "what a task left cannot be read now");
+                }
             }
             tokio::select! {
                 biased;
@@ -773,7 +776,10 @@ impl<S: TaskSource> Attempt<'_, S> {
                 self.flush();
                 report.with_artifacts(artifacts)
             }
-            Err(_) => return lost(&self.directory, Stop::Lost).await,
+            Err(error) => {
+                warn_seldom!(error, request = %self.claim.task.request, "the files of a task could not be handed over");
+                return lost(&self.directory, Stop::Lost).await;
+            }
         };
         if let Err(error) = self.directory.settle().await {
             is_stored = false;

@@ -14,10 +14,12 @@ use tidemill_engine::clock::SystemClock;
 use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::engine::WorkReport;
 use tidemill_engine::metrics::{AttemptMeter, SlotMeter};
+use tidemill_engine::warn_seldom;
 use tidemill_model::{ErrorCategory, Runner, TaskSecrets, TenantId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tracing::{Instrument as _, debug_span};
 
 use crate::attempt::{self, End, Heart};
 use crate::child::agent_home::{AgentHome, AgentHomes};
@@ -210,7 +212,8 @@ async fn claim_and_run<S: TaskSource>(shared: Arc<Shared<S>>, mut pace: watch::R
                     running.spawn(work_off(Arc::clone(&shared), claim, permit, pace.clone()));
                 }
             }
-            Err(_) => {
+            Err(error) => {
+                warn_seldom!(error, "no task could be claimed; it is tried again");
                 tokio::select! {
                     () = told_to_stop(&mut pace) => break,
                     () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
@@ -257,6 +260,7 @@ async fn able<S: TaskSource>(shared: &Shared<S>) -> usize {
 /// done before it is asked for more.
 async fn reports_first<S>(shared: &Shared<S>) {
     let mut unsent = shared.unsent.subscribe();
+    // After that somebody new is served all the same.
     let _ = tokio::time::timeout(REPORTS_FIRST, unsent.wait_for(|unsent| *unsent == 0)).await;
 }
 
@@ -291,13 +295,16 @@ async fn work_off<S: TaskSource>(
         claim.surroundings = surroundings(&shared, &claim);
         let (vitals, config) = (Vitals::of(&claim, shared.config.lease), &shared.config);
         let began = Instant::now();
+        let span = span_of(&claim);
         let mut heart = pin!(vitals.keep_lease(&shared.source, &claim, config.heartbeat, config.lease));
         let (home, end) = match agent_home(&shared, &claim) {
             Ok(_) if claim.execution.runner == Runner::Script => {
-                (None, script_task::run(&shared, &claim, &pace, &vitals, heart.as_mut()).await)
+                let ran = script_task::run(&shared, &claim, &pace, &vitals, heart.as_mut());
+                (None, ran.instrument(span.clone()).await)
             }
             Ok(home) => {
-                let end = attempt::run(&shared, &claim, &pace, &vitals, heart.as_mut(), home.as_ref()).await;
+                let ran = attempt::run(&shared, &claim, &pace, &vitals, heart.as_mut(), home.as_ref());
+                let end = ran.instrument(span.clone()).await;
                 (home, end)
             }
             Err(trouble) => (None, End::Unable(trouble, Spent::default())),
@@ -308,7 +315,8 @@ async fn work_off<S: TaskSource>(
         match end {
             End::Report(end, directory) => {
                 config.ended(&claim, AttemptEnding::of(&end.report), began.elapsed());
-                let reported = beside(heart.as_mut(), report(&shared, &claim, end, &pace, &vitals)).await;
+                let reporting = report(&shared, &claim, end, &pace, &vitals).instrument(span);
+                let reported = beside(heart.as_mut(), reporting).await;
                 let Some(Followed { is_over, next: following }) = reported else { break };
                 if is_over {
                     shared.troubles.forget(&claim);
@@ -334,8 +342,11 @@ async fn work_off<S: TaskSource>(
             }
             End::GivenBack(spent) => {
                 config.ended(&claim, AttemptEnding::GIVEN_BACK, began.elapsed());
+                let released = shared.source.release(&claim, "worker shutdown".to_owned(), spent).await;
                 // If it cannot be noted, the lease runs out.
-                let _ = shared.source.release(&claim, "worker shutdown".to_owned(), spent).await;
+                if let Err(error) = released {
+                    warn_seldom!(error, request = %claim.task.request, "a task could not be given back");
+                }
             }
             End::Unable(trouble, spent) => {
                 config.ended(&claim, AttemptEnding::GIVEN_BACK, began.elapsed());
@@ -346,6 +357,19 @@ async fn work_off<S: TaskSource>(
         }
     }
     drop(permit);
+}
+
+fn span_of(claim: &Claim) -> tracing::Span {
+    debug_span!(
+        "attempt",
+        tenant = %claim.task.tenant,
+        job = claim.job.map(tracing::field::display),
+        task = %claim.task_id,
+        request = %claim.task.request,
+        run = claim.run,
+        attempt = claim.attempt,
+        fence = claim.fence.0,
+    )
 }
 
 /// What others are told of where an attempt runs.
@@ -369,10 +393,11 @@ async fn give_back<S: TaskSource>(shared: &Shared<S>, claim: &Claim, trouble: &T
     let mut pause = FIRST_PAUSE;
     // While the lease lasts; then it is free by itself.
     let until = Instant::now() + shared.config.lease;
-    while let Err(SourceError::Unavailable(_)) =
+    while let Err(error @ SourceError::Unavailable(_)) =
         shared.source.release(claim, reason.clone(), spent.clone()).await
         && Instant::now() < until
     {
+        warn_seldom!(error, request = %claim.task.request, "a task could not be given back; it is tried again");
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
@@ -437,6 +462,7 @@ async fn report<S: TaskSource>(
                     shared.config.sink.line(&LogLine { claim, stream: Stream::Worker, text: &text });
                     return None;
                 }
+                warn_seldom!(problem, request = %claim.task.request, "an outcome could not be recorded; it is tried again");
                 unsent.get_or_insert_with(|| Unsent::new(&shared.unsent));
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);

@@ -10,6 +10,7 @@ use tidemill_engine::engine::{
     ClaimRequest, Engine, EngineError, FinishRequest, HeartbeatRequest, ParentFiles, WorkReport,
 };
 use tidemill_engine::reply::{Assignment, Ending, Refusal};
+use tidemill_engine::warn_seldom;
 use tidemill_model::{ErrorCategory, TenantId, WorkerId};
 use tokio::time::Instant;
 
@@ -39,6 +40,13 @@ impl<B> Clone for EngineSource<B> {
     }
 }
 
+/// If it cannot be noted that a task is given back, its lease runs out.
+pub(crate) fn unreleased<T>(released: Result<T, EngineError>) {
+    if let Err(error) = released {
+        warn_seldom!(error, "a task could not be given back");
+    }
+}
+
 impl<B: Backend> EngineSource<B> {
     pub fn new(engine: Engine<B>, config: EngineSourceConfig) -> Self {
         Self { engine, config: Arc::new(config) }
@@ -63,8 +71,7 @@ impl<B: Backend> EngineSource<B> {
             if let Err(Ok(unwanted)) = sender.send(claimed) {
                 for task in unwanted {
                     let worker = source.config.worker.clone();
-                    // If it cannot be noted, the lease runs out.
-                    let _ = source.engine.release(task.task, task.fence, worker, None).await;
+                    unreleased(source.engine.release(task.task, task.fence, worker, None).await);
                 }
             }
         });
@@ -85,8 +92,7 @@ impl<B: Backend> EngineSource<B> {
                 Err(error @ EngineError::Fault(_)) if error.is_transient() => {
                     let reason = Some(format!("what it needs cannot be read now: {error}"));
                     let worker = self.config.worker.clone();
-                    // If it cannot be noted, the lease runs out.
-                    let _ = self.engine.release(task.task, task.fence, worker, reason).await;
+                    unreleased(self.engine.release(task.task, task.fence, worker, reason).await);
                     unread = Some(error);
                 }
                 Err(error) => self.refuse(&task, &error).await,
@@ -129,7 +135,9 @@ impl<B: Backend> EngineSource<B> {
         let report = WorkReport::failed(error.to_string(), category);
         let finish = FinishRequest::of(task, self.config.worker.clone(), report);
         // Without an answer the lease runs out and somebody tries again.
-        let _ = self.engine.finish(finish).await;
+        if let Err(error) = self.engine.finish(finish).await {
+            warn_seldom!(error, request = %task.task.request, "a failure could not be recorded");
+        }
     }
 
     async fn end(
@@ -153,7 +161,9 @@ impl<B: Backend> EngineSource<B> {
             (Err(error), None) => Err(source_error(&error)),
             // What is wrong with an outcome is for its slot to mend first.
             (Err(error), Some(next)) if !matches!(error, EngineError::Refused(_)) => {
-                let _ = self.release(&next, None, Spent::default()).await;
+                if let Err(error) = self.release(&next, None, Spent::default()).await {
+                    warn_seldom!(error, request = %next.task.request, "a task could not be given back");
+                }
                 Err(source_error(&error))
             }
             // A lost lease keeps nobody from the next task.

@@ -11,6 +11,7 @@ use tidemill_engine::backend::Backend;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{Engine, EngineError, HeartbeatRequest};
 use tidemill_engine::reply::Refusal;
+use tidemill_engine::warn_seldom;
 use tidemill_model::{Fence, WorkerId};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -177,7 +178,10 @@ impl Leases {
                     lease.lost.notify_one();
                 }
             }
-            Err(_) => table.look_again(number, Instant::now() + self.interval / 4, None),
+            Err(error) => {
+                warn_seldom!(error, "a lease could not be prolonged; it is tried again");
+                table.look_again(number, Instant::now() + self.interval / 4, None);
+            }
         }
         drop(table);
         self.sooner.notify_one();

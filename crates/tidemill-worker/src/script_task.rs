@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidemill_engine::command::Spent;
 use tidemill_engine::engine::{Signal, WorkReport};
+use tidemill_engine::warn_seldom;
 use tidemill_model::{ErrorCategory, EventId, Json, TenantId};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -113,7 +114,9 @@ pub(crate) async fn run<S: TaskSource>(
                     Ok(()) => began = None,
                     Err(SourceError::Lost) => return lost(shared, claim, Stop::Lost),
                     // Its end says it.
-                    Err(_) => {}
+                    Err(error) => {
+                        warn_seldom!(error, request = %claim.task.request, "it could not be told that a task began");
+                    }
                 }
             }
         }
@@ -144,7 +147,10 @@ pub(crate) async fn run<S: TaskSource>(
             Ok(Some(note)) => {
                 show(shared, claim, &[("warn", format!("[tidemill] {note}"))]);
             }
-            Err(_) => return lost(shared, claim, Stop::Lost),
+            Err(error) => {
+                warn_seldom!(error, request = %claim.task.request, "the log of a task could not be kept");
+                return lost(shared, claim, Stop::Lost);
+            }
         }
     }
     shared.source.log_end(claim);

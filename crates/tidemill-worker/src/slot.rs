@@ -6,12 +6,15 @@ use std::time::Duration;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{ClaimRequest, Claimed, EngineError, FinishRequest, Signal, WorkReport};
 use tidemill_engine::reply::Assignment;
+use tidemill_engine::warn_seldom;
 use tidemill_model::ErrorCategory;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tracing::{Instrument as _, debug_span};
 
 use crate::attempt::millis;
 use crate::command_worker::PERSISTENCE_AT_STOP;
+use crate::engine_source::unreleased;
 use crate::handler::{Outcome, TaskContext, TaskError};
 use crate::lease_keeper::LeaseKeeper;
 use crate::native::NativeWorker;
@@ -54,10 +57,14 @@ impl<B: Backend> Slot<B> {
                 tokio::time::sleep(wait).await;
             }
             let asked_at = Instant::now();
-            let Ok(claimed) = self.worker.engine().claim(self.claim()).await else {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
-                continue;
+            let claimed = match self.worker.engine().claim(self.claim()).await {
+                Ok(claimed) => claimed,
+                Err(error) => {
+                    warn_seldom!(error, "no task could be claimed; it is tried again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                    continue;
+                }
             };
             pause = FIRST_PAUSE;
             match claimed.tasks.into_iter().next() {
@@ -71,7 +78,16 @@ impl<B: Backend> Slot<B> {
     async fn work_off(&mut self, first: Assignment, asked_at: Instant) {
         let mut next = Some((first, asked_at));
         while let Some((task, asked_at)) = next.take() {
-            let report = match self.run_task(&task, asked_at).await {
+            let span = debug_span!(
+                "attempt",
+                tenant = %task.task.tenant,
+                job = task.job.map(tracing::field::display),
+                request = %task.task.request,
+                run = task.run,
+                attempt = task.attempt,
+                fence = task.fence.0,
+            );
+            let report = match self.run_task(&task, asked_at).instrument(span).await {
                 End::Report(report) => report,
                 End::Lost => return,
                 End::GivenBack(reason) => return self.give_back(task, reason).await,
@@ -133,6 +149,7 @@ impl<B: Backend> Slot<B> {
             let is_stopping = *self.stopping.borrow() != Pace::Work;
             let at_most = if is_stopping { PERSISTENCE_AT_STOP } else { Duration::MAX };
             let is_patient = began.elapsed() < self.worker.config().persistence.min(at_most);
+            warn_seldom!(error, request = %finish.task.request, "an outcome could not be recorded");
             if error.is_transient() && is_patient {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
@@ -196,8 +213,7 @@ impl<B: Backend> Slot<B> {
 
     async fn release(&self, task: Assignment, reason: Option<String>) {
         let worker = self.worker.config().worker.clone();
-        // If it cannot be noted, the lease runs out.
-        let _ = self.worker.engine().release(task.task, task.fence, worker, reason).await;
+        unreleased(self.worker.engine().release(task.task, task.fence, worker, reason).await);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tidemill_engine::warn_seldom;
 use tidemill_model::properties::Activity;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -220,7 +221,9 @@ impl Vitals {
                         continue;
                     }
                     Err(SourceError::Lost) => return Stop::Lost,
-                    Err(SourceError::Unavailable(_) | SourceError::Refused(_)) => {}
+                    Err(error @ (SourceError::Unavailable(_) | SourceError::Refused(_))) => {
+                        warn_seldom!(error, request = %claim.task.request, "the last heartbeat was not taken");
+                    }
                 }
             }
             self.lock().is_lapsed = true;
@@ -291,7 +294,8 @@ impl Vitals {
                     self.renewed(asked_at.plus(held), pid);
                 }
                 Err(SourceError::Lost) => return Stop::Lost,
-                Err(SourceError::Unavailable(_) | SourceError::Refused(_)) => {
+                Err(error @ (SourceError::Unavailable(_) | SourceError::Refused(_))) => {
+                    warn_seldom!(error, request = %claim.task.request, "a heartbeat was not taken; it is tried again");
                     failures += 1;
                     beat_at = began + patience;
                 }

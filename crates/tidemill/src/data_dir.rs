@@ -11,7 +11,6 @@ use tidemill_embedded::StoreOptions;
 use tidemill_embedded::data_lock::DataLock;
 use tidemill_embedded::disk::Disk;
 use tidemill_embedded::real_disk::RealDisk;
-use tidemill_embedded::store::Tell;
 
 use crate::client::add;
 use crate::commands::CommandError;
@@ -152,5 +151,5 @@ fn unusable(dir: &Path, error: &std::io::Error) -> CommandError {
 
 /// How offline commands open a store. Nothing is decided here, so no policy matters.
 pub(crate) fn store_options() -> StoreOptions {
-    StoreOptions { tell: Tell::new(crate::logging::trouble), ..StoreOptions::default() }
+    StoreOptions::default()
 }

@@ -46,6 +46,8 @@ impl Home for tidemill_aws::Aws {
 
     async fn tidy(&self) {
         // What could not be let go now is let go the next time.
-        let _ = self.keep_house().await;
+        if let Err(error) = self.keep_house().await {
+            tidemill_engine::warn_seldom!(error, "what is past its time could not be let go");
+        }
     }
 }

@@ -9,6 +9,7 @@ use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::{EngineConfig, EngineError, JobRequest};
 use tidemill_engine::triage::{TriageKeeper, TriageTimer};
+use tidemill_engine::warn_seldom;
 use tidemill_model::{
     AppName, BadId, JobId, JobStatus, Json, TaskId, TaskName, TaskOptions, TaskSpec, TenantId, WorkerId,
 };
@@ -156,7 +157,9 @@ async fn sweep(engine: Engine, every: Duration) {
     loop {
         tokio::time::sleep(every).await;
         // A store that cannot answer now is asked again the next time.
-        let _ = engine.sweep().await;
+        if let Err(error) = engine.sweep().await {
+            warn_seldom!(error, "the sweep for what stands still failed");
+        }
     }
 }
 

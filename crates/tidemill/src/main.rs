@@ -143,6 +143,7 @@ fn main() -> ExitCode {
         }
         error.exit_code()
     });
+    logging::finish();
     out.end(code)
 }
 
@@ -247,6 +248,7 @@ fn settings(
     if logs != Logs::No {
         resolved.values.log_format.set(logs == Logs::ForGood);
     }
+    logging::start(resolved.log_filter(), resolved.sanitizer());
     out.set_colours(resolved.colours());
     for warning in &resolved.warnings {
         out.warn(format_args!("tidemill: {warning}"));

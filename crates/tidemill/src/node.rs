@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tidemill::host::random_seed;
 use tidemill::{Embedded, OpenError, StoreOptions};
-use tidemill_embedded::store::Tell;
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::{Engine, EngineConfig, EngineError, PULSE_EVERY};
@@ -16,6 +15,7 @@ use tidemill_engine::scripts::{Scripts, ScriptsConfig};
 use tidemill_engine::site::Site;
 use tidemill_engine::state::Room;
 use tidemill_engine::triage::{TokenSealer, TriageKeeper, TriageTimer};
+use tidemill_engine::warn_seldom;
 use tidemill_model::{ErrorSanitizer, TenantId, Timestamp, WorkerId};
 use tidemill_outbound::HttpSender;
 use tidemill_worker::log_sink::LogSink;
@@ -84,7 +84,10 @@ impl Life {
     /// Ends what former lives left running. Before their leases go to others nothing of them may run any more.
     pub(crate) async fn end_former(&self) {
         let Self { data_id, generation } = self.clone();
-        let _ = tokio::task::spawn_blocking(move || kill_leftovers(&data_id, generation)).await;
+        let killed = tokio::task::spawn_blocking(move || kill_leftovers(&data_id, generation)).await;
+        if let Err(error) = killed {
+            tracing::warn!(%error, "what former lives left running could not be looked for");
+        }
     }
 }
 
@@ -98,7 +101,6 @@ impl Node<Embedded> {
             policy: values.policy(),
             site: Site::new(&values.environment),
             seed: random_seed(),
-            tell: Tell::new(crate::logging::trouble),
             ..StoreOptions::default()
         };
         let token_key = TokenKey::of(data, values.token_key_file.as_deref(), values.token_key.as_deref());
@@ -352,6 +354,7 @@ impl<B: Backend> ScriptsHandle<B> {
     pub(crate) async fn shut_down(mut self, grace: Duration) {
         self.scripts.stop();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
+        // What has not ended by then is ended.
         let _ = tokio::time::timeout(grace, ended).await;
         self.tasks.shutdown().await;
     }
@@ -417,7 +420,9 @@ impl Drop for Sweeper {
 async fn sweep<B: Home>(engine: Engine<B>, every: Duration) {
     loop {
         // A store that cannot answer now is asked again the next time.
-        let _ = engine.sweep().await;
+        if let Err(error) = engine.sweep().await {
+            warn_seldom!(error, "the sweep for what stands still failed");
+        }
         engine.backend().tidy().await;
         tokio::time::sleep(every).await;
     }
@@ -434,12 +439,15 @@ impl Drop for HealthTimer {
 
 /// The first check is due one interval after the last one of a former life, or at once.
 async fn check_health<B: Backend>(engine: Engine<B>, tenant: TenantId, every: Duration) {
-    let mut pause = engine.until_health_check(&tenant, every).await.unwrap_or(every);
+    let mut pause = engine.until_health_check(&tenant, every).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "when health was last checked is not known");
+        every
+    });
     loop {
         tokio::time::sleep(pause).await;
         // A store that cannot answer now is asked again the next time.
         if let Err(error) = engine.check_health_of_all(&tenant).await {
-            logging::trouble(&format!("the check of health failed: {}", engine.clean(&error.to_string())));
+            tracing::warn!("the check of health failed: {error}");
         }
         pause = every;
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{ParentFiles, WorkReport};
+use tidemill_engine::warn_seldom;
 use tidemill_model::{
     AppName, Artifact, ErrorCategory, Fence, JobId, Json, RequestId, TaskId, TaskName, TenantId, Timestamp,
 };
@@ -212,7 +213,12 @@ impl TaskSource for RemoteSource {
     async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
         let finished = self.finish(claim, end).await?;
         // An error is about the finish only: what cannot be claimed now is claimed by the next call.
-        let next = self.claim(1, Duration::ZERO).await.ok().and_then(|mut claims| claims.pop());
+        let claimed = self.claim(1, Duration::ZERO).await;
+        let next = claimed.unwrap_or_else(|error| {
+            warn_seldom!(error, "no task could be claimed; it is tried again");
+            Vec::new()
+        });
+        let next = next.into_iter().next();
         Ok(Followed { next, ..finished })
     }
 

@@ -166,6 +166,7 @@ impl ScriptHost for ScriptPool {
     }
 
     async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        // It fails only if the work panicked, which is told, or the runtime ends.
         tokio::task::spawn_blocking(work).await.ok()
     }
 }

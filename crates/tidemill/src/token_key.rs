@@ -160,6 +160,7 @@ impl TokenKey {
             std::fs::hard_link(&draft, &self.file)?;
             self.file.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
         })();
+        // A draft that stays holds a key which nobody uses, and only this user reads it.
         let _ = std::fs::remove_file(&draft);
         made.map_err(failed)?;
         Ok(key)

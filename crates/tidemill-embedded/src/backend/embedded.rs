@@ -16,6 +16,7 @@ use tidemill_engine::metrics::CommitMeter;
 use tidemill_engine::notice::{Listening, Notice};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::row::{Row, RowKey};
+use tidemill_engine::warn_seldom;
 use tidemill_model::JobId;
 
 use super::bell::{Bell, Heard};
@@ -346,8 +347,12 @@ impl Drop for Embedded {
             return;
         }
         // A clean end leaves nothing to replay; if it fails, the log has everything all the same.
-        let _ = self.shared.write_open_groups();
-        let _ = self.shared.flush_rows();
+        if let Err(fault) = self.shared.write_open_groups() {
+            tracing::warn!(error = %fault, "the last groups could not be written when the store was closed");
+        }
+        if let Err(fault) = self.shared.flush_rows() {
+            tracing::warn!(error = %fault, "the last checkpoint could not be written: the next open replays the log");
+        }
     }
 }
 
@@ -580,7 +585,9 @@ impl Shared {
         deciding.stir = Stir::default();
         let lost = deciding.number;
         // The state is made from the rows. If they are damaged they come first.
-        let _ = self.rows.heal();
+        if let Err(fault) = self.rows.heal() {
+            warn_seldom!(fault, "the derived rows could not be made again");
+        }
         // One number stands for the state that is left, which is on disk.
         deciding.number += 2;
         match crate::store::decider_from_disk(&self.rows, &writing.log, &self.options) {

@@ -8,7 +8,9 @@ use tidemill_engine::backend::Fault;
 use tidemill_engine::command::{Command, Forget};
 use tidemill_engine::record::Record;
 use tidemill_engine::state::row::RowKey;
+use tidemill_engine::warn_seldom;
 use tidemill_model::{JobId, TenantId};
+use tracing::debug_span;
 
 use super::bell::Heard;
 use super::embedded::{FLUSH_EVENTS, FLUSH_ROWS, HELD_BYTES_MAX, Shared};
@@ -38,6 +40,7 @@ struct Mending {
 
 impl Shared {
     pub(super) fn run_keeper(&self) {
+        let _span = debug_span!("keeper").entered();
         let mut waiting = Waiting::default();
         let mut expire_at = Instant::now() + RETENTION_EVERY;
         let mut mending = Mending::default();
@@ -49,21 +52,46 @@ impl Shared {
                 Heard::Ring | Heard::Timeout => {}
             }
             self.mend_rows(&mut mending);
-            // A fault here harms nothing that was promised: the log has it all, and the writer meets the same disk.
-            let _ = self.log_keeper.prepare_spare();
+            self.prepare_spare();
             self.keep_rows(&mut waiting);
             if expire_at <= Instant::now() {
-                let _ = self.expire();
-                let _ = sweep_blobs(&self.blobs, &self.reader, self.clock.now());
+                if let Err(fault) = self.expire() {
+                    warn_seldom!(
+                        fault,
+                        "what is past its time could not be dropped; it is tried again in an hour"
+                    );
+                }
+                if let Err(fault) = sweep_blobs(&self.blobs, &self.reader, self.clock.now()) {
+                    warn_seldom!(
+                        fault,
+                        "large values of nobody could not be removed; it is tried again in an hour"
+                    );
+                }
                 expire_at = Instant::now() + RETENTION_EVERY;
             }
             // Sealing takes its time: rows come between, or a store that is written without a pause would have ever
             // more to replay.
-            while !self.closing.load(Ordering::Acquire) && self.log_keeper.seal_next().unwrap_or(false) {
-                let _ = self.log_keeper.prepare_spare();
+            while !self.closing.load(Ordering::Acquire) && self.seal_next() {
+                self.prepare_spare();
                 self.keep_rows(&mut waiting);
             }
         }
+    }
+
+    /// Makes the file of the next segment ready. A fault here harms nothing that was promised: the log has it all, and the
+    /// writer meets the same disk.
+    fn prepare_spare(&self) {
+        if let Err(error) = self.log_keeper.prepare_spare() {
+            warn_seldom!(Fault::from(error), "no file could be made ready for the next segment");
+        }
+    }
+
+    /// Seals a segment that is full. Says whether there was one; one that cannot be sealed stays as it is and is tried again.
+    fn seal_next(&self) -> bool {
+        self.log_keeper.seal_next().unwrap_or_else(|error| {
+            warn_seldom!(Fault::from(error), "a segment could not be sealed");
+            false
+        })
     }
 
     /// Makes damaged rows again. If that fails too, it is tried again after ever longer pauses.
@@ -100,7 +128,10 @@ impl Shared {
         // What is held while others are being written has a limit too: then those who change rows wait.
         if (dirty >= FLUSH_ROWS || has_waited || is_behind) && held < 2 * HELD_BYTES_MAX {
             self.flush_planned.store(false, Ordering::Relaxed);
-            let _ = self.hold_rows();
+            // What is not taken now stays in the state, and the log has it.
+            if let Err(fault) = self.hold_rows() {
+                warn_seldom!(fault, "changed rows could not be taken for the next checkpoint");
+            }
             waiting.since = Some(Instant::now());
         }
         if has_waited {
@@ -114,14 +145,17 @@ impl Shared {
 
     /// Writes rows that were taken, on a thread of its own: those that change meanwhile can still be taken.
     pub(super) fn run_settler(&self) {
+        let _span = debug_span!("rows").entered();
         while self.settler_bell.wait(None) == Heard::Ring {
             // It may have been rung for what is written by now.
             let is_due = self.settle_soon.swap(false, Ordering::AcqRel)
                 || self.rows.held_bytes() >= HELD_BYTES_MAX
                 || self.replay_len() >= FLUSH_EVENTS;
             if is_due {
-                // A fault harms nothing that was promised, see `run_keeper`.
-                let _ = self.settle_rows();
+                // A fault harms nothing that was promised, see `prepare_spare`.
+                if let Err(fault) = self.settle_rows() {
+                    warn_seldom!(fault, "a checkpoint could not be written");
+                }
                 self.keeper_bell.ring();
             }
         }

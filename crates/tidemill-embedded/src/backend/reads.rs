@@ -26,7 +26,7 @@ use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Times
 use super::embedded::{Embedded, Shared, Turn, block_on};
 use super::stored_task;
 use crate::store::decider::stream_row;
-use crate::store::row_store::{RowStore, io_fault};
+use crate::store::row_store::{RowStore, file_fault};
 use crate::store::{query, row_key};
 
 impl Shared {
@@ -393,12 +393,14 @@ impl Backend for Embedded {
 
     async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {
         let shared = self.shared();
-        let put = shared.blobs.put(&tenant, &key, &bytes).map_err(|error| io_fault(&error));
+        let put = shared.blobs.put(&tenant, &key, &bytes);
+        let put = put.map_err(|error| file_fault(&format!("blobs/{tenant}/{key}"), &error));
         put.inspect_err(|fault| shared.note_refusal(fault, bytes.len() as u64))
     }
 
     async fn blob(&self, tenant: TenantId, key: String) -> Result<Option<Vec<u8>>, Fault> {
-        self.shared().blobs.get(&tenant, &key).map_err(|error| io_fault(&error))
+        let found = self.shared().blobs.get(&tenant, &key);
+        found.map_err(|error| file_fault(&format!("blobs/{tenant}/{key}"), &error))
     }
 
     async fn queue(&self) -> Result<QueueDepth, Fault> {

@@ -36,6 +36,7 @@ impl Spare {
         let mut spare = Self::make(disk, &temporary, bytes.next_multiple_of(PAGE_BYTES))?;
         // The name tells that the file is filled and synced.
         disk.rename(&temporary, &path).map_err(|error| {
+            // Best effort: an open removes it too.
             let _ = disk.remove(&temporary);
             files::full_or_io("rename", &temporary, spare.bytes)(error)
         })?;

@@ -182,6 +182,7 @@ impl RowStore {
             let table = db.begin_read()?.open_table(META)?;
             Ok(table.get(CHECKPOINT)?.map(|value| value.value().to_vec()))
         };
+        // Rows of a former form that cannot be read are made again from the log, as those are that there are none of.
         let bytes = guarded(read).ok().flatten();
         Ok(Former::Rows(bytes.and_then(|bytes| read_checkpoint(&bytes).ok())))
     }
@@ -633,6 +634,16 @@ pub(crate) fn io_fault(error: &io::Error) -> Fault {
     }
 }
 
+/// The same with the file that it happened to.
+pub(crate) fn file_fault(file: &str, error: &io::Error) -> Fault {
+    match io_fault(error) {
+        Fault::Full(text) => Fault::Full(format!("{file}: {text}")),
+        Fault::Stopped(text) => Fault::Stopped(format!("{file}: {text}")),
+        Fault::Damaged(text) => Fault::Damaged(format!("{file}: {text}")),
+        other => other,
+    }
+}
+
 fn fault(error: &redb::Error) -> Fault {
     match error {
         redb::Error::Io(error)
@@ -640,7 +651,7 @@ fn fault(error: &redb::Error) -> Fault {
         {
             Fault::Damaged(format!("rows: {error}"))
         }
-        redb::Error::Io(error) => io_fault(error),
+        redb::Error::Io(error) => file_fault(FILE, error),
         redb::Error::Corrupted(reason) => Fault::Damaged(format!("rows: {reason}")),
         redb::Error::UpgradeRequired(version) => Fault::Damaged(format!("rows have form {version}")),
         redb::Error::RepairAborted => Fault::Damaged("rows could not be repaired".into()),

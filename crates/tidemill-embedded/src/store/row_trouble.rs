@@ -54,11 +54,13 @@ pub(crate) struct Trouble {
 
 impl Trouble {
     pub(super) fn mend_with(&self, healer: Healer) {
+        // The first one stays.
         let _ = self.healer.set(healer);
     }
 
     /// From now on trouble is only reported to whoever hears the alarm and then calls `heal`.
     pub(crate) fn raise_alarm_with(&self, alarm: impl Fn() + Send + Sync + 'static) {
+        // The first one stays.
         let _ = self.alarm.set(Box::new(alarm));
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Takes sentences for the log of the process. The store itself writes none.
+/// Takes sentences for an operator. They are warnings in the log of the process unless somebody else listens.
 #[derive(Clone, Default)]
 pub struct Tell(Option<Arc<Say>>);
 
@@ -17,6 +17,8 @@ impl Tell {
     pub(crate) fn say(&self, sentence: &str) {
         if let Some(say) = &self.0 {
             say(sentence);
+        } else {
+            tracing::warn!("{sentence}");
         }
     }
 }

@@ -3,6 +3,8 @@
 //! A command is complete when it arrives: ids are checked, JSON is valid, large values already lie in the blob store.
 //! Decisions read no JSON and wait for nothing. What there is to say of a command stands in its own file.
 
+use std::fmt;
+
 use tidemill_model::{EventId, Json, Timestamp};
 
 pub use crate::events::publish::PublishedEvent;
@@ -117,6 +119,19 @@ impl Command {
     /// The field that makes it large, as callers know it.
     pub fn large_field(&self) -> &'static str {
         self.decision().large_field()
+    }
+}
+
+/// The names of commands, for the log: what else is in them may be anybody's secret.
+pub(crate) struct Names<'a>(pub(crate) &'a [Command]);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, command) in self.0.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(f, "{comma}{}", command.name())?;
+        }
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidemill_model::TenantId;
+use tracing::{Instrument as _, debug, debug_span};
 
 use crate::Engine;
 use crate::engine::EngineError;
@@ -17,6 +18,7 @@ use crate::kernel::state::DueWay;
 use crate::outbound::delivery::{Delivery, DeliveryId, DeliveryKey, Lane, Target, Way};
 use crate::outbound::sender::{Parcel, Sender};
 use crate::scripts::stop::{First, Stop, any, either};
+use crate::warn_seldom;
 
 /// Webhooks and callbacks that are under way at a time.
 const WEBHOOKS_MAX: usize = 24;
@@ -137,7 +139,8 @@ impl<B: Backend, S: Sender> Courier<B, S> {
             let (found, next) = match self.take().await {
                 Ok(taken) => taken,
                 Err(EngineError::Fault(Fault::Stopped(_))) => return,
-                Err(_) => {
+                Err(error) => {
+                    warn_seldom!(error, "what is due for delivery could not be looked up");
                     if either(self.shared.sender.sleep(PATIENCE), stop.wait()).await == First::Two {
                         return;
                     }
@@ -145,12 +148,17 @@ impl<B: Backend, S: Sender> Courier<B, S> {
                 }
             };
             if let Some((way, id)) = found {
-                let done = self.deliver(&DeliveryKey { tenant: way.tenant.clone(), id }).await;
+                let span = debug_span!("delivery", tenant = %way.tenant, delivery = %id);
+                let key = DeliveryKey { tenant: way.tenant.clone(), id };
+                let done = self.deliver(&key).instrument(span).await;
                 self.in_flight(|in_flight| in_flight.end(&way, id));
                 self.shared.freed.ring();
                 match done {
                     Err(EngineError::Fault(Fault::Stopped(_))) => return,
-                    Err(EngineError::Fault(_)) => any(self.shared.sender.sleep(PATIENCE), stop.wait()).await,
+                    Err(EngineError::Fault(fault)) => {
+                        warn_seldom!(fault, "how a delivery went could not be recorded");
+                        any(self.shared.sender.sleep(PATIENCE), stop.wait()).await;
+                    }
                     // Somebody else did it, or it waits for its next try.
                     Ok(()) | Err(_) => {}
                 }
@@ -193,7 +201,11 @@ impl<B: Backend, S: Sender> Courier<B, S> {
             let freed = self.shared.freed.listen();
             match self.engine.has_webhooks_waiting(tenant).await {
                 Ok(true) => any(freed, self.shared.stop.wait()).await,
-                Ok(false) | Err(_) => return,
+                Ok(false) => return,
+                Err(error) => {
+                    warn_seldom!(error, "nobody can say whether webhooks are still to be sent");
+                    return;
+                }
             }
             if self.shared.stop.is_set() {
                 return;
@@ -229,8 +241,16 @@ impl<B: Backend, S: Sender> Courier<B, S> {
         let attempt = attempts + 1;
         let parcel = Parcel { id, tenant: key.tenant.clone(), target, body, attempt };
         let end = match self.shared.sender.send(parcel).await {
-            Ok(()) => DeliveryEnd::Arrived,
-            Err(error) => DeliveryEnd::Failed { error: Arc::from(self.engine.clean(&error.0)) },
+            Ok(()) => {
+                debug!(attempt, "delivered");
+                DeliveryEnd::Arrived
+            }
+            Err(error) => {
+                let error = self.engine.clean(&error.0);
+                // Dead letters and alerts tell of those that never arrive.
+                debug!(attempt, error, "a delivery failed");
+                DeliveryEnd::Failed { error: Arc::from(error) }
+            }
         };
         self.engine.end_delivery(key, attempt, told, end).await
     }

@@ -16,6 +16,7 @@ use crate::scripts::execution::{ExecutionKey, ScriptExecution};
 use crate::scripts::{RunCall, SCRIPT_ORIGIN, ScriptBoard, Telling};
 use crate::triage::changes::cut_tokens;
 use crate::triage::{ErrorMark, WorkflowItem};
+use crate::warn_seldom;
 use crate::work::submit_job::check_job;
 
 /// The kind of entity that events of scripts are about, unless they say otherwise.
@@ -203,7 +204,9 @@ impl<B: Backend> Engine<B> {
     pub(crate) async fn tell_alert(&self, telling: Telling) {
         let Telling { tenant, kind, is_raised, message, properties } = telling;
         let alert = Alert { tenant, name: kind.as_str(), is_raised, message, properties };
-        let _ = self.execute(Command::Alert(alert)).await;
+        if let Err(error) = self.execute(Command::Alert(alert)).await {
+            warn_seldom!(error, alert = kind.as_str(), "an alert could not be recorded");
+        }
     }
 }
 

@@ -203,7 +203,7 @@ impl<'a, B: Backend, H: ScriptHost> LaneRouter<'a, B, H> {
             let moved = self.lanes.moved.listen();
             if self.stop.is_set() {
                 for (tenant, lane) in &mut self.own {
-                    // What was matched is known; if this cannot be written it is found out again.
+                    // What was matched is known; if this cannot be written it is found out again. `ended` has told why.
                     let _ = lane.write(self.engine, tenant).await;
                 }
                 return;

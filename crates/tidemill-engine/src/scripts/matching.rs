@@ -17,6 +17,7 @@ use crate::kernel::reply::Reply;
 use crate::scripts::execution::SourceEvent;
 use crate::scripts::host::ScriptHost;
 use crate::scripts::router::{Ended, SCRIPT_ORIGIN, ended};
+use crate::warn_seldom;
 
 /// Executions and bytes of them that are queued in one commit.
 const EXECUTIONS_MAX: usize = 1_000;
@@ -120,7 +121,10 @@ pub(super) async fn whole<B: Backend>(engine: &Engine<B>, event: &Event) -> Resu
         Ok(whole) => Ok(whole),
         Err(EngineError::Fault(fault @ (Fault::Stopped(_) | Fault::Full(_)))) => Err(ended(&fault.into())),
         // What its large fields say is not known any more.
-        Err(_) => Ok(event.clone()),
+        Err(error) => {
+            warn_seldom!(error, event = %event.id, "an event is matched without its large fields");
+            Ok(event.clone())
+        }
     }
 }
 

@@ -29,12 +29,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidemill_model::TenantId;
+use tracing::{Instrument as _, debug_span};
 
 use crate::Engine;
 use crate::kernel::backend::{Backend, Fault};
 use crate::kernel::notice::Notice;
 use crate::kernel::state::Room;
 use crate::scripts::execution::ExecutionKey;
+use crate::warn_seldom;
 
 pub use crate::scripts::alerts::{AlertKind, StandingAlert};
 pub use crate::scripts::host::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRun};
@@ -171,13 +173,18 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
     /// Follows the log and queues what matches, until it is stopped.
     pub async fn route(&self) {
         let Shared { stop, lanes, .. } = &*self.shared;
-        Router::new(&self.engine, &*self.host, stop, lanes, self.config.seed).run().await;
+        let span = debug_span!("script_router");
+        Router::new(&self.engine, &*self.host, stop, lanes, self.config.seed).run().instrument(span).await;
     }
 
     /// Follows the log for tenants whose events take long to match, until it is stopped.
     pub async fn route_aside(&self) {
         let Shared { stop, lanes, .. } = &*self.shared;
-        LaneRouter::new(&self.engine, &*self.host, stop, lanes, self.config.seed).run().await;
+        let span = debug_span!("script_lanes");
+        LaneRouter::new(&self.engine, &*self.host, stop, lanes, self.config.seed)
+            .run()
+            .instrument(span)
+            .await;
     }
 
     /// Fetches what is due, until it is stopped.
@@ -186,6 +193,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
             if matches!(fault, Fault::Stopped(_) | Fault::Newer(_)) {
                 return self.shared.stop.set();
             }
+            warn_seldom!(fault, "alerts of a former life could not be read");
             if either(self.host.sleep(PATIENCE), self.shared.stop.wait()).await == First::Two {
                 return;
             }
@@ -220,7 +228,10 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
                     until.map_or(WATCH, |until| until.min(WATCH))
                 }
                 Err(Fault::Stopped(_) | Fault::Newer(_)) => return self.shared.stop.set(),
-                Err(_) => PATIENCE,
+                Err(fault) => {
+                    warn_seldom!(fault, "executions that are due could not be looked up");
+                    PATIENCE
+                }
             };
             let rung = any(any(queued, low), self.shared.stop.wait());
             any(rung, self.host.sleep(wait)).await;
@@ -283,7 +294,8 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
             };
             let is_retried = {
                 let mut place = Place::take(self, &key);
-                self.run_one(&key, &mut place).await
+                let span = debug_span!("script", tenant = %key.tenant, execution = %key.id);
+                self.run_one(&key, &mut place).instrument(span).await
             };
             if is_retried {
                 self.engine.script_board().queued.ring();

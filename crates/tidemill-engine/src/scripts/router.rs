@@ -22,6 +22,7 @@ use crate::scripts::host::ScriptHost;
 use crate::scripts::lanes::{LANES_MAX, Lanes, Returned, cursor_of};
 use crate::scripts::matching::{self, Batch, Index, Place, Wanted};
 use crate::scripts::stop::{First, Stop, any, either};
+use crate::warn_seldom;
 
 /// Events that are read at a time.
 const EVENTS_MAX: usize = 1_000;
@@ -105,7 +106,7 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
             match step {
                 Ok(()) => is_begun = true,
                 Err(Some(Ended::Stopped)) => {
-                    // What was matched is known; if this cannot be written it is found out again.
+                    // What was matched is known; if this cannot be written it is found out again. `ended` has told why.
                     let _ = self.write_cursor().await;
                     return;
                 }
@@ -473,6 +474,10 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
 
 /// What an error means for the router: it ends, or goes on from what is durable.
 pub(super) fn ended(error: &EngineError) -> Option<Ended> {
+    // A conflict is the store's way to say that another was first.
+    if !matches!(error, EngineError::Refused(_)) {
+        warn_seldom!(error, "the router of scripts goes back to what is durable");
+    }
     match error {
         EngineError::Fault(Fault::Stopped(_) | Fault::Newer(_)) => Some(Ended::Broken),
         _ => None,

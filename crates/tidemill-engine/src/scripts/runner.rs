@@ -16,6 +16,7 @@ use crate::kernel::reply::{Refusal, Reply};
 use crate::scripts::execution::{ExecutionKey, ExecutionStatus, RunError, ScriptExecution, SourceEvent};
 use crate::scripts::host::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRun};
 use crate::scripts::{Place, Scripts, ScriptsConfig};
+use crate::warn_seldom;
 
 /// The largest result that is kept, as JSON.
 pub const RESULT_BYTES_MAX: usize = 64 * 1_024;
@@ -92,6 +93,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
         {
             return false;
         }
+        warn_seldom!(error, "an execution of a script waits for the store");
         self.host.sleep(PATIENCE).await;
         true
     }

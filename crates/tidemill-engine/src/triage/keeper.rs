@@ -16,6 +16,7 @@ use crate::kernel::command::{Command, LookAfterParked, StepBulk};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::scripts::stop::{First, Stop, any, either};
 use crate::triage::{BulkId, ParkedKey};
+use crate::warn_seldom;
 
 /// How many parked executions are looked after at a time.
 const PARKED_MAX: usize = 100;
@@ -60,8 +61,12 @@ impl<B: Backend, T: TriageTimer> TriageKeeper<B, T> {
             let heard = nearer.listen();
             let next = match self.turn(&mut paced).await {
                 Ok(next) => next,
-                Err(EngineError::Fault(Fault::Stopped(_) | Fault::Damaged(_))) => return,
-                Err(_) => {
+                Err(error @ EngineError::Fault(Fault::Stopped(_) | Fault::Damaged(_))) => {
+                    warn_seldom!(error, "nothing looks after parked executions and bulks any more");
+                    return;
+                }
+                Err(error) => {
+                    warn_seldom!(error, "parked executions and bulks could not be looked after");
                     if either(self.timer.sleep(PATIENCE), self.stop.wait()).await == First::Two {
                         return;
                     }

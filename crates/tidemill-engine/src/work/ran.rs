@@ -23,6 +23,7 @@ use crate::engine::limits::LISTED_OUTPUT_BYTES_MAX;
 use crate::engine::{Engine, EngineError};
 use crate::kernel::backend::{Backend, Fault, TaskSnapshot};
 use crate::kernel::commit::TaskKey;
+use crate::warn_seldom;
 
 /// The characters of a command, a prompt, a script, an argument or a variable that are shown.
 pub const RAN_CHARS_MAX: usize = 16 * 1024;
@@ -163,6 +164,7 @@ impl<B: Backend> Engine<B> {
         match self.execution_of_task(&snapshot.task, &snapshot.spec).await {
             Ok(execution) => Ok(Some(execution)),
             Err(error @ EngineError::Fault(_)) => Err(error),
+            // What it was made of is no longer there or not to be understood, which the answer says by its absence.
             Err(_) => Ok(None),
         }
     }
@@ -225,7 +227,11 @@ impl<B: Backend> Engine<B> {
         });
         let trace = format!("{}/{TRACE}", attempt_folder(run, attempt));
         // A trace is for reading: one that is not there, or not to be understood, hides nothing else.
-        let trace = self.task_file(&snapshot.task, &trace).await.unwrap_or_default().unwrap_or_default();
+        let trace = self.task_file(&snapshot.task, &trace).await.unwrap_or_else(|error| {
+            warn_seldom!(error, request = %snapshot.task.request, "the trace of an agent could not be read");
+            None
+        });
+        let trace = trace.unwrap_or_default();
         let traced: Vec<TracedStep> = serde_json::from_slice(&trace).unwrap_or_default();
         let prompt = |step: &tidemill_model::AgentStep| {
             let filled = traced.iter().find(|traced| traced.name == step.name);

@@ -154,6 +154,7 @@ impl Pool {
             }
             Ok(Err(error)) => {
                 // It closed its socket, or sent what is no answer. How it ended tells which.
+                tracing::debug!(%error, "a script host was lost");
                 inner.lost.fetch_add(1, Ordering::Relaxed);
                 let lost = error.kind() != io::ErrorKind::Other;
                 let status = host.end().await;
@@ -195,7 +196,9 @@ impl Pool {
                 Inner::give_back(inner, host);
                 Ok(Err(error))
             }
-            Ok(_) => {
+            Ok(answer) => {
+                let error = answer.err().map(tracing::field::display);
+                tracing::debug!(error, "a script host broke down while it compiled");
                 inner.lose(host);
                 Ok(Err(CompileError::unplaced("the compiler broke down on this script")))
             }
@@ -274,6 +277,8 @@ fn taken(ended: Ended, request: &Request, limits: &Limits) -> (bool, Result<Exec
 pub const NO_HOST: &str = "no script host can be started";
 
 fn broken_down(error: &io::Error) -> Failure {
+    // Whoever asked is told, and tells of it.
+    tracing::debug!(%error, "there is no script host");
     Failure::new(ErrorClass::Internal, format!("{NO_HOST}: {error}"))
 }
 

@@ -183,6 +183,7 @@ impl Process {
                 // At once, not when the thread comes to it. Where the end is asked for, that end comes first.
                 let _ = child.kill();
             }
+            // The thread ends after the last sender: this one is heard.
             let _ = self.errands.send(Errand::Reap(child, reply));
         }
     }

@@ -19,6 +19,9 @@ pub struct ProblemDocument {
     pub code: Cow<'static, str>,
     /// What went wrong this time, for people.
     pub detail: String,
+    /// This answer as a URN; its header `X-Request-Id` has the same id, and so have lines of the server's log about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
     /// Everything that is wrong with the request, as far as it is known.
     pub details: Vec<Detail>,
 }

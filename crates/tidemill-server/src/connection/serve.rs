@@ -15,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tidemill_engine::Engine;
 use tidemill_engine::backend::Backend;
+use tidemill_engine::warn_seldom;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -93,6 +94,7 @@ pub async fn serve<B: Backend>(
                 None => refusals.refuse(Arc::new(stream)),
             },
             Err(error) if is_exhausted(&error) => {
+                warn_seldom!(error, "no connection can be accepted");
                 // Without an idle connection whose place could be taken, whoever comes is told so.
                 if !registry.dismiss_oldest() && refusals.refuse_next(&listener) {
                     continue;
@@ -109,8 +111,8 @@ pub async fn serve<B: Backend>(
     }
     drop(listener);
     app.close();
-    let _ = tokio::time::timeout(grace, registry.emptied()).await;
     // Whoever is left has had its time. The receivers may all be gone.
+    let _ = tokio::time::timeout(grace, registry.emptied()).await;
     let _ = end.send(true);
     registry.emptied().await;
     Ok(())

@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use crate::api::ProblemDocument;
 use crate::caller::Caller;
 use crate::connection::Peer;
-use crate::problem::Problem;
+use crate::problem::{Inside as Known, Problem};
 
 #[derive(Debug, Clone)]
 pub(super) struct Inside {
@@ -51,7 +51,7 @@ impl Inside {
         header: Option<(HeaderName, String)>,
         body: &(impl Serialize + Sync),
     ) -> Result<T, Problem> {
-        let bytes = serde_json::to_vec(body).map_err(|_| Problem::internal())?;
+        let bytes = serde_json::to_vec(body).map_err(|error| Problem::internal(&error))?;
         read(self.send(method, path, header, Bytes::from(bytes)).await?).await
     }
 
@@ -78,7 +78,7 @@ impl Inside {
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some((name, value)) = header {
-            headers.insert(name, HeaderValue::from_str(&value).map_err(|_| Problem::internal())?);
+            headers.insert(name, HeaderValue::from_str(&value).map_err(|error| Problem::internal(&error))?);
         }
         request.extensions_mut().insert(self.caller.clone());
         request.extensions_mut().insert(self.peer.clone());
@@ -92,24 +92,28 @@ impl Inside {
 
 async fn bytes_of(response: Response<Body>) -> Result<Bytes, Problem> {
     let collected = response.into_body().collect().await;
-    collected.map(http_body_util::Collected::to_bytes).map_err(|_| Problem::internal())
+    collected.map(http_body_util::Collected::to_bytes).map_err(|error| Problem::internal(&error))
 }
 
 async fn read<T: DeserializeOwned>(response: Response<Body>) -> Result<T, Problem> {
     let bytes = bytes_of(response).await?;
     // An answer without content is read as null, which is what `()` takes.
     let text = if bytes.is_empty() { &b"null"[..] } else { &bytes };
-    serde_json::from_slice(text).map_err(|_| Problem::internal())
+    serde_json::from_slice(text).map_err(|error| Problem::internal(&error))
 }
 
 async fn problem(response: Response<Body>) -> Problem {
     let status = response.status();
-    let Ok(bytes) = bytes_of(response).await else { return Problem::internal() };
+    let bytes = match bytes_of(response).await {
+        Ok(bytes) => bytes,
+        Err(problem) => return problem,
+    };
     match serde_json::from_slice::<ProblemDocument>(&bytes) {
         Ok(document) => Problem {
             details: document.details,
+            inside: Some(Box::new(Known::Logged)),
             ..Problem::new(status, document.code.into_owned(), document.detail)
         },
-        Err(_) => Problem::internal(),
+        Err(error) => Problem::internal(&error),
     }
 }

@@ -172,8 +172,12 @@ async fn follow<B: Backend>(
         let began = Instant::now();
         after = backend.newest();
         visit.renew();
-        // A page that cannot be made now may be made the next time.
-        let Ok(Sight::Screen(screen)) = show(visit.clone()).await else { return };
+        let screen = match show(visit.clone()).await {
+            Ok(Sight::Screen(screen)) => screen,
+            Ok(_) => return,
+            // A page that cannot be made now may be made the next time.
+            Err(problem) => return problem.log(),
+        };
         turn.took(began.elapsed());
         if let Some(data) = sent.update(&screen)
             && outlet.send(event(after, &data)).await.is_err()

@@ -27,6 +27,7 @@ use super::session::{AGE_MAX, Sessions, random_word};
 use super::visit::{Outcome, Sight, Visit};
 use super::{asset, cookie, layout, live};
 use crate::app::App;
+use crate::asked::answered;
 use crate::body;
 use crate::body_budget::Holder;
 use crate::caller::Caller;
@@ -57,6 +58,9 @@ pub(super) struct Dashboard<B> {
 type Answered = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// The API with the dashboard beside it. `api` is what pages ask.
+/// What the log calls the route of a page.
+const PAGE: &str = "dashboard";
+
 pub(crate) fn mount<B: Backend>(app: App<B>, api: Router) -> Router {
     let dashboard = Arc::new(Dashboard {
         api: api.clone(),
@@ -71,7 +75,10 @@ pub(crate) fn mount<B: Backend>(app: App<B>, api: Router) -> Router {
     let mut router = api;
     let mut add = |path: &str, handle: Arc<dyn Fn(Request) -> Answered + Send + Sync>| {
         let sofar = std::mem::take(&mut router);
-        router = sofar.route(path, any(move |request: Request| handle(request)));
+        router = sofar.route(
+            path,
+            any(move |request: Request| answered(request.method().clone(), PAGE, handle(request))),
+        );
     };
     for Page { path, show, acts, is_live, is_large } in pages::all::<B>() {
         let show = if is_large { apart(show) } else { show };
@@ -120,7 +127,7 @@ fn apart<B: Backend>(show: Show<B>) -> Show<B> {
                 drop(right);
                 made
             });
-            made.await.unwrap_or_else(|_| Err(Problem::internal()))
+            made.await.unwrap_or_else(|error| Err(Problem::internal(&error)))
         })
     })
 }
@@ -148,6 +155,7 @@ async fn answer<B: Backend>(
         )),
     };
     closed(reply.unwrap_or_else(|problem| {
+        problem.log();
         let text = dashboard.app.engine().clean(&problem.detail);
         html(problem.status, &layout::problem(&viewer, problem.status, &problem.code, &text))
     }))
@@ -294,7 +302,10 @@ async fn login<B: Backend>(dashboard: Arc<Dashboard<B>>, request: Request) -> Re
         Err((problem, _)) if matches!(problem.status.as_u16(), 408 | 413 | 503) => {
             problem.answer(|text| dashboard.app.engine().clean(text))
         }
-        Err((problem, next)) => html(problem.status, &layout::login(Some(&problem.detail), next.as_deref())),
+        Err((problem, next)) => {
+            problem.log();
+            html(problem.status, &layout::login(Some(&problem.detail), next.as_deref()))
+        }
     })
 }
 
@@ -337,12 +348,12 @@ fn address_of(parts: &Parts) -> Option<IpAddr> {
 
 /// What a key that is none is answered, after a while.
 async fn failed_login<B>(dashboard: &Dashboard<B>, parts: &Parts) -> Problem {
-    let (app, guard) = (&dashboard.app, dashboard.app.logins());
+    let guard = dashboard.app.logins();
     let address = address_of(parts);
     let verdict = guard.note(address, Instant::now());
     if let Some(count) = verdict.told {
         let from = address.map_or_else(|| "here".to_owned(), |address| address.to_string());
-        app.log(&format!("{count} logins failed since this was last told; the newest came from {from}"));
+        tracing::warn!("{count} logins failed since this was last told; the newest came from {from}");
     }
     let Some(_place) = guard.place() else {
         let detail = "Too many logins fail at the moment. Try again in a few seconds.";

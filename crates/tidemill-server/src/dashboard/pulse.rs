@@ -13,6 +13,7 @@ use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::{Clock, SystemClock};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::JobFilter;
+use tidemill_engine::warn_seldom;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
 use tidemill_model::{
@@ -206,12 +207,14 @@ async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
         }
         let Touched { jobs: changed, alone: changed_alone } = touched;
         for job in changed {
-            let Ok(found) = engine.job(tenant.clone(), job).await else { return };
+            let found = engine.job(tenant.clone(), job).await;
+            let Ok(found) = found.inspect_err(|error| uncounted(error)) else { return };
             note(&mut lock(&beat.pulse), job, found.map(|job| (job.status, job.head.counts)));
         }
         for request in changed_alone {
             let key = TaskKey { tenant: tenant.clone(), request };
-            let Ok(found) = engine.task(key.clone()).await else { return };
+            let found = engine.task(key.clone()).await;
+            let Ok(found) = found.inspect_err(|error| uncounted(error)) else { return };
             match found.and_then(|task| task.state) {
                 Some(state @ (PublicState::Pending | PublicState::Processing)) => {
                     loose.insert(key.request, state);
@@ -257,6 +260,11 @@ impl Touched {
     }
 }
 
+/// Figures that cannot be counted now are counted with the next look.
+fn uncounted(error: &dyn std::fmt::Display) {
+    warn_seldom!(error, "figures of the dashboard could not be counted");
+}
+
 /// Reads what was missed from the log, up to what there is now; the number of the last event.
 async fn catch_up<B: Backend>(
     backend: &B,
@@ -267,7 +275,8 @@ async fn catch_up<B: Backend>(
 ) -> Option<u64> {
     let newest = backend.newest();
     loop {
-        let events = backend.follow(after, EVENTS_AT_ONCE).await.ok()?;
+        let events =
+            backend.follow(after, EVENTS_AT_ONCE).await.inspect_err(|error| uncounted(error)).ok()?;
         // Numbers of events that expired are passed over.
         let Some((last, _)) = events.last() else { return Some(after.max(newest)) };
         after = *last;
@@ -313,7 +322,12 @@ async fn loose_tasks<B: Backend>(
     let mut states = HashMap::new();
     let mut after = None;
     loop {
-        let tasks = engine.backend().live_tasks(tenant.clone(), after, EVENTS_AT_ONCE).await.ok()?;
+        let tasks = engine
+            .backend()
+            .live_tasks(tenant.clone(), after, EVENTS_AT_ONCE)
+            .await
+            .inspect_err(|error| uncounted(error))
+            .ok()?;
         for task in tasks.iter().filter(|task| task.request.job_part().is_none()) {
             let state = if task.begun { PublicState::Processing } else { PublicState::Pending };
             states.insert(task.request.clone(), state);
@@ -329,8 +343,11 @@ async fn loose_tasks<B: Backend>(
 async fn count_jobs<B: Backend>(engine: &Engine<B>, tenant: &TenantId, beat: &Beat) -> Option<()> {
     let mut before = None;
     loop {
-        let jobs =
-            engine.find_jobs(tenant.clone(), &JobFilter::default(), before, JOBS_AT_ONCE).await.ok()?;
+        let jobs = engine
+            .find_jobs(tenant.clone(), &JobFilter::default(), before, JOBS_AT_ONCE)
+            .await
+            .inspect_err(|error| uncounted(error))
+            .ok()?;
         before = jobs.last().map(|job| job.head.job);
         {
             let mut pulse = lock(&beat.pulse);
@@ -355,7 +372,12 @@ async fn read_back<B: Backend>(
     newest: u64,
 ) -> Option<()> {
     // The event with that number: later ones are counted by following.
-    let last = engine.backend().follow(newest.saturating_sub(1), 1).await.ok()?;
+    let last = engine
+        .backend()
+        .follow(newest.saturating_sub(1), 1)
+        .await
+        .inspect_err(|error| uncounted(error))
+        .ok()?;
     let Some((_, last)) = last.first() else { return Some(()) };
     for known in [KnownType::TaskCompleted, KnownType::TaskFailed, KnownType::TaskTimeout] {
         let path = AccessPath::Type(known.event_type());
@@ -363,7 +385,8 @@ async fn read_back<B: Backend>(
         let mut query = EventQuery { from: Some(from), order: Order::Descending, limit: BACK_AT_ONCE, ..all };
         let mut count = 0;
         loop {
-            let page = engine.events(query.clone(), false).await.ok()?;
+            let page =
+                engine.events(query.clone(), false).await.inspect_err(|error| uncounted(error)).ok()?;
             {
                 let mut pulse = lock(&beat.pulse);
                 for event in page.events.iter().filter(|event| event.position() <= last.position()) {

@@ -27,7 +27,7 @@ const SESSIONS_PER_KEY_MAX: usize = 64;
 /// A text that nobody can guess.
 pub(super) fn random_word() -> Result<String, Problem> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|_| Problem::internal())?;
+    getrandom::fill(&mut bytes).map_err(|error| Problem::internal(&error))?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 

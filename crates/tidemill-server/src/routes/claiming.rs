@@ -8,6 +8,7 @@ use tidemill_engine::engine::{
     ClaimRequest as Claim, EngineError, FinishRequest, ParentFiles, Work, WorkReport,
 };
 use tidemill_engine::reply::{Assignment, Refusal};
+use tidemill_engine::warn_seldom;
 use tidemill_model::{ErrorCategory, MicroUsd, TenantId, WorkerId};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::Instant;
@@ -191,15 +192,18 @@ async fn claim_now<B: Backend>(
     });
     match answered.await {
         Ok(claimed) => Ok(claimed?),
-        Err(_) => Err(Problem::internal()),
+        Err(error) => Err(Problem::internal(&error)),
     }
 }
 
 /// Others may take the tasks at once, and no attempt is counted.
 async fn give_back<B: Backend>(app: &App<B>, tasks: &[Assignment], worker: &WorkerId) {
     for task in tasks {
+        let released = app.engine().release(task.task.clone(), task.fence, worker.clone(), None).await;
         // If it cannot be noted, the lease runs out.
-        let _ = app.engine().release(task.task.clone(), task.fence, worker.clone(), None).await;
+        if let Err(error) = released {
+            warn_seldom!(error, task = %task.task.request, "a task could not be given back");
+        }
     }
 }
 
@@ -224,8 +228,13 @@ async fn ready_to_run<B: Backend>(
                 _ => ErrorCategory::Validation,
             };
             let report = WorkReport::failed(error.to_string(), category);
-            // If it was taken away meanwhile, there is nothing to report.
-            let _ = engine.finish(FinishRequest::of(&task, worker.clone(), report)).await;
+            match engine.finish(FinishRequest::of(&task, worker.clone(), report)).await {
+                // If it was taken away meanwhile, there is nothing to report.
+                Ok(_) | Err(EngineError::Refused(_)) => {}
+                Err(error) => {
+                    warn_seldom!(error, task = %task.task.request, "a failure could not be recorded");
+                }
+            }
             return Ok(None);
         }
     };

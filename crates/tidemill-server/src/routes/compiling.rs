@@ -21,10 +21,6 @@ pub(super) async fn compile<B: Backend>(
     name: &str,
     source: &str,
 ) -> Result<(), Problem> {
-    let unavailable = || {
-        let message = "scripts cannot be compiled now; nothing was changed";
-        Problem::unavailable("SCRIPTS_UNAVAILABLE", message, RETRY_SECONDS)
-    };
     let compiler = call.app.compiler().ok_or_else(elsewhere)?;
     match compiler.compile(&call.tenant()?, name, source).await {
         Ok(()) => Ok(()),
@@ -36,7 +32,10 @@ pub(super) async fn compile<B: Backend>(
             }
             Err(wrong)
         }
-        Err(CompileProblem::Unavailable(_)) => Err(unavailable()),
+        Err(CompileProblem::Unavailable(cause)) => {
+            let message = "scripts cannot be compiled now; nothing was changed";
+            Err(Problem::unavailable("SCRIPTS_UNAVAILABLE", message, RETRY_SECONDS).because(&cause))
+        }
     }
 }
 

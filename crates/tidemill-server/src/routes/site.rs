@@ -6,9 +6,11 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::metrics::WORKER_SEEN;
+use tidemill_engine::warn_seldom;
 
 use crate::api::{Health, Readiness, SlotsView};
 use crate::docs_page;
+use crate::error_map::public_cause;
 use crate::route::{Access, Call, Reply, Route, json, raw};
 
 const GROUP: &str = "Server";
@@ -60,18 +62,23 @@ async fn readyz<B: Backend>(call: Call<B>) -> Reply {
         reasons.push("the server shuts down".to_owned());
     }
     let engine = call.app.engine();
-    match engine.backend().ready().await {
-        Ok(()) => {}
-        Err(Fault::Full(_)) => reasons.push("STORE_FULL: the store has no space left".to_owned()),
-        Err(Fault::Stopped(_)) => reasons.push("the store stopped".to_owned()),
-        Err(Fault::Unavailable(_)) => {
-            reasons.push("the store cannot be reached, or its rows are being made again".to_owned());
-        }
-        Err(_) => reasons.push("the store cannot be used".to_owned()),
+    if let Err(fault) = engine.backend().ready().await {
+        warn_seldom!(fault, "the server is not ready");
+        let reason = match &fault {
+            Fault::Full(_) => "STORE_FULL: the store has no space left",
+            Fault::Stopped(_) => "the store stopped",
+            Fault::Unavailable(_) => "the store cannot be reached, or its rows are being made again",
+            _ => "the store cannot be used",
+        };
+        reasons.push(match public_cause(&fault) {
+            Some(cause) => format!("{reason}: {cause}"),
+            None => reason.to_owned(),
+        });
     }
     let workers = engine.workers_seen();
     let slots = engine.slot_meter().read();
     let mut warnings = Vec::new();
+    // A store that cannot say how many wait is told of above.
     // Whoever takes such a server out of service keeps workers from coming to it, so it is ready all the same.
     if workers == 0 && slots.total == 0 && engine.backend().queue().await.is_ok_and(|queue| queue.ready > 0) {
         warnings.push(format!("tasks wait and no worker was heard of for {} s", WORKER_SEEN.as_secs()));

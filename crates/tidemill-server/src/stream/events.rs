@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use tidemill_engine::backend::Backend;
+use tidemill_engine::warn_seldom;
 use tidemill_model::{Entity, Event, EventType, JobId, RequestId, TenantId};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -71,8 +72,12 @@ pub(crate) async fn follow_events<B: Backend>(
             return outlet.end(": the key was revoked\n\n");
         }
         let newest = backend.newest();
-        let Ok(found) = backend.follow(after, EVENTS_MAX).await else {
-            return outlet.end(AWAY);
+        let found = match backend.follow(after, EVENTS_MAX).await {
+            Ok(found) => found,
+            Err(fault) => {
+                warn_seldom!(fault, "events could not be read for somebody who follows");
+                return outlet.end(AWAY);
+            }
         };
         let mut piece = String::new();
         for (number, event) in &found {

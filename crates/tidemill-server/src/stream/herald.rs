@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidemill_engine::backend::{Backend, Fault};
+use tidemill_engine::warn_seldom;
 use tidemill_model::{Event, TenantId};
 use tokio::sync::broadcast::{Receiver, Sender};
 
@@ -108,8 +109,12 @@ async fn read<B: Backend>(app: App<B>, mut after: u64) {
         let newest = backend.newest();
         let events = match backend.follow(after, AT_ONCE).await {
             Ok(events) => events,
-            Err(Fault::Stopped(_) | Fault::Damaged(_)) => return herald.close(),
-            Err(_) => {
+            Err(fault @ (Fault::Stopped(_) | Fault::Damaged(_))) => {
+                warn_seldom!(fault, "nobody is told of events any more");
+                return herald.close();
+            }
+            Err(fault) => {
+                warn_seldom!(fault, "events could not be read for those who follow");
                 tokio::time::sleep(PATIENCE).await;
                 continue;
             }

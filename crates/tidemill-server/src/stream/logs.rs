@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidemill_engine::backend::Backend;
 use tidemill_engine::commit::TaskKey;
+use tidemill_engine::warn_seldom;
 
 use super::{Outlet, StreamPermit};
 use crate::app::App;
@@ -33,7 +34,11 @@ pub(crate) async fn follow_log<B: Backend>(
         // The state first: what is printed before the end is then read after it.
         let is_over = match engine.task(task.clone()).await {
             Ok(Some(snapshot)) => snapshot.head.is_some_and(|head| head.outcome().is_some()),
-            Ok(None) | Err(_) => true,
+            Ok(None) => true,
+            Err(error) => {
+                warn_seldom!(error, "the lines of a task could not be followed to their end");
+                true
+            }
         };
         let part = logs.read(&task, from);
         from = part.next;

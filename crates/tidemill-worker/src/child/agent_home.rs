@@ -9,9 +9,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use tidemill_engine::warn_seldom;
 use tidemill_model::SessionId;
 
-use super::directory::{OutputTree, directory_name};
+use super::directory::{OutputTree, directory_name, note_left};
 use crate::source::Claim;
 use crate::spawner::RunAs;
 
@@ -44,7 +45,7 @@ impl AgentHomes {
         if let Ok(entries) = fs::read_dir(&root) {
             for entry in entries.flatten().filter(is_forgotten) {
                 // What cannot be removed stays until the next start.
-                let _ = remove(&entry.path());
+                note_left(&entry.path(), remove(&entry.path()));
             }
         }
         Self { root, run_as }
@@ -80,7 +81,9 @@ impl AgentHome {
         let file =
             fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&self.session);
         // Without it the next attempt starts over.
-        let _ = file.and_then(|mut file| file.write_all(session.as_str().as_bytes()));
+        if let Err(error) = file.and_then(|mut file| file.write_all(session.as_str().as_bytes())) {
+            warn_seldom!(error, path = %self.session.display(), "the session of an agent could not be noted");
+        }
     }
 
     /// The session that was noted last in this run, here.
@@ -90,11 +93,12 @@ impl AgentHome {
 
     /// Removes the home of a run that is over. What cannot be removed is cleared away at a later start.
     pub(crate) async fn remove(self) {
-        let _ = tokio::task::spawn_blocking(move || {
-            let _ = remove(&self.path);
-            let _ = remove(&self.session);
-        })
-        .await;
+        let removing = tokio::task::spawn_blocking(move || {
+            note_left(&self.path, remove(&self.path));
+            note_left(&self.session, remove(&self.session));
+        });
+        // It fails only if the runtime ends.
+        let _ = removing.await;
     }
 }
 

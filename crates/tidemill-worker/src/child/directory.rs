@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, mkdirat};
 use sha2::{Digest, Sha256};
+use tidemill_engine::warn_seldom;
 use tidemill_model::{Fence, Json, MicroUsd, RequestId, TenantId, hex};
 
 use super::inner_file::InnerDir;
@@ -89,7 +90,7 @@ impl OutputTree {
             let entry = entry?;
             if !entry.file_name().to_str().is_some_and(is_of_living_process) {
                 // Another worker may be at the same.
-                let _ = clear(&root, &entry.path());
+                note_left(&entry.path(), clear(&root, &entry.path()));
             }
         }
         let pid = std::process::id();
@@ -165,9 +166,9 @@ impl OutputTree {
         let filled = made.and_then(|()| self.fill(&path, claim));
         if filled.is_err() {
             // Nothing may be left where there is no room.
-            let _ = fs::remove_dir_all(&path);
-            let _ = fs::remove_dir(&place);
-            let _ = fs::remove_file(&note);
+            note_left(&path, fs::remove_dir_all(&path));
+            note_left(&place, fs::remove_dir(&place));
+            note_left(&note, fs::remove_file(&note));
         }
         let inner = filled?;
         let input_file = path.join(INPUT_FILE);
@@ -258,7 +259,7 @@ impl AttemptDirectory {
         let former = fs::read_link(&last).ok();
         link(Path::new(&self.name), &last, &self.name)?;
         // If it stays, the next start finds an attempt that is shown, and leaves it.
-        let _ = fs::remove_file(&self.note);
+        note_left(&self.note, fs::remove_file(&self.note));
         match former.as_deref().and_then(attempt_in) {
             Some(former) if former != self.name => {
                 let former = self.place.join(former);
@@ -272,37 +273,37 @@ impl AttemptDirectory {
     pub(crate) async fn remove_inputs(self: &Arc<Self>) {
         // Most have no parents that left anything. What cannot be removed stays with the attempt.
         if fs::remove_dir(&self.inputs).is_err() {
-            let _ = self.aside(|directory| fs::remove_dir_all(&directory.inputs)).await;
+            note_left(&self.inputs, self.aside(|directory| fs::remove_dir_all(&directory.inputs)).await);
         }
     }
 
     /// Removes the directory of an attempt that counts for nothing. What cannot be removed is cleared away at the next
     /// start.
     pub(crate) async fn discard(self: &Arc<Self>) {
-        let _ = self
-            .aside(|directory| {
-                fs::remove_dir_all(&directory.path)?;
-                let _ = fs::remove_dir(&directory.place);
-                fs::remove_file(&directory.note)
-            })
-            .await;
+        let removed = self.aside(|directory| {
+            fs::remove_dir_all(&directory.path)?;
+            // Another attempt may be in there.
+            let _ = fs::remove_dir(&directory.place);
+            fs::remove_file(&directory.note)
+        });
+        note_left(&self.path, removed.await);
     }
 
     /// Removes an attempt that is shown, with what shows it. What cannot be removed stays.
     pub(crate) async fn remove_settled(self: &Arc<Self>) {
-        let _ = self
-            .aside(|directory| {
-                let last = directory.place.join(LAST);
-                if fs::read_link(&last).is_ok_and(|shown| shown == Path::new(&directory.name)) {
-                    for name in [LAST].into_iter().chain(SHOWN) {
-                        let _ = fs::remove_file(directory.place.join(name));
-                    }
+        let removed = self.aside(|directory| {
+            let last = directory.place.join(LAST);
+            if fs::read_link(&last).is_ok_and(|shown| shown == Path::new(&directory.name)) {
+                for name in [LAST].into_iter().chain(SHOWN) {
+                    // Not every attempt leaves all of them.
+                    let _ = fs::remove_file(directory.place.join(name));
                 }
-                fs::remove_dir_all(&directory.path)?;
-                // Another attempt may be in there.
-                fs::remove_dir(&directory.place)
-            })
-            .await;
+            }
+            fs::remove_dir_all(&directory.path)?;
+            // Another attempt may be in there.
+            fs::remove_dir(&directory.place)
+        });
+        note_left(&self.path, removed.await);
     }
 
     /// Does what may take long beside the runtime.
@@ -328,6 +329,7 @@ fn link(target: &Path, at: &Path, unique: &str) -> io::Result<()> {
         return Ok(());
     }
     let new = at.with_file_name(format!(".{unique}.new"));
+    // It is there only if somebody died here; if it stays, the next line says so.
     let _ = fs::remove_file(&new);
     symlink(target, &new)?;
     match fs::rename(&new, at) {
@@ -336,6 +338,15 @@ fn link(target: &Path, at: &Path, unique: &str) -> io::Result<()> {
             fs::rename(&new, at)
         }
         renamed => renamed,
+    }
+}
+
+/// Tells of what could not be cleared away. It harms no task, but takes room. What is gone already or still used is no trouble.
+pub(super) fn note_left(path: &Path, removed: io::Result<()>) {
+    if let Err(error) = removed
+        && !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty)
+    {
+        warn_seldom!(error, path = %path.display(), "something of an attempt could not be removed");
     }
 }
 
@@ -351,8 +362,8 @@ fn clear(root: &Path, notes: &Path) -> io::Result<()> {
         if fs::read_link(place.join(LAST)).is_ok_and(|shown| shown == Path::new(name)) {
             continue;
         }
-        let _ = fs::remove_dir_all(&attempt);
-        let _ = fs::remove_dir(place);
+        note_left(&attempt, fs::remove_dir_all(&attempt));
+        note_left(place, fs::remove_dir(place));
     }
     fs::remove_dir_all(notes)
 }

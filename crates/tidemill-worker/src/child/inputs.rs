@@ -203,6 +203,7 @@ fn give_name(file: &File, path: &Path) -> io::Result<bool> {
     match linkat(CWD, opened, CWD, path, AtFlags::SYMLINK_FOLLOW) {
         Ok(()) => Ok(true),
         Err(error @ (rustix::io::Errno::EXIST | rustix::io::Errno::NOTDIR)) => Err(error.into()),
+        // The file is copied then, which tells if that fails too.
         Err(_) => Ok(false),
     }
 }

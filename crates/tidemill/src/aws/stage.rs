@@ -15,7 +15,6 @@ use super::access::{access, options};
 use crate::client::{Client, LocalWay};
 use crate::commands::{CommandError, Place, host_worker_id};
 use crate::config::Resolved;
-use crate::logging::trouble;
 use crate::node::{Life, Node, engine_config};
 use crate::output::Output;
 use crate::rota::Rota;
@@ -63,7 +62,7 @@ impl Stage {
         let clock = Arc::new(SystemClock::start());
         let backend = Box::pin(Aws::open(connection.clone(), options, Arc::clone(&clock) as _)).await?;
         if let Some(words) = skewed(backend.skew_millis()) {
-            trouble(&words);
+            tracing::warn!("{words}");
         }
         let (digits, file) = (values.token_key.clone(), values.token_key_file.clone());
         let tokens = TokenSealer::new(move || shared_key(digits.as_deref(), file.as_deref()));
@@ -129,7 +128,7 @@ pub(crate) async fn client(config: &Resolved) -> Result<Client, CommandError> {
         let engine = engine.clone();
         Box::pin(async move {
             if tokio::time::timeout(LAST_SENDINGS, engine.backend().own_sent()).await.is_err() {
-                trouble(UNSENT);
+                tracing::warn!("{UNSENT}");
             }
         })
     }))))

@@ -38,6 +38,7 @@ impl ClientError {
 pub(crate) fn local_problem(status: u16, code: &'static str, detail: String) -> ProblemDocument {
     let title = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     ProblemDocument {
+        instance: None,
         r#type: format!("urn:tidemill:problem:{code}"),
         title: title.unwrap_or("Error").to_owned(),
         status,

@@ -47,6 +47,7 @@ impl ServerFile {
             .and_then(|bytes| write_private(&draft, &bytes))
             .and_then(|()| std::fs::rename(&draft, dir.join(NAME)));
         if written.is_err() {
+            // The next try writes over it.
             let _ = std::fs::remove_file(&draft);
         }
         written
@@ -102,6 +103,7 @@ impl Drop for ServerFileGuard {
         if let Some(retrying) = &self.retrying {
             retrying.abort();
         }
+        // The lock tells that one which stays is stale.
         let _ = std::fs::remove_file(&self.path);
     }
 }

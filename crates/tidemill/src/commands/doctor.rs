@@ -308,6 +308,7 @@ fn sync_time(dir: &Path) -> Finding {
         times.sort_unstable();
         Ok::<_, std::io::Error>((times[SYNCS / 2], times[SYNCS - 1]))
     })();
+    // What is wrong with the directory is found above.
     let _ = std::fs::remove_file(&path);
     match measured {
         Err(error) => {

@@ -101,6 +101,7 @@ fn to_file(source: &mut Source, path: &Path, out: &mut Output) -> Result<Exporte
         Ok(exported)
     });
     if written.is_err() {
+        // What stopped the export is told; the draft may not even have been made.
         let _ = fs::remove_file(&draft);
     }
     written

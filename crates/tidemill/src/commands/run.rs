@@ -349,6 +349,7 @@ async fn changed_commands(node: &Node<Embedded>, file: &JobFile, rows: &[api::Ta
         };
         let Some(row) = rows.get(task.task_id.as_str()) else { continue };
         let key = TaskKey { tenant: node.tenant().clone(), request: RequestId::trusted(&row.request_id) };
+        // What cannot be read is not told to differ; the run itself says what is wrong with the store.
         let Ok(Some(stored)) = node.engine().task(key).await else { continue };
         let execution =
             stored.spec.options.execution.as_ref().and_then(|json: &Json| json.read::<Execution>().ok());

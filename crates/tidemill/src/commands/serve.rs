@@ -26,7 +26,7 @@ use crate::config::{Resolved, Role, user_name};
 use crate::display::humanize::span;
 use crate::file_limit::raise_file_limit;
 use crate::home::Home;
-use crate::logging::{self, LogFormat};
+use crate::logging::LogFormat;
 use crate::node::{DutyConfig, Node};
 use crate::output::Output;
 use crate::rota::{Alone, OnDuty, Rota};
@@ -192,10 +192,8 @@ impl WatchStop {
         let node = Arc::clone(node);
         Self(tokio::spawn(async move {
             let backend = node.engine().backend();
-            let fault = node.engine().clean(&backend.until_stopped().await.to_string());
-            logging::trouble(&format!(
-                "{fault}; nothing more is carried out until the server is started again"
-            ));
+            let fault = backend.until_stopped().await;
+            tracing::error!("{fault}; nothing more is carried out until the server is started again");
         }))
     }
 }
@@ -248,7 +246,6 @@ impl Api {
             server_config.task_secrets.get_or_insert_default();
         }
         let app = App::with_compiler(node.engine().clone(), server_config, compiler);
-        app.tell(logging::trouble);
         app.read_job_texts(crate::job_text::read);
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async move {

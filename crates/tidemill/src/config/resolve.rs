@@ -11,6 +11,7 @@ use tidemill_model::nearest::nearest;
 use tidemill_model::secrets::is_secret_name;
 use tidemill_model::{ErrorSanitizer, Secrets};
 use tidemill_server::ServerConfig;
+use tracing_subscriber::filter::Targets;
 
 use super::origin::{ENV_FILE_NAME, FILE_NAME, Origin};
 use super::setting::{Kind, Setting, Use};
@@ -18,6 +19,7 @@ use super::table::SETTINGS;
 use super::values::Values;
 use super::workflow::Workflows;
 use super::{check, env_file, found_file};
+use crate::logging;
 
 /// The stages in which what is in production is so.
 const PRODUCTION: [&str; 2] = ["prod", "production"];
@@ -93,6 +95,14 @@ impl Resolved {
             Secrets::of_variables(all, is_secret_name),
             self.environment.get("HOME").cloned(),
         )
+    }
+
+    /// Which lines of the log are shown. `RUST_LOG` counts if nobody says `TIDEMILL_LOG`; what is not understood of it is for other
+    /// programs.
+    pub(crate) fn log_filter(&self) -> Targets {
+        let own = self.given("TIDEMILL_LOG").map(|source| &source.value);
+        let said = own.or_else(|| self.environment.get("RUST_LOG"));
+        said.and_then(|text| logging::filter(text)).unwrap_or_else(logging::usual_filter)
     }
 
     /// Whether colours are wanted: <https://no-color.org>. A terminal that calls itself dumb has none.

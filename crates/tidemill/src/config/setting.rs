@@ -8,6 +8,7 @@ use tidemill_model::{TaskSecrets, span};
 
 use super::table::SETTINGS;
 use super::user::user;
+use crate::logging;
 use crate::traces::parse_headers;
 
 /// A name, what it may be, and what it is when nobody says.
@@ -66,6 +67,8 @@ pub(crate) enum Kind {
     Secrets,
     /// Which jobs by their names.
     JobNames,
+    /// Which lines of the log are shown.
+    LogFilter,
 }
 
 impl Kind {
@@ -87,6 +90,7 @@ impl Kind {
                 let problem = JobFailedAlerts::problem_of(text);
                 return problem.map_or(Ok(()), |problem| Err(format!("{self}; it {problem}")));
             }
+            Self::LogFilter => logging::filter(text).is_some(),
             Self::Secrets => {
                 return task_secrets(text).map(drop).map_err(|problem| format!("{self}; it {problem}"));
             }
@@ -128,6 +132,9 @@ impl fmt::Display for Kind {
             Self::Headers => f.write_str("headers such as name=value,name=value"),
             Self::JobNames => f.write_str("names of jobs such as nightly,etl-*,TENANT/NAME"),
             Self::Secrets => f.write_str("names such as NAME,tenant:NAME"),
+            Self::LogFilter => f.write_str(
+                "one of error, warn, info, debug, trace, off, or parts with a level such as info,tidemill_worker=debug",
+            ),
         }
     }
 }

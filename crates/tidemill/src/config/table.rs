@@ -391,6 +391,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "where a worker answers /metrics, /healthz and /readyz; none: nowhere",
     ),
     setting(
+        "TIDEMILL_LOG",
+        Kind::LogFilter,
+        None,
+        "which lines of the program itself are shown: a level (error, warn, info, debug, trace, off), and target=level for parts of it, with commas between; none: what RUST_LOG says, or info",
+    ),
+    setting(
         "LOG_FORMAT",
         Kind::Choice(&["text", "json"]),
         Some("text"),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidemill_engine::metrics::SpanMeter;
+use tidemill_engine::warn_seldom;
 use tidemill_outbound::{Collector, Sent};
 use tokio::sync::mpsc::Receiver;
 
@@ -41,10 +42,16 @@ impl Exporter {
                     }
                 }
             };
+            // Those that came by then are enough.
             let _ = tokio::time::timeout(LINGER, more).await;
             self.send(&batch).await;
             batch.clear();
         }
+    }
+
+    fn give_up(&self, batch: &[Span], why: &str) {
+        warn_seldom!(why, spans = batch.len(), "traces are lost");
+        self.meter.dropped(batch.len());
     }
 
     async fn send(&self, batch: &[Span]) {
@@ -54,7 +61,10 @@ impl Exporter {
             match (self.collector.send(body.clone()).await, pauses.next()) {
                 (Sent::Taken, _) => return self.meter.sent(batch.len()),
                 (Sent::Missed, Some(pause)) => tokio::time::sleep(*pause).await,
-                (Sent::Missed, None) | (Sent::Refused, _) => return self.meter.dropped(batch.len()),
+                (Sent::Missed, None) => {
+                    return self.give_up(batch, "the collector of traces cannot be reached");
+                }
+                (Sent::Refused, _) => return self.give_up(batch, "the collector of traces refuses them"),
             }
         }
     }

@@ -7,6 +7,7 @@ use tidemill_engine::clock::{Clock as _, SystemClock};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::Engine;
 use tidemill_engine::metrics::SpanMeter;
+use tidemill_engine::warn_seldom;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
 use tidemill_model::{Entity, Event, JobId, KnownType, TenantId, Timestamp, TraceContext};
@@ -49,8 +50,12 @@ impl<B: Backend> Follower<B> {
             let newest = self.engine.backend().newest();
             let events = match self.engine.backend().follow(self.after, PAGE).await {
                 Ok(events) => events,
-                Err(Fault::Stopped(_) | Fault::Damaged(_)) => return,
-                Err(_) => {
+                Err(fault @ (Fault::Stopped(_) | Fault::Damaged(_))) => {
+                    warn_seldom!(fault, "there are no more traces");
+                    return;
+                }
+                Err(fault) => {
+                    warn_seldom!(fault, "events could not be read for traces");
                     tokio::time::sleep(PATIENCE).await;
                     continue;
                 }
@@ -235,11 +240,13 @@ impl<B: Backend> Follower<B> {
             to: Some(event.timestamp),
             ..EventQuery::all(event.tenant.clone(), path)
         };
-        self.engine.backend().events(query).await.ok()?.events.into_iter().next()
+        let found = self.engine.backend().events(query).await;
+        found.inspect_err(incomplete).ok()?.events.into_iter().next()
     }
 
     async fn name_of(&self, key: &TaskKey) -> String {
-        let found = self.engine.backend().task(key.clone()).await.ok().flatten();
+        let found = self.engine.backend().task(key.clone()).await;
+        let found = found.inspect_err(incomplete).ok().flatten();
         found.map_or_else(|| "task".to_owned(), |task| task.spec.name.to_string())
     }
 
@@ -265,4 +272,9 @@ fn job_of(event: &Event) -> Option<JobId> {
         job_id: JobId,
     }
     event.properties.read::<OfJob>().ok().map(|found| found.job_id)
+}
+
+/// A span lacks something that could not be looked up. Whoever reads traces sees the rest.
+fn incomplete(fault: &Fault) {
+    warn_seldom!(fault, "a trace is told without all that belongs to it");
 }

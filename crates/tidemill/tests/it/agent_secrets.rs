@@ -35,6 +35,8 @@ fn se_07_no_secret_of_an_agent_is_kept_or_answered() {
         [("ANTHROPIC_API_KEY", API_KEY), ("CLAUDE_CODE_OAUTH_TOKEN", OAUTH), ("DEPLOY_KEY", AWS_KEY)];
     environment.extend(secrets);
     environment.push(("TASK_SECRETS", "DEPLOY_KEY"));
+    // Every line that there is.
+    environment.push(("TIDEMILL_LOG", "trace"));
     sandbox.write(
         "leaky.yaml",
         &format!("name: leaky\nprompt: tell all\noutputSchema: {SCHEMA}\nsecrets: [DEPLOY_KEY]\nmaxAttempts: 2\nretry: {{firstDelay: 1ms}}\nidleTimeout: 60s\n"),

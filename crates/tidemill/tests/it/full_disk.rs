@@ -13,6 +13,12 @@ use crate::tmpfs::Tmpfs;
 
 /// One request, as a program without a library would send it: the status and the body.
 fn send(url: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let (status, _, body) = send_whole(url, method, path, body);
+    (status, body)
+}
+
+/// The same with the head of the answer.
+fn send_whole(url: &str, method: &str, path: &str, body: &str) -> (u16, String, Value) {
     let address = url.trim_start_matches("http://");
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     write!(
@@ -25,18 +31,23 @@ fn send(url: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}")))
+    let body = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"));
+    (status, head.to_ascii_lowercase(), body)
 }
 
 fn get(url: &str, path: &str) -> (u16, Value) {
     send(url, "GET", path, "")
 }
 
+/// A job that takes some room.
+fn large_job() -> String {
+    let filler = "x".repeat(30_000);
+    format!(r#"{{"tasks":[{{"taskId":"a","run":"true","input":{{"filler":"{filler}"}}}}]}}"#)
+}
+
 /// Hands a job in: its id, or the code that it was refused with.
 fn submit(url: &str) -> Result<String, String> {
-    let filler = "x".repeat(30_000);
-    let job = format!(r#"{{"tasks":[{{"taskId":"a","run":"true","input":{{"filler":"{filler}"}}}}]}}"#);
-    let (status, answer) = send(url, "POST", "/v1/jobs", &job);
+    let (status, answer) = send(url, "POST", "/v1/jobs", &large_job());
     let field = |name: &str| answer[name].as_str().unwrap_or_else(|| panic!("{status} {answer}")).to_owned();
     if status < 300 { Ok(field("jobId")) } else { Err(field("code")) }
 }
@@ -148,12 +159,63 @@ fn a_store_that_stopped_is_not_healthy_and_tells_why() {
     assert!(line.contains("File too large") && line.contains("started again"), "{line}");
     assert_eq!(get(&url, "/healthz"), (503, serde_json::json!({ "status": "stopped" })));
     let (status, readiness) = get(&url, "/readyz");
-    assert_eq!((status, &readiness["reasons"][0]), (503, &Value::from("the store stopped")), "{readiness}");
+    let reason = readiness["reasons"][0].as_str().unwrap_or_default();
+    // The part and what the system said of it, but no file.
+    assert_eq!((status, reason), (503, "the store stopped: its log: File too large (os error 27)"));
     server.process.kill();
     let again = sandbox.serve(&["--no-worker"], &[]);
     assert_eq!(get(&again.url, "/healthz").0, 200);
     again.stop().ok();
     sandbox.run(&["verify"]).ok();
+}
+
+/// Whoever gets a 5xx has an id under which the log says what happened, to which file, and what the system said of it.
+#[test]
+fn the_log_tells_the_cause_of_a_failed_request_under_the_id_of_its_answer() {
+    let sandbox = Sandbox::new();
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#, env!("CARGO_BIN_EXE_tidemill")]);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--no-worker"]).current_dir(&sandbox.dir);
+    command.env_remove("RUST_LOG");
+    let mut server = Server::listening(Running::start(command));
+    let url = server.url.clone();
+    submit(&url).unwrap();
+    let pid = Pid::from_raw(i32::try_from(server.process.pid()).unwrap());
+    prlimit(pid, Resource::Fsize, Rlimit { current: Some(0), maximum: None }).unwrap();
+    let job = r#"{"tasks":[{"taskId":"a","run":"true"}]}"#;
+    let (status, head, problem) = send_whole(&url, "POST", "/v1/jobs", job);
+    assert_eq!((status, problem["code"].as_str()), (503, Some("STORE_UNAVAILABLE")), "{problem}");
+    let id = problem["instance"].as_str().unwrap().strip_prefix("urn:uuid:").unwrap().to_owned();
+    assert!(head.contains(&format!("x-request-id: {id}")), "{head}");
+    let line = server.process.wait_for(&id);
+    for part in
+        [" warn  ", "log/", "File too large (os error 27)", "POST", "route=/v1/jobs", "STORE_UNAVAILABLE"]
+    {
+        assert!(line.contains(part), "{part} is not in {line}");
+    }
+    assert!(!problem.to_string().contains("log/"), "{problem}");
+    server.process.kill();
+}
+
+#[test]
+fn a_full_disk_is_told_with_the_file_and_a_bounded_number_of_lines() {
+    let sandbox = Sandbox::new();
+    let Some(disk) = Tmpfs::mount(sandbox.dir.join("disk"), 24 << 10) else { return };
+    let data = disk.join("data");
+    let mut server = sandbox.serve(&in_data(&data), &[]);
+    submit(&server.url).unwrap();
+    disk.fill("rest", usize::MAX);
+    submit_all(&server.url);
+    let (status, problem) = send(&server.url, "POST", "/v1/jobs", &large_job());
+    assert_eq!((status, problem["code"].as_str()), (503, Some("STORE_FULL")), "{problem}");
+    let line = server.process.wait_for(problem["instance"].as_str().unwrap().trim_start_matches("urn:uuid:"));
+    assert!(line.contains("No space left on device (os error 28)"), "{line}");
+    for _ in 0..200 {
+        assert_eq!(submit(&server.url), Err("STORE_FULL".to_owned()));
+    }
+    let ended = server.stop();
+    let lines = ended.words.lines().filter(|line| line.contains("STORE_FULL")).count();
+    assert!((1..=130).contains(&lines), "{lines} lines");
 }
 
 #[test]

@@ -183,3 +183,65 @@ fn a_standard_error_that_nobody_reads_holds_up_nothing_and_no_alert_is_lost() {
     assert!(server.0.wait().unwrap().success());
     reading.join().unwrap().unwrap();
 }
+
+/// What a filter says is shown, and nothing that anybody sent.
+#[test]
+fn every_line_that_there_is_holds_no_token_and_no_payload() {
+    const PAYLOAD: &str = "payload-that-is-nobodys-business";
+    let sandbox = Sandbox::new();
+    let admin = sandbox.run(&["keys", "create", "--role", "admin"]).ok().out.trim().to_owned();
+    let key = sandbox.run(&["keys", "create", "--role", "worker"]).ok().out.trim().to_owned();
+    let server = sandbox.serve(&["--no-worker"], &[("TIDEMILL_LOG", "trace")]);
+    let mut worker = sandbox.start(
+        &["worker", "--server", &server.url],
+        &[("TIDEMILL_LOG", "trace"), ("TIDEMILL_API_KEY", &key)],
+    );
+    worker.wait_for("working for");
+    let task =
+        json!({"taskId": "quiet", "run": "cat \"$INPUT_FILE\" > /dev/null", "input": {"word": PAYLOAD}});
+    sandbox.write("job.json", &json!({"name": "quiet", "tasks": [task]}).to_string());
+    let own = [("TIDEMILL_API_KEY", admin.as_str()), ("TIDEMILL_LOG", "trace")];
+    let mut said = sandbox.run_with(&["submit", "job.json", "--watch"], &own).ok().words;
+    // One that is refused: what is wrong with it is for whoever sent it.
+    let wrong = json!({"tasks": [{"taskId": "a", "run": "true", "timeout": PAYLOAD}]}).to_string();
+    let host = server.url.trim_start_matches("http://").to_owned();
+    let mut stream = TcpStream::connect(&host).unwrap();
+    write!(
+        stream,
+        "POST /v1/jobs HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {admin}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{wrong}",
+        wrong.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    worker.signal(Signal::TERM);
+    let worker = worker.end();
+    let server = server.stop();
+    assert!(server.words.contains(" debug answered ("), "{}", server.words);
+    assert!(server.words.contains("route=/v1/worker/finish"), "{}", server.words);
+    said.push_str(&worker.words);
+    said.push_str(&server.words);
+    for secret in [PAYLOAD, admin.as_str(), key.as_str()] {
+        assert!(!said.contains(secret), "{secret} is in {said}");
+    }
+}
+
+#[test]
+fn a_filter_says_which_lines_are_shown() {
+    let asked = |environment: &[(&str, &str)]| {
+        let sandbox = Sandbox::new();
+        let server = sandbox.serve(&["--no-worker"], environment);
+        sandbox.run(&["jobs", "list"]).ok();
+        server.stop().ok().words.contains(" debug answered (")
+    };
+    assert!(!asked(&[]));
+    assert!(asked(&[("TIDEMILL_LOG", "debug")]));
+    assert!(asked(&[("RUST_LOG", "info,tidemill_server=debug")]));
+    assert!(!asked(&[("RUST_LOG", "debug"), ("TIDEMILL_LOG", "warn")]), "the own setting goes before");
+    assert!(!asked(&[("RUST_LOG", "other[span]=debug")]), "what is meant for others is no mistake");
+    let sandbox = Sandbox::new();
+    let ran = sandbox.run_with(&["serve"], &[("TIDEMILL_LOG", "loud")]);
+    assert!(ran.code == 2 && ran.words.contains("TIDEMILL_LOG") && ran.words.contains("debug"), "{ran:#?}");
+}

@@ -204,6 +204,27 @@ fn a_report_that_is_lost_on_its_way_is_repeated_and_recorded_once() {
     server.stop().ok();
 }
 
+/// A worker whose server does not answer says so, and does not fill its log with it.
+#[test]
+fn a_worker_that_cannot_claim_tells_why_in_few_lines() {
+    let sandbox = Sandbox::new();
+    let key = sandbox.run(&["keys", "create", "--role", "worker"]).ok().out.trim().to_owned();
+    let server = sandbox.serve(&["--no-worker"], &[]);
+    let line = Line::to(server.url.trim_start_matches("http://"));
+    line.lose("POST /v1/worker/claim", &[Loss::Question; 7]);
+    let mut worker = sandbox.start(&["worker", "--server", &line.url], &[("TIDEMILL_API_KEY", &key)]);
+    let told = worker.wait_for("no task could be claimed");
+    assert!(told.contains("Z warn  ") && told.contains("unavailable: "), "{told}");
+    eventually("that it asked again and again", || line.ends.lock().unwrap().losses.is_empty());
+    worker.signal(Signal::TERM);
+    let ended = worker.end();
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    let lines = ended.words.lines().filter(|line| line.contains("no task could be claimed")).count();
+    assert!((1..=2).contains(&lines), "{lines}: {}", ended.words);
+    assert!(!ended.words.contains(&key), "{}", ended.words);
+    server.stop().ok();
+}
+
 /// The body of an answer of a server.
 fn get(url: &str, path: &str) -> Value {
     let address = url.strip_prefix("http://").unwrap();

@@ -73,7 +73,8 @@ async fn submit<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Pro
     let reader = visit.dashboard.app.job_text_reader();
     let own = text.clone();
     // A long text takes a while, and nobody else should wait for it.
-    let read = tokio::task::spawn_blocking(move || reader(&own)).await.map_err(|_| Problem::internal())?;
+    let read =
+        tokio::task::spawn_blocking(move || reader(&own)).await.map_err(|error| Problem::internal(&error))?;
     let written = match read {
         Ok(written) => written,
         Err(problems) => return told(wrong(&problems), true),

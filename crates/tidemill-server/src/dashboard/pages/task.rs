@@ -45,7 +45,8 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     let history: api::Page<EventJson> = visit.api.get(&format!("{path}/events?limit=200&order=desc")).await?;
     let files: api::Page<Artifact> = visit.api.get(&format!("{path}/artifacts?limit=100")).await?;
     let log = visit.api.open(&format!("{path}/logs")).await?;
-    let log = http_body_util::BodyExt::collect(log.into_body()).await.map_err(|_| Problem::internal())?;
+    let log =
+        http_body_util::BodyExt::collect(log.into_body()).await.map_err(|error| Problem::internal(&error))?;
     let log = log.to_bytes();
     let events: Vec<Told> = history.items.iter().filter_map(|event| event.0.read().ok()).collect();
     let is_over = matches!(task.status, Some(TaskStateName::Completed | TaskStateName::Failed));

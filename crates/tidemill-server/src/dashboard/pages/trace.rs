@@ -65,7 +65,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     let read = match Limited::new(file.into_body(), TRACE_BYTES_MAX).collect().await {
         Ok(read) => Some(read.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => None,
-        Err(_) => return Err(Problem::internal()),
+        Err(error) => return Err(Problem::internal(&error)),
     };
     let download = format!("/tasks/{request}/files/{path}");
     let body = match read.as_deref().map(self::read) {
