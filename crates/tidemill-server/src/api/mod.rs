@@ -51,7 +51,7 @@ pub use scripts::{
     ConditionView, ExplainEvent, ExplainRequest, ExplainedView, ExplanationView, ScriptSummary, VerdictName,
 };
 pub use site::{Health, Readiness, SlotsView};
-pub use states::{ErrorClass, JobStatusName, TaskStateName};
+pub use states::{JobStatusName, TaskStateName};
 pub use tasks::{
     Artifact, LastErrorView, LeaseView, PinnedView, RetryView, TaskAccepted, TaskSummary, TaskView, UsageView,
 };

@@ -44,7 +44,7 @@ pub(super) fn task_row(detail: TaskDetail) -> TaskRow {
         output: detail.output,
         output_omitted: detail.output_omitted,
         error: detail.error,
-        error_category: detail.error_category.map(Into::into),
+        error_category: detail.error_category,
         last_error: detail.last_error.map(Into::into),
         blocked_by: texts(&blocked_by),
         labels: execution.labels,
@@ -65,7 +65,7 @@ pub(crate) fn task_summary(task: &TaskSnapshot) -> TaskSummary {
         status: task.state.map(Into::into),
         run: head.map_or(1, |head| head.run),
         attempt: head.map_or(0, |head| head.attempts + u32::from(head.lease().is_some())),
-        error_category: head.and_then(|head| head.last_error).map(Into::into),
+        error_category: head.and_then(|head| head.last_error),
     }
 }
 
@@ -103,7 +103,7 @@ pub(super) fn task_view(detail: TaskDetail) -> TaskView {
         parked: detail.parked,
         blocked_by: texts(&blocked_by),
         error: detail.error,
-        error_category: detail.error_category.map(Into::into),
+        error_category: detail.error_category,
         last_error: detail.last_error.map(Into::into),
         timeout_ms: spec.options.timeout_ms,
         retry: spec.options.retry.map(|retry| RetryView {
