@@ -79,7 +79,7 @@ impl<C: Clock> MemoryBackend<C> {
     pub fn execute_now(&self, commands: &[Command]) -> Result<Vec<Answer>, Fault> {
         let now = self.clock.now();
         let mut inner = self.lock();
-        commands.iter().map(|command| inner.execute(command, now)).collect()
+        Ok(commands.iter().map(|command| inner.execute(command, now)).collect())
     }
 
     /// Looks at the state.
@@ -103,14 +103,11 @@ impl<C: Clock> MemoryBackend<C> {
 }
 
 impl Inner {
-    fn execute(&mut self, command: &Command, now: tidemill_model::Timestamp) -> Result<Answer, Fault> {
+    fn execute(&mut self, command: &Command, now: tidemill_model::Timestamp) -> Answer {
         self.state.move_on(now);
         let mut circumstances =
             Circumstances { now, ids: &mut self.ids, policy: &self.policy, site: &self.site };
-        let (commit, reply) = match decide(&self.state, command, &mut circumstances) {
-            Ok(decided) => decided,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
+        let (commit, reply) = decide(&self.state, command, &mut circumstances)?;
         let first = Seq(self.events.len() as u64 + 1);
         self.state.apply(&commit, first);
         if !commit.enqueue.is_empty() || !commit.visibility.is_empty() {
@@ -120,7 +117,7 @@ impl Inner {
             self.events.extend(commit.events);
             self.grown.ring();
         }
-        Ok(Ok(reply))
+        Ok(reply)
     }
 
     fn arrived(&mut self) {

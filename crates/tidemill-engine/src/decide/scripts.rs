@@ -43,15 +43,13 @@ pub(super) fn matched(state: &State, command: &Match, draft: &mut Draft<'_, '_>)
     };
     let cursor_version = if stays {
         actual
+    } else if let Some(to) = command.to {
+        let value = RecordValue::Bytes(Arc::from(to.to_le_bytes().as_slice()));
+        draft.record(put(cursor, actual, value));
+        actual + 1
     } else {
-        if let Some(to) = command.to {
-            let value = RecordValue::Bytes(Arc::from(to.to_le_bytes().as_slice()));
-            draft.record(put(cursor, actual, value));
-            actual + 1
-        } else {
-            draft.record(RecordWrite::Put { key: cursor, record: None });
-            0
-        }
+        draft.record(RecordWrite::Put { key: cursor, record: None });
+        0
     };
     Ok(Reply::Matched { created: u32::try_from(created.len()).unwrap_or(u32::MAX), cursor_version })
 }
