@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use axum::http::Method;
 use serde::{Deserialize, Serialize};
+use tidemill_api as api;
 use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{ParentFiles, WorkReport};
 use tidemill_model::{
     AppName, Artifact, Fence, JobId, Json, RequestId, TaskId, TaskName, TenantId, Timestamp,
 };
-use tidemill_server::api;
 use tidemill_worker::moment::Moment;
 use tidemill_worker::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
 

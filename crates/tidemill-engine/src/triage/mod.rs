@@ -14,7 +14,7 @@ mod parked;
 mod token;
 
 pub use bulk::{Bulk, BulkAction, BulkFilter, BulkId, BulkState};
-pub use cell::{CELLS_MAX, Cell, Counts, GroupCell, OTHER_PLACES};
+pub use cell::{CELLS_MAX, Cell, Counts, GroupCell};
 pub use error::{OCCURRENCES_MAX, Occurrence, TriageError};
 pub use execution::{CODES_MAX, SEEN_MAX, Seen, TokenState, TriageExecution, Unparked};
 pub use group::{ErrorGroup, ErrorState, GroupKind, HOURS_MAX, Ignored, Mark, SAMPLES_MAX, Sample, Settled};

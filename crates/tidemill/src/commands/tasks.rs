@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use http_body_util::BodyExt as _;
 use serde_json::json;
+use tidemill_api as api;
 use tidemill_model::last_error::in_short;
-use tidemill_server::api;
 use tidemill_worker::log_sink::plain;
 
 use super::runtime::block_on;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
+use tidemill_api::{JobStatusName, JobView, TaskRow, TaskStateName};
 use tidemill_model::ErrorCategory;
-use tidemill_server::api::{JobStatusName, JobView, TaskRow, TaskStateName};
 
 /// Where a task stands, as far as somebody who watches cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -48,7 +48,7 @@ impl JobStatusName {
         JobStatus::from(self).as_str()
     }
 
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         [Self::Running, Self::Failing, Self::Failed, Self::Completed, Self::Cancelled]
             .into_iter()
             .find(|status| status.as_str() == name)

@@ -38,7 +38,7 @@ pub use jobs::{
     TasksAdded, TasksChanged,
 };
 pub use keys::{KeyCreated, KeyRequest, KeyView};
-pub(crate) use object::{EVENTS_MAX, Object, at_most};
+pub use object::{EVENTS_MAX, Object, at_most};
 pub use page::Page;
 pub use problem::{Detail, ProblemDocument};
 pub use queue::{
