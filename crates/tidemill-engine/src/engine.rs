@@ -32,7 +32,6 @@ use crate::work::live_log::LiveLogs;
 use crate::work::revocation::{Revocations, Watchable};
 
 pub use crate::definitions::definition::Define;
-pub use crate::engine::error::{EngineError, not_open};
 pub use crate::events::publish::{NewEvent, PublishRequest};
 pub use crate::events::query::PageRequest;
 pub use crate::keys::is_guarded;
@@ -71,6 +70,7 @@ pub use crate::work::standstill::PULSE_EVERY;
 pub use crate::work::submit_job::{IdempotencyKey, JobRequest, SubmittedJob};
 pub use crate::work::submit_task::{SubmittedTask, TaskRequest};
 pub use crate::work::task_files::{KeptFile, TASK_FILES_MAX};
+pub use error::{EngineError, not_open};
 
 /// The application service on top of a backend. Clones share everything.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error_table::{of_exit_code, of_printed, of_signal, of_status, of_text, of_word};
 
-/// Why something failed.
+/// Why an attempt failed. The first four and `unknown` are tried again.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
 )]

@@ -261,14 +261,14 @@ mod tests {
         ] {
             let problem = Problem::from(refusal);
             assert_eq!((problem.status.as_u16(), &*problem.code), (status, code), "{problem:?}");
-            assert!(documented(status, code), "docs/http-api.md does not list {code} with {status}");
+            assert!(documented(status, code), "docs/reference/http-api.md does not list {code} with {status}");
         }
         assert!(documented(400, tidemill_model::field_problem::code::GRAPH_CHANGED));
     }
 
     /// Whether the table of codes has one in the row of its status.
     fn documented(status: u16, code: &str) -> bool {
-        let page = include_str!("../../../docs/http-api.md");
+        let page = include_str!("../../../docs/reference/http-api.md");
         let row = page.lines().find(|line| line.starts_with(&format!("| {status} |")));
         row.is_some_and(|row| row.contains(&format!("`{code}`")))
     }

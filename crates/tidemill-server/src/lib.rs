@@ -4,7 +4,6 @@
 //! from it. Handlers take checked input, call one function of the engine and map the result. Inner crates know nothing
 //! of HTTP: `error_map` alone turns their errors into answers.
 
-pub mod api;
 mod app;
 mod asked;
 mod body;
@@ -32,7 +31,10 @@ mod router;
 mod routes;
 mod server_address;
 mod stream;
+mod views;
 mod workers;
+
+use tidemill_api as api;
 
 pub use app::App;
 pub use caller::Caller;

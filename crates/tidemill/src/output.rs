@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use tidemill_api::ProblemDocument;
 use tidemill_embedded::store::watch::Progress;
 use tidemill_model::{LogLevel, LogRecord};
-use tidemill_server::api::ProblemDocument;
 
 use crate::commands::CommandError;
 use crate::display::visible::{Visible, visible};

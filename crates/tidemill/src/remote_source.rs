@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use axum::http::Method;
 use serde::{Deserialize, Serialize};
+use tidemill_api as api;
 use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{ParentFiles, WorkReport};
 use tidemill_engine::warn_seldom;
 use tidemill_model::{
-    AppName, Artifact, ErrorCategory, Fence, JobId, Json, RequestId, TaskId, TaskName, TenantId, Timestamp,
+    AppName, Artifact, Fence, JobId, Json, RequestId, TaskId, TaskName, TenantId, Timestamp,
 };
-use tidemill_server::api;
 use tidemill_worker::moment::Moment;
 use tidemill_worker::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
 
@@ -286,8 +286,6 @@ impl TaskSource for RemoteSource {
 fn claim_of(task: api::ClaimedTask, asked_at: Moment) -> Result<Claim, SourceError> {
     let strange =
         |what: &dyn std::fmt::Display| SourceError::Unavailable(format!("a claimed task is strange: {what}"));
-    let execution = serde_json::to_value(&task.execution).and_then(serde_json::from_value);
-    let execution = execution.map_err(|error| strange(&error))?;
     let job = task.job_id.map(JobId::new).transpose().map_err(|error| strange(&error))?;
     Ok(Claim {
         task: TaskKey {
@@ -309,7 +307,7 @@ fn claim_of(task: api::ClaimedTask, asked_at: Moment) -> Result<Claim, SourceErr
         budget_name: task.budget_name,
         parents: parents_of(&task.input, task.dependency_attempts).map_err(|error| strange(&error))?,
         input: task.input,
-        execution,
+        execution: task.execution,
         surroundings: Surroundings::default(),
     })
 }
@@ -372,7 +370,7 @@ fn outcome_of(report: WorkReport) -> api::OutcomeReport {
         WorkReport::Failed { error, category, retry_after_millis, code, .. } => {
             outcome.status = api::OutcomeStatus::Failed;
             outcome.error = Some(error);
-            outcome.error_category = Some(class_of(category));
+            outcome.error_category = Some(category);
             outcome.retry_after_ms = retry_after_millis;
             outcome.error_code = code;
         }
@@ -384,8 +382,4 @@ fn outcome_of(report: WorkReport) -> api::OutcomeReport {
         }
     }
     outcome
-}
-
-fn class_of(category: ErrorCategory) -> api::ErrorClass {
-    category.into()
 }

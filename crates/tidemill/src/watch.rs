@@ -5,8 +5,8 @@ use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tidemill_api::{JobStatusName, JobView, TaskRow};
 use tidemill_engine::clock::{Clock as _, SystemClock};
-use tidemill_server::api::{JobStatusName, JobView, TaskRow};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::client::{Call, Client, ClientError, Query, SseReader};
@@ -407,7 +407,7 @@ pub(crate) async fn job_with_tasks(
     let mut cursor = job.next_cursor.clone();
     while let Some(after) = cursor {
         let query = Query::new().set("limit", 200).set("cursor", after);
-        let page: tidemill_server::api::Page<TaskRow> =
+        let page: tidemill_api::Page<TaskRow> =
             client.get(query.on(&format!("/v1/jobs/{job_id}/tasks"))).await?;
         rows.extend(page.items);
         cursor = page.next_cursor;

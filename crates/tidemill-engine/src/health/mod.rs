@@ -12,16 +12,16 @@ mod report;
 mod rule;
 pub mod text;
 
-pub(crate) use crate::health::alarm::{Alarms, Change, TaskAlarm};
-pub(crate) use crate::health::board::HealthBoard;
-pub use crate::health::board::LastCheck;
+pub(crate) use alarm::{Alarms, Change, TaskAlarm};
+pub(crate) use board::HealthBoard;
+pub use board::LastCheck;
 #[cfg(test)]
-pub(crate) use crate::health::facts::is_stalled;
-pub use crate::health::facts::{Hold, LiveTask, Lookout};
-pub(crate) use crate::health::report::Kept;
-pub use crate::health::report::{Finding, FindingKind, HealthReport, TASKS_MAX};
-pub(crate) use crate::health::rule::Judged;
-pub use crate::health::rule::{HealthRules, classify};
+pub(crate) use facts::is_stalled;
+pub use facts::{Hold, LiveTask, Lookout};
+pub(crate) use report::Kept;
+pub use report::{Finding, FindingKind, HealthReport, TASKS_MAX};
+pub(crate) use rule::Judged;
+pub use rule::{HealthRules, classify};
 
 /// What the events of checks are about, and the application that they name.
 pub(crate) const ENTITY: &str = "health-check";

@@ -12,17 +12,17 @@ mod slots;
 mod spans;
 mod work;
 
-pub use crate::metrics::attempts::{AttemptMeter, AttemptsMetrics};
-pub use crate::metrics::commits::{CommitMeter, CommitMetrics, JobEvents};
-pub use crate::metrics::histogram::{Bounds, Histogram, HistogramMetrics};
-pub use crate::metrics::names::{
+pub use attempts::{AttemptMeter, AttemptsMetrics};
+pub use commits::{CommitMeter, CommitMetrics, JobEvents};
+pub use histogram::{Bounds, Histogram, HistogramMetrics};
+pub use names::{
     METRIC_NAME_CHARS_MAX, METRIC_NAMES_MAX, METRIC_TENANTS_MAX, NamedCounts, NamedMetrics, OTHER,
 };
-pub use crate::metrics::slots::{SlotMeter, SlotsMetrics, TakenSlot, TroubleMark};
-pub use crate::metrics::spans::{SpanMeter, SpansMetrics};
-pub use crate::metrics::work::{WORKER_SEEN, WorkMetrics};
+pub use slots::{SlotMeter, SlotsMetrics, TakenSlot, TroubleMark};
+pub use spans::{SpanMeter, SpansMetrics};
+pub use work::{WORKER_SEEN, WorkMetrics};
 
-pub(crate) use crate::metrics::work::{Asked, WorkMeter};
+pub(crate) use work::{Asked, WorkMeter};
 
 use crate::engine::TriageMetrics;
 use crate::health::LastCheck;

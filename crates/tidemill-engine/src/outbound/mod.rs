@@ -14,10 +14,8 @@ mod failed_jobs;
 pub(crate) mod outbox;
 mod sender;
 
-pub use crate::outbound::allowed_hosts::AllowedHosts;
-pub use crate::outbound::courier::{Courier, IN_FLIGHT_MAX};
-pub use crate::outbound::delivery::{
-    Delivery, DeliveryId, DeliveryKey, DeliveryLetter, Lane, Target, Way, pause_after,
-};
-pub use crate::outbound::failed_jobs::{FailedJob, FailedJobs, JOB_FAILED, JOBS_NAMED_MAX, JobFailedAlerts};
-pub use crate::outbound::sender::{Parcel, SendError, Sender};
+pub use allowed_hosts::AllowedHosts;
+pub use courier::{Courier, IN_FLIGHT_MAX};
+pub use delivery::{Delivery, DeliveryId, DeliveryKey, DeliveryLetter, Lane, Target, Way, pause_after};
+pub use failed_jobs::{FailedJob, FailedJobs, JOB_FAILED, JOBS_NAMED_MAX, JobFailedAlerts};
+pub use sender::{Parcel, SendError, Sender};

@@ -35,24 +35,24 @@ use crate::Engine;
 use crate::kernel::backend::{Backend, Fault};
 use crate::kernel::notice::Notice;
 use crate::kernel::state::Room;
-use crate::scripts::execution::ExecutionKey;
 use crate::warn_seldom;
+use execution::ExecutionKey;
 
-pub use crate::scripts::alerts::{AlertKind, StandingAlert};
-pub use crate::scripts::host::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRun};
-pub use crate::scripts::metrics::{BUCKETS_MILLIS, DurationHistogram, ScriptMetrics};
-pub use crate::scripts::runner::RESULT_BYTES_MAX;
+pub use alerts::{AlertKind, StandingAlert};
+pub use host::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRun};
+pub use metrics::{BUCKETS_MILLIS, DurationHistogram, ScriptMetrics};
+pub use runner::RESULT_BYTES_MAX;
 
-pub(crate) use crate::scripts::alerts::Telling;
-pub(crate) use crate::scripts::router::SCRIPT_ORIGIN;
+pub(crate) use alerts::Telling;
+pub(crate) use router::SCRIPT_ORIGIN;
 
-use crate::scripts::alerts::Alerts;
-use crate::scripts::lanes::{LaneRouter, Lanes};
-use crate::scripts::metrics::Counters;
-use crate::scripts::publish_rate::PublishRate;
-use crate::scripts::router::Router;
-use crate::scripts::stop::{First, Stop, any, either};
-use crate::scripts::window::Window;
+use alerts::Alerts;
+use lanes::{LaneRouter, Lanes};
+use metrics::Counters;
+use publish_rate::PublishRate;
+use router::Router;
+use stop::{First, Stop, any, either};
+use window::Window;
 
 /// What the engine and those who run scripts share.
 #[derive(Debug, Default)]

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use tidemill_model::workflow::OTHER_PLACES;
 
 use crate::triage::ErrorState;
 
 /// How many places of one code are told apart. Further ones are counted together.
 pub const CELLS_MAX: usize = 64;
-/// The name of all further places together.
-pub const OTHER_PLACES: &str = "(other)";
 
 /// Where something happened.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -23,17 +23,15 @@ pub(crate) mod tasks;
 mod token;
 pub(crate) mod view;
 
-pub use crate::triage::bulk::{Bulk, BulkAction, BulkFilter, BulkId, BulkState};
-pub use crate::triage::cell::{CELLS_MAX, Cell, Counts, GroupCell, OTHER_PLACES};
-pub use crate::triage::error::{OCCURRENCES_MAX, Occurrence, TriageError};
-pub use crate::triage::execution::{CODES_MAX, SEEN_MAX, Seen, TokenState, TriageExecution, Unparked};
-pub use crate::triage::group::{
-    ErrorGroup, ErrorState, GroupKind, HOURS_MAX, Ignored, Mark, SAMPLES_MAX, Sample, Settled,
-};
-pub use crate::triage::item::{ErrorMark, MarkItem, NewToken, StatusItem, Until, WorkflowItem};
-pub use crate::triage::keeper::{TriageKeeper, TriageTimer};
-pub use crate::triage::parked::{Parked, ParkedKey};
-pub use crate::triage::token::{StoredToken, TokenFault, TokenSealer, TokenTaken};
+pub use bulk::{Bulk, BulkAction, BulkFilter, BulkId, BulkState};
+pub use cell::{CELLS_MAX, Cell, Counts, GroupCell};
+pub use error::{OCCURRENCES_MAX, Occurrence, TriageError};
+pub use execution::{CODES_MAX, SEEN_MAX, Seen, TokenState, TriageExecution, Unparked};
+pub use group::{ErrorGroup, ErrorState, GroupKind, HOURS_MAX, Ignored, Mark, SAMPLES_MAX, Sample, Settled};
+pub use item::{ErrorMark, MarkItem, NewToken, StatusItem, Until, WorkflowItem};
+pub use keeper::{TriageKeeper, TriageTimer};
+pub use parked::{Parked, ParkedKey};
+pub use token::{StoredToken, TokenFault, TokenSealer, TokenTaken};
 
 /// How many distinct codes of errors a tenant may have.
 pub const ERROR_GROUPS_MAX: usize = 100_000;

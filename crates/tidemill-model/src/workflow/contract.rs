@@ -22,6 +22,8 @@ use crate::time::Timestamp;
 pub const ERRORS_MAX: usize = 1_000;
 /// Stands for a county that nobody named.
 pub const NO_COUNTY: &str = "-";
+/// Stands for all further places in which a code was seen, where only some are told apart.
+pub const OTHER_PLACES: &str = "(other)";
 /// The longest county and data group, in bytes.
 pub const COUNTY_BYTES_MAX: usize = 256;
 /// The longest name of a phase or a step, in bytes.

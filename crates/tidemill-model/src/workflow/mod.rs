@@ -15,8 +15,8 @@ pub mod token;
 
 pub use catalogue::{Catalogue, CatalogueEntry, Known};
 pub use contract::{
-    COUNTY_BYTES_MAX, DEDUPE_BYTES_MAX, ERRORS_MAX, ErrorScope, NO_COUNTY, Standing, StatusEvent,
-    WorkflowBody, WorkflowError, WorkflowMessage, WorkflowStatus,
+    COUNTY_BYTES_MAX, DEDUPE_BYTES_MAX, ERRORS_MAX, ErrorScope, NO_COUNTY, OTHER_PLACES, Standing,
+    StatusEvent, WorkflowBody, WorkflowError, WorkflowMessage, WorkflowStatus,
 };
 pub use error_code::{ErrorCode, ErrorType, ExecutionId, validation_code, validation_hash};
 pub use family::{Families, Family, MessageKind};

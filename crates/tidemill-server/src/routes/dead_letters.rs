@@ -19,6 +19,7 @@ use crate::api::{
 use crate::param::Kind;
 use crate::problem::Problem;
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
+use crate::views::View;
 use crate::{json_body, list_cursor};
 
 const GROUP: &str = "Dead letters";
@@ -152,10 +153,10 @@ async fn find<B: Backend>(call: &Call<B>) -> Result<Found, Problem> {
 /// A letter with all that is known of it: an event that is too large for it is looked up.
 async fn shown<B: Backend>(call: &Call<B>, found: Found) -> Result<DeadLetterView, Problem> {
     let mut letter = match found {
-        Found::Task(letter) => return Ok(DeadLetterView::Task(TaskLetterView::from(&letter))),
+        Found::Task(letter) => return Ok(DeadLetterView::Task(TaskLetterView::of(&letter))),
         Found::Script(letter) => letter,
         Found::Event(letter) => {
-            let view = DeliveryLetterView::of(&call.tenant()?, *letter);
+            let view = DeliveryLetterView::of((&call.tenant()?, *letter));
             return Ok(DeadLetterView::Event(Box::new(view)));
         }
     };
@@ -165,7 +166,7 @@ async fn shown<B: Backend>(call: &Call<B>, found: Found) -> Result<DeadLetterVie
             call.app.engine().find_event(&tenant, letter.event.id, Some(letter.event.timestamp)).await?;
         letter.event.data = event.map(|found| found.event.properties);
     }
-    Ok(DeadLetterView::Script(Box::new(ScriptLetterView::of(&tenant, *letter))))
+    Ok(DeadLetterView::Script(Box::new(ScriptLetterView::of((&tenant, *letter)))))
 }
 
 async fn list<B: Backend>(call: Call<B>) -> Reply {
@@ -197,7 +198,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     };
     let page = call.app.engine().dead_letters(call.tenant()?, state, after, page_size(inputs)).await?;
     let next_cursor = page.next.map(|next| list_cursor::write("letter", &format!("{:032x}", next.0)));
-    let items = page.letters.iter().map(|letter| DeadLetterView::Task(TaskLetterView::from(letter)));
+    let items = page.letters.iter().map(|letter| DeadLetterView::Task(TaskLetterView::of(letter)));
     json(StatusCode::OK, &Page { items: items.collect(), next_cursor })
 }
 
@@ -219,7 +220,7 @@ async fn list_scripts<B: Backend>(call: &Call<B>, state: Option<DeadLetterState>
     };
     let page = call.app.engine().script_letters(&tenant, &filter, after, page_size(inputs)).await?;
     let next_cursor = page.next.map(|next| list_cursor::write("script-letter", &next.to_string()));
-    let shown = |letter| DeadLetterView::Script(Box::new(ScriptLetterView::of(&tenant, letter)));
+    let shown = |letter| DeadLetterView::Script(Box::new(ScriptLetterView::of((&tenant, letter))));
     json(StatusCode::OK, &Page { items: page.letters.into_iter().map(shown).collect(), next_cursor })
 }
 
@@ -240,7 +241,7 @@ async fn list_events<B: Backend>(call: &Call<B>, state: Option<DeadLetterState>)
     };
     let page = call.app.engine().delivery_letters(&tenant, &filter, after, page_size(inputs)).await?;
     let next_cursor = page.next.map(|next| list_cursor::write("event-letter", &next.to_string()));
-    let shown = |letter| DeadLetterView::Event(Box::new(DeliveryLetterView::of(&tenant, letter)));
+    let shown = |letter| DeadLetterView::Event(Box::new(DeliveryLetterView::of((&tenant, letter))));
     json(StatusCode::OK, &Page { items: page.letters.into_iter().map(shown).collect(), next_cursor })
 }
 

@@ -8,7 +8,6 @@ use tidemill_model::access_path::AccessPath;
 use tidemill_model::{AppName, Entity, EntityId, EntityType, EventType, JobId, Json, RequestId, Timestamp};
 
 use super::jobs::ORDERS;
-use super::views::{event_page, event_query};
 use crate::api::{EVENTS_MAX, EventAccepted, EventDraft, EventJson, EventsAccepted, Page, PublishRequest};
 use crate::caller::Welcome;
 use crate::json_body;
@@ -16,6 +15,7 @@ use crate::param::Kind;
 use crate::problem::Problem;
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json, raw};
 use crate::stream::{EventFilter, channel, follow_events};
+use crate::views::jobs::{event_page, event_query};
 
 const GROUP: &str = "Events";
 /// The component that events from outside are recorded with.

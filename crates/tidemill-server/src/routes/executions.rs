@@ -13,6 +13,7 @@ use crate::metrics::{METRICS_TEXT, render};
 use crate::param::Kind;
 use crate::problem::Problem;
 use crate::route::{Call, READ, Reply, Route, json, page_size, raw};
+use crate::views::{View, listed_execution};
 
 const GROUP: &str = "Executions";
 const STATUS: Kind = Kind::Choice(&["queued", "processing", "retrying", "success", "dead_letter"]);
@@ -74,7 +75,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     };
     let page = call.app.engine().executions(&tenant, &filter, after, page_size(inputs)).await?;
     let next_cursor = page.next.map(|next| list_cursor::write("execution", &next.to_string()));
-    let items = page.executions.into_iter().map(|shown| ExecutionView::listed(&tenant, shown)).collect();
+    let items = page.executions.into_iter().map(|shown| listed_execution(&tenant, shown)).collect();
     json(StatusCode::OK, &Page { items, next_cursor })
 }
 
@@ -83,12 +84,12 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
     let absent = || Problem::not_found("execution", given);
     let id = ExecutionId::new(given).map_err(|_| absent())?;
     let shown = call.app.engine().execution(&tenant, id).await?.ok_or_else(absent)?;
-    json(StatusCode::OK, &ExecutionView::of(&tenant, shown))
+    json(StatusCode::OK, &ExecutionView::of((&tenant, shown)))
 }
 
 async fn alerts<B: Backend>(call: Call<B>) -> Reply {
     let standing = call.app.engine().standing_alerts(Some(&call.tenant()?)).await?;
-    let items = standing.into_iter().map(AlertView::from).collect();
+    let items = standing.into_iter().map(AlertView::of).collect();
     json(StatusCode::OK, &Page { items, next_cursor: None })
 }
 

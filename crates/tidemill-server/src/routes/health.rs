@@ -6,6 +6,7 @@ use tidemill_engine::backend::Backend;
 use crate::api::HealthCheckView;
 use crate::problem::Problem;
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json};
+use crate::views::View;
 
 const GROUP: &str = "Health";
 
@@ -38,7 +39,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
 
 async fn check<B: Backend>(call: Call<B>) -> Reply {
     let report = call.app.engine().check_health(&call.tenant()?).await?;
-    json(StatusCode::OK, &HealthCheckView::from(report))
+    json(StatusCode::OK, &HealthCheckView::of(report))
 }
 
 async fn last<B: Backend>(call: Call<B>) -> Reply {
@@ -47,5 +48,5 @@ async fn last<B: Backend>(call: Call<B>) -> Reply {
         Problem::new(StatusCode::NOT_FOUND, "NOT_FOUND", detail)
     };
     let report = call.app.engine().last_health(&call.tenant()?).await?.ok_or_else(absent)?;
-    json(StatusCode::OK, &HealthCheckView::from(report))
+    json(StatusCode::OK, &HealthCheckView::of(report))
 }

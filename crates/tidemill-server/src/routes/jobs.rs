@@ -11,7 +11,6 @@ use tidemill_model::{Entity, EventType, JobId, JobStatus, TaskId, TenantId, Time
 
 use super::compiling::compile_tasks;
 use super::submitting::{check_secrets, idempotency, rights, settings_of};
-use super::views::{event_page, event_query, job_summary, task_ids, task_row, texts};
 use crate::api::{
     BudgetView, CancelRequest, Cancelled, EventJson, JobAccepted, JobChecked, JobStatusName, JobSummary,
     JobView, JobsCancelled, JobsFilter, JobsResumed, Page, ResumeRequest, Resumed, TaskRow, TasksAdded,
@@ -20,6 +19,7 @@ use crate::api::{
 use crate::param::Kind;
 use crate::problem::Problem;
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json, page_size};
+use crate::views::jobs::{event_page, event_query, job_summary, task_ids, task_row, texts};
 use crate::{json_body, list_cursor};
 
 /// The tasks that a job is shown with.

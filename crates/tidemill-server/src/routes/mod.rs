@@ -19,7 +19,6 @@ mod task_files;
 mod task_list;
 mod tasks;
 mod usage;
-mod views;
 mod worker;
 mod workers;
 mod workflow;
@@ -28,8 +27,6 @@ mod workflow_errors;
 mod workflow_executions;
 
 use tidemill_engine::backend::Backend;
-
-pub(crate) use views::task_summary;
 
 use crate::route::Route;
 

@@ -14,6 +14,7 @@ use crate::api::{ExplainRequest, ExplanationView, Page, ScriptSummary};
 use crate::param::Kind;
 use crate::problem::Problem;
 use crate::route::{ADMIN, Call, READ, Reply, Route, VALUES_BYTES_MAX, json, page_size};
+use crate::views::View;
 use crate::{json_body, list_cursor};
 
 const GROUP: &str = "Scripts";
@@ -193,5 +194,5 @@ async fn explain<B: Backend>(call: Call<B>) -> Reply {
         (None, None) => return Err(Problem::field("MISSING_FIELD", "eventId", "or event is needed")),
     };
     let explained = call.app.engine().explain(&tenant, event, request.script_id.as_ref()).await?;
-    json(StatusCode::OK, &ExplanationView::from(explained))
+    json(StatusCode::OK, &ExplanationView::of(explained))
 }

@@ -13,11 +13,11 @@ use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
 use tidemill_model::{Event, EventId, KnownType, Position, PublicState, RequestId, TenantId, Timestamp};
 
-use super::views::task_summary;
 use crate::api::Page;
 use crate::list_cursor;
 use crate::problem::Problem;
 use crate::route::{Call, Reply, json, page_size};
+use crate::views::jobs::task_summary;
 
 /// Events that one page looks at.
 const EVENTS_LOOKED_AT_MAX: usize = 4_000;

@@ -13,15 +13,16 @@ use super::compiling::compile_work;
 use super::jobs::ORDERS;
 use super::submitting::{check_secrets, idempotency, rights};
 use super::task_list;
-use super::views::{event_page, event_query, task_view};
 use crate::api::{
-    CancelRequest, CancelledTask, EventJson, Page, RetriedTask, RetryRequest, TaskAccepted, TaskStateName,
-    TaskSummary, TaskView,
+    CancelRequest, CancelledTask, EventJson, Page, RanView, RetriedTask, RetryRequest, TaskAccepted,
+    TaskStateName, TaskSummary, TaskView,
 };
 use crate::json_body;
 use crate::param::Kind;
 use crate::problem::Problem;
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json};
+use crate::views::View;
+use crate::views::jobs::{event_page, event_query, task_view};
 
 pub(super) const GROUP: &str = "Tasks";
 
@@ -100,7 +101,7 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
     let Some(detail) = engine.task_detail(key.clone()).await? else {
         return Err(Problem::not_found("task", key.request.as_str()));
     };
-    let ran = engine.ran(&detail.task).await?.map(Into::into);
+    let ran = engine.ran(&detail.task).await?.map(RanView::of);
     json(StatusCode::OK, &TaskView { ran, ..task_view(detail) })
 }
 

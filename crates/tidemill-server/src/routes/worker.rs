@@ -322,7 +322,7 @@ fn report_of(outcome: OutcomeReport) -> Result<WorkReport, Problem> {
             };
             WorkReport::Failed {
                 error,
-                category: outcome.error_category.map_or(ErrorCategory::Unknown, Into::into),
+                category: outcome.error_category.unwrap_or(ErrorCategory::Unknown),
                 retry_after_millis: outcome.retry_after_ms,
                 code: outcome.error_code,
                 usage,

@@ -12,11 +12,11 @@ use tidemill_engine::engine::EngineError;
 use tidemill_engine::health::{Hold, LiveTask};
 use tidemill_model::TenantId;
 
-use super::views::task_summary;
 use crate::api::{Page, WorkerPlaceName, WorkerTaskView, WorkerView};
 use crate::list_cursor;
 use crate::problem::Problem;
 use crate::route::{Call, READ, Reply, Route, json, page_size};
+use crate::views::jobs::task_summary;
 
 /// Live tasks that are read at a time.
 const LIVE_AT_ONCE: usize = 1_000;

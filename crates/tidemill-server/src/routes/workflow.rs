@@ -12,12 +12,14 @@ use tidemill_model::field_problem::{FieldProblems, PROBLEMS_MAX};
 use tidemill_model::workflow::{CatalogueEntry, ErrorCode, Known, TaskToken, WorkflowMessage};
 
 use crate::api::{
-    Page, TokenOutcomeView, TokenRequest, WorkflowEnvelope, WorkflowEventAccepted, WorkflowEventsAccepted,
+    Page, TokenOutcomeView, TokenRequest, TokenTakenName, WorkflowEnvelope, WorkflowEventAccepted,
+    WorkflowEventsAccepted,
 };
 use crate::caller::Welcome;
 use crate::param::Kind;
 use crate::problem::Problem;
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json, page_size};
+use crate::views::View;
 use crate::{json_body, list_cursor};
 
 pub(super) const GROUP: &str = "Workflows";
@@ -136,7 +138,7 @@ async fn publish<B: Backend>(call: Call<B>) -> Reply {
         event_id: stored.event,
         timestamp: stored.timestamp,
         repeated: stored.repeated,
-        token: stored.token.map(Into::into),
+        token: stored.token.map(TokenTakenName::of),
     });
     json(StatusCode::ACCEPTED, &WorkflowEventsAccepted { events: events.collect() })
 }
@@ -200,7 +202,7 @@ async fn outcome<B: Backend>(mut call: Call<B>) -> Reply {
             }
         }
     }
-    json(StatusCode::OK, &TokenOutcomeView::from(&found))
+    json(StatusCode::OK, &TokenOutcomeView::of(&found))
 }
 
 /// An answer without a word of the token.

@@ -12,6 +12,7 @@ use crate::api::{BulkActionName, BulkPreviewView, BulkRequest, BulkView, Page};
 use crate::param::Kind;
 use crate::problem::Problem;
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
+use crate::views::{View, bulk_filter};
 use crate::{json_body, list_cursor};
 
 const ID: Kind = Kind::Word { most: 36 };
@@ -78,7 +79,7 @@ async fn start<B: Backend>(call: Call<B>) -> Reply {
         let message = format!("has {named} entries; the limit is {EXECUTIONS_MAX}");
         return Err(Problem::field("TOO_MANY", "filter.executionIds", message));
     }
-    let filter = request.filter.checked()?;
+    let filter = bulk_filter(request.filter)?;
     if all == (filter != BulkFilter::default()) {
         let message = if all { "cannot stand beside conditions" } else { "needs a condition, or all" };
         let field = if all { "filter.all" } else { "filter" };
@@ -94,7 +95,7 @@ async fn start<B: Backend>(call: Call<B>) -> Reply {
     let reason = checked_reason(request.reason)?;
     if request.dry_run {
         let preview = call.app.engine().preview_bulk(&tenant, &filter).await?;
-        return json(StatusCode::OK, &BulkPreviewView::from(&preview));
+        return json(StatusCode::OK, &BulkPreviewView::of(&preview));
     }
     let request = StartBulk {
         tenant,
@@ -105,7 +106,7 @@ async fn start<B: Backend>(call: Call<B>) -> Reply {
         reason,
     };
     let bulk = call.app.engine().start_bulk(request).await?;
-    json(StatusCode::ACCEPTED, &BulkView::from(&*bulk))
+    json(StatusCode::ACCEPTED, &BulkView::of(&*bulk))
 }
 
 async fn list<B: Backend>(call: Call<B>) -> Reply {
@@ -116,7 +117,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     let items: Vec<_> = rest.by_ref().take(page_size(&call.inputs)).collect();
     let last = items.last().filter(|_| rest.next().is_some());
     let next_cursor = last.map(|bulk| list_cursor::write("bulks", &bulk.id.to_string()));
-    let items = items.iter().map(|bulk| BulkView::from(&***bulk)).collect();
+    let items = items.iter().map(|bulk| BulkView::of(&***bulk)).collect();
     json(StatusCode::OK, &Page { items, next_cursor })
 }
 
@@ -128,7 +129,7 @@ fn id_of<B>(call: &Call<B>) -> Result<BulkId, Problem> {
 async fn get<B: Backend>(call: Call<B>) -> Reply {
     let id = id_of(&call)?;
     match call.app.engine().bulk(&call.tenant()?, id).await? {
-        Some(bulk) => json(StatusCode::OK, &BulkView::from(&*bulk)),
+        Some(bulk) => json(StatusCode::OK, &BulkView::of(&*bulk)),
         None => Err(Problem::not_found("bulk", &id.to_string())),
     }
 }
@@ -136,5 +137,5 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
 async fn cancel<B: Backend>(call: Call<B>) -> Reply {
     let id = id_of(&call)?;
     let bulk = call.app.engine().cancel_bulk(call.tenant()?, id).await?;
-    json(StatusCode::OK, &BulkView::from(&*bulk))
+    json(StatusCode::OK, &BulkView::of(&*bulk))
 }

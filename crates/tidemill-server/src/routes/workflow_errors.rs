@@ -9,12 +9,13 @@ use tidemill_model::workflow::{ErrorCode, ErrorScope, ErrorType, ExecutionId};
 
 use super::workflow::{CODE, GROUP, code_of, offset_of};
 use crate::api::{
-    ErrorGroupDetailView, ErrorGroupView, ErrorView, HourView, IgnoreRequest, MarkRequest, MarkedView,
-    OccurrenceView, Page, PlaceView,
+    ErrorGroupDetailView, ErrorGroupView, ErrorView, IgnoreRequest, MarkRequest, MarkedView, OccurrenceView,
+    Page, PlaceView,
 };
 use crate::param::{Inputs, Kind};
 use crate::problem::Problem;
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json, page_size};
+use crate::views::{View, hours};
 use crate::{json_body, list_cursor};
 
 /// The two digits of an error type.
@@ -178,7 +179,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
 
 fn groups<B>(call: &Call<B>, page: &GroupPage, list: &str) -> Reply {
     let catalogue = &call.app.config().catalogue;
-    let items: Vec<_> = page.groups.iter().map(|shown| ErrorGroupView::of(shown, catalogue)).collect();
+    let items: Vec<_> = page.groups.iter().map(|shown| ErrorGroupView::of((shown, catalogue))).collect();
     let next_cursor = page.next.map(|next| list_cursor::write(list, &next.to_string()));
     json(StatusCode::OK, &Page { items, next_cursor })
 }
@@ -197,10 +198,10 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
     };
     let samples = engine.samples(&tenant, &shown.group).await?;
     let view = ErrorGroupDetailView {
-        group: ErrorGroupView::of(&shown, &call.app.config().catalogue),
-        trend: HourView::all(&shown.group),
-        places: shown.group.cells.iter().map(PlaceView::from).collect(),
-        samples: samples.into_iter().map(OccurrenceView::from).collect(),
+        group: ErrorGroupView::of((&shown, &call.app.config().catalogue)),
+        trend: hours(&shown.group),
+        places: shown.group.cells.iter().map(PlaceView::of).collect(),
+        samples: samples.into_iter().map(OccurrenceView::of).collect(),
         errors: errors_of_code(&call, &code).await?,
     };
     json(StatusCode::OK, &view)
@@ -222,7 +223,7 @@ async fn errors_of_code<B: Backend>(call: &Call<B>, code: &ErrorCode) -> Result<
     let (tenant, limit) = (call.tenant()?, page_size(inputs));
     let page = call.app.engine().errors_of_code(&tenant, code, state_of(inputs), after, limit).await?;
     let next_cursor = page.next.map(|next| list_cursor::write("occurrence", next.as_str()));
-    Ok(Page { items: page.errors.iter().map(ErrorView::from).collect(), next_cursor })
+    Ok(Page { items: page.errors.iter().map(ErrorView::of).collect(), next_cursor })
 }
 
 async fn occurrences<B: Backend>(call: Call<B>) -> Reply {
@@ -242,13 +243,13 @@ async fn occurrences<B: Backend>(call: Call<B>) -> Reply {
     let mut items = Vec::new();
     // An execution has at most so many codes as fit one answer.
     for shown in errors.iter().filter(|shown| state.is_none_or(|state| shown.state == state)) {
-        let mut view = ErrorView::from(shown);
+        let mut view = ErrorView::of(shown);
         if let Some(code) = &code {
             if shown.error.code != *code {
                 continue;
             }
             let found = engine.occurrences(&tenant, &shown.error).await?;
-            view.occurrences = found.into_iter().map(OccurrenceView::from).collect();
+            view.occurrences = found.into_iter().map(OccurrenceView::of).collect();
         }
         items.push(view);
     }

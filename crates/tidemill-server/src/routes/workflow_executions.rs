@@ -18,6 +18,7 @@ use crate::api::{
 use crate::param::Kind;
 use crate::problem::Problem;
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
+use crate::views::View;
 use crate::{json_body, list_cursor};
 
 const STATUS: Kind = Kind::Choice(&["SCHEDULED", "IN_PROGRESS", "SUCCEEDED", "FAILED"]);
@@ -107,7 +108,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
         let page = engine.parked(&tenant, &filter, after, limit).await?;
         let place = |(since, id): (Timestamp, ExecutionId)| format!("{}.{id}", since.millis());
         let next_cursor = page.next.map(|next| list_cursor::write("parked", &place(next)));
-        let items = page.parked.iter().map(|parked| WorkflowExecutionView::from(&**parked)).collect();
+        let items = page.parked.iter().map(|parked| WorkflowExecutionView::of(&**parked)).collect();
         return json(StatusCode::OK, &Page { items, next_cursor });
     }
     let filter = TriageFilter {
@@ -128,7 +129,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     };
     let page = engine.triage_executions(&tenant, &filter, after, limit).await?;
     let next_cursor = page.next.map(|next| list_cursor::write("workflow-execution", next.as_str()));
-    let items = page.executions.iter().map(WorkflowExecutionView::from).collect();
+    let items = page.executions.iter().map(WorkflowExecutionView::of).collect();
     json(StatusCode::OK, &Page { items, next_cursor })
 }
 
@@ -158,8 +159,8 @@ async fn shown<B: Backend>(call: &Call<B>, tenant: &TenantId, id: &ExecutionId) 
         return Err(Problem::not_found("execution", id.as_str()));
     };
     let errors = engine.errors_of_execution(tenant, id).await?;
-    let errors = errors.iter().map(ErrorView::from).collect();
-    json(StatusCode::OK, &WorkflowExecutionView { errors, ..WorkflowExecutionView::from(&shown) })
+    let errors = errors.iter().map(ErrorView::of).collect();
+    json(StatusCode::OK, &WorkflowExecutionView { errors, ..WorkflowExecutionView::of(&shown) })
 }
 
 async fn resume<B: Backend>(call: Call<B>) -> Reply {

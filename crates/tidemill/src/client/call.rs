@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_server::api::{Page, ProblemDocument};
+use tidemill_api::{Page, ProblemDocument};
 
 use super::{ClientError, HttpWay, LocalWay};
 

@@ -1,7 +1,7 @@
 //! Why a call did not work.
 
 use axum::http::StatusCode;
-use tidemill_server::api::ProblemDocument;
+use tidemill_api::ProblemDocument;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {

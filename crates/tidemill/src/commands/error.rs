@@ -5,12 +5,12 @@ use std::io;
 use std::process::ExitCode;
 
 use tidemill::document::FileProblems;
+use tidemill_api::{Detail, ProblemDocument};
 use tidemill_embedded::OpenError;
 use tidemill_embedded::data_lock::LockError;
 use tidemill_embedded::store::export::ExportError;
 use tidemill_embedded::store::import::ImportError;
 use tidemill_engine::backend::Fault;
-use tidemill_server::api::{Detail, ProblemDocument};
 
 use crate::client::{ClientError, local_problem};
 use crate::config::ConfigError;

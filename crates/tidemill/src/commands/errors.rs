@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use tidemill_api as api;
 use tidemill_model::workflow::validation_code;
-use tidemill_server::api;
 
 use super::moment::now;
 use super::runtime::block_on;

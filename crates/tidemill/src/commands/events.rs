@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
-use tidemill_server::api;
+use tidemill_api as api;
 
 use super::input_file::{InputFile, at_places};
 use super::moment::Moment;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
-use tidemill_server::api;
+use tidemill_api as api;
 
 use super::moment::now;
 use super::runtime::block_on;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use axum::http::Method;
 use clap::Args;
-use tidemill_server::api::{HealthCheckView, HealthName};
+use tidemill_api::{HealthCheckView, HealthName};
 
 use super::runtime::block_on;
 use super::{Ended, Flags};

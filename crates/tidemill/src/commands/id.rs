@@ -3,7 +3,7 @@
 //! A whole id costs nothing. Parts are looked up in the lists of the caller's own tenant, so they never name what is not
 //! theirs.
 
-use tidemill_server::api;
+use tidemill_api as api;
 
 use super::CommandError;
 use crate::client::{Call, Client, ClientError, Item, Query, encode, local_problem};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http_body_util::BodyExt as _;
 use serde_json::json;
-use tidemill_server::api::{JobView, TaskRow};
+use tidemill_api::{JobView, TaskRow};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 

@@ -8,9 +8,9 @@ use axum::http::Method;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use tidemill::job_file::read_added_tasks;
+use tidemill_api as api;
 use tidemill_model::MicroUsd;
 use tidemill_model::last_error::in_short;
-use tidemill_server::api;
 
 use super::input_file::{InputFile, at_places};
 use super::moment::{Moment, now};

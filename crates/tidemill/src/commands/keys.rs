@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use axum::http::Method;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use tidemill_server::api;
+use tidemill_api as api;
 
 use super::moment::now;
 use super::runtime::block_on;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use tidemill_server::api;
+use tidemill_api as api;
 
 use super::moment::now;
 use super::runtime::block_on;

@@ -1,7 +1,7 @@
 //! What ran, as `tasks get` tells it.
 
+use tidemill_api::{RanView, VariableOrigin};
 use tidemill_model::execution::Run;
-use tidemill_server::api::{RanView, VariableOrigin};
 use tidemill_worker::log_sink::plain;
 
 /// What is told of the last attempt, in the order in which it is.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use tidemill_api::{JobStatusName, JobSummary, TaskRow};
 use tidemill_model::{JobFile, TaskWork};
-use tidemill_server::api::{JobStatusName, JobSummary, TaskRow};
 
 use super::CommandError;
 use crate::client::{Client, Query};

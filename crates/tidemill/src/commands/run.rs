@@ -10,11 +10,11 @@ use axum::http::Method;
 use clap::Args;
 use tidemill::document::Document;
 use tidemill::job_file::{ReadJob, read_job};
+use tidemill_api::{self as api, JobAccepted, JobStatusName};
 use tidemill_embedded::data_lock::LockError;
 use tidemill_embedded::{Embedded, OpenError};
 use tidemill_engine::commit::TaskKey;
 use tidemill_model::{Execution, JobFile, JobId, Json, RequestId, TaskWork};
-use tidemill_server::api::{self, JobAccepted, JobStatusName};
 use tidemill_worker::WorkerHandle;
 use tidemill_worker::log_sink::{LogLine, LogSink};
 

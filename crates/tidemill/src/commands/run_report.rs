@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use tidemill_api::{JobStatusName, JobView, TaskRow, TaskStateName, TaskView};
 use tidemill_engine::clock::{Clock as _, SystemClock};
 use tidemill_model::{Json, UsageSum};
-use tidemill_server::api::{JobStatusName, JobView, TaskRow, TaskStateName, TaskView};
 
 use super::Ended;
 use super::usage::usage_line;

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use axum::http::Method;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use tidemill_api as api;
 use tidemill_model::{Grant, Script, ScriptDraft};
-use tidemill_server::api;
 
 use super::input_file::InputFile;
 use super::moment::now;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tidemill::job_file::read_job;
-use tidemill_server::api::JobAccepted;
+use tidemill_api::JobAccepted;
 
 use super::input_file::{InputFile, at_places};
 use super::jobs::{self, WatchShow};

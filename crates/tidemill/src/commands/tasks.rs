@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use http_body_util::BodyExt as _;
 use serde_json::json;
+use tidemill_api as api;
 use tidemill_model::last_error::in_short;
-use tidemill_server::api;
 use tidemill_worker::log_sink::plain;
 
 use super::runtime::block_on;
@@ -216,9 +216,7 @@ async fn get(client: &Client, task: &str, json: bool, out: &mut Output) -> Ended
     facts.push(("input", view.input.as_str().to_owned()));
     facts.extend(view.output.map(|output| ("output", output.as_str().to_owned())));
     let category = view.last_error.as_ref().map(|last| last.category).or(view.error_category);
-    facts.extend(category.map(|category| {
-        ("error category", tidemill_model::ErrorCategory::from(category).as_str().to_owned())
-    }));
+    facts.extend(category.map(|category| ("error category", category.as_str().to_owned())));
     facts.extend(why.map(|why| ("error", why)));
     facts.extend(end.map(|end| ("ended with", end)));
     facts.extend(view.ran.map(super::ran::facts).unwrap_or_default());

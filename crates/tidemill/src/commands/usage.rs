@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use axum::http::Method;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
+use tidemill_api as api;
 use tidemill_model::{Day, MicroUsd, Period, UsageSum};
-use tidemill_server::api;
 
 use super::runtime::block_on;
 use super::{Ended, Flags};

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
-use tidemill_server::api::{ErrorClass, JobStatusName, JobView, TaskRow, TaskStateName};
+use tidemill_api::{JobStatusName, JobView, TaskRow, TaskStateName};
+use tidemill_model::ErrorCategory;
 
 /// Where a task stands, as far as somebody who watches cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -301,7 +302,7 @@ fn line_of(row: &TaskRow, depth: usize) -> TaskLine {
         Some(TaskStateName::Processing) => TaskPhase::Running,
         Some(TaskStateName::Completed) => TaskPhase::Completed,
         Some(TaskStateName::Failed) => match row.error_category {
-            Some(ErrorClass::Cancelled) => TaskPhase::Cancelled,
+            Some(ErrorCategory::Cancelled) => TaskPhase::Cancelled,
             _ => TaskPhase::Failed,
         },
     };

@@ -217,7 +217,7 @@ impl Paint {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tidemill_server::api::{JobView, TaskRow};
+    use tidemill_api::{JobView, TaskRow};
 
     use super::*;
 

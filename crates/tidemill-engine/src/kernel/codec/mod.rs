@@ -13,5 +13,5 @@ mod version_1;
 mod wire;
 mod word;
 
-pub use crate::kernel::codec::bytes::{BadBytes, Reader, put_varint, unzigzag, zigzag};
-pub use crate::kernel::codec::event::{EventFields, StoredEvent, decode_event, decode_fields, encode_event};
+pub use bytes::{BadBytes, Reader, put_varint, unzigzag, zigzag};
+pub use event::{EventFields, StoredEvent, decode_event, decode_fields, encode_event};

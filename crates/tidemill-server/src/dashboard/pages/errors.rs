@@ -94,7 +94,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     for group in &groups.items {
         // The trend of a code stands in its detail, which would read samples as well.
         let found = visit.engine().error_group(&tenant, &group.code).await?;
-        let trend = found.map(|found| HourView::all(&found.group)).unwrap_or_default();
+        let trend = found.map(|found| crate::views::hours(&found.group)).unwrap_or_default();
         rows.push((group, trend));
     }
     let may = visit.may_submit();

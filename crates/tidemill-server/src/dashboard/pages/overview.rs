@@ -19,7 +19,7 @@ use crate::api::{
     WorkflowExecutionView,
 };
 use crate::problem::Problem;
-use crate::routes::task_summary;
+use crate::views::jobs::task_summary;
 
 /// Running tasks that are shown.
 const RUNNING_MAX: usize = 8;

@@ -133,19 +133,12 @@ fn header<B: Backend>(visit: &Visit<B>, task: &TaskView) -> Markup {
         }
         @if let Some(error) = task.why() {
             div class="problem" {
-                @if let Some(class) = task.last_error.as_ref().map(|last| last.category).or(task.error_category) { strong { (api_word(class)) } " " }
+                @if let Some(class) = task.last_error.as_ref().map(|last| last.category).or(task.error_category) { strong { (class.as_str()) } " " }
                 pre { (error) }
                 @if let Some(end) = task.end_told() { p class="faint" { (end) } }
             }
         }
     }
-}
-
-pub(super) fn api_word(class: api::ErrorClass) -> String {
-    serde_json::to_value(class)
-        .ok()
-        .and_then(|value| value.as_str().map(ToOwned::to_owned))
-        .unwrap_or_default()
 }
 
 fn facts(task: &TaskView, now: u64) -> Markup {

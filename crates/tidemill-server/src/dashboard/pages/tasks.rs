@@ -126,7 +126,7 @@ fn rows(tasks: &[TaskSummary]) -> Markup {
                             }
                             td { (state(task.status.map_or("waiting", TaskStateName::as_str))) }
                             td { @match &task.job_id { Some(job) => (id_link(&format!("/jobs/{job}"), job)), None => span class="faint" { "on its own" } } }
-                            td class="less" { @if let Some(class) = task.error_category { span class="error-text" { (super::task::api_word(class)) } } }
+                            td class="less" { @if let Some(class) = task.error_category { span class="error-text" { (class.as_str()) } } }
                             td class="num less" { (task.attempt) @if task.run > 1 { span class="faint" { " of run " (task.run) } } }
                         }
                     }

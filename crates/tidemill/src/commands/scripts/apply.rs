@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use axum::http::Method;
 use clap::Args;
 use serde_json::json;
+use tidemill_api as api;
 use tidemill_engine::engine::{CompileProblem, ScriptCompiler as _};
 use tidemill_matcher::Subscription;
 use tidemill_matcher::subscription::SUBSCRIPTIONS_MAX;
 use tidemill_model::script::SCRIPTS_MAX;
 use tidemill_model::{Script, ScriptId, SubscriptionId};
-use tidemill_server::api;
 
 use super::manifest::Manifest;
 use super::plan::{Plan, Step};

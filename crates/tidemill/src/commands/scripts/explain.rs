@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
+use tidemill_api::{self as api, VerdictName};
 use tidemill_model::EventId;
-use tidemill_server::api::{self, VerdictName};
 
 use super::event_of;
 use crate::client::{Call, Client};

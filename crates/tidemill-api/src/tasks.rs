@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_model::{Json, LastError, MicroUsd, Usage};
+use tidemill_model::{ErrorCategory, Json, LastError, MicroUsd, Usage};
 
-use super::{ErrorClass, RanView, TaskStateName};
+use super::{RanView, TaskStateName};
 
 /// A task was taken by this request, or by an earlier one with the same content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -36,7 +36,7 @@ pub struct TaskSummary {
     /// Of the last failed attempt of this run. What it said is in the task itself and in its job, as `lastError`: a list reads no
     /// events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error_category: Option<ErrorClass>,
+    pub error_category: Option<ErrorCategory>,
 }
 
 /// A task, whole.
@@ -96,7 +96,7 @@ pub struct TaskView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error_category: Option<ErrorClass>,
+    pub error_category: Option<ErrorCategory>,
     /// What the last attempt of this run said; `error` may only say that no attempt was left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastErrorView>,
@@ -133,7 +133,7 @@ impl TaskView {
 pub struct LastErrorView {
     /// It may have several lines, as a traceback has.
     pub message: String,
-    pub category: ErrorClass,
+    pub category: ErrorCategory,
     /// For programs, where there is one, such as `BUDGET_EXCEEDED`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
@@ -141,7 +141,7 @@ pub struct LastErrorView {
 
 impl From<LastError> for LastErrorView {
     fn from(error: LastError) -> Self {
-        Self { message: error.message, category: error.category.into(), code: error.code }
+        Self { message: error.message, category: error.category, code: error.code }
     }
 }
 

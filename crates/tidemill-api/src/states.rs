@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_model::{ErrorCategory, JobStatus, PublicState};
+use tidemill_model::{JobStatus, PublicState};
 
 /// Where a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -48,7 +48,7 @@ impl JobStatusName {
         JobStatus::from(self).as_str()
     }
 
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         [Self::Running, Self::Failing, Self::Failed, Self::Completed, Self::Cancelled]
             .into_iter()
             .find(|status| status.as_str() == name)
@@ -84,60 +84,6 @@ impl TaskStateName {
             Self::Processing => "processing",
             Self::Completed => "completed",
             Self::Failed => "failed",
-        }
-    }
-}
-
-/// Why an attempt failed. The first four and `unknown` are tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(rename = "ErrorCategory")]
-pub enum ErrorClass {
-    Timeout,
-    Network,
-    RateLimit,
-    ServerError,
-    Auth,
-    Validation,
-    Parse,
-    NotFound,
-    Programming,
-    Unknown,
-    Cancelled,
-}
-
-impl From<ErrorCategory> for ErrorClass {
-    fn from(category: ErrorCategory) -> Self {
-        match category {
-            ErrorCategory::Timeout => Self::Timeout,
-            ErrorCategory::Network => Self::Network,
-            ErrorCategory::RateLimit => Self::RateLimit,
-            ErrorCategory::ServerError => Self::ServerError,
-            ErrorCategory::Auth => Self::Auth,
-            ErrorCategory::Validation => Self::Validation,
-            ErrorCategory::Parse => Self::Parse,
-            ErrorCategory::NotFound => Self::NotFound,
-            ErrorCategory::Programming => Self::Programming,
-            ErrorCategory::Unknown => Self::Unknown,
-            ErrorCategory::Cancelled => Self::Cancelled,
-        }
-    }
-}
-
-impl From<ErrorClass> for ErrorCategory {
-    fn from(class: ErrorClass) -> Self {
-        match class {
-            ErrorClass::Timeout => Self::Timeout,
-            ErrorClass::Network => Self::Network,
-            ErrorClass::RateLimit => Self::RateLimit,
-            ErrorClass::ServerError => Self::ServerError,
-            ErrorClass::Auth => Self::Auth,
-            ErrorClass::Validation => Self::Validation,
-            ErrorClass::Parse => Self::Parse,
-            ErrorClass::NotFound => Self::NotFound,
-            ErrorClass::Programming => Self::Programming,
-            ErrorClass::Unknown => Self::Unknown,
-            ErrorClass::Cancelled => Self::Cancelled,
         }
     }
 }

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidemill_model::properties::Activity;
-use tidemill_model::{Artifact, Json, MicroUsd, ResolvedExecution, SessionId};
+use tidemill_model::{Artifact, ErrorCategory, Json, MicroUsd, ResolvedExecution, SessionId};
 
-use super::{ErrorClass, UsageView, object};
+use super::{UsageView, object};
 
 /// A worker asks for tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -214,7 +214,7 @@ pub struct OutcomeReport {
     pub error: Option<String>,
     /// failed: decides whether it is tried again; `unknown` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error_category: Option<ErrorClass>,
+    pub error_category: Option<ErrorCategory>,
     /// failed: the task's own code of the error; it counts if it is two digits and more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]

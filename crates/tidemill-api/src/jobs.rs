@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_model::{JobCounts, Json, UsageSum};
+use tidemill_model::{ErrorCategory, JobCounts, Json, UsageSum};
 
-use super::{BudgetView, ErrorClass, JobStatusName, LastErrorView, TaskStateName};
+use super::{BudgetView, JobStatusName, LastErrorView, TaskStateName};
 
 /// A job was created by this request, or by an earlier one with the same content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -128,7 +128,7 @@ pub struct TaskRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error_category: Option<ErrorClass>,
+    pub error_category: Option<ErrorCategory>,
     /// What the last attempt of this run said; `error` may only say that no attempt was left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastErrorView>,

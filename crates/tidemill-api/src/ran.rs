@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_engine::engine::{Origin, Ran, RanDependency, RanVariable};
 use tidemill_model::{Json, Run, Runner};
 
 /// What ran in the last attempt of a task that began. Secrets are never in it.
@@ -110,56 +109,4 @@ pub struct RanDependencyView {
     /// The files that it left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<tidemill_model::Artifact>,
-}
-
-impl From<Ran> for RanView {
-    fn from(ran: Ran) -> Self {
-        Self {
-            run: ran.run,
-            fence: ran.fence.0,
-            worker_id: ran.worker_id,
-            process_id: ran.process_id,
-            started_at: ran.started_at.millis(),
-            directory: ran.directory,
-            changed_since: ran.changed_since,
-            runner: ran.runner,
-            command: ran.command,
-            arguments: ran.arguments,
-            script: ran.script,
-            prompts: ran
-                .prompts
-                .into_iter()
-                .map(|prompt| RanPromptView {
-                    step: prompt.step,
-                    text: prompt.text,
-                    filled: prompt.is_filled,
-                })
-                .collect(),
-            variables: ran.variables.into_iter().map(Into::into).collect(),
-            dependencies: ran.dependencies.into_iter().map(Into::into).collect(),
-            dependencies_omitted: ran.dependencies_omitted,
-        }
-    }
-}
-
-impl From<RanVariable> for RanVariableView {
-    fn from(variable: RanVariable) -> Self {
-        let origin = match variable.origin {
-            Origin::Worker => VariableOrigin::Worker,
-            Origin::Secret => VariableOrigin::Secret,
-            Origin::Task => VariableOrigin::Task,
-            Origin::Tidemill => VariableOrigin::Tidemill,
-        };
-        Self { name: variable.name, value: variable.value, origin }
-    }
-}
-
-impl From<RanDependency> for RanDependencyView {
-    fn from(dependency: RanDependency) -> Self {
-        Self {
-            task_id: dependency.task.to_string(),
-            output: dependency.output,
-            artifacts: dependency.artifacts,
-        }
-    }
 }

@@ -13,7 +13,7 @@ use crate::param::Inputs;
 use crate::problem::Problem;
 use crate::route::page_size;
 
-pub(super) fn job_summary(job: &JobSnapshot) -> JobSummary {
+pub(crate) fn job_summary(job: &JobSnapshot) -> JobSummary {
     let head = &job.head;
     JobSummary {
         job_id: head.job.to_string(),
@@ -28,7 +28,7 @@ pub(super) fn job_summary(job: &JobSnapshot) -> JobSummary {
     }
 }
 
-pub(super) fn task_row(detail: TaskDetail) -> TaskRow {
+pub(crate) fn task_row(detail: TaskDetail) -> TaskRow {
     let execution = execution_of(&detail.task);
     let TaskSnapshot { task, spec, state, blocked_by, .. } = detail.task;
     TaskRow {
@@ -44,7 +44,7 @@ pub(super) fn task_row(detail: TaskDetail) -> TaskRow {
         output: detail.output,
         output_omitted: detail.output_omitted,
         error: detail.error,
-        error_category: detail.error_category.map(Into::into),
+        error_category: detail.error_category,
         last_error: detail.last_error.map(Into::into),
         blocked_by: texts(&blocked_by),
         labels: execution.labels,
@@ -65,11 +65,11 @@ pub(crate) fn task_summary(task: &TaskSnapshot) -> TaskSummary {
         status: task.state.map(Into::into),
         run: head.map_or(1, |head| head.run),
         attempt: head.map_or(0, |head| head.attempts + u32::from(head.lease().is_some())),
-        error_category: head.and_then(|head| head.last_error).map(Into::into),
+        error_category: head.and_then(|head| head.last_error),
     }
 }
 
-pub(super) fn task_view(detail: TaskDetail) -> TaskView {
+pub(crate) fn task_view(detail: TaskDetail) -> TaskView {
     let execution = execution_of(&detail.task);
     let TaskSnapshot { task, app, job, spec, state, head, blocked_by } = detail.task;
     let outcome = head.as_ref().and_then(TaskHead::outcome);
@@ -103,7 +103,7 @@ pub(super) fn task_view(detail: TaskDetail) -> TaskView {
         parked: detail.parked,
         blocked_by: texts(&blocked_by),
         error: detail.error,
-        error_category: detail.error_category.map(Into::into),
+        error_category: detail.error_category,
         last_error: detail.last_error.map(Into::into),
         timeout_ms: spec.options.timeout_ms,
         retry: spec.options.retry.map(|retry| RetryView {
@@ -126,12 +126,12 @@ fn execution_of(task: &TaskSnapshot) -> Execution {
     json.and_then(|json| json.read().ok()).unwrap_or_default()
 }
 
-pub(super) fn texts<T: ToString>(ids: &[T]) -> Vec<String> {
+pub(crate) fn texts<T: ToString>(ids: &[T]) -> Vec<String> {
     ids.iter().map(ToString::to_string).collect()
 }
 
 /// The names of tasks within their job.
-pub(super) fn task_ids(requests: &[RequestId]) -> Vec<String> {
+pub(crate) fn task_ids(requests: &[RequestId]) -> Vec<String> {
     requests
         .iter()
         .map(|request| request.parts().map_or(request.as_str(), |(_, task)| task).to_owned())
@@ -139,7 +139,7 @@ pub(super) fn task_ids(requests: &[RequestId]) -> Vec<String> {
 }
 
 /// The query of a route with `order`, `limit`, `cursor`, and perhaps `from` and `to`.
-pub(super) fn event_query(
+pub(crate) fn event_query(
     tenant: tidemill_model::TenantId,
     path: AccessPath,
     inputs: &Inputs,
@@ -165,7 +165,7 @@ pub(super) fn event_query(
     }
 }
 
-pub(super) fn event_page(page: &event_query::Page) -> Page<EventJson> {
+pub(crate) fn event_page(page: &event_query::Page) -> Page<EventJson> {
     Page {
         items: page.events.iter().map(EventJson::from).collect(),
         next_cursor: page.next.map(|cursor| cursor.to_string()),

@@ -62,7 +62,7 @@ pub struct BudgetView {
 }
 
 impl BudgetView {
-    pub(crate) fn of(allowance: &Allowance, period: Option<Period>) -> Self {
+    pub fn of(allowance: &Allowance, period: Option<Period>) -> Self {
         let Allowance { budget, spent } = *allowance;
         Self { usd: budget.usd, tokens: budget.tokens, period, spent, used_up: allowance.is_used_up() }
     }

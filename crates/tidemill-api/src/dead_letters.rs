@@ -3,9 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tidemill_engine::execution::ScriptLetter;
-use tidemill_engine::outbound::{DeliveryLetter, Target};
-use tidemill_engine::record::{DeadLetter, DeadLetterState};
 use tidemill_model::{
     EntityId, EntityType, EventId, EventType, ScriptId, SubscriptionId, TenantId, Timestamp,
 };
@@ -173,79 +170,4 @@ pub struct ManyLettersView {
     pub ids: Vec<String>,
     /// Whether others fit too: the same call goes on with them.
     pub more: bool,
-}
-
-impl From<&DeadLetter> for TaskLetterView {
-    fn from(letter: &DeadLetter) -> Self {
-        Self {
-            id: format!("{:032x}", letter.message.0),
-            request_id: letter.request.to_string(),
-            run: letter.run,
-            reason: letter.reason.to_string(),
-            last_error: letter.last_error.clone().map(Into::into),
-            since: letter.since.millis(),
-            state: letter.state.into(),
-        }
-    }
-}
-
-impl ScriptLetterView {
-    pub(crate) fn of(tenant: &TenantId, letter: ScriptLetter) -> Self {
-        let id = letter.id.to_string();
-        Self {
-            execution_id: id.clone(),
-            id,
-            tenant_id: tenant.clone(),
-            script_id: letter.script_id,
-            event_type: letter.event.event_type,
-            event_data: letter.event.data.and_then(|data| data.read().ok()),
-            error_message: letter.error.message.to_string(),
-            stack_trace: letter.error.stack.to_string(),
-            retry_count: letter.retry_count,
-            failed_at: letter.failed_at,
-            created_at: letter.created_at,
-            subscription_id: letter.subscription_id,
-            event_id: letter.event.id,
-            error_class: letter.error.class.to_string(),
-            state: letter.state.into(),
-            replayed_by: letter.replayed_by.map(|id| id.to_string()),
-        }
-    }
-}
-
-impl DeliveryLetterView {
-    pub(crate) fn of(tenant: &TenantId, letter: DeliveryLetter) -> Self {
-        let target = letter.target.name().to_owned();
-        let url = match letter.target {
-            Target::Callback(url) => Some(url.to_string()),
-            _ => None,
-        };
-        Self {
-            id: letter.id.to_string(),
-            tenant_id: tenant.clone(),
-            target,
-            url,
-            event_id: letter.event.id,
-            event_type: letter.event.event_type,
-            entity_type: letter.event.entity_type,
-            entity_id: letter.event.entity_id,
-            body: letter.body.read().ok(),
-            error_message: letter.error.to_string(),
-            attempts: letter.attempts,
-            failed_at: letter.failed_at,
-            created_at: letter.created_at,
-            state: letter.state.into(),
-            replayed_by: letter.replayed_by.map(|id| id.to_string()),
-        }
-    }
-}
-
-impl From<DeadLetterState> for LetterState {
-    fn from(state: DeadLetterState) -> Self {
-        match state {
-            DeadLetterState::Open => Self::Open,
-            DeadLetterState::Replayed => Self::Replayed,
-            DeadLetterState::Discarded => Self::Discarded,
-        }
-    }
 }

@@ -38,7 +38,7 @@ pub use jobs::{
     TasksAdded, TasksChanged,
 };
 pub use keys::{KeyCreated, KeyRequest, KeyView};
-pub(crate) use object::{EVENTS_MAX, Object, at_most};
+pub use object::{EVENTS_MAX, Object, at_most};
 pub use page::Page;
 pub use problem::{Detail, ProblemDocument};
 pub use queue::{
@@ -51,7 +51,7 @@ pub use scripts::{
     ConditionView, ExplainEvent, ExplainRequest, ExplainedView, ExplanationView, ScriptSummary, VerdictName,
 };
 pub use site::{Health, Readiness, SlotsView};
-pub use states::{ErrorClass, JobStatusName, TaskStateName};
+pub use states::{JobStatusName, TaskStateName};
 pub use tasks::{
     Artifact, LastErrorView, LeaseView, PinnedView, RetryView, TaskAccepted, TaskSummary, TaskView, UsageView,
 };

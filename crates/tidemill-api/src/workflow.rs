@@ -3,8 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tidemill_engine::engine::TokenOutcome;
-use tidemill_engine::triage::{TokenTaken, Unparked};
 use tidemill_model::workflow::{ErrorCode, ExecutionId};
 use tidemill_model::{EventId, Json, Timestamp};
 
@@ -76,19 +74,6 @@ impl TokenTakenName {
             Self::Replaced => "replaced",
             Self::Foreign => "foreign",
             Self::Late => "late",
-        }
-    }
-}
-
-impl From<TokenTaken> for TokenTakenName {
-    fn from(taken: TokenTaken) -> Self {
-        match taken {
-            TokenTaken::Waits => Self::Parked,
-            TokenTaken::Used => Self::Used,
-            TokenTaken::Expired => Self::Expired,
-            TokenTaken::Replaced => Self::Replaced,
-            TokenTaken::Foreign => Self::Foreign,
-            TokenTaken::Late => Self::Late,
         }
     }
 }
@@ -222,48 +207,5 @@ impl OutcomeName {
             Self::Expired => "expired",
             Self::WentOn => "went_on",
         }
-    }
-}
-
-impl From<&Unparked> for OutcomeView {
-    fn from(outcome: &Unparked) -> Self {
-        let text = |text: &Option<std::sync::Arc<str>>| text.as_ref().map(ToString::to_string);
-        let empty = |kind| Self {
-            kind,
-            at: outcome.at(),
-            output: None,
-            error: None,
-            cause: None,
-            by: None,
-            reason: None,
-        };
-        match outcome {
-            Unparked::Resumed { output, by, reason, .. } => Self {
-                output: Some(output.clone()),
-                by: text(by),
-                reason: text(reason),
-                ..empty(OutcomeName::Resumed)
-            },
-            Unparked::Failed { error, cause, by, reason, .. } => Self {
-                error: Some(error.to_string()),
-                cause: Some(cause.to_string()),
-                by: text(by),
-                reason: text(reason),
-                ..empty(OutcomeName::Failed)
-            },
-            Unparked::Expired { .. } => empty(OutcomeName::Expired),
-            Unparked::WentOn { .. } => empty(OutcomeName::WentOn),
-        }
-    }
-}
-
-impl From<&TokenOutcome> for TokenOutcomeView {
-    fn from(outcome: &TokenOutcome) -> Self {
-        let (state, outcome) = match outcome {
-            TokenOutcome::Waiting => (TokenOutcomeName::Waiting, None),
-            TokenOutcome::Ended(how) => (TokenOutcomeName::Ended, Some(OutcomeView::from(how))),
-            TokenOutcome::Replaced => (TokenOutcomeName::Replaced, None),
-        };
-        Self { state, outcome }
     }
 }

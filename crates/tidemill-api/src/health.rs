@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_engine::health::{FindingKind, HealthReport};
 use tidemill_model::properties;
 use tidemill_model::{EventId, Timestamp};
 
@@ -122,47 +121,6 @@ impl From<properties::Health> for HealthName {
             properties::Health::Overtime => Self::Overtime,
             properties::Health::Warning => Self::Warning,
             properties::Health::Healthy => Self::Healthy,
-        }
-    }
-}
-
-impl From<FindingKind> for FindingKindName {
-    fn from(kind: FindingKind) -> Self {
-        match kind {
-            FindingKind::Pending => Self::Pending,
-            FindingKind::Parked => Self::Parked,
-            FindingKind::StalledJobs => Self::StalledJobs,
-            FindingKind::Outbound => Self::Outbound,
-        }
-    }
-}
-
-impl From<HealthReport> for HealthCheckView {
-    fn from(report: HealthReport) -> Self {
-        let is_healthy = report.is_healthy();
-        let properties::HealthSummary { total_processing, healthy, warning, critical, overtime } =
-            report.summary;
-        let task = |task: properties::TaskHealth| TaskHealthView {
-            request_id: task.request_id.to_string(),
-            health: task.health.into(),
-            elapsed: task.elapsed,
-            time_since_last_event: task.time_since_last_event,
-            last_event_type: task.last_event_type,
-            worker_id: task.worker_id.map(|worker| worker.to_string()),
-        };
-        let finding = |finding: tidemill_engine::health::Finding| FindingView {
-            kind: finding.kind.into(),
-            count: finding.count,
-            message: finding.message,
-            examples: finding.examples,
-        };
-        Self {
-            checked_at: report.checked_at,
-            event_id: report.event_id,
-            is_healthy,
-            summary: HealthSummaryView { total_processing, healthy, warning, critical, overtime },
-            tasks: report.tasks.into_iter().map(task).collect(),
-            findings: report.findings.into_iter().map(finding).collect(),
         }
     }
 }

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tidemill_engine::engine::{Explained, ExplainedCondition, Explanation, Verdict};
 use tidemill_model::{EventId, EventType, Grant, Script, ScriptId, SubscriptionId, Timestamp};
 
 /// A script in a list: without its source.
@@ -115,47 +114,4 @@ pub struct ConditionView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual: Option<Value>,
     pub passed: bool,
-}
-
-impl From<Explanation> for ExplanationView {
-    fn from(explanation: Explanation) -> Self {
-        Self {
-            event_id: explanation.event.id,
-            event_type: explanation.event.event_type,
-            subscriptions: explanation.subscriptions.into_iter().map(ExplainedView::from).collect(),
-            other_types: explanation.other_types as u64,
-            truncated: explanation.is_cut,
-        }
-    }
-}
-
-impl From<Explained> for ExplainedView {
-    fn from(explained: Explained) -> Self {
-        Self {
-            subscription_id: explained.subscription,
-            script_id: explained.script,
-            verdict: match explained.verdict {
-                Verdict::Matched => VerdictName::Matched,
-                Verdict::Filtered => VerdictName::Filtered,
-                Verdict::Disabled => VerdictName::Disabled,
-                Verdict::Before => VerdictName::Before,
-                Verdict::BadRules => VerdictName::BadRules,
-            },
-            execution_id: explained.execution.map(|id| id.to_string()),
-            conditions: explained.conditions.into_iter().map(ConditionView::from).collect(),
-        }
-    }
-}
-
-impl From<ExplainedCondition> for ConditionView {
-    fn from(condition: ExplainedCondition) -> Self {
-        Self {
-            place: condition.place,
-            field: condition.field,
-            op: condition.operator.to_owned(),
-            value: condition.value,
-            actual: condition.actual,
-            passed: condition.passed,
-        }
-    }
 }

@@ -42,7 +42,7 @@ pub struct Detail {
 }
 
 impl Detail {
-    pub(crate) fn new(
+    pub fn new(
         field: impl Into<String>,
         code: impl Into<Cow<'static, str>>,
         message: impl Into<String>,

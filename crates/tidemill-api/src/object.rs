@@ -8,7 +8,7 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// A `T` that was written as a JSON object.
-pub(crate) struct Object<T>(pub(crate) T);
+pub struct Object<T>(pub T);
 
 struct ObjectVisitor<T>(PhantomData<T>);
 
@@ -66,11 +66,11 @@ pub(super) fn maybe_events<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 /// The events of one publish.
-pub(crate) const EVENTS_MAX: usize = 1_000;
+pub const EVENTS_MAX: usize = 1_000;
 
 /// A list. Of one longer than `most` only one more is kept, whatever it holds: so much can be told from it, and a list
 /// of very small things takes far more memory than its text.
-pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
     most: usize,
 ) -> Result<Vec<T>, D::Error> {

@@ -2,9 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_engine::engine::{ShownError, ShownGroup, ShownOccurrence};
-use tidemill_engine::triage::{Counts, ErrorGroup, ErrorState, GroupCell, GroupKind, Mark, OTHER_PLACES};
-use tidemill_model::workflow::{Catalogue, ErrorCode, ErrorType, ExecutionId, NO_COUNTY};
+use tidemill_model::workflow::{ErrorCode, ErrorType, ExecutionId, NO_COUNTY, OTHER_PLACES};
 use tidemill_model::{EventId, Json, Timestamp};
 
 use super::Page;
@@ -92,28 +90,11 @@ pub enum ErrorStateName {
 
 impl ErrorStateName {
     pub fn as_str(self) -> &'static str {
-        ErrorState::from(self).as_str()
-    }
-}
-
-impl From<ErrorStateName> for ErrorState {
-    fn from(name: ErrorStateName) -> Self {
-        match name {
-            ErrorStateName::Open => Self::Open,
-            ErrorStateName::Resolved => Self::Resolved,
-            ErrorStateName::Unrecoverable => Self::Unrecoverable,
-            ErrorStateName::Ignored => Self::Ignored,
-        }
-    }
-}
-
-impl From<ErrorState> for ErrorStateName {
-    fn from(state: ErrorState) -> Self {
-        match state {
-            ErrorState::Open => Self::Open,
-            ErrorState::Resolved => Self::Resolved,
-            ErrorState::Unrecoverable => Self::Unrecoverable,
-            ErrorState::Ignored => Self::Ignored,
+        match self {
+            Self::Open => "open",
+            Self::Resolved => "resolved",
+            Self::Unrecoverable => "unrecoverable",
+            Self::Ignored => "ignored",
         }
     }
 }
@@ -227,113 +208,4 @@ pub struct ErrorView {
     /// The newest ones with their details, at most 20. Only where one execution and one code are asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub occurrences: Vec<OccurrenceView>,
-}
-
-impl ErrorGroupView {
-    pub(crate) fn of(shown: &ShownGroup, catalogue: &Catalogue) -> Self {
-        let group: &ErrorGroup = &shown.group;
-        let known = catalogue.lookup(&group.code);
-        Self {
-            code: group.code.clone(),
-            error_type: group.code.error_type(),
-            kind: match group.kind {
-                GroupKind::Workflow => ErrorKindName::Workflow,
-                GroupKind::Task => ErrorKindName::Task,
-            },
-            title: group.title.as_ref().map(ToString::to_string),
-            phase: known.phase,
-            category: known.category,
-            description: known.description,
-            counts: shown.counts.into(),
-            first_seen: group.first_seen,
-            last_seen: group.last_seen,
-            settled: group.settled.as_ref().map(|settled| MarkView::of(settled.state, &settled.mark)),
-            unrecoverable_since: group
-                .unrecoverable
-                .as_ref()
-                .map(|mark| MarkView::of(ErrorState::Unrecoverable, mark)),
-            ignored_since: group.ignored.as_ref().filter(|ignored| ignored.ended.is_none()).map(|ignored| {
-                MarkView {
-                    until: ignored.until,
-                    until_occurrences: ignored.until_occurrences,
-                    ..MarkView::of(ErrorState::Ignored, &ignored.mark)
-                }
-            }),
-        }
-    }
-}
-
-impl MarkView {
-    fn of(state: ErrorState, mark: &Mark) -> Self {
-        Self {
-            since: mark.since,
-            state: state.into(),
-            by: mark.by.as_ref().map(ToString::to_string),
-            reason: mark.reason.as_ref().map(ToString::to_string),
-            until: None,
-            until_occurrences: None,
-        }
-    }
-}
-
-impl HourView {
-    pub(crate) fn all(group: &ErrorGroup) -> Vec<Self> {
-        const HOUR_MILLIS: u64 = 3_600_000;
-        let view = |(hour, occurrences): &(u64, u64)| Self {
-            at: Timestamp::clamped(hour * HOUR_MILLIS),
-            occurrences: *occurrences,
-        };
-        group.hours.iter().map(view).collect()
-    }
-}
-
-impl From<Counts> for ErrorCountsView {
-    fn from(counts: Counts) -> Self {
-        Self {
-            occurrences: counts.occurrences,
-            executions: counts.executions(),
-            open: counts.open,
-            resolved: counts.resolved,
-            unrecoverable: counts.unrecoverable,
-            ignored: counts.ignored,
-        }
-    }
-}
-
-impl From<&GroupCell> for PlaceView {
-    fn from(place: &GroupCell) -> Self {
-        Self {
-            county: place.cell.county.to_string(),
-            data_group_label: place.cell.data_group_label.as_ref().map(ToString::to_string),
-            phase: place.cell.phase.to_string(),
-            step: place.cell.step.to_string(),
-            counts: place.counts.into(),
-        }
-    }
-}
-
-impl From<ShownOccurrence> for OccurrenceView {
-    fn from(shown: ShownOccurrence) -> Self {
-        let ShownOccurrence { execution, event, index, at, details } = shown;
-        Self { execution_id: execution, event_id: event, index, at, details }
-    }
-}
-
-impl From<&ShownError> for ErrorView {
-    fn from(shown: &ShownError) -> Self {
-        let error = &shown.error;
-        Self {
-            execution_id: error.execution.clone(),
-            error_type: error.code.error_type(),
-            code: error.code.clone(),
-            state: shown.state.into(),
-            count: error.count,
-            first_seen: error.first_seen,
-            last_seen: error.last_seen,
-            stale: shown.stale,
-            by: error.by.as_ref().map(ToString::to_string),
-            reason: error.reason.as_ref().map(ToString::to_string),
-            occurrences: Vec::new(),
-        }
-    }
 }
