@@ -12,7 +12,7 @@ use super::moment::now;
 use super::runtime::block_on_threads;
 use super::signals::StopSignals;
 use super::{CommandError, Ended, Flags, serve};
-use crate::client::{Call, Client, ClientError, HttpWay, add};
+use crate::client::{Call, Client, ClientError, HttpClient, add};
 #[cfg(feature = "aws")]
 use crate::config::BackendName;
 use crate::config::Resolved;
@@ -94,7 +94,7 @@ impl Worker {
 async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
     let values = &config.values;
     let mut signals = StopSignals::listen()?;
-    let client = Client::Http(Box::new(HttpWay::new(url, values.api_key.clone())?));
+    let client = Client::Http(Box::new(HttpClient::new(url, values.api_key.clone())?));
     greet(&client, out).await?;
     let failed = |what: &str, error: &std::io::Error| CommandError::Failed(format!("{what}: {error}"));
     let place = Place::take(&values.output_dir, url)?;
