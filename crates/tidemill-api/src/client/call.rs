@@ -33,21 +33,28 @@ impl Call {
         Self::new(Method::GET, path)
     }
 
+    pub fn put(path: impl Into<String>) -> Self {
+        Self::new(Method::PUT, path)
+    }
+
     pub fn post(path: impl Into<String>, body: &impl Serialize) -> Self {
         Self::new(Method::POST, path).with_json(body)
     }
 
+    #[must_use]
     pub fn with_json(mut self, body: &impl Serialize) -> Self {
         let bytes = serde_json::to_vec(body).expect("what the API takes is always JSON");
         self.body = Some(bytes.into());
         self
     }
 
+    #[must_use]
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
+    #[must_use]
     pub fn endless(mut self) -> Self {
         self.endless = true;
         self
@@ -79,11 +86,13 @@ impl Query {
         Self::default()
     }
 
+    #[must_use]
     pub fn set(mut self, name: &'static str, value: impl fmt::Display) -> Self {
         self.0.push((name, format!("{value}")));
         self
     }
 
+    #[must_use]
     pub fn maybe(self, name: &'static str, value: Option<impl fmt::Display>) -> Self {
         match value {
             Some(value) => self.set(name, value),
