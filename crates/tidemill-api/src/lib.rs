@@ -1,5 +1,9 @@
-//! What goes over the wire: one file per theme. Servers and clients use the same types.
+//! What goes over the wire: one file per theme. Servers and clients use the same types. With the feature `client`, also a
+//! client that speaks it.
 
+mod address;
+#[cfg(feature = "client")]
+pub mod client;
 mod dead_letters;
 mod events;
 mod executions;
@@ -23,6 +27,7 @@ mod workflow;
 mod workflow_errors;
 mod workflow_executions;
 
+pub use address::encode;
 pub use dead_letters::{
     DeadLetterView, DeliveryLetterView, LetterKind, LetterState, LettersFilter, ManyLettersView, Replayed,
     ScriptLetterView, TaskLetterView,

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, Request, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use tower::ServiceExt as _;
 
@@ -101,19 +102,30 @@ fn request_of(event: GatewayEvent) -> Result<Request<Body>, Failure> {
         .map_err(|error| Failure::bad_event(format!("the request is none: {error}")))
 }
 
+/// All that a path does not hold as it is.
+const CODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'/')
+    .remove(b'\'');
+
 /// The gateway hands paths over decoded.
 fn encoded(path: &str) -> String {
-    let mut out = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        let is_plain = byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte);
-        if is_plain {
-            out.push(char::from(byte));
-        } else {
-            use std::fmt::Write as _;
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
+    utf8_percent_encode(path, CODED).to_string()
 }
 
 async fn answer_of(response: Response<Body>, time: Duration) -> GatewayAnswer {

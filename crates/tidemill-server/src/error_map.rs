@@ -261,7 +261,10 @@ mod tests {
         ] {
             let problem = Problem::from(refusal);
             assert_eq!((problem.status.as_u16(), &*problem.code), (status, code), "{problem:?}");
-            assert!(documented(status, code), "docs/reference/http-api.md does not list {code} with {status}");
+            assert!(
+                documented(status, code),
+                "docs/reference/http-api.md does not list {code} with {status}"
+            );
         }
         assert!(documented(400, tidemill_model::field_problem::code::GRAPH_CHANGED));
     }

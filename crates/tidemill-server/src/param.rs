@@ -1,7 +1,9 @@
 //! Parameters: what a path, a query or a header may hold. They are checked before a handler sees them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use crate::problem::Problem;
@@ -208,21 +210,14 @@ impl Inputs {
     }
 }
 
-/// The text behind percent signs and plus signs.
-fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let [high, low] = [rest.next()?, rest.next()?].map(|digit| char::from(digit).to_digit(16));
-                u8::try_from(high? * 16 + low?).ok()?
-            }
-            plain => plain,
-        });
+/// The text behind percent signs and plus signs. A percent sign without two digits behind it is refused.
+pub(crate) fn decode(text: &str) -> Option<String> {
+    let is_coded = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    if !text.split('%').skip(1).all(is_coded) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
+    let spaced = text.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 //! worker claims only when it has a free slot, renews its leases while it works, and drops what it no longer holds:
 //! outcomes are taken by fence, so a late one harms nothing.
 //!
-//! `source` is the port where a command worker gets its tasks, `engine_source` the engine in this process behind it.
+//! `source` is the port where a command worker gets its tasks; behind it `engine_source` is the engine in this process,
+//! `remote_source` a server.
 //! `spawner` is the small process that starts and ends all others.
 
 mod attempt;
@@ -23,6 +24,7 @@ pub mod moment;
 pub mod native;
 mod pace;
 mod process_table;
+pub mod remote_source;
 mod script_task;
 mod slot;
 pub mod source;
@@ -37,4 +39,5 @@ pub use leftovers::{Leftovers, kill_leftovers};
 pub use log_sink::{LogLine, LogSink, NoSink, StderrSink};
 pub use native::{NativeWorker, WorkerConfig};
 pub use pace::WorkerHandle;
+pub use remote_source::RemoteSource;
 pub use script_task::{ScriptEnd, ScriptFailure, ScriptTask, ScriptTasks};

@@ -17,7 +17,6 @@ mod logging;
 mod node;
 mod output;
 mod privacy;
-mod remote_source;
 mod rota;
 mod script_pool;
 mod token_key;

@@ -1,8 +1,11 @@
-//! Forms and queries: pairs of names and texts, and texts made fit for an address.
+//! Forms and queries: pairs of names and texts.
 
 use std::fmt::Write;
 
 use crate::problem::Problem;
+pub(super) use tidemill_api::encode;
+
+pub(super) use crate::param::decode;
 
 /// How much of a name that nobody knows is shown.
 const NAME_CHARS_SHOWN: usize = 40;
@@ -63,37 +66,6 @@ pub(super) fn query(pairs: &[(&str, Option<&str>)]) -> String {
         let _ = write!(text, "{mark}{name}={}", encode(value));
     }
     text
-}
-
-/// A text as a part of an address.
-pub(super) fn encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            _ => {
-                let _ = write!(out, "%{byte:02X}");
-            }
-        }
-    }
-    out
-}
-
-pub(super) fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-                let (high, low) = (digit(rest.next())?, digit(rest.next())?);
-                u8::try_from(high * 16 + low).ok()?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -4,14 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
 use axum::http::{Method, Response};
+use http_body_util::BodyExt as _;
+use tidemill_api::client::{Body, Call, ClientError};
 use tidemill_engine::engine::ScriptCompiler;
 use tidemill_model::TenantId;
 use tidemill_server::{App, Caller, ServerConfig};
 use tower::ServiceExt as _;
 
-use super::{Call, ClientError};
 use crate::home::Home;
 use crate::node::{Node, Triage};
 
@@ -63,12 +63,12 @@ impl LocalWay {
 
     pub(super) async fn send(&self, call: Call) -> Result<Response<Body>, ClientError> {
         let changes = call.method != Method::GET;
-        let mut request = call.request("")?;
+        let mut request = call.request("")?.map(axum::body::Body::new);
         request.extensions_mut().insert(Caller::local(self.tenant.clone()));
         let answer = self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {});
         if let Some(after_change) = self.after_change.as_ref().filter(|_| changes) {
             after_change().await;
         }
-        Ok(answer)
+        Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()))
     }
 }

@@ -12,7 +12,7 @@ use tidemill_embedded::OpenError;
 use tidemill_embedded::data_lock::{DataLock, LockError};
 
 use super::server_file::ServerFile;
-use super::{Client, HttpWay, LocalWay};
+use super::{Client, HttpClient, LocalWay};
 use crate::commands::CommandError;
 use crate::config::{Origin, Resolved, Source};
 use crate::data_dir::trusted;
@@ -71,7 +71,7 @@ impl Reach {
     pub(crate) async fn client(self, config: &Resolved) -> Result<Client, CommandError> {
         let values = &config.values;
         if let Some(url) = &values.server {
-            return Ok(Client::Http(Box::new(HttpWay::new(url, values.api_key.clone())?)));
+            return Ok(Client::Http(Box::new(HttpClient::new(url, values.api_key.clone())?)));
         }
         #[cfg(feature = "aws")]
         if values.backend == crate::config::BackendName::Aws {
@@ -117,7 +117,7 @@ fn client_of(server: &ServerFile, data: &Path, config: &Resolved) -> Result<Clie
     if key.is_some() {
         ServerFile::check_owners(data).map_err(CommandError::Unusable)?;
     }
-    Ok(Client::Http(Box::new(HttpWay::new(&server.url, key)?)))
+    Ok(Client::Http(Box::new(HttpClient::new(&server.url, key)?)))
 }
 
 /// A server on this machine that does not take a connection within this time is not there.

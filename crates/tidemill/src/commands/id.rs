@@ -146,7 +146,7 @@ fn only(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::HttpWay;
+    use crate::client::HttpClient;
 
     #[test]
     fn parts_of_ids_are_known_from_other_words() {
@@ -172,7 +172,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_whole_id_asks_nobody() {
-        let nobody = Client::Http(Box::new(HttpWay::new("http://127.0.0.1:1", None).unwrap()));
+        let nobody = Client::Http(Box::new(HttpClient::new("http://127.0.0.1:1", None).unwrap()));
         let (digits, whole) = ("0123456789abcdef".repeat(2), "job-0123456789abcdef0123456789abcdef");
         for given in [whole, &digits, "nightly"] {
             let expected = if given == digits { whole } else { given };

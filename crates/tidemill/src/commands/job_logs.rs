@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use axum::body::Body;
 use http_body_util::BodyExt as _;
 use serde_json::json;
+use tidemill_api::client::Body;
 use tidemill_api::{JobView, TaskRow};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

@@ -6,20 +6,19 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tidemill::host::random_seed;
-use tidemill_worker::CommandWorker;
+use tidemill_worker::{CommandWorker, RemoteSource};
 
 use super::moment::now;
 use super::runtime::block_on_threads;
 use super::signals::StopSignals;
 use super::{CommandError, Ended, Flags, serve};
-use crate::client::{Call, Client, ClientError, HttpWay, add};
+use crate::client::{Call, Client, ClientError, HttpClient, add};
 #[cfg(feature = "aws")]
 use crate::config::BackendName;
 use crate::config::Resolved;
 use crate::file_limit::raise_file_limit;
 use crate::node::{Life, command_config, id_of, start_spawner};
 use crate::output::Output;
-use crate::remote_source::RemoteSource;
 use crate::script_pool::ScriptPool;
 use crate::worker_metrics::WorkerMetrics;
 
@@ -94,7 +93,8 @@ impl Worker {
 async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
     let values = &config.values;
     let mut signals = StopSignals::listen()?;
-    let client = Client::Http(Box::new(HttpWay::new(url, values.api_key.clone())?));
+    let http = HttpClient::new(url, values.api_key.clone())?;
+    let client = Client::Http(Box::new(http.clone()));
     greet(&client, out).await?;
     let failed = |what: &str, error: &std::io::Error| CommandError::Failed(format!("{what}: {error}"));
     let place = Place::take(&values.output_dir, url)?;
@@ -106,7 +106,7 @@ async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
     let spawner =
         spawner.map_err(|error| failed("the process that starts tasks cannot be started", &error))?;
     let worker_id = host_worker_id();
-    let source = RemoteSource::new(client.clone(), worker_id.clone(), values.slots);
+    let source = RemoteSource::new(http, worker_id.clone(), values.slots);
     let scripts = ScriptPool::new(values);
     let command = command_config(config, serve::stderr_sink(config, &worker_id)?, &scripts);
     let metrics = match values.worker_metrics {

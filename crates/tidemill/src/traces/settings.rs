@@ -1,6 +1,9 @@
 //! Where spans go, by what the operator set.
 
+use std::borrow::Cow;
+
 use axum::http::{HeaderName, HeaderValue};
+use percent_encoding::percent_decode_str;
 
 /// A collector that takes OTLP as JSON over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,19 +39,11 @@ pub(crate) fn parse_headers(text: &str) -> Option<Vec<(String, String)>> {
 }
 
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = &rest[2..];
+    let is_coded = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    if !text.split('%').skip(1).all(is_coded) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
+    percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::http::Method;
 use serde::{Deserialize, Serialize};
-use tidemill_api as api;
+use tidemill_api::client::{Call, ClientError, HttpClient, Query};
+use tidemill_api::{self as api, encode};
 use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{ParentFiles, WorkReport};
@@ -15,10 +15,9 @@ use tidemill_engine::warn_seldom;
 use tidemill_model::{
     AppName, Artifact, Fence, JobId, Json, RequestId, TaskId, TaskName, TenantId, Timestamp,
 };
-use tidemill_worker::moment::Moment;
-use tidemill_worker::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
 
-use crate::client::{Call, Client, ClientError, Query, encode};
+use crate::moment::Moment;
+use crate::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
 
 /// What one call may ask for at most.
 const SLOTS_MAX: usize = 64;
@@ -32,12 +31,12 @@ const LOG_BYTES_MAX: usize = 128 * 1024;
 
 /// A server, spoken to as one worker.
 #[derive(Clone)]
-pub(crate) struct RemoteSource {
+pub struct RemoteSource {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    client: Client,
+    client: HttpClient,
     worker_id: String,
     /// The tasks that run here at a time.
     slots: usize,
@@ -50,7 +49,7 @@ struct Inner {
 }
 
 impl RemoteSource {
-    pub(crate) fn new(client: Client, worker_id: String, slots: usize) -> Self {
+    pub fn new(client: HttpClient, worker_id: String, slots: usize) -> Self {
         let inner = Inner {
             client,
             worker_id,
@@ -242,7 +241,7 @@ impl TaskSource for RemoteSource {
         let path = path.strip_prefix(&own).unwrap_or(path);
         let path = path.split('/').map(encode).collect::<Vec<_>>().join("/");
         let path = format!("/v1/worker/blobs/{}/{}/{path}", claim.task.request, claim.fence.0);
-        let mut call = Call::new(Method::PUT, Query::new().set("tenantId", &claim.task.tenant).on(&path));
+        let mut call = Call::put(Query::new().set("tenantId", &claim.task.tenant).on(&path));
         call.body = Some(bytes.into());
         call.content_type = "application/octet-stream";
         self.answer::<api::BlobStored>(call, BLOB_PATIENCE).await.map(drop)

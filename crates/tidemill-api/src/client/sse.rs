@@ -1,34 +1,34 @@
 //! Server-sent events: the live stream, message by message.
 
-use axum::body::{Body, Bytes};
 use http_body_util::BodyExt as _;
+use hyper::body::Bytes;
 
-use super::ClientError;
+use super::{Body, ClientError};
 
 /// One message may be this large.
 const MESSAGE_BYTES_MAX: usize = 32 << 20;
 
 /// A message of the stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Message {
-    pub(crate) id: Option<String>,
-    pub(crate) event: Option<String>,
-    pub(crate) data: String,
+pub struct Message {
+    pub id: Option<String>,
+    pub event: Option<String>,
+    pub data: String,
 }
 
 /// Reads a stream to its end.
-pub(crate) struct SseReader {
+pub struct SseReader {
     body: Body,
     parser: Parser,
 }
 
 impl SseReader {
-    pub(crate) fn new(body: Body) -> Self {
+    pub fn new(body: Body) -> Self {
         Self { body, parser: Parser::default() }
     }
 
     /// The next message; `None` when the stream has ended.
-    pub(crate) async fn next(&mut self) -> Result<Option<Message>, ClientError> {
+    pub async fn next(&mut self) -> Result<Option<Message>, ClientError> {
         loop {
             if let Some(message) = self.parser.message() {
                 return Ok(Some(message));

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::{Response, Uri, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use hyper::{Response, Uri, header};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::{Call, ClientError};
+use serde::de::DeserializeOwned;
+
+use super::{Body, Call, ClientError, bytes_of, json_of, succeeded};
 
 /// How long a connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -18,17 +21,17 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a connection is kept for the next call.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server, and the key for it.
+/// A server, and the key for it. Clones share connections.
 #[derive(Clone)]
-pub(crate) struct HttpWay {
-    pool: Pool<HttpsConnector<HttpConnector>, Body>,
+pub struct HttpClient {
+    pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
     /// Without a slash at the end.
     origin: String,
     key: Option<String>,
 }
 
-impl HttpWay {
-    pub(crate) fn new(url: &str, key: Option<String>) -> Result<Self, ClientError> {
+impl HttpClient {
+    pub fn new(url: &str, key: Option<String>) -> Result<Self, ClientError> {
         let origin = url.trim_end_matches('/').to_owned();
         let unusable = |cause: String| ClientError::Unreachable { url: url.to_owned(), cause };
         let uri: Uri = origin.parse().map_err(|error| unusable(format!("not a URL: {error}")))?;
@@ -52,11 +55,26 @@ impl HttpWay {
         Ok(Self { pool, origin, key })
     }
 
-    pub(crate) fn origin(&self) -> &str {
+    pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    pub(super) async fn send(&self, call: Call) -> Result<Response<Body>, ClientError> {
+    /// Sends a call. An answer that says no is an error.
+    pub async fn send(&self, call: Call) -> Result<Response<Body>, ClientError> {
+        succeeded(self.exchange(call).await?).await
+    }
+
+    /// The whole answer to a call.
+    pub async fn bytes(&self, call: Call) -> Result<Bytes, ClientError> {
+        bytes_of(self.send(call).await?).await
+    }
+
+    /// What the answer to a call says.
+    pub async fn json<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
+        json_of(&self.bytes(call).await?)
+    }
+
+    async fn exchange(&self, call: Call) -> Result<Response<Body>, ClientError> {
         let endless = call.endless;
         let mut request = call.request(&self.origin)?;
         if let Some(key) = &self.key {
@@ -74,7 +92,9 @@ impl HttpWay {
                 .await
                 .map_err(|_| self.unreachable("no answer came"))?
         };
-        answer.map(|answer| answer.map(Body::new)).map_err(|error| self.unreachable(&cause_of(&error)))
+        answer
+            .map(|answer| answer.map(|body| body.map_err(Into::into).boxed_unsync()))
+            .map_err(|error| self.unreachable(&cause_of(&error)))
     }
 
     fn unreachable(&self, cause: &str) -> ClientError {

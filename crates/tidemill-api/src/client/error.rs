@@ -1,10 +1,11 @@
 //! Why a call did not work.
 
-use axum::http::StatusCode;
-use tidemill_api::ProblemDocument;
+use hyper::StatusCode;
+
+use crate::ProblemDocument;
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ClientError {
+pub enum ClientError {
     /// The server said no, and why.
     #[error("{}", told(.0))]
     Problem(Box<ProblemDocument>),
@@ -18,7 +19,7 @@ pub(crate) enum ClientError {
 
 impl ClientError {
     /// The same as a document. What no server said has a code of its own.
-    pub(crate) fn document(&self) -> ProblemDocument {
+    pub fn document(&self) -> ProblemDocument {
         match self {
             Self::Problem(problem) => (**problem).clone(),
             Self::Unreachable { .. } => local_problem(503, "UNREACHABLE", self.to_string()),
@@ -26,7 +27,7 @@ impl ClientError {
         }
     }
 
-    pub(crate) fn code(&self) -> Option<&str> {
+    pub fn code(&self) -> Option<&str> {
         match self {
             Self::Problem(problem) => Some(&problem.code),
             _ => None,
@@ -35,7 +36,7 @@ impl ClientError {
 }
 
 /// A problem that was found on this side, in the form that a server's has.
-pub(crate) fn local_problem(status: u16, code: &'static str, detail: String) -> ProblemDocument {
+pub fn local_problem(status: u16, code: &'static str, detail: String) -> ProblemDocument {
     let title = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     ProblemDocument {
         instance: None,
