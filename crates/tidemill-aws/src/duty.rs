@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tidemill_engine::backend::Fault;
 use tidemill_engine::clock::Clock;
+use tidemill_engine::warn_seldom;
 
 use crate::connection::Connection;
-use crate::fault::{is_refused, unavailable};
+use crate::fault::{causes, is_refused, unavailable};
 use crate::item::{Item, key_of, number, text};
 
 /// How far two clocks may be from each other: each may be 15 seconds off.
@@ -85,7 +86,12 @@ impl Roster {
     /// Waits until this process has the duty.
     pub async fn take(&self, duty: &str) {
         // A table that cannot answer now is asked again.
-        while !matches!(self.try_take(duty).await, Ok(true)) {
+        loop {
+            match self.try_take(duty).await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(fault) => warn_seldom!(fault, duty, "a duty could not be asked for"),
+            }
             tokio::time::sleep(self.terms.ask_every).await;
         }
     }
@@ -99,7 +105,7 @@ impl Roster {
             match tokio::time::timeout_at(renewed + self.terms.stop_after, self.try_take(duty)).await {
                 Ok(Ok(true)) => renewed = asked,
                 // There may be time for another try.
-                Ok(Err(_)) => {}
+                Ok(Err(fault)) => warn_seldom!(fault, duty, "a duty could not be renewed"),
                 Ok(Ok(false)) | Err(_) => return,
             }
         }
@@ -114,7 +120,14 @@ impl Roster {
             .condition_expression("holder = :me")
             .expression_attribute_values(":now", number(0))
             .expression_attribute_values(":me", text(&*self.holder));
-        let _ = update.send().await;
+        match update.send().await {
+            // Another has it already.
+            Err(error) if is_refused(&error) => {}
+            Ok(_) => {}
+            Err(error) => {
+                warn_seldom!(causes(&error), duty, "a duty could not be given back; its time runs out");
+            }
+        }
     }
 
     /// Takes or renews the duty for one term. Says whether this process has it now.

@@ -5,7 +5,10 @@ use tidemill_engine::backend::Fault;
 
 /// The call got no answer, or one that another try may better.
 pub(crate) fn unavailable(what: &str, error: impl std::error::Error) -> Fault {
-    Fault::Unavailable(format!("{what}: {}", causes(&error)))
+    let error = causes(&error);
+    // Most calls are tried again by whoever made them, who tells of it if that does not help.
+    tracing::debug!(call = what, error, "a call of AWS failed");
+    Fault::Unavailable(format!("{what}: {error}"))
 }
 
 /// An error and its causes, for people.

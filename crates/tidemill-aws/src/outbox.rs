@@ -18,6 +18,7 @@ use tidemill_engine::command::{Command, KeepLetter};
 use tidemill_engine::commit::{Message, MessageId};
 use tidemill_engine::execution::SourceEvent;
 use tidemill_engine::reply::Refusal;
+use tidemill_engine::warn_seldom;
 use tidemill_model::{Event, Json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -132,7 +133,8 @@ impl Outbox {
     /// Sends a group, however long it takes.
     pub(crate) async fn send(&self, sending: &Sending) {
         let mut pause = Pause::default();
-        while self.try_send(sending).await.is_err() {
+        while let Err(fault) = self.try_send(sending).await {
+            warn_seldom!(fault, "what follows from a commit could not be sent; it is tried again");
             pause.wait().await;
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::ReturnValue;
 use tidemill_engine::backend::Fault;
 use tidemill_engine::clock::Clock;
+use tidemill_engine::warn_seldom;
 use tokio::task::JoinHandle;
 
 use crate::backend::Aws;
@@ -132,7 +133,9 @@ async fn pin(rows: Rows, clock: Arc<dyn Clock>, name: String, wanted: u64) -> Re
             loop {
                 tokio::time::sleep(RENEW_EVERY).await;
                 // If it fails until the pin has run out, whoever releases it is told.
-                let _ = rows.set_pin(&name, clock.now().millis()).await;
+                if let Err(fault) = rows.set_pin(&name, clock.now().millis()).await {
+                    warn_seldom!(fault, "what an export reads could not be held for longer");
+                }
             }
         }
     });

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tidemill_engine::warn_seldom;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -83,7 +84,9 @@ impl Sender {
     async fn moved(&self, saved: &mut VecDeque<(Instant, u64)>) {
         let sent = self.progress.sent;
         // If that fails the next one moves it.
-        let _ = self.outbox.move_cursor(sent).await;
+        if let Err(fault) = self.outbox.move_cursor(sent).await {
+            warn_seldom!(fault, "how far groups were sent could not be noted");
+        }
         match self.outbox.bus {
             Bus::Loopback => self.core.look(|core| core.recent.saved(sent)).await,
             Bus::Named(_) => saved.push_back((Instant::now() + self.save_lag, sent)),
@@ -100,7 +103,13 @@ impl Sender {
         stood_at: &mut Option<u64>,
         saved: &mut VecDeque<(Instant, u64)>,
     ) {
-        let Ok(cursor) = self.outbox.cursor().await else { return };
+        let cursor = match self.outbox.cursor().await {
+            Ok(cursor) => cursor,
+            Err(fault) => {
+                warn_seldom!(fault, "how far groups were sent could not be read");
+                return;
+            }
+        };
         let end = self.core.look(|core| core.end).await;
         if self.progress.rise_to(cursor) || self.progress.sent > cursor {
             self.moved(saved).await;
@@ -114,6 +123,9 @@ impl Sender {
             let holes = own.holes(&self.progress, if has_more { own.last } else { end });
             let mut sent = Vec::new();
             let filled = self.outbox.fill(&self.log, &holes, &mut sent).await;
+            if let Err(fault) = &filled {
+                warn_seldom!(fault, "what others left unsent could not be sent");
+            }
             let is_stuck = filled.is_err() || sent.is_empty();
             let mut has_risen = false;
             for number in sent {

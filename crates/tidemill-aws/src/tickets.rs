@@ -18,13 +18,14 @@ use tidemill_engine::backend::Fault;
 use tidemill_engine::clock::Clock;
 use tidemill_engine::commit::MessageId;
 use tidemill_engine::notice::Notice;
+use tidemill_engine::warn_seldom;
 use tidemill_model::{TenantId, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::connection::ATTEMPT_TIMEOUT;
 use crate::core::Core;
 use crate::desk::Desk;
-use crate::fault::unavailable;
+use crate::fault::{causes, unavailable};
 use crate::pause::Pause;
 use crate::ticket::{BATCH, Standing, Ticket, hide_seconds, send};
 
@@ -205,9 +206,13 @@ impl Tickets {
         let mut at_once = self.shared.options.at_once;
         loop {
             self.somebody_waits().await;
-            let Ok(taken) = self.receive_in_time(at_once, &desk, &arrived).await else {
-                pause.wait().await;
-                continue;
+            let taken = match self.receive_in_time(at_once, &desk, &arrived).await {
+                Ok(taken) => taken,
+                Err(fault) => {
+                    warn_seldom!(fault, "no tickets could be received");
+                    pause.wait().await;
+                    continue;
+                }
             };
             let count = taken.len();
             if count == 0 && self.shared.options.wait.is_zero() {
@@ -221,7 +226,10 @@ impl Tickets {
                     at_once = if is_row { CLEARED_AT_ONCE } else { self.shared.options.at_once };
                 }
                 // What was received comes again.
-                Err(_) => pause.wait().await,
+                Err(fault) => {
+                    warn_seldom!(fault, "tickets could not be looked at; they come again");
+                    pause.wait().await;
+                }
             }
         }
     }
@@ -327,11 +335,15 @@ impl Tickets {
         self.hide(&hidden).await;
         // The new ticket first: one too many harms nobody.
         let new: Vec<_> = renewed.iter().map(|(taken, at)| (taken.ticket.clone(), *at)).collect();
-        if send(&self.shared.sqs, &self.shared.queue, new, now).await.is_ok() {
-            for (taken, _) in renewed {
-                self.forget(taken.message, &taken.held.id);
-                over.push(taken.held);
+        match send(&self.shared.sqs, &self.shared.queue, new, now).await {
+            Ok(()) => {
+                for (taken, _) in renewed {
+                    self.forget(taken.message, &taken.held.id);
+                    over.push(taken.held);
+                }
             }
+            // Those that are there come again.
+            Err(fault) => warn_seldom!(fault, "tickets could not be renewed"),
         }
         self.delete(&over).await;
         Ok(for_nothing)
@@ -413,7 +425,9 @@ impl Tickets {
                     .ok()
             });
             let batch = self.shared.sqs.change_message_visibility_batch().queue_url(&self.shared.queue);
-            let _ = batch.set_entries(Some(entries.collect())).send().await;
+            if let Err(error) = batch.set_entries(Some(entries.collect())).send().await {
+                warn_seldom!(causes(&error), "tickets could not be hidden");
+            }
         }
     }
 
@@ -428,7 +442,9 @@ impl Tickets {
                     .ok()
             });
             let batch = self.shared.sqs.delete_message_batch().queue_url(&self.shared.queue);
-            let _ = batch.set_entries(Some(entries.collect())).send().await;
+            if let Err(error) = batch.set_entries(Some(entries.collect())).send().await {
+                warn_seldom!(causes(&error), "tickets could not be deleted");
+            }
         }
     }
 }

@@ -11,9 +11,11 @@ use tidemill_engine::backend::{Answer, Fault};
 use tidemill_engine::clock::Clock;
 use tidemill_engine::command::Command;
 use tidemill_engine::notice::Notice;
+use tidemill_engine::warn_seldom;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::core::{Core, Stuck};
 use crate::log::{Log, LogItem, Nonce, Put};
@@ -109,7 +111,9 @@ impl Writer {
     /// Nobody asked for anything: looks what others did and whether time has made something deliverable.
     async fn look_around(&mut self) {
         // Whoever asks next is told what is wrong.
-        let _ = self.catch_up().await;
+        if let Err(fault) = self.catch_up().await {
+            warn_seldom!(fault, "what others committed could not be read");
+        }
         let now = self.clock.now();
         let ready = self.core.look(|core| {
             core.state.move_on(now);
@@ -135,6 +139,7 @@ impl Writer {
                 }
                 Ask::CatchUp(reader) => readers.push(reader),
                 Ask::Flush(answer) => {
+                    // Whoever asked may have given up.
                     let _ = answer.send(self.flush_now().await);
                 }
             }
@@ -149,6 +154,7 @@ impl Writer {
         if !readers.is_empty() {
             let caught_up = if is_newest { Ok(()) } else { self.catch_up().await };
             for reader in readers {
+                // Whoever asked may have given up.
                 let _ = reader.send(caught_up.clone());
             }
         }
@@ -162,19 +168,22 @@ impl Writer {
     /// Decides the calls and commits them as one group. Says whether the state is the newest now.
     async fn commit(&mut self, mut calls: Vec<Call>) -> bool {
         let mut core = self.core.take().await;
-        let committed = self.try_commit(&mut core, &mut calls).await;
+        let span = tracing::debug_span!("aws_commit", number = core.end + 1, calls = calls.len());
+        let committed = self.try_commit(&mut core, &mut calls).instrument(span).await;
         core.go_back();
         match committed {
             Ok(answers) => {
                 self.flush_if_due(&mut core);
                 drop(core);
                 for (call, answers) in calls.into_iter().zip(answers) {
+                    // Whoever asked may have given up.
                     let _ = call.answer.send(Ok(answers));
                 }
                 true
             }
             Err(fault) => {
                 for call in calls {
+                    // Whoever asked may have given up; the others tell of the fault.
                     let _ = call.answer.send(Err(fault.clone()));
                 }
                 false
@@ -330,9 +339,13 @@ impl Writer {
             return;
         }
         let mut core = self.core.take().await;
-        match flushed.result {
+        match &flushed.result {
             Ok(true) => core.state.stored(),
-            Ok(false) | Err(_) => core.state.not_stored(),
+            Ok(false) => core.state.not_stored(),
+            Err(fault) => {
+                warn_seldom!(fault, "a checkpoint could not be written");
+                core.state.not_stored();
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 mod answer;
 mod clock;
 mod gateway;
+mod logging;
 mod role;
 mod runtime;
 mod settings;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
+    logging::start(&environment);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let ended = match runtime {
         Ok(runtime) => runtime.block_on(run(&environment)),
@@ -37,7 +39,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&error);
+            tracing::error!("{error}");
             ExitCode::FAILURE
         }
     }
@@ -59,7 +61,7 @@ async fn run(environment: &BTreeMap<String, String>) -> Result<(), String> {
         match handle(&stage, &invocation).await {
             Ok(answer) => runtime.respond(&invocation, answer).await?,
             Err(failure) => {
-                say(&failure.message);
+                tracing::error!("{}", failure.message);
                 runtime.report(&invocation, &failure).await?;
                 if failure.is_final {
                     return Err("the store has to be opened again".to_owned());
@@ -82,7 +84,7 @@ async fn handle(stage: &Stage, invocation: &Invocation) -> Result<Vec<u8>, Failu
     }
 }
 
-/// The runtime takes what stands on standard error into the log.
+/// Writes an alert that nobody else is told. The runtime takes what stands on standard error into the log.
 pub(crate) fn say(text: &str) {
     // If nobody can read it, there is nobody to tell.
     let _ = writeln!(std::io::stderr().lock(), "{text}");

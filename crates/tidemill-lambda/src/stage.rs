@@ -199,7 +199,7 @@ async fn tell_people(settings: &StoreSettings, text: String) -> Result<(), Strin
     let told = sender(settings).send(parcel).await;
     told.map_err(|error| {
         let error = settings.sanitizer.clean(&error.0);
-        say(&format!("people were not told: {error}"));
+        tracing::warn!(%error, "people were not told");
         error
     })
 }

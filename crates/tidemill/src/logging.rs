@@ -70,9 +70,13 @@ pub(crate) fn stamp(level: LogLevel) -> String {
 /// How the targets of all our crates begin. A level without a target is meant for them.
 const OWN_TARGETS: &str = "tidemill";
 
-/// Our own lines from `info` on.
-pub(crate) fn usual_filter() -> Targets {
-    Targets::new().with_default(LevelFilter::OFF).with_target(OWN_TARGETS, Level::INFO)
+/// Where the causes of problems come from.
+const PROBLEMS: &str = "tidemill_server::problem";
+
+/// Our own lines from `info` on, and without those of problems that stand in an answer.
+pub(crate) fn usual_filter(in_answer: bool) -> Targets {
+    let own = Targets::new().with_default(LevelFilter::OFF).with_target(OWN_TARGETS, Level::INFO);
+    if in_answer { own.with_target(PROBLEMS, LevelFilter::OFF) } else { own }
 }
 
 /// Which lines are shown: levels, and targets with levels, with commas between them.
@@ -80,7 +84,7 @@ pub(crate) fn usual_filter() -> Targets {
 /// A level alone is that of our own crates. Libraries below them are heard only where they are named: what they say at `trace` may
 /// hold what they send.
 pub(crate) fn filter(text: &str) -> Option<Targets> {
-    let mut targets = usual_filter();
+    let mut targets = usual_filter(false);
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         targets = match part.split_once('=') {
             Some((target, level)) if is_target(target) => targets.with_target(target, level_of(level)?),

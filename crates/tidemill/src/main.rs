@@ -124,7 +124,7 @@ fn main() -> ExitCode {
     let is_json = arguments::wants_json(&typed);
     let mut out = Output::stdio();
     let ended = match parse(&typed) {
-        Parsed::Arguments(arguments) => execute(*arguments, &mut out),
+        Parsed::Arguments(arguments) => execute(*arguments, is_json, &mut out),
         Parsed::Help(text) => out.help(&text).map(|()| ExitCode::SUCCESS).map_err(CommandError::from),
         Parsed::Missing(text) if !is_json => {
             wrapped(&text, None).lines().for_each(|line| out.note(line));
@@ -174,10 +174,11 @@ fn parse(typed: &[std::ffi::OsString]) -> Parsed {
     }
 }
 
-fn execute(arguments: Arguments, out: &mut Output) -> Ended {
+fn execute(arguments: Arguments, is_json: bool, out: &mut Output) -> Ended {
     let logs = match arguments.command {
         Command::Serve(_) | Command::Worker(_) => Logs::ForGood,
         Command::Run(_) => Logs::Once,
+        _ if is_json => Logs::Problem,
         _ => Logs::No,
     };
     /// Reads the settings with the command's own flags, then runs it.
@@ -227,6 +228,8 @@ fn execute(arguments: Arguments, out: &mut Output) -> Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Logs {
     No,
+    /// What goes wrong is one document for a program, and nothing beside it.
+    Problem,
     /// It ends with its work.
     Once,
     /// It stays, and its lines are read later: they have time and level.
@@ -244,10 +247,10 @@ fn settings(
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let resolved = Sources::read(Path::new("."), environment, file, flags)?.resolve()?;
-    if logs != Logs::No {
+    if matches!(logs, Logs::Once | Logs::ForGood) {
         resolved.values.log_format.set(logs == Logs::ForGood);
     }
-    logging::start(resolved.log_filter(), resolved.sanitizer());
+    logging::start(resolved.log_filter(logs == Logs::Problem), resolved.sanitizer());
     out.set_colours(resolved.colours());
     for warning in &resolved.warnings {
         out.warn(format_args!("tidemill: {warning}"));

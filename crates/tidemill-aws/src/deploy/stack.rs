@@ -107,8 +107,9 @@ async fn settled(connection: &Connection, name: &str) -> Result<(), DeployError>
 /// What went wrong in the latest change, the first first.
 async fn reasons(connection: &Connection, name: &str) -> Vec<String> {
     let client = connection.cloudformation();
-    let Ok(asked) = client.describe_stack_events().stack_name(name).send().await else {
-        return vec!["its events cannot be read".to_owned()];
+    let asked = match client.describe_stack_events().stack_name(name).send().await {
+        Ok(asked) => asked,
+        Err(error) => return vec![words("its events cannot be read", error)],
     };
     let mut found: Vec<_> = asked
         .stack_events

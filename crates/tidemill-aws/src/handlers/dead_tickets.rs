@@ -6,6 +6,7 @@
 
 use tidemill_engine::backend::Fault;
 use tidemill_engine::engine::Engine;
+use tidemill_engine::warn_seldom;
 
 use super::queue_event::{BatchAnswer, QueueEvent};
 use crate::backend::Aws;
@@ -20,7 +21,8 @@ pub async fn dead_tickets(engine: &Engine<Aws>, event: &QueueEvent) -> BatchAnsw
             continue;
         };
         let renewed: Result<(), Fault> = engine.backend().renew_ticket(ticket, message).await;
-        if renewed.is_err() {
+        if let Err(fault) = renewed {
+            warn_seldom!(fault, "a dead ticket could not be renewed; it comes again");
             answer.again(record);
         }
     }

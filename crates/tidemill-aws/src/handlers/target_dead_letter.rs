@@ -10,6 +10,7 @@ use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{Engine, EngineError};
 use tidemill_engine::execution::SourceEvent;
 use tidemill_engine::reply::Refusal;
+use tidemill_engine::warn_seldom;
 use tidemill_model::{AppName, EntityId, EntityType, Event, EventId, EventType, TenantId, Timestamp};
 
 use super::bus_event::BusEvent;
@@ -43,9 +44,12 @@ where
     let mut answer = BatchAnswer::default();
     for record in &event.records {
         let failed = unwrapped(&record.body);
-        let is_done = keep(engine, own, record, &failed).await.is_ok()
-            && post(alert(&failed, &record.message_id)).await.is_ok();
-        if !is_done {
+        let done = match keep(engine, own, record, &failed).await {
+            Ok(()) => post(alert(&failed, &record.message_id)).await,
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = done {
+            warn_seldom!(error, "a dead letter of the bus could not be kept and told; it comes again");
             answer.again(record);
         }
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::net::{SocketFlags, accept_with};
+use tidemill_engine::warn_seldom;
 use tokio::net::{TcpListener, TcpStream};
 
 /// Refusals under way at a time. Further ones are closed without a word.
@@ -46,6 +47,7 @@ impl Refusals {
 
     /// Tells a client that there is no place for it.
     pub(super) fn refuse(&self, stream: Arc<TcpStream>) {
+        warn_seldom!("all places are taken", "a connection is refused");
         if self.under_way.fetch_add(1, Ordering::AcqRel) >= REFUSALS_MAX {
             self.under_way.fetch_sub(1, Ordering::AcqRel);
             return;

@@ -98,11 +98,11 @@ impl Resolved {
     }
 
     /// Which lines of the log are shown. `RUST_LOG` counts if nobody says `TIDEMILL_LOG`; what is not understood of it is for other
-    /// programs.
-    pub(crate) fn log_filter(&self) -> Targets {
+    /// programs. Without either, problems that the command answers with are left to its answer if `in_answer` says so.
+    pub(crate) fn log_filter(&self, in_answer: bool) -> Targets {
         let own = self.given("TIDEMILL_LOG").map(|source| &source.value);
         let said = own.or_else(|| self.environment.get("RUST_LOG"));
-        said.and_then(|text| logging::filter(text)).unwrap_or_else(logging::usual_filter)
+        said.and_then(|text| logging::filter(text)).unwrap_or_else(|| logging::usual_filter(in_answer))
     }
 
     /// Whether colours are wanted: <https://no-color.org>. A terminal that calls itself dumb has none.

@@ -233,6 +233,8 @@ fn a_large_value_that_is_missing_is_named() {
     std::fs::rename(&events, sandbox.dir.join("elsewhere")).unwrap();
     let missing = get();
     assert_eq!(missing.code, 1, "{missing:#?}");
+    let problem: Value = serde_json::from_str(&missing.words).expect("one document and nothing beside it");
+    assert_eq!(problem["code"], "BLOB_MISSING");
     for words in ["BLOB_MISSING", "the large value events/job-", "-payload.json is missing"] {
         assert!(missing.words.contains(words), "{missing:#?}");
     }
