@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{ClaimRequest, Claimed, EngineError, FinishRequest, Signal, WorkReport};
 use tidemill_engine::reply::Assignment;
-use tidemill_model::ErrorCategory;
+use tidemill_model::{Backoff, ErrorCategory};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -18,8 +18,8 @@ use crate::native::NativeWorker;
 use crate::pace::Pace;
 
 /// A store that does not answer is asked again after this long, and after twice as long each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), PAUSE_MAX);
 
 pub(crate) struct Slot<B> {
     worker: Arc<NativeWorker<B>>,
@@ -46,7 +46,7 @@ impl<B: Backend> Slot<B> {
     }
 
     pub(crate) async fn run(mut self) {
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = PAUSES;
         while *self.stopping.borrow() == Pace::Work {
             // Whoever has an outcome for a lease that ran out meanwhile is heard first.
             let wait = self.worker.engine().claims_wait();
@@ -55,11 +55,10 @@ impl<B: Backend> Slot<B> {
             }
             let asked_at = Instant::now();
             let Ok(claimed) = self.worker.engine().claim(self.claim()).await else {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+                tokio::time::sleep(pauses.pause()).await;
                 continue;
             };
-            pause = FIRST_PAUSE;
+            pauses.reset();
             match claimed.tasks.into_iter().next() {
                 Some(task) => self.work_off(task, asked_at).await,
                 None => self.wait_for_work().await,
@@ -108,7 +107,7 @@ impl<B: Backend> Slot<B> {
     /// what was taken it tells when it was asked for.
     async fn report(&self, mut finish: FinishRequest) -> Option<(Claimed, Instant)> {
         let began = Instant::now();
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = PAUSES;
         let mut was_refused = false;
         loop {
             let asked_at = Instant::now();
@@ -134,8 +133,7 @@ impl<B: Backend> Slot<B> {
             let at_most = if is_stopping { PERSISTENCE_AT_STOP } else { Duration::MAX };
             let is_patient = began.elapsed() < self.worker.config().persistence.min(at_most);
             if error.is_transient() && is_patient {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+                tokio::time::sleep(pauses.pause()).await;
             } else if matches!(error, EngineError::Fault(_)) || was_refused {
                 return None;
             } else {

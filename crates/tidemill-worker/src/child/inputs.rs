@@ -20,7 +20,7 @@ use rustix::fs::{AtFlags, CWD, linkat};
 use sha2::{Digest, Sha256};
 use tidemill_engine::engine::ParentFiles;
 use tidemill_model::artifact::ARTIFACTS_FOLDER;
-use tidemill_model::{Artifact, ErrorCategory, hex};
+use tidemill_model::{Artifact, Backoff, ErrorCategory, hex};
 use tokio::time::Instant;
 
 use super::directory::AttemptDirectory;
@@ -35,8 +35,7 @@ const FETCHED_BYTES_MAX: u64 = 8 * 1024 * 1024 * 1024;
 const FETCHES_MAX: u32 = 3;
 /// How much of a file is read at a time.
 const READ_BYTES: usize = 64 * 1024;
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
 /// Why a task cannot have what its parents left.
 #[derive(Debug)]
@@ -135,7 +134,7 @@ impl<'a> Place<'a> {
         claim: &Claim,
         until: Instant,
     ) -> Result<(), NoInputs> {
-        let (mut pause, mut fetches) = (FIRST_PAUSE, 0);
+        let (mut pauses, mut fetches) = (PAUSES, 0);
         let bytes = loop {
             match shared.source.artifact(claim, self.parent, &self.artifact.path).await {
                 Ok(bytes) => {
@@ -163,8 +162,7 @@ impl<'a> Place<'a> {
                 }
                 Err(SourceError::Unavailable(_)) => {}
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            tokio::time::sleep(pauses.pause()).await;
         };
         let (directory, path) = (Arc::clone(self.directory), self.path.clone());
         let written = tokio::task::spawn_blocking(move || {
