@@ -1,21 +1,19 @@
-//! Pauses between tries, each twice as long as the one before.
+//! Pauses between calls of a service that could not answer.
 
 use std::time::Duration;
 
-const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(10);
+use tidemill_model::Backoff;
 
-pub(crate) struct Pause(Duration);
+pub(crate) struct Pause(Backoff);
 
 impl Default for Pause {
     fn default() -> Self {
-        Self(FIRST)
+        Self(Backoff::new(Duration::from_millis(100), Duration::from_secs(10)))
     }
 }
 
 impl Pause {
     pub(crate) async fn wait(&mut self) {
-        tokio::time::sleep(self.0).await;
-        self.0 = (self.0 * 2).min(LONGEST);
+        tokio::time::sleep(self.0.pause()).await;
     }
 }

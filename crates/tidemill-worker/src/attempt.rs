@@ -12,7 +12,7 @@ use tidemill_engine::engine::{Signal, WorkReport};
 use tidemill_engine::warn_seldom;
 use tidemill_model::error_table::ERROR_TEXT_MAX;
 use tidemill_model::properties::{Activity, ActivityKind};
-use tidemill_model::{ErrorCategory, Exit, Json, SessionId};
+use tidemill_model::{Backoff, ErrorCategory, Exit, Json, SessionId};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -50,8 +50,7 @@ const SIGKILL: i32 = 9;
 /// What programs say when a disk has no room.
 const NO_ROOM: [&str; 4] = ["No space left on device", "ENOSPC", "Disk quota exceeded", "EDQUOT"];
 /// Before a result that could not be read is read again, and the longest of ever longer pauses.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 /// How long after the grace of a child its spawner may take to say that it is gone. It gives up by itself before.
 const END_WAIT: Duration = Duration::from_secs(20);
 /// How long pipes are read after everything is gone that could write to them, as far as is known.
@@ -628,7 +627,7 @@ impl<S: TaskSource> Attempt<'_, S> {
         mut heart: Heart<'_>,
     ) -> Result<WorkReport, End> {
         let until = Instant::now() + self.shared.config.upload_patience;
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = PAUSES;
         loop {
             match self.report(ended, elapsed, memory_ran_out) {
                 Ok(report) => return Ok(report),
@@ -643,7 +642,7 @@ impl<S: TaskSource> Attempt<'_, S> {
             tokio::select! {
                 biased;
                 stop = &mut heart => return Err(lost(&self.directory, stop).await),
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+                () = tokio::time::sleep(pauses.pause()) => {}
             }
         }
     }

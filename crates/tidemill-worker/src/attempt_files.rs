@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_model::Artifact;
 use tidemill_model::artifact::is_inner_path;
+use tidemill_model::{Artifact, Backoff};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
@@ -36,8 +36,7 @@ pub(crate) const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024 + 4096;
 pub(crate) const FILES_BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// How many are handed over at a time: a store waits for its disk, and can for several at once.
 const AT_ONCE: usize = 4;
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
 /// What was handed over.
 #[derive(Debug, Default)]
@@ -104,10 +103,9 @@ pub(crate) async fn hand_over<S: TaskSource>(
 
 /// The files that are kept. A machine without descriptors is asked again for a while: they may be free soon.
 async fn names_in(directory: &InnerDir, until: Instant) -> (Vec<String>, Vec<String>) {
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = PAUSES;
     while look_at_descriptors(DESCRIPTORS_TO_KEEP).is_err() && Instant::now() < until {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        tokio::time::sleep(pauses.pause()).await;
     }
     list(directory)
 }
@@ -175,14 +173,13 @@ async fn read_patiently(
     redaction: &Redaction,
     until: Instant,
 ) -> Result<Content, Oversize> {
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = PAUSES;
     loop {
         match read(directory, name, limit, redaction).await {
             Err(Oversize::Io(error)) if is_own(&error) && Instant::now() < until => {}
             read => return read,
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        tokio::time::sleep(pauses.pause()).await;
     }
 }
 
@@ -240,14 +237,13 @@ async fn put<S: TaskSource>(
     bytes: Vec<u8>,
     until: Instant,
 ) -> Result<(), SourceError> {
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = PAUSES;
     loop {
         match source.put_blob(claim, path, bytes.clone()).await {
             Err(SourceError::Unavailable(_)) if Instant::now() < until => {}
             put => return put,
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        tokio::time::sleep(pauses.pause()).await;
     }
 }
 

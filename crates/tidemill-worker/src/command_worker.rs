@@ -15,7 +15,7 @@ use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::engine::WorkReport;
 use tidemill_engine::metrics::{AttemptMeter, SlotMeter};
 use tidemill_engine::warn_seldom;
-use tidemill_model::{ErrorCategory, Runner, TaskSecrets, TenantId};
+use tidemill_model::{Backoff, ErrorCategory, Runner, TaskSecrets, TenantId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -35,8 +35,7 @@ use crate::trouble::{Allowance, DESCRIPTORS_TO_START, Lack, Trouble, Troubles, l
 use crate::vitals::{Stop, Vitals};
 
 /// A source that does not answer is asked again after this long, and after twice as long each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 /// What a task did may have cost hours and money: a source that is away for long is no reason to do it again. Whether somebody
 /// else has the task by then, the source says.
 pub(crate) const PERSISTENCE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -196,7 +195,7 @@ async fn claim_and_run<S: TaskSource>(shared: Arc<Shared<S>>, mut pace: watch::R
     let permits = Arc::new(Semaphore::new(shared.config.slots));
     let _slots = shared.config.slot_meter.add(shared.config.slots);
     let mut running = JoinSet::new();
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = PAUSES;
     loop {
         let claimed = tokio::select! {
             biased;
@@ -206,7 +205,7 @@ async fn claim_and_run<S: TaskSource>(shared: Arc<Shared<S>>, mut pace: watch::R
         while running.try_join_next().is_some() {}
         match claimed {
             Ok(claims) => {
-                pause = FIRST_PAUSE;
+                pauses.reset();
                 for (claim, permit) in claims {
                     shared.troubles.claimed();
                     running.spawn(work_off(Arc::clone(&shared), claim, permit, pace.clone()));
@@ -216,7 +215,7 @@ async fn claim_and_run<S: TaskSource>(shared: Arc<Shared<S>>, mut pace: watch::R
                 warn_seldom!(error, "no task could be claimed; it is tried again");
                 tokio::select! {
                     () = told_to_stop(&mut pace) => break,
-                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+                    () = tokio::time::sleep(pauses.pause()) => {}
                 }
             }
         }
@@ -390,7 +389,7 @@ fn surroundings<S>(shared: &Shared<S>, claim: &Claim) -> Surroundings {
 /// Gives a task back that this worker cannot run. No attempt is counted.
 async fn give_back<S: TaskSource>(shared: &Shared<S>, claim: &Claim, trouble: &Trouble, spent: Spent) {
     let reason = format!("the worker cannot run tasks: {trouble}");
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = PAUSES;
     // While the lease lasts; then it is free by itself.
     let until = Instant::now() + shared.config.lease;
     while let Err(error @ SourceError::Unavailable(_)) =
@@ -398,8 +397,7 @@ async fn give_back<S: TaskSource>(shared: &Shared<S>, claim: &Claim, trouble: &T
         && Instant::now() < until
     {
         warn_seldom!(error, request = %claim.task.request, "a task could not be given back; it is tried again");
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        tokio::time::sleep(pauses.pause()).await;
     }
 }
 
@@ -432,7 +430,7 @@ async fn report<S: TaskSource>(
     vitals: &Vitals,
 ) -> Option<Followed> {
     let began = Instant::now();
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = PAUSES;
     let mut was_refused = false;
     let mut unsent = None;
     loop {
@@ -464,8 +462,7 @@ async fn report<S: TaskSource>(
                 }
                 warn_seldom!(problem, request = %claim.task.request, "an outcome could not be recorded; it is tried again");
                 unsent.get_or_insert_with(|| Unsent::new(&shared.unsent));
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+                tokio::time::sleep(pauses.pause()).await;
             }
             Err(SourceError::Lost | SourceError::Refused(_)) => return None,
         }

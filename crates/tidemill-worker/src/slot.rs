@@ -7,7 +7,7 @@ use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{ClaimRequest, Claimed, EngineError, FinishRequest, Signal, WorkReport};
 use tidemill_engine::reply::Assignment;
 use tidemill_engine::warn_seldom;
-use tidemill_model::ErrorCategory;
+use tidemill_model::{Backoff, ErrorCategory};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug_span};
@@ -21,8 +21,8 @@ use crate::native::NativeWorker;
 use crate::pace::Pace;
 
 /// A store that does not answer is asked again after this long, and after twice as long each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), PAUSE_MAX);
 
 pub(crate) struct Slot<B> {
     worker: Arc<NativeWorker<B>>,
@@ -49,7 +49,7 @@ impl<B: Backend> Slot<B> {
     }
 
     pub(crate) async fn run(mut self) {
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = PAUSES;
         while *self.stopping.borrow() == Pace::Work {
             // Whoever has an outcome for a lease that ran out meanwhile is heard first.
             let wait = self.worker.engine().claims_wait();
@@ -61,12 +61,11 @@ impl<B: Backend> Slot<B> {
                 Ok(claimed) => claimed,
                 Err(error) => {
                     warn_seldom!(error, "no task could be claimed; it is tried again");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
+                    tokio::time::sleep(pauses.pause()).await;
                     continue;
                 }
             };
-            pause = FIRST_PAUSE;
+            pauses.reset();
             match claimed.tasks.into_iter().next() {
                 Some(task) => self.work_off(task, asked_at).await,
                 None => self.wait_for_work().await,
@@ -124,7 +123,7 @@ impl<B: Backend> Slot<B> {
     /// what was taken it tells when it was asked for.
     async fn report(&self, mut finish: FinishRequest) -> Option<(Claimed, Instant)> {
         let began = Instant::now();
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = PAUSES;
         let mut was_refused = false;
         loop {
             let asked_at = Instant::now();
@@ -151,8 +150,7 @@ impl<B: Backend> Slot<B> {
             let is_patient = began.elapsed() < self.worker.config().persistence.min(at_most);
             warn_seldom!(error, request = %finish.task.request, "an outcome could not be recorded");
             if error.is_transient() && is_patient {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+                tokio::time::sleep(pauses.pause()).await;
             } else if matches!(error, EngineError::Fault(_)) || was_refused {
                 return None;
             } else {

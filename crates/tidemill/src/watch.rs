@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidemill_api::{JobStatusName, JobView, TaskRow};
 use tidemill_engine::clock::{Clock as _, SystemClock};
+use tidemill_model::Backoff;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::client::{Call, Client, ClientError, Query, SseReader};
@@ -16,8 +17,7 @@ use crate::output::Output;
 /// The tree is drawn this often at most.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 /// How long to wait before a lost stream is opened again, at first and at most.
-const AGAIN_FIRST: Duration = Duration::from_millis(200);
-const AGAIN_MAX: Duration = Duration::from_secs(5);
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 /// How long a line waits for older ones where lines are written in the order of time.
 const LAG: Duration = Duration::from_millis(200);
 /// Beside the stream the job is looked at this often: a stream may have nothing more to say.
@@ -152,7 +152,7 @@ impl<'a> Watch<'a> {
 
     /// Returns the job when nothing more happens in it by itself. Dropping the future stops the watch.
     pub(crate) async fn until_rest(&mut self, out: &mut Output) -> Result<JobView, ClientError> {
-        let mut again = AGAIN_FIRST;
+        let mut pauses = PAUSES;
         let mut away = false;
         loop {
             match self.follow(out).await {
@@ -163,8 +163,7 @@ impl<'a> Watch<'a> {
                         self.note(&format!("lost {url} ({cause}); trying again"), out);
                         away = true;
                     }
-                    tokio::time::sleep(again).await;
-                    again = (again * 2).min(AGAIN_MAX);
+                    tokio::time::sleep(pauses.pause()).await;
                 }
                 Err(error) => return Err(error),
             }

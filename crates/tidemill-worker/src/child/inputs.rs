@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, CWD, linkat};
 use sha2::{Digest, Sha256};
 use tidemill_engine::engine::ParentFiles;
 use tidemill_model::artifact::ARTIFACTS_FOLDER;
-use tidemill_model::{Artifact, ErrorCategory, hex};
+use tidemill_model::{Artifact, Backoff, ErrorCategory, hex};
 use tokio::time::Instant;
 
 use super::directory::AttemptDirectory;
@@ -38,8 +38,7 @@ const FETCHES_MAX: u32 = 3;
 const READ_BYTES: usize = 64 * 1024;
 /// What helps where a file of a completed task is gone.
 pub(crate) const NO_SECOND_RUN: &str = "a completed task does not run again, so submit its job anew";
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
 /// Why a task cannot have what its parents left.
 #[derive(Debug)]
@@ -138,7 +137,7 @@ impl<'a> Place<'a> {
         claim: &Claim,
         until: Instant,
     ) -> Result<(), NoInputs> {
-        let (mut pause, mut fetches) = (FIRST_PAUSE, 0);
+        let (mut pauses, mut fetches) = (PAUSES, 0);
         let bytes = loop {
             match shared.source.artifact(claim, self.parent, &self.artifact.path).await {
                 Ok(bytes) => {
@@ -166,8 +165,7 @@ impl<'a> Place<'a> {
                 }
                 Err(SourceError::Unavailable(_)) => {}
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            tokio::time::sleep(pauses.pause()).await;
         };
         let (directory, path) = (Arc::clone(self.directory), self.path.clone());
         let written = tokio::task::spawn_blocking(move || {

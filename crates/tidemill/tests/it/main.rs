@@ -53,4 +53,5 @@ mod traces;
 mod triage;
 mod troubles;
 mod usage;
+mod walls;
 mod what_ran;
