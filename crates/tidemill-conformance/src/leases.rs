@@ -421,7 +421,7 @@ pub async fn finish_and_claim_are_one_step<W: World>(lab: Lab<W>) {
 
     let stale = Assignment { fence: Fence(0), ..b.clone() };
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
-    for (task, is_stale, next) in [(&stale, true, "t-1"), (b, false, "c")] {
+    for (task, is_stale, next) in [(&stale, true, "task"), (b, false, "c")] {
         let report = finish_request(task, completed("{}"));
         let answer = lab.engine.finish_and_claim(report, claim_request("worker-1", 9)).await;
         let (finished, claimed) = answer.expect("the backend works");
