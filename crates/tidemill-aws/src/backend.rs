@@ -26,19 +26,19 @@ use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Times
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use crate::bus::outbox::Outbox;
 use crate::connection::Connection;
-use crate::core::{Core, Heard};
-use crate::desk::Desk;
-use crate::events;
+use crate::deciding::core::{Core, Heard};
+use crate::deciding::writer::{Ask, Bells, Call};
+use crate::deciding::writer_handle::Desk;
+use crate::events::event_page;
 use crate::fault::unavailable;
-use crate::group::group_of;
-use crate::log::Log;
+use crate::log::commit_log::Log;
+use crate::log::group::group_of;
 use crate::objects::Objects;
-use crate::outbox::Outbox;
-use crate::row_item::{jobs_partition, record_key, records_partition, records_prefix};
-use crate::rows::{Rows, Scan};
-use crate::tickets::Tickets;
-use crate::writer::{Ask, Bells, Call};
+use crate::rows::row_item::{jobs_partition, record_key, records_partition, records_prefix};
+use crate::rows::row_store::{Rows, Scan};
+use crate::tickets::held_tickets::Tickets;
 
 /// The engine's store in a table, a bucket, a bus and a queue. Any number of processes may have it open.
 pub struct Aws {
@@ -173,7 +173,7 @@ impl Aws {
         });
         let unsaved = unsaved.await;
         let (connection, table, now) = (self.connection.clone(), Arc::clone(&self.table), self.clock.now());
-        self.call(async move { events::page(&connection, &table, &query, unsaved, now).await }).await
+        self.call(async move { event_page::page(&connection, &table, &query, unsaved, now).await }).await
     }
 }
 

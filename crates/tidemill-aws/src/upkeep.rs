@@ -9,10 +9,10 @@ use tidemill_engine::commit::MessageId;
 use tidemill_model::Timestamp;
 
 use crate::backend::Aws;
-use crate::duty::Roster;
-use crate::ticket::{self, Standing, Ticket};
-use crate::tickets::Tickets;
-use crate::writer::Ask;
+use crate::deciding::writer::Ask;
+use crate::stage::duty::Roster;
+use crate::tickets::held_tickets::Tickets;
+use crate::tickets::ticket::{self, Standing, Ticket};
 
 /// So many tickets are sent at most when some were lost. Others follow the next time.
 const MENDED_MAX: usize = 1_000;
