@@ -258,8 +258,8 @@ impl Aws {
 async fn is_named(
     key: &str,
     prefix: &str,
-    log: &crate::log::commit_log::Log,
-    rows: &crate::rows::row_store::Rows,
+    log: &crate::log::commit_log::CommitLog,
+    rows: &crate::rows::row_store::RowStore,
 ) -> Result<bool, Fault> {
     let rest = key.strip_prefix(prefix).unwrap_or_default();
     if prefix.starts_with("log/") {

@@ -11,7 +11,7 @@ use tidemill_model::Timestamp;
 use crate::backend::Aws;
 use crate::deciding::writer::Ask;
 use crate::stage::duty::Roster;
-use crate::tickets::held_tickets::Tickets;
+use crate::tickets::held_tickets::HeldTickets;
 use crate::tickets::ticket::{self, Standing, Ticket};
 
 /// So many tickets are sent at most when some were lost. Others follow the next time.
@@ -20,9 +20,9 @@ const MENDED_MAX: usize = 1_000;
 impl Aws {
     /// Waits until everything that was committed so far is sent.
     pub async fn all_sent(&self) {
-        let end = self.desk.core.look(|core| core.end).await;
+        let end = self.writer.core.look(|core| core.end).await;
         loop {
-            let further = self.bells.sent.listen();
+            let further = self.notices.sent.listen();
             if self.sent.load(Ordering::Acquire) >= end {
                 return;
             }
@@ -34,7 +34,7 @@ impl Aws {
     /// earlier leaves that to others, who find it out after a while.
     pub async fn own_sent(&self) {
         loop {
-            let further = self.bells.sent.listen();
+            let further = self.notices.sent.listen();
             if self.unsent.load(Ordering::Acquire) == 0 {
                 break;
             }
@@ -102,11 +102,11 @@ impl Aws {
 
     /// How many tickets this process holds.
     pub fn tickets_held(&self) -> usize {
-        self.tickets.as_ref().map_or(0, Tickets::held)
+        self.tickets.as_ref().map_or(0, HeldTickets::held)
     }
 
     /// Writes down the rows that changed, so that the next to open has little to read.
     pub async fn flush(&self) -> Result<(), Fault> {
-        self.desk.ask(Ask::Flush).await
+        self.writer.ask(Ask::Flush).await
     }
 }

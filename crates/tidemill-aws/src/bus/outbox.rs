@@ -23,7 +23,7 @@ use tidemill_model::{Event, Json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::backoff::Pause;
+use crate::backoff::Backoff;
 use crate::bus::dead_letter::bus_letter;
 use crate::connection::Connection;
 use crate::deciding::core::Core;
@@ -31,7 +31,7 @@ use crate::deciding::writer::{Ask, Call};
 use crate::deciding::writer_handle::ask;
 use crate::events::save_event::put_event;
 use crate::fault::{damaged, is_refused, unavailable};
-use crate::log::commit_log::Log;
+use crate::log::commit_log::CommitLog;
 use crate::table::item::{key_of, number, read_number};
 use crate::tickets::ticket::{self, Ticket};
 
@@ -132,10 +132,10 @@ impl Progress {
 impl Outbox {
     /// Sends a group, however long it takes.
     pub(crate) async fn send(&self, sending: &Sending) {
-        let mut pause = Pause::default();
+        let mut backoff = Backoff::default();
         while let Err(fault) = self.try_send(sending).await {
             warn_seldom!(fault, "what follows from a commit could not be sent; it is tried again");
-            pause.wait().await;
+            backoff.wait().await;
         }
     }
 
@@ -205,7 +205,7 @@ impl Outbox {
         &self,
         mut batch: Vec<(&'e Event, PutEventsRequestEntry)>,
     ) -> Result<Vec<(&'e Event, String)>, Fault> {
-        let mut pause = Pause::default();
+        let mut backoff = Backoff::default();
         let mut refused = Vec::new();
         while !batch.is_empty() {
             let entries = batch.iter().map(|(_, entry)| entry.clone()).collect();
@@ -238,7 +238,7 @@ impl Outbox {
                 }
             }
             batch = again;
-            pause.wait().await;
+            backoff.wait().await;
         }
         Ok(refused)
     }
@@ -268,7 +268,7 @@ impl Outbox {
     }
 
     /// Sends what others committed up to `end` and did not send, if the cursor stands for so long. Tells how many groups.
-    pub(crate) async fn push(&self, log: &Log, end: u64, patience: Duration) -> Result<u64, Fault> {
+    pub(crate) async fn push(&self, log: &CommitLog, end: u64, patience: Duration) -> Result<u64, Fault> {
         let mut cursor = self.cursor().await?;
         let mut stood_since = Instant::now();
         while cursor < end && stood_since.elapsed() < patience {
@@ -296,7 +296,7 @@ impl Outbox {
     /// Sends those groups of the log that are asked for, some of them if they are many. Tells which were sent.
     pub(crate) async fn fill(
         &self,
-        log: &Log,
+        log: &CommitLog,
         wanted: &BTreeSet<u64>,
         sent: &mut Vec<u64>,
     ) -> Result<(), Fault> {

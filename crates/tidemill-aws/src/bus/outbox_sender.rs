@@ -11,21 +11,21 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::bus::outbox::{Bus, Outbox, Progress, Sending};
-use crate::deciding::shared_core::Turnstile;
-use crate::deciding::writer::Bells;
-use crate::log::commit_log::Log;
+use crate::deciding::shared_core::SharedCore;
+use crate::deciding::writer::Notices;
+use crate::log::commit_log::CommitLog;
 
 /// How many groups are sent side by side.
 const SENDS_AT_ONCE: usize = 8;
 /// How many groups of others are sent at one look. Its own wait for it meanwhile.
 const HOLES_AT_ONCE: usize = 32;
 
-pub(crate) struct Sender {
+pub(crate) struct OutboxSender {
     pub(crate) outbox: Outbox,
-    pub(crate) log: Log,
-    pub(crate) core: Arc<Turnstile>,
+    pub(crate) log: CommitLog,
+    pub(crate) core: Arc<SharedCore>,
     pub(crate) progress: Progress,
-    pub(crate) bells: Bells,
+    pub(crate) notices: Notices,
     /// Up to where all is sent, for those who wait for it.
     pub(crate) sent: Arc<AtomicU64>,
     pub(crate) unsent: Arc<AtomicU64>,
@@ -35,7 +35,7 @@ pub(crate) struct Sender {
     pub(crate) save_lag: Duration,
 }
 
-impl Sender {
+impl OutboxSender {
     pub(crate) async fn run(mut self, mut sendings: mpsc::UnboundedReceiver<Sending>) {
         let mut sending: JoinSet<u64> = JoinSet::new();
         let mut own = Own::default();
@@ -69,7 +69,7 @@ impl Sender {
                         self.moved(&mut saved).await;
                     }
                     self.unsent.fetch_sub(1, Ordering::AcqRel);
-                    self.bells.sent.ring();
+                    self.notices.sent.ring();
                 }
                 () = until(next_saved) => {
                     if let Some((_, number)) = saved.pop_front() {
@@ -92,7 +92,7 @@ impl Sender {
             Bus::Named(_) => saved.push_back((Instant::now() + self.save_lag, sent)),
         }
         self.sent.fetch_max(sent, Ordering::AcqRel);
-        self.bells.sent.ring();
+        self.notices.sent.ring();
     }
 
     /// Sends what somebody else committed and did not send, if nobody got further since the last look.

@@ -1,4 +1,4 @@
-//! Taking turns at the log with processes that are not known.
+//! Contention: taking turns at the log with other processes, which are not known.
 //!
 //! Whoever puts one group right after the other is always first: who lost must read what it lacks, and the next put is on its
 //! way by then. So a process that has more to put leaves a gap now and then, and after each group once it has seen another's.
@@ -28,7 +28,7 @@ const PUT_TIME_MAX: Duration = Duration::from_millis(50);
 
 /// What is known of others who put into the same log, and calls that wait for their turn.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct Contention {
     /// When another process was last seen to have committed something.
     others_at: Option<Instant>,
     /// Groups one right after the other.
@@ -39,7 +39,7 @@ pub(crate) struct Turns {
     pub(crate) waiting: VecDeque<Call>,
 }
 
-impl Turns {
+impl Contention {
     pub(crate) fn saw_others(&mut self) {
         self.others_at = Some(Instant::now());
     }

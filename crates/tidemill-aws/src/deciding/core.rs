@@ -22,11 +22,11 @@ use tidemill_engine::state::trail::Seq;
 use tidemill_model::{Entity, Event, EventId, JobId, TenantId, Timestamp};
 
 use crate::bus::outbox::Sending;
-use crate::events::recent_events::Recent;
+use crate::events::recent_events::RecentEvents;
 use crate::fault::damaged;
-use crate::log::commit_log::{Log, LogItem};
+use crate::log::commit_log::{CommitLog, LogItem};
 use crate::log::group::{EVENTS_MAX, Entry, Group, first_seq, read_group};
-use crate::rows::row_store::{Flush, ROWS_AT_ONCE, Rows};
+use crate::rows::row_store::{Flush, ROWS_AT_ONCE, RowStore};
 
 /// A group that has this part of what it may have takes in no further calls: what others asked for is put soon, and leaves
 /// room for a large one.
@@ -34,8 +34,8 @@ const GOOD_PART: usize = 16;
 
 pub(crate) struct Core {
     pub(crate) state: State,
-    pub(crate) recent: Recent,
-    pub(super) rows: Rows,
+    pub(crate) recent: RecentEvents,
+    pub(super) rows: RowStore,
     ids: IdSource,
     policy: Policy,
     site: Site,
@@ -55,7 +55,7 @@ pub(crate) struct Core {
     /// The state before it ran ahead, to go back to if the group is not committed.
     pub(super) before: Option<Box<State>>,
     /// Who is told of records that others wrote.
-    pub(crate) heard: Arc<Heard>,
+    pub(crate) record_listener: Arc<RecordListener>,
     /// How many bytes of the log are not in a flush.
     pub(crate) unflushed: usize,
 }
@@ -64,9 +64,9 @@ type Listener = Box<dyn Fn(&RecordKey) + Send + Sync>;
 
 /// Whoever wants to know which records others wrote, once there is somebody.
 #[derive(Default)]
-pub(crate) struct Heard(OnceLock<Listener>);
+pub(crate) struct RecordListener(OnceLock<Listener>);
 
-impl Heard {
+impl RecordListener {
     pub(crate) fn listen(&self, listener: Listener) {
         // There is one engine for each of us.
         let _ = self.0.set(listener);
@@ -110,10 +110,10 @@ impl Decided {
 }
 
 impl Core {
-    pub(crate) fn new(rows: Rows, policy: Policy, site: Site, seed: u64, group_bytes_max: usize) -> Self {
+    pub(crate) fn new(rows: RowStore, policy: Policy, site: Site, seed: u64, group_bytes_max: usize) -> Self {
         Self {
             state: State::keeping_rows(),
-            recent: Recent::default(),
+            recent: RecentEvents::default(),
             rows,
             ids: IdSource::new(seed),
             policy,
@@ -126,7 +126,7 @@ impl Core {
             open: BTreeSet::new(),
             is_sound: false,
             before: None,
-            heard: Arc::default(),
+            record_listener: Arc::default(),
             unflushed: 0,
         }
     }
@@ -151,7 +151,7 @@ impl Core {
     /// Takes in what the log has beyond the state.
     pub(crate) async fn catch_up(
         &mut self,
-        log: &Log,
+        log: &CommitLog,
         each: &mut (dyn FnMut(Sending) + Send),
     ) -> Result<(), Stuck> {
         loop {
@@ -169,7 +169,7 @@ impl Core {
     /// Takes in the item that another process put first, and those right behind it.
     pub(crate) async fn catch_up_with(
         &mut self,
-        log: &Log,
+        log: &CommitLog,
         theirs: &LogItem,
         each: &mut (dyn FnMut(Sending) + Send),
     ) -> Result<(), Stuck> {
@@ -256,7 +256,7 @@ impl Core {
         match control {
             Control::Record(write) => {
                 if let RecordWrite::Put { key, .. } = &write {
-                    self.heard.tell(key);
+                    self.record_listener.tell(key);
                 }
                 self.state.apply_record(&write);
             }

@@ -12,10 +12,10 @@ use tidemill_model::{JobId, TenantId};
 use tokio::task::JoinSet;
 
 use super::core::{Core, Stuck, job_of};
-use crate::backoff::Pause;
-use crate::events::recent_events::Recent;
+use crate::backoff::Backoff;
+use crate::events::recent_events::RecentEvents;
 use crate::fault::{damaged, unavailable};
-use crate::log::commit_log::Log;
+use crate::log::commit_log::CommitLog;
 use crate::log::group::{Entry, first_seq, read_group};
 use crate::rows::row_item::{record_key, records_partition};
 use crate::rows::row_store::{Checkpoint, ROWS_AT_ONCE, Scan};
@@ -27,10 +27,10 @@ const JOBS_AT_ONCE: usize = 16;
 
 impl Core {
     /// Makes the state from rows and log. `sent` is the group up to which all is sent.
-    pub(crate) async fn rebuild(&mut self, log: &Log, sent: u64) -> Result<(), Fault> {
+    pub(crate) async fn rebuild(&mut self, log: &CommitLog, sent: u64) -> Result<(), Fault> {
         self.is_sound = false;
         let told = self.told;
-        let (mut pause, mut stood, mut found_at) = (Pause::default(), 0, None);
+        let (mut backoff, mut stood, mut found_at) = (Backoff::default(), 0, None);
         loop {
             match self.try_rebuild(log, sent).await {
                 Ok(()) => break,
@@ -44,7 +44,7 @@ impl Core {
                 return Err(self.what_is_missing(found.flatten()).await?);
             }
             found_at = found;
-            pause.wait().await;
+            backoff.wait().await;
         }
         // A process that opens the store has heard of nothing yet, and reads what it wants to know.
         if told > 0 {
@@ -56,7 +56,7 @@ impl Core {
     }
 
     /// Tells of records that were written behind item `told` and before the rows that the state was made from.
-    async fn tell_passed_over(&self, log: &Log, told: u64) -> Result<(), Fault> {
+    async fn tell_passed_over(&self, log: &CommitLog, told: u64) -> Result<(), Fault> {
         let mut next = told + 1;
         while next <= self.end {
             let items = log.from(next).await?;
@@ -67,7 +67,7 @@ impl Core {
                 let Some(group) = &item.group else { return self.tell_all().await };
                 for entry in read_group(item.number, group)? {
                     if let Entry::Control(Control::Record(RecordWrite::Put { key, .. })) = entry {
-                        self.heard.tell(&key);
+                        self.record_listener.tell(&key);
                     }
                 }
                 next = item.number + 1;
@@ -82,7 +82,7 @@ impl Core {
             let mut scan = Scan::with_gone(records_partition(self.rows.shard(), kind));
             while let Some((sk, _)) = scan.next(&self.rows).await? {
                 if let Some(key) = record_key(kind, &sk) {
-                    self.heard.tell(&key);
+                    self.record_listener.tell(&key);
                 }
             }
         }
@@ -101,12 +101,12 @@ impl Core {
         }))
     }
 
-    async fn try_rebuild(&mut self, log: &Log, sent: u64) -> Result<(), Stuck> {
+    async fn try_rebuild(&mut self, log: &CommitLog, sent: u64) -> Result<(), Stuck> {
         let mut state = State::keeping_rows();
         state.take_over(&self.state);
         self.state = state;
         self.before = None;
-        (self.end, self.newest, self.recent) = (0, 0, Recent::default());
+        (self.end, self.newest, self.recent) = (0, 0, RecentEvents::default());
         (self.open, self.unflushed) = (BTreeSet::new(), 0);
         self.recent.saved(sent);
         if let Some(checkpoint) = self.rows.checkpoint().await? {
@@ -144,7 +144,7 @@ impl Core {
     }
 
     /// The number of the newest event, when no group that was read has one.
-    async fn find_newest(&mut self, log: &Log) -> Result<(), Fault> {
+    async fn find_newest(&mut self, log: &CommitLog) -> Result<(), Fault> {
         for number in (1..=self.end).rev() {
             let Some(item) = log.get(number).await? else { break };
             if item.group.is_none() {

@@ -18,12 +18,12 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::bus::outbox::{Outbox, Sending};
-use crate::deciding::contention::{OTHERS_FOR, Turns};
+use crate::deciding::contention::{Contention, OTHERS_FOR};
 use crate::deciding::core::{Core, Stuck};
-use crate::deciding::shared_core::Turnstile;
-use crate::log::commit_log::{Log, LogItem, Nonce, Put};
-use crate::rows::row_store::Rows;
-use crate::tickets::held_tickets::Tickets;
+use crate::deciding::shared_core::SharedCore;
+use crate::log::commit_log::{CommitLog, LogItem, Nonce, Put};
+use crate::rows::row_store::RowStore;
+use crate::tickets::held_tickets::HeldTickets;
 
 /// After so many bytes of the log the rows that changed are written down, however few items they are: whoever opens the store
 /// reads all that is not.
@@ -47,7 +47,7 @@ pub(crate) struct Call {
 
 /// What those who wait listen to.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Bells {
+pub(crate) struct Notices {
     /// There are new events.
     pub(crate) grown: Notice,
     /// A message may have become deliverable.
@@ -57,14 +57,14 @@ pub(crate) struct Bells {
 }
 
 pub(crate) struct Writer {
-    pub(crate) core: Arc<Turnstile>,
-    pub(crate) log: Log,
-    pub(crate) rows: Rows,
+    pub(crate) core: Arc<SharedCore>,
+    pub(crate) log: CommitLog,
+    pub(crate) rows: RowStore,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) outbox: Outbox,
     pub(crate) sendings: mpsc::UnboundedSender<Sending>,
-    pub(crate) bells: Bells,
-    pub(crate) tickets: Option<Tickets>,
+    pub(crate) notices: Notices,
+    pub(crate) tickets: Option<HeldTickets>,
     /// How many groups of this process are not sent yet.
     pub(crate) unsent: Arc<AtomicU64>,
     pub(crate) newest: Arc<AtomicU64>,
@@ -77,7 +77,7 @@ pub(crate) struct Writer {
     pub(crate) flushing: JoinSet<Flushed>,
     /// Grows when the state is made anew: what was taken from the former one does not count for it.
     pub(crate) life: u64,
-    pub(crate) turns: Turns,
+    pub(crate) contention: Contention,
 }
 
 pub(crate) struct Flushed {
@@ -88,7 +88,7 @@ pub(crate) struct Flushed {
 impl Writer {
     pub(crate) async fn run(mut self, mut asks: mpsc::UnboundedReceiver<Ask>) {
         loop {
-            if let Some(call) = self.turns.waiting.pop_front() {
+            if let Some(call) = self.contention.waiting.pop_front() {
                 self.work(Ask::Execute(call), &mut asks).await;
                 continue;
             }
@@ -120,7 +120,7 @@ impl Writer {
             core.state.queue().ready()
         });
         if ready.await > 0 {
-            self.bells.arrived.ring();
+            self.notices.arrived.ring();
         }
     }
 
@@ -143,10 +143,10 @@ impl Writer {
                     let _ = answer.send(self.flush_now().await);
                 }
             }
-            next = if commands >= self.turns.group_max() {
+            next = if commands >= self.contention.group_max() {
                 None
             } else {
-                self.turns.waiting.pop_front().map(Ask::Execute).or_else(|| asks.try_recv().ok())
+                self.contention.waiting.pop_front().map(Ask::Execute).or_else(|| asks.try_recv().ok())
             };
         }
         let has_calls = !calls.is_empty();
@@ -158,9 +158,9 @@ impl Writer {
                 let _ = reader.send(caught_up.clone());
             }
         }
-        if !has_calls || (asks.is_empty() && self.turns.waiting.is_empty()) {
-            self.turns.in_a_row = 0;
-        } else if let Some(gap) = self.turns.gap() {
+        if !has_calls || (asks.is_empty() && self.contention.waiting.is_empty()) {
+            self.contention.in_a_row = 0;
+        } else if let Some(gap) = self.contention.gap() {
             tokio::time::sleep(gap).await;
         }
     }
@@ -200,7 +200,7 @@ impl Writer {
         loop {
             self.make_sound(core).await?;
             let commands = calls.iter().map(|call| call.commands.as_slice());
-            let has_others = self.turns.have_others(OTHERS_FOR);
+            let has_others = self.contention.have_others(OTHERS_FOR);
             let decided = match core.decide(commands, self.clock.now(), has_others).await {
                 Ok(decided) => decided,
                 Err(Stuck::Behind) => {
@@ -212,7 +212,7 @@ impl Writer {
             };
             // What did not fit is for the next group.
             for call in calls.drain(decided.answers.len()..).rev() {
-                self.turns.waiting.push_front(call);
+                self.contention.waiting.push_front(call);
             }
             if decided.group.is_empty() {
                 // Nothing to commit; what was refused or not found must rest on the newest state all the same.
@@ -226,7 +226,7 @@ impl Writer {
             let nonce = self.nonce();
             let (now, began) = (self.clock.now(), Instant::now());
             let put = self.log.put(core.end + 1, &nonce, decided.group.bytes(), now).await?;
-            self.turns.note_put(began.elapsed());
+            self.contention.note_put(began.elapsed());
             match put {
                 Put::Ours => {
                     let (answers, sending) = core.committed(decided);
@@ -238,7 +238,7 @@ impl Writer {
                 }
                 // A state that ran ahead goes back, or is made anew.
                 Put::Theirs(item) => {
-                    self.turns.lost(calls);
+                    self.contention.lost(calls);
                     core.go_back();
                     self.go_on_with(core, Some(&item)).await?;
                 }
@@ -255,8 +255,8 @@ impl Writer {
         self.life += 1;
         core.rebuild(&self.log, sent).await?;
         self.newest.fetch_max(core.newest, Ordering::AcqRel);
-        self.bells.grown.ring();
-        self.bells.arrived.ring();
+        self.notices.grown.ring();
+        self.notices.arrived.ring();
         if let Some(tickets) = &self.tickets {
             tickets.all_moved();
         }
@@ -278,7 +278,7 @@ impl Writer {
                 None => core.catch_up(&self.log, &mut each).await,
             };
             if !seen.is_empty() {
-                self.turns.saw_others();
+                self.contention.saw_others();
             }
             for sending in &seen {
                 self.tell(core, sending);
@@ -304,10 +304,10 @@ impl Writer {
     fn tell(&self, core: &Core, sending: &Sending) {
         if !sending.events.is_empty() {
             self.newest.fetch_max(core.newest, Ordering::AcqRel);
-            self.bells.grown.ring();
+            self.notices.grown.ring();
         }
         if !sending.enqueue.is_empty() || !sending.moved.is_empty() {
-            self.bells.arrived.ring();
+            self.notices.arrived.ring();
         }
         if let Some(tickets) = &self.tickets {
             tickets.moved(&sending.moved);

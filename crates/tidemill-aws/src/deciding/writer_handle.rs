@@ -1,4 +1,4 @@
-//! Where the tasks of a process turn to: the writer, and the state as of the newest item of the log.
+//! How the tasks of a process reach the writer, and the state as of the newest item of the log.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use tidemill_engine::backend::Fault;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::deciding::core::Core;
-use crate::deciding::shared_core::Turnstile;
+use crate::deciding::shared_core::SharedCore;
 use crate::deciding::writer::Ask;
 
 #[derive(Clone)]
-pub(crate) struct Desk {
-    pub(crate) core: Arc<Turnstile>,
+pub(crate) struct WriterHandle {
+    pub(crate) core: Arc<SharedCore>,
     pub(crate) asks: mpsc::UnboundedSender<Ask>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) async fn ask<T>(
     answered.await.map_err(|_| gone())?
 }
 
-impl Desk {
+impl WriterHandle {
     pub(crate) async fn ask<T>(
         &self,
         ask: impl FnOnce(oneshot::Sender<Result<T, Fault>>) -> Ask,

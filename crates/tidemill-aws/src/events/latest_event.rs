@@ -61,7 +61,7 @@ impl Aws {
         let Some(last) = stream.last else { return Ok(None) };
         let tips = [stream.history.main.tip(), stream.history.aside.tip()].into_iter().flatten();
         let groups: Vec<u64> = tips.map(|seq| group_of(seq.0)).collect();
-        let recent = self.desk.core.look(|core| {
+        let recent = self.writer.core.look(|core| {
             let recent = groups.iter().filter_map(|group| core.recent.group(*group));
             recent.flatten().find(|(_, event)| event.id == last.id).map(|(_, event)| event.clone())
         });

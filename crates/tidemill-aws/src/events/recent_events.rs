@@ -9,7 +9,7 @@ use tidemill_model::Event;
 const GROUPS: usize = 512;
 
 #[derive(Debug, Default)]
-pub(crate) struct Recent {
+pub(crate) struct RecentEvents {
     groups: VecDeque<RecentGroup>,
     /// Groups up to this one are in the table.
     saved: u64,
@@ -21,7 +21,7 @@ struct RecentGroup {
     events: Arc<Vec<(u64, Event)>>,
 }
 
-impl Recent {
+impl RecentEvents {
     pub(crate) fn push(&mut self, number: u64, events: Arc<Vec<(u64, Event)>>) {
         self.groups.push_back(RecentGroup { number, events });
         self.trim();

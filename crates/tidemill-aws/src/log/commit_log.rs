@@ -37,7 +37,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) type Nonce = [u8; 16];
 
 #[derive(Debug, Clone)]
-pub(crate) struct Log {
+pub(crate) struct CommitLog {
     client: aws_sdk_dynamodb::Client,
     objects: Objects,
     table: String,
@@ -63,7 +63,7 @@ pub(crate) struct LogItem {
     object: Option<String>,
 }
 
-impl Log {
+impl CommitLog {
     pub(crate) fn new(connection: &Connection, objects: Objects, table: &str, shard: &str) -> Self {
         Self { client: connection.dynamo.clone(), objects, table: table.to_owned(), shard: shard.to_owned() }
     }

@@ -13,9 +13,9 @@ use tidemill_engine::warn_seldom;
 use tokio::task::JoinHandle;
 
 use crate::backend::Aws;
-use crate::backoff::Pause;
+use crate::backoff::Backoff;
 use crate::fault::{damaged, is_refused, unavailable};
-use crate::rows::row_store::{CHECKPOINT, Checkpoint, Flush, Rows, read_checkpoint};
+use crate::rows::row_store::{CHECKPOINT, Checkpoint, Flush, RowStore, read_checkpoint};
 use crate::table::item::{key_of, number, text};
 
 /// How long a pin lasts that is not renewed. Clocks may differ by some seconds.
@@ -25,8 +25,8 @@ const RENEW_EVERY: Duration = Duration::from_secs(15);
 const TRIES_MAX: u32 = 12;
 
 /// Rows that stay as they are until this is dropped and its time is over, or it is released.
-pub(crate) struct Pin {
-    rows: Rows,
+pub(crate) struct PinnedRows {
+    rows: RowStore,
     clock: Arc<dyn Clock>,
     /// Tells it from the pins of others.
     name: String,
@@ -36,13 +36,13 @@ pub(crate) struct Pin {
     renewing: JoinHandle<()>,
 }
 
-impl Drop for Pin {
+impl Drop for PinnedRows {
     fn drop(&mut self) {
         self.renewing.abort();
     }
 }
 
-impl Pin {
+impl PinnedRows {
     /// Lets others write rows again. An error says that somebody did before, and what was read is of no one moment.
     pub(crate) async fn release(self) -> Result<(), Fault> {
         self.renewing.abort();
@@ -65,7 +65,7 @@ impl Pin {
     }
 }
 
-impl Rows {
+impl RowStore {
     /// Pins the rows, or renews the pin of this name. `None`: somebody else's pin is there.
     async fn set_pin(&self, name: &str, now: u64) -> Result<Option<Checkpoint>, Fault> {
         let update = self.client.update_item().table_name(&*self.table);
@@ -89,7 +89,7 @@ impl Rows {
 
 impl Aws {
     /// Writes down all rows that changed so far and pins them. `None`: nothing was ever written.
-    pub(crate) async fn pin_rows(&self) -> Result<Option<Pin>, Fault> {
+    pub(crate) async fn pin_rows(&self) -> Result<Option<PinnedRows>, Fault> {
         let wanted = self.fresh(|core| core.end).await?;
         if wanted == 0 {
             return Ok(None);
@@ -98,7 +98,7 @@ impl Aws {
             "{:032x}",
             self.clock.now().millis().wrapping_mul(1 << 20) ^ u64::from(std::process::id())
         );
-        let mut pause = Pause::default();
+        let mut backoff = Backoff::default();
         for _ in 0..TRIES_MAX {
             self.flush().await?;
             let (rows, clock, name) = (self.rows.clone(), Arc::clone(&self.clock), name.clone());
@@ -106,13 +106,18 @@ impl Aws {
             if pinned.is_some() {
                 return Ok(pinned);
             }
-            pause.wait().await;
+            backoff.wait().await;
         }
         Err(Fault::Unavailable("another export of this stage is under way; try again later".to_owned()))
     }
 }
 
-async fn pin(rows: Rows, clock: Arc<dyn Clock>, name: String, wanted: u64) -> Result<Option<Pin>, Fault> {
+async fn pin(
+    rows: RowStore,
+    clock: Arc<dyn Clock>,
+    name: String,
+    wanted: u64,
+) -> Result<Option<PinnedRows>, Fault> {
     if rows.checkpoint().await?.is_none_or(|found| found.at < wanted) {
         return Ok(None);
     }
@@ -139,5 +144,5 @@ async fn pin(rows: Rows, clock: Arc<dyn Clock>, name: String, wanted: u64) -> Re
             }
         }
     });
-    Ok(Some(Pin { rows, clock, name, checkpoint, flush, renewing }))
+    Ok(Some(PinnedRows { rows, clock, name, checkpoint, flush, renewing }))
 }

@@ -37,7 +37,7 @@ const VERSION: u8 = 2;
 const VERSION_1: u8 = 1;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Rows {
+pub(crate) struct RowStore {
     pub(crate) client: aws_sdk_dynamodb::Client,
     objects: Objects,
     pub(crate) table: Arc<str>,
@@ -82,7 +82,7 @@ pub(crate) struct Flush {
     pub(crate) open: BTreeSet<RowKey>,
 }
 
-impl Rows {
+impl RowStore {
     pub(crate) fn new(connection: &Connection, objects: Objects, table: &str, shard: &str) -> Self {
         Self { client: connection.dynamo.clone(), objects, table: table.into(), shard: shard.into() }
     }
@@ -371,7 +371,7 @@ impl Scan {
     }
 
     /// The next row with its sort key. What is gone is passed over, unless it counts.
-    pub(crate) async fn next(&mut self, rows: &Rows) -> Result<Option<(String, RowAt)>, Fault> {
+    pub(crate) async fn next(&mut self, rows: &RowStore) -> Result<Option<(String, RowAt)>, Fault> {
         loop {
             for item in self.ready.by_ref() {
                 let sk = read_text(&item, "SK")?.to_owned();
@@ -391,7 +391,7 @@ impl Scan {
         }
     }
 
-    async fn page(&mut self, rows: &Rows) -> Result<(), Fault> {
+    async fn page(&mut self, rows: &RowStore) -> Result<(), Fault> {
         let query = rows.client.query().table_name(&*rows.table).consistent_read(true);
         let query = query.expression_attribute_values(":pk", text(self.pk.clone()));
         let query = query.scan_index_forward(!self.backward).set_exclusive_start_key(self.last.take());

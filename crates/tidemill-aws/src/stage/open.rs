@@ -12,20 +12,20 @@ use tokio::task::JoinSet;
 
 use crate::backend::Aws;
 use crate::bus::outbox::{Outbox, Progress};
-use crate::bus::outbox_sender::Sender;
+use crate::bus::outbox_sender::OutboxSender;
 use crate::connection::Connection;
-use crate::deciding::contention::Turns;
+use crate::deciding::contention::Contention;
 use crate::deciding::core::Core;
-use crate::deciding::shared_core::Turnstile;
-use crate::deciding::writer::{Bells, Writer};
-use crate::deciding::writer_handle::Desk;
-use crate::log::commit_log::Log;
+use crate::deciding::shared_core::SharedCore;
+use crate::deciding::writer::{Notices, Writer};
+use crate::deciding::writer_handle::WriterHandle;
+use crate::log::commit_log::CommitLog;
 use crate::objects::Objects;
-use crate::rows::row_store::Rows;
+use crate::rows::row_store::RowStore;
 use crate::stage::clock_skew;
 use crate::stage::options::AwsOptions;
 use crate::stage::parts;
-use crate::tickets::held_tickets::Tickets;
+use crate::tickets::held_tickets::HeldTickets;
 use crate::transfer::restore;
 
 impl Aws {
@@ -38,8 +38,8 @@ impl Aws {
     ) -> Result<Self, Fault> {
         let skew_millis = check(&connection, &options, &*clock).await?;
         let objects = Objects::new(&connection, &options.bucket);
-        let log = Log::new(&connection, objects.clone(), &options.table, &options.shard);
-        let rows = Rows::new(&connection, objects.clone(), &options.table, &options.shard);
+        let log = CommitLog::new(&connection, objects.clone(), &options.table, &options.shard);
+        let rows = RowStore::new(&connection, objects.clone(), &options.table, &options.shard);
         let (asks, asked) = mpsc::unbounded_channel();
         let outbox = Outbox {
             asks: asks.clone(),
@@ -61,18 +61,18 @@ impl Aws {
         let (end, newest) = (core.end, Arc::new(AtomicU64::new(core.newest)));
         let [deliveries_nearer, triage_nearer, triage_ended] =
             [core.state.deliveries().nearer(), core.state.triage().nearer(), core.state.triage().ended()];
-        let heard = Arc::clone(&core.heard);
-        let core = Turnstile::new(core);
-        let bells = Bells::default();
+        let record_listener = Arc::clone(&core.record_listener);
+        let core = SharedCore::new(core);
+        let notices = Notices::default();
         let (sent, unsent) = (Arc::new(AtomicU64::new(cursor)), Arc::new(AtomicU64::new(0)));
-        let desk = Desk { core: Arc::clone(&core), asks };
+        let handle = WriterHandle { core: Arc::clone(&core), asks };
         let mut tasks = Vec::new();
         let tickets = match options.queue_url {
             Some(queue) if options.takes_tickets => {
                 let (sqs, clock) = (connection.sqs.clone(), Arc::clone(&clock));
-                let (tickets, moves) = Tickets::new(sqs, queue, options.tickets, clock);
-                tasks.push(tokio::spawn(tickets.clone().follow(desk.clone(), moves)));
-                tasks.push(tokio::spawn(tickets.clone().take(desk.clone(), bells.arrived.clone())));
+                let (tickets, moves) = HeldTickets::new(sqs, queue, options.tickets, clock);
+                tasks.push(tokio::spawn(tickets.clone().follow(handle.clone(), moves)));
+                tasks.push(tokio::spawn(tickets.clone().take(handle.clone(), notices.arrived.clone())));
                 Some(tickets)
             }
             _ => None,
@@ -84,7 +84,7 @@ impl Aws {
             clock: Arc::clone(&clock),
             outbox: outbox.clone(),
             sendings: to_send,
-            bells: bells.clone(),
+            notices: notices.clone(),
             tickets: tickets.clone(),
             unsent: Arc::clone(&unsent),
             newest: Arc::clone(&newest),
@@ -95,14 +95,14 @@ impl Aws {
             flushed: end,
             flushing: JoinSet::new(),
             life: 0,
-            turns: Turns::default(),
+            contention: Contention::default(),
         };
-        let sender = Sender {
+        let sender = OutboxSender {
             outbox: outbox.clone(),
             log: log.clone(),
             core,
             progress: Progress::from(cursor),
-            bells: bells.clone(),
+            notices: notices.clone(),
             sent: Arc::clone(&sent),
             unsent: Arc::clone(&unsent),
             patience: options.patience,
@@ -110,7 +110,7 @@ impl Aws {
         };
         tasks.extend([tokio::spawn(writer.run(asked)), tokio::spawn(sender.run(sendings))]);
         Ok(Self {
-            desk,
+            writer: handle,
             runtime: Handle::current(),
             connection,
             table: options.table.into(),
@@ -118,7 +118,7 @@ impl Aws {
             rows,
             log,
             clock,
-            bells,
+            notices,
             newest,
             sent,
             unsent,
@@ -127,7 +127,7 @@ impl Aws {
             keep_log: options.keep_log,
             patience: options.patience,
             skew_millis,
-            heard,
+            record_listener,
             deliveries_nearer,
             triage_nearer,
             triage_ended,

@@ -3,7 +3,7 @@
 use aws_sdk_dynamodb::types::KeysAndAttributes;
 use tidemill_engine::backend::Fault;
 
-use crate::backoff::Pause;
+use crate::backoff::Backoff;
 use crate::fault::unavailable;
 use crate::table::item::Item;
 
@@ -16,7 +16,7 @@ pub(crate) async fn batch_get(
     attributes: Option<&str>,
 ) -> Result<Vec<Item>, Fault> {
     let mut found = Vec::with_capacity(wanted.len());
-    let mut pause = Pause::default();
+    let mut backoff = Backoff::default();
     while !wanted.is_empty() {
         let keys = KeysAndAttributes::builder().set_keys(Some(wanted)).consistent_read(true);
         let keys = keys.set_projection_expression(attributes.map(str::to_owned)).build();
@@ -27,7 +27,7 @@ pub(crate) async fn batch_get(
         let mut rest = answer.unprocessed_keys.unwrap_or_default();
         wanted = rest.remove(table).map(|rest| rest.keys).unwrap_or_default();
         if !wanted.is_empty() {
-            pause.wait().await;
+            backoff.wait().await;
         }
     }
     Ok(found)

@@ -22,10 +22,10 @@ use tidemill_engine::warn_seldom;
 use tidemill_model::{TenantId, Timestamp};
 use tokio::sync::mpsc;
 
-use crate::backoff::Pause;
+use crate::backoff::Backoff;
 use crate::connection::ATTEMPT_TIMEOUT;
 use crate::deciding::core::Core;
-use crate::deciding::writer_handle::Desk;
+use crate::deciding::writer_handle::WriterHandle;
 use crate::fault::{causes, unavailable};
 use crate::tickets::ticket::{BATCH, Standing, Ticket, hide_seconds, send};
 
@@ -62,7 +62,7 @@ impl Default for TicketOptions {
 
 /// The tickets of this process, and who waits for more. Clones share everything.
 #[derive(Clone)]
-pub(crate) struct Tickets {
+pub(crate) struct HeldTickets {
     shared: Arc<Shared>,
 }
 
@@ -100,7 +100,7 @@ struct Taken {
 /// Somebody waits for work until this is dropped.
 pub(crate) struct Waiting {
     number: u64,
-    tickets: Tickets,
+    tickets: HeldTickets,
 }
 
 impl Drop for Waiting {
@@ -115,7 +115,7 @@ impl Shared {
     }
 }
 
-impl Tickets {
+impl HeldTickets {
     pub(crate) fn new(
         sqs: aws_sdk_sqs::Client,
         queue: String,
@@ -200,17 +200,17 @@ impl Tickets {
     }
 
     /// Takes tickets while somebody waits, and rings when there is something to claim.
-    pub(crate) async fn take(self, desk: Desk, arrived: Notice) {
-        let mut pause = Pause::default();
+    pub(crate) async fn take(self, writer: WriterHandle, arrived: Notice) {
+        let mut backoff = Backoff::default();
         // A row of tickets that are settled is cleared away faster.
         let mut at_once = self.shared.options.at_once;
         loop {
             self.somebody_waits().await;
-            let taken = match self.receive_in_time(at_once, &desk, &arrived).await {
+            let taken = match self.receive_in_time(at_once, &writer, &arrived).await {
                 Ok(taken) => taken,
                 Err(fault) => {
                     warn_seldom!(fault, "no tickets could be received");
-                    pause.wait().await;
+                    backoff.wait().await;
                     continue;
                 }
             };
@@ -219,23 +219,28 @@ impl Tickets {
                 // The queue did not wait for us.
                 tokio::time::sleep(PAUSE_AFTER_NOTHING).await;
             }
-            match self.sort(taken, &desk, &arrived).await {
+            match self.sort(taken, &writer, &arrived).await {
                 Ok(over) => {
-                    pause = Pause::default();
+                    backoff = Backoff::default();
                     let is_row = over > 0 && over == count;
                     at_once = if is_row { CLEARED_AT_ONCE } else { self.shared.options.at_once };
                 }
                 // What was received comes again.
                 Err(fault) => {
                     warn_seldom!(fault, "tickets could not be looked at; they come again");
-                    pause.wait().await;
+                    backoff.wait().await;
                 }
             }
         }
     }
 
     /// Receives, and rings meanwhile whenever time makes a message visible.
-    async fn receive_in_time(&self, count: u32, desk: &Desk, arrived: &Notice) -> Result<Vec<Taken>, Fault> {
+    async fn receive_in_time(
+        &self,
+        count: u32,
+        writer: &WriterHandle,
+        arrived: &Notice,
+    ) -> Result<Vec<Taken>, Fault> {
         let mut receiving = std::pin::pin!(self.receive(count));
         loop {
             let now = self.shared.clock.now();
@@ -243,13 +248,13 @@ impl Tickets {
                 core.state.move_on(now);
                 core.state.queue().next_visible()
             };
-            let next = desk.core.look(look).await;
+            let next = writer.core.look(look).await;
             let left = next.filter(|next| *next > now).map(|next| Duration::from_millis(next.since(now)));
             tokio::select! {
                 received = &mut receiving => return received,
                 () = sleep(left) => {
                     // Whoever follows hears of failures.
-                    if desk.fresh(|_| ()).await.is_ok() {
+                    if writer.fresh(|_| ()).await.is_ok() {
                         arrived.ring();
                     }
                 }
@@ -290,10 +295,10 @@ impl Tickets {
     }
 
     /// Does with tickets what their messages ask for. Tells how many were for nothing.
-    async fn sort(&self, taken: Vec<Taken>, desk: &Desk, arrived: &Notice) -> Result<usize, Fault> {
+    async fn sort(&self, taken: Vec<Taken>, writer: &WriterHandle, arrived: &Notice) -> Result<usize, Fault> {
         let now = self.shared.clock.now();
         // Held while the state is looked at: what moves a message afterwards finds its ticket.
-        let standings = desk
+        let standings = writer
             .fresh(|core| {
                 let stand = |taken: &Taken| Standing::of(core.state.queue(), taken.message, now);
                 let standings: Vec<_> = taken.iter().map(stand).collect();
@@ -372,7 +377,11 @@ impl Tickets {
     }
 
     /// Lets held tickets follow their messages.
-    pub(crate) async fn follow(self, desk: Desk, mut to_follow: mpsc::UnboundedReceiver<MessageId>) {
+    pub(crate) async fn follow(
+        self,
+        writer: WriterHandle,
+        mut to_follow: mpsc::UnboundedReceiver<MessageId>,
+    ) {
         let mut moved = Vec::new();
         while to_follow.recv_many(&mut moved, HELD_MAX).await > 0 {
             let count = moved.len();
@@ -383,7 +392,7 @@ impl Tickets {
                 let stand = |message: &MessageId| Standing::of(core.state.queue(), *message, now);
                 moved.iter().map(stand).collect::<Vec<_>>()
             };
-            let standings = desk.core.look(stand).await;
+            let standings = writer.core.look(stand).await;
             self.follow_all(moved.drain(..).zip(standings), now).await;
             self.shared.behind.fetch_sub(count, Ordering::AcqRel);
             self.shared.followed.ring();

@@ -11,7 +11,7 @@ use tidemill_engine::commit::{Message, MessageId};
 use tidemill_engine::state::queue::Queue;
 use tidemill_model::{TenantId, Timestamp};
 
-use crate::backoff::Pause;
+use crate::backoff::Backoff;
 use crate::fault::unavailable;
 
 /// What one call takes.
@@ -105,14 +105,14 @@ pub(crate) async fn send(
                 .build();
             entries.push(entry.map_err(|error| unavailable("SendMessageBatch", error))?);
         }
-        let mut pause = Pause::default();
+        let mut backoff = Backoff::default();
         while !entries.is_empty() {
             let batch = sqs.send_message_batch().queue_url(queue).set_entries(Some(entries.clone()));
             let answer = batch.send().await.map_err(|error| unavailable("SendMessageBatch", error))?;
             let failed: BTreeSet<&str> = answer.failed.iter().map(|failed| failed.id.as_str()).collect();
             entries.retain(|entry| failed.contains(entry.id.as_str()));
             if !entries.is_empty() {
-                pause.wait().await;
+                backoff.wait().await;
             }
         }
     }

@@ -26,7 +26,7 @@ use crate::fault::unavailable;
 use crate::rows::row_item::{messages_partition, record_key, records_partition};
 use crate::rows::row_store::Scan;
 use crate::table::item::{read_text, text};
-use crate::transfer::export_window::Window;
+use crate::transfer::export_window::ExportWindow;
 
 /// How many events one question asks for.
 const PAGE: usize = 1_000;
@@ -44,7 +44,7 @@ impl Aws {
     pub async fn export(&self, out: &mut (dyn Write + Send)) -> Result<Exported, ExportError> {
         let pin = self.pin_rows().await?;
         let end = pin.as_ref().map_or(0, |pin| pin.checkpoint.at);
-        let window = Window::open(self, end).await?;
+        let window = ExportWindow::open(self, end).await?;
         let mut found = self.find_all().await?;
         found.tenants.extend(window.lately.iter().map(|event| event.tenant.clone()));
         let mut export = Export { store: self, lines: Lines::new(out), done: Exported::default(), window };
@@ -125,7 +125,7 @@ struct Export<'s, 'o> {
     store: &'s Aws,
     lines: Lines<&'o mut (dyn Write + Send)>,
     done: Exported,
-    window: Window,
+    window: ExportWindow,
 }
 
 impl Export<'_, '_> {

@@ -13,13 +13,13 @@ use tidemill_model::{Event, EventId};
 use crate::backend::Aws;
 use crate::deciding::core::Core;
 use crate::events::event_page;
-use crate::log::commit_log::Log;
+use crate::log::commit_log::CommitLog;
 
 /// How long the way from the bus to the table may take. Events that were put on it before are read from the table.
 const LATELY_MILLIS: u64 = 10 * 60_000;
 
-pub(crate) struct Window {
-    log: Log,
+pub(crate) struct ExportWindow {
+    log: CommitLog,
     /// The item behind those that were looked at.
     next: u64,
     /// Events that came after the export's end.
@@ -28,7 +28,7 @@ pub(crate) struct Window {
     pub(crate) lately: Vec<Event>,
 }
 
-impl Window {
+impl ExportWindow {
     pub(crate) async fn open(store: &Aws, end: u64) -> Result<Self, Fault> {
         let (log, since) = (store.log.clone(), store.now().minus(LATELY_MILLIS));
         store

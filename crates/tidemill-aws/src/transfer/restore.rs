@@ -17,10 +17,10 @@ use tokio::task::JoinSet;
 use crate::connection::Connection;
 use crate::events::save_event::put_event;
 use crate::fault::{damaged, is_refused, unavailable};
-use crate::log::commit_log::Log;
+use crate::log::commit_log::CommitLog;
 use crate::objects::Objects;
 use crate::rows::row_item::{Place, place, row_bytes};
-use crate::rows::row_store::{Flush, Rows};
+use crate::rows::row_store::{Flush, RowStore};
 use crate::stage::options::AwsOptions;
 use crate::table::item::{Item, key_of, number, read_text, text};
 
@@ -56,8 +56,8 @@ pub enum RestoreError {
 /// Refuses a table that something was put into.
 pub async fn check_empty(connection: &Connection, options: &AwsOptions) -> Result<(), RestoreError> {
     let objects = Objects::new(connection, &options.bucket);
-    let log = Log::new(connection, objects.clone(), &options.table, &options.shard);
-    let rows = Rows::new(connection, objects, &options.table, &options.shard);
+    let log = CommitLog::new(connection, objects.clone(), &options.table, &options.shard);
+    let rows = RowStore::new(connection, objects, &options.table, &options.shard);
     if rows.checkpoint().await?.is_some() {
         return Err(RestoreError::NotEmpty(options.table.clone()));
     }
@@ -77,8 +77,8 @@ pub async fn restore(
     mut pieces: mpsc::Receiver<Piece>,
 ) -> Result<Restored, RestoreError> {
     let objects = Objects::new(connection, &options.bucket);
-    let log = Log::new(connection, objects.clone(), &options.table, &options.shard);
-    let rows = Rows::new(connection, objects.clone(), &options.table, &options.shard);
+    let log = CommitLog::new(connection, objects.clone(), &options.table, &options.shard);
+    let rows = RowStore::new(connection, objects.clone(), &options.table, &options.shard);
     check_empty(connection, options).await?;
     if !begin(connection, options).await? {
         return Err(RestoreError::HalfFull(options.table.clone()));
@@ -144,7 +144,7 @@ pub async fn restore(
 }
 
 /// Puts a row. One that is there already is not ours, unless a put was made twice because its answer was lost.
-async fn put_row(rows: &Rows, place: &Place, bytes: Vec<u8>) -> Result<(), Fault> {
+async fn put_row(rows: &RowStore, place: &Place, bytes: Vec<u8>) -> Result<(), Fault> {
     if rows.write_row(place, FIRST, Some(bytes.clone())).await? || rows.holds(place, &bytes).await? {
         return Ok(());
     }
