@@ -37,7 +37,9 @@ use crate::log::commit_log::CommitLog;
 use crate::log::group::group_of;
 use crate::objects::Objects;
 use crate::rows::row_item::{jobs_partition, record_key, records_partition, records_prefix};
-use crate::rows::row_store::{RowStore, Scan};
+use crate::rows::row_scan::Scan;
+use crate::rows::row_store::RowStore;
+use crate::stage::duty::Roster;
 use crate::tickets::held_tickets::HeldTickets;
 
 /// The engine's store in a table, a bucket, a bus and a queue. Any number of processes may have it open.
@@ -87,6 +89,20 @@ impl Aws {
     /// The clock has moved.
     pub fn time_passed(&self) {
         self.notices.arrived.ring();
+    }
+
+    /// Writes down the rows that changed, so that the next to open has little to read.
+    pub async fn flush(&self) -> Result<(), Fault> {
+        self.writer.ask(Ask::Flush).await
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Who has which duty of the stage, as `holder`.
+    pub fn roster(&self, holder: &str) -> Roster {
+        Roster::new(&self.connection, &self.table, self.rows.shard(), holder, Arc::clone(&self.clock))
     }
 
     /// Calls of the SDK want its runtime, whoever waits for them.

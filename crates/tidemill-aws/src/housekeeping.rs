@@ -16,7 +16,7 @@ use crate::deciding::core::Core;
 use crate::fault::{is_refused, unavailable};
 use crate::log::group::group_of;
 use crate::rows::row_item::{record_key, records_partition};
-use crate::rows::row_store::Scan;
+use crate::rows::row_scan::Scan;
 use crate::table::item::{key_of, number};
 
 /// How often what is outdated is looked for. It takes a walk over all records of some kinds.

@@ -23,7 +23,6 @@ mod stage;
 mod table;
 mod tickets;
 mod transfer;
-mod upkeep;
 
 pub use aws_sender::AwsSender;
 pub use backend::Aws;

@@ -4,3 +4,4 @@ pub(crate) mod dead_letter;
 mod missing_events;
 pub(crate) mod outbox;
 pub(crate) mod outbox_sender;
+mod unsent;

@@ -26,7 +26,8 @@ use crate::events::recent_events::RecentEvents;
 use crate::fault::damaged;
 use crate::log::commit_log::{CommitLog, LogItem};
 use crate::log::group::{EVENTS_MAX, Entry, Group, first_seq, read_group};
-use crate::rows::row_store::{Flush, ROWS_AT_ONCE, RowStore};
+use crate::rows::checkpoint::Flush;
+use crate::rows::row_store::{ROWS_AT_ONCE, RowStore};
 
 /// A group that has this part of what it may have takes in no further calls: what others asked for is put soon, and leaves
 /// room for a large one.

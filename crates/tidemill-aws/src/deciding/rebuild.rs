@@ -17,8 +17,10 @@ use crate::events::recent_events::RecentEvents;
 use crate::fault::{damaged, unavailable};
 use crate::log::commit_log::CommitLog;
 use crate::log::group::{Entry, first_seq, read_group};
+use crate::rows::checkpoint::Checkpoint;
 use crate::rows::row_item::{record_key, records_partition};
-use crate::rows::row_store::{Checkpoint, ROWS_AT_ONCE, Scan};
+use crate::rows::row_scan::Scan;
+use crate::rows::row_store::ROWS_AT_ONCE;
 
 /// How often the state is made anew from a checkpoint that stays the same.
 const TRIES_MAX: u32 = 4;

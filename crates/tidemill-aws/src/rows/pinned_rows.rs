@@ -15,7 +15,8 @@ use tokio::task::JoinHandle;
 use crate::backend::Aws;
 use crate::backoff::Backoff;
 use crate::fault::{damaged, is_refused, unavailable};
-use crate::rows::row_store::{CHECKPOINT, Checkpoint, Flush, RowStore, read_checkpoint};
+use crate::rows::checkpoint::{CHECKPOINT, Checkpoint, Flush, read_checkpoint};
+use crate::rows::row_store::RowStore;
 use crate::table::item::{key_of, number, text};
 
 /// How long a pin lasts that is not renewed. Clocks may differ by some seconds.

@@ -24,7 +24,7 @@ use tidemill_model::{Event, JobId, Json, RequestId, TaskState, TenantId, Timesta
 use crate::backend::Aws;
 use crate::fault::unavailable;
 use crate::rows::row_item::{messages_partition, record_key, records_partition};
-use crate::rows::row_store::Scan;
+use crate::rows::row_scan::Scan;
 use crate::table::item::{read_text, text};
 use crate::transfer::export_window::ExportWindow;
 

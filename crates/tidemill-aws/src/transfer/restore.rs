@@ -19,8 +19,9 @@ use crate::events::save_event::put_event;
 use crate::fault::{damaged, is_refused, unavailable};
 use crate::log::commit_log::CommitLog;
 use crate::objects::Objects;
+use crate::rows::checkpoint::Flush;
 use crate::rows::row_item::{Place, place, row_bytes};
-use crate::rows::row_store::{Flush, RowStore};
+use crate::rows::row_store::RowStore;
 use crate::stage::options::AwsOptions;
 use crate::table::item::{Item, key_of, number, read_text, text};
 

@@ -1,16 +1,10 @@
-//! What keeps a stage going beside its commands: sending what is left, tickets, rows.
-
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+//! Tickets that the queue lost or gave up: new ones are sent while their messages stand.
 
 use tidemill_engine::backend::Fault;
 use tidemill_engine::commit::MessageId;
 use tidemill_model::Timestamp;
 
 use crate::backend::Aws;
-use crate::deciding::writer::Ask;
-use crate::stage::duty::Roster;
 use crate::tickets::held_tickets::HeldTickets;
 use crate::tickets::ticket::{self, Standing, Ticket};
 
@@ -18,40 +12,6 @@ use crate::tickets::ticket::{self, Standing, Ticket};
 const MENDED_MAX: usize = 1_000;
 
 impl Aws {
-    /// Waits until everything that was committed so far is sent.
-    pub async fn all_sent(&self) {
-        let end = self.writer.core.look(|core| core.end).await;
-        loop {
-            let further = self.notices.sent.listen();
-            if self.sent.load(Ordering::Acquire) >= end {
-                return;
-            }
-            further.await;
-        }
-    }
-
-    /// Waits until everything that this process committed is sent, and its tickets have followed. Whoever ends the process
-    /// earlier leaves that to others, who find it out after a while.
-    pub async fn own_sent(&self) {
-        loop {
-            let further = self.notices.sent.listen();
-            if self.unsent.load(Ordering::Acquire) == 0 {
-                break;
-            }
-            further.await;
-        }
-        if let Some(tickets) = &self.tickets {
-            tickets.have_followed().await;
-        }
-    }
-
-    /// Sends what others committed and did not send, if the outbox stands still for so long. Tells how many groups.
-    pub async fn push_outbox(&self, patience: Duration) -> Result<u64, Fault> {
-        let end = self.fresh(|core| core.end).await?;
-        let (outbox, log) = (self.outbox.clone(), self.log.clone());
-        self.call(async move { outbox.push(&log, end, patience).await }).await
-    }
-
     /// Sends a new ticket for one that the queue gave up, unless nothing is left to do.
     pub(crate) async fn renew_ticket(&self, ticket: Ticket, message: MessageId) -> Result<(), Fault> {
         let now = self.clock.now();
@@ -91,22 +51,8 @@ impl Aws {
         self.call(async move { ticket::send(&sqs, &queue, tickets, now).await }).await
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    /// Who has which duty of the stage, as `holder`.
-    pub fn roster(&self, holder: &str) -> Roster {
-        Roster::new(&self.connection, &self.table, self.rows.shard(), holder, Arc::clone(&self.clock))
-    }
-
     /// How many tickets this process holds.
     pub fn tickets_held(&self) -> usize {
         self.tickets.as_ref().map_or(0, HeldTickets::held)
-    }
-
-    /// Writes down the rows that changed, so that the next to open has little to read.
-    pub async fn flush(&self) -> Result<(), Fault> {
-        self.writer.ask(Ask::Flush).await
     }
 }
