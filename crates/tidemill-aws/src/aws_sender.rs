@@ -12,8 +12,8 @@ use tidemill_engine::engine::Engine;
 use tidemill_engine::outbound::{DeliveryKey, Parcel, SendError, Sender, Target};
 
 use crate::backend::Aws;
-use crate::outbox::Bus;
-use crate::save_event::save_event;
+use crate::bus::outbox::Bus;
+use crate::events::save_event::save_event;
 
 /// What Step Functions takes of an error's name and of its cause, in characters.
 const ERROR_CHARS_MAX: usize = 256;

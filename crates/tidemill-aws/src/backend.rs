@@ -26,37 +26,39 @@ use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Times
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use crate::bus::outbox::Outbox;
 use crate::connection::Connection;
-use crate::core::{Core, Heard};
-use crate::desk::Desk;
-use crate::events;
+use crate::deciding::core::{Core, RecordListener};
+use crate::deciding::writer::{Ask, Call, Notices};
+use crate::deciding::writer_handle::WriterHandle;
+use crate::events::event_page;
 use crate::fault::unavailable;
-use crate::group::group_of;
-use crate::log::Log;
+use crate::log::commit_log::CommitLog;
+use crate::log::group::group_of;
 use crate::objects::Objects;
-use crate::outbox::Outbox;
-use crate::row_item::{jobs_partition, record_key, records_partition, records_prefix};
-use crate::rows::{Rows, Scan};
-use crate::tickets::Tickets;
-use crate::writer::{Ask, Bells, Call};
+use crate::rows::row_item::{jobs_partition, record_key, records_partition, records_prefix};
+use crate::rows::row_scan::Scan;
+use crate::rows::row_store::RowStore;
+use crate::stage::duty::Roster;
+use crate::tickets::held_tickets::HeldTickets;
 
 /// The engine's store in a table, a bucket, a bus and a queue. Any number of processes may have it open.
 pub struct Aws {
-    pub(crate) desk: Desk,
+    pub(crate) writer: WriterHandle,
     pub(crate) runtime: Handle,
     pub(crate) connection: Connection,
     pub(crate) table: Arc<str>,
     pub(crate) objects: Objects,
-    pub(crate) rows: Rows,
-    pub(crate) heard: Arc<Heard>,
-    pub(crate) log: Log,
+    pub(crate) rows: RowStore,
+    pub(crate) record_listener: Arc<RecordListener>,
+    pub(crate) log: CommitLog,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) bells: Bells,
+    pub(crate) notices: Notices,
     pub(crate) newest: Arc<AtomicU64>,
     pub(crate) sent: Arc<AtomicU64>,
     pub(crate) unsent: Arc<AtomicU64>,
     pub(crate) outbox: Outbox,
-    pub(crate) tickets: Option<Tickets>,
+    pub(crate) tickets: Option<HeldTickets>,
     pub(crate) keep_log: Duration,
     pub(crate) patience: Duration,
     pub(crate) skew_millis: i64,
@@ -81,12 +83,26 @@ impl Aws {
     /// Has every record told that another process wrote, before its group can be read here. The engine over this store wants
     /// to know: see `Engine::heard_of`.
     pub fn tell_records(&self, listener: impl Fn(&RecordKey) + Send + Sync + 'static) {
-        self.heard.listen(Box::new(listener));
+        self.record_listener.listen(Box::new(listener));
     }
 
     /// The clock has moved.
     pub fn time_passed(&self) {
-        self.bells.arrived.ring();
+        self.notices.arrived.ring();
+    }
+
+    /// Writes down the rows that changed, so that the next to open has little to read.
+    pub async fn flush(&self) -> Result<(), Fault> {
+        self.writer.ask(Ask::Flush).await
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Who has which duty of the stage, as `holder`.
+    pub fn roster(&self, holder: &str) -> Roster {
+        Roster::new(&self.connection, &self.table, self.rows.shard(), holder, Arc::clone(&self.clock))
     }
 
     /// Calls of the SDK want its runtime, whoever waits for them.
@@ -99,7 +115,7 @@ impl Aws {
 
     /// Looks at the state with all that any process was told of.
     pub(crate) async fn fresh<T>(&self, look: impl FnOnce(&Core) -> T) -> Result<T, Fault> {
-        self.desk.fresh(look).await
+        self.writer.fresh(look).await
     }
 
     /// A state that holds one stored job, or one stored task.
@@ -167,27 +183,27 @@ impl Aws {
 
     pub(crate) async fn page(&self, query: EventQuery) -> Result<Page, Fault> {
         query.check()?;
-        let unsaved = self.desk.core.look(|core| {
+        let unsaved = self.writer.core.look(|core| {
             let unsaved = core.recent.unsaved().filter(|event| query.matches(event));
             unsaved.cloned().collect::<Vec<Event>>()
         });
         let unsaved = unsaved.await;
         let (connection, table, now) = (self.connection.clone(), Arc::clone(&self.table), self.clock.now());
-        self.call(async move { events::page(&connection, &table, &query, unsaved, now).await }).await
+        self.call(async move { event_page::page(&connection, &table, &query, unsaved, now).await }).await
     }
 }
 
 impl Backend for Aws {
     async fn execute(&self, commands: Vec<Command>) -> Result<Vec<Answer>, Fault> {
-        self.desk.ask(|answer| Ask::Execute(Call { commands, answer })).await
+        self.writer.ask(|answer| Ask::Execute(Call { commands, answer })).await
     }
 
     async fn work(&self, tenants: Option<Arc<[TenantId]>>) {
-        let arrived = self.bells.arrived.listen();
+        let arrived = self.notices.arrived.listen();
         let _waiting = self.tickets.as_ref().map(|tickets| tickets.wait(tenants.clone()));
         let now = self.clock.now();
         let serves = |tenant: &TenantId| tenants.as_ref().is_none_or(|served| served.contains(tenant));
-        let is_ready = self.desk.core.look(|core| {
+        let is_ready = self.writer.core.look(|core| {
             core.state.move_on(now);
             core.state.queue().has_ready(serves)
         });
@@ -291,7 +307,7 @@ impl Backend for Aws {
     async fn follow(&self, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, Fault> {
         let now = self.clock.now();
         let Some(first) = after.checked_add(1) else { return Ok(Vec::new()) };
-        let found = self.desk.core.look(|core| match core.recent.from(group_of(first)) {
+        let found = self.writer.core.look(|core| match core.recent.from(group_of(first)) {
             Some(recent) => {
                 let later = recent.filter(|(number, event)| *number > after && !event.is_outlived(now));
                 Ok(later.take(limit).cloned().collect())
@@ -327,7 +343,7 @@ impl Backend for Aws {
 
     async fn committed(&self, after: u64) {
         loop {
-            let grown = self.bells.grown.listen();
+            let grown = self.notices.grown.listen();
             if self.newest() > after {
                 return;
             }
@@ -439,7 +455,7 @@ impl Backend for Aws {
     async fn queue(&self) -> Result<QueueDepth, Fault> {
         let now = self.clock.now();
         self.fresh(|_| ()).await?;
-        let depth = self.desk.core.look(|core| {
+        let depth = self.writer.core.look(|core| {
             core.state.move_on(now);
             core.state.queue().depth()
         });

@@ -12,12 +12,12 @@ use tidemill_engine::state::row::Row;
 use tidemill_model::{Json, TenantId, Timestamp};
 
 use crate::backend::Aws;
-use crate::core::Core;
+use crate::deciding::core::Core;
 use crate::fault::{is_refused, unavailable};
-use crate::group::group_of;
-use crate::item::{key_of, number};
-use crate::row_item::{record_key, records_partition};
-use crate::rows::Scan;
+use crate::log::group::group_of;
+use crate::rows::row_item::{record_key, records_partition};
+use crate::rows::row_scan::Scan;
+use crate::table::item::{key_of, number};
 
 /// How often what is outdated is looked for. It takes a walk over all records of some kinds.
 const EVERY_MILLIS: u64 = 24 * 3_600_000;
@@ -258,8 +258,8 @@ impl Aws {
 async fn is_named(
     key: &str,
     prefix: &str,
-    log: &crate::log::Log,
-    rows: &crate::rows::Rows,
+    log: &crate::log::commit_log::CommitLog,
+    rows: &crate::rows::row_store::RowStore,
 ) -> Result<bool, Fault> {
     let rest = key.strip_prefix(prefix).unwrap_or_default();
     if prefix.starts_with("log/") {

@@ -12,10 +12,10 @@ use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::Value;
 use tidemill_model::key::Index;
 
+use crate::bus::outbox::Bus;
 use crate::connection::Connection;
 use crate::fault::words;
-use crate::options::AwsOptions;
-use crate::outbox::Bus;
+use crate::stage::options::AwsOptions;
 
 /// What the queue of tasks must have: how long a message is hidden that nobody extends, and how often it is received.
 const QUEUE_VISIBILITY_MIN: u64 = 900;

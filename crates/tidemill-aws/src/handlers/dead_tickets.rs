@@ -10,7 +10,7 @@ use tidemill_engine::warn_seldom;
 
 use super::queue_event::{BatchAnswer, QueueEvent};
 use crate::backend::Aws;
-use crate::ticket::Ticket;
+use crate::tickets::ticket::Ticket;
 
 /// What is no ticket stays in the queue for people to look at.
 pub async fn dead_tickets(engine: &Engine<Aws>, event: &QueueEvent) -> BatchAnswer {

@@ -5,7 +5,7 @@ use tidemill_model::Timestamp;
 
 use super::bus_event::BusEvent;
 use crate::connection::Connection;
-use crate::save_event::{Saved, save_event as save};
+use crate::events::save_event::{Saved, save_event as save};
 
 pub async fn save_event(
     connection: &Connection,

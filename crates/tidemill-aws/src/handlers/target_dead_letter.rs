@@ -16,7 +16,7 @@ use tidemill_model::{AppName, EntityId, EntityType, Event, EventId, EventType, T
 use super::bus_event::BusEvent;
 use super::queue_event::{BatchAnswer, QueueEvent, QueueRecord};
 use crate::backend::Aws;
-use crate::bus_letter::{bus_letter, put_letter};
+use crate::bus::dead_letter::{bus_letter, put_letter};
 
 const UNKNOWN: &str = "unknown";
 /// How often the bus tries a target, and a function that failed is called.
