@@ -7,13 +7,13 @@ import path from 'node:path';
 import { Contender } from '../contender.mjs';
 import { repository } from '../packages.mjs';
 
-const bench = path.join(repository, 'bench/core');
-const program = process.env.TIDEMILL_BENCH ?? path.join(bench, 'target/release/tidemill-bench');
+const target = path.join(repository, 'bench/target');
+const program = process.env.TIDEMILL_BENCH ?? path.join(target, 'release/tidemill-bench');
 
 export function buildTidemill() {
   if (process.env.TIDEMILL_BENCH) return;
-  const env = { ...process.env, CARGO_TARGET_DIR: path.join(bench, 'target') };
-  const manifest = ['--manifest-path', path.join(bench, 'Cargo.toml')];
+  const env = { ...process.env, CARGO_TARGET_DIR: target };
+  const manifest = ['--manifest-path', path.join(repository, 'bench/core/Cargo.toml')];
   execFileSync('cargo', ['build', '--release', '--quiet', ...manifest], { env, stdio: ['ignore', 'inherit', 'inherit'] });
 }
 
