@@ -132,7 +132,7 @@ impl Function for DeadTickets {
     }
 
     async fn check(&self, site: &Site, what: &str) {
-        check_job(site, self.0, what).await;
+        Box::pin(check_job(site, self.0, what)).await;
     }
 }
 
@@ -150,7 +150,7 @@ impl Function for Dispatcher {
     }
 
     async fn check(&self, site: &Site, what: &str) {
-        check_job(site, self.0, what).await;
+        Box::pin(check_job(site, self.0, what)).await;
     }
 }
 
@@ -179,7 +179,7 @@ impl Function for Reconcile {
         kinds.sort_unstable();
         kinds.dedup();
         assert_eq!(kinds, ["Job Created", "Task Pending"], "{what}: all was sent");
-        check_job(site, self.0, what).await;
+        Box::pin(check_job(site, self.0, what)).await;
     }
 }
 
@@ -337,7 +337,7 @@ impl Function for ProducerApi {
             events.iter().filter(|(_, event)| event.event_type == KnownType::JobCreated.event_type());
         assert_eq!(created.count(), 1, "{what}: one job");
         drop(engine);
-        check_job(site, job, what).await;
+        Box::pin(check_job(site, job, what)).await;
     }
 }
 
