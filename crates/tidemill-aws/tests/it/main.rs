@@ -13,6 +13,8 @@ mod housekeeping;
 mod import;
 mod lagging;
 mod late_events;
+#[path = "../../../tidemill-embedded/tests/it/parts.rs"]
+mod parts;
 mod proxy;
 mod races;
 mod site;
