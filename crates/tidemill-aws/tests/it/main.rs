@@ -19,3 +19,4 @@ mod proxy;
 mod races;
 mod site;
 mod tickets;
+mod without_double;
