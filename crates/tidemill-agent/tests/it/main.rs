@@ -5,6 +5,8 @@
 mod endings;
 mod failures;
 mod lab;
+#[path = "../../../tidemill-embedded/tests/it/parts.rs"]
+mod parts;
 mod prompts;
 mod real_cli;
 mod results;

@@ -1,7 +1,7 @@
 //! A double of AWS on loopback, one for all tests of the binary. The tests of other crates use this file too.
 //!
 //! `scripts/aws-doubles` installs the doubles and prints where; `TIDEMILL_TEST_AWS_DOUBLES` names that place. Without it the
-//! tests say so and pass.
+//! tests say so and pass, but in CI they fail.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -48,30 +48,27 @@ pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
         .expect("a runtime can be made")
 });
 
-static DOUBLE: LazyLock<Option<Double>> = LazyLock::new(|| start(MINISTACK, "false"));
-static STRICT: LazyLock<Option<Double>> = LazyLock::new(|| start(MINISTACK, "true"));
-static OTHER: LazyLock<Option<Double>> = LazyLock::new(|| start(MOTO, "false"));
+static DOUBLE: LazyLock<Double> = LazyLock::new(|| start(MINISTACK, "false"));
+static STRICT: LazyLock<Double> = LazyLock::new(|| start(MINISTACK, "true"));
+static OTHER: LazyLock<Double> = LazyLock::new(|| start(MOTO, "false"));
 
 /// The double, or a note that there is none.
 pub(crate) fn double() -> Option<&'static Double> {
-    or_note(DOUBLE.as_ref())
+    started(&DOUBLE)
 }
 
 /// The same double, where everybody may do no more than policies let them, or a note that there is none.
 pub(crate) fn strict_double() -> Option<&'static Double> {
-    or_note(STRICT.as_ref())
+    started(&STRICT)
 }
 
 /// The other double, or a note that there is none.
 pub(crate) fn other_double() -> Option<&'static Double> {
-    or_note(OTHER.as_ref())
+    started(&OTHER)
 }
 
-fn or_note(found: Option<&'static Double>) -> Option<&'static Double> {
-    if found.is_none() {
-        eprintln!("TIDEMILL_TEST_AWS_DOUBLES is not set; skipped what needs a double of AWS");
-    }
-    found
+fn started(double: &'static LazyLock<Double>) -> Option<&'static Double> {
+    crate::parts::aws_doubles().map(|_| &**double)
 }
 
 /// Makes tests of async functions that take a double.
@@ -108,13 +105,8 @@ macro_rules! on_moto {
 
 pub(crate) use {on_ministack, on_moto};
 
-#[expect(clippy::disallowed_methods, reason = "tests are told by the environment where the doubles are")]
-fn home() -> Option<String> {
-    std::env::var("TIDEMILL_TEST_AWS_DOUBLES").ok()
-}
-
-fn start(which: &str, is_strict: &str) -> Option<Double> {
-    let home = home()?;
+fn start(which: &str, is_strict: &str) -> Double {
+    let home = crate::parts::aws_doubles().expect("who wants a double asked for them before");
     // The double cannot be asked which port it got. Should another take this one first, it does not start.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
@@ -157,7 +149,7 @@ fn start(which: &str, is_strict: &str) -> Option<Double> {
         Ok(Err(words)) => panic!("the double ended: {words}"),
         Err(error) => panic!("the double did not start within a minute: {error}"),
     }
-    Some(Double { endpoint, process: process.id(), _input: input, _process: process })
+    Double { endpoint, process: process.id(), _input: input, _process: process }
 }
 
 impl Double {

@@ -13,7 +13,10 @@ mod housekeeping;
 mod import;
 mod lagging;
 mod late_events;
+#[path = "../../../tidemill-embedded/tests/it/parts.rs"]
+mod parts;
 mod proxy;
 mod races;
 mod site;
 mod tickets;
+mod without_double;

@@ -18,6 +18,7 @@ mod held_rows;
 mod lab;
 mod log;
 mod old_formats;
+mod parts;
 mod retention;
 mod row_damage;
 mod salvage;

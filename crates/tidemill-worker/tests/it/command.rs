@@ -26,7 +26,7 @@ print(json.dumps({"argv": sys.argv[1:], "stdin": sys.stdin.read(), "cwd": os.get
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wk_15_a_stored_command_gets_request_id_and_input_and_an_empty_stdin() {
-    if !crate::lab::has_python() {
+    if !crate::parts::has_python() {
         return;
     }
     let lab = Lab::working();
@@ -50,7 +50,7 @@ async fn wk_15_a_stored_command_gets_request_id_and_input_and_an_empty_stdin() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_inline_command_gets_the_arguments_it_says_and_no_others() {
-    if !crate::lab::has_python() {
+    if !crate::parts::has_python() {
         return;
     }
     let lab = Lab::working();
@@ -64,7 +64,7 @@ async fn an_inline_command_gets_the_arguments_it_says_and_no_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_input_above_64_kib_is_in_its_file_only() {
-    if !crate::lab::has_python() {
+    if !crate::parts::has_python() {
         return;
     }
     let lab = Lab::working();

@@ -27,7 +27,7 @@ fn limited(execution: &Execution, timeout_ms: u64) -> TaskOptions {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wk_25_to_27_exit_codes_signals_and_texts_have_their_category() {
-    let (lab, has_python) = (Lab::working(), crate::lab::has_python());
+    let (lab, has_python) = (Lab::working(), crate::parts::has_python());
     for (id, text, category, attempts, words) in [
         ("auth", "echo 'Error: status 401' >&2; exit 1", "auth", 1, "exit code 1: Error: status 401"),
         ("validation", "echo ValidationError >&2; exit 1", "validation", 1, "ValidationError"),
@@ -198,7 +198,7 @@ async fn what_hides_between_tasks_is_gone_with_the_last_of_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_runs_out_of_its_own_limit_fails_and_is_tried_again() {
-    if !crate::lab::has_python() {
+    if !crate::parts::has_python() {
         return;
     }
     let lab = Lab::working();
@@ -245,7 +245,7 @@ impl Drop for SmallGroup {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_of_the_kernel_for_want_of_memory_is_told_apart() {
-    if !crate::lab::has_python() {
+    if !crate::parts::has_python() {
         return;
     }
     let Some(group) = SmallGroup::make() else {

@@ -67,17 +67,6 @@ pub(crate) struct Lab {
     pub(crate) directory: Directory,
 }
 
-/// Whether tests that need Python can run here; says so if not.
-pub(crate) fn has_python() -> bool {
-    let version = std::process::Command::new("python3").arg("--version").output();
-    let found = version.is_ok_and(|version| version.status.success());
-    if !found {
-        assert!(std::env::var_os("CI").is_none(), "there is no python3, and CI is set");
-        eprintln!("skipped: there is no python3");
-    }
-    found
-}
-
 pub(crate) fn tenant() -> TenantId {
     TenantId::new("acme").unwrap()
 }

@@ -11,6 +11,8 @@ mod files;
 mod leases;
 mod native;
 mod output;
+#[path = "../../../tidemill-embedded/tests/it/parts.rs"]
+mod parts;
 mod spawner;
 #[path = "../../../tidemill-embedded/tests/it/tmpfs.rs"]
 mod tmpfs;

@@ -44,7 +44,7 @@ async fn a_result_is_taken_from_the_first_way_that_is_used() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_result_comes_as_a_file_inside_the_output_directory() {
-    if !crate::lab::has_python() {
+    if !crate::parts::has_python() {
         return;
     }
     let lab = Lab::working();
@@ -169,7 +169,7 @@ async fn wk_16_every_line_is_shown_with_the_prefix_and_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn garbage_and_huge_lines_are_logged_as_far_as_they_go() {
-    if !crate::lab::has_python() {
+    if !crate::parts::has_python() {
         return;
     }
     let lab = Lab::working();

@@ -27,7 +27,7 @@ async fn ended(spawner: &Spawner, argv: &[&str]) -> (Exit, ChildEvent) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn children_end_with_their_status_and_use() {
-    if !crate::lab::has_python() {
+    if !crate::parts::has_python() {
         return;
     }
     let spawner = spawner();
@@ -141,7 +141,7 @@ async fn what_a_short_child_said_is_there_when_its_end_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn children_have_clean_signals_descriptors_and_a_group_of_their_own() {
-    if !crate::lab::has_python() {
+    if !crate::parts::has_python() {
         return;
     }
     let spawner = spawner();
@@ -202,7 +202,7 @@ async fn a_stopped_process_is_ended_too_and_memory_is_measured() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_forks_as_fast_as_it_can_is_killed() {
-    if !crate::lab::has_python() {
+    if !crate::parts::has_python() {
         return;
     }
     let spawner = spawner();

@@ -1,5 +1,5 @@
 //! Agents with the real Claude CLI against a model server on loopback. `TIDEMILL_TEST_CLAUDE` names the program; without
-//! it these tests say so and pass.
+//! it these tests say so and pass, but not in CI.
 
 use std::path::Path;
 

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
-use crate::browser_axe::{Axe, skip};
+use crate::browser_axe::Axe;
 use crate::browser_chromium::Chromium;
 use crate::browser_pages::{more_to_look_at, see_who_works, submit_by_hand};
 use crate::outbound::{Listener, host_of, status};
+use crate::parts::skip;
 use crate::sandbox::{Sandbox, eventually};
 
 /// A job whose second step waits for a file.

@@ -16,12 +16,8 @@ const NOBODY: u32 = 65_534;
 /// Whether this process may become another user. Where CI cannot, the test fails.
 fn may_become_others() -> bool {
     let may = rustix::process::geteuid().is_root();
-    assert!(may || std::env::var_os("CI").is_none(), "CI runs these tests as root");
     if !may {
-        #[expect(clippy::print_stderr, reason = "says what was not tested")]
-        {
-            eprintln!("not tested: this user cannot become another one");
-        }
+        crate::parts::skip("this user cannot become another one");
     }
     may
 }

@@ -278,10 +278,7 @@ fn what_ended_while_the_server_stood_still_is_not_done_again() {
 /// The example in Python keeps to its lease as well, by a process of its own.
 #[test]
 fn children_of_the_python_worker_end_with_its_lease() {
-    let python =
-        Command::new("python3").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if !python.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: there is no python3");
+    if !crate::parts::has_python() {
         return;
     }
     let (sandbox, places) = (Sandbox::new(), [Sandbox::new(), Sandbox::new()]);

@@ -35,6 +35,7 @@ mod neutral_words;
 mod offline;
 mod outbound;
 mod parking;
+#[path = "../../../tidemill-embedded/tests/it/parts.rs"]
 mod parts;
 mod privacy;
 mod remote_worker;

@@ -20,7 +20,7 @@ const SLACK: &str = "http://127.0.0.1:1/hook";
 fn functions() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_BIN_EXE_tidemill")).with_file_name("tidemill-lambda");
     if !path.exists() {
-        eprintln!("tidemill-lambda is not built; skipped what needs the functions of a stage");
+        crate::parts::skip("tidemill-lambda is not built (cargo build -p tidemill-lambda)");
         return None;
     }
     Some(path)
