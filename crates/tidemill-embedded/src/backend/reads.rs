@@ -16,7 +16,7 @@ use tidemill_engine::metrics::CommitMetrics;
 use tidemill_engine::notice::Notice;
 use tidemill_engine::outbound::DeliveryKey;
 use tidemill_engine::record::{Record, RecordKey, RecordKind};
-use tidemill_engine::state::row::{Row, RowKey, TaskRow};
+use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_engine::state::stream::Stream;
 use tidemill_engine::state::trail::Seq;
 use tidemill_engine::state::{DueDeliveries, DueExecutions, Room, State, TriageIndex};
@@ -25,7 +25,6 @@ use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Times
 
 use super::embedded::{Embedded, Shared, Turn, block_on};
 use super::stored_task;
-use crate::store::decider::stream_row;
 use crate::store::row_store::{RowStore, file_fault};
 use crate::store::{query, row_key};
 
@@ -85,12 +84,7 @@ impl Shared {
 }
 
 fn stored_stream(rows: &RowStore, tenant: &TenantId, entity: &Entity) -> Result<Option<Stream>, Fault> {
-    Ok(match rows.get(&stream_row(tenant, entity))? {
-        Some(Row::Task(TaskRow { entry, .. })) => Some(entry.stream),
-        Some(Row::Job(head)) => Some(head.stream),
-        Some(Row::Entity(stream)) => Some(stream),
-        _ => None,
-    })
+    Ok(rows.get(&RowKey::of_entity(tenant, entity))?.and_then(Row::into_stream))
 }
 
 impl Embedded {
