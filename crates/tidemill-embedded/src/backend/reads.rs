@@ -12,6 +12,7 @@ use tidemill_engine::command::{Command, Forget};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::execution::ExecutionKey;
 use tidemill_engine::health::{LiveTask, Lookout};
+use tidemill_engine::job_list::JobList;
 use tidemill_engine::metrics::CommitMetrics;
 use tidemill_engine::notice::Notice;
 use tidemill_engine::outbound::DeliveryKey;
@@ -205,33 +206,16 @@ impl Backend for Embedded {
         limit: usize,
     ) -> Result<Vec<JobSnapshot>, Fault> {
         let shared = self.shared();
-        let wanted = |head: &tidemill_engine::state::job::JobHead| {
-            before.is_none_or(|before| head.job < before)
-                && status.is_none_or(|status| head.status() == status)
-        };
-        // Jobs in memory hide what is stored of them; they are few beside the finished ones.
-        let (live, number) = shared.look(|state| {
-            let own = state.jobs().map(|job| &job.head).filter(|head| head.tenant == tenant);
-            own.cloned().map(|head| (head.job, head)).collect::<std::collections::BTreeMap<_, _>>()
-        });
+        let (mut list, number) = shared.look(|state| JobList::begin(state, &tenant, status, before, limit));
         shared.settle(number).await?;
-        let mut found: Vec<JobSnapshot> = Vec::new();
-        let mut rest: Vec<_> = live.values().filter(|head| wanted(head)).collect();
         let prefix = row_key::jobs_of(&tenant);
         let end = row_key::jobs_before(&tenant, before);
         shared.rows.scan_back(&prefix, &end, &mut |_, row| {
             let Row::Job(head) = row else { return true };
-            while let Some(next) = rest.pop_if(|next| next.job > head.job) {
-                found.push(JobSnapshot::of(next));
-            }
-            if !live.contains_key(&head.job) && wanted(&head) {
-                found.push(JobSnapshot::of(&head));
-            }
-            found.len() < limit
+            list.push_stored(&head);
+            !list.is_full()
         })?;
-        found.extend(rest.into_iter().rev().map(JobSnapshot::of));
-        found.truncate(limit);
-        Ok(found)
+        Ok(list.finish())
     }
 
     async fn events(&self, query: EventQuery) -> Result<Page, Fault> {
