@@ -15,10 +15,10 @@ use tidemill_engine::command::Command;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::execution::ExecutionKey;
 use tidemill_engine::health::{LiveTask, Lookout};
+use tidemill_engine::job_list::JobList;
 use tidemill_engine::notice::Notice;
 use tidemill_engine::outbound::DeliveryKey;
 use tidemill_engine::record::{Record, RecordKey, RecordKind};
-use tidemill_engine::state::job::JobHead;
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_engine::state::{DueDeliveries, DueExecutions, Room, State, TriageIndex};
 use tidemill_model::event_query::{EventQuery, Page};
@@ -254,36 +254,19 @@ impl Backend for Aws {
         before: Option<JobId>,
         limit: usize,
     ) -> Result<Vec<JobSnapshot>, Fault> {
-        let wanted = move |head: &JobHead| {
-            before.is_none_or(|before| head.job < before)
-                && status.is_none_or(|status| head.status() == status)
-        };
-        // Jobs in memory hide what is stored of them; they are few beside the finished ones.
-        let live = self.fresh(|core| {
-            let own = core.state.jobs().map(|job| &job.head).filter(|head| head.tenant == tenant);
-            own.cloned().map(|head| (head.job, head)).collect::<BTreeMap<JobId, JobHead>>()
-        });
-        let live = live.await?;
-        let rows = self.rows.clone();
+        let list = self.fresh(|core| JobList::begin(&core.state, &tenant, status, before, limit));
+        let (mut list, rows) = (list.await?, self.rows.clone());
         self.call(async move {
-            let mut found: Vec<JobSnapshot> = Vec::new();
-            let mut rest: Vec<_> = live.values().filter(|head| wanted(head)).collect();
             let partition = jobs_partition(rows.shard(), &tenant);
             let mut scan = Scan::backward(partition, before.map(|before| before.to_string()));
-            while found.len() < limit
+            while !list.is_full()
                 && let Some((_, row)) = scan.next(&rows).await?
             {
-                let Some(Row::Job(head)) = row.row else { continue };
-                while let Some(next) = rest.pop_if(|next| next.job > head.job) {
-                    found.push(JobSnapshot::of(next));
-                }
-                if !live.contains_key(&head.job) && wanted(&head) {
-                    found.push(JobSnapshot::of(&head));
+                if let Some(Row::Job(head)) = row.row {
+                    list.push_stored(&head);
                 }
             }
-            found.extend(rest.into_iter().rev().map(JobSnapshot::of));
-            found.truncate(limit);
-            Ok(found)
+            Ok(list.finish())
         })
         .await
     }

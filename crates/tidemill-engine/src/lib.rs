@@ -27,8 +27,8 @@ pub use engine::Engine;
 #[cfg(feature = "faults")]
 pub use kernel::faults;
 pub use kernel::{
-    backend, clock, codec, command, commit, decision, id_source, memory, notice, piece, policy, record,
-    reply, site, state,
+    backend, clock, codec, command, commit, decision, id_source, job_list, memory, notice, piece, policy,
+    record, reply, site, state,
 };
 pub use scripts::execution;
 pub use work::live_log;

@@ -19,7 +19,7 @@ use tidemill_engine::site::Site;
 use tidemill_engine::state::State;
 use tidemill_engine::state::row::{RowKey, is_open};
 use tidemill_engine::state::trail::Seq;
-use tidemill_model::{Entity, Event, EventId, JobId, TenantId, Timestamp};
+use tidemill_model::{Event, EventId, JobId, TenantId, Timestamp};
 
 use crate::bus::outbox::Sending;
 use crate::events::recent_events::RecentEvents;
@@ -232,7 +232,7 @@ impl Core {
     /// The row that must be in memory before an entry of the log is applied.
     fn row_of(&self, entry: &Entry) -> Option<RowKey> {
         let key = match entry {
-            Entry::Event(_, event) => entity_row(&event.tenant, &event.entity),
+            Entry::Event(_, event) => RowKey::of_entity(&event.tenant, &event.entity),
             Entry::Control(Control::Record(
                 RecordWrite::JobTasks { tenant, job, .. }
                 | RecordWrite::JobSpecs { tenant, job, .. }
@@ -522,20 +522,5 @@ fn with_job(key: RowKey) -> RowKey {
     match job_of(&key) {
         Some((tenant, job)) => RowKey::Job(tenant.clone(), job),
         None => key,
-    }
-}
-
-/// The row that keeps the stream of an entity.
-pub(crate) fn entity_row(tenant: &TenantId, entity: &Entity) -> RowKey {
-    match entity.kind.as_str() {
-        "TASK" => RowKey::Task(TaskKey {
-            tenant: tenant.clone(),
-            request: tidemill_model::RequestId::trusted(entity.id.as_str()),
-        }),
-        "JOB" => match tidemill_model::JobId::new(entity.id.as_str()) {
-            Ok(job) => RowKey::Job(tenant.clone(), job),
-            Err(_) => RowKey::Entity(tenant.clone(), entity.clone()),
-        },
-        _ => RowKey::Entity(tenant.clone(), entity.clone()),
     }
 }

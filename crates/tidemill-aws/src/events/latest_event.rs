@@ -5,14 +5,14 @@
 //! decides by it, as a child does by the outputs of its parents, is not misled.
 
 use tidemill_engine::backend::Fault;
-use tidemill_engine::state::row::Row;
+use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_engine::state::stream::Stream;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
 use tidemill_model::{Entity, Event, Position, TenantId};
 
 use crate::backend::Aws;
-use crate::deciding::core::{Core, entity_row};
+use crate::deciding::core::Core;
 use crate::events::event_item::read_event;
 use crate::fault::unavailable;
 use crate::log::group::group_of;
@@ -38,7 +38,7 @@ impl Aws {
 
     /// What the state and the rows know of an entity's events.
     async fn stream_of(&self, tenant: &TenantId, entity: &Entity) -> Result<Option<Stream>, Fault> {
-        let key = entity_row(tenant, entity);
+        let key = RowKey::of_entity(tenant, entity);
         let found = self.fresh(|core| {
             let is_here = core.is_here(&key);
             is_here.then(|| core.state.stream(tenant, entity))
@@ -48,12 +48,7 @@ impl Aws {
         }
         let rows = self.rows.clone();
         let row = self.call(async move { rows.row(&key).await }).await?;
-        Ok(row.and_then(|row| match row {
-            Row::Task(task) => Some(task.entry.stream),
-            Row::Job(head) => Some(head.stream),
-            Row::Entity(stream) => Some(stream),
-            _ => None,
-        }))
+        Ok(row.and_then(Row::into_stream))
     }
 
     /// The last event of a stream: what is in memory, the table and the log have of it.

@@ -12,11 +12,12 @@ use tidemill_engine::command::{Command, Forget};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::execution::ExecutionKey;
 use tidemill_engine::health::{LiveTask, Lookout};
+use tidemill_engine::job_list::JobList;
 use tidemill_engine::metrics::CommitMetrics;
 use tidemill_engine::notice::Notice;
 use tidemill_engine::outbound::DeliveryKey;
 use tidemill_engine::record::{Record, RecordKey, RecordKind};
-use tidemill_engine::state::row::{Row, RowKey, TaskRow};
+use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_engine::state::stream::Stream;
 use tidemill_engine::state::trail::Seq;
 use tidemill_engine::state::{DueDeliveries, DueExecutions, Room, State, TriageIndex};
@@ -25,7 +26,6 @@ use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Times
 
 use super::embedded::{Embedded, Shared, Turn, block_on};
 use super::stored_task;
-use crate::store::decider::stream_row;
 use crate::store::row_store::{RowStore, file_fault};
 use crate::store::{query, row_key};
 
@@ -85,12 +85,7 @@ impl Shared {
 }
 
 fn stored_stream(rows: &RowStore, tenant: &TenantId, entity: &Entity) -> Result<Option<Stream>, Fault> {
-    Ok(match rows.get(&stream_row(tenant, entity))? {
-        Some(Row::Task(TaskRow { entry, .. })) => Some(entry.stream),
-        Some(Row::Job(head)) => Some(head.stream),
-        Some(Row::Entity(stream)) => Some(stream),
-        _ => None,
-    })
+    Ok(rows.get(&RowKey::of_entity(tenant, entity))?.and_then(Row::into_stream))
 }
 
 impl Embedded {
@@ -211,33 +206,16 @@ impl Backend for Embedded {
         limit: usize,
     ) -> Result<Vec<JobSnapshot>, Fault> {
         let shared = self.shared();
-        let wanted = |head: &tidemill_engine::state::job::JobHead| {
-            before.is_none_or(|before| head.job < before)
-                && status.is_none_or(|status| head.status() == status)
-        };
-        // Jobs in memory hide what is stored of them; they are few beside the finished ones.
-        let (live, number) = shared.look(|state| {
-            let own = state.jobs().map(|job| &job.head).filter(|head| head.tenant == tenant);
-            own.cloned().map(|head| (head.job, head)).collect::<std::collections::BTreeMap<_, _>>()
-        });
+        let (mut list, number) = shared.look(|state| JobList::begin(state, &tenant, status, before, limit));
         shared.settle(number).await?;
-        let mut found: Vec<JobSnapshot> = Vec::new();
-        let mut rest: Vec<_> = live.values().filter(|head| wanted(head)).collect();
         let prefix = row_key::jobs_of(&tenant);
         let end = row_key::jobs_before(&tenant, before);
         shared.rows.scan_back(&prefix, &end, &mut |_, row| {
             let Row::Job(head) = row else { return true };
-            while let Some(next) = rest.pop_if(|next| next.job > head.job) {
-                found.push(JobSnapshot::of(next));
-            }
-            if !live.contains_key(&head.job) && wanted(&head) {
-                found.push(JobSnapshot::of(&head));
-            }
-            found.len() < limit
+            list.push_stored(&head);
+            !list.is_full()
         })?;
-        found.extend(rest.into_iter().rev().map(JobSnapshot::of));
-        found.truncate(limit);
-        Ok(found)
+        Ok(list.finish())
     }
 
     async fn events(&self, query: EventQuery) -> Result<Page, Fault> {

@@ -364,20 +364,5 @@ impl Decider {
 
 /// The row that keeps the stream of an event's entity.
 pub(crate) fn entity_row(event: &tidemill_model::Event) -> RowKey {
-    stream_row(&event.tenant, &event.entity)
-}
-
-/// The row that keeps the stream of an entity.
-pub(crate) fn stream_row(tenant: &tidemill_model::TenantId, entity: &tidemill_model::Entity) -> RowKey {
-    match entity.kind.as_str() {
-        "TASK" => RowKey::Task(tidemill_engine::commit::TaskKey {
-            tenant: tenant.clone(),
-            request: tidemill_model::RequestId::trusted(entity.id.as_str()),
-        }),
-        "JOB" => match tidemill_model::JobId::new(entity.id.as_str()) {
-            Ok(job) => RowKey::Job(tenant.clone(), job),
-            Err(_) => RowKey::Entity(tenant.clone(), entity.clone()),
-        },
-        _ => RowKey::Entity(tenant.clone(), entity.clone()),
-    }
+    RowKey::of_entity(&event.tenant, &event.entity)
 }

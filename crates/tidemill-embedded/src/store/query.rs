@@ -1,12 +1,12 @@
 //! Questions for events: the eight access paths, answered from timelines and from entities' own chains.
 
 use tidemill_engine::backend::Fault;
-use tidemill_engine::state::row::{Row, TaskRow};
+use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_engine::state::stream::Stream;
 use tidemill_model::event_query::{self, EventQuery, Page};
 use tidemill_model::{AppName, Entity, Event, EventType, TenantId, Timestamp};
 
-use super::decider::{Decider, stream_row};
+use super::decider::Decider;
 use crate::log::{ChainQuery, LogReader, Order, Seq, TimelineQuery, Window};
 
 /// Where an entity's events stand, in memory or stored.
@@ -14,12 +14,7 @@ pub(crate) fn stream(decider: &Decider, tenant: &TenantId, entity: &Entity) -> R
     if let Some(stream) = decider.state.stream(tenant, entity) {
         return Ok(Some(stream));
     }
-    Ok(match decider.row(&stream_row(tenant, entity))? {
-        Some(Row::Task(TaskRow { entry, .. })) => Some(entry.stream),
-        Some(Row::Job(head)) => Some(head.stream),
-        Some(Row::Entity(stream)) => Some(stream),
-        _ => None,
-    })
+    Ok(decider.row(&RowKey::of_entity(tenant, entity))?.and_then(Row::into_stream))
 }
 
 /// Answers a query as of `now`.

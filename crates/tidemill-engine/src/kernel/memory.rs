@@ -15,6 +15,7 @@ use crate::kernel::command::Command;
 use crate::kernel::commit::TaskKey;
 use crate::kernel::decision::{Circumstances, decide};
 use crate::kernel::id_source::IdSource;
+use crate::kernel::job_list::JobList;
 use crate::kernel::notice::Notice;
 use crate::kernel::policy::Policy;
 use crate::kernel::record::{Record, RecordKey, RecordKind};
@@ -161,16 +162,7 @@ impl<C: Clock> Backend for MemoryBackend<C> {
         before: Option<JobId>,
         limit: usize,
     ) -> Result<Vec<JobSnapshot>, Fault> {
-        let inner = self.lock();
-        let mut jobs: Vec<_> = inner
-            .state
-            .jobs()
-            .map(|job| &job.head)
-            .filter(|head| head.tenant == tenant && before.is_none_or(|before| head.job < before))
-            .filter(|head| status.is_none_or(|status| head.status() == status))
-            .collect();
-        jobs.sort_by_key(|head| std::cmp::Reverse(head.job));
-        Ok(jobs.into_iter().take(limit).map(JobSnapshot::of).collect())
+        Ok(JobList::begin(&self.lock().state, &tenant, status, before, limit).finish())
     }
 
     async fn events(&self, query: EventQuery) -> Result<Page, Fault> {

@@ -15,6 +15,7 @@ pub mod faults;
 pub(crate) mod fixture;
 pub(crate) mod forget;
 pub mod id_source;
+pub mod job_list;
 pub mod memory;
 pub mod notice;
 pub mod piece;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tidemill_model::{Entity, JobId, TaskSpec, TenantId};
+use tidemill_model::{Entity, JobId, RequestId, TaskSpec, TenantId};
 
 use crate::kernel::commit::{MessageId, NewTask, TaskKey};
 use crate::kernel::record::{Record, RecordKey, RecordValue};
@@ -41,6 +41,35 @@ pub struct TaskRow {
     pub entry: Entry,
     /// Its place in the list of its job, so that what it does is found without the rest of the list.
     pub index: Option<u32>,
+}
+
+impl RowKey {
+    /// The row that keeps the stream of an entity.
+    pub fn of_entity(tenant: &TenantId, entity: &Entity) -> Self {
+        match entity.kind.as_str() {
+            "TASK" => Self::Task(TaskKey {
+                tenant: tenant.clone(),
+                request: RequestId::trusted(entity.id.as_str()),
+            }),
+            "JOB" => match JobId::new(entity.id.as_str()) {
+                Ok(job) => Self::Job(tenant.clone(), job),
+                Err(_) => Self::Entity(tenant.clone(), entity.clone()),
+            },
+            _ => Self::Entity(tenant.clone(), entity.clone()),
+        }
+    }
+}
+
+impl Row {
+    /// The stream of the entity that the row is about, if it is about one.
+    pub fn into_stream(self) -> Option<Stream> {
+        match self {
+            Self::Task(task) => Some(task.entry.stream),
+            Self::Job(head) => Some(head.stream),
+            Self::Entity(stream) => Some(stream),
+            Self::JobTasks(_) | Self::Message(_) | Self::Record(_) => None,
+        }
+    }
 }
 
 /// Whether a row must be in memory from the start, because it belongs to live work or decisions look at it; of pending
