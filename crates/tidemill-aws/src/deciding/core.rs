@@ -238,7 +238,8 @@ impl Core {
                 | RecordWrite::JobSpecs { tenant, job, .. }
                 | RecordWrite::JobCancelled { tenant, job, .. }
                 | RecordWrite::JobAllowance { tenant, job, .. }
-                | RecordWrite::JobHops { tenant, job, .. },
+                | RecordWrite::JobHops { tenant, job, .. }
+                | RecordWrite::JobCallback { tenant, job, .. },
             )) => RowKey::Job(tenant.clone(), *job),
             Entry::Control(Control::Record(RecordWrite::AloneSpec { task, .. })) => {
                 RowKey::Task(task.clone())
