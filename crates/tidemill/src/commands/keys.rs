@@ -53,7 +53,11 @@ enum What {
         limit: usize,
     },
     /// Revoke a key, at once
-    Revoke { id: String },
+    Revoke {
+        // Ids that older versions made may begin with a hyphen.
+        #[arg(allow_hyphen_values = true)]
+        id: String,
+    },
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

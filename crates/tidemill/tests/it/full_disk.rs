@@ -155,8 +155,8 @@ fn a_store_that_stopped_is_not_healthy_and_tells_why() {
     let pid = Pid::from_raw(i32::try_from(server.process.pid()).unwrap());
     prlimit(pid, Resource::Fsize, Rlimit { current: Some(0), maximum: None }).unwrap();
     assert_eq!(submit(&url), Err("STORE_UNAVAILABLE".to_owned()));
-    let line = server.process.wait_for("the store stopped");
-    assert!(line.contains("File too large") && line.contains("started again"), "{line}");
+    let line = server.process.wait_for("started again");
+    assert!(line.contains("File too large") && line.contains("the store stopped"), "{line}");
     assert_eq!(get(&url, "/healthz"), (503, serde_json::json!({ "status": "stopped" })));
     let (status, readiness) = get(&url, "/readyz");
     let reason = readiness["reasons"][0].as_str().unwrap_or_default();
