@@ -121,6 +121,7 @@ pub(crate) fn decide(
         return Ok(reply);
     }
     tenant_limit::check(state, &job.tenant, &job.tasks, draft)?;
+    debug_assert!(state.job(&job.tenant, job.job).is_none(), "the id of a job is minted once");
     remember(state, &command.once, &Effect::Job(job.job), draft);
 
     let created_at = draft.now();
