@@ -17,7 +17,7 @@ const EVENTS: u64 = 8;
 /// Tasks of one job.
 const TASKS: usize = 100;
 const THREADS: u64 = 2;
-/// So many entities and tasks of each step are kept as samples.
+/// How many entities and tasks of each step are kept as samples.
 const SAMPLES: u64 = 50;
 
 /// Something that can be asked for.

@@ -1,4 +1,4 @@
-//! A tenant who wants to do harm: as many conditions as the limits let in, all of them dear, and long events.
+//! A hostile tenant: as many conditions as the limits allow, all of them expensive, and long events.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -40,7 +40,7 @@ impl Source {
         self.below(self.size / WANTED)
     }
 
-    /// How many of so many values leave `WANTED` when this many fields are compared.
+    /// How many values each field needs, so that `WANTED` subscriptions match when this many fields are compared.
     fn spread(&self, fields: f64) -> usize {
         ((self.size / WANTED) as f64).powf(1.0 / fields).round() as usize
     }

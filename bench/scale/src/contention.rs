@@ -13,7 +13,7 @@ const SLOW_SHARE: f64 = 0.01;
 /// What the deciding core takes for a command.
 const DECIDE_MICROS: u64 = 30;
 const GROUP_MAX: usize = 2_000;
-/// For so long after another process committed something, it is expected to do so again.
+/// How long after a commit of another process this one expects it to commit again.
 const CONTENDED_MICROS: u64 = 1_000_000;
 const RUN_MICROS: u64 = 60_000_000;
 /// Commands are not counted while the run warms up.
@@ -24,7 +24,7 @@ const WARM_MICROS: u64 = 10_000_000;
 pub struct Manners {
     /// What a process that lost reads before it can try again.
     pub reads: u32,
-    /// After so many groups in a row, with more waiting, it leaves a gap.
+    /// After this many groups in a row, with more waiting, the process leaves a gap.
     pub in_a_row: u32,
     /// The same while others commit too.
     pub in_a_row_contended: u32,

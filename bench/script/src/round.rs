@@ -18,7 +18,7 @@ impl Round {
     }
 }
 
-/// Runs `work` on so many threads until the span is over: how often, and how long it took.
+/// Runs `work` on this many threads until the span is over: how often, and how long it took.
 pub fn on_threads(threads: usize, span: Duration, work: impl Fn() + Sync) -> (u64, Duration) {
     let started = Instant::now();
     let total = std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Other processes as `/proc` tells of them, and the bare way to start one.
+//! Other processes as `/proc` shows them, and the bare way to start one.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -10,7 +10,7 @@ pub struct Usage {
     /// User and system time, ended children included. Counted in ticks of 10 ms.
     pub cpu: Duration,
     pub resident_bytes: u64,
-    /// Resident memory, shared pages divided among those who share them.
+    /// Resident memory; shared pages are divided among the processes that share them.
     pub proportional_bytes: u64,
     /// What was sent to the disk.
     pub written_bytes: u64,

@@ -1,6 +1,6 @@
 //! The moment between this process and the CLI: a process that ties its life to ours and then becomes the CLI.
 //!
-//! Whoever kills this process with SIGKILL leaves it no time to end the CLI, which would go on and be paid for. The kernel
+//! A process that gets SIGKILL has no time to end the CLI, which would continue to run and cost money. The kernel
 //! ends it instead, if the CLI itself asked for that, which only a process of ours in its place can do.
 
 use std::ffi::OsString;
@@ -61,8 +61,8 @@ pub(crate) fn failure_of(code: i32, stderr: &str) -> Option<io::Error> {
     Some(io::Error::from_raw_os_error(number))
 }
 
-/// Whoever started us may have asked that we be killed when it ends. We would leave the CLI's tools behind, which have
-/// process groups of their own; so we are told instead, and end them.
+/// Our parent may have asked the kernel to kill us when it ends. We would leave the CLI's tools behind, which have
+/// their own process groups. So the kernel sends us a signal that we can handle instead, and we end the tools.
 pub(crate) fn outlive_parent() {
     if let Ok(Some(Signal::KILL)) = parent_process_death_signal() {
         // On failure we die at once, and the CLI with us.

@@ -60,7 +60,7 @@ impl Redactor {
         Value::String(format!("{text}… ({size} bytes)"))
     }
 
-    /// A text for the trace; how long it was is told when it is cut.
+    /// A text for the trace; a text that is cut says how long it was.
     pub(crate) fn bounded_text(&self, text: &str) -> String {
         let clean = self.text(text);
         let is_cut = text.len() > CLEAN_CHARS_MAX && text.chars().nth(CLEAN_CHARS_MAX).is_some();

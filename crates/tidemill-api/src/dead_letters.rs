@@ -73,7 +73,7 @@ pub struct ScriptLetterView {
     pub replayed_by: Option<String>,
 }
 
-/// Something that was to be told to others and never arrived.
+/// A delivery that never arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "EventDeadLetter")]
@@ -90,7 +90,7 @@ pub struct DeliveryLetterView {
     pub event_type: EventType,
     pub entity_type: EntityType,
     pub entity_id: EntityId,
-    /// What was to be told.
+    /// The body of the delivery.
     pub body: Option<Value>,
     /// Why the last try failed.
     pub error_message: String,

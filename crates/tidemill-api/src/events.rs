@@ -153,7 +153,7 @@ pub struct EventEnvelope {
     pub event_type: String,
     /// When it happened, in epoch milliseconds.
     pub timestamp: u64,
-    /// Who wrote it.
+    /// Its author.
     pub context: std::collections::BTreeMap<String, String>,
     /// Its shape depends on the type. Large fields may be replaced by `_s3Overflow`, which says where they are.
     pub properties: std::collections::BTreeMap<String, serde_json::Value>,

@@ -110,8 +110,8 @@ pub enum AlertKindName {
     ScriptQueueDepth,
     /// Parked executions will be given up soon, because nobody came.
     ParkedExpiring,
-    /// What the last check of health told of tasks and of what else stood for too long.
+    /// What the last health check reported about tasks and other work that stood still.
     TaskHealth,
-    /// Jobs failed, and people have not been told yet.
+    /// Jobs failed, and the alert has not been sent yet.
     JobFailed,
 }

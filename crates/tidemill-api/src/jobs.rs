@@ -66,7 +66,7 @@ pub struct JobView {
     /// What its agents may use, if it is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetView>,
-    /// Who is told once it is at rest.
+    /// The URL that is called once it is at rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_url: Option<String>,
     pub tasks: Vec<TaskRow>,

@@ -1,4 +1,4 @@
-//! The raw queue, for those who bring their own workers.
+//! The raw queue, for users with their own workers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ pub struct SendBody {
     pub run: Option<u32>,
 }
 
-/// Whom a message is about.
+/// The task that a message is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "MessageAttributes")]

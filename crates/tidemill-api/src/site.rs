@@ -19,7 +19,7 @@ pub struct Readiness {
     pub reasons: Vec<String>,
     /// What somebody should look at although the server is ready.
     pub warnings: Vec<String>,
-    /// Workers, here and elsewhere, that were heard of in the last 60 seconds.
+    /// Workers, here and elsewhere, that reported in the last 60 seconds.
     pub workers: usize,
     pub slots: SlotsView,
 }

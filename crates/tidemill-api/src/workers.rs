@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct WorkerView {
     pub worker_id: String,
     pub place: WorkerPlaceName,
-    /// When it last asked for work or told of a task, in epoch milliseconds.
+    /// When it last asked for work or reported on a task, in epoch milliseconds.
     pub last_seen_at: u64,
     /// How many tasks it runs at a time, if it said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -35,7 +35,7 @@ impl Access {
     }
 }
 
-/// Who this process is to AWS, and where AWS is.
+/// The identity of this process on AWS, and where AWS is.
 #[derive(Debug, Clone)]
 pub struct Connection {
     pub(crate) dynamo: aws_sdk_dynamodb::Client,
@@ -91,7 +91,7 @@ impl Connection {
         self.sdk.region().map(ToString::to_string)
     }
 
-    /// Made when it is wanted: only those who deploy do.
+    /// Made on demand: only a deployment needs it.
     #[cfg(feature = "deploy")]
     pub(crate) fn cloudformation(&self) -> aws_sdk_cloudformation::Client {
         let retry = RetryConfig::standard().with_max_attempts(CALL_ATTEMPTS);
@@ -118,7 +118,7 @@ impl Connection {
             bus: aws_sdk_eventbridge::Client::from_conf(
                 bus.retry_config(retry.clone()).timeout_config(timeout.clone()).build(),
             ),
-            // A token is good for one answer: whoever sends it wants to know of each try how it went.
+            // A token is good for one answer, so the sender needs the result of each try.
             sfn: aws_sdk_sfn::Client::from_conf(
                 sfn.retry_config(RetryConfig::disabled()).timeout_config(timeout.clone()).build(),
             ),

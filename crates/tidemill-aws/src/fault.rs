@@ -6,7 +6,7 @@ use tidemill_engine::backend::Fault;
 /// The call got no answer, or one that another try may better.
 pub(crate) fn unavailable(what: &str, error: impl std::error::Error) -> Fault {
     let error = causes(&error);
-    // Most calls are tried again by whoever made them, who tells of it if that does not help.
+    // Most callers try again, and log the fault themselves if that does not help.
     tracing::debug!(call = what, error, "a call of AWS failed");
     Fault::Unavailable(format!("{what}: {error}"))
 }

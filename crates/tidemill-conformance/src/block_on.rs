@@ -1,4 +1,4 @@
-//! Running futures without a runtime, as far as tests need it.
+//! Running futures without a runtime, as far as tests need it. Unlike `pollster`, it gives up on a future that hangs.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -1,4 +1,4 @@
-//! A clock that moves only when it is told to.
+//! A clock that moves only on demand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

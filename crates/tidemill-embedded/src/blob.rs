@@ -83,7 +83,7 @@ impl Blobs {
         self.write(&draft, file).and_then(|()| self.name(&draft, path))
     }
 
-    /// Whether there is space for a blob of so many bytes.
+    /// Whether there is space for a blob of this many bytes.
     pub(crate) fn check_space(&self, bytes: u64) -> io::Result<()> {
         let draft = format!("{DRAFTS}/{}", self.drafts.fetch_add(1, Ordering::Relaxed));
         let fits = self.disk.create(&draft).and_then(|file| file.allocate(bytes));

@@ -126,7 +126,7 @@ fn checksum(parts: &[&[u8]]) -> u32 {
     hasher.finalize()
 }
 
-/// The number of so many bytes at a place that is within the file.
+/// The number of `BYTES` bytes at a place within the file.
 fn number<const BYTES: usize>(file: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes[..BYTES].copy_from_slice(&file[at..at + BYTES]);

@@ -29,7 +29,7 @@ pub enum LockError {
 }
 
 impl DataLock {
-    /// Takes the lock, after a second at most if somebody who is just ending still has it.
+    /// Takes the lock, after a second at most if a process that is just ending still has it.
     pub fn take(dir: &Path) -> Result<Self, LockError> {
         Self::take_pausing(dir, || std::thread::park_timeout(PAUSE))
     }
@@ -65,7 +65,7 @@ impl DataLock {
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         }
         match write_holder(&file) {
-            // Nobody has to know who holds it. A number that is not right would be worse than none.
+            // The file need not name the holder. A wrong number would be worse than none.
             Err(error) if is_full(&error) => file.set_len(0).map_err(unusable)?,
             written => written.map_err(unusable)?,
         }
@@ -84,7 +84,7 @@ impl DataLock {
 
 fn read_holder(file: &mut File) -> String {
     let mut holder = String::new();
-    // Who holds it is told if it can be read; that somebody does is known.
+    // The holder is named if the file can be read; it is already known that there is one.
     let _ = file.read_to_string(&mut holder);
     match holder.trim() {
         "" => "(unknown)".to_owned(),

@@ -4,7 +4,7 @@ use serde::Serialize;
 use tidemill_engine::backend::Fault;
 use tidemill_engine::engine::EngineError;
 
-/// Why an invocation failed. Whoever invoked it tries again, and in the end keeps the event as a dead letter.
+/// Why an invocation failed. The caller tries again, and in the end keeps the event as a dead letter.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: &'static str,

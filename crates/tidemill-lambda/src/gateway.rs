@@ -20,8 +20,8 @@ use crate::answer::{Failure, json};
 
 /// What AWS Lambda takes as an answer, JSON included.
 const ANSWER_BYTES_MAX: usize = 6_291_556;
-/// So much of a body is collected. Base64 makes four bytes of three, and quotes in text become two: what the answer has then is looked
-/// at again.
+/// How much of a body is collected. Base64 makes four bytes of three, and quotes in text become two: the size of the
+/// answer is checked again then.
 const BODY_BYTES_MAX: usize = 5 << 20;
 /// How long a stream may go on, and what is left for its answer.
 const STREAM_MAX: Duration = Duration::from_secs(20);
@@ -164,7 +164,7 @@ async fn collected(mut body: Body, limit: Option<Duration>) -> Option<Vec<u8>> {
             Some(end) => tokio::time::timeout_at(end, body.frame()).await.unwrap_or(None),
             None => body.frame().await,
         };
-        // What breaks off ends here: its status is told already.
+        // A body that breaks off ends here: its status is sent already.
         let Some(Ok(frame)) = frame else { return Some(bytes) };
         let Ok(data) = frame.into_data() else { continue };
         if bytes.len() + data.len() > BODY_BYTES_MAX {
@@ -199,7 +199,7 @@ fn too_large() -> GatewayAnswer {
     problem(500, "ANSWER_TOO_LARGE", "Answer too large", &detail)
 }
 
-/// What a stage without keys says to everybody: nobody who comes through the gateway is on this machine.
+/// The answer of a stage without keys: no caller that comes through the gateway is on this machine.
 pub(crate) fn closed() -> Result<Vec<u8>, Failure> {
     let detail = "this stage has no API key yet; make one with `tidemill keys create`";
     json(&problem(401, "UNAUTHENTICATED", "Unauthorized", detail))

@@ -1,7 +1,7 @@
 //! Lines of the log: one JSON object each on standard error, which the runtime takes into the log of the function.
 //!
-//! They look as those of `tidemill serve --log-format json` do. Only our own crates are heard: what others say may hold what they
-//! send.
+//! They look as those of `tidemill serve --log-format json` do. Only lines of our own crates are written: those of
+//! others may contain what they send.
 
 use std::io::Write as _;
 

@@ -23,7 +23,7 @@ use self::runtime::{Invocation, Runtime};
 use self::settings::Settings;
 use self::stage::Stage;
 
-/// An invocation gets so much less time than it has, so that it can still be answered.
+/// An invocation gets this much less time than it has, so that it can still be answered.
 const RESERVE: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
@@ -84,7 +84,7 @@ async fn handle(stage: &Stage, invocation: &Invocation) -> Result<Vec<u8>, Failu
     }
 }
 
-/// Writes an alert that nobody else is told. The runtime takes what stands on standard error into the log.
+/// Writes an alert that nobody else gets. The runtime takes standard error into the log.
 pub(crate) fn say(text: &str) {
     // If nobody can read it, there is nobody to tell.
     let _ = writeln!(std::io::stderr().lock(), "{text}");

@@ -62,7 +62,7 @@ impl AccessPath {
         }
     }
 
-    /// Whether `event` lies on this path, whoever its tenant is.
+    /// Whether `event` is on this path, for any tenant.
     pub fn contains(&self, event: &Event) -> bool {
         self.event_type().is_none_or(|wanted| *wanted == event.event_type)
             && self.app().is_none_or(|wanted| *wanted == event.app)

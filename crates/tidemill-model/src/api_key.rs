@@ -1,4 +1,4 @@
-//! API keys: who may call, for which tenants, and as what.
+//! API keys: which callers may call, for which tenants, and in which role.
 //!
 //! A key is shown once, when it is made. What is kept is its id, which may be seen, and the SHA-256 of its secret.
 

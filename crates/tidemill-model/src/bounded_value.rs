@@ -1,7 +1,7 @@
 //! JSON values from text, within a bound of memory.
 //!
-//! A value takes far more memory than its text: `{"a":0}` is some hundred times as large once it is a map. Whoever reads
-//! what a stranger wrote reads it here, where what a value takes is counted while it is made.
+//! A value takes far more memory than its text: `{"a":0}` is some hundred times as large once it is a map. Code that
+//! reads a stranger's text reads it here, where the memory of a value is counted while it is made.
 
 use std::borrow::Cow;
 use std::fmt;

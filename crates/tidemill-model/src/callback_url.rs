@@ -1,4 +1,4 @@
-//! An address that a client asks to be told at. Whether it may be called is for the operator's list to say.
+//! An address that a client wants to be called at. The operator's list says whether it may be called.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -20,7 +20,7 @@ pub struct CallbackUrl {
     port: u16,
 }
 
-/// Why a text is no address to be told at. The message goes behind the name of its field.
+/// Why a text is no such address. The message goes behind the name of its field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCallbackUrl {
     #[error("is {0} bytes; the limit is {CALLBACK_URL_BYTES_MAX}")]

@@ -7,7 +7,7 @@ use crate::time::Timestamp;
 const DAY_MILLIS: u64 = 24 * 3_600_000;
 /// The days of 400 years.
 const ERA_DAYS: u32 = 146_097;
-/// The day 0000-03-01 lies so many days before 1970-01-01.
+/// The day 0000-03-01 is this many days before 1970-01-01.
 const EPOCH_DAYS: u32 = 719_468;
 /// 9999-12-31.
 const DAYS_MAX: u32 = 2_932_896;

@@ -1,4 +1,4 @@
-//! The table of error signs: by what a failure is told, and which category it then has.
+//! The table of error signs: what identifies a failure, and which category it then has.
 //!
 //! One table serves workers, agents and scripts alike. It is data; the few functions below only look things up in it.
 
@@ -9,7 +9,7 @@ use crate::error_class::ErrorCategory::{
 /// How much of the end of a text is searched, in bytes.
 pub const ERROR_TEXT_MAX: usize = 8 * 1024;
 
-/// By what a failure is told.
+/// What identifies a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sign {
     /// An HTTP status from the first to the last.
@@ -250,7 +250,7 @@ fn find(fits: impl Fn(Sign) -> bool) -> Option<ErrorCategory> {
     TABLE.iter().find(|(sign, _)| fits(*sign)).map(|(_, category)| *category)
 }
 
-/// The category of a failure by what it printed; a Python traceback is told by the exception it ends with.
+/// The category of a failure by what it printed; the exception at the end of a Python traceback identifies it.
 pub(crate) fn of_printed(text: &str) -> Option<ErrorCategory> {
     let text = tail(text);
     let Some(exception) = exception_of(text) else { return of_text(text) };

@@ -70,7 +70,7 @@ impl Entity {
     }
 }
 
-/// Who wrote an event. Its JSON form has a `source` too, which is always `system`.
+/// The author of an event. Its JSON form has a `source` too, which is always `system`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Context {
     /// The stage, such as `prod` or `dev`.

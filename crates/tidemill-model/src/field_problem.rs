@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How many problems are listed. There may be more: who reads a document stops looking soon after.
+/// How many problems are listed. There may be more: the reader of a document stops looking soon after.
 pub const PROBLEMS_MAX: usize = 100;
 
 /// One thing that is wrong.

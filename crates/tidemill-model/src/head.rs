@@ -1,6 +1,6 @@
 //! Heads: where a task and a job stand, as one small record each.
 //!
-//! A head is derived from the log. It is the one place that decides who may run a task and whether an outcome is taken:
+//! A head is derived from the log. It alone decides which worker may run a task and whether an outcome is accepted:
 //! every change names the fence it was made with, and the fence only grows.
 
 use std::sync::Arc;
@@ -53,8 +53,8 @@ pub struct TaskHead {
     pub reported: Option<u64>,
     /// The id of the dead letter that this run ended in.
     pub letter: Option<u128>,
-    /// The newest right when the task was last given other work: whoever had it, or one before, ran what it was then.
-    /// 0 if it never was.
+    /// The newest fence when the task was last given other work: a worker with this fence or an older one ran the
+    /// former work. 0 if it never was.
     pub reworked: Fence,
 }
 
@@ -82,7 +82,7 @@ pub struct Lease {
     pub heartbeats: u32,
 }
 
-/// Who holds a lease: a worker in a certain life of the process that owns the store, or a remote one.
+/// The holder of a lease: a worker in a certain life of the process that owns the store, or a remote one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     pub worker: Arc<str>,

@@ -206,7 +206,7 @@ text_id!(
     EventType, "eventType", 128, TEXT, is_text
 );
 text_id!(
-    /// Who runs tasks.
+    /// A worker, which runs tasks.
     WorkerId, "workerId", 128, TEXT, is_text
 );
 text_id!(

@@ -102,7 +102,7 @@ impl Keys {
 
 /// What a reader asks an index for: one partition, and the sort keys that begin with a text.
 ///
-/// The partition keys of `Gsi1` to `Gsi3` do not name the tenant. Whoever reads a table with several tenants must
+/// The partition keys of `Gsi1` to `Gsi3` do not name the tenant. A reader of a table with several tenants must
 /// filter by `tenantId` as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPrefix {

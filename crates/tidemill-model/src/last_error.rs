@@ -11,14 +11,14 @@ pub const RETRIES_EXHAUSTED: &str = "max retries exhausted, moved to DLQ";
 /// Why a task failed whose message was taken by hand again and again.
 pub const RECEIVED_TOO_OFTEN: &str = "its message was received too often, and nobody settled it";
 
-/// Why a task failed, in the words of whoever ran it last.
+/// Why a task failed, in the words of the worker that ran it last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastError {
     /// It may have several lines, as a traceback has.
     pub message: String,
     pub category: ErrorCategory,
-    /// For programs, where there is one: `BUDGET_EXCEEDED`.
+    /// For programs, where there is one: `BUDGET_EXCEEDED`, `AGENT_NO_OUTPUT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
 }

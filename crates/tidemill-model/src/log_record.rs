@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Every step, for whoever looks for a mistake of ours.
+    /// Every step, for developers who look for a mistake of ours.
     Trace,
     /// What was asked and what came of it, for the same.
     Debug,
@@ -49,7 +49,7 @@ pub struct LogRecord<'a> {
     pub execution: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<&'a str>,
-    /// Who said it, if it was not this program: `stdout` or `stderr` of a task.
+    /// Where it came from, if it was not this program: `stdout` or `stderr` of a task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<&'a str>,
     /// How an attempt ended.

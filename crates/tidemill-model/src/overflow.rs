@@ -3,8 +3,8 @@
 //! The size that counts is that of the whole rendered detail. What moves becomes one payload object; in its place the
 //! properties name where it is. Values are copied as text, so a moved value comes back as it was.
 //!
-//! The name of the reference is reserved. Whoever takes properties from outside must refuse it (see [`fn@reference`]):
-//! a forged one would make a reader fetch another's blob.
+//! The name of the reference is reserved. Code that takes properties from outside must refuse it (see
+//! [`fn@reference`]): a forged one would make a reader fetch another's blob.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

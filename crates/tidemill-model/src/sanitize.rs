@@ -16,7 +16,7 @@ pub const SECRET_CHARS_MIN: usize = 8;
 /// What takes the place of a secret.
 pub const REDACTED: &str = "[REDACTED]";
 
-/// So many bytes are looked at for each character that may be kept. Further ones could not be kept anyway.
+/// How many bytes are looked at for each character that may be kept. Further ones could not be kept anyway.
 const READ_BYTES_PER_CHAR: usize = 8;
 /// Taking out one secret may show another. Texts that do not come to rest are dropped whole.
 const ROUNDS_MAX: usize = 8;
@@ -45,7 +45,7 @@ impl ErrorSanitizer {
         self.clean_within(text, CLEAN_CHARS_MAX)
     }
 
-    /// The same with at most so many characters.
+    /// The same with at most `chars_max` characters.
     pub fn clean_within(&self, text: &str, chars_max: usize) -> String {
         // Before the cut: it must not leave half of one.
         let whole = self.secrets.clean_text(text);

@@ -54,7 +54,7 @@ impl TraceContext {
         format!("{:016x}", self.span)
     }
 
-    /// The value of the variable or header `traceparent`, for whoever goes on with this span.
+    /// The value of the variable or header `traceparent`, for a process that continues this span.
     pub fn traceparent(self) -> String {
         format!("00-{:032x}-{:016x}-01", self.trace, self.span)
     }

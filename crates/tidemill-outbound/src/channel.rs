@@ -16,7 +16,7 @@ pub struct OutboundSettings {
     pub allowed_hosts: AllowedHosts,
 }
 
-/// How people are told.
+/// How alerts reach people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum People<'a> {
     Webhook(&'a str),
@@ -24,7 +24,7 @@ pub(crate) enum People<'a> {
         token: &'a str,
         channel: &'a str,
     },
-    /// Nobody was named: what they would be told stands in the log.
+    /// Nobody was named: their alerts go to the log.
     Log,
 }
 

@@ -112,7 +112,7 @@ pub(crate) async fn discard(mut body: Body) {
             }
         }
     };
-    // Whoever is slower than this has to live with it.
+    // A client that is slower than this may lose the answer.
     let _ = tokio::time::timeout(UNWANTED_PATIENCE, read).await;
 }
 

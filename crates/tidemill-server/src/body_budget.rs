@@ -25,7 +25,7 @@ const TURN_BYTES_MIN: usize = 1024 * 1024;
 const TURN_WAIT: Duration = Duration::from_secs(60);
 /// Seconds after which there may be room again.
 const RETRY_SECONDS: u64 = 1;
-/// What one tenant may hold of the bytes of all bodies: one of so many parts, or the largest body if that is more.
+/// One tenant may hold this fraction of the bytes of all bodies, or the largest body if that is more.
 const SHARES: usize = 4;
 /// The large bodies of one tenant that have a turn, or wait in line with those of others. Its further ones wait for these.
 const SHARE_TURNS_MAX: usize = 4;
@@ -46,12 +46,12 @@ pub(crate) enum Holder {
     Tenant(Box<str>),
     /// A key of several tenants.
     Key(Box<str>),
-    /// Somebody whom nobody knows yet, by the network of the address.
+    /// A caller that is not known yet, by the network of the address.
     Address(Option<IpAddr>),
 }
 
 impl Holder {
-    /// Who holds the bodies of this caller; `None` for who is alone with the server: there is nobody to share with.
+    /// The holder of this caller's bodies; `None` for a caller that is alone with the server and shares with nobody.
     pub(crate) fn of(caller: &Caller) -> Option<Self> {
         if !caller.has_key() {
             return None;
@@ -80,7 +80,7 @@ impl Holder {
     }
 }
 
-/// The shares of those who have bodies in flight.
+/// The shares of holders with bodies in flight.
 type Shares = Mutex<HashMap<Holder, Weak<Share>>>;
 
 #[derive(Debug)]

@@ -14,7 +14,7 @@ const CLAIMS_MAX: usize = 4_096;
 /// How long they are remembered: far longer than a worker that is alive takes to ask again.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
-/// Who asked, and what for.
+/// The caller and worker of a claim, and its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ClaimName {
     pub(crate) caller: String,
@@ -22,7 +22,7 @@ pub(crate) struct ClaimName {
     pub(crate) claim: String,
 }
 
-/// What a claim gave, once it gave something. Whoever holds the lock is at it.
+/// What a claim gave, once it gave something. The request that holds the lock is working on it.
 pub(crate) type Given = Arc<tokio::sync::Mutex<Option<Taken>>>;
 
 /// Tasks that were claimed.

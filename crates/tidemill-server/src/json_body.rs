@@ -71,7 +71,7 @@ pub(crate) fn one_or_many(body: &Bytes, most: usize) -> Result<OneOrMany, Proble
     Ok(OneOrMany { items, is_list: true })
 }
 
-/// Refuses a key that is given twice, at any depth: which of the two counts would depend on who reads it.
+/// Refuses a key that is given twice, at any depth: which of the two counts would depend on the reader.
 fn all_once(text: &str) -> Result<(), Problem> {
     match key_given_twice(text) {
         Some(place) => Err(Problem::invalid_field(place, "is given twice")),

@@ -1,9 +1,9 @@
 //! The door of a server without keys.
 //!
-//! Whoever made the socket at the other end is the local user, if it is the server's own user or root; all others on this
-//! machine are strangers, and so is everybody behind a proxy. A web page in that user's browser can reach the server too,
-//! so a request must name this machine as its host and, if it names an origin, the same. That stops pages of other sites
-//! and names that were bent to point here.
+//! The user who made the socket at the other end is the local user, if it is the server's own user or root; all
+//! others on this machine are strangers, and so is everybody behind a proxy. A web page in that user's browser can
+//! reach the server too, so a request must name this machine as its host and, if it names an origin, the same. That
+//! stops pages of other sites and names that were bent to point here.
 
 use std::net::SocketAddr;
 

@@ -145,7 +145,7 @@ mod tests {
         ] {
             assert_eq!(leases.speaks_for(key, &task(1), Fence(fence)), expected, "{why}");
         }
-        // Whoever claims is known for sure.
+        // The key that claims is known for sure.
         leases.claimed("one", [(&task(1), Fence(8))].into_iter());
         assert!(!leases.speaks_for("two", &task(1), Fence(8)));
     }

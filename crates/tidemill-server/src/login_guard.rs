@@ -1,6 +1,6 @@
-//! Failed logins: counted, told, and slowed.
+//! Failed logins: counted, logged, and slowed.
 //!
-//! Only what fails is slowed, so that whoever has a key comes in at once, whatever others do from the same address.
+//! Only failures are slowed, so that a user with a key gets in at once, whatever others do from the same address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,7 +13,7 @@ const FREE: u32 = 3;
 /// What the next one waits; each further one waits twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const WAIT_MAX: Duration = Duration::from_secs(4);
-/// After so long without a failure an address begins anew.
+/// How long after its last failure an address begins anew.
 const FORGIVEN: Duration = Duration::from_secs(600);
 /// Addresses that are counted. When there are more, all others share one place.
 const ADDRESSES_MAX: usize = 1_024;

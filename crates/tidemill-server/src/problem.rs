@@ -17,7 +17,7 @@ use crate::asked::Asked;
 /// The content type of problems.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Lines a minute that tell of requests which failed for one and the same reason. The reason is known by then.
+/// Lines a minute about requests which failed for one and the same reason. The reason is known by then.
 const LINES_A_MINUTE: u32 = 60;
 
 /// Why a request is not carried out.
@@ -31,7 +31,7 @@ pub(crate) struct Problem {
     pub(crate) retry_after: Option<u64>,
     /// The methods of the path.
     pub(crate) allow: Option<Box<str>>,
-    /// What the log is told of it, if that is more than the detail.
+    /// What the log says of it, if that is more than the detail.
     pub(crate) inside: Option<Box<Inside>>,
 }
 
@@ -84,7 +84,7 @@ impl Problem {
         };
         let more = match total {
             0 | 1 => String::new(),
-            // Who looks for problems stops soon after as many as are listed.
+            // The check stops soon after as many problems as are listed.
             _ if total > details.len() => format!(" (the first of more than {} problems)", details.len()),
             _ => format!(" (the first of {total} problems)"),
         };
@@ -184,7 +184,7 @@ impl Problem {
         }
     }
 
-    /// The answer, with texts passed through `clean`. The log is told.
+    /// The answer, with texts passed through `clean`. The log gets the cause.
     pub(crate) fn answer(&self, clean: impl Fn(&str) -> String) -> Response<Body> {
         self.log();
         let text = serde_json::to_string(&self.document(clean)).expect("texts can be written as JSON");

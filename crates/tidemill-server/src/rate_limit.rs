@@ -1,4 +1,4 @@
-//! Rates: so many requests a second per caller, and as many at once.
+//! Rates: a number of requests a second per caller, and as many at once.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

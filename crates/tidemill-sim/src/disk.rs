@@ -105,7 +105,7 @@ impl SimDisk {
         self.lock().begin_life();
     }
 
-    /// From now on operations of this kind fail so many times in a thousand.
+    /// From now on operations of this kind fail `per_mille` times in a thousand.
     pub fn trouble(&self, operation: Operation, trouble: Trouble, per_mille: u32) {
         self.lock().troubles.set(operation, trouble, per_mille);
     }
@@ -232,7 +232,7 @@ impl Inner {
         (sectors * SECTOR_BYTES) as u64
     }
 
-    /// Whether the disk has room for so many sectors more.
+    /// Whether the disk has room for this many more sectors.
     fn check_room(&self, sectors: usize) -> io::Result<()> {
         match self.capacity_bytes {
             Some(capacity)

@@ -1,8 +1,8 @@
 //! A seeded world that runs the real engine through crashes, clock steps and lost writes.
 //!
-//! A seed decides everything: who submits what, which worker falls silent, when the power goes and which sectors it
-//! takes along. The engine's decisions are the real ones; only the clock, the disk and the actors are ours. What must
-//! hold is written down in `oracle`, which knows nothing of the engine's state.
+//! A seed decides everything: what each actor submits, which worker falls silent, when the power fails and which
+//! sectors are lost. The engine's decisions are the real ones; only the clock, the disk and the actors are ours.
+//! `oracle` states what must hold, and knows nothing of the engine's state.
 
 mod checker;
 pub mod clock;

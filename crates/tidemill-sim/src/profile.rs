@@ -49,13 +49,13 @@ pub(crate) struct Profile {
     pub(crate) acts: Vec<(u32, Act)>,
     /// The most commands in one group.
     pub(crate) group_max: usize,
-    /// Out of a thousand answers so many get lost.
+    /// How many answers in a thousand get lost.
     pub(crate) lost_answers: u32,
-    /// Out of a thousand steps the clock goes back in so many.
+    /// In how many steps of a thousand the clock goes back.
     pub(crate) clock_back: u32,
-    /// Out of a thousand steps so many are about the storage.
+    /// How many steps in a thousand are about the storage.
     pub(crate) storage: u32,
-    /// Out of a thousand steps bits of the derived rows turn over in so many, beside those of `storage`.
+    /// In how many steps of a thousand bits of the derived rows turn over, beside those of `storage`.
     pub(crate) flips: u32,
 }
 
@@ -117,7 +117,7 @@ impl Profile {
     }
 }
 
-/// Which failed jobs people are told of; those of the producer are `nightly` or have no name.
+/// Which failed jobs raise an alert for people; those of the producer are `nightly` or have no name.
 fn draw_job_failed(rng: &mut Rng) -> Option<JobFailedAlerts> {
     let gather_millis = rng.weighted(&[(1, 1_000), (1, 30_000)]);
     rng.weighted(&[(1, None), (1, Some("")), (1, Some("nightly"))])

@@ -54,7 +54,7 @@ impl Rng {
         EventId::from_u128((high << 64) | u128::from(low))
     }
 
-    /// True so many times in a thousand.
+    /// True `per_mille` times in a thousand.
     pub fn chance(&mut self, per_mille: u32) -> bool {
         self.below(1_000) < u64::from(per_mille)
     }

@@ -1,5 +1,5 @@
-//! Those who route events to scripts and run them, with what the oracle knows: now and then they come too late, come
-//! twice, or look again at what was matched.
+//! The actors that route events to scripts and run them, with what the oracle knows: now and then they come too late,
+//! come twice, or look again at what was matched.
 
 use std::sync::Arc;
 

@@ -248,7 +248,7 @@ impl World {
             return Ok(());
         }
         if std::mem::take(&mut self.has_flipped) {
-            // It is told, and whoever is told makes the rows again.
+            // Verify reports it, and the operator then rebuilds the rows.
             return self.rebuild();
         }
         Err(Violation::new("the store finds nothing wrong with itself", findings.join("; ")))

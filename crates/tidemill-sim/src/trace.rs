@@ -1,4 +1,4 @@
-//! The trace: the last steps of a run in words, for whoever must explain a failure.
+//! The trace: the last steps of a run in words, for people who must explain a failure.
 
 use std::collections::VecDeque;
 use std::fmt::Write;

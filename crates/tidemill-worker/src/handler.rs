@@ -107,7 +107,7 @@ pub struct TaskError {
     pub message: String,
     /// Decides whether the task is tried again.
     pub category: ErrorCategory,
-    /// Not before so long, in milliseconds.
+    /// How long to wait before the next try, in milliseconds.
     pub retry_after_millis: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Who runs tasks: claim, run, heartbeat, finish.
+//! Workers: they claim tasks, run them, send heartbeats and report outcomes.
 //!
 //! `native` runs async Rust functions inside an embedding program, `command_worker` runs programs as child processes. A
 //! worker claims only when it has a free slot, renews its leases while it works, and drops what it no longer holds:

@@ -1,4 +1,4 @@
-//! A worker that runs handlers in this process, so many at a time.
+//! A worker that runs handlers in this process, one in each slot.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How a running worker is told to stop.
+//! How a running worker learns that it must stop.
 
 use std::time::Duration;
 

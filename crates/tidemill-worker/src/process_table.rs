@@ -145,7 +145,7 @@ impl NewestPid {
 
     pub(crate) fn read(&self) -> Option<u32> {
         let mut text = [0; 128];
-        // The file is written anew for whoever reads it from its beginning.
+        // The kernel writes the file anew for a read from its beginning.
         let length = self.0.as_ref()?.read_at(&mut text, 0).ok()?;
         let last = text[..length].trim_ascii_end().rsplit(|byte| *byte == b' ').next()?;
         std::str::from_utf8(last).ok()?.parse().ok()

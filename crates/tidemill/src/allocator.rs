@@ -17,8 +17,8 @@ use crate::{SCRIPT_HOST, SPAWNER};
 const ARENA_EAGER_COMMIT: i32 = 4;
 const PURGE_DELAY: i32 = 15;
 
-/// Memory that is free for so long goes back to the system. By default it is a second, in which the steps of one large request
-/// add up: 100,000 tasks in 14 MiB took 302 MiB, and take 234.
+/// Memory that is free for this long goes back to the system. By default it is a second, in which the steps of one
+/// large request add up: 100,000 tasks in 14 MiB took 302 MiB, and take 234.
 const PURGE_DELAY_MILLIS: std::ffi::c_long = 10;
 const UNKNOWN: u8 = 0;
 const PLAIN: u8 = 1;
@@ -33,7 +33,7 @@ impl Allocator {
         Self { chosen: AtomicU8::new(UNKNOWN) }
     }
 
-    /// Whoever asks first finds out; the answer is the same for all.
+    /// The first call finds out; the answer is the same for all.
     fn is_fast(&self) -> bool {
         match self.chosen.load(Ordering::Relaxed) {
             UNKNOWN => {

@@ -46,7 +46,7 @@ impl DataDir {
     /// Locks the directory of the settings, which holds a store. `command` works on directories only.
     pub(crate) fn open(command: &str, config: &Resolved) -> Result<Self, CommandError> {
         let dir = Self::named(command, config)?;
-        // A look, not a promise: whoever makes a store does it under the lock.
+        // A look, not a promise: a store is made under the lock.
         match dir.join("log").try_exists() {
             Ok(true) => Self::take(dir),
             Ok(false) => Err(CommandError::Unusable(format!(

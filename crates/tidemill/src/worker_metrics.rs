@@ -1,4 +1,4 @@
-//! The metrics of a worker on its own, for whoever scrapes it. Nothing else is answered there.
+//! The metrics of a worker on its own, for a scraper. Nothing else is answered there.
 
 use std::io;
 use std::net::SocketAddr;

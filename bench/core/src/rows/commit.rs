@@ -10,7 +10,7 @@ use crate::machine::Watch;
 use crate::store::TestStore;
 use crate::workload::{EVENTS_PER_ENTITY, Workload};
 
-/// So many of one kind, then as many of the other.
+/// How many of one kind run before as many of the other.
 const TURN: usize = 10;
 const FILE_BYTES: u64 = 64 << 20;
 

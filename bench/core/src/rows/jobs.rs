@@ -141,7 +141,7 @@ fn chain_prefix(setting: Setting<'_>, sizes: &[usize], report: &mut Report) {
     stores.into_iter().for_each(TestStore::discard);
 }
 
-/// Runs so many tasks one after the other, on one blocking worker; each must make the next one ready.
+/// Runs `hops` tasks one after the other, on one blocking worker; each must make the next one ready.
 fn run_chain(store: &TestStore, hops: usize, latencies: &mut Latencies) {
     let hand = Hand::new(0, 1);
     let mut commands = vec![hand.claim()];

@@ -12,7 +12,7 @@ pub mod reopen;
 
 use std::path::Path;
 
-/// What every row is told.
+/// The settings of every row.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
     pub dir: &'a Path,

@@ -17,7 +17,7 @@ use crate::{HANDLER, bare};
 
 /// Each publishes one event at a time.
 const PRODUCERS: usize = 32;
-/// Events whose executions have not ended; whoever publishes waits beyond.
+/// How many events may have executions that have not ended; the publisher waits beyond this.
 const AHEAD_MAX: usize = 1_000;
 
 pub fn measure(setting: &Setting<'_>, report: &mut Report) {

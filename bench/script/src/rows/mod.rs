@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-/// What every row is told.
+/// The settings of every row.
 pub struct Setting<'a> {
     pub runtime: &'a Runtime,
     /// Threads of the bare engine: one for each core.

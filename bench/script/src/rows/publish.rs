@@ -1,4 +1,4 @@
-//! What subscriptions cost those who publish: nobody is subscribed, beside very many that want something else.
+//! What subscriptions cost a publisher: without subscribers, and beside very many that want something else.
 
 use std::time::Duration;
 

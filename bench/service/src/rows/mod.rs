@@ -7,7 +7,7 @@ pub mod start;
 
 use std::path::Path;
 
-/// What every row is told.
+/// The settings of every row.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
     pub binary: &'a Path,

@@ -1,9 +1,9 @@
 //! The outbox: what follows from a commit outside of the log.
 //!
-//! The log itself says what is to be sent. After the commit its events go to the bus and its messages become tickets in
-//! the queue; then the cursor moves. Who dies in between leaves the cursor behind, and the next process to open the store,
-//! or one that sees it lag, sends again from there. Nothing is harmed by that: an event is stored once by its key, and
-//! a ticket only tells that there may be something to claim.
+//! The log itself says what is to be sent. After the commit its events go to the bus and its messages become tickets
+//! in the queue; then the cursor moves. A process that dies in between leaves the cursor behind, and the next process
+//! that opens the store, or one that sees the cursor lag, sends again from there. That does no harm: an event is
+//! stored once by its key, and a ticket only says that there may be something to claim.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -267,7 +267,8 @@ impl Outbox {
         ticket::send(&self.connection.sqs, queue, tickets, self.clock.now()).await
     }
 
-    /// Sends what others committed up to `end` and did not send, if the cursor stands for so long. Tells how many groups.
+    /// Sends what others committed up to `end` and did not send, if the cursor stood still for `patience`. Returns
+    /// how many groups.
     pub(crate) async fn push(&self, log: &CommitLog, end: u64, patience: Duration) -> Result<u64, Fault> {
         let mut cursor = self.cursor().await?;
         let mut stood_since = Instant::now();

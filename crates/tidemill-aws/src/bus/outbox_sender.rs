@@ -26,10 +26,10 @@ pub(crate) struct OutboxSender {
     pub(crate) core: Arc<SharedCore>,
     pub(crate) progress: Progress,
     pub(crate) notices: Notices,
-    /// Up to where all is sent, for those who wait for it.
+    /// Up to where everything is sent, for callers that wait for it.
     pub(crate) sent: Arc<AtomicU64>,
     pub(crate) unsent: Arc<AtomicU64>,
-    /// If the outbox stands still for so long, whoever should have sent is believed dead, and others send.
+    /// If the outbox stands still for this long, its sender is believed dead, and others send.
     pub(crate) patience: Duration,
     /// How long the way from the bus to the table may take before an event is believed to be in the table.
     pub(crate) save_lag: Duration,
@@ -134,7 +134,7 @@ impl OutboxSender {
             if has_risen {
                 self.moved(saved).await;
             }
-            // Who is busy leaves the rest for the next look.
+            // A busy sender leaves the rest for the next look.
             if is_stuck || has_more || !own.under_way.is_empty() {
                 return;
             }

@@ -20,8 +20,8 @@ impl Aws {
         }
     }
 
-    /// Waits until everything that this process committed is sent, and its tickets have followed. Whoever ends the process
-    /// earlier leaves that to others, who find it out after a while.
+    /// Waits until everything that this process committed is sent, and its tickets have followed. A process that ends
+    /// earlier leaves that to others, which notice it after a while.
     pub async fn own_sent(&self) {
         loop {
             let further = self.notices.sent.listen();
@@ -35,7 +35,8 @@ impl Aws {
         }
     }
 
-    /// Sends what others committed and did not send, if the outbox stands still for so long. Tells how many groups.
+    /// Sends what others committed and did not send, if the outbox stood still for `patience`. Returns how many
+    /// groups.
     pub async fn push_outbox(&self, patience: Duration) -> Result<u64, Fault> {
         let end = self.fresh(|core| core.end).await?;
         let (outbox, log) = (self.outbox.clone(), self.log.clone());

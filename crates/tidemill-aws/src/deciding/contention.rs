@@ -1,8 +1,8 @@
 //! Contention: taking turns at the log with other processes, which are not known.
 //!
-//! Whoever puts one group right after the other is always first: who lost must read what it lacks, and the next put is on its
-//! way by then. So a process that has more to put leaves a gap now and then, and after each group once it has seen another's.
-//! `bench/scale` simulates it.
+//! A process that puts one group right after the other always wins: a process that lost must read what it lacks, and
+//! by then the next put is on its way. So a process that has more to put leaves a gap now and then, and after each
+//! group once it has seen another's. `bench/scale` simulates it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::deciding::writer::Call;
 const GROUP_COMMANDS: usize = 2_000;
 /// The same while others commit too. What takes long to decide is never put first.
 const GROUP_COMMANDS_CONTENDED: usize = 50;
-/// For so long after another process committed something, it is expected to do so again.
+/// How long after a commit of another process this one expects it to commit again.
 const CONTENDED_FOR: Duration = Duration::from_secs(1);
-/// For so long a copy is kept of a state that runs ahead.
+/// How long a copy is kept of a state that runs ahead.
 pub(crate) const OTHERS_FOR: Duration = Duration::from_secs(60);
-/// After so many groups in a row, with more waiting, there is a gap.
+/// After this many groups in a row, with more waiting, the process leaves a gap.
 const GROUPS_IN_A_ROW: u32 = 16;
-/// How many puts the gap lasts: whoever lost must read what it lacks, and put.
+/// How many puts the gap lasts: a process that lost must read what it lacks, and put.
 const GAP_PUTS: u32 = 2;
 /// What a put is taken to last, at most.
 const PUT_TIME_MAX: Duration = Duration::from_millis(50);
 
-/// What is known of others who put into the same log, and calls that wait for their turn.
+/// What is known of other processes that put into the same log, and calls that wait for their turn.
 #[derive(Default)]
 pub(crate) struct Contention {
     /// When another process was last seen to have committed something.

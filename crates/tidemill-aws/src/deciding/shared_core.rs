@@ -1,7 +1,7 @@
 //! The core for all tasks of a process: the writer takes it away for as long as a group needs, everybody else looks at it for a moment.
 //!
-//! Not a lock with a queue: such a lock may be handed to a future that nobody polls, and then nobody has it. Here whoever
-//! waits has nothing, and looks again when the core is back.
+//! Not a lock with a queue: such a lock may be handed to a future that nobody polls, and then nobody has it. Here a
+//! waiter has nothing, and looks again when the core is back.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -34,7 +34,7 @@ impl WriterHandle {
         self::ask(&self.asks, ask).await
     }
 
-    /// Looks at the state with all that any process was told of.
+    /// Looks at the state with everything that any process committed.
     pub(crate) async fn fresh<T>(&self, look: impl FnOnce(&Core) -> T) -> Result<T, Fault> {
         let mut look = Some(look);
         loop {

@@ -66,7 +66,7 @@ pub(crate) fn event_item(event: &Event) -> Result<Item, Fault> {
     Ok(item)
 }
 
-/// Whether the table takes a value of so many levels as an attribute.
+/// Whether the table accepts a value of this many levels as an attribute.
 fn fits(value: &Value, levels: usize) -> bool {
     match value {
         Value::Array(values) => levels > 0 && values.iter().all(|value| fits(value, levels - 1)),

@@ -1,8 +1,8 @@
 //! The latest event of an entity.
 //!
-//! The table hears of events through the bus, which may take long, and its indexes are behind it. What the state knows of an
-//! entity names its latest event: that one is read by its key, and from the log while the table does not have it. Whoever
-//! decides by it, as a child does by the outputs of its parents, is not misled.
+//! The table gets events through the bus, which may take long, and its indexes are behind it. The state knows the key
+//! of an entity's latest event: the event is read by that key, and from the log while the table does not have it. So
+//! a decision that rests on it, as a child's on the outputs of its parents, is not misled.
 
 use tidemill_engine::backend::Fault;
 use tidemill_engine::state::row::{Row, RowKey};

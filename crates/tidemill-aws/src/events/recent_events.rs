@@ -1,11 +1,11 @@
-//! Events of the newest groups, for those who follow the log and for questions that the table cannot answer yet.
+//! Events of the newest groups, for followers of the log and for questions that the table cannot answer yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tidemill_model::Event;
 
-/// So many groups are kept at least, for those who follow.
+/// How many groups are kept at least, for followers.
 const GROUPS: usize = 512;
 
 #[derive(Debug, Default)]

@@ -41,7 +41,7 @@ pub(crate) async fn put_event(connection: &Connection, table: &str, event: &Even
     }
 }
 
-/// JSON without the spaces between its parts: a bus may write it anew, and whoever reads it wants what was sent.
+/// JSON without the spaces between its parts: a bus may write it anew, and readers want what was sent.
 fn compact(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let (mut is_text, mut is_escaped) = (false, false);

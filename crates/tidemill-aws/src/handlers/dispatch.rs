@@ -1,4 +1,4 @@
-//! dispatcher: makes sure that what is ready in an event's job was dispatched, and that workers were told.
+//! dispatcher: makes sure that what is ready in an event's job was dispatched, and that its tickets were sent.
 //!
 //! Normally the commit of a task's end has dispatched what follows, and its writer has sent the tickets. This is for writers
 //! that died in between.

@@ -1,7 +1,8 @@
 //! eventbridge-dlq-alert: events that the bus could not deliver to one of its targets.
 //!
-//! The event is kept as a dead letter that can be replayed, and then people are told. The message leaves its queue only when both
-//! is done, and people are told again only while they could not be: what cannot be kept now is quiet until it is.
+//! The handler keeps the event as a dead letter that can be replayed, and then alerts people. The message leaves its
+//! queue only when both is done. People are alerted again only if an alert failed; an event that cannot be kept now
+//! raises no alert yet.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -22,7 +23,7 @@ const UNKNOWN: &str = "unknown";
 /// How often the bus tries a target, and a function that failed is called.
 const ATTEMPTS: u32 = 4;
 
-/// What a function that failed leaves, as its destination is told.
+/// What a function that failed leaves for its destination.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Failure<'a> {
@@ -66,7 +67,7 @@ fn unwrapped(body: &str) -> BusEvent {
     found.unwrap_or_else(|| BusEvent::of(&json!({ "detail": body })))
 }
 
-/// What people are told.
+/// The text of the alert.
 fn alert(event: &BusEvent, message_id: &str) -> String {
     let (envelope, fields) = (event.envelope(), event.fields());
     let or_unknown = |value: &Value| match value.as_str() {
@@ -105,7 +106,7 @@ async fn keep(
     }
 }
 
-/// The event that a letter tells of.
+/// The event that a letter is about.
 fn source_of(event: &BusEvent, id: EventId, now: Timestamp) -> SourceEvent {
     if let Ok(event) = Event::from_detail(event.detail(), now) {
         return SourceEvent::of(&event);

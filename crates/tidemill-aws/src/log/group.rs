@@ -60,7 +60,7 @@ impl Group {
         &self.bytes
     }
 
-    /// Takes back what was put in after the group had so many bytes and events.
+    /// Takes back what was added after the group had this many bytes and events.
     pub(crate) fn cut(&mut self, bytes: usize, events: usize) {
         self.bytes.truncate(bytes);
         self.events = events;

@@ -1,9 +1,10 @@
 //! Checkpoints: all rows that changed begin to count at once.
 //!
-//! Rows are written in the background. Since no transaction spans so many of them, a checkpoint makes them count at once:
-//! all rows that changed go into one object, the checkpoint item is moved to it, and only then are the rows themselves
-//! written, each with the number of the log it reflects. Who opens the store after somebody died in between writes them
-//! first. So no row is ever ahead of the checkpoint, and none that the checkpoint covers is missing.
+//! Rows are written in the background. No transaction spans that many rows, so a checkpoint makes them count at once:
+//! all changed rows go into one object, the checkpoint item is moved to it, and only then are the rows themselves
+//! written, each with the number of the log it reflects. If a process died in between, the next one that opens the
+//! store writes them first. So no row is ever ahead of the checkpoint, and none that the checkpoint covers is
+//! missing.
 
 use std::collections::BTreeSet;
 
@@ -190,7 +191,7 @@ impl Flush {
     }
 }
 
-/// Values of version 1 are read to the end of their bytes, so each is told how long it is.
+/// Values of version 1 are read to the end of their bytes, so each stands behind its length.
 fn put_apart(out: &mut Vec<u8>, value: &impl Stored) {
     let mut bytes = Vec::new();
     value.put(&mut bytes);

@@ -130,7 +130,7 @@ async fn pin(
         )));
     };
     if checkpoint.written < checkpoint.at {
-        // Whoever is at it may be gone. The same row twice is one row.
+        // The process that was writing them may be gone. The same row twice is one row.
         rows.write(&flush).await?;
     }
     let renewing = tokio::spawn({
@@ -138,7 +138,7 @@ async fn pin(
         async move {
             loop {
                 tokio::time::sleep(RENEW_EVERY).await;
-                // If it fails until the pin has run out, whoever releases it is told.
+                // If it fails until the pin has run out, the release reports it.
                 if let Err(fault) = rows.set_pin(&name, clock.now().millis()).await {
                     warn_seldom!(fault, "what an export reads could not be held for longer");
                 }

@@ -1,4 +1,4 @@
-//! Duties that one process of a stage has at a time: an item of the table says who, and until when.
+//! Duties that one process of a stage has at a time: an item of the table says which one, and until when.
 //!
 //! A holder that dies is followed by another once its time is over. Clocks that differ make two holders overlap for as
 //! long as they differ, which harms nothing that a duty does: every effect is decided on the log.
@@ -23,9 +23,9 @@ pub struct Terms {
     /// How long a holder may be silent before another takes over.
     pub term: Duration,
     pub renew_every: Duration,
-    /// A holder that could not renew for so long stops, before others begin.
+    /// A holder that could not renew for this long stops, before others begin.
     pub stop_after: Duration,
-    /// How often those who wait for their turn ask.
+    /// How often a waiting process asks for its turn.
     pub ask_every: Duration,
 }
 
@@ -41,13 +41,14 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// After so long at most another process has the duty of one that died, if there is one and the table answers.
+    /// How long it takes at most until another process has the duty of one that died, if there is one and the table
+    /// answers.
     pub fn takeover_max(&self) -> Duration {
         self.term + self.ask_every
     }
 }
 
-/// Who has which duty. Clones are the same holder.
+/// Which process has which duty. Clones are the same holder.
 #[derive(Clone)]
 pub struct Roster {
     connection: Connection,
@@ -141,7 +142,7 @@ impl Roster {
             .condition_expression(
                 "attribute_not_exists(PK) OR holder = :me OR heldUntil < :now OR heldUntil > :never",
             )
-            // Nobody whose clock is right has it for so long.
+            // No process with a correct clock holds it that long.
             .expression_attribute_values(":never", number(now + term + CLOCKS_DIFFER_MILLIS))
             .expression_attribute_values(":me", text(&*self.holder))
             .expression_attribute_values(":now", number(now));

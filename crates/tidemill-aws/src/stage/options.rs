@@ -32,7 +32,7 @@ pub struct AwsOptions {
     pub site: Site,
     /// Makes the ids of this process differ from those of others: 64 random bits.
     pub seed: u64,
-    /// After so many items of the log the rows that changed are written down.
+    /// After this many items of the log the changed rows are written.
     pub flush_every: u64,
     /// What one command may come to in the log.
     pub group_bytes_max: usize,
@@ -40,15 +40,15 @@ pub struct AwsOptions {
     pub follow_every: Option<Duration>,
     /// How long the outbox must stand still before this process sends what another committed.
     pub patience: Duration,
-    /// For so long after an event was put on the bus questions are answered from memory too.
+    /// How long after an event was put on the bus questions are also answered from memory.
     pub save_lag: Duration,
-    /// How long groups stay in the log at least once they are sent and in the rows. Whoever follows the log from further
-    /// back begins at the oldest that is left.
+    /// How long groups stay in the log at least once they are sent and in the rows. A follower of the log from
+    /// further back begins at the oldest group that is left.
     pub keep_log: Duration,
     /// Whether to refuse when this machine's clock is off: leases are judged by it.
     pub checks_clock: bool,
-    /// Whether the tokens of workflow events are of Step Functions, which is told when their executions go on. An
-    /// [`AwsSender`](crate::AwsSender) does that.
+    /// Whether the tokens of workflow events are of Step Functions. Then an [`AwsSender`](crate::AwsSender) notifies
+    /// it when their executions go on.
     pub step_functions: bool,
     /// Whether tasks are run in this process. It then takes tickets from the queue while somebody waits for work.
     pub takes_tickets: bool,

@@ -1,7 +1,8 @@
 //! The parts that belong to a stage, as its table remembers them.
 //!
-//! Whoever opens a stage with another bucket than all others would put what they read where they do not look, and on another bus
-//! its events would be lost without a word. So the first who names a part decides, and others are refused.
+//! A process that opens a stage with another bucket would put objects where the other processes do not look, and on
+//! another bus its events would be lost silently. So the first process that names a part decides, and the stage
+//! refuses others.
 
 use aws_sdk_dynamodb::operation::get_item::GetItemError;
 use tidemill_engine::backend::Fault;
@@ -69,7 +70,7 @@ pub(crate) async fn check(connection: &Connection, options: &AwsOptions) -> Resu
     Ok(())
 }
 
-/// The account and the name of a queue. Its host may be told in several ways.
+/// The account and the name of a queue. Its host may be written in several ways.
 fn queue_name(url: &str) -> &str {
     let name = url.rfind('/').unwrap_or(0);
     let account = url[..name].rfind('/').map_or(0, |at| at + 1);

@@ -8,7 +8,7 @@ use crate::backend::Aws;
 use crate::tickets::held_tickets::HeldTickets;
 use crate::tickets::ticket::{self, Standing, Ticket};
 
-/// So many tickets are sent at most when some were lost. Others follow the next time.
+/// How many tickets are sent at most when some were lost. Others follow the next time.
 const MENDED_MAX: usize = 1_000;
 
 impl Aws {

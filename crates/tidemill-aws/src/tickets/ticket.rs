@@ -16,7 +16,7 @@ use crate::service_pause::ServicePause;
 
 /// What one call takes.
 pub(crate) const BATCH: usize = 10;
-/// A queue holds a message back for 15 minutes at most. Who takes a ticket before its time hides it for the rest.
+/// A queue holds a message back for 15 minutes at most. The receiver of an early ticket hides it for the rest.
 const DELAY_SECONDS_MAX: u64 = 900;
 /// A received message may be hidden for 12 hours in all.
 const HIDE_SECONDS_MAX: u64 = 43_200;
@@ -29,7 +29,7 @@ pub(crate) struct Ticket {
     pub(crate) request_id: String,
     pub(crate) run: u32,
     message_id: String,
-    /// How often a new ticket had to be sent because whoever took it may not claim for its tenant.
+    /// How often a new ticket had to be sent because the receiver may not claim for its tenant.
     #[serde(default, skip_serializing_if = "tidemill_model::is_default")]
     pub(crate) passed: u32,
 }
@@ -64,7 +64,7 @@ pub(crate) enum Standing {
     Over,
     /// Somebody is at it, or it is not due yet.
     Later(Timestamp),
-    /// Whoever serves the tenant may claim it.
+    /// A process that serves the tenant may claim it.
     Now(TenantId),
 }
 

@@ -1,8 +1,8 @@
 //! Filling an empty table from another store.
 //!
-//! Events, blobs and rows are put where they belong, and the checkpoint last: it makes them count. The log begins behind all
-//! numbers that the other store used, so that nobody who follows it meets an event of old, and nothing is sent: what happened
-//! elsewhere has been told there. Tickets for open work are sent by the next reconcile.
+//! Events, blobs and rows are put where they belong, and the checkpoint last: it makes them count. The log begins
+//! behind all numbers that the other store used, so that no follower meets an old event. Nothing is sent, because the
+//! other store already reported what happened there. The next reconcile sends tickets for open work.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub enum RestoreError {
     /// Nobody can tell what is in it: rows of the first try would stand beside those of the next.
     #[error("an import into the table {0} runs, or did not come to its end; import into a new one")]
     HalfFull(String),
-    /// Whoever handed the pieces over stopped before the last one.
+    /// The other store stopped before it handed over the last piece.
     #[error("what was to be imported broke off")]
     CutOff,
     #[error(transparent)]

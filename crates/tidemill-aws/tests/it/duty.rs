@@ -48,7 +48,7 @@ fn a_duty_has_one_holder_and_passes_on() {
     });
 }
 
-/// Notes who sent what.
+/// Notes which process sent what.
 struct Noting {
     name: &'static str,
     sent: Arc<Mutex<Vec<&'static str>>>,

@@ -9,7 +9,7 @@ const CASES: [&str; 3] = [
     "lagging::on_moto::a_child_gets_its_parents_output_from_the_log",
 ];
 
-/// Runs those tests in a process that is told of no double.
+/// Runs those tests in a process without a double.
 fn run(ci: &str) -> Output {
     Command::new(std::env::current_exe().expect("this process has a program"))
         .args(["--exact", "--test-threads=1"])

@@ -31,7 +31,7 @@ impl Bell {
         if self.rung.swap(true, Ordering::AcqRel) {
             return;
         }
-        // Whoever is about to wait holds the lock until it does.
+        // A thread that is about to wait holds the lock until it does.
         if self.ears().listening {
             self.heard.notify_one();
         }

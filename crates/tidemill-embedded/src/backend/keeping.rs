@@ -20,7 +20,7 @@ use crate::store::retention::{
 use crate::store::row_store::{Checkpoint, io_fault};
 use crate::store::{group_bytes, sweep_blobs};
 
-/// Changed rows are written after so long when they are few. Then nothing is written until something changes.
+/// After how long a few changed rows are written. Then nothing is written until something changes.
 const QUIET: Duration = Duration::from_secs(5);
 /// How often old events are looked for. Only reading, unless something has expired.
 const RETENTION_EVERY: Duration = Duration::from_secs(3_600);
@@ -125,7 +125,8 @@ impl Shared {
         let since = *waiting.since.get_or_insert_with(Instant::now);
         let has_waited = since + QUIET <= Instant::now();
         let is_behind = self.replay_len() >= FLUSH_EVENTS && self.settling.load(Ordering::Acquire) == 0;
-        // What is held while others are being written has a limit too: then those who change rows wait.
+        // Rows that are held while others are being written have a limit too: beyond it, callers that change rows
+        // wait.
         if (dirty >= FLUSH_ROWS || has_waited || is_behind) && held < 2 * HELD_BYTES_MAX {
             self.flush_planned.store(false, Ordering::Relaxed);
             // What is not taken now stays in the state, and the log has it.
@@ -247,7 +248,7 @@ impl Shared {
     }
 }
 
-/// Counts a thread that writes rows, and tells those who wait for it when it is done, however it ends.
+/// Counts a thread that writes rows, and wakes its waiters when it is done, however it ends.
 struct Settling<'a>(&'a Shared);
 
 impl<'a> Settling<'a> {

@@ -1,4 +1,4 @@
-//! Those who wait for a job to come to rest.
+//! Callers that wait for a job to come to rest.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,7 +12,8 @@ use tidemill_model::JobId;
 
 use super::progress::Progress;
 
-/// Wakes only those whose own job came to rest, so that a job's every step does not wake whoever waits for its end.
+/// Wakes only the callers whose own job came to rest, so that a step of a job does not wake those that wait for its
+/// end.
 #[derive(Debug, Default)]
 pub(super) struct RestBoard {
     watched: Mutex<HashMap<JobId, Watched, foldhash::fast::RandomState>>,

@@ -1,4 +1,4 @@
-//! Those who wait for work.
+//! Workers that wait for work.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Wakes as many waiters as messages arrived. Who registers first and looks then misses nothing.
+/// Wakes as many waiters as messages arrived. A worker that registers first and then looks misses nothing.
 #[derive(Debug, Default)]
 pub(super) struct WorkQueue {
     waiting: Mutex<VecDeque<Arc<Mutex<Slot>>>>,
@@ -26,7 +26,7 @@ impl WorkQueue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many messages may be deliverable: so many waiters look, and everybody who serves some tenants only.
+    /// This many messages may be deliverable: as many waiters look, and all that serve only some tenants.
     pub(super) fn arrived(&self, messages: usize) {
         let mut left = messages;
         let mut woken = Vec::new();

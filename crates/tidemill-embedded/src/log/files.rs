@@ -110,7 +110,7 @@ pub(super) fn sync_directory(disk: &dyn Disk) -> Result<(), LogError> {
     disk.sync_dir(DIRECTORY).map_err(LogError::io("sync", DIRECTORY))
 }
 
-/// A full disk is an error of its own; others are told as they are.
+/// A full disk is an error of its own; others are returned as they are.
 pub(super) fn full_or_io(
     action: &'static str,
     file: &str,

@@ -9,9 +9,9 @@ use crate::codec::{self, EventFields};
 /// The most bytes a group may have.
 pub const GROUP_BYTES_MAX: usize = 256 << 20;
 
-/// From so many bytes on a commit gets its room at once.
+/// From this many bytes on, a commit gets its room at once.
 const LARGE_BYTES: usize = 1 << 20;
-/// The memory of a group is kept up to so many bytes.
+/// The group keeps up to this many bytes of memory.
 const KEPT_BYTES: usize = 8 << 20;
 
 /// Collects the entries of one group, in order. Clear it to use it again.

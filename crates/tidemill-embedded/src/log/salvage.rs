@@ -1,8 +1,9 @@
 //! Copying what is whole of a damaged log.
 //!
-//! Every group of a segment that was not sealed, and every block of one that was, has a checksum that covers its place.
-//! What passes is copied with its numbers, what does not is told. The copy is a log of sealed segments with the same
-//! numbers and an empty open one, so that places in the log mean the same in both. The source is only read.
+//! Every group of a segment that was not sealed, and every block of one that was, has a checksum that covers its
+//! place. Groups and blocks that pass are copied with their numbers, the others are reported. The copy is a log of
+//! sealed segments with the same numbers and an empty open one, so that places in the log mean the same in both. The
+//! source is only read.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -104,7 +104,7 @@ impl Log {
         LogPosition { segment: self.active.id, offset: self.offset, next_seq: self.next.seq }
     }
 
-    /// What was cut off when the log was opened, as far as it could be told.
+    /// What was cut off when the log was opened, as far as it is known.
     pub fn torn_tail(&self) -> Option<&TornTail> {
         self.torn.as_ref()
     }

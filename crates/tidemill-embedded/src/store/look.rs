@@ -20,7 +20,7 @@ impl Store {
         self.decider.row(key)
     }
 
-    /// All records of a kind, whoever's they are, in the order of their keys.
+    /// All records of a kind, of all tenants, in the order of their keys.
     pub fn records(&self, kind: RecordKind) -> Result<Vec<(RecordKey, Record)>, Fault> {
         let mut found = BTreeMap::new();
         self.rows.scan(&[row_key::RECORD], &mut |key, row| {

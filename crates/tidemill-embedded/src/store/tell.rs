@@ -1,4 +1,4 @@
-//! Who hears what an operator should know.
+//! Where messages for an operator go.
 
 use std::fmt;
 use std::sync::Arc;

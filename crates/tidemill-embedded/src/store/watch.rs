@@ -1,4 +1,4 @@
-//! How far a long piece of work is, for those who wait in front of a terminal.
+//! How far a long piece of work is, for people who wait at a terminal.
 
 /// A look at a piece of work that goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,10 +10,10 @@ pub struct Progress {
     pub total: Option<u64>,
 }
 
-/// Whoever wants to know. Called often; it must be quick.
+/// Gets the progress. Called often; it must be quick.
 pub type Watch<'a> = dyn FnMut(Progress) + 'a;
 
-/// Between two calls lie so many items.
+/// How many items lie between two calls.
 const STRIDE: u64 = 1_024;
 
 /// Counts the items of one step and tells now and then.

@@ -21,12 +21,12 @@ use crate::lab::{Fresh, Lab, announce};
 
 /// What tells the child that it is one: the directory, its life, and where each thread goes on.
 const CHILD: &str = "TIDEMILL_CRASH_CHILD";
-/// A store is used for so many lives, so that it stays small.
+/// A store is used for this many lives, so that it stays small.
 const LIVES_PER_STORE: u64 = 12;
-/// The child is killed after so many acknowledgements at most, and a little later.
+/// The child is killed after this many acknowledgements at most, and a little later.
 const ACKS_MAX: u64 = 120;
 const DELAY_MICROS_MAX: u64 = 4_000;
-/// A child that says nothing for so long hangs.
+/// A child that is silent for this long hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[expect(clippy::disallowed_methods, reason = "tests have no other way in")]

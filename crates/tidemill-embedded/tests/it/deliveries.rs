@@ -136,7 +136,7 @@ fn callback_of(lab: &Lab, job: JobId) -> Option<Arc<str>> {
     }
 }
 
-/// Where a job is to be told of outlives the entries that said so, in every way in which a store is made again.
+/// The callback of a job outlives the entries that named it, in every way in which a store is rebuilt.
 #[test]
 fn a_callback_outlives_the_log_of_its_job() {
     let url: Arc<str> = Arc::from("https://a.example/done");
@@ -169,7 +169,7 @@ fn a_callback_outlives_the_log_of_its_job() {
     drop(lock);
     let mut imported = Lab::keeping(&other, 10, now);
     assert_eq!((callback_of(&imported, job), due(&imported)), (Some(Arc::clone(&url)), waiting));
-    // The job goes on there, and is told of when it comes to rest again.
+    // The job goes on there, and its callback is called when it comes to rest again.
     let target = ResumeTarget::Job { job, tasks: None };
     imported.run(Command::Resume(Resume { tenant: acme(), target })).unwrap();
     imported.work_off();

@@ -132,7 +132,7 @@ fn nothing_of_a_group_is_followed_before_it_is_synced() {
     drop(leave);
 }
 
-/// The numbers and ids of all events, as somebody who follows the log sees them.
+/// The numbers and ids of all events, as a follower of the log sees them.
 fn followed(dir: &Path, options: &StoreOptions) -> (BTreeMap<u64, EventId>, u64) {
     let backend = Embedded::open(dir, options.clone(), Arc::new(ManualClock::default())).unwrap();
     let mut seen = BTreeMap::new();

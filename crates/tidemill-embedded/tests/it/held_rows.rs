@@ -1,5 +1,5 @@
-//! Rows that were taken out of the state and are not in the file yet: they are seen by all who look, and a crash loses
-//! nothing of them.
+//! Rows that were taken out of the state and are not in the file yet: every reader sees them, and a crash loses none
+//! of them.
 
 use tidemill_engine::command::Command;
 use tidemill_model::{Event, JobId};

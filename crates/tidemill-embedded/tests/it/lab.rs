@@ -239,7 +239,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// All dead letters, of whatever kind.
+    /// All dead letters, of any kind.
     pub(crate) fn letters(&self) -> Vec<RecordValue> {
         self.store
             .records(RecordKind::DeadLetter)

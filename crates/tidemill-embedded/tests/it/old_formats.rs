@@ -120,7 +120,7 @@ fn an_earlier_form_goes_on_and_is_carried_over() {
             lab.run(publish("s", plain("{}"), None, None)).unwrap();
         }
         lab.work_off();
-        // Whoever follows the log has come to its end, or nothing would go.
+        // All followers of the log have come to its end, or nothing would expire.
         for (key, record) in lab.store.records(RecordKind::Cursor).unwrap() {
             let value = Some(RecordValue::Bytes((1_u64 << 40).to_le_bytes().as_slice().into()));
             let expected = Some(record.version);

@@ -11,8 +11,8 @@ use std::process::Command;
 pub(crate) struct Tmpfs(PathBuf);
 
 impl Tmpfs {
-    /// Mounts one of so many KiB at `dir`, which is made. Without the right to do so it says that the test is skipped, and
-    /// why; in CI that is a failure.
+    /// Mounts one of `kib` KiB at `dir`, which it makes. Without the right to do so it says that the test is skipped,
+    /// and why; in CI that is a failure.
     pub(crate) fn mount(dir: PathBuf, kib: u64) -> Option<Self> {
         std::fs::create_dir_all(&dir).unwrap();
         let Err(problem) = mount(&["-t", "tmpfs", "-o", &format!("size={kib}k"), "tmpfs"], &dir) else {
@@ -26,7 +26,7 @@ impl Tmpfs {
         mount(&["-o", "remount,ro"], &self.0).unwrap();
     }
 
-    /// Takes so many KiB of the space, or all that is left.
+    /// Fills `kib` KiB of the space, or all that is left.
     pub(crate) fn fill(&self, name: &str, kib: usize) -> PathBuf {
         let path = self.join(name);
         let mut file = std::fs::File::create(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Files whose end was torn: what nobody was told of may go, what was acknowledged may not.
+//! Files whose end was torn: what was not acknowledged may go, what was acknowledged may not.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

@@ -26,10 +26,11 @@ pub enum EngineError {
     /// A document is wrong in one or more places. Nothing was changed.
     #[error(transparent)]
     Fields(#[from] FieldProblems),
-    /// Only those who may write definitions may do this. Nothing was changed.
+    /// Only clients with the right to write definitions may do this. Nothing was changed.
     #[error("{field} needs the right to bring commands and agents along")]
     InlineNotAllowed { field: String },
-    /// Only those who may write definitions may set a variable that a definition does not open. Nothing was changed.
+    /// Only clients with the right to write definitions may set a variable that a definition does not open. Nothing
+    /// was changed.
     #[error("{field} {}", not_open(definition, *opens_any))]
     VariableNotOpen { field: String, definition: TaskName, opens_any: bool },
     /// The input is too large. Nothing was changed.

@@ -23,7 +23,7 @@ pub struct LiveTask {
     pub last_event_at: Timestamp,
 }
 
-/// Who has a task.
+/// Which worker has a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hold {
     /// Nobody. It may be taken from this moment on.

@@ -1,7 +1,7 @@
-//! Health checks: whether tasks that run are heard of, and whether anything stands still.
+//! Health checks: whether running tasks report, and whether anything stands still.
 //!
 //! A check looks at what is live, judges it by fixed rules, and writes one event with what it saw. It never changes a
-//! task. Whom it alarms is decided here too; that they are told is a delivery, made in the commit of the event.
+//! task. It also decides which alarms to raise; an alarm is a delivery, made in the commit of the event.
 
 mod alarm;
 mod board;

@@ -1,4 +1,4 @@
-//! A check of health: its event, what is kept of it, and whom it alarms, all at once. No task changes.
+//! A check of health: its event, what is kept of it, and its alarms, all at once. No task changes.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::kernel::state::State;
 use crate::kernel::state::row::RowKey;
 use crate::outbound::outbox;
 
-/// Records what a check of health found, and tells whom it alarms.
+/// Records what a check of health found, and raises its alarms.
 #[derive(Debug, Clone)]
 pub struct RecordHealth {
     pub tenant: TenantId,
@@ -65,7 +65,7 @@ pub(crate) fn record(
     let is_behind = actual != *expected;
     #[cfg(feature = "faults")]
     let is_behind = is_behind && !draft.policy().faults.skip_check_version;
-    // Alarms are decided by what was told before: whoever told something meanwhile counts.
+    // Alarms are decided by what was reported before, so another check that reported meanwhile counts.
     if is_behind {
         return Err(Refusal::RecordConflict { expected: *expected, actual });
     }

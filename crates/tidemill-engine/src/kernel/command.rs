@@ -40,7 +40,7 @@ macro_rules! commands {
                 }
             }
 
-            /// Its name, for those who watch.
+            /// Its name, for logs and metrics.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$name(_) => stringify!($name),)*

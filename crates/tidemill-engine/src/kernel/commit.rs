@@ -58,9 +58,9 @@ pub enum RecordWrite {
     Task(Arc<NewTask>),
     /// What the agents of a job may use, and what they used of it. `None`: as much as they like.
     JobAllowance { tenant: TenantId, job: JobId, allowance: Option<Allowance> },
-    /// A script submitted the job, so many scripts away from what came from outside.
+    /// A script submitted the job, `hops` scripts away from the event that came from outside.
     JobHops { tenant: TenantId, job: JobId, hops: u32 },
-    /// Who is told once the job is at rest.
+    /// The URL that is called once the job is at rest.
     JobCallback { tenant: TenantId, job: JobId, url: Arc<str> },
     /// Any other record; `None` removes it.
     Put { key: RecordKey, record: Option<Record> },

@@ -1,4 +1,8 @@
 //! Notices: how one thing tells many that wait that something happened, on any runtime.
+//!
+//! `event-listener` keeps another rule than `ring_some`: its `notify(n)` goes to n of all listeners, so a listener
+//! that does not wait yet misses a ring that others got. The rest of it would replace some sixty lines by as many of
+//! a wrapper and two crates.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -6,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Rung any number of times; everybody who listened before a ring hears it. Clones share everything.
+/// Rung any number of times; every listener that was there before a ring hears it. Clones share everything.
 #[derive(Debug, Clone, Default)]
 pub struct Notice {
     board: Arc<Board>,
@@ -32,8 +36,8 @@ impl Notice {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Like `ring`, but wakes only so many of those that wait: for things that one of them does, whichever it is. Who
-    /// has done one looks for the next by itself.
+    /// Like `ring`, but wakes only `count` waiters: for work that any one of them does. A waiter that has done one
+    /// looks for the next by itself.
     pub fn ring_some(&self, count: usize) {
         self.board.rings.fetch_add(1, Ordering::SeqCst);
         let wakers: Vec<Waker> = {

@@ -15,6 +15,6 @@ pub enum Piece {
         bytes: Vec<u8>,
     },
     Row(Box<(RowKey, Row)>),
-    /// That was all. Whoever stops without it has not handed everything over.
+    /// That was all. A store that stops without it has not handed everything over.
     End,
 }

@@ -6,7 +6,7 @@ use tidemill_model::RetryPolicy;
 
 use crate::outbound::JobFailedAlerts;
 
-/// To whom alerts are told. Without anybody they are events and nothing else.
+/// The targets of alerts. Without any, alerts are events and nothing else.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AlertTargets {
     pub people: bool,
@@ -65,13 +65,13 @@ pub struct Policy {
     pub deliveries_max: usize,
     /// How many alerts of a tenant may wait for one place. The next says so, and no further ones are made.
     pub alerts_max: usize,
-    /// Whether ends of parked executions are told to a webhook.
+    /// Whether a webhook gets the ends of parked executions.
     pub workflow_webhook: bool,
-    /// Whether tokens that came with workflow events are of AWS Step Functions, which is told the ends of waits.
+    /// Whether tokens that came with workflow events are of AWS Step Functions, which gets the ends of waits.
     pub task_tokens: bool,
-    /// To whom alerts are told.
+    /// The targets of alerts.
     pub alerts: AlertTargets,
-    /// Which failed jobs are told to them; none: no job.
+    /// Which failed jobs raise an alert for them; none: no job.
     pub job_failed: Option<Arc<JobFailedAlerts>>,
     #[cfg(feature = "faults")]
     pub faults: crate::kernel::faults::Faults,

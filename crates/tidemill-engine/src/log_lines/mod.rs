@@ -1,6 +1,8 @@
-//! What goes through `tracing` on its way to the lines of a log: fields as values, and how often the same is told.
+//! What goes through `tracing` on its way to the lines of a log: fields as values, and how often the same cause is
+//! logged.
 //!
-//! Who shows lines is the binary's matter. Libraries tell a cause once, where it is dealt with: `error` wants somebody, `warn` may.
+//! The binary decides which lines are shown. Libraries log a cause once, where they handle it: `error` needs a
+//! person, `warn` may.
 
 mod fields;
 mod pace;

@@ -11,7 +11,7 @@ const WHILE: Duration = Duration::from_secs(60);
 /// Causes that one place tells apart at a time. What comes beyond them counts as one more cause.
 const CAUSES_MAX: usize = 16;
 
-/// Bounds the lines of one place: so many a minute for each cause. Lines that are left out are counted.
+/// Limits the lines of one place per minute and cause. Lines that are left out are counted.
 #[derive(Debug)]
 pub struct Pace {
     lines_max: u32,
@@ -58,7 +58,7 @@ impl Pace {
     fn due_at(&self, cause: &str, now: Instant) -> Option<Told> {
         let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |known: &Cause| now.duration_since(known.since) >= WHILE;
-        // What was not heard of for a minute, and owes no count, is forgotten.
+        // A cause that was quiet for a minute, and owes no count, is forgotten.
         causes.retain(|known| known.left_out > 0 || !is_over(known));
         let found = causes.iter().position(|known| known.text.as_deref() == Some(cause));
         let is_crowded = causes.len() >= CAUSES_MAX;

@@ -30,7 +30,7 @@ impl Default for AttemptMeter {
 }
 
 impl AttemptMeter {
-    /// An attempt ended after so long.
+    /// An attempt ended after this long.
     pub fn ended(&self, outcome: &'static str, class: &'static str, took: Duration) {
         self.0.seconds.took(took);
         let mut ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner);

@@ -51,7 +51,7 @@ pub struct TakenSlot {
 }
 
 impl SlotMeter {
-    /// A worker has so many.
+    /// Adds the slots of a worker.
     #[must_use]
     pub fn add(&self, total: usize) -> TakenSlot {
         self.taken(total, 0)

@@ -13,7 +13,7 @@ use crate::kernel::reply::{Assignment, Ending, Reply};
 use crate::metrics::histogram::{Bounds, Histogram, HistogramMetrics, micros};
 use crate::metrics::names::{NameMeter, NamedMetrics};
 
-/// A worker that was not heard of for so long does not count. Idle ones ask for work more often.
+/// A worker that was silent for this long does not count. Idle workers ask for work more often.
 pub const WORKER_SEEN: Duration = Duration::from_secs(60);
 /// Workers that are remembered. Beyond them new ones are not counted.
 const WORKERS_MAX: usize = 10_000;
@@ -69,7 +69,7 @@ pub struct WorkMetrics {
     pub attempts_released: u64,
     /// Attempts whose end was reported, by what followed and the class of the error, which is empty for a success.
     pub attempts_ended: BTreeMap<(&'static str, &'static str), u64>,
-    /// Workers that were heard of within [`WORKER_SEEN`].
+    /// Workers that reported within [`WORKER_SEEN`].
     pub workers: usize,
     /// Tasks without a job.
     pub tasks_submitted: u64,
@@ -102,7 +102,7 @@ pub(crate) enum Asked {
 impl Asked {
     pub(crate) fn of(command: &Command) -> Self {
         match command {
-            // Whoever comes from elsewhere says which tenants it serves.
+            // A worker from elsewhere says which tenants it serves.
             Command::Claim(claim) => Self::Claim(claim.worker.clone(), claim.tenants.is_none()),
             Command::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat.worker.clone()),
             Command::Finish(finish) => {

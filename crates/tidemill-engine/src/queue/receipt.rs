@@ -78,7 +78,7 @@ impl<B: Backend> Engine<B> {
     /// Removes a message. A receipt of an older delivery removes nothing; the answer is whether it did.
     ///
     /// It says nothing of the task: one that is not done and has no message left gets a new one from the next sweep.
-    /// Whoever did the work by hand finishes or cancels the task.
+    /// A client that did the work by hand finishes or cancels the task.
     pub async fn delete(&self, tenant: Option<TenantId>, receipt: Receipt) -> Result<bool, EngineError> {
         let reply = self.execute(Command::Delete(Delete { tenant, receipt })).await?;
         take_reply!(reply, Reply::Deleted { existed } => existed)

@@ -1,4 +1,4 @@
-//! The port to whoever runs scripts.
+//! The port to the host that runs scripts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct ScriptRun {
     pub data: Json,
     /// What the script's clock says.
     pub now: Timestamp,
-    /// The result as JSON may have so many bytes.
+    /// The result as JSON may have this many bytes.
     pub result_bytes_max: usize,
 }
 

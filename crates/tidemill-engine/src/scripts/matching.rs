@@ -1,5 +1,5 @@
-//! What following the log and following it for one tenant alone have in common: finding who wants an event, and what is
-//! queued for it.
+//! What the router and the lanes have in common: finding the subscriptions that want an event, and what is queued for
+//! it.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -26,7 +26,7 @@ const COMMIT_BYTES: usize = 4 << 20;
 const INLINE_BYTES_MAX: usize = 16 * 1_024;
 /// What the copies of one event may take in all before the log has to do.
 const COPIES_BYTES_MAX: usize = 1 << 20;
-/// Reading so many bytes of an event counts as one comparison.
+/// Reading this many bytes of an event counts as one comparison.
 const BYTES_PER_WORK: usize = 256;
 /// What any subscription weighs beside its rules, and what one weighs that is gone, whose rules nobody knows any more.
 const SUBSCRIPTION_WEIGHT: usize = 256;
@@ -43,7 +43,7 @@ pub(super) struct Target {
 
 pub(super) type Index = Arc<RwLock<Matcher<Id, Target>>>;
 
-/// Who wants an event, and what it took to find out, in comparisons.
+/// The subscriptions that want an event, and what it took to find them, in comparisons.
 pub(super) struct Wanted {
     pub(super) by: Vec<(Id, Target)>,
     pub(super) counts: MatchCounts,
@@ -128,7 +128,7 @@ pub(super) async fn whole<B: Backend>(engine: &Engine<B>, event: &Event) -> Resu
     }
 }
 
-/// Finds who wants an event, with at most so many comparisons; `None` if it takes more.
+/// Finds the subscriptions that want an event, with at most `work_max` comparisons; `None` if it takes more.
 pub(super) fn wanted(index: &Index, event: &Event, work_max: usize) -> Option<Wanted> {
     let index = index.read().unwrap_or_else(PoisonError::into_inner);
     let mut by = Vec::new();
@@ -155,7 +155,7 @@ pub(super) async fn wanted_aside<H: ScriptHost>(
     wanted.flatten().ok_or(None)
 }
 
-/// Those who want an event with this number: it is not older than they are.
+/// The subscriptions that want an event with this number: it is not older than they are.
 pub(super) fn fresh(by: Vec<(Id, Target)>, number: u64) -> Vec<NewTarget> {
     by.into_iter()
         .filter(|(_, target)| target.since < number)

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The upper bounds of the histogram's buckets, in milliseconds.
 pub const BUCKETS_MILLIS: [u64; 13] =
     [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000];
-/// Quantiles are those of the last runs, so many of them.
+/// Quantiles are those of this many last runs.
 const RECENT_MAX: usize = 4_096;
 
 /// The eight metrics of scripts, and quantiles of the last runs.

@@ -26,14 +26,14 @@ impl PublishRate {
         self.per_second
     }
 
-    /// Takes so many events from a tenant's allowance; nothing if it is used up.
+    /// Takes this many events from a tenant's allowance; nothing if it is used up.
     pub(super) fn take(&mut self, tenant: &TenantId, events: usize, now: Timestamp) -> bool {
         let now = now.millis().saturating_mul(1_000);
         if self.paid_at.len() >= TENANTS_MAX && !self.paid_at.contains_key(tenant) {
             self.paid_at.retain(|_, paid_at| *paid_at > now);
         }
         let paid_at = self.paid_at.entry(tenant.clone()).or_insert(now);
-        // A clock that went back must not shut a tenant out for longer than it was told.
+        // A clock that went back must not shut a tenant out for longer than the answer said.
         let ahead = paid_at.saturating_sub(now);
         if ahead >= SECOND_MICROS {
             return false;

@@ -1,6 +1,6 @@
 //! Looking at scripts: whether one compiles, and why an event does or does not match.
 //!
-//! The compiler is not part of the engine: whoever sets it up hands it in.
+//! The compiler is not part of the engine: the caller hands it in.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ pub trait ScriptCompiler: Send + Sync + 'static {
         source: &'a str,
     ) -> Pin<Box<dyn Future<Output = Result<(), CompileProblem>> + Send + 'a>>;
 
-    /// Runs a script once; what it asks for is told and not done. `None` where nothing can run it.
+    /// Runs a script once; what it asks for is reported and not done. `None` where nothing can run it.
     fn try_out(&self, run: ScriptRun) -> TryOut<'_> {
         drop(run);
         Box::pin(std::future::ready(None))
@@ -135,9 +135,10 @@ const SPANS: [Option<u64>; 4] = [Some(0), Some(1_000), Some(600_000), None];
 impl<B: Backend> Engine<B> {
     /// An event by its id and, if that is known, its time, as long as it is stored.
     ///
-    /// The id tells when it was written, and events lie in the log in that order but for few, so its place is found by
-    /// halves and looked around. One that is not there (a script's, which has its id from the event that it ran for, or one
-    /// that was imported) is looked for by its time, and then among the tenant's newest: a bounded number of each.
+    /// The id says when the event was written, and nearly all events are in the log in that order. So a binary search
+    /// finds its place, and then its neighbours are searched. An event that is not there (a script's, whose id comes
+    /// from the event that it ran for, or an imported one) is looked for by its time, and then among the tenant's
+    /// newest: a bounded number of each.
     pub async fn find_event(
         &self,
         tenant: &TenantId,

@@ -1,8 +1,8 @@
 //! The window: executions that were fetched and wait for a place, and those that have one.
 //!
-//! The tenant with the fewest runs goes first, so that none gets more than half of the places while others wait. While
-//! one tenant holds more than half of them, half as many again are lent to the others, who then never wait for its slow
-//! scripts. The last places are kept for tenants that run nothing, so that two cannot hold them all.
+//! The tenant with the fewest runs goes first, so that none gets more than half of the places while others wait.
+//! While one tenant holds more than half of them, half as many again are lent to the others, so that they never wait
+//! for its slow scripts. The last places are kept for tenants that run nothing, so that two cannot hold them all.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -55,8 +55,8 @@ impl Window {
         self.more = more.into_iter().collect();
     }
 
-    /// Whether it is time to fetch more, after one of `taken` was taken. That is said once; who fetches says who has
-    /// more then.
+    /// Whether it is time to fetch more, after one of `taken` was taken. The answer is yes once; the fetch then says
+    /// which tenants have more.
     pub(super) fn runs_low(&mut self, taken: Option<&TenantId>, buffer: usize, kept: usize) -> bool {
         let is_low =
             self.is_low_of(taken.into_iter().filter(|taken| self.more.contains(*taken)), buffer, kept);
@@ -110,12 +110,12 @@ impl Window {
         Some(key)
     }
 
-    /// Whether one with so many runs gets a further place.
+    /// Whether a tenant with this many runs gets a further place.
     fn has_place(&self, runs: usize) -> bool {
         let half = self.places / 2;
         let is_lent = runs < half && self.running.values().any(|others| *others > half);
         let all = if is_lent { Self::places_max(self.places) } else { self.places };
-        // Who is alone may have them all, as others are lent some then.
+        // A tenant that is alone may have them all, because others are lent some then.
         let is_kept_out = runs > 0 && runs < self.running_len;
         let kept = if is_kept_out { Self::kept(self.places) } else { 0 };
         self.running_len < all - kept

@@ -1,4 +1,4 @@
-//! Live logs: the last part of what running tasks print, in memory, for those who watch.
+//! Live logs: the last part of what running tasks print, in memory, for watchers.
 //!
 //! Nothing here is durable. The whole log of an attempt is a blob once the attempt has ended.
 
@@ -153,12 +153,12 @@ impl Shelf {
         log
     }
 
-    /// Drops a log of nobody who prints if there is one, and that which was silent longest.
+    /// Drops the log that was silent longest, if possible one that no task prints to.
     fn drop_one(&mut self) {
         let silent = self.logs.iter().min_by_key(|(_, log)| (!log.ended && log.run > 0, log.last_turn));
         let Some(task) = silent.map(|(task, _)| task.clone()) else { return };
         if let Some(log) = self.logs.remove(&task) {
-            // Those who wait look again.
+            // Watchers look again.
             log.grown.ring();
         }
     }
@@ -250,7 +250,7 @@ mod tests {
         }
         assert_eq!(logs.read(&key(1), 0).run, 0, "the ended one made room");
         assert_eq!(logs.read(&key(0), 0).bytes, b"runs");
-        // Those who only watch take no log away from one who prints.
+        // A watcher takes no log away from a task that prints.
         let mut context = Context::from_waker(Waker::noop());
         let watched = key(LIVE_TASKS_MAX + 1);
         let other = key(LIVE_TASKS_MAX + 2);

@@ -48,7 +48,7 @@ pub(crate) fn of(job: &Job, moved: (u32, PublicState), policy: &Policy) -> TaskS
     let mut counts = job.head.counts;
     *counts.of(job.node(moved_index).entry.public_state()) -= 1;
     *counts.of(Some(moved_state)) += 1;
-    // Both of the states that are told end a wait.
+    // Both reported states end a wait.
     counts.parked -= u32::from(job.parked.contains(&moved_index));
     list.counts = Some(counts);
     list.truncated = true;

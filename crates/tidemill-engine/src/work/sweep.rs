@@ -99,8 +99,8 @@ fn moved_back(head: &TaskHead, queued: &Queued, draft: &Draft<'_, '_>) -> Option
     }
 }
 
-/// When a lease ends that lasts much longer than a new one would. Its worker may be gone, and would be missed only when the
-/// clock is there again. If it lives it is heard.
+/// When a lease ends that lasts much longer than a new one would. Its worker may be gone, and would be missed only
+/// when the clock is there again. A live worker can still report.
 fn shortened(lease: &Lease, draft: &Draft<'_, '_>) -> Option<Timestamp> {
     let at = draft.now().plus(draft.policy().lease_millis);
     Some(at).filter(|at| lease.until.since(*at) > AHEAD_MILLIS_MAX)

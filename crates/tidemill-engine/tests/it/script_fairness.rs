@@ -172,7 +172,8 @@ fn costly_rules_of_one_tenant_hold_up_no_other() {
     assert!(is_done(&lab));
 }
 
-/// Who changes very many subscriptions waits for them; nobody else does, and each event meets what was there before it.
+/// A tenant that changes very many subscriptions waits for them; no other does, and each event meets those from
+/// before it.
 #[test]
 fn subscriptions_that_come_in_hundreds_hold_up_no_other_tenant() {
     let mut lab = Lab::new(ScriptsConfig::default());
@@ -221,7 +222,7 @@ fn subscriptions_that_come_in_hundreds_hold_up_no_other_tenant() {
     lab.publish_of("busy", "x", &json!({}));
     lab.settle();
     assert_eq!(lab.counts(), counts(801, 2));
-    // Whoever is alone is not put aside: nobody waits for it.
+    // A tenant that is alone is not put aside: nobody waits for it.
     block_on(lab.engine.unsubscribe(&acme(), &SubscriptionId::new("quick").unwrap())).unwrap();
     lab.settle();
     for n in 400..800 {
@@ -233,7 +234,7 @@ fn subscriptions_that_come_in_hundreds_hold_up_no_other_tenant() {
     assert_eq!(lab.counts(), counts(1_401, 2));
 }
 
-/// Nobody waits for a tenant that is alone, but for one who comes together with its hundreds of subscriptions.
+/// A tenant that is alone is put aside once another comes together with its hundreds of subscriptions.
 #[test]
 fn a_tenant_is_alone_only_until_another_comes() {
     let mut lab = Lab::new(ScriptsConfig::default());
@@ -253,7 +254,7 @@ fn a_tenant_is_alone_only_until_another_comes() {
     assert_eq!(lab.counts(), BTreeMap::from([("any".to_owned(), 401), ("quick".to_owned(), 1)]));
 }
 
-/// A start takes in what is there; nobody waits for the one who has the most.
+/// A start takes in what is there; no tenant waits for the one with the most.
 #[test]
 fn a_start_waits_for_nobody_who_has_very_much() {
     let clock = ManualClock::default();

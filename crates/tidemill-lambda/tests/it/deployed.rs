@@ -230,7 +230,7 @@ fn a_check_that_alarms_is_told() {
         slack.set(Mood::Refuses);
         assert_eq!(site.invoke("health-check", &tick).await, Ok(json!({ "tenants": 1, "told": 1 })));
         assert_eq!(slack.texts(), Vec::<String>::new());
-        // Whoever comes first tells it once it can be told: it is tried again after a second.
+        // The first function that runs delivers it once Slack accepts it: it is tried again after a second.
         slack.set(Mood::Takes);
         eventually("it is told", async || {
             site.invoke("reconcile", &tick).await.expect("it does its work");
@@ -261,7 +261,7 @@ fn what_the_bus_could_not_deliver_is_kept_and_told() {
         let is_told = failure_text("Nonsense", "log-event");
         assert!(matches!(&slack.texts()[..], [text] if is_told(text) && text.contains("*Task:* TASK#r-1\n")));
 
-        // People who cannot be told are told later, and the event is kept once.
+        // If Slack refuses the alert, people get it later, and the event is kept once.
         let body = json!({ "detail-type": "log-event", "detail": { "eventType": "Other" } }).to_string();
         let message =
             json!({ "Records": [{ "messageId": "6f1c1d5e-0000-4000-8000-000000000001", "body": body }] });

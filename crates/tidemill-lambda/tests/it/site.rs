@@ -278,7 +278,7 @@ impl Site {
         headers: &[(&str, &str)],
         body: String,
     ) -> Answer {
-        // The double looks at who asks, and not at the signature.
+        // The double looks at the caller's name, not at the signature.
         let authorization = format!(
             "AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/{service}/aws4_request, SignedHeaders=host, Signature=0"
         );

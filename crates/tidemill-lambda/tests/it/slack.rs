@@ -1,4 +1,4 @@
-//! Whoever is told of alerts.
+//! A double of Slack, which gets the alerts.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl Slack {
         self.inner.texts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until so many posts came.
+    /// Waits until this many posts came.
     pub(crate) async fn posts(&self, count: usize) {
         let mut posts = self.inner.posts.subscribe();
         let came =

@@ -56,7 +56,7 @@ fn in_07_dead_letters_are_taken_from_rules() {
     }
 }
 
-/// IN-03 and IN-09: whoever is handed the messages of a queue may take them from it.
+/// IN-03 and IN-09: a function that gets the messages of a queue may take them from it.
 #[test]
 fn queues_are_read_by_who_may() {
     let wanted = ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"];

@@ -1,7 +1,8 @@
 //! A set of conjunctions too large to try each: every one hangs in one of several indexes.
 //!
-//! A conjunction hangs under the comparison that the fewest others hang under when it comes. So a value that is rare
-//! keeps its place for those who ask for it, and one that all ask for fills up only if they ask for nothing else.
+//! A conjunction hangs under the comparison that the fewest others hang under when it comes. So a rare value keeps
+//! its place for the conjunctions that ask for it, and a frequent one fills up only with those that ask for nothing
+//! else.
 
 use std::sync::Arc;
 
@@ -302,9 +303,9 @@ impl BoundsKind {
     }
 }
 
-/// What it costs an event to find so many with one it wants. `beside` tells whether they could be told apart further
-/// on; then each doubling costs one more look. An equal value is worth more than a part or a bound, which most events
-/// may have.
+/// What it costs an event to find `crowd` conjunctions with one it wants. `beside` says whether they could be told
+/// apart further on; then each doubling costs one more look. An equal value is worth more than a part or a bound,
+/// which most events may have.
 fn cost(crowd: usize, way: Access, beside: bool, leaf_max: usize) -> usize {
     if !beside || crowd <= leaf_max || !way.narrows() {
         return 4 * crowd;

@@ -193,8 +193,8 @@ impl Bucket {
         }
     }
 
-    /// Tells every subscription that wants an event with this data, once, and how many conjunctions were tried. When
-    /// it made `work_max` comparisons it gives up and returns none; then not all may have been told.
+    /// Reports every subscription that wants an event with this data, once, and how many conjunctions were tried.
+    /// When it made `work_max` comparisons it gives up and returns none; then not all may have been reported.
     pub(super) fn matches(
         &self,
         data: &Value,

@@ -120,8 +120,8 @@ impl<I: Clone + Eq + Hash, T> Matcher<I, T> {
     }
 
     /// The same, but if it takes more than `work_max` comparisons it returns none and reports nothing. A comparison
-    /// with a list counts once more for every 8 items, one within a text for every 128 bytes. So one who serves many
-    /// tenants in turn can put such an event aside, for another thread to finish.
+    /// with a list counts once more for every 8 items, one within a text for every 128 bytes. So a caller that serves
+    /// many tenants in turn can put such an event aside, for another thread to finish.
     pub fn matches_within(
         &self,
         work_max: usize,

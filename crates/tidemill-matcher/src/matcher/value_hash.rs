@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::key_map::{join, mix};
 use crate::filter::{fraction, whole, whole_fraction};
 
-/// Hashes with a seed, so that nobody who does not know it can choose values that fall together.
+/// Hashes with a seed, so that nobody can choose values that collide without knowing it.
 #[derive(Debug, Clone)]
 pub(super) struct ValueHasher {
     texts: FixedState,

@@ -12,7 +12,7 @@ const READ_CHARS_MAX: usize = 8_000;
 const QUOTED_CHARS_MAX: usize = 400;
 /// Hexadecimal digits in a row, letters and digits among them, that are an id and no word.
 const HEX_DIGITS_MIN: usize = 8;
-/// A word of letters and digits that is at least so long and changes between them so often is an id.
+/// A word of letters and digits with at least this many characters and changes between them is an id.
 const ID_CHARS_MIN: usize = 8;
 const ID_CHANGES_MIN: usize = 3;
 /// Putting one placeholder may show another thing to replace.

@@ -24,7 +24,7 @@ const SMALL_MAX: usize = 32 * 1024;
 /// The block sizes up to 1 KiB are multiples of this.
 const FINE_STEP: usize = 64;
 const FINE_MAX: usize = 1024;
-/// Above, each doubling has so many block sizes.
+/// Above, each doubling has this many block sizes.
 const STEPS_PER_DOUBLING: usize = 8;
 const CLASSES: usize = FINE_MAX / FINE_STEP + 5 * STEPS_PER_DOUBLING;
 

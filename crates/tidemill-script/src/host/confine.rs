@@ -56,8 +56,9 @@ pub(super) fn limit(setup: &Setup) -> io::Result<()> {
     Ok(())
 }
 
-/// The last step: no new descriptors, no new rights, and no system calls but the few that running scripts takes. What
-/// this machine cannot do is told and not fatal: the limits above hold, and scripts have no function that would need it.
+/// The last step: no new descriptors, no new rights, and only the few system calls that running scripts takes. What
+/// this machine cannot do is reported and not fatal: the limits above hold, and scripts have no function that would
+/// need it.
 pub(super) fn seal() -> Option<String> {
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(0), maximum: Some(0) }) {
         return Some(format!("descriptors are not limited: {error}"));

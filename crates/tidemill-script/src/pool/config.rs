@@ -17,9 +17,9 @@ pub struct PoolConfig {
     pub size: usize,
     /// The most that a request's limits can give to one execution.
     pub memory_bytes: usize,
-    /// A host that had nothing to do for so long is ended. One is kept.
+    /// A host that was idle for this long is ended. One is kept.
     pub idle: Duration,
-    /// A host that has not answered so long after the wall time of its execution is killed.
+    /// A host that has not answered this long after the wall time of its execution is killed.
     pub grace: Duration,
     /// How long a host may take to start.
     pub start_wait: Duration,

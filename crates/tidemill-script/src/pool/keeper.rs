@@ -31,7 +31,7 @@ pub(super) fn start(config: &PoolConfig) -> io::Result<(mpsc::Sender<Errand>, wa
         for errand in errands {
             match errand {
                 Errand::Start(reply) => {
-                    // Whoever asked may be gone: then nobody needs the host.
+                    // The caller may be gone: then nobody needs the host.
                     if let Err(Ok((mut child, _))) = reply.send(spawn(&config)) {
                         // If it ended by itself there is nothing to kill, and it is reaped all the same.
                         let _ = child.kill();
@@ -43,7 +43,7 @@ pub(super) fn start(config: &PoolConfig) -> io::Result<(mpsc::Sender<Errand>, wa
                     let _ = child.kill();
                     let status = child.wait();
                     if let Some(reply) = reply {
-                        // Whoever asked may be gone.
+                        // The caller may be gone.
                         let _ = reply.send(status);
                     }
                 }

@@ -1,9 +1,9 @@
-//! Who is served next.
+//! Which tenant is served next.
 //!
 //! The tenant with the fewest executions under way comes first, then the one that waits longest. So a tenant that
-//! holds half of the pool gets no more of it while others wait. It may have taken all of it before they came; then they
-//! are lent further places at once, half of the pool at most, so that nobody waits for another tenant's slow scripts.
-//! The last places are kept for tenants that run nothing, so that two cannot hold them all.
+//! holds half of the pool gets no more of it while others wait. It may have taken all of it before they came; then
+//! the pool lends them further places at once, half of the pool at most, so that no tenant waits for another's slow
+//! scripts. The last places are kept for tenants that run nothing, so that two cannot hold them all.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -92,8 +92,8 @@ impl<W> Shares<W> {
         Some((tenant, waiter))
     }
 
-    /// How many places a tenant with so many runs does not get. Who is alone may have them all, as others are lent
-    /// some then.
+    /// How many places a tenant with this many runs does not get. A tenant that is alone may have them all, because
+    /// others are lent some then.
     fn kept_from(&self, runs: usize) -> usize {
         let is_kept_out = runs > 0 && runs < self.running;
         if is_kept_out { kept(self.size) } else { 0 }

@@ -1,7 +1,8 @@
 //! The other end of a connection on this machine: whose socket it is.
 //!
-//! The kernel is asked for the socket that has our two addresses the other way round. Its owner is whoever made it. A
-//! socket that its process has closed belongs to nobody, although the kernel shows it as root's: it has no inode.
+//! The server asks the kernel for the socket that has our two addresses the other way round. Its owner is the user
+//! who made it. A socket that its process has closed belongs to nobody, although the kernel shows it as root's: it
+//! has no inode.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -112,7 +113,8 @@ fn request(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     message
 }
 
-/// The owner in an answer, if it is of the socket that was asked for: without one the kernel answers with who listens.
+/// The owner in an answer, if it is of the socket that was asked for: without one the kernel answers with the
+/// listener.
 fn owner_in(answer: &[u8], local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     let bytes = |at: usize, count: usize| answer.get(at..at + count);
     if bytes(4, 2)? != BY_FAMILY.to_ne_bytes() {

@@ -7,11 +7,11 @@ use rustix::net::{RecvFlags, recv};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// Whoever sent a request. A request that is handled in process has nobody at the other end; dropping it is enough.
+/// The sender of a request. A request that is handled in process has nobody at the other end; dropping it is enough.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Peer {
     stream: Option<Arc<TcpStream>>,
-    /// Closed once whoever is there may stay no longer.
+    /// Closed once the sender may stay no longer.
     stay: Option<watch::Receiver<()>>,
 }
 
@@ -20,7 +20,7 @@ impl Peer {
         Self { stream: Some(stream), stay: None }
     }
 
-    /// The same, who counts as gone once `stay` is closed.
+    /// The same peer, which counts as gone once `stay` is closed.
     pub(crate) fn staying(self, stay: Option<watch::Receiver<()>>) -> Self {
         Self { stay, ..self }
     }

@@ -1,4 +1,4 @@
-//! Who is connected, and who has been idle longest.
+//! Which clients are connected, and which has been idle longest.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! A TCP stream that gives up on clients that are too slow.
 //!
-//! Between requests a connection may rest for a while; once a head has begun it must end soon; and a client for whom
-//! something waits must read. How fast a body comes is judged by whoever reads it.
+//! Between requests a connection may rest for a while; once a head has begun it must end soon; and a client must read
+//! what waits for it. The reader of a body judges how fast it comes.
 
 use std::io;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ pub(super) struct Patience {
     pub(super) write: Duration,
 }
 
-/// Counts the beginnings and ends of requests; shared with whoever handles them.
+/// Counts the beginnings and ends of requests; shared with their handlers.
 ///
 /// A count and not a flag: a request may begin and end between two looks, and its head is over then.
 #[derive(Debug, Clone, Default)]

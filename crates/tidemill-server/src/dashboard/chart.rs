@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 /// Stacked bars, the first part of each at the bottom.
 pub(super) struct Bars<'a> {
-    /// What it shows, for those who cannot see it.
+    /// What it shows, for people who cannot see it.
     pub(super) about: &'a str,
     /// One word for each part; its colour.
     pub(super) tones: &'a [&'static str],

@@ -1,4 +1,4 @@
-//! How much of the machine pages may take, so that people who look slow neither the work nor other tenants.
+//! How much of the machine pages may take, so that viewers slow neither the work nor other tenants.
 //!
 //! A page that is kept up to date is made again in turns: those of one key one after the other, with a pause after
 //! each. Pages that may be large are made apart from the threads that answer, few at a time, and those of one key one
@@ -48,7 +48,7 @@ pub(super) struct LargePage {
 pub(super) struct LivePage(OwnedMutexGuard<()>);
 
 impl LivePage {
-    /// It took so long: the next one of the same key waits in proportion.
+    /// Making it took `time`: the next one of the same key waits in proportion.
     pub(super) fn took(self, time: Duration) {
         tokio::spawn(async move {
             tokio::time::sleep(time * (SHARE - 1)).await;
@@ -75,7 +75,7 @@ impl Pace {
     }
 
     pub(super) async fn large(&self, key: &str) -> LargePage {
-        // The turn first: who asks for many pages waits for its own before it stands in the way of others.
+        // The turn first: a caller that asks for many pages waits for its own before it stands in the way of others.
         let turn = self.large.take(key).await;
         LargePage { _turn: turn, _place: Arc::clone(&self.places).acquire_owned().await.ok() }
     }

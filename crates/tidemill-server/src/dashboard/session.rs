@@ -1,4 +1,4 @@
-//! Sessions: who logged in, in memory only.
+//! Sessions: users who logged in, in memory only.
 //!
 //! A session is named by 32 random bytes that only the browser's cookie holds; the table keeps their digest. It ends by
 //! logout, after a time without use, after a time altogether, and with its key: the door asks for that at every visit.
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use crate::caller::Caller;
 use crate::problem::Problem;
 
-/// A session that nobody uses for so long is over.
+/// A session that nobody uses for this long is over.
 pub(super) const IDLE_MAX: Duration = Duration::from_secs(12 * 3600);
 /// No session lasts longer.
 pub(super) const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Up to so many keys are compared one by one.
+/// Up to this many keys are compared one by one.
 const FEW: usize = 16;
 
 /// The place of the first key that is there a second time in its object, as `tasks[3].input.a`. The text must be JSON.

@@ -1,7 +1,7 @@
 //! Metrics in the text format of Prometheus. The names are a promise; docs/reference/metrics.md lists them all.
 //!
-//! Tenants are added up: their names are nobody else's business. Whoever asks for one of them sees its definitions and
-//! jobs by name.
+//! Tenants are added up: their names are nobody else's business. A caller that asks for one of them sees its
+//! definitions and jobs by name.
 
 mod health;
 mod names;
@@ -21,7 +21,7 @@ pub use worker::worker_metrics;
 /// The content type.
 pub const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The text of all metrics, for somebody who may see these names.
+/// The text of all metrics, for a caller that may see these names.
 pub(crate) fn render(metrics: &Metrics, named: &NamedMetrics, logins_failed: u64) -> String {
     let mut text = Text::default();
     build(&mut text);

@@ -42,7 +42,7 @@ impl StreamLimits {
     }
 }
 
-/// Places by name, so many for each.
+/// Places by name, at most `most` for each.
 #[derive(Debug, Clone)]
 struct Places {
     most: usize,

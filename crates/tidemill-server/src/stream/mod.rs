@@ -1,6 +1,6 @@
 //! Answers that go on: events and logs as they come.
 //!
-//! A stream is a task that fills a short queue and a body that empties it. A reader who is too slow for the queue is
+//! A stream is a task that fills a short queue and a body that empties it. A reader that is too slow for the queue is
 //! told so and dropped; nothing grows without bound.
 
 mod channel_body;

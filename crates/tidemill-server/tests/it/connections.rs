@@ -254,7 +254,7 @@ async fn a_head_has_up_to_64_kib_and_100_fields() {
     let lab = Lab::start().await;
     let client = lab.local();
     let base = client.head("GET", "/healthz", &[], "HTTP/1.1") + "Connection: close\r\n";
-    // A head of so many bytes, in several fields.
+    // A head of this many bytes, in several fields.
     let sized = |bytes: usize| {
         let mut head = base.clone();
         while head.len() + 2 < bytes {

@@ -1,4 +1,4 @@
-//! The dashboard over HTTP: who comes in, what forms may do, and that texts stay texts.
+//! The dashboard over HTTP: which users get in, what forms may do, and that texts stay texts.
 
 use std::fmt::Write;
 
@@ -592,12 +592,12 @@ async fn failed_logins_are_counted_and_a_large_one_is_not_read() {
     assert!(large.text().contains("4096"), "{}", large.text());
     let metrics = admin.get("/metrics").await.text();
     assert!(metrics.contains("\ntidemill_logins_failed_total 3\n"), "{metrics}");
-    // Whoever has a key comes in all the same.
+    // A user with a key gets in all the same.
     let key = admin.token.clone().unwrap();
     assert_eq!(browser.post("/login", &[("key", &key)]).await.status, 303);
 }
 
-/// A page that left out what it does not know would show all jobs to whoever asks for the failed ones.
+/// A page that ignored an unknown filter would show all jobs to a user who asks for the failed ones.
 #[tokio::test]
 async fn a_list_refuses_filters_that_it_does_not_know() {
     let lab = Lab::start().await;

@@ -185,7 +185,7 @@ async fn work_that_is_brought_along_asks_only_for_what_is_listed() {
     assert_eq!(admin.put(&tasks, &job(&["STRIPE_KEY"])).await.problem(), place("tasks[1].secrets[0]"));
     let alone = json!({"run": "true", "secrets": ["STRIPE_KEY"]});
     assert_eq!(admin.post("/v1/tasks", &alone).await.problem(), place("secrets[0]"));
-    // Who may bring no command names no secret, listed or not.
+    // A caller that may bring no command may name no secret, listed or not.
     for secrets in [["DB_URL"], ["TOKEN_KEY"]] {
         let refused = producer.post("/v1/jobs", &job(&secrets)).await.problem();
         assert_eq!((refused.0, refused.1.as_str()), (403, "INLINE_NOT_ALLOWED"));

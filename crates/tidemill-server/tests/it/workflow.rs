@@ -589,7 +589,7 @@ async fn we_21_we_22_we_23_a_parked_execution_is_resumed_or_failed_once() {
     let token = || format!("token-of-{ARN}");
     let outcome = producer.post("/v1/workflow/tokens/outcome", &ask(token(), 0)).await.expect(200);
     assert_eq!(outcome, json!({"state": "waiting"}));
-    // Whoever waits hears of it at once.
+    // A waiting caller gets it at once.
     let (waiting, wish) = (producer.clone(), ask(token(), 60_000));
     let waiting = tokio::spawn(async move { waiting.post("/v1/workflow/tokens/outcome", &wish).await });
     assert_eq!(producer.post(&format!("{}/resume", path(ARN)), &json!({})).await.status, 403);

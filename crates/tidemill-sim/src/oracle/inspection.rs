@@ -429,10 +429,12 @@ impl Oracle {
                 )
             })?;
         }
-        // Nobody in the world asks for so long a delay, so what is hidden for longer waits for a time that another clock told.
+        // No actor of the world asks for a longer delay, so a message that is hidden for longer waits for a time of
+        // another clock.
         let soon = now.plus(DELAY_MILLIS_MAX + AHEAD_MILLIS);
         for (key, task) in self.history.tasks.iter().filter(|(_, task)| task.is_live() && !task.is_parked()) {
-            // Whoever holds it is given a message when the lease is over, whatever becomes of others that were sent for it.
+            // The holder's task gets a message when the lease is over, whatever becomes of others that were sent for
+            // it.
             let is_held = self.leases.of(key).is_some_and(|facts| facts.may_hold(now, last));
             let at = visible_at.get(&(key.clone(), task.run())).copied();
             let is_soon = is_held || at.is_none_or(|at| at <= soon);

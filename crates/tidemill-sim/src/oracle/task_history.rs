@@ -22,7 +22,7 @@ pub(super) struct Run {
     /// It failed for good and waits for somebody.
     pub(super) parked: bool,
     pub(super) end: Option<End>,
-    /// How often the job was told of its failure.
+    /// How often its failure was reported to the job.
     pub(super) reports: u32,
 }
 

@@ -226,7 +226,7 @@ impl Usages {
         Ok(of.into_iter().chain(job).map(|of| RecordKey::usage(tenant, of)).collect())
     }
 
-    /// The event that tells of a crossing says what the events before it say.
+    /// The event about a crossing says what the events before it say.
     fn exceeded(&self, event: &Event) -> Result<(), Violation> {
         let told: BudgetExceeded = read(event)?;
         let whose = match (told.scope, told.job_id) {

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tidemill_sim::specimen::grow;
 
-/// A world has something of everything after so many steps, with luck, and is still small.
+/// A world has something of everything after this many steps, with luck, and is still small.
 const STEPS: u64 = 300;
 
 /// The files as a tar archive: what `tar` unpacks, without times and owners, so that the same files give the same bytes.

@@ -200,7 +200,7 @@ impl From<io::Error> for Oversize {
 }
 
 fn plain_file(dir: impl AsFd, name: &OsStr) -> io::Result<(File, u64)> {
-    // A pipe must not make us wait for somebody who writes to it.
+    // A pipe must not make us wait for its writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = File::from(openat(dir, name, flags, Mode::empty())?);
     let metadata = file.metadata()?;

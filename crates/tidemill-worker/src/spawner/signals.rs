@@ -111,6 +111,6 @@ pub(super) fn is_living_child(pid: u32) -> bool {
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
         (libc::waitid(libc::P_PID, pid, &raw mut info, options), info)
     };
-    // Of one that ended the id is told, of one that lives none is.
+    // The call gives the id of a process that ended, and none for one that lives.
     found == 0 && unsafe { info.si_pid() } == 0
 }

@@ -1,8 +1,8 @@
 //! The trees of processes below the spawner: one per child, with everything that the child started.
 //!
-//! Orphans become children of the spawner, so every process below it belongs to one of its trees. To which one is told
-//! by the child it descends from, else by its mark, its process group or its session. One that hides all of these is
-//! ended with the last of the trees it may belong to.
+//! Orphans become children of the spawner, so every process below it belongs to one of its trees: that of the child
+//! it descends from, else the one that its mark, its process group or its session names. A process that hides all of
+//! these is ended with the last of the trees it may belong to.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -152,7 +152,7 @@ impl Trees {
         self.by_id.values().any(Tree::needs_look)
     }
 
-    /// Moves every tree on that has to: tells of those that are gone, kills those whose time is over.
+    /// Advances every tree that has to: reports those that are gone, kills those whose time is over.
     ///
     /// `alone` says that no process is left below the spawner at all.
     pub(super) fn tend(&mut self, alone: bool, answers: &mut Vec<Answer>) {
@@ -268,7 +268,7 @@ impl Trees {
             let Some(top) = processes.iter().find(|process| process.pid == pid) else { continue };
             let key = (pid, top.started);
             let may_be = self.strays.remove(&key).unwrap_or_else(|| self.by_id.keys().copied().collect());
-            // Nobody is left whom it could belong to but what ends now.
+            // Only what ends now is left that it could belong to.
             for id in may_be.iter().filter(|_| may_be.len() <= 1) {
                 members.entry(*id).or_default().extend(&processes);
             }

@@ -26,7 +26,7 @@ pub(crate) fn access(config: &Resolved) -> Result<Access, CommandError> {
     Err(CommandError::Unusable(format!("{given} is set and {missing} is not; give both, or neither")))
 }
 
-/// The names of the parts. What is missing is told all at once.
+/// The names of the parts. All missing ones are reported at once.
 pub(crate) fn options(config: &Resolved, seed: u64) -> Result<AwsOptions, CommandError> {
     // Every account has a bus called default: events that are sent there by mistake are lost without a word.
     let needed = ["S3_BUCKET", "SQS_QUEUE_URL", "EVENTBRIDGE_BUS_NAME"];

@@ -66,7 +66,7 @@ impl ServerFile {
         address.ip().is_loopback().then_some(address)
     }
 
-    /// Checks that whoever wrote the address and holds the directory may have this user's key.
+    /// Checks that the users who wrote the address and hold the directory may have this user's key.
     pub(crate) fn check_owners(dir: &Path) -> Result<(), String> {
         let own = rustix::process::geteuid().as_raw();
         for name in [NAME, "LOCK"] {

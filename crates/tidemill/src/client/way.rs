@@ -11,7 +11,7 @@ use super::LocalWay;
 /// A list is read in pages of this many.
 const PAGE: usize = 200;
 
-/// Whoever answers. Clones share connections.
+/// The way to the API that answers. Clones share connections.
 #[derive(Clone)]
 pub(crate) enum Client {
     Http(Box<HttpClient>),

@@ -1,4 +1,4 @@
-//! `tidemill alerts`: whether alerts reach those who are to be told.
+//! `tidemill alerts`: whether alerts arrive at their targets.
 
 use std::process::ExitCode;
 

@@ -150,7 +150,7 @@ impl Which {
                 body[name] = json!(value.millis());
             }
         }
-        // The server wants to be told that really all are meant.
+        // The server requires the caller to say that all are meant.
         if body.as_object().is_some_and(|fields| fields.len() == 1) {
             body["all"] = json!(true);
         }

@@ -1,4 +1,4 @@
-//! `tidemill health`: whether running tasks are heard of, and whether anything stands still.
+//! `tidemill health`: whether running tasks report, and whether anything stands still.
 
 use std::process::ExitCode;
 

@@ -8,9 +8,9 @@ use tidemill_api as api;
 use super::CommandError;
 use crate::client::{Call, Client, ClientError, Item, Query, encode, local_problem};
 
-/// So many jobs or tasks are looked at for a part of an id.
+/// How many jobs or tasks are looked at for a part of an id.
 const LOOKED_AT_MAX: usize = 1_000;
-/// So many are named when several fit.
+/// How many are named when several fit.
 const NAMED_MAX: usize = 5;
 /// Fewer digits are more likely a slip than an id.
 const PART_DIGITS_MIN: usize = 4;
@@ -88,7 +88,7 @@ pub(super) async fn task(client: &Client, given: &str) -> Result<String, Command
     if part.is_whole() {
         return Ok(if given.starts_with("req-") { given.to_owned() } else { format!("req-{}", part.head) });
     }
-    // Whoever chooses ids may choose one that looks like a part.
+    // A user who chooses ids may choose one that looks like a part.
     let path = format!("/v1/tasks/{}", encode(given));
     match client.bytes(Call::get(path)).await {
         Ok(_) => return Ok(given.to_owned()),

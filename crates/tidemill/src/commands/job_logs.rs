@@ -17,7 +17,7 @@ use crate::display::line;
 use crate::output::Output;
 use crate::watch::{has_stopped, job_with_tasks};
 
-/// So many tasks are followed at a time; a server lets one key follow few more.
+/// How many tasks are followed at a time; a server lets one key follow few more.
 const FOLLOWED_MAX: usize = 32;
 /// Beside the stream the job is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(15);
 const LINES_MAX: usize = 1_000;
 /// Longer names are not padded to.
 const NAME_COLUMNS_MAX: usize = 24;
-/// A line without an end is given out after so many bytes.
+/// A line without an end is written after this many bytes.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// How lines are written.
@@ -131,7 +131,7 @@ pub(super) async fn show(client: &Client, job: &str, follow: bool, json: bool, o
     Ok(ExitCode::SUCCESS)
 }
 
-/// Those whose logs are read, and those who read them.
+/// The tasks whose logs are read, and the readers.
 struct Followers {
     client: Client,
     /// Request ids and runs.
@@ -166,7 +166,7 @@ impl Followers {
             self.tasks.spawn(async move {
                 let mut log = Log::open(&client, &request, true).await?;
                 while let Some(line) = log.next().await? {
-                    // Whoever wrote them has gone.
+                    // The writer of the lines has gone.
                     if lines.send((task.clone(), line)).await.is_err() {
                         break;
                     }

@@ -10,7 +10,7 @@ use super::CommandError;
 use crate::client::{Client, Query};
 use crate::watch::job_with_tasks;
 
-/// So many differences are named.
+/// How many differences are named.
 const DIFFERENCES_MAX: usize = 5;
 
 /// A job to go on with.

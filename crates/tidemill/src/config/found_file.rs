@@ -1,7 +1,7 @@
 //! What `.env` and `tidemill.yaml` may say, which nobody named: they are read because they lie in the working directory.
 //!
-//! Whoever can write there must not get a key that was set elsewhere, nor have a program run that only they know. A file
-//! that was named by `--config` was chosen, and may say everything.
+//! A user who can write there must not get a key that was set elsewhere, nor have a program run that only they know.
+//! A file that was named by `--config` was chosen, and may say everything.
 
 use tidemill_model::secrets::is_secret_name;
 

@@ -11,7 +11,7 @@ pub(crate) enum Role {
     Timers,
     /// Runs scripts for events.
     Scripts,
-    /// Tells others what they are to be told.
+    /// Sends deliveries.
     Courier,
     /// Checks the health of tasks, if that is on.
     Health,

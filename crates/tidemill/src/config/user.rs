@@ -1,4 +1,4 @@
-//! The user whom tasks run as.
+//! The user that tasks run as.
 
 use tidemill_worker::spawner::RunAs;
 

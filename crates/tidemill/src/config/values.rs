@@ -77,9 +77,9 @@ pub(crate) struct Values {
     pub(crate) token_key: Option<String>,
     #[cfg(feature = "aws")]
     pub(crate) aws: AwsValues,
-    /// Whom we tell things, and how.
+    /// The targets of deliveries, and how to reach them.
     pub(crate) outbound: OutboundSettings,
-    /// Which failed jobs people are told of, if any.
+    /// Which failed jobs raise an alert for people, if any.
     pub(crate) job_failed: Option<JobFailedAlerts>,
     /// Where people reach the server, if somebody said so.
     pub(crate) public_url: Option<String>,
@@ -118,7 +118,7 @@ pub(crate) struct AwsValues {
     pub(crate) bucket: Option<String>,
 }
 
-/// Settings that agents are told as variables.
+/// Settings that agents get as variables.
 const OF_AGENTS: [&str; 9] = [
     "CLAUDE_BIN",
     "CLAUDE_CODE_OAUTH_TOKEN",
@@ -267,7 +267,7 @@ fn lease_millis(extension_secs: u64) -> u64 {
 struct Given<'a>(&'a HashMap<&'static str, Option<String>>);
 
 impl Given<'_> {
-    /// Which failed jobs are told, if any.
+    /// Which failed jobs raise an alert, if any.
     fn job_failed(&self) -> Option<JobFailedAlerts> {
         let names = self.maybe("ALERT_JOB_FAILED_NAMES").unwrap_or_default();
         let told = || JobFailedAlerts::parse(names, self.whole_millis("ALERT_JOB_FAILED_WAIT_MS"));

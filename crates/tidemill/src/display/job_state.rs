@@ -6,7 +6,7 @@ use serde::Deserialize;
 use tidemill_api::{JobStatusName, JobView, TaskRow, TaskStateName};
 use tidemill_model::ErrorCategory;
 
-/// Where a task stands, as far as somebody who watches cares.
+/// Where a task stands, as far as a watcher cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TaskPhase {
     /// Some task before it is not completed.
@@ -211,7 +211,7 @@ impl JobState {
             }
             "Task Processing Started" => {
                 task.given_back = false;
-                // The same start may be told twice, and a task that was taken over starts again without a new attempt.
+                // The same start may come twice, and a task that was taken over starts again without a new attempt.
                 if before == TaskPhase::Running && task.fence == properties.fence {
                     return Change::Nothing;
                 }
@@ -227,7 +227,7 @@ impl JobState {
                     (task.phase, task.ended) = (TaskPhase::Retrying, attempt);
                     (task.finished_at, task.error) = (Some(at), properties.error.clone());
                 } else {
-                    // It did not fail: whoever ran it stopped, and the attempt is made once more.
+                    // It did not fail: its worker stopped, and the attempt is made once more.
                     (task.phase, task.ended) = (TaskPhase::Queued, attempt.saturating_sub(1));
                     (task.started_at, task.given_back) = (None, true);
                 }

@@ -23,7 +23,7 @@ pub(crate) fn clean(text: &str) -> String {
     cleaned
 }
 
-/// The lines of a text, each as `clean` has it; those after the first one are indented by so many columns.
+/// The lines of a text, each as `clean` has it; those after the first one are indented by this many columns.
 pub(crate) fn indented(text: &str, columns: usize) -> String {
     let lines: Vec<String> = text.lines().map(|line| clean(line).trim_end().to_owned()).collect();
     lines.join(&format!("\n{:columns$}", ""))
@@ -50,7 +50,7 @@ pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// The text within so many columns; what was cut is marked.
+/// The text within this many columns; a cut is marked.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();

@@ -1,6 +1,6 @@
-//! Traces: what happened, told to a collector of OpenTelemetry.
+//! Traces: what happened, sent to a collector of OpenTelemetry.
 //!
-//! Whoever exports follows the log like any other reader. Nothing waits for it: what the collector does not take in time
+//! The exporter follows the log like any other reader. Nothing waits for it: what the collector does not take in time
 //! is dropped and counted.
 
 mod exporter;
@@ -24,7 +24,7 @@ pub(crate) use settings::{TraceSettings, parse_headers};
 
 /// Spans that wait for the collector. Beyond them spans are dropped.
 const WAITING_SPANS_MAX: usize = 8_192;
-/// How long what is left is told at the end.
+/// How long the exporter sends what is left at the end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// An export under way. It ends with its handle.

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::parts;
 use crate::sandbox::Sandbox;
 
-/// The curl examples of `/docs`, as somebody pastes them who put ids in place of the words in capitals, and took the `#` away.
+/// The curl examples of `/docs`, pasted with ids in place of the words in capitals, and without the `#`.
 #[test]
 fn every_call_works_when_pasted() {
     if !parts::has_curl() {

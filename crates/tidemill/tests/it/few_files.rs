@@ -1,4 +1,4 @@
-//! A server that may open only few files: whoever finds no place is told so, and nobody is cut off.
+//! A server that may open only few files: a client that finds no place is told so, and none is cut off.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

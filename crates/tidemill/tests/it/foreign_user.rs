@@ -101,7 +101,7 @@ fn another_user_of_the_machine_is_refused_everywhere() {
     let told = server.process.wait_for("no API keys");
     assert!(told.contains("root") && told.contains("tidemill keys create"), "{told}");
 
-    // The first key ends this: whoever has it comes in, whoever they are.
+    // The first key ends this: every user with the key gets in.
     let token = sandbox.run(&["keys", "create", "--role", "admin"]).ok().out.trim().to_owned();
     let answer = as_nobody(&server, "GET", "/v1/jobs", "");
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");

@@ -1,4 +1,4 @@
-//! Checks of health: by a timer, on demand, and who is told.
+//! Checks of health: by a timer, on demand, and their alerts.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ fn checks(sandbox: &Sandbox) -> Vec<Value> {
     ran.json()["items"].as_array().unwrap().clone()
 }
 
-/// A worker that was stopped is missed after one lease and lost after four, by the bot of Slack; when it goes on, or its
-/// task has ended, that is told too. What is told is no part of the event.
+/// The bot of Slack reports a stopped worker as missed after one lease and as lost after four; it also reports when
+/// the worker goes on, or its task has ended. The alert is no part of the event.
 #[test]
 fn hc_02_a_stopped_worker_is_told_of_and_its_recovery_too() {
     let (sandbox, elsewhere) = (Sandbox::new(), Sandbox::new());

@@ -143,7 +143,7 @@ fn lines_of_text_have_time_and_level() {
     );
 }
 
-/// Whoever starts a server may not read what it says: a pager, a log shipper that hangs.
+/// The program that starts a server may not read what it says: a pager, a log shipper that hangs.
 #[test]
 fn a_standard_error_that_nobody_reads_holds_up_nothing_and_no_alert_is_lost() {
     let sandbox = Sandbox::new();
@@ -202,7 +202,7 @@ fn every_line_that_there_is_holds_no_token_and_no_payload() {
     sandbox.write("job.json", &json!({"name": "quiet", "tasks": [task]}).to_string());
     let own = [("TIDEMILL_API_KEY", admin.as_str()), ("TIDEMILL_LOG", "trace")];
     let mut said = sandbox.run_with(&["submit", "job.json", "--watch"], &own).ok().words;
-    // One that is refused: what is wrong with it is for whoever sent it.
+    // One that is refused: only its sender learns what is wrong with it.
     let wrong = json!({"tasks": [{"taskId": "a", "run": "true", "timeout": PAYLOAD}]}).to_string();
     let host = server.url.trim_start_matches("http://").to_owned();
     let mut stream = TcpStream::connect(&host).unwrap();

@@ -64,7 +64,7 @@ fn a_server_keeps_what_is_parked_over_a_restart() {
     server.stop().ok();
 }
 
-/// Whoever decides names a task as anywhere else: by its job and its name there.
+/// The person who decides names a task as anywhere else: by its job and its name there.
 #[test]
 fn parked_and_errors_take_job_and_task() {
     let sandbox = Sandbox::new();

@@ -234,7 +234,7 @@ fn a_test_of_a_script_fails_where_a_run_of_it_would() {
     let server = sandbox.serve(&[], &[]);
     let at = |arguments: &[&str]| sandbox.run(&[arguments, &["--server", &server.url]].concat());
     at(&["definitions", "create", "repair.yaml"]).ok();
-    // Whether the command can tell without a server, and what is told.
+    // Whether the command can say it without a server, and what it says.
     for (source, here, expected) in [
         ("ctx.submitJob({ tasks: [{ taskId: 'a', name: 'repair', env: { REGION: 'eu' } }] })", true, None),
         ("ctx.publish('made.up', {})", true, None),

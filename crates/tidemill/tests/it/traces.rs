@@ -16,7 +16,7 @@ struct Collector {
 }
 
 impl Collector {
-    /// It refuses the first so many requests.
+    /// It refuses the first `refusals` requests.
     fn start(refusals: usize) -> Self {
         Self::saying(refusals, "503 Later")
     }
@@ -126,7 +126,7 @@ impl Span {
     }
 }
 
-/// A diamond whose left side fails once. Each task's output is what it was told of its trace.
+/// A diamond whose left side fails once. Each task's output is the trace that it got.
 const DIAMOND: &str = r#"
 name: diamond
 tasks:
@@ -224,7 +224,7 @@ fn metric(server: &Server, line: &str) -> Option<u64> {
 #[test]
 fn a_collector_that_is_away_holds_up_nothing_and_what_it_missed_is_counted() {
     let sandbox = Sandbox::new();
-    // Whoever calls is cut off. A port that was given up could belong to another test by now.
+    // Every caller is cut off. A port that was given up could belong to another test by now.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/traces", listener.local_addr().unwrap());
     std::thread::spawn(move || listener.incoming().for_each(drop));

@@ -6,7 +6,7 @@ use tidemill_model::Event;
 use super::super::control::Control;
 use crate::log::{Group, Links, Log, LogKeeper, Seq};
 
-/// A group is written once it has so many bytes.
+/// A group is written once it has this many bytes.
 const GROUP_BYTES: usize = 1 << 20;
 
 pub(super) struct LogWriter {

@@ -16,7 +16,7 @@ use super::ledger::PRODUCERS;
 use crate::lab::{claim, complete, diamond, plain, publish, small, submit_job};
 
 const WORKERS: u64 = 3;
-/// Rows are written down after so many acknowledgements.
+/// Rows are written after this many acknowledgements.
 const FLUSH_EVERY: u64 = 40;
 
 /// Opens the store that the orders name and never returns.

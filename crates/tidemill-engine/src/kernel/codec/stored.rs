@@ -23,7 +23,7 @@ use crate::kernel::codec::wire::{
 
 /// A value that can be written and read back.
 pub trait Stored: Sized {
-    /// How the value ends, for those who do not know it: one of the forms of `wire`.
+    /// How the value ends, for readers that do not know it: one of the forms of `wire`.
     const FORM: u8;
     fn put(&self, out: &mut Vec<u8>);
     fn take(from: &mut Reader<'_>) -> Result<Self, BadBytes>;
@@ -57,8 +57,8 @@ fn whole<T>(bytes: &[u8], take: impl FnOnce(&mut Reader<'_>) -> Result<T, BadByt
     if reader.is_at_end() { Ok(value) } else { Err(BadBytes("goes on after its end")) }
 }
 
-/// A struct: its fields by number. Version 1 had them in this order, but for those that came `later`; where it did not,
-/// `v1` names who reads it.
+/// A struct: its fields by number. Version 1 had them in this order, except for those that came `later`; where it did
+/// not, `v1` names the reader.
 macro_rules! stored_struct {
     ($name:ident { $($number:literal = $field:ident),+ $(,)? } $(later { $($more:literal = $added:ident),+ $(,)? })?) => {
         stored_struct!(@ $name { $($number = $field,)+ $($($more = $added,)+)? } {

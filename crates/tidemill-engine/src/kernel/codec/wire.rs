@@ -9,7 +9,7 @@ use crate::kernel::codec::stored::Stored;
 
 /// A varint.
 pub(super) const NUMBER: u8 = 0;
-/// A varint of length, and so many bytes.
+/// A varint of length, and that many bytes.
 pub(super) const BYTES: u8 = 1;
 /// 16 bytes.
 pub(super) const SIXTEEN: u8 = 2;

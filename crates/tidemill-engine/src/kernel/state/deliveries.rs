@@ -14,9 +14,9 @@ use crate::outbound::{DeliveryId, DeliveryKey, Lane, Way};
 /// No delivery waits longer than five minutes for its next try. One that is to wait longer than this, in milliseconds, was
 /// put off by a clock that has been set back since.
 const FAR_MILLIS: u64 = 5 * 60_000 + AHEAD_MILLIS_MAX;
-/// So many of one way are looked at for one that may be tried. Those that may not are under way, and few.
+/// How many of one way are looked at to find one that may be tried. Those that may not are under way, and few.
 const LOOK_MAX: usize = 64;
-/// So many alerts about failed jobs are looked at where no tenant bounds them.
+/// How many alerts about failed jobs are looked at where no tenant bounds them.
 const GATHERINGS_MAX: usize = 64;
 
 /// Deliveries that have not arrived, by their way and the moment of their next try.

@@ -48,9 +48,9 @@ pub struct DueExecutions {
 pub struct Room {
     /// How many more are wanted of all tenants together.
     pub left: usize,
-    /// A tenant gets so many at least, whatever the others hold.
+    /// A tenant gets at least this many, whatever the others hold.
     pub kept: usize,
-    /// A tenant that is not alone gets no more than so many.
+    /// A tenant that is not alone gets no more than this many.
     pub most: usize,
     /// How many each tenant has already.
     pub held: BTreeMap<TenantId, usize>,
@@ -59,7 +59,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// At most `limit`, of whatever tenants.
+    /// At most `limit`, of any tenants.
     pub fn of(limit: usize) -> Self {
         Self { left: limit, kept: 0, most: usize::MAX, held: BTreeMap::new(), after: None }
     }

@@ -19,7 +19,7 @@ pub struct Suspicion {
 }
 
 impl Suspicion {
-    /// Tasks that were running in so many crashes in a row or more, in order.
+    /// Tasks that were running in at least this many crashes in a row, in order.
     pub fn suspects(&self, crashes: u32) -> impl Iterator<Item = &TaskKey> {
         self.crashed.iter().filter(move |(_, count)| **count >= crashes).map(|(key, _)| key)
     }

@@ -1,7 +1,7 @@
 //! What the unfinished tasks of each tenant come to: counted as they come and go, so that a limit costs nothing to check.
 //!
-//! Tasks of jobs at rest do not count, whatever they wait for: nothing happens to them by itself, and they are not in memory.
-//! Whoever wakes such a job asks first whether there is room for them.
+//! Tasks of jobs at rest do not count, whatever they wait for: nothing happens to them by itself, and they are not in
+//! memory. A command that wakes such a job first checks whether there is room for them.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ impl State {
         self.loads.0.get(tenant).copied().unwrap_or_default()
     }
 
-    /// The same, counted anew: for those who check that nothing was forgotten.
+    /// The same, counted anew: for checks that nothing was forgotten.
     pub fn count_load_of(&self, tenant: &TenantId) -> Load {
         let jobs = self.jobs.values().filter(|job| job.head.tenant == *tenant).map(Load::of_job);
         let alone = self.alone.iter().filter(|(key, _)| key.tenant == *tenant);

@@ -26,7 +26,7 @@ fn functions() -> Option<PathBuf> {
     Some(path)
 }
 
-/// A stage, and who deploys it.
+/// A stage, and the credentials that deploy it.
 struct Site {
     sandbox: Sandbox,
     endpoint: String,
@@ -75,7 +75,7 @@ impl Site {
         stacks.iter().map(|stack| stack["change"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// A request of a service, as its SDKs make it. The double looks at who asks, and not at the signature.
+    /// A request of a service, as its SDKs make it. The double looks at the caller's name, not at the signature.
     fn ask(&self, method: &str, path: &str, service: &str, headers: &str, body: &str) -> String {
         let host = self.endpoint.strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(host).unwrap();
@@ -132,7 +132,7 @@ impl Site {
         self.iam(&[target, &document].concat());
     }
 
-    /// Somebody who may do what these policies of the stage say: the key.
+    /// A user with these policies of the stage: the key.
     fn user(&self, name: &str, exports: &[&str]) -> (String, String) {
         let name = format!("{name}-{}", self.stage);
         self.iam(&[("Action", "CreateUser"), ("UserName", &name)]);
@@ -235,7 +235,7 @@ fn a_whole_stage_is_deployed_and_works() {
         ]);
         assert_eq!(between(&told, "EvalDecision"), decision, "{key}: {told}");
     }
-    // Whoever may not look at everything is told so, and that is no fault of the stage.
+    // A user who may not look at everything gets a warning, which is no fault of the stage.
     let own = [
         ("AWS_ENDPOINT_URL", site.endpoint.as_str()),
         ("AWS_ACCESS_KEY_ID", &worker.0),

@@ -23,7 +23,7 @@ pub(super) struct Home {
     /// What every process of it is told.
     pub(super) settings: Vec<(String, String)>,
     pub(super) is_aws: bool,
-    /// Who stores the events of a stage.
+    /// What stores the events of a stage.
     pub(super) persister: Option<Persister>,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn call(endpoint: &str, target: &str, body: &Value) -> Value {
     serde_json::from_str(body).unwrap_or_else(|_| json!({}))
 }
 
-/// Who works on a home: what serves it, and who runs its tasks. They are killed when this is dropped.
+/// The servers of a home, and the worker that runs its tasks. They are killed when this is dropped.
 pub(super) struct Staff {
     pub(super) servers: Vec<Server>,
     pub(super) worker: Running,

@@ -1,4 +1,4 @@
-//! A stage whose table hears of nothing for a while: whoever decides finds what it needs in the log, and readers find
+//! A stage whose table gets nothing for a while: decisions find what they need in the log, and readers find
 //! everything once it is stored.
 
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! Who stores the events of a stage in tests, in place of the function that does: what it does is the same, and it can be
-//! stopped. It is late, and takes what came together in the wrong order, as functions do.
+//! Stores the events of a stage in tests, in place of the function that does: it does the same, and can be stopped.
+//! It is late, and takes what came together in the wrong order, as functions do.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -79,7 +79,7 @@ impl Shared {
         let (connection, clock) = (RUNTIME.block_on(Connection::to_double(endpoint)), SystemClock::start());
         while !self.is_over.load(Ordering::SeqCst) {
             RUNTIME.block_on(async { tokio::time::sleep(LAG).await });
-            // Held while a batch is stored, so that whoever stops this knows where it stands.
+            // Held while a batch is stored, so that the test that stops this knows where it stands.
             let _off = self.changed.wait_while(self.is_off(), |is_off| *is_off);
             let asked = json!({ "QueueUrl": queue, "MaxNumberOfMessages": 10 });
             let taken = call(endpoint, "AmazonSQS.ReceiveMessage", &asked);
