@@ -31,6 +31,19 @@ import uuid
 SERVER = (sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:7070").rstrip("/")
 WORKER_ID = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 OUTPUT_MAX = 256 * 1024  # of a log that is sent
+MARK = "@@tidemill "  # begins a line that is for the worker
+# What a status, code or name of an error line means. Add those of your programs; `tidemill worker` knows many more.
+CATEGORIES = {
+    # No further attempt follows these.
+    "400": "validation", "422": "validation", "ValidationError": "validation", "JSONDecodeError": "parse",
+    "401": "auth", "403": "auth", "PermissionError": "auth",
+    "404": "not-found", "FileNotFoundError": "not-found", "ModuleNotFoundError": "not-found", "ENOENT": "not-found",
+    "TypeError": "programming", "ValueError": "programming", "KeyError": "programming",
+    # These may pass.
+    "408": "timeout", "TimeoutError": "timeout", "429": "rate-limit", "RateLimitError": "rate-limit",
+    "500": "server-error", "502": "server-error", "503": "server-error", "504": "server-error",
+    "ConnectionError": "network", "ConnectionResetError": "network", "ECONNREFUSED": "network", "ECONNRESET": "network",
+}
 ARTIFACTS_MAX, ARTIFACT_MAX = 1_000, 64 * 1024 * 1024  # files of a task that are kept, and the bytes of one
 PAUSE_FIRST, PAUSE_MAX = 1, 60  # seconds without a claim, when this machine cannot run tasks
 # A machine that has no room for another process, and not the task, has these errors.
@@ -174,7 +187,7 @@ def run(task, lease):
     """Runs a task to its end and reports it."""
     command = task["execution"].get("command")
     if task["execution"]["runner"] != "command" or not command:
-        report = {"status": "failed", "error": "this worker runs commands only", "errorCategory": "validation"}
+        report = {"status": "failed", "error": "this worker runs commands only", "errorCategory": "not-found"}
         insist("/v1/worker/finish", hold(task) | {"outcome": report})
         return
     argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
@@ -238,6 +251,7 @@ def run(task, lease):
             output = read(child, timeout_ms / 1000)
         except subprocess.TimeoutExpired as late:
             timed_out, output = True, late.output
+        output, said = told(output)
         elapsed_ms = int((time.monotonic() - started) * 1000)
         # Under the lease that is kept meanwhile.
         artifacts = store_artifacts(task, directory) if child.returncode == 0 and not timed_out else []
@@ -250,12 +264,13 @@ def run(task, lease):
         if timed_out:
             report = {"status": "timeout", "timeoutMs": timeout_ms, "elapsedMs": elapsed_ms, "signal": "SIGKILL"}
         elif child.returncode == 0:
-            report = {"status": "completed", "output": result_of(output, directory), "durationMs": elapsed_ms,
-                      "artifacts": artifacts}
+            try:
+                report = {"status": "completed", "output": result_of(said.get("result"), output, directory),
+                          "durationMs": elapsed_ms, "artifacts": artifacts}
+            except (OSError, ValueError) as error:
+                report = {"status": "failed", "error": f"the result cannot be used: {error}", "errorCategory": "validation"}
         else:
-            last = "\n".join(output.strip().splitlines()[-5:])
-            error = f"exit status {child.returncode}: {last}"
-            report = {"status": "failed", "error": error, "errorCategory": "unknown"}
+            report = failure_of(said.get("error"), child.returncode, output)
         insist("/v1/worker/finish", hold(task) | {"outcome": report})
         print(f"{task['requestId']} {report['status']} after {elapsed_ms} ms", file=sys.stderr)
 
@@ -277,19 +292,56 @@ def read(child, seconds):
     return "".join(parts)
 
 
-def result_of(output, directory):
-    """artifacts/task-result.json, else a last line that is a JSON object, else nothing."""
-    try:
-        with open(os.path.join(directory, "artifacts", "task-result.json"), encoding="utf-8") as file:
+def told(output):
+    """What the command printed without its lines for the worker, and the last of these by kind."""
+    lines, said = [], {}
+    for line in output.splitlines(keepends=True):
+        try:
+            record = json.loads(line[len(MARK):]) if line.startswith(MARK) else None
+        except ValueError:
+            record = None
+        if isinstance(record, dict) and isinstance(record.get("kind"), str):
+            said[record["kind"]] = record
+        else:
+            lines.append(line)
+    return "".join(lines), said
+
+
+def result_of(said, output, directory):
+    """The result line, else artifacts/task-result.json, else a last line that is a JSON object, else nothing."""
+    said = said or {}
+    if "output" in said:
+        return said["output"]
+    top, name = os.path.realpath(directory), str(said.get("outputFile", "artifacts/task-result.json"))
+    path = os.path.realpath(os.path.join(top, name))
+    if os.path.commonpath([top, path]) != top:
+        raise ValueError(f"{name} is not in the output directory")
+    if "outputFile" in said or os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
             return json.load(file)
-    except (OSError, ValueError):
-        pass
     lines = output.strip().splitlines()
     try:
         result = json.loads(lines[-1]) if lines else {}
         return result if isinstance(result, dict) else {}
     except ValueError:
         return {}
+
+
+def failure_of(said, status, output):
+    """The error line says what went wrong, and whether it is worth another attempt. Without one nobody knows."""
+    if not said:
+        last = "\n".join(output.strip().splitlines()[-5:])
+        return {"status": "failed", "error": f"exit status {status}: {last}", "errorCategory": "unknown"}
+    words = [str(said[key]) for key in ("name", "message") if said.get(key)] or [f"status {said.get('status')}"]
+    code = f"{said['code']}, " if said.get("code") else ""
+    known = [CATEGORIES[sign] for sign in (str(said.get(key)) for key in ("status", "code", "name")) if sign in CATEGORIES]
+    report = {"status": "failed", "error": f"{': '.join(words)} ({code}exit status {status})",
+              "errorCategory": known[0] if known else "unknown"}
+    if said.get("code"):
+        report["errorCode"] = str(said["code"])[:256]
+    if isinstance(said.get("retryAfterMs"), int):
+        report["retryAfterMs"] = min(max(said["retryAfterMs"], 0), 604_800_000)
+    return report
 
 
 def file_call(method, path, body=None):
@@ -376,7 +428,7 @@ def main():
             # The answer was lost, and others have what it took: the next claim has another name.
             claimed = {"tasks": []}
         claim_id = uuid.uuid4().hex
-        # The lease began so long after the server got the claim.
+        # The lease began this long after the server got the claim.
         asked_at = sent_at + min(claimed.get("claimedAfterMs", 0) / 1000, now() - sent_at)
         for task in claimed["tasks"]:
             try:

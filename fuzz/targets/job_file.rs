@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidemill::document::Form;
-use tidemill::job_file::read_job;
+use tidemill_source_file::Form;
+use tidemill_source_file::job_file::read_job;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(job) = read_job("job.yaml", Form::Yaml, bytes) else { return };

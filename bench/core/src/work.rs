@@ -4,8 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::task::{Context, Poll, Waker};
 
 use tidemill_embedded::Embedded;
 use tidemill_engine::backend::Backend;
@@ -114,7 +113,7 @@ pub fn claimed(answers: Vec<tidemill_engine::backend::Answer>) -> Vec<Assignment
     }
 }
 
-/// Completes `total` tasks with so many blocking workers.
+/// Completes `total` tasks with this many blocking workers.
 pub fn drain(backend: &Arc<Embedded>, workers: usize, total: u64) {
     let gate = Gate::new(total);
     std::thread::scope(|scope| {
@@ -133,7 +132,7 @@ pub fn drain(backend: &Arc<Embedded>, workers: usize, total: u64) {
                         Some(task) => commands = vec![hand.finish(task), hand.claim()],
                         None if gate.is_open() => return,
                         None => {
-                            block_on(gate.or(backend.work(None)));
+                            pollster::block_on(gate.or(backend.work(None)));
                             commands = vec![hand.claim()];
                         }
                     }
@@ -143,7 +142,7 @@ pub fn drain(backend: &Arc<Embedded>, workers: usize, total: u64) {
     });
 }
 
-/// Opens when everything is counted, and wakes those who wait for work then.
+/// Opens when everything is counted, and then wakes the workers that wait for work.
 pub struct Gate {
     left: AtomicU64,
     open: AtomicBool,
@@ -190,24 +189,5 @@ impl Gate {
             Poll::Pending
         })
         .await;
-    }
-}
-
-/// Waits for a future on this thread.
-pub fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
-        }
     }
 }

@@ -9,7 +9,7 @@ use crate::shape::{
 const PARTITION_WRITES: f64 = 1_000.0;
 /// Write units a second of a table, and of each index, unless more were asked for.
 const TABLE_WRITES: f64 = 40_000.0;
-/// A new table on demand takes so many at first.
+/// How many writes a second a new table on demand accepts at first.
 const NEW_TABLE_WRITES: f64 = 4_000.0;
 const PUT_EVENTS_CALLS: [(&str, f64); 3] = [
     ("us-east-1, us-west-2, eu-west-1", 10_000.0),
@@ -48,7 +48,7 @@ pub fn limits(shards: f64) -> Vec<Limit> {
         ),
         limit(
             "GSI2, partition `APP#…`",
-            "all events of an app, of whatever tenant: the same".to_owned(),
+            "all events of an app, of all tenants: the same".to_owned(),
             shards * PARTITION_WRITES / event_units,
         ),
         limit(

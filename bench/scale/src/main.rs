@@ -77,7 +77,7 @@ fn cost_table() -> String {
     }
     let _ = writeln!(
         table,
-        "\nA task is {} write units, indexes counted; its events stored for a month, with a million others, cost {:.2} USD.",
+        "\nA task takes {} write units, including indexes. Storing the events of a million tasks for a month costs {:.2} USD.",
         limits::all_units(),
         prices::stored_month()
     );

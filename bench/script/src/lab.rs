@@ -10,11 +10,14 @@ use serde_json::{Value, json};
 use tidemill_embedded::{Embedded, StoreOptions};
 use tidemill_engine::Engine;
 use tidemill_engine::clock::SystemClock;
-use tidemill_engine::engine::{EngineConfig, NewEvent, PublishRequest, WriteScript};
+use tidemill_engine::engine::{EngineConfig, EventBatch, NewEvent, WriteScript};
 use tidemill_engine::execution::ExecutionId;
 use tidemill_engine::scripts::{ScriptMetrics, Scripts, ScriptsConfig};
 use tidemill_matcher::SubscriptionDraft;
-use tidemill_model::{AppName, Entity, EntityId, EntityType, EventId, EventType, Json, ScriptDraft, ScriptId, SubscriptionId, TenantId};
+use tidemill_model::{
+    AppName, Entity, EntityId, EntityType, EventId, EventType, Json, ScriptDraft, ScriptId, SubscriptionId,
+    TenantId,
+};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -127,7 +130,7 @@ impl Lab {
         self.counts.syncs.load(Ordering::Relaxed)
     }
 
-    /// Waits for so many ends of executions, and takes them.
+    /// Waits until `count` executions have ended, and takes their ends.
     pub fn ends(&self, runtime: &Runtime, count: u64) -> HashMap<ExecutionId, End> {
         let count = u32::try_from(count).expect("not so many");
         runtime.block_on(async { self.watched.ended.acquire_many(count).await.expect("open").forget() });
@@ -163,7 +166,7 @@ impl Publisher {
             properties: self.event.clone(),
             ttl: None,
         };
-        let request = PublishRequest {
+        let request = EventBatch {
             tenant: self.tenant.clone(),
             app: self.app.clone(),
             origin: "bench".to_owned(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidemill_model::{EventId, EventType, Json, TenantId, Timestamp};
-use tidemill_script::{Grants, Limits, Pool, PoolConfig, Request, Script, Subject};
+use tidemill_script::{Grants, Limits, Pool, PoolConfig, Request, ScriptSource, Subject};
 use tokio::runtime::Runtime;
 
 use crate::round::{Round, all_cpu};
@@ -22,7 +22,7 @@ fn config(size: usize) -> PoolConfig {
 impl Bench {
     pub fn start(runtime: &Runtime, size: usize) -> Self {
         let request = Request {
-            script: Arc::new(Script::new("handler", HANDLER).expect("a script")),
+            script: Arc::new(ScriptSource::new("handler", HANDLER).expect("a script")),
             tenant: TenantId::new("bench").expect("a tenant"),
             execution: EventId::from_u128(0x0193_2c07_5a5a_7abc_9def_0123_4567_89ab),
             now: Timestamp::clamped(1_700_000_000_000),
@@ -47,7 +47,7 @@ impl Bench {
         done.result.as_str().to_owned()
     }
 
-    /// As many executions as fit into the span, so many at a time.
+    /// Runs as many executions as fit into the span, `concurrency` at a time.
     pub fn round(&mut self, runtime: &Runtime, concurrency: usize, span: Duration) -> Round {
         // Hosts are started before the clock is.
         runtime.block_on(async {

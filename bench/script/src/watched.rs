@@ -1,24 +1,21 @@
 //! The embedded backend and the pool of hosts, with the moments that nobody outside sees: when a run was over, and when
 //! its end was durable.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidemill_embedded::Embedded;
-use tidemill_engine::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, TaskSnapshot};
+use tidemill_engine::backend::{Answer, Backend, Fault};
 use tidemill_engine::command::Command;
-use tidemill_engine::commit::TaskKey;
-use tidemill_engine::execution::{ExecutionId, ExecutionKey, ExecutionStatus};
-use tidemill_engine::health::{LiveTask, Lookout};
-use tidemill_engine::notice::Notice;
-use tidemill_engine::outbound::DeliveryKey;
-use tidemill_engine::record::{Record, RecordKey, RecordKind};
+use tidemill_engine::execution::{ExecutionId, ExecutionStatus};
+use tidemill_engine::record::{Record, RecordKey};
 use tidemill_engine::reply::Reply;
 use tidemill_engine::scripts::{RunDone, RunFailed, ScriptHost, ScriptRun};
-use tidemill_engine::state::{DueDeliveries, DueExecutions, Room, TriageIndex};
-use tidemill_model::event_query::{EventQuery, Page};
-use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Timestamp};
+use tidemill_engine::state::row::{Row, RowKey, RowRange};
+use tidemill_engine::state::{State, StateNotices};
+use tidemill_model::event_query::{EventPage, EventQuery};
+use tidemill_model::{Entity, Event, TenantId};
 use tokio::sync::Semaphore;
 
 use crate::script_pool::ScriptPool;
@@ -77,31 +74,24 @@ impl Backend for Watched {
     async fn work(&self, tenants: Option<Arc<[TenantId]>>) {
         self.store.work(tenants).await;
     }
-    async fn task(&self, key: TaskKey) -> Result<Option<TaskSnapshot>, Fault> {
-        self.store.task(key).await
+    async fn find<T: Send>(&self, find: impl FnOnce(&State) -> Option<T> + Send) -> Result<Option<T>, Fault> {
+        self.store.find(find).await
     }
-    async fn job(&self, tenant: TenantId, job: JobId) -> Result<Option<JobSnapshot>, Fault> {
-        self.store.job(tenant, job).await
+    async fn stored(&self, keys: Vec<RowKey>) -> Result<Vec<Option<Row>>, Fault> {
+        self.store.stored(keys).await
     }
-    async fn job_tasks(
+    async fn scan<T: Send + 'static>(
         &self,
-        tenant: TenantId,
-        job: JobId,
-        from: u32,
-        limit: usize,
-    ) -> Result<Vec<TaskSnapshot>, Fault> {
-        self.store.job_tasks(tenant, job, from, limit).await
+        range: RowRange,
+        seed: T,
+        step: impl FnMut(&mut T, RowKey, Row) -> bool + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.store.scan(range, seed, step).await
     }
-    async fn jobs(
-        &self,
-        tenant: TenantId,
-        status: Option<JobStatus>,
-        before: Option<JobId>,
-        limit: usize,
-    ) -> Result<Vec<JobSnapshot>, Fault> {
-        self.store.jobs(tenant, status, before, limit).await
+    fn notices(&self) -> StateNotices {
+        self.store.notices()
     }
-    async fn events(&self, query: EventQuery) -> Result<Page, Fault> {
+    async fn events(&self, query: EventQuery) -> Result<EventPage, Fault> {
         self.store.events(query).await
     }
     async fn latest(&self, tenant: TenantId, entity: Entity) -> Result<Option<Event>, Fault> {
@@ -119,70 +109,11 @@ impl Backend for Watched {
     async fn record(&self, key: RecordKey) -> Result<Option<Record>, Fault> {
         self.store.record(key).await
     }
-    async fn records(
-        &self,
-        kind: RecordKind,
-        tenant: Option<TenantId>,
-        after: Option<Arc<str>>,
-        limit: usize,
-    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
-        self.store.records(kind, tenant, after, limit).await
-    }
-    async fn all_records(
-        &self,
-        kind: RecordKind,
-        after: Option<RecordKey>,
-        limit: usize,
-    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
-        self.store.all_records(kind, after, limit).await
-    }
-    async fn due_executions(
-        &self,
-        now: Timestamp,
-        room: &Room,
-        skip: impl Fn(&ExecutionKey) -> bool + Send,
-    ) -> Result<DueExecutions, Fault> {
-        self.store.due_executions(now, room, skip).await
-    }
-    async fn due_deliveries(
-        &self,
-        now: Timestamp,
-        limit: usize,
-        skip: impl Fn(&DeliveryKey) -> bool + Send,
-    ) -> Result<DueDeliveries, Fault> {
-        self.store.due_deliveries(now, limit, skip).await
-    }
-    fn deliveries_nearer(&self) -> Notice {
-        self.store.deliveries_nearer()
-    }
-    async fn triage<T: Send>(&self, look: impl FnOnce(&TriageIndex) -> T + Send) -> Result<T, Fault> {
-        self.store.triage(look).await
-    }
-    fn triage_nearer(&self) -> Notice {
-        self.store.triage_nearer()
-    }
-    fn triage_ended(&self) -> Notice {
-        self.store.triage_ended()
-    }
-    async fn live_tasks(
-        &self,
-        tenant: TenantId,
-        after: Option<RequestId>,
-        limit: usize,
-    ) -> Result<Vec<LiveTask>, Fault> {
-        self.store.live_tasks(tenant, after, limit).await
-    }
-    async fn lookout(&self, tenant: Option<TenantId>) -> Result<BTreeMap<TenantId, Lookout>, Fault> {
-        self.store.lookout(tenant).await
-    }
     async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {
         self.store.put_blob(tenant, key, bytes).await
     }
     async fn blob(&self, tenant: TenantId, key: String) -> Result<Option<Vec<u8>>, Fault> {
         self.store.blob(tenant, key).await
-    }
-    async fn queue(&self) -> Result<QueueDepth, Fault> {
-        self.store.queue().await
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tidemill_embedded::{Embedded, StoreOptions};
 use tidemill_engine::Engine;
 use tidemill_engine::clock::SystemClock;
-use tidemill_engine::engine::{BulkRequest, EngineConfig, GroupFilter, GroupSort, IngestRequest};
+use tidemill_engine::engine::{EngineConfig, GroupFilter, GroupSort, IngestRequest, NewBulk};
 use tidemill_engine::triage::{BulkAction, BulkFilter, BulkState, ErrorMark, TriageKeeper, TriageTimer};
 use tidemill_model::workflow::{ErrorCode, ErrorScope, Families, WorkflowMessage};
 use tidemill_model::{AppName, Json, TenantId};
@@ -239,7 +239,7 @@ async fn bulk(engine: &Host) {
         let keeper = keeper.clone();
         async move { keeper.run().await }
     });
-    let request = BulkRequest {
+    let request = NewBulk {
         tenant: tenant(),
         action: BulkAction::Resume { output: Json::trusted(r#"{"resolved":true}"#), rerun: false },
         filter: BulkFilter { code: Some(ErrorCode::trusted("20Bulk")), ..BulkFilter::default() },

@@ -15,7 +15,7 @@ pub(crate) async fn measure(engine: &Host, first: u64, producers: u64) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     let config = ServerConfig { tenant: tenant(), ..ServerConfig::default() };
-    let app = App::with_compiler(engine.clone(), config, None);
+    let app = App::with_compiler(engine, config, None);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = tokio::spawn(async move { serve(listener, app, async { drop(stopped.await) }).await });
     let bodies: Vec<String> = (first..first + STEP)

@@ -5,7 +5,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
-use tidemill_agent::stub_model::{Rule, StubModel};
+use tidemill_agent::stub_model::{StubModel, StubRule};
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1)) {
@@ -26,8 +26,8 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), String> {
             "--port" => port = value.parse().map_err(|_| format!("{value} is no port"))?,
             "--rules" => {
                 let text = std::fs::read_to_string(&value).map_err(|error| format!("{value}: {error}"))?;
-                rules =
-                    serde_json::from_str::<Vec<Rule>>(&text).map_err(|error| format!("{value}: {error}"))?;
+                rules = serde_json::from_str::<Vec<StubRule>>(&text)
+                    .map_err(|error| format!("{value}: {error}"))?;
             }
             _ => return Err(format!("{argument} is unknown; use --port and --rules")),
         }

@@ -9,7 +9,7 @@ use tidemill_model::ErrorCategory::{
 
 /// What went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum FailureKind {
     /// The task, its input or its template cannot be used.
     BadTask,
     /// The input is not there.
@@ -64,13 +64,13 @@ pub enum Kind {
     BadOutput,
     /// The model was interrupted or the CLI failed within.
     Interrupted,
-    /// Nothing was heard for too long.
+    /// The CLI was silent for too long.
     Idle,
     /// The step took too long.
     StepTimeout,
     /// There is no time left for a try.
     NoTimeLeft,
-    /// We were told to stop.
+    /// A signal asked us to stop.
     Stopped,
     /// The session to go on with is not there. Never reported: a new one is begun.
     SessionLost,
@@ -78,8 +78,8 @@ pub enum Kind {
 
 /// How a kind of failure is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
-    pub kind: Kind,
+pub struct FailureRow {
+    pub kind: FailureKind,
     /// Stable, for people and programs.
     pub code: &'static str,
     /// By this name the model's table tells the class. Empty: the status or the message tells it.
@@ -91,53 +91,53 @@ pub struct Row {
 }
 
 const fn row(
-    kind: Kind,
+    kind: FailureKind,
     code: &'static str,
     name: &'static str,
     category: Option<ErrorCategory>,
     tries_again: bool,
-) -> Row {
-    Row { kind, code, name, category, tries_again }
+) -> FailureRow {
+    FailureRow { kind, code, name, category, tries_again }
 }
 
 /// All failures.
-pub const TABLE: &[Row] = &[
-    row(Kind::BadTask, "AGENT_BAD_TASK", "ValidationError", Some(Validation), false),
-    row(Kind::NoInput, "AGENT_NO_INPUT", "NotFoundError", Some(NotFound), false),
-    row(Kind::BrokenInput, "AGENT_BROKEN_INPUT", "ParseError", Some(Parse), false),
-    row(Kind::Files, "AGENT_FILES", "InternalServerError", Some(ServerError), false),
-    row(Kind::NoCli, "AGENT_CLI_MISSING", "NotFoundError", Some(NotFound), false),
-    row(Kind::CliNotStarted, "AGENT_CLI_NOT_STARTED", "InternalServerError", Some(ServerError), true),
-    row(Kind::CliFailed, "AGENT_CLI_FAILED", "", None, true),
-    row(Kind::CliMisused, "AGENT_CLI_MISUSED", "ValidationError", Some(Validation), false),
-    row(Kind::CliKilled, "AGENT_CLI_KILLED", "InternalServerError", Some(ServerError), true),
-    row(Kind::NoResult, "AGENT_NO_RESULT", "InternalServerError", Some(ServerError), true),
-    row(Kind::BrokenStream, "AGENT_BROKEN_STREAM", "ParseError", Some(Parse), false),
-    row(Kind::LineTooLong, "AGENT_LINE_TOO_LONG", "ParseError", Some(Parse), false),
-    row(Kind::ApiStatus, "AGENT_API_STATUS", "", None, true),
-    row(Kind::ApiUnreachable, "AGENT_API_UNREACHABLE", "APIConnectionError", Some(Network), true),
-    row(Kind::ApiTimeout, "AGENT_API_TIMEOUT", "APIConnectionTimeoutError", Some(Timeout), true),
-    row(Kind::ApiFailed, "AGENT_API_FAILED", "InternalServerError", Some(ServerError), true),
-    row(Kind::NotLoggedIn, "AGENT_NOT_LOGGED_IN", "AuthenticationError", Some(Auth), false),
-    row(Kind::AnswerTooLong, "AGENT_ANSWER_TOO_LONG", "ValidationError", Some(Validation), false),
-    row(Kind::Refused, "AGENT_REFUSED", "ValidationError", Some(Validation), false),
-    row(Kind::MaxTurns, "AGENT_MAX_TURNS", "ValidationError", Some(Validation), false),
-    row(Kind::MaxCost, "AGENT_MAX_COST", "ValidationError", Some(Validation), false),
-    row(Kind::EmptyResult, "AGENT_EMPTY_RESULT", "InternalServerError", Some(ServerError), true),
-    row(Kind::NotAsked, "AGENT_NOT_ASKED", "ValidationError", Some(Validation), false),
-    row(Kind::NoOutput, "AGENT_NO_OUTPUT", "ValidationError", Some(Validation), false),
-    row(Kind::OutputRetries, "AGENT_OUTPUT_RETRIES", "ValidationError", Some(Validation), false),
-    row(Kind::BadOutput, "AGENT_BAD_OUTPUT", "ValidationError", Some(Validation), false),
-    row(Kind::Interrupted, "AGENT_INTERRUPTED", "InternalServerError", Some(ServerError), true),
-    row(Kind::Idle, "AGENT_IDLE", "TimeoutError", Some(Timeout), true),
-    row(Kind::StepTimeout, "AGENT_TIMEOUT", "TimeoutError", Some(Timeout), true),
-    row(Kind::NoTimeLeft, "AGENT_NO_TIME_LEFT", "TimeoutError", Some(Timeout), false),
-    row(Kind::Stopped, "AGENT_STOPPED", "AbortError", Some(Timeout), false),
-    row(Kind::SessionLost, "AGENT_SESSION_LOST", "", Some(Unknown), false),
+pub const TABLE: &[FailureRow] = &[
+    row(FailureKind::BadTask, "AGENT_BAD_TASK", "ValidationError", Some(Validation), false),
+    row(FailureKind::NoInput, "AGENT_NO_INPUT", "NotFoundError", Some(NotFound), false),
+    row(FailureKind::BrokenInput, "AGENT_BROKEN_INPUT", "ParseError", Some(Parse), false),
+    row(FailureKind::Files, "AGENT_FILES", "InternalServerError", Some(ServerError), false),
+    row(FailureKind::NoCli, "AGENT_CLI_MISSING", "NotFoundError", Some(NotFound), false),
+    row(FailureKind::CliNotStarted, "AGENT_CLI_NOT_STARTED", "InternalServerError", Some(ServerError), true),
+    row(FailureKind::CliFailed, "AGENT_CLI_FAILED", "", None, true),
+    row(FailureKind::CliMisused, "AGENT_CLI_MISUSED", "ValidationError", Some(Validation), false),
+    row(FailureKind::CliKilled, "AGENT_CLI_KILLED", "InternalServerError", Some(ServerError), true),
+    row(FailureKind::NoResult, "AGENT_NO_RESULT", "InternalServerError", Some(ServerError), true),
+    row(FailureKind::BrokenStream, "AGENT_BROKEN_STREAM", "ParseError", Some(Parse), false),
+    row(FailureKind::LineTooLong, "AGENT_LINE_TOO_LONG", "ParseError", Some(Parse), false),
+    row(FailureKind::ApiStatus, "AGENT_API_STATUS", "", None, true),
+    row(FailureKind::ApiUnreachable, "AGENT_API_UNREACHABLE", "APIConnectionError", Some(Network), true),
+    row(FailureKind::ApiTimeout, "AGENT_API_TIMEOUT", "APIConnectionTimeoutError", Some(Timeout), true),
+    row(FailureKind::ApiFailed, "AGENT_API_FAILED", "InternalServerError", Some(ServerError), true),
+    row(FailureKind::NotLoggedIn, "AGENT_NOT_LOGGED_IN", "AuthenticationError", Some(Auth), false),
+    row(FailureKind::AnswerTooLong, "AGENT_ANSWER_TOO_LONG", "ValidationError", Some(Validation), false),
+    row(FailureKind::Refused, "AGENT_REFUSED", "ValidationError", Some(Validation), false),
+    row(FailureKind::MaxTurns, "AGENT_MAX_TURNS", "ValidationError", Some(Validation), false),
+    row(FailureKind::MaxCost, "AGENT_MAX_COST", "ValidationError", Some(Validation), false),
+    row(FailureKind::EmptyResult, "AGENT_EMPTY_RESULT", "InternalServerError", Some(ServerError), true),
+    row(FailureKind::NotAsked, "AGENT_NOT_ASKED", "ValidationError", Some(Validation), false),
+    row(FailureKind::NoOutput, "AGENT_NO_OUTPUT", "ValidationError", Some(Validation), false),
+    row(FailureKind::OutputRetries, "AGENT_OUTPUT_RETRIES", "ValidationError", Some(Validation), false),
+    row(FailureKind::BadOutput, "AGENT_BAD_OUTPUT", "ValidationError", Some(Validation), false),
+    row(FailureKind::Interrupted, "AGENT_INTERRUPTED", "InternalServerError", Some(ServerError), true),
+    row(FailureKind::Idle, "AGENT_IDLE", "TimeoutError", Some(Timeout), true),
+    row(FailureKind::StepTimeout, "AGENT_TIMEOUT", "TimeoutError", Some(Timeout), true),
+    row(FailureKind::NoTimeLeft, "AGENT_NO_TIME_LEFT", "TimeoutError", Some(Timeout), false),
+    row(FailureKind::Stopped, "AGENT_STOPPED", "AbortError", Some(Timeout), false),
+    row(FailureKind::SessionLost, "AGENT_SESSION_LOST", "", Some(Unknown), false),
 ];
 
-impl Kind {
-    pub fn row(self) -> Row {
+impl FailureKind {
+    pub fn row(self) -> FailureRow {
         *TABLE.iter().find(|row| row.kind == self).expect("every kind has a row; a test goes through them")
     }
 }
@@ -145,8 +145,8 @@ impl Kind {
 /// A failure with its words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
-    pub kind: Kind,
+pub struct AgentFailure {
+    pub kind: FailureKind,
     /// What failed and on what. Not yet free of secrets.
     pub message: String,
     /// The HTTP status of the API.
@@ -155,8 +155,8 @@ pub struct Failure {
     pub retry_after_millis: Option<u64>,
 }
 
-impl Failure {
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+impl AgentFailure {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), status: None, retry_after_millis: None }
     }
 
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn the_models_table_gives_every_row_its_class() {
         for row in TABLE {
-            let failure = Failure::new(row.kind, "nothing that tells");
+            let failure = AgentFailure::new(row.kind, "nothing that tells");
             assert_eq!(failure.category(), row.category.unwrap_or(Unknown), "{row:?}");
             assert_eq!(row.kind.row(), *row, "one row per kind");
             assert!(row.code.starts_with("AGENT_"));
@@ -221,18 +221,20 @@ mod tests {
             (503, ServerError, true),
             (529, ServerError, true),
         ] {
-            let failure = Failure { status: Some(status), ..Failure::new(Kind::ApiStatus, "x") };
+            let failure =
+                AgentFailure { status: Some(status), ..AgentFailure::new(FailureKind::ApiStatus, "x") };
             assert_eq!((failure.category(), failure.may_be_tried_again()), (category, again), "{status}");
         }
     }
 
     #[test]
     fn what_the_message_says_counts_only_where_nothing_else_does() {
-        let silent = Failure::new(Kind::CliFailed, "exit code 1");
+        let silent = AgentFailure::new(FailureKind::CliFailed, "exit code 1");
         assert_eq!((silent.category(), silent.may_be_tried_again()), (Unknown, false));
-        let told = Failure::new(Kind::CliFailed, "exit code 1: connect ECONNREFUSED 127.0.0.1:80");
+        let told =
+            AgentFailure::new(FailureKind::CliFailed, "exit code 1: connect ECONNREFUSED 127.0.0.1:80");
         assert_eq!((told.category(), told.may_be_tried_again()), (Network, true));
-        let refused = Failure::new(Kind::Refused, "refused: see our timeout policy, status 503");
+        let refused = AgentFailure::new(FailureKind::Refused, "refused: see our timeout policy, status 503");
         assert_eq!(refused.category(), Validation);
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{AgentFailure, FailureKind};
 
 /// The bytes of an input or of a task's description.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -18,7 +18,7 @@ pub(crate) fn load(
     argument: Option<&str>,
     input_file: Option<&Path>,
     directory: &Path,
-) -> Result<Value, Failure> {
+) -> Result<Value, AgentFailure> {
     let (place, text) = match (argument, input_file) {
         (Some(text), _) => ("the argument".to_owned(), text.to_owned()),
         (None, Some(path)) => (format!("INPUT_FILE {}", path.display()), read(path, "INPUT_FILE")?),
@@ -27,35 +27,42 @@ pub(crate) fn load(
             if !path.exists() {
                 let ways =
                     format!("give it as an argument, in a file that INPUT_FILE names, or in {INPUT_PLACE}");
-                return Err(Failure::new(Kind::NoInput, format!("there is no input: {ways}")));
+                return Err(AgentFailure::new(FailureKind::NoInput, format!("there is no input: {ways}")));
             }
             (INPUT_PLACE.to_owned(), read(&path, "the input")?)
         }
     };
     let value: Value = serde_json::from_str(&text).map_err(|error| {
-        Failure::new(Kind::BrokenInput, format!("the input in {place} is not valid JSON: {error}"))
+        AgentFailure::new(
+            FailureKind::BrokenInput,
+            format!("the input in {place} is not valid JSON: {error}"),
+        )
     })?;
     if !value.is_object() {
-        return Err(Failure::new(Kind::BadTask, format!("the input in {place} must be a JSON object")));
+        return Err(AgentFailure::new(
+            FailureKind::BadTask,
+            format!("the input in {place} must be a JSON object"),
+        ));
     }
     Ok(value)
 }
 
 /// The text of a file; `what` names it in errors.
-pub(crate) fn read(path: &Path, what: &str) -> Result<String, Failure> {
+pub(crate) fn read(path: &Path, what: &str) -> Result<String, AgentFailure> {
     let shown = path.display();
     let failed = |error: io::Error| {
-        let kind = if error.kind() == io::ErrorKind::NotFound { Kind::NoInput } else { Kind::Files };
-        Failure::new(kind, format!("{what} {shown} cannot be read: {error}"))
+        let kind =
+            if error.kind() == io::ErrorKind::NotFound { FailureKind::NoInput } else { FailureKind::Files };
+        AgentFailure::new(kind, format!("{what} {shown} cannot be read: {error}"))
     };
     let size = fs::metadata(path).map_err(failed)?.len();
     if size > FILE_BYTES_MAX {
         let message = format!("{what} {shown} is {size} bytes; the limit is {FILE_BYTES_MAX}");
-        return Err(Failure::new(Kind::BadTask, message));
+        return Err(AgentFailure::new(FailureKind::BadTask, message));
     }
     let bytes = fs::read(path).map_err(failed)?;
     String::from_utf8(bytes)
-        .map_err(|_| Failure::new(Kind::BrokenInput, format!("{what} {shown} is no UTF-8 text")))
+        .map_err(|_| AgentFailure::new(FailureKind::BrokenInput, format!("{what} {shown} is no UTF-8 text")))
 }
 
 #[cfg(test)]
@@ -94,11 +101,11 @@ mod tests {
         fs::write(&file, [0xff, 0xfe]).unwrap();
         let missing = dir.join("missing.json");
         for (argument, input_file, kind, expected) in [
-            (Some("{"), None, Kind::BrokenInput, "the input in the argument is not valid JSON: EOF"),
-            (Some("[1]"), None, Kind::BadTask, "the input in the argument must be a JSON object"),
-            (None, Some(file.as_path()), Kind::BrokenInput, "INPUT_FILE"),
-            (None, Some(missing.as_path()), Kind::NoInput, "INPUT_FILE"),
-            (None, None, Kind::NoInput, "there is no input: give it as an argument"),
+            (Some("{"), None, FailureKind::BrokenInput, "the input in the argument is not valid JSON: EOF"),
+            (Some("[1]"), None, FailureKind::BadTask, "the input in the argument must be a JSON object"),
+            (None, Some(file.as_path()), FailureKind::BrokenInput, "INPUT_FILE"),
+            (None, Some(missing.as_path()), FailureKind::NoInput, "INPUT_FILE"),
+            (None, None, FailureKind::NoInput, "there is no input: give it as an argument"),
         ] {
             let failure = load(argument, input_file, &dir).unwrap_err();
             assert_eq!(failure.kind, kind, "{failure}");

@@ -29,6 +29,7 @@
 //! | `TIDEMILL_AGENT_SESSION` | the session of an earlier attempt |
 //! | `TIDEMILL_BUDGET` | the budget that the limit of costs is what is left of, in words |
 //! | `TIDEMILL_DEADLINE_MS` | when the worker ends this process; work ends up to 5 s before |
+//! | `TIDEMILL_TIMEOUT_MS` | the limit of the task, for messages |
 //! | `CLAUDE_BIN`, `CLAUDE_CODE_PATH` | the program, when it is not the `claude` of `PATH` |
 //! | `CLAUDE_MODEL` | for steps that name none (claude-opus-4-5) |
 //! | `CLAUDE_SKIP_PERMISSIONS` | `true` lets the agent do everything |
@@ -68,4 +69,5 @@ mod try_record;
 mod verdict;
 
 pub use launch::{LAUNCHER, become_cli};
+pub use schema::check_output;
 pub use task::{TaskArguments, main_of_task};

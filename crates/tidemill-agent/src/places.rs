@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{AgentFailure, FailureKind};
 use crate::settings::Settings;
 
 /// Where everything goes.
@@ -30,13 +30,13 @@ impl Places {
         directory: &Path,
         request_id: &str,
         keeps_sessions: bool,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, AgentFailure> {
         let output =
             settings.output_dir.clone().unwrap_or_else(|| directory.join(".output").join(request_id));
         let places = Self::of(settings, output, keeps_sessions);
         places.create().map_err(|error| {
             let message = format!("the output directory {} cannot be used: {error}", places.output.display());
-            Failure::new(Kind::Files, message)
+            AgentFailure::new(FailureKind::Files, message)
         })?;
         places.canonical()
     }
@@ -66,10 +66,10 @@ impl Places {
     }
 
     /// The CLI is started in another directory, so no path may depend on ours.
-    fn canonical(self) -> Result<Self, Failure> {
+    fn canonical(self) -> Result<Self, AgentFailure> {
         let whole = |path: &Path| {
             path.canonicalize().map_err(|error| {
-                Failure::new(Kind::Files, format!("{} cannot be used: {error}", path.display()))
+                AgentFailure::new(FailureKind::Files, format!("{} cannot be used: {error}", path.display()))
             })
         };
         Ok(Self {
@@ -82,7 +82,7 @@ impl Places {
     }
 
     /// Writes a file of the output, such as `artifacts/x.json`, whole or not at all.
-    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), AgentFailure> {
         let path = self.output.join(name);
         let new = self.output.join(format!("{name}.new"));
         let written = || -> io::Result<()> {
@@ -97,7 +97,7 @@ impl Places {
             fs::rename(&new, &path)
         };
         written().map_err(|error| {
-            Failure::new(Kind::Files, format!("{} cannot be written: {error}", path.display()))
+            AgentFailure::new(FailureKind::Files, format!("{} cannot be written: {error}", path.display()))
         })
     }
 

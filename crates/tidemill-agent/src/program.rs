@@ -3,13 +3,16 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{AgentFailure, FailureKind};
 use crate::settings::Settings;
 
 const NAME: &str = "claude";
 
 /// The program: the one that the settings name, or the `claude` of the search path.
-pub(crate) fn find(settings: &Settings, environment: &[(OsString, OsString)]) -> Result<PathBuf, Failure> {
+pub(crate) fn find(
+    settings: &Settings,
+    environment: &[(OsString, OsString)],
+) -> Result<PathBuf, AgentFailure> {
     let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
     let named = settings.program.as_deref();
     let name = named.unwrap_or(OsStr::new(NAME));
@@ -25,7 +28,7 @@ pub(crate) fn find(settings: &Settings, environment: &[(OsString, OsString)]) ->
             None => format!("there is no program {NAME} in PATH"),
         };
         let remedy = "install Claude Code (npm install -g @anthropic-ai/claude-code) or set CLAUDE_BIN to it";
-        Failure::new(Kind::NoCli, format!("{told}; {remedy}"))
+        AgentFailure::new(FailureKind::NoCli, format!("{told}; {remedy}"))
     })
 }
 
@@ -38,7 +41,7 @@ fn is_program(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn found(variables: &[(&str, &str)]) -> Result<PathBuf, Failure> {
+    fn found(variables: &[(&str, &str)]) -> Result<PathBuf, AgentFailure> {
         let mut environment: Vec<(OsString, OsString)> = vec![("TIDEMILL_AGENT_FILE".into(), "/a".into())];
         environment.extend(variables.iter().map(|(name, value)| (name.into(), value.into())));
         find(&Settings::read(&environment).unwrap(), &environment)
@@ -52,7 +55,7 @@ mod tests {
             [&[("CLAUDE_BIN", "/bin/nothing")][..], &[("PATH", "/nowhere")], &[], &[("CLAUDE_BIN", "/bin")]]
         {
             let failure = found(variables).unwrap_err();
-            assert_eq!(failure.kind, Kind::NoCli);
+            assert_eq!(failure.kind, FailureKind::NoCli);
             assert!(failure.message.contains("set CLAUDE_BIN to it"), "{failure}");
         }
     }

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::Clock;
-use crate::failure::{Failure, Kind};
+use crate::failure::{AgentFailure, FailureKind};
 use crate::launch;
 use crate::processes::end_descendants;
 use crate::report::Report;
@@ -68,19 +68,19 @@ enum Phase {
     Killed,
 }
 
-/// Carries a call out. `stop` turns true when we are told to stop.
+/// Carries a call out. `stop` turns true when a signal asks us to stop.
 pub(crate) async fn run(
     query: Query<'_>,
     record: &mut TryRecord,
     report: &mut Report,
     clock: &Clock,
     stop: &mut watch::Receiver<bool>,
-) -> Result<TryEnd, Failure> {
+) -> Result<TryEnd, AgentFailure> {
     let program = query.program;
     let mut child = start(&query)?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
-        return Err(Failure::new(Kind::CliNotStarted, "claude has no pipes"));
+        return Err(AgentFailure::new(FailureKind::CliNotStarted, "claude has no pipes"));
     };
     let input = Input::new(stdin);
     input.send(&json!({ "type": "user", "message": { "role": "user", "content": query.prompt } }));
@@ -115,7 +115,8 @@ pub(crate) async fn run(
         return Err(not_started(program, &error));
     }
     if left > 0 {
-        report.log(&format!("{left} processes were left behind and killed"));
+        let were = if left == 1 { "process was" } else { "processes were" };
+        report.log(&format!("{left} {were} left behind and killed"));
     }
     Ok(TryEnd {
         process,
@@ -129,7 +130,7 @@ pub(crate) async fn run(
     })
 }
 
-fn start(query: &Query<'_>) -> Result<Child, Failure> {
+fn start(query: &Query<'_>) -> Result<Child, AgentFailure> {
     let mut command = Command::from(launch::tied(query.program));
     command
         .args(&query.arguments)
@@ -145,17 +146,17 @@ fn start(query: &Query<'_>) -> Result<Child, Failure> {
     command.spawn().map_err(|error| not_started(query.program, &error))
 }
 
-fn not_started(program: &Path, error: &io::Error) -> Failure {
+fn not_started(program: &Path, error: &io::Error) -> AgentFailure {
     let message = format!("{} could not be started: {error}", program.display());
     let kind = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory => {
-            Kind::NoCli
+            FailureKind::NoCli
         }
-        _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => Kind::NoCli,
-        io::ErrorKind::ArgumentListTooLong => Kind::BadTask,
-        _ => Kind::CliNotStarted,
+        _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => FailureKind::NoCli,
+        io::ErrorKind::ArgumentListTooLong => FailureKind::BadTask,
+        _ => FailureKind::CliNotStarted,
     };
-    Failure::new(kind, message)
+    AgentFailure::new(kind, message)
 }
 
 struct Call<'a, 'q> {
@@ -248,7 +249,7 @@ impl Call<'_, '_> {
         }
         match message {
             Message::AnswerBegins { .. } | Message::AnswerEnds(_) => {
-                // At once: whoever is killed next says nothing any more, and this is paid for.
+                // Report at once: a process that is killed next reports nothing, and this usage costs money.
                 self.report.usage(&add(self.query.used_before, self.record.usage_so_far()));
             }
             Message::ApiRetry(retry) => self.wait_or_give_up(retry),
@@ -287,8 +288,13 @@ impl Call<'_, '_> {
                 ErrorCategory::Timeout | ErrorCategory::RateLimit | ErrorCategory::ServerError
             );
         let is_long = retry.delay_millis > OWN_DELAY_MILLIS_MAX || Instant::now() + delay >= self.limit_at;
+        let status = retry.status.map_or_else(|| "no answer".to_owned(), |status| format!("status {status}"));
         if !passes || is_long || retry.attempt > self.query.own_retries {
+            self.report.log(&format!("the API failed ({status}); this try ends"));
             self.end(Cause::GivenUp(retry));
+        } else {
+            let delay = retry.delay_millis;
+            self.report.log(&format!("the API failed ({status}); the CLI means to ask again in {delay} ms"));
         }
     }
 

@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 use tidemill_model::Usage;
 use tokio::time::Instant;
 
-use crate::failure::Failure;
+use crate::failure::AgentFailure;
 use crate::redact::Redactor;
 
 const MARK: &str = "@@tidemill ";
 const LOG_MARK: &str = "agent: ";
-/// Signs of life are told at most this often.
+/// How often signs of life are reported at most.
 const PACE: Duration = Duration::from_secs(1);
-/// A larger output is told by the name of its file: the worker cuts lines at 1 MiB.
+/// A larger output is reported by the name of its file: the worker cuts lines at 1 MiB.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
 
-/// Writes to whoever started this process.
+/// Writes to the process that started this one.
 pub(crate) struct Report {
     out: Box<dyn Write + Send>,
     redactor: Redactor,
@@ -94,7 +94,7 @@ impl Report {
     }
 
     /// The end, when it is a bad one.
-    pub(crate) fn error(&mut self, failure: &Failure, usage: &Usage, session: Option<&str>) {
+    pub(crate) fn error(&mut self, failure: &AgentFailure, usage: &Usage, session: Option<&str>) {
         let row = failure.kind.row();
         let mut record = json!({
             "kind": "error",
@@ -122,10 +122,15 @@ impl Report {
     }
 
     fn write(&mut self, lines: &str) {
-        // Whoever does not read any more does not want to know.
+        // A parent that closed the pipe does not want to know.
         let _ = self.out.write_all(lines.as_bytes());
         let _ = self.out.flush();
     }
+}
+
+/// A count with its noun: `1 turn`, `2 turns`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -133,7 +138,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::failure::Kind;
+    use crate::failure::FailureKind;
 
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -189,10 +194,10 @@ mod tests {
         let large = json!({ "a": "x".repeat(INLINE_BYTES_MAX) });
         let large = written(|report| report.result(&large, "artifacts/x", &usage, None, 7));
         assert!(large.len() < 1_000 && large.contains(r#""outputFile":"artifacts/x""#));
-        let failure = Failure {
+        let failure = AgentFailure {
             status: Some(429),
             retry_after_millis: Some(3_000),
-            ..Failure::new(Kind::ApiStatus, "slow down, very-secret-1")
+            ..AgentFailure::new(FailureKind::ApiStatus, "slow down, very-secret-1")
         };
         let error = written(|report| report.error(&failure, &usage, None));
         let record: Value = serde_json::from_str(error.strip_prefix(MARK).unwrap()).unwrap();

@@ -2,7 +2,7 @@
 
 use tidemill_model::RetryPolicy;
 
-use crate::failure::Failure;
+use crate::failure::AgentFailure;
 
 /// A try that would have less time than this is not begun.
 pub(crate) const TRY_MILLIS_MIN: u64 = 1_000;
@@ -18,7 +18,7 @@ pub(crate) fn policy(max_tries: u32, first_delay: u64) -> RetryPolicy {
 /// How long to wait before the next try; `None` when there is none: the failure does not pass by itself, all tries are
 /// used, or the next one could not end in the time left.
 pub(crate) fn next_delay(
-    failure: &Failure,
+    failure: &AgentFailure,
     policy: &RetryPolicy,
     tries: u32,
     jitter: u64,
@@ -35,10 +35,14 @@ pub(crate) fn next_delay(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Kind;
+    use crate::failure::FailureKind;
 
-    fn failure(status: u16, retry_after_millis: Option<u64>) -> Failure {
-        Failure { status: Some(status), retry_after_millis, ..Failure::new(Kind::ApiStatus, "x") }
+    fn failure(status: u16, retry_after_millis: Option<u64>) -> AgentFailure {
+        AgentFailure {
+            status: Some(status),
+            retry_after_millis,
+            ..AgentFailure::new(FailureKind::ApiStatus, "x")
+        }
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
+use tidemill_model::Json;
 
-/// How many things that are wrong are told.
+/// How many problems are reported.
 const PROBLEMS_MAX: usize = 5;
 
 /// A schema that outputs are checked against. It refers to nothing outside of itself.
@@ -33,6 +34,13 @@ impl OutputSchema {
         let more = if errors.next().is_some() { ", and more" } else { "" };
         Err(format!("{}{more}", problems.join("; ")))
     }
+}
+
+/// Says what is wrong with an output by its schema. For whoever changes an output of an agent afterwards.
+pub fn check_output(schema: &Json, output: &Json) -> Result<(), String> {
+    let unread = |error: serde_json::Error| error.to_string();
+    let (schema, output) = (schema.read::<Value>().map_err(unread)?, output.read::<Value>().map_err(unread)?);
+    OutputSchema::new(&schema)?.check(&output)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use tidemill_model::agent::{
 };
 use tidemill_model::span::parse_text;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{AgentFailure, FailureKind};
 
 /// How long the CLI may be silent while no tool runs.
 const IDLE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
@@ -38,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) session: Option<String>,
     /// `TIDEMILL_DEADLINE_MS`: when the worker ends this process, in epoch milliseconds.
     pub(crate) deadline_millis: Option<u64>,
+    /// `TIDEMILL_TIMEOUT_MS`: the limit that the moment above comes from.
+    pub(crate) timeout_millis: Option<u64>,
     /// `TIDEMILL_BUDGET`: the budget that the limit of costs is what is left of, in words; the task's own limit otherwise.
     pub(crate) budget: Option<String>,
     /// `TIDEMILL_RUN` and `TIDEMILL_ATTEMPT`, for the trace.
@@ -64,7 +66,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn read(environment: &[(OsString, OsString)]) -> Result<Self, Failure> {
+    pub(crate) fn read(environment: &[(OsString, OsString)]) -> Result<Self, AgentFailure> {
         let variables = Variables(environment);
         let path = |name| variables.get(name).map(PathBuf::from);
         let agent_file = path("TIDEMILL_AGENT_FILE").ok_or_else(|| {
@@ -91,6 +93,7 @@ impl Settings {
             home: path("TIDEMILL_AGENT_HOME"),
             session: variables.text("TIDEMILL_AGENT_SESSION")?.map(str::to_owned),
             deadline_millis: variables.number("TIDEMILL_DEADLINE_MS")?,
+            timeout_millis: variables.number("TIDEMILL_TIMEOUT_MS")?,
             budget: variables.text("TIDEMILL_BUDGET")?.map(str::to_owned),
             run: variables.number("TIDEMILL_RUN")?,
             attempt: variables.number("TIDEMILL_ATTEMPT")?,
@@ -125,8 +128,8 @@ fn holds_anything(path: &Path) -> bool {
     std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-fn bad(message: impl Into<String>) -> Failure {
-    Failure::new(Kind::BadTask, message)
+fn bad(message: impl Into<String>) -> AgentFailure {
+    AgentFailure::new(FailureKind::BadTask, message)
 }
 
 struct Variables<'e>(&'e [(OsString, OsString)]);
@@ -138,24 +141,24 @@ impl<'e> Variables<'e> {
         (!value.is_empty()).then_some(value)
     }
 
-    fn text(&self, name: &str) -> Result<Option<&'e str>, Failure> {
+    fn text(&self, name: &str) -> Result<Option<&'e str>, AgentFailure> {
         let Some(value) = self.get(name) else { return Ok(None) };
         value.to_str().map(Some).ok_or_else(|| bad(format!("{name} is no UTF-8")))
     }
 
-    fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
+    fn number(&self, name: &str) -> Result<Option<u64>, AgentFailure> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         text.parse().map(Some).map_err(|_| bad(format!("{name} is {text:?}; it must be a whole number")))
     }
 
     /// Milliseconds, or a text such as `30s`.
-    fn millis(&self, name: &str) -> Result<Option<u64>, Failure> {
+    fn millis(&self, name: &str) -> Result<Option<u64>, AgentFailure> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         let millis = text.parse().map_or_else(|_| parse_text(text), Ok);
         millis.map(Some).map_err(|wrong| bad(format!("{name} {wrong}")))
     }
 
-    fn flag(&self, name: &str) -> Result<bool, Failure> {
+    fn flag(&self, name: &str) -> Result<bool, AgentFailure> {
         match self.text(name)? {
             Some("true" | "1") => Ok(true),
             None | Some("false" | "0") => Ok(false),

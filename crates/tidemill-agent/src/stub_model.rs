@@ -31,16 +31,16 @@ const OUTPUT_TOOL: &str = "StructuredOutput";
 /// What the model says to prompts that hold a text.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Rule {
+pub struct StubRule {
     pub when: String,
     /// One per turn.
-    pub replies: Vec<Reply>,
+    pub replies: Vec<StubReply>,
 }
 
 /// What the model says to one request.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Reply {
+pub struct StubReply {
     pub text: Option<String>,
     /// Calls of tools.
     pub tools: Vec<ToolUse>,
@@ -54,7 +54,7 @@ pub struct Reply {
     pub stop_reason: Option<String>,
     /// The usage of the answer, over the usual one.
     pub usage: Option<Value>,
-    pub fault: Option<Fault>,
+    pub fault: Option<StubFault>,
     /// Between two events of the answer.
     pub pause_ms: u64,
     /// Signs of life before the answer, each after a pause.
@@ -71,7 +71,7 @@ pub struct ToolUse {
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Fault {
+pub enum StubFault {
     /// Nothing is answered.
     Hang,
     /// The answer stops in the middle, and the connection stays.
@@ -122,7 +122,7 @@ pub struct StubModel {
 
 #[derive(Debug, Default)]
 struct Shared {
-    rules: Vec<Rule>,
+    rules: Vec<StubRule>,
     requests: Mutex<Vec<StubRequest>>,
     /// How often each list that goes by requests was asked.
     asked: Mutex<HashMap<String, usize>>,
@@ -130,12 +130,12 @@ struct Shared {
 
 impl StubModel {
     /// Starts a server on a free port of loopback.
-    pub fn start(rules: Vec<Rule>) -> io::Result<Self> {
+    pub fn start(rules: Vec<StubRule>) -> io::Result<Self> {
         Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), rules)
     }
 
     /// Starts a server. It runs on a thread of its own.
-    pub fn start_at(address: SocketAddr, rules: Vec<Rule>) -> io::Result<Self> {
+    pub fn start_at(address: SocketAddr, rules: Vec<StubRule>) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -234,7 +234,7 @@ async fn read_request(stream: &mut BufReader<TcpStream>) -> io::Result<Option<St
 }
 
 impl Shared {
-    fn reply(&self, body: &Value) -> Reply {
+    fn reply(&self, body: &Value) -> StubReply {
         let turn = body["messages"]
             .as_array()
             .map_or(0, |messages| messages.iter().filter(|message| message["role"] == "assistant").count());
@@ -260,9 +260,9 @@ impl Shared {
                 _ => Some(marked.clone()).filter(|_| turn == 0),
             };
             if let Some(found) = found {
-                return serde_json::from_value(found).unwrap_or_else(|error| Reply {
+                return serde_json::from_value(found).unwrap_or_else(|error| StubReply {
                     text: Some(format!("the mark of the stub is wrong: {error}")),
-                    ..Reply::default()
+                    ..StubReply::default()
                 });
             }
         } else if let Some(reply) =
@@ -280,13 +280,13 @@ fn mark_in(prompt: &str) -> Option<Value> {
     serde_json::Deserializer::from_str(rest).into_iter().next()?.ok()
 }
 
-/// What is said when nothing else is told.
-fn usual(body: &Value) -> Reply {
+/// The answer when no rule and no mark gives one.
+fn usual(body: &Value) -> StubReply {
     let tools = body["tools"].as_array();
     let wanted = tools.and_then(|tools| tools.iter().find(|tool| tool["name"] == OUTPUT_TOOL));
     match wanted {
-        Some(tool) => Reply { structured: Some(example(&tool["input_schema"])), ..Reply::default() },
-        None => Reply { text: Some("This is the stub model.".to_owned()), ..Reply::default() },
+        Some(tool) => StubReply { structured: Some(example(&tool["input_schema"])), ..StubReply::default() },
+        None => StubReply { text: Some("This is the stub model.".to_owned()), ..StubReply::default() },
     }
 }
 
@@ -319,17 +319,17 @@ fn example(schema: &Value) -> Value {
 }
 
 /// Answers; false when the connection is over.
-async fn answer(stream: &mut BufReader<TcpStream>, reply: &Reply, body: &Value) -> io::Result<bool> {
+async fn answer(stream: &mut BufReader<TcpStream>, reply: &StubReply, body: &Value) -> io::Result<bool> {
     match reply.fault {
-        Some(Fault::Hang) => {
+        Some(StubFault::Hang) => {
             wait_for_end(stream).await;
             return Ok(false);
         }
-        Some(Fault::Reset) => {
+        Some(StubFault::Reset) => {
             reset(stream);
             return Ok(false);
         }
-        Some(Fault::Garbage) => {
+        Some(StubFault::Garbage) => {
             let text =
                 "event: message_start\ndata: {\"type\":\"message_start\",\ndata: <html>\n\n\u{0}garbage\n\n";
             let head = format!(
@@ -340,7 +340,7 @@ async fn answer(stream: &mut BufReader<TcpStream>, reply: &Reply, body: &Value) 
             stream.write_all(text.as_bytes()).await?;
             return Ok(true);
         }
-        None | Some(Fault::HangMidStream | Fault::ResetMidStream) => {}
+        None | Some(StubFault::HangMidStream | StubFault::ResetMidStream) => {}
     }
     if let Some(status) = reply.status {
         let message = reply.text.clone().unwrap_or_else(|| format!("the stub answers {status}"));
@@ -381,7 +381,11 @@ async fn respond(
 }
 
 /// The answer of a model as a stream of events.
-async fn stream_answer(stream: &mut BufReader<TcpStream>, reply: &Reply, body: &Value) -> io::Result<bool> {
+async fn stream_answer(
+    stream: &mut BufReader<TcpStream>,
+    reply: &StubReply,
+    body: &Value,
+) -> io::Result<bool> {
     let mut blocks = Vec::new();
     if let Some(text) = &reply.text {
         blocks.push(json!({ "type": "text", "text": text }));
@@ -426,7 +430,7 @@ async fn stream_answer(stream: &mut BufReader<TcpStream>, reply: &Reply, body: &
     let breaks_at = if reply.fault.is_some() { 3 } else { events.len() };
     for (index, event) in events.iter().enumerate() {
         if index == breaks_at {
-            if reply.fault == Some(Fault::ResetMidStream) {
+            if reply.fault == Some(StubFault::ResetMidStream) {
                 reset(stream);
             } else {
                 wait_for_end(stream).await;
@@ -495,9 +499,9 @@ mod tests {
 
     #[test]
     fn marks_and_rules_choose_the_reply() {
-        let rule = Rule {
+        let rule = StubRule {
             when: "fonts".into(),
-            replies: vec![Reply { text: Some("Arial".into()), ..Reply::default() }],
+            replies: vec![StubReply { text: Some("Arial".into()), ..StubReply::default() }],
         };
         let shared = Shared { rules: vec![rule], ..Shared::default() };
         let by_turn = r#"x [[stub: [{"text":"one"},{"text":"two"}]]] y"#;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, getppid};
 use serde_json::Value;
+use tidemill_model::span::Millis;
 use tidemill_model::{AgentSpec, AgentStep, MicroUsd, Usage};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -16,7 +17,7 @@ use uuid::Builder;
 
 use crate::clock::{Clock, millis};
 use crate::command_line::{Session, arguments, environment, model_of};
-use crate::failure::{Failure, Kind};
+use crate::failure::{AgentFailure, FailureKind};
 use crate::kept::Kept;
 use crate::launch::outlive_parent;
 use crate::places::Places;
@@ -24,7 +25,7 @@ use crate::processes::{adopt_orphans, end_descendants};
 use crate::prompt::{self, Sources};
 use crate::query::{self, Query};
 use crate::redact::Redactor;
-use crate::report::Report;
+use crate::report::{Report, count};
 use crate::retry::{TRY_MILLIS_MIN, next_delay, policy};
 use crate::schema::OutputSchema;
 use crate::settings::Settings;
@@ -35,14 +36,14 @@ use crate::try_record::{TryEndTrace, TryRecord};
 use crate::verdict::{Cause, ProcessEnd, TryEnd, judge};
 use crate::{input, program};
 
-/// What a session that is gone on with is told.
+/// The prompt of a session that goes on.
 const RESUME_PROMPT: &str =
     "You were interrupted. Go on with the task where you left off, and finish it as you were first asked to.";
-/// How often a wait is told to the worker.
+/// How often a wait is reported to the worker.
 const WAIT_SIGN: Duration = Duration::from_secs(10);
-/// The exit status of a process that was told to stop.
 /// The characters of a prompt that its trace shows.
 const PROMPT_CHARS_TRACED: usize = 16 * 1024;
+/// The exit status of a process that a signal stopped.
 const STOPPED: u8 = 128 + 15;
 
 /// What a task is started with.
@@ -59,8 +60,8 @@ pub struct TaskArguments {
 
 /// Carries a task out, as the child process of a worker. One process carries out one task.
 ///
-/// What it says goes to stdout, what it leaves to the output directory. The exit status is 0 for a task that completed,
-/// 143 for one that was told to stop, 1 otherwise.
+/// What it says goes to stdout, what it leaves to the output directory. The exit status is 0 for a task that
+/// completed, 143 for one that a signal stopped, 1 otherwise.
 pub async fn main_of_task(arguments: TaskArguments) -> ExitCode {
     adopt_orphans();
     let parent = getppid();
@@ -70,13 +71,13 @@ pub async fn main_of_task(arguments: TaskArguments) -> ExitCode {
     let stop = stop_signal(parent);
     match Task::run(arguments, redactor, report, stop).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { kind: Kind::Stopped, .. }) => ExitCode::from(STOPPED),
+        Err(AgentFailure { kind: FailureKind::Stopped, .. }) => ExitCode::from(STOPPED),
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Turns true with SIGTERM, SIGINT or SIGHUP. If whoever started us, `parent`, is gone with it, nobody waits for an end in
-/// order, and everything ends at once.
+/// Turns true with SIGTERM, SIGINT or SIGHUP. If the process that started us, `parent`, is gone with it, nobody waits
+/// for an orderly end, and everything ends at once.
 fn stop_signal(parent: Option<Pid>) -> watch::Receiver<bool> {
     let (sender, receiver) = watch::channel(false);
     for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
@@ -125,17 +126,43 @@ struct Ready {
     places: Places,
     kept: Kept,
     last_moment: Option<Instant>,
+    /// How long before the worker's limit that is.
+    margin_millis: u64,
 }
 
 impl Ready {
-    /// The failure with the limit that it met, if it is about money.
-    fn with_limit(&self, failure: Failure) -> Failure {
-        let (Kind::MaxCost, Some(max)) = (failure.kind, self.spec.max_cost) else { return failure };
+    /// The failure with the limit that it met, if it is about money or the time of the task.
+    fn with_limit(&self, failure: AgentFailure, cause: Option<&Cause>, used: &Usage) -> AgentFailure {
+        match (failure.kind, cause) {
+            (FailureKind::MaxCost, _) => self.too_expensive(used).unwrap_or(failure),
+            (_, Some(Cause::NoTimeLeft)) if failure.kind == FailureKind::StepTimeout => {
+                let (limit, margin) = (self.limit(), self.margin_millis);
+                let message = format!(
+                    "the time of the task{limit} ended before the step did; \
+                     work stops {margin} ms earlier, so that what came of it can be written"
+                );
+                AgentFailure { message, ..failure }
+            }
+            _ => failure,
+        }
+    }
+
+    /// The attempt used up its money; `None` if it has no limit.
+    fn too_expensive(&self, used: &Usage) -> Option<AgentFailure> {
+        let max = self.spec.max_cost?;
         let of = match &self.settings.budget {
             Some(budget) => format!(", what is left of {budget}"),
             None => " (maxCostUsd)".to_owned(),
         };
-        Failure { message: format!("{}; its limit is {max} USD{of}", failure.message), ..failure }
+        let spent = MicroUsd(used.cost_micros);
+        let message = format!("the attempt has cost {spent} USD; its limit is {max} USD{of}");
+        Some(AgentFailure::new(FailureKind::MaxCost, message))
+    }
+
+    /// The limit of the task's time in parentheses, if it is known.
+    fn limit(&self) -> String {
+        let limit = self.settings.timeout_millis.map(Millis);
+        limit.map(|limit| format!(" (timeout: {limit})")).unwrap_or_default()
     }
 
     /// The outputs of the first steps, as far as an earlier attempt finished them and they can be relied on.
@@ -164,7 +191,7 @@ impl Task {
         redactor: Redactor,
         report: Report,
         stop: watch::Receiver<bool>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), AgentFailure> {
         let mut task = Self {
             arguments,
             redactor,
@@ -214,13 +241,13 @@ impl Task {
     }
 
     /// Reads and checks everything before anything is paid for.
-    fn prepare(&self) -> Result<Ready, Failure> {
+    fn prepare(&self) -> Result<Ready, AgentFailure> {
         let arguments = &self.arguments;
         let settings = Settings::read(&arguments.environment)?;
         let text = input::read(&settings.agent_file, "TIDEMILL_AGENT_FILE")?;
         let spec: AgentSpec = serde_json::from_str(&text).map_err(|error| {
             let message = format!("{} is no description of an agent: {error}", settings.agent_file.display());
-            Failure::new(Kind::BrokenInput, message)
+            AgentFailure::new(FailureKind::BrokenInput, message)
         })?;
         check(&spec)?;
         let input =
@@ -238,12 +265,14 @@ impl Task {
             Places::make(&settings, &arguments.directory, &arguments.request_id, spec.resume_session)?;
         let kept = Kept::new(settings.home.clone(), &spec, &input);
         let last_moment = settings.last_moment_millis(self.clock.now_millis());
+        let margin_millis =
+            settings.deadline_millis.zip(last_moment).map_or(0, |(deadline, last)| deadline - last);
         let last_moment = last_moment.map(|millis| self.clock.instant_of(millis));
-        Ok(Ready { settings, spec, input, schemas, program, places, kept, last_moment })
+        Ok(Ready { settings, spec, input, schemas, program, places, kept, last_moment, margin_millis })
     }
 
     /// The steps in their order. The output of the last one is the task's.
-    async fn steps(&mut self, ready: &Ready) -> Result<Value, Failure> {
+    async fn steps(&mut self, ready: &Ready) -> Result<Value, AgentFailure> {
         if ready.settings.skips_permissions {
             self.report
                 .log("CLAUDE_SKIP_PERMISSIONS is set: the agent may do everything without being asked");
@@ -274,7 +303,7 @@ impl Task {
             outputs.push((step.name.clone(), output));
         }
         let last = outputs.pop().map(|(_, output)| output);
-        last.ok_or_else(|| Failure::new(Kind::BadTask, "the task has no steps"))
+        last.ok_or_else(|| AgentFailure::new(FailureKind::BadTask, "the task has no steps"))
     }
 
     /// One step with its tries.
@@ -283,7 +312,7 @@ impl Task {
         ready: &Ready,
         index: usize,
         outputs: &[(String, Value)],
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, AgentFailure> {
         let step = &ready.spec.steps[index];
         let prompt = prompt::fill(&step.prompt, Sources { input: &ready.input, outputs })
             .map_err(|bad| bad_step(step, &format!("the prompt: {bad}")))?;
@@ -315,7 +344,7 @@ impl Task {
                 }
                 Err(failure) => failure,
             };
-            if failure.kind == Kind::SessionLost && session.is_resumed() {
+            if failure.kind == FailureKind::SessionLost && session.is_resumed() {
                 self.report.log(&format!("session {} is not there; a new one is begun", session.id()));
                 session = new_session()?;
                 continue;
@@ -324,7 +353,18 @@ impl Task {
             let failure = in_step(step, failure);
             let jitter = random()?;
             let left = ready.time_left().map(millis);
-            let Some(delay) = next_delay(&failure, &policy, tries, jitter, left) else { return Err(failure) };
+            let Some(delay) = next_delay(&failure, &policy, tries, jitter, left) else {
+                if let Some(delay) = next_delay(&failure, &policy, tries, jitter, None) {
+                    self.report.log(&format!(
+                        "step {}: try {} of {} is left out: it would begin in {delay} ms, and {} ms are left for the task",
+                        step.name,
+                        tries + 1,
+                        policy.max_attempts,
+                        left.unwrap_or_default()
+                    ));
+                }
+                return Err(failure);
+            };
             if let Some(last) = self.traces[index].attempts.last_mut() {
                 last.next_try_after_ms = Some(delay);
             }
@@ -344,7 +384,7 @@ impl Task {
     }
 
     /// The session of the first try.
-    fn first_session(&self, ready: &Ready, step: &AgentStep) -> Result<Session, Failure> {
+    fn first_session(&self, ready: &Ready, step: &AgentStep) -> Result<Session, AgentFailure> {
         if ready.spec.resume_session {
             if let Some(session) = ready.kept.session(&step.name).and_then(|id| Session::resumed(&id)) {
                 return Ok(session);
@@ -367,17 +407,18 @@ impl Task {
         number: u32,
         prompt: &str,
         session: &Session,
-    ) -> Result<Result<Value, Failure>, Failure> {
+    ) -> Result<Result<Value, AgentFailure>, AgentFailure> {
         let step = &ready.spec.steps[index];
         let step_limit =
             Duration::from_millis(step.timeout_millis(Some(ready.settings.default_timeout_millis)));
         let left = ready.time_left();
         if left.is_some_and(|left| millis(left) < TRY_MILLIS_MIN) {
             let message = format!(
-                "step {} is not begun: less than {TRY_MILLIS_MIN} ms are left for the task",
-                step.name
+                "step {} is not begun: less than {TRY_MILLIS_MIN} ms are left for the task{}",
+                step.name,
+                ready.limit()
             );
-            return Err(Failure::new(Kind::NoTimeLeft, message));
+            return Err(AgentFailure::new(FailureKind::NoTimeLeft, message));
         }
         let budget = self.budget(ready)?;
         let (limit, cause_at_limit) = match left {
@@ -415,7 +456,8 @@ impl Task {
         self.report.usage(&self.used);
         let judged = match &ran {
             Ok(end) => {
-                self.judged(end, ready.schemas[index].as_ref()).map_err(|failure| ready.with_limit(failure))
+                let judged = self.judged(end, ready.schemas[index].as_ref());
+                judged.map_err(|failure| ready.with_limit(failure, end.cause.as_ref(), &self.used))
             }
             Err(failure) => Err(failure.clone()),
         };
@@ -433,10 +475,10 @@ impl Task {
             now: self.clock.now_millis(),
         });
         self.report.log(&format!(
-            "step {}: {} turns, {} tokens, {}${} in {} ms",
+            "step {}: {}, {}, {}${} in {} ms",
             step.name,
-            used.turns,
-            used.tokens(),
+            count(used.turns.into(), "turn"),
+            count(used.tokens(), "token"),
             if trace.cost_is_estimated { "about " } else { "" },
             MicroUsd(used.cost_micros),
             trace.duration_ms
@@ -445,7 +487,7 @@ impl Task {
         Ok(judged)
     }
 
-    fn judged(&mut self, end: &TryEnd, schema: Option<&OutputSchema>) -> Result<Value, Failure> {
+    fn judged(&mut self, end: &TryEnd, schema: Option<&OutputSchema>) -> Result<Value, AgentFailure> {
         if end.lingered {
             self.report.log("claude had told its result and did not end; it was ended");
         }
@@ -457,33 +499,31 @@ impl Task {
     }
 
     /// An output as it is kept, which must satisfy its schema too.
-    fn without_secrets(&self, output: &Value, schema: Option<&OutputSchema>) -> Result<Value, Failure> {
+    fn without_secrets(&self, output: &Value, schema: Option<&OutputSchema>) -> Result<Value, AgentFailure> {
         let clean = self.redactor.output(output);
         if let Some(schema) = schema.filter(|_| clean != *output) {
             schema.check(&clean).map_err(|problems| {
                 let message = format!(
                     "a secret was cut out of the output, which does not satisfy its schema without it: {problems}"
                 );
-                Failure::new(Kind::BadOutput, message)
+                AgentFailure::new(FailureKind::BadOutput, message)
             })?;
         }
         Ok(clean)
     }
 
     /// What the next call may cost. The CLI counts each call for itself, also in a session that goes on.
-    fn budget(&self, ready: &Ready) -> Result<Option<MicroUsd>, Failure> {
+    fn budget(&self, ready: &Ready) -> Result<Option<MicroUsd>, AgentFailure> {
         let Some(max) = ready.spec.max_cost else { return Ok(None) };
         let left = max.0.saturating_sub(self.used.cost_micros);
-        if left == 0 {
-            let spent = MicroUsd(self.used.cost_micros);
-            let failure = Failure::new(Kind::MaxCost, format!("the attempt has cost {spent} USD"));
-            return Err(ready.with_limit(failure));
+        match ready.too_expensive(&self.used).filter(|_| left == 0) {
+            Some(failure) => Err(failure),
+            None => Ok(Some(MicroUsd(left))),
         }
-        Ok(Some(MicroUsd(left)))
     }
 
-    /// Waits, unless we are told to stop.
-    async fn wait(&mut self, step: &str, delay_millis: u64) -> Result<(), Failure> {
+    /// Waits, unless a signal asks us to stop.
+    async fn wait(&mut self, step: &str, delay_millis: u64) -> Result<(), AgentFailure> {
         let until = Instant::now() + Duration::from_millis(delay_millis);
         loop {
             let now = Instant::now();
@@ -494,7 +534,7 @@ impl Task {
             tokio::select! {
                 told = self.stop.wait_for(|is_told| *is_told) => {
                     if told.is_ok() {
-                        return Err(Failure::new(Kind::Stopped, "the agent was told to stop between two tries"));
+                        return Err(AgentFailure::new(FailureKind::Stopped, "the agent was told to stop between two tries"));
                     }
                     tokio::time::sleep_until(until).await;
                 }
@@ -525,7 +565,7 @@ impl Task {
     }
 
     /// The trace of a task that could not be begun, if there is a place for it.
-    fn trace_nothing(&mut self, failure: &Failure) {
+    fn trace_nothing(&mut self, failure: &AgentFailure) {
         let arguments = &self.arguments;
         let Ok(settings) = Settings::read(&arguments.environment) else { return };
         let Ok(places) = Places::make(&settings, &arguments.directory, &arguments.request_id, false) else {
@@ -549,26 +589,26 @@ impl Task {
 }
 
 /// A failure with the step it happened in.
-fn in_step(step: &AgentStep, mut failure: Failure) -> Failure {
+fn in_step(step: &AgentStep, mut failure: AgentFailure) -> AgentFailure {
     failure.message = format!("step {}: {}", step.name, failure.message);
     failure
 }
 
-fn new_session() -> Result<Session, Failure> {
+fn new_session() -> Result<Session, AgentFailure> {
     let mut bytes = [0; 16];
     fill_random(&mut bytes)?;
     Ok(Session::New(Builder::from_random_bytes(bytes).into_uuid().to_string()))
 }
 
-fn random() -> Result<u64, Failure> {
+fn random() -> Result<u64, AgentFailure> {
     let mut bytes = [0; 8];
     fill_random(&mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
-fn fill_random(bytes: &mut [u8]) -> Result<(), Failure> {
+fn fill_random(bytes: &mut [u8]) -> Result<(), AgentFailure> {
     getrandom::fill(bytes)
-        .map_err(|error| Failure::new(Kind::Files, format!("there is no randomness: {error}")))
+        .map_err(|error| AgentFailure::new(FailureKind::Files, format!("there is no randomness: {error}")))
 }
 
 fn pretty(value: &Value) -> Vec<u8> {

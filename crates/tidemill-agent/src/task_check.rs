@@ -1,6 +1,6 @@
 //! Whether a task can be carried out at all: checked before anything is paid for.
 //!
-//! Whoever wrote the file checked it already. It is checked again here because this process may be started by anybody.
+//! The writer of the file already checked it. This process checks it again because anybody may start it.
 
 use serde_json::Value;
 use tidemill_model::agent::{
@@ -8,15 +8,15 @@ use tidemill_model::agent::{
 };
 use tidemill_model::{AgentSpec, AgentStep};
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{AgentFailure, FailureKind};
 use crate::schema::OutputSchema;
 
 /// The file of the whole task's result.
 pub(crate) const RESULT_FILE: &str = "task-result.json";
 
 /// Checks what a file may hold that was not read by us.
-pub(crate) fn check(spec: &AgentSpec) -> Result<(), Failure> {
-    let bad = |message: String| Err(Failure::new(Kind::BadTask, message));
+pub(crate) fn check(spec: &AgentSpec) -> Result<(), AgentFailure> {
+    let bad = |message: String| Err(AgentFailure::new(FailureKind::BadTask, message));
     if spec.steps.is_empty() || spec.steps.len() > STEPS_MAX {
         return bad(format!("steps has {} elements; it must have 1 to {STEPS_MAX}", spec.steps.len()));
     }
@@ -56,7 +56,7 @@ pub(crate) fn check(spec: &AgentSpec) -> Result<(), Failure> {
 }
 
 /// The schema of a step's output, if it has one.
-pub(crate) fn schema_of(step: &AgentStep) -> Result<Option<OutputSchema>, Failure> {
+pub(crate) fn schema_of(step: &AgentStep) -> Result<Option<OutputSchema>, AgentFailure> {
     let Some(schema) = &step.output_schema else { return Ok(None) };
     let wrong = |error: String| bad_step(step, &format!("the output schema cannot be used: {error}"));
     let value: Value = schema.read().map_err(|error| wrong(error.to_string()))?;
@@ -64,8 +64,8 @@ pub(crate) fn schema_of(step: &AgentStep) -> Result<Option<OutputSchema>, Failur
 }
 
 /// What is wrong with a step.
-pub(crate) fn bad_step(step: &AgentStep, message: &str) -> Failure {
-    Failure::new(Kind::BadTask, format!("step {}: {message}", step.name))
+pub(crate) fn bad_step(step: &AgentStep, message: &str) -> AgentFailure {
+    AgentFailure::new(FailureKind::BadTask, format!("step {}: {message}", step.name))
 }
 
 #[cfg(test)]

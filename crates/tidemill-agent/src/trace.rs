@@ -1,4 +1,4 @@
-//! What happened, for whoever asks later: `traces/session_trace.json` and `logs/summary.log`.
+//! A record of what happened, for later questions: `traces/session_trace.json` and `logs/summary.log`.
 //!
 //! The trace is a list of steps, each with its tries. Everything in it is bounded and free of secrets.
 
@@ -8,8 +8,9 @@ use serde::Serialize;
 use serde_json::Value;
 use tidemill_model::{MicroUsd, Usage};
 
-use crate::failure::Failure;
+use crate::failure::AgentFailure;
 use crate::redact::Redactor;
+use crate::report::count;
 use crate::todo::Todo;
 
 /// A step with its tries.
@@ -130,7 +131,7 @@ impl Outcome {
         Self { status: "completed", error: None }
     }
 
-    pub(crate) fn failed(failure: &Failure, redactor: &Redactor) -> Self {
+    pub(crate) fn failed(failure: &AgentFailure, redactor: &Redactor) -> Self {
         let category = failure.category();
         let error = ErrorTrace {
             code: failure.kind.row().code,
@@ -229,10 +230,8 @@ pub(crate) fn summary(steps: &[StepTrace], outcome: &Outcome, duration_ms: u64, 
             let (number, took, calls) =
                 (one.number, one.duration_ms, one.tool_calls.len() + one.tool_calls_left_out);
             let cost = if one.cost_is_estimated { ", cost estimated" } else { "" };
-            line(format_args!(
-                "  Try {number}: {} ({took} ms, {calls} tool calls{cost})",
-                one.outcome.line()
-            ));
+            let calls = count(calls as u64, "tool call");
+            line(format_args!("  Try {number}: {} ({took} ms, {calls}{cost})", one.outcome.line()));
         }
     }
     text
@@ -248,7 +247,7 @@ fn tokens(usage: &Usage) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Kind;
+    use crate::failure::FailureKind;
     use crate::try_record::{TryEndTrace, TryRecord};
 
     #[test]
@@ -261,7 +260,8 @@ mod tests {
             turns: 3,
             cost_micros: 4_200,
         };
-        let failure = Failure { status: Some(529), ..Failure::new(Kind::ApiStatus, "overloaded") };
+        let failure =
+            AgentFailure { status: Some(529), ..AgentFailure::new(FailureKind::ApiStatus, "overloaded") };
         let redactor = Redactor::of_environment(&[]);
         let end = TryEndTrace {
             number: 1,

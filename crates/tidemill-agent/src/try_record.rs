@@ -11,11 +11,11 @@ use crate::stream::{ApiRetry, Block, Message, ResultLine, ToolResult, add, at_le
 use crate::todo::TodoList;
 use crate::trace::{BrokenLines, CacheMetrics, Outcome, ToolCall, TryTrace};
 
-/// The calls of tools that are told in full, per try.
+/// How many calls of tools the trace has in full, per try.
 const TOOL_CALLS_MAX: usize = 1_000;
-/// The broken lines that are told, per try.
+/// How many broken lines the trace has, per try.
 const BROKEN_LINES_MAX: usize = 10;
-/// The retries of the API that are told, per try.
+/// How many retries of the API the trace has, per try.
 const API_RETRIES_MAX: usize = 50;
 
 /// Watches one try and keeps what the trace tells of it.
@@ -74,12 +74,15 @@ impl TryRecord {
                 let shown = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
                 vec![format!("claude {} with model {}", shown(version), shown(model))]
             }
-            Message::ApiRetry(retry) => vec![self.retrying(retry, now)],
+            Message::ApiRetry(retry) => {
+                self.retrying(retry, now);
+                Vec::new()
+            }
             Message::Assistant { blocks, error } => {
                 if error.is_some() {
                     self.last_api_error.clone_from(error);
                 }
-                blocks.iter().filter_map(|block| self.said(block, now)).collect()
+                blocks.iter().filter_map(|block| self.describe_block(block, now)).collect()
             }
             Message::ToolResults(results) => {
                 results.iter().filter_map(|result| self.answered(result, now)).collect()
@@ -109,7 +112,7 @@ impl TryRecord {
         self.answered = add(self.answered, std::mem::take(&mut self.answering));
     }
 
-    fn retrying(&mut self, retry: &ApiRetry, now: u64) -> String {
+    fn retrying(&mut self, retry: &ApiRetry, now: u64) {
         self.last_api_retry = Some(retry.clone());
         if self.api_retries.len() < API_RETRIES_MAX {
             self.api_retries.push(json!({
@@ -117,11 +120,9 @@ impl TryRecord {
                 "status": retry.status, "error": retry.error.as_deref().map(|error| self.redactor.text(error))
             }));
         }
-        let status = retry.status.map_or_else(|| "no answer".to_owned(), |status| format!("status {status}"));
-        format!("the API failed ({status}); the next request is in {} ms", retry.delay_millis)
     }
 
-    fn said(&mut self, block: &Block, now: u64) -> Option<String> {
+    fn describe_block(&mut self, block: &Block, now: u64) -> Option<String> {
         match block {
             Block::Text(text) if text.trim().is_empty() => None,
             Block::Text(text) => Some(self.redactor.bounded_text(text)),
@@ -188,7 +189,7 @@ impl TryRecord {
             // The CLI counts a turn also when nobody answered.
             Some(told) if told.tokens() == 0 && heard.tokens() == 0 => Usage { turns: 0, ..told },
             Some(told) if told.tokens() >= heard.tokens() => told,
-            // A result that was forced may know less than what was heard.
+            // A result that was forced may know less than what the stream said.
             Some(told) => {
                 Usage { turns: told.turns, cost_micros: told.cost_micros.max(heard.cost_micros), ..heard }
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{AgentFailure, FailureKind};
 use crate::schema::OutputSchema;
 use crate::stream::{ApiRetry, LINE_BYTES_MAX, ResultLine};
 
@@ -37,12 +37,12 @@ pub(crate) enum Cause {
     StepTimeout(Duration),
     /// The time of the whole task is over.
     NoTimeLeft,
-    /// Nothing was heard for so long.
+    /// The CLI was silent for this long.
     Idle(Duration),
     LineTooLong,
     /// The API failed in a way that waiting in the session does not help.
     GivenUp(ApiRetry),
-    /// We were told to stop.
+    /// A signal asked us to stop.
     Stopped,
 }
 
@@ -62,80 +62,104 @@ pub(crate) struct TryEnd {
 }
 
 /// Judges a try.
-pub(crate) fn judge(end: &TryEnd, schema: Option<&OutputSchema>) -> Result<Value, Failure> {
+pub(crate) fn judge(end: &TryEnd, schema: Option<&OutputSchema>) -> Result<Value, AgentFailure> {
     let well_ended = end.process == ProcessEnd::Code(0) || end.lingered;
     if end.cause == Some(Cause::Stopped) {
-        return Err(Failure::new(Kind::Stopped, "the agent was told to stop"));
+        return Err(AgentFailure::new(FailureKind::Stopped, "the agent was told to stop"));
     }
     match &end.result {
         // What came in the last moment still counts.
         Some(result) if !result.is_error && (well_ended || end.cause.is_some()) => accept(result, schema),
         _ if end.cause.is_some() => Err(ended_by_us(end)),
-        Some(result) if result.is_error => Err(told(end, result)),
-        Some(_) => Err(Failure::new(
-            Kind::CliKilled,
+        Some(result) if result.is_error => Err(failure_of_result(end, result)),
+        Some(_) => Err(AgentFailure::new(
+            FailureKind::CliKilled,
             format!("claude told a result and then failed: {}", end.process.text()),
         )),
         None => Err(untold(end)),
     }
 }
 
-fn accept(result: &ResultLine, schema: Option<&OutputSchema>) -> Result<Value, Failure> {
+fn accept(result: &ResultLine, schema: Option<&OutputSchema>) -> Result<Value, AgentFailure> {
     if result.stop_reason.as_deref() == Some("refusal") {
         return Err(refused(result));
     }
     if result.usage.turns == 0 {
-        let message = format!("claude took the prompt for a command of its own: {}", said(result));
-        return Err(Failure::new(Kind::NotAsked, message));
+        let message = format!("claude took the prompt for a command of its own: {}", text_of_result(result));
+        return Err(AgentFailure::new(FailureKind::NotAsked, message));
     }
     match schema {
         Some(schema) => {
             let Some(output) = &result.structured_output else {
-                let message =
-                    format!("the model gave no output of the wanted form; it said: {}", said(result));
-                return Err(Failure::new(Kind::NoOutput, message));
+                let message = format!(
+                    "the model gave no output of the wanted form; it said: {}",
+                    text_of_result(result)
+                );
+                return Err(AgentFailure::new(FailureKind::NoOutput, message));
             };
             schema.check(output).map_err(|problems| {
-                Failure::new(Kind::BadOutput, format!("the output does not satisfy its schema: {problems}"))
+                AgentFailure::new(
+                    FailureKind::BadOutput,
+                    format!("the output does not satisfy its schema: {problems}"),
+                )
             })?;
             Ok(output.clone())
         }
         None => match result.text.as_deref() {
             Some(text) if !text.trim().is_empty() => Ok(json!({ "result": text })),
-            _ => Err(Failure::new(Kind::EmptyResult, "the model answered nothing")),
+            _ => Err(AgentFailure::new(FailureKind::EmptyResult, "the model answered nothing")),
         },
     }
 }
 
-fn ended_by_us(end: &TryEnd) -> Failure {
+fn ended_by_us(end: &TryEnd) -> AgentFailure {
     let Some(cause) = &end.cause else { return untold(end) };
     match cause {
-        Cause::StepTimeout(limit) => {
-            Failure::new(Kind::StepTimeout, format!("the step took longer than its {} ms", limit.as_millis()))
-        }
+        Cause::StepTimeout(limit) => AgentFailure::new(
+            FailureKind::StepTimeout,
+            format!("the step took longer than its {} ms", limit.as_millis()),
+        ),
         Cause::NoTimeLeft => {
-            Failure::new(Kind::StepTimeout, "the time of the task ended before the step did")
+            AgentFailure::new(FailureKind::StepTimeout, "the time of the task ended before the step did")
         }
-        Cause::Idle(limit) => {
-            Failure::new(Kind::Idle, format!("nothing was heard of claude for {} ms", limit.as_millis()))
-        }
-        Cause::LineTooLong => Failure::new(
-            Kind::LineTooLong,
+        Cause::Idle(limit) => AgentFailure::new(
+            FailureKind::Idle,
+            format!("nothing was heard of claude for {} ms", limit.as_millis()),
+        ),
+        Cause::LineTooLong => AgentFailure::new(
+            FailureKind::LineTooLong,
             format!("claude printed a line of more than {LINE_BYTES_MAX} bytes"),
         ),
-        Cause::GivenUp(retry) => {
-            api_failure(retry, &format!("the API answered {}", status_text(retry.status)))
-        }
-        Cause::Stopped => Failure::new(Kind::Stopped, "the agent was told to stop"),
+        Cause::GivenUp(retry) => api_failure(retry, &with_hint(given_up(end, retry), retry.status)),
+        Cause::Stopped => AgentFailure::new(FailureKind::Stopped, "the agent was told to stop"),
     }
 }
 
-fn api_failure(retry: &ApiRetry, message: &str) -> Failure {
-    let kind = if retry.status.is_some() { Kind::ApiStatus } else { Kind::ApiUnreachable };
-    Failure {
+/// What the API said, if the CLI told it before it was ended; else what the CLI calls it.
+fn given_up(end: &TryEnd, retry: &ApiRetry) -> String {
+    let of_status = |result: &&ResultLine| retry.status.is_some() && result.api_error_status == retry.status;
+    let said = end.result.as_ref().filter(of_status).map(text_of_result).unwrap_or_default();
+    if !said.is_empty() {
+        return said;
+    }
+    let called = retry.error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
+    format!("the API answered {}{called}", status_text(retry.status))
+}
+
+/// A message with what to do about a status that tells of credentials.
+fn with_hint(message: String, status: Option<u16>) -> String {
+    match status {
+        Some(401 | 403) => format!("{message}; check ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN"),
+        _ => message,
+    }
+}
+
+fn api_failure(retry: &ApiRetry, message: &str) -> AgentFailure {
+    let kind = if retry.status.is_some() { FailureKind::ApiStatus } else { FailureKind::ApiUnreachable };
+    AgentFailure {
         status: retry.status,
         retry_after_millis: Some(retry.delay_millis),
-        ..Failure::new(kind, message)
+        ..AgentFailure::new(kind, message)
     }
 }
 
@@ -144,19 +168,21 @@ fn status_text(status: Option<u16>) -> String {
 }
 
 /// A result that says it is an error.
-fn told(end: &TryEnd, result: &ResultLine) -> Failure {
-    let said = said(result);
+fn failure_of_result(end: &TryEnd, result: &ResultLine) -> AgentFailure {
+    let said = text_of_result(result);
     if is_lost_session(&said) || is_lost_session(&end.stderr) {
-        return Failure::new(Kind::SessionLost, said);
+        return AgentFailure::new(FailureKind::SessionLost, said);
     }
     match result.subtype.as_str() {
-        "error_max_turns" => return Failure::new(Kind::MaxTurns, or(&said, "the model used up its turns")),
+        "error_max_turns" => {
+            return AgentFailure::new(FailureKind::MaxTurns, or(&said, "the model used up its turns"));
+        }
         "error_max_budget_usd" => {
-            return Failure::new(Kind::MaxCost, or(&said, "the model used up its money"));
+            return AgentFailure::new(FailureKind::MaxCost, or(&said, "the model used up its money"));
         }
         "error_max_structured_output_retries" => {
-            return Failure::new(
-                Kind::OutputRetries,
+            return AgentFailure::new(
+                FailureKind::OutputRetries,
                 or(&said, "the model gave no output of the wanted form"),
             );
         }
@@ -168,7 +194,13 @@ fn told(end: &TryEnd, result: &ResultLine) -> Failure {
             .as_ref()
             .filter(|retry| retry.status == Some(status))
             .map(|retry| retry.delay_millis);
-        return Failure { status: Some(status), retry_after_millis, ..Failure::new(Kind::ApiStatus, said) };
+        let otherwise = format!("the API answered {}", status_text(Some(status)));
+        let message = with_hint(or(&said, &otherwise), Some(status));
+        return AgentFailure {
+            status: Some(status),
+            retry_after_millis,
+            ..AgentFailure::new(FailureKind::ApiStatus, message)
+        };
     }
     if result.stop_reason.as_deref() == Some("refusal") {
         return refused(result);
@@ -182,9 +214,9 @@ fn told(end: &TryEnd, result: &ResultLine) -> Failure {
         let message = format!(
             "{said}; set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN, or CLAUDE_CONFIG_DIR to the directory of a login"
         );
-        return Failure::new(Kind::NotLoggedIn, message);
+        return AgentFailure::new(FailureKind::NotLoggedIn, message);
     } else if has(&["timed out", "timeout"]) {
-        Kind::ApiTimeout
+        FailureKind::ApiTimeout
     } else if has(&[
         "unable to connect",
         "connection",
@@ -194,48 +226,53 @@ fn told(end: &TryEnd, result: &ResultLine) -> Failure {
         "socket",
         "fetch failed",
     ]) {
-        Kind::ApiUnreachable
+        FailureKind::ApiUnreachable
     } else if has(&["output token maximum", "prompt is too long"]) {
-        Kind::AnswerTooLong
+        FailureKind::AnswerTooLong
     } else if result.subtype == "error_during_execution" {
-        Kind::Interrupted
+        FailureKind::Interrupted
     } else if matches!(api_error, Some("server_error" | "overloaded")) || said.starts_with("API Error") {
-        Kind::ApiFailed
+        FailureKind::ApiFailed
     } else {
-        Kind::CliFailed
+        FailureKind::CliFailed
     };
-    Failure::new(kind, or(&said, "claude failed and did not say why"))
+    AgentFailure::new(kind, or(&said, "claude failed and did not say why"))
 }
 
-fn refused(result: &ResultLine) -> Failure {
-    Failure::new(Kind::Refused, format!("the model refused: {}", said(result)))
+fn refused(result: &ResultLine) -> AgentFailure {
+    AgentFailure::new(FailureKind::Refused, format!("the model refused: {}", text_of_result(result)))
 }
 
 /// No result at all.
-fn untold(end: &TryEnd) -> Failure {
+fn untold(end: &TryEnd) -> AgentFailure {
     let printed = end.stderr.trim();
     let how = end.process.text();
     let with_printed = if printed.is_empty() { how.clone() } else { format!("{how}: {printed}") };
     if is_lost_session(printed) {
-        return Failure::new(Kind::SessionLost, printed);
+        return AgentFailure::new(FailureKind::SessionLost, printed);
     }
     match end.process {
         ProcessEnd::Signal(_) | ProcessEnd::Unknown | ProcessEnd::Code(128..) => {
-            Failure::new(Kind::CliKilled, format!("claude told no result: {with_printed}"))
+            AgentFailure::new(FailureKind::CliKilled, format!("claude told no result: {with_printed}"))
         }
         _ if end.broken_lines > 0 => {
-            let message =
-                format!("claude told no result, and {} lines that are no JSON ({how})", end.broken_lines);
-            Failure::new(Kind::BrokenStream, message)
+            let lines = match end.broken_lines {
+                1 => "1 line that is".to_owned(),
+                lines => format!("{lines} lines that are"),
+            };
+            let message = format!("claude told no result, and {lines} no JSON ({how})");
+            AgentFailure::new(FailureKind::BrokenStream, message)
         }
-        ProcessEnd::Code(0) => Failure::new(Kind::NoResult, "claude ended well and told no result"),
+        ProcessEnd::Code(0) => {
+            AgentFailure::new(FailureKind::NoResult, "claude ended well and told no result")
+        }
         ProcessEnd::Code(_) => {
             let lower = printed.to_lowercase();
             let misused =
                 ["unknown option", "invalid json", "json schema", "missing required", "cannot be used with"];
             let is_misused = misused.iter().any(|word| lower.contains(word));
-            let kind = if is_misused { Kind::CliMisused } else { Kind::CliFailed };
-            Failure::new(kind, format!("claude told no result: {with_printed}"))
+            let kind = if is_misused { FailureKind::CliMisused } else { FailureKind::CliFailed };
+            AgentFailure::new(kind, format!("claude told no result: {with_printed}"))
         }
     }
 }
@@ -245,7 +282,7 @@ fn is_lost_session(text: &str) -> bool {
 }
 
 /// What a result says in words.
-fn said(result: &ResultLine) -> String {
+fn text_of_result(result: &ResultLine) -> String {
     let text = result.text.clone().unwrap_or_default();
     let errors = result.errors.join("; ");
     match (text.trim().is_empty(), errors.is_empty()) {
@@ -306,14 +343,14 @@ mod tests {
             |output: Value| ended(0, Some(ResultLine { structured_output: Some(output), ..result() }));
         assert_eq!(judge(&output(json!({ "a": 1 })), Some(&schema())), Ok(json!({ "a": 1 })));
         for (end, kind) in [
-            (output(json!({ "a": "1" })), Kind::BadOutput),
-            (output(json!({})), Kind::BadOutput),
-            (ended(0, Some(result())), Kind::NoOutput),
+            (output(json!({ "a": "1" })), FailureKind::BadOutput),
+            (output(json!({})), FailureKind::BadOutput),
+            (ended(0, Some(result())), FailureKind::NoOutput),
             (
                 ended(1, Some(ResultLine { structured_output: Some(json!({ "a": 1 })), ..result() })),
-                Kind::CliKilled,
+                FailureKind::CliKilled,
             ),
-            (ended(0, None), Kind::NoResult),
+            (ended(0, None), FailureKind::NoResult),
         ] {
             let failure = judge(&end, Some(&schema())).unwrap_err();
             assert_eq!(failure.kind, kind, "{failure}");
@@ -329,7 +366,7 @@ mod tests {
             TryEnd { cause: Some(Cause::StepTimeout(Duration::from_secs(1))), ..ended(1, Some(result())) };
         assert!(judge(&late, None).is_ok());
         let stopped = TryEnd { cause: Some(Cause::Stopped), ..ended(0, Some(result())) };
-        assert_eq!(judge(&stopped, None).unwrap_err().kind, Kind::Stopped);
+        assert_eq!(judge(&stopped, None).unwrap_err().kind, FailureKind::Stopped);
     }
 
     /// One row per way to fail: the end, its kind, its class, whether it is tried again here.
@@ -355,92 +392,117 @@ mod tests {
         for (end, kind, category, again) in vec![
             (
                 ended(0, Some(ResultLine { text: Some(" \n".into()), ..result() })),
-                Kind::EmptyResult,
+                FailureKind::EmptyResult,
                 ServerError,
                 true,
             ),
-            (ended(0, Some(ResultLine { text: None, ..result() })), Kind::EmptyResult, ServerError, true),
+            (
+                ended(0, Some(ResultLine { text: None, ..result() })),
+                FailureKind::EmptyResult,
+                ServerError,
+                true,
+            ),
             (
                 ended(0, Some(ResultLine { usage: Usage::default(), ..result() })),
-                Kind::NotAsked,
+                FailureKind::NotAsked,
                 Validation,
                 false,
             ),
-            (ended(1, Some(of("error_max_turns"))), Kind::MaxTurns, Validation, false),
-            (ended(1, Some(of("error_max_budget_usd"))), Kind::MaxCost, Validation, false),
+            (ended(1, Some(of("error_max_turns"))), FailureKind::MaxTurns, Validation, false),
+            (ended(1, Some(of("error_max_budget_usd"))), FailureKind::MaxCost, Validation, false),
             (
                 ended(1, Some(of("error_max_structured_output_retries"))),
-                Kind::OutputRetries,
+                FailureKind::OutputRetries,
                 Validation,
                 false,
             ),
-            (ended(1, Some(of("error_during_execution"))), Kind::Interrupted, ServerError, true),
-            (ended(0, Some(refusal())), Kind::Refused, Validation, false),
-            (ended(1, Some(ResultLine { is_error: true, ..refusal() })), Kind::Refused, Validation, false),
-            (status(400), Kind::ApiStatus, Validation, false),
-            (status(401), Kind::ApiStatus, Auth, false),
-            (status(403), Kind::ApiStatus, Auth, false),
-            (status(404), Kind::ApiStatus, NotFound, false),
-            (status(413), Kind::ApiStatus, Validation, false),
-            (status(429), Kind::ApiStatus, RateLimit, true),
-            (status(500), Kind::ApiStatus, ServerError, true),
-            (status(529), Kind::ApiStatus, ServerError, true),
+            (ended(1, Some(of("error_during_execution"))), FailureKind::Interrupted, ServerError, true),
+            (ended(0, Some(refusal())), FailureKind::Refused, Validation, false),
+            (
+                ended(1, Some(ResultLine { is_error: true, ..refusal() })),
+                FailureKind::Refused,
+                Validation,
+                false,
+            ),
+            (status(400), FailureKind::ApiStatus, Validation, false),
+            (status(401), FailureKind::ApiStatus, Auth, false),
+            (status(403), FailureKind::ApiStatus, Auth, false),
+            (status(404), FailureKind::ApiStatus, NotFound, false),
+            (status(413), FailureKind::ApiStatus, Validation, false),
+            (status(429), FailureKind::ApiStatus, RateLimit, true),
+            (status(500), FailureKind::ApiStatus, ServerError, true),
+            (status(529), FailureKind::ApiStatus, ServerError, true),
             (
                 ended(1, Some(error("API Error: Unable to connect to API (ConnectionRefused)"))),
-                Kind::ApiUnreachable,
+                FailureKind::ApiUnreachable,
                 Network,
                 true,
             ),
             (
                 hinted("API Error: Connection refused (ECONNREFUSED)", "server_error"),
-                Kind::ApiUnreachable,
+                FailureKind::ApiUnreachable,
                 Network,
                 true,
             ),
             (
                 hinted("API Error: Connection dropped (ECONNRESET).", "server_error"),
-                Kind::ApiUnreachable,
+                FailureKind::ApiUnreachable,
                 Network,
                 true,
             ),
-            (hinted("Request timed out", "server_error"), Kind::ApiTimeout, Timeout, true),
-            (hinted("something", "server_error"), Kind::ApiFailed, ServerError, true),
+            (hinted("Request timed out", "server_error"), FailureKind::ApiTimeout, Timeout, true),
+            (hinted("something", "server_error"), FailureKind::ApiFailed, ServerError, true),
             (
                 ended(1, Some(error("API Error: API returned a malformed response: SyntaxError"))),
-                Kind::ApiFailed,
+                FailureKind::ApiFailed,
                 ServerError,
                 true,
             ),
-            (ended(1, Some(error("Not logged in · Please run /login"))), Kind::NotLoggedIn, Auth, false),
-            (hinted("no key", "authentication_failed"), Kind::NotLoggedIn, Auth, false),
+            (
+                ended(1, Some(error("Not logged in · Please run /login"))),
+                FailureKind::NotLoggedIn,
+                Auth,
+                false,
+            ),
+            (hinted("no key", "authentication_failed"), FailureKind::NotLoggedIn, Auth, false),
             (
                 ended(
                     1,
                     Some(error("API Error: Claude's response exceeded the 32000 output token maximum.")),
                 ),
-                Kind::AnswerTooLong,
+                FailureKind::AnswerTooLong,
                 Validation,
                 false,
             ),
-            (ended(1, Some(error("strange"))), Kind::CliFailed, Unknown, false),
-            (ended(1, None), Kind::CliFailed, Unknown, false),
-            (printed(1, "error: unknown option '--max-turnz'"), Kind::CliMisused, Validation, false),
-            (printed(1, "Error: connect ECONNREFUSED"), Kind::CliFailed, Network, true),
-            (ended(0, None), Kind::NoResult, ServerError, true),
-            (ended(137, None), Kind::CliKilled, ServerError, true),
-            (ended(143, Some(result())), Kind::CliKilled, ServerError, true),
-            (TryEnd { process: ProcessEnd::Signal(9), ..ended(0, None) }, Kind::CliKilled, ServerError, true),
-            (TryEnd { broken_lines: 2, ..ended(0, None) }, Kind::BrokenStream, Parse, false),
-            (TryEnd { broken_lines: 2, ..ended(1, None) }, Kind::BrokenStream, Parse, false),
-            (caused(Cause::LineTooLong), Kind::LineTooLong, Parse, false),
-            (caused(Cause::StepTimeout(second)), Kind::StepTimeout, Timeout, true),
-            (caused(Cause::NoTimeLeft), Kind::StepTimeout, Timeout, true),
-            (caused(Cause::Idle(second)), Kind::Idle, Timeout, true),
-            (caused(Cause::Stopped), Kind::Stopped, Timeout, false),
-            (caused(Cause::GivenUp(retry(Some(429)))), Kind::ApiStatus, RateLimit, true),
-            (caused(Cause::GivenUp(retry(Some(401)))), Kind::ApiStatus, Auth, false),
-            (caused(Cause::GivenUp(retry(None))), Kind::ApiUnreachable, Network, true),
-            (printed(1, "No conversation found with session ID: x"), Kind::SessionLost, Unknown, false),
+            (ended(1, Some(error("strange"))), FailureKind::CliFailed, Unknown, false),
+            (ended(1, None), FailureKind::CliFailed, Unknown, false),
+            (printed(1, "error: unknown option '--max-turnz'"), FailureKind::CliMisused, Validation, false),
+            (printed(1, "Error: connect ECONNREFUSED"), FailureKind::CliFailed, Network, true),
+            (ended(0, None), FailureKind::NoResult, ServerError, true),
+            (ended(137, None), FailureKind::CliKilled, ServerError, true),
+            (ended(143, Some(result())), FailureKind::CliKilled, ServerError, true),
+            (
+                TryEnd { process: ProcessEnd::Signal(9), ..ended(0, None) },
+                FailureKind::CliKilled,
+                ServerError,
+                true,
+            ),
+            (TryEnd { broken_lines: 2, ..ended(0, None) }, FailureKind::BrokenStream, Parse, false),
+            (TryEnd { broken_lines: 2, ..ended(1, None) }, FailureKind::BrokenStream, Parse, false),
+            (caused(Cause::LineTooLong), FailureKind::LineTooLong, Parse, false),
+            (caused(Cause::StepTimeout(second)), FailureKind::StepTimeout, Timeout, true),
+            (caused(Cause::NoTimeLeft), FailureKind::StepTimeout, Timeout, true),
+            (caused(Cause::Idle(second)), FailureKind::Idle, Timeout, true),
+            (caused(Cause::Stopped), FailureKind::Stopped, Timeout, false),
+            (caused(Cause::GivenUp(retry(Some(429)))), FailureKind::ApiStatus, RateLimit, true),
+            (caused(Cause::GivenUp(retry(Some(401)))), FailureKind::ApiStatus, Auth, false),
+            (caused(Cause::GivenUp(retry(None))), FailureKind::ApiUnreachable, Network, true),
+            (
+                printed(1, "No conversation found with session ID: x"),
+                FailureKind::SessionLost,
+                Unknown,
+                false,
+            ),
         ] {
             let failure = judge(&end, None).unwrap_err();
             assert_eq!(
@@ -448,6 +510,37 @@ mod tests {
                 (kind, category, again),
                 "{failure}"
             );
+        }
+    }
+
+    #[test]
+    fn what_the_api_says_is_kept_with_a_hint_about_credentials() {
+        let status =
+            |status, text: &str| ended(1, Some(ResultLine { api_error_status: Some(status), ..error(text) }));
+        let given_up = |code, error: Option<&str>, end: TryEnd| {
+            let retry = ApiRetry {
+                attempt: 1,
+                delay_millis: 500,
+                status: Some(code),
+                error: error.map(str::to_owned),
+            };
+            TryEnd { cause: Some(Cause::GivenUp(retry)), ..end }
+        };
+        let hint = "; check ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN";
+        let said = "API Error: 401 invalid x-api-key";
+        for (end, expected) in [
+            (status(401, said), format!("{said}{hint}")),
+            (status(403, "API Error: 403 no"), format!("API Error: 403 no{hint}")),
+            (status(429, "API Error: slow"), "API Error: slow".to_owned()),
+            (status(401, ""), format!("the API answered with status 401{hint}")),
+            (given_up(401, None, status(401, said)), format!("{said}{hint}")),
+            (
+                given_up(401, Some("authentication_failed"), ended(1, Some(error("interrupted")))),
+                format!("the API answered with status 401 (authentication_failed){hint}"),
+            ),
+            (given_up(429, None, ended(1, None)), "the API answered with status 429".to_owned()),
+        ] {
+            assert_eq!(judge(&end, None).unwrap_err().message, expected);
         }
     }
 

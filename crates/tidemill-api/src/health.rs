@@ -44,10 +44,10 @@ pub struct TaskHealthView {
     pub health: HealthName,
     /// For how long the attempt has been running, in milliseconds; 0 while the task waits for its next one.
     pub elapsed: u64,
-    /// For how long nothing was heard of it, in milliseconds; while it waits for its next attempt, since that may begin.
+    /// How long it has been silent, in milliseconds; while it waits for its next attempt, since that may begin.
     pub time_since_last_event: u64,
     pub last_event_type: String,
-    /// Who has it.
+    /// The worker that has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<String>,
 }
@@ -56,11 +56,11 @@ pub struct TaskHealthView {
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "TaskHealthState")]
 pub enum HealthName {
-    /// Nothing was heard of it for four times the length of a lease.
+    /// It was silent for four times the length of a lease.
     Critical,
     /// It has been running for too long.
     Overtime,
-    /// Nothing was heard of it for the length of a lease.
+    /// It was silent for the length of a lease.
     Warning,
     Healthy,
 }
@@ -114,13 +114,13 @@ impl FindingKindName {
     }
 }
 
-impl From<properties::Health> for HealthName {
-    fn from(health: properties::Health) -> Self {
+impl From<properties::HealthLevel> for HealthName {
+    fn from(health: properties::HealthLevel) -> Self {
         match health {
-            properties::Health::Critical => Self::Critical,
-            properties::Health::Overtime => Self::Overtime,
-            properties::Health::Warning => Self::Warning,
-            properties::Health::Healthy => Self::Healthy,
+            properties::HealthLevel::Critical => Self::Critical,
+            properties::HealthLevel::Overtime => Self::Overtime,
+            properties::HealthLevel::Warning => Self::Warning,
+            properties::HealthLevel::Healthy => Self::Healthy,
         }
     }
 }

@@ -27,7 +27,7 @@ mod workflow;
 mod workflow_errors;
 mod workflow_executions;
 
-pub use address::encode;
+pub use address::{decode, encode};
 pub use dead_letters::{
     DeadLetterView, DeliveryLetterView, LetterKind, LetterState, LettersFilter, ManyLettersView, Replayed,
     ScriptLetterView, TaskLetterView,
@@ -61,7 +61,7 @@ pub use tasks::{
     Artifact, LastErrorView, LeaseView, PinnedView, RetryView, TaskAccepted, TaskSummary, TaskView, UsageView,
 };
 pub use tidemill_matcher::{Subscription, SubscriptionDraft};
-pub use tidemill_model::{Definition, DefinitionDraft, ResolvedExecution, Role, Script, ScriptDraft};
+pub use tidemill_model::{Definition, DefinitionDraft, ResolvedRunner, Role, Script, ScriptDraft};
 pub use usage::{BudgetRequest, BudgetView, JobBudgetRequest, UsageRowView};
 pub use worker::{
     BeginRequest, BlobStored, ClaimRequest, ClaimedTask, ClaimedTasks, DependencyAttempt, Done,

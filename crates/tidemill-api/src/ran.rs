@@ -15,7 +15,7 @@ pub struct RanView {
     pub process_id: u32,
     /// Epoch milliseconds.
     pub started_at: u64,
-    /// Where it wrote, on the machine of its worker, if that was told.
+    /// Where it wrote, on the machine of its worker, if the worker reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
     /// The task was given other work since it was claimed for this attempt. So what it carried out is not known any more:
@@ -108,5 +108,5 @@ pub struct RanDependencyView {
     pub output: Option<Json>,
     /// The files that it left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub artifacts: Vec<tidemill_model::Artifact>,
+    pub artifacts: Vec<tidemill_model::ArtifactFile>,
 }

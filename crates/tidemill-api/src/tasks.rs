@@ -70,7 +70,7 @@ pub struct TaskView {
     pub attempt: u32,
     /// The newest right to run it; grows with every claim.
     pub fence: u64,
-    /// Who runs it, while somebody does.
+    /// The lease of the worker that runs it, while one does.
     pub lease: Option<LeaseView>,
     /// When the last attempt started, in epoch milliseconds.
     pub started_at: Option<u64>,
@@ -120,13 +120,13 @@ impl TaskView {
         self.last_error.as_ref().map(|last| &last.message).or(self.error.as_ref()).map(String::as_str)
     }
 
-    /// What is told of its end beside that.
-    pub fn end_told(&self) -> Option<&str> {
+    /// The error of its end, if it is another one.
+    pub fn other_error(&self) -> Option<&str> {
         self.error.as_deref().filter(|error| Some(*error) != self.why())
     }
 }
 
-/// Why a task failed, in the words of whoever ran it last.
+/// Why a task failed, in the words of the worker that ran it last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "LastError")]
@@ -134,7 +134,7 @@ pub struct LastErrorView {
     /// It may have several lines, as a traceback has.
     pub message: String,
     pub category: ErrorCategory,
-    /// For programs, where there is one, such as `BUDGET_EXCEEDED`.
+    /// For programs, where there is one, such as `BUDGET_EXCEEDED` or `AGENT_NO_OUTPUT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
 }

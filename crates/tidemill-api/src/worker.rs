@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidemill_model::properties::Activity;
-use tidemill_model::{Artifact, ErrorCategory, Json, MicroUsd, ResolvedExecution, SessionId};
+use tidemill_model::{ArtifactFile, ErrorCategory, Json, MicroUsd, ResolvedRunner, SessionId};
 
 use super::{UsageView, object};
 
@@ -36,7 +36,7 @@ pub struct ClaimedTasks {
     /// How long a claim or a heartbeat protects a task. Send heartbeats at less than half of it.
     pub lease_ms: u64,
     /// How long after the request came the tasks were claimed; below zero when an earlier request of the same `claimId` did.
-    /// Count `leaseMs` from so long after you sent the request: what the answer's way took is not yours.
+    /// Count `leaseMs` from this long after you sent the request: the answer's travel time is not part of the lease.
     pub claimed_after_ms: i64,
 }
 
@@ -77,7 +77,7 @@ pub struct ClaimedTask {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dependency_attempts: Vec<DependencyAttempt>,
     /// How it is run.
-    pub execution: ResolvedExecution,
+    pub execution: ResolvedRunner,
 }
 
 /// The attempt that completed a task on which another depends.
@@ -106,7 +106,7 @@ pub struct BeginRequest {
     #[schemars(length(min = 1, max = 128))]
     pub worker_id: Option<String>,
     pub pid: u32,
-    /// Where the attempt writes on the worker's machine, for whoever looks at the task; at most 1,024 bytes count.
+    /// Where the attempt writes on the worker's machine, for people who look at the task; at most 1,024 bytes count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4_096))]
     pub directory: Option<String>,
@@ -138,7 +138,7 @@ pub struct HeartbeatRequest {
     pub rss: Option<u64>,
     #[serde(default, deserialize_with = "object::maybe", skip_serializing_if = "Option::is_none")]
     pub last_activity: Option<Activity>,
-    /// Output of the task since the last heartbeat, for those who watch it; at most 256 KiB.
+    /// Output of the task since the last heartbeat, for its watchers; at most 256 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 262_144))]
     pub log: Option<String>,
@@ -150,6 +150,10 @@ pub struct HeartbeatRequest {
 pub struct HeartbeatAnswer {
     /// Epoch milliseconds; null when the task was cancelled.
     pub lease_until: Option<u64>,
+    /// How long this heartbeat protects the task; absent when the task was cancelled. It differs from that of the claim if the
+    /// server was started again with another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
     /// The task was cancelled: kill it and report nothing.
     pub cancel: bool,
 }
@@ -171,7 +175,7 @@ pub struct FinishRequest {
     /// The process of an attempt whose beginning was not said yet. It is recorded first, in the same step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// With `pid`: where the attempt writes on the worker's machine, for whoever looks at the task; at most 1,024 bytes count.
+    /// With `pid`: where the attempt writes on the worker's machine, for people who look at the task; at most 1,024 bytes count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4_096))]
     pub directory: Option<String>,
@@ -203,7 +207,7 @@ pub struct OutcomeReport {
     /// with this size. The tasks that depend on it are given them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1_000))]
-    pub artifacts: Vec<Artifact>,
+    pub artifacts: Vec<ArtifactFile>,
     #[serde(default, deserialize_with = "object::maybe", skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageView>,
     /// The agent's session. The next attempt of the run gets it with its claim.

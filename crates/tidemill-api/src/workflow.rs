@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tidemill_model::workflow::{ErrorCode, ExecutionId};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId};
 use tidemill_model::{EventId, Json, Timestamp};
 
-/// A workflow event as buses carry it. It is read more closely than this can say: each mistake is told with its field.
+/// A workflow event as buses carry it. It is read more closely than this can say: each mistake is reported with its field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowEnvelope {
     /// Where it comes from: one of the installation's `WORKFLOW_SOURCES`, or the source of one of its families.
@@ -84,7 +84,7 @@ impl TokenTakenName {
 #[schemars(rename = "ErrorMarkRequest")]
 pub struct MarkRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub execution_id: Option<ExecutionId>,
+    pub execution_id: Option<WorkflowRunId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
     /// Why.
@@ -93,7 +93,7 @@ pub struct MarkRequest {
     pub reason: Option<String>,
 }
 
-/// Which code, and how long: until a time, until it occurred so often, or until somebody says otherwise.
+/// Which code, and how long: until a time, until it occurred this often, or until somebody says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "IgnoreErrorRequest")]
@@ -102,7 +102,7 @@ pub struct IgnoreRequest {
     /// Until this moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Until it occurred so often again.
+    /// Until it occurred this many more times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub occurrences: Option<u64>,
@@ -180,7 +180,7 @@ pub struct OutcomeView {
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Who did it.
+    /// The author of the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_model::workflow::{ErrorCode, ErrorType, ExecutionId, NO_COUNTY, OTHER_PLACES};
+use tidemill_model::workflow::{ErrorCode, ErrorType, NO_COUNTY, OTHER_PLACES, WorkflowRunId};
 use tidemill_model::{EventId, Json, Timestamp};
 
 use super::Page;
@@ -71,7 +71,7 @@ pub struct MarkView {
     /// Ignored until this moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Ignored until it occurred so often in all.
+    /// Ignored until it occurred this often in all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_occurrences: Option<u64>,
 }
@@ -175,7 +175,7 @@ pub(super) fn named_county(county: &str) -> Option<&str> {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ErrorOccurrence")]
 pub struct OccurrenceView {
-    pub execution_id: ExecutionId,
+    pub execution_id: WorkflowRunId,
     pub event_id: EventId,
     /// Which of the event's errors, from 0.
     pub index: u32,
@@ -189,7 +189,7 @@ pub struct OccurrenceView {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ExecutionError")]
 pub struct ErrorView {
-    pub execution_id: ExecutionId,
+    pub execution_id: WorkflowRunId,
     pub code: ErrorCode,
     #[serde(rename = "type")]
     pub error_type: ErrorType,
@@ -200,7 +200,7 @@ pub struct ErrorView {
     /// Whether the step that had it has succeeded since. That alone does not resolve it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
-    /// Who set its state last, if it was set by itself and not with its code.
+    /// The author of the last change of its state, if it was set by itself and not with its code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_model::workflow::{ErrorCode, ErrorType, ExecutionId, WorkflowStatus};
+use tidemill_model::workflow::{ErrorCode, ErrorType, WorkflowRunId, WorkflowStatus};
 use tidemill_model::{Json, Timestamp};
 
 use super::workflow_errors::named_county;
@@ -13,7 +13,7 @@ use super::{ErrorView, OutcomeView, object};
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "WorkflowExecution")]
 pub struct WorkflowExecutionView {
-    pub execution_id: ExecutionId,
+    pub execution_id: WorkflowRunId,
     pub county: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_group_label: Option<String>,
@@ -179,7 +179,7 @@ pub struct BulkFilterView {
     pub step: Option<String>,
     /// Only these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<ExecutionId>>", length(max = 1_000))]
+    #[schemars(with = "Option<Vec<WorkflowRunId>>", length(max = 1_000))]
     pub execution_ids: Option<Vec<String>>,
     /// Only those without an open error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -204,7 +204,7 @@ pub struct BulkPreviewView {
     pub first: Vec<WorkflowExecutionView>,
     /// Those that were named and are not touched: they are not parked, or do not fit the other conditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<ExecutionId>,
+    pub left_out: Vec<WorkflowRunId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -79,7 +79,7 @@ impl<S: Sender> AwsSender<S> {
 
     /// A token is good for one answer. That Step Functions does not wait for it any more is a failure, since it may have
     /// given up; unless an earlier try got no answer and so may have been the one that it heard.
-    async fn tell_step_functions(&self, parcel: &Parcel) -> Result<(), SendError> {
+    async fn send_to_step_functions(&self, parcel: &Parcel) -> Result<(), SendError> {
         let ended: Ended<'_> = parcel.body.read().map_err(|error| failed("the delivery", &error))?;
         let token = self.engine.token(&parcel.tenant, &ended.token_digest).await;
         let Some(token) = token.map_err(|error| failed("the token", &error))? else {
@@ -121,7 +121,7 @@ impl<S: Sender> AwsSender<S> {
     }
 }
 
-/// Why a call failed. The words of the service may repeat the token, so only its code is told.
+/// Why a call failed. The message of the service may repeat the token, so only its code is kept.
 struct Refused {
     /// `None`: there was no answer, or none that says what became of the call.
     code: Option<String>,
@@ -160,7 +160,7 @@ impl<S: Sender> Sender for AwsSender<S> {
     async fn send(&self, parcel: Parcel) -> Result<(), SendError> {
         match parcel.target {
             Target::Bus => self.put_on_bus(&parcel).await,
-            Target::TaskToken => self.tell_step_functions(&parcel).await,
+            Target::TaskToken => self.send_to_step_functions(&parcel).await,
             _ => self.other.send(parcel).await,
         }
     }

@@ -1,28 +1,21 @@
 //! The port's methods: commands and questions.
 //!
-//! A question first takes in what other processes wrote, so that whoever was told of a thing finds it, through whichever
-//! process. Events are the exception: they are read from the table, which hears of them a little later; what this process
-//! knows and the table may not have yet is added.
+//! A question first reads what other processes wrote, so that a caller finds through any process what another one
+//! acknowledged. Events are the exception: they are read from the table, which gets them a little later. The process
+//! adds those that it knows and the table may not have yet.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidemill_engine::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, TaskSnapshot};
+use tidemill_engine::backend::{Answer, Backend, Fault};
 use tidemill_engine::clock::Clock;
 use tidemill_engine::command::Command;
-use tidemill_engine::commit::TaskKey;
-use tidemill_engine::execution::ExecutionKey;
-use tidemill_engine::health::{LiveTask, Lookout};
-use tidemill_engine::job_list::JobList;
-use tidemill_engine::notice::Notice;
-use tidemill_engine::outbound::DeliveryKey;
-use tidemill_engine::record::{Record, RecordKey, RecordKind};
-use tidemill_engine::state::row::{Row, RowKey};
-use tidemill_engine::state::{DueDeliveries, DueExecutions, Room, State, TriageIndex};
-use tidemill_model::event_query::{EventQuery, Page};
-use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Timestamp};
+use tidemill_engine::record::RecordKey;
+use tidemill_engine::state::row::{Row, RowKey, RowRange};
+use tidemill_engine::state::{State, StateNotices};
+use tidemill_model::event_query::{EventPage, EventQuery};
+use tidemill_model::{Entity, Event, TenantId, Timestamp};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -36,8 +29,7 @@ use crate::fault::unavailable;
 use crate::log::commit_log::CommitLog;
 use crate::log::group::group_of;
 use crate::objects::Objects;
-use crate::rows::row_item::{jobs_partition, record_key, records_partition, records_prefix};
-use crate::rows::row_scan::Scan;
+use crate::rows::range_scan::RangeScan;
 use crate::rows::row_store::RowStore;
 use crate::stage::duty::Roster;
 use crate::tickets::held_tickets::HeldTickets;
@@ -62,9 +54,7 @@ pub struct Aws {
     pub(crate) keep_log: Duration,
     pub(crate) patience: Duration,
     pub(crate) skew_millis: i64,
-    pub(crate) deliveries_nearer: Notice,
-    pub(crate) triage_nearer: Notice,
-    pub(crate) triage_ended: Notice,
+    pub(crate) state_notices: StateNotices,
     pub(crate) tasks: Vec<JoinHandle<()>>,
 }
 
@@ -80,9 +70,9 @@ impl Aws {
         self.skew_millis
     }
 
-    /// Has every record told that another process wrote, before its group can be read here. The engine over this store wants
-    /// to know: see `Engine::heard_of`.
-    pub fn tell_records(&self, listener: impl Fn(&RecordKey) + Send + Sync + 'static) {
+    /// Calls `listener` with every record that another process wrote, before its group can be read here. The engine over this
+    /// store wants to know: see `Engine::note_record_change`.
+    pub fn listen_to_records(&self, listener: impl Fn(&RecordKey) + Send + Sync + 'static) {
         self.record_listener.listen(Box::new(listener));
     }
 
@@ -100,12 +90,12 @@ impl Aws {
         self.clock.now()
     }
 
-    /// Who has which duty of the stage, as `holder`.
+    /// Which process has which duty of the stage, as `holder`.
     pub fn roster(&self, holder: &str) -> Roster {
         Roster::new(&self.connection, &self.table, self.rows.shard(), holder, Arc::clone(&self.clock))
     }
 
-    /// Calls of the SDK want its runtime, whoever waits for them.
+    /// Calls of the SDK need its runtime, no matter which runtime awaits them.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         call: impl Future<Output = Result<T, Fault>> + Send + 'static,
@@ -113,75 +103,12 @@ impl Aws {
         self.runtime.spawn(call).await.map_err(|error| unavailable("a call ended", error))?
     }
 
-    /// Looks at the state with all that any process was told of.
+    /// Looks at the state with everything that any process committed.
     pub(crate) async fn fresh<T>(&self, look: impl FnOnce(&Core) -> T) -> Result<T, Fault> {
         self.writer.fresh(look).await
     }
 
-    /// A state that holds one stored job, or one stored task.
-    async fn stored(&self, key: &TaskKey) -> Result<State, Fault> {
-        if let Some(job) = key.request.job_part() {
-            return self.stored_job(key.tenant.clone(), job).await;
-        }
-        let (rows, key) = (self.rows.clone(), RowKey::Task(key.clone()));
-        let mut state = State::default();
-        if let Some(row) = self
-            .call({
-                let key = key.clone();
-                async move { rows.row(&key).await }
-            })
-            .await?
-        {
-            state.load(key, row);
-        }
-        Ok(state)
-    }
-
-    async fn stored_job(&self, tenant: TenantId, job: JobId) -> Result<State, Fault> {
-        let rows = self.rows.clone();
-        let found = self.call(async move { rows.job(&tenant, job).await }).await?;
-        let mut state = State::default();
-        if let Some(job) = found {
-            state.load_job(job.head, job.tasks, job.entries);
-        }
-        Ok(state)
-    }
-
-    /// Records that fit, in order, at most `limit`: those in memory as they are there, the others as they were stored.
-    async fn records_that(
-        &self,
-        kind: RecordKind,
-        fits: impl Fn(&RecordKey) -> bool + Send + 'static,
-        scan: Scan,
-        limit: usize,
-    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
-        let changed = self.fresh(|core| {
-            let own = core.state.records().filter(|(key, _)| fits(key));
-            own.map(|(key, record)| (key.clone(), record.cloned())).collect::<BTreeMap<_, _>>()
-        });
-        let changed = changed.await?;
-        let rows = self.rows.clone();
-        self.call(async move {
-            let mut scan = scan;
-            let mut found = BTreeMap::new();
-            let enough = limit.saturating_add(changed.len());
-            while found.len() < enough
-                && let Some((sk, row)) = scan.next(&rows).await?
-            {
-                if let (Some(key), Some(Row::Record(record))) = (record_key(kind, &sk), row.row)
-                    && fits(&key)
-                    && !changed.contains_key(&key)
-                {
-                    found.insert(key, record);
-                }
-            }
-            found.extend(changed.into_iter().filter_map(|(key, record)| record.map(|record| (key, record))));
-            Ok(found.into_iter().take(limit).collect())
-        })
-        .await
-    }
-
-    pub(crate) async fn page(&self, query: EventQuery) -> Result<Page, Fault> {
+    pub(crate) async fn page(&self, query: EventQuery) -> Result<EventPage, Fault> {
         query.check()?;
         let unsaved = self.writer.core.look(|core| {
             let unsaved = core.recent.unsaved().filter(|event| query.matches(event));
@@ -204,7 +131,7 @@ impl Backend for Aws {
         let now = self.clock.now();
         let serves = |tenant: &TenantId| tenants.as_ref().is_none_or(|served| served.contains(tenant));
         let is_ready = self.writer.core.look(|core| {
-            core.state.move_on(now);
+            core.state.show_due_messages(now);
             core.state.queue().has_ready(serves)
         });
         if !is_ready.await {
@@ -212,66 +139,39 @@ impl Backend for Aws {
         }
     }
 
-    async fn task(&self, key: TaskKey) -> Result<Option<TaskSnapshot>, Fault> {
-        if let Some(found) = self.fresh(|core| TaskSnapshot::of(&core.state, &key)).await? {
-            return Ok(Some(found));
-        }
-        Ok(TaskSnapshot::of(&self.stored(&key).await?, &key))
+    async fn find<T: Send>(&self, find: impl FnOnce(&State) -> Option<T> + Send) -> Result<Option<T>, Fault> {
+        self.fresh(|core| find(&core.state)).await
     }
 
-    async fn job(&self, tenant: TenantId, job: JobId) -> Result<Option<JobSnapshot>, Fault> {
-        let found = self.fresh(|core| core.state.job(&tenant, job).map(|job| JobSnapshot::of(&job.head)));
-        if let Some(found) = found.await? {
-            return Ok(Some(found));
-        }
+    async fn stored(&self, keys: Vec<RowKey>) -> Result<Vec<Option<Row>>, Fault> {
         let rows = self.rows.clone();
-        let found = self.call(async move { rows.row(&RowKey::Job(tenant, job)).await }).await?;
-        Ok(found.and_then(|row| if let Row::Job(head) = row { Some(JobSnapshot::of(&head)) } else { None }))
+        self.call(async move { rows.rows(&keys).await }).await
     }
 
-    async fn job_tasks(
+    async fn scan<T: Send + 'static>(
         &self,
-        tenant: TenantId,
-        job: JobId,
-        from: u32,
-        limit: usize,
-    ) -> Result<Vec<TaskSnapshot>, Fault> {
-        let found = self.fresh(|core| {
-            let is_here = core.state.job(&tenant, job).is_some();
-            is_here.then(|| TaskSnapshot::of_job(&core.state, &tenant, job, from, limit))
-        });
-        if let Some(tasks) = found.await? {
-            return Ok(tasks);
-        }
-        let state = self.stored_job(tenant.clone(), job).await?;
-        Ok(TaskSnapshot::of_job(&state, &tenant, job, from, limit))
-    }
-
-    async fn jobs(
-        &self,
-        tenant: TenantId,
-        status: Option<JobStatus>,
-        before: Option<JobId>,
-        limit: usize,
-    ) -> Result<Vec<JobSnapshot>, Fault> {
-        let list = self.fresh(|core| JobList::begin(&core.state, &tenant, status, before, limit));
-        let (mut list, rows) = (list.await?, self.rows.clone());
+        range: RowRange,
+        mut seed: T,
+        mut step: impl FnMut(&mut T, RowKey, Row) -> bool + Send + 'static,
+    ) -> Result<T, Fault> {
+        let rows = self.rows.clone();
         self.call(async move {
-            let partition = jobs_partition(rows.shard(), &tenant);
-            let mut scan = Scan::backward(partition, before.map(|before| before.to_string()));
-            while !list.is_full()
-                && let Some((_, row)) = scan.next(&rows).await?
-            {
-                if let Some(Row::Job(head)) = row.row {
-                    list.push_stored(&head);
+            let mut scan = RangeScan::new(rows.shard(), range);
+            while let Some((key, row)) = scan.next(&rows).await? {
+                if !step(&mut seed, key, row) {
+                    break;
                 }
             }
-            Ok(list.finish())
+            Ok(seed)
         })
         .await
     }
 
-    async fn events(&self, query: EventQuery) -> Result<Page, Fault> {
+    fn notices(&self) -> StateNotices {
+        self.state_notices.clone()
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<EventPage, Fault> {
         self.page(query).await
     }
 
@@ -334,92 +234,6 @@ impl Backend for Aws {
         }
     }
 
-    async fn record(&self, key: RecordKey) -> Result<Option<Record>, Fault> {
-        let row = RowKey::Record(key.clone());
-        let found = self.fresh(|core| core.state.is_loaded(&row).then(|| core.state.record(&key).cloned()));
-        if let Some(record) = found.await? {
-            return Ok(record);
-        }
-        let rows = self.rows.clone();
-        let found = self.call(async move { rows.row(&row).await }).await?;
-        Ok(found.and_then(|row| if let Row::Record(record) = row { Some(record) } else { None }))
-    }
-
-    async fn records(
-        &self,
-        kind: RecordKind,
-        tenant: Option<TenantId>,
-        after: Option<Arc<str>>,
-        limit: usize,
-    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
-        let prefix = records_prefix(tenant.as_ref());
-        let behind = after.as_ref().map(|after| format!("{prefix}{after}"));
-        let scan = Scan::prefix(records_partition(self.rows.shard(), kind), prefix, behind);
-        let fits = move |key: &RecordKey| {
-            key.kind == kind && key.tenant == tenant && after.as_ref().is_none_or(|after| key.id > *after)
-        };
-        self.records_that(kind, fits, scan, limit).await
-    }
-
-    async fn all_records(
-        &self,
-        kind: RecordKind,
-        after: Option<RecordKey>,
-        limit: usize,
-    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
-        let behind = after.as_ref().map(|key| format!("{}{}", records_prefix(key.tenant.as_ref()), key.id));
-        let scan = Scan::prefix(records_partition(self.rows.shard(), kind), String::new(), behind);
-        let fits = move |key: &RecordKey| key.kind == kind && after.as_ref().is_none_or(|after| key > after);
-        self.records_that(kind, fits, scan, limit).await
-    }
-
-    async fn due_executions(
-        &self,
-        now: Timestamp,
-        room: &Room,
-        skip: impl Fn(&ExecutionKey) -> bool + Send,
-    ) -> Result<DueExecutions, Fault> {
-        self.fresh(|core| core.state.pending().due(now, room, skip)).await
-    }
-
-    async fn due_deliveries(
-        &self,
-        now: Timestamp,
-        limit: usize,
-        skip: impl Fn(&DeliveryKey) -> bool + Send,
-    ) -> Result<DueDeliveries, Fault> {
-        self.fresh(|core| core.state.deliveries().due(now, limit, skip)).await
-    }
-
-    fn deliveries_nearer(&self) -> Notice {
-        self.deliveries_nearer.clone()
-    }
-
-    async fn triage<T: Send>(&self, look: impl FnOnce(&TriageIndex) -> T + Send) -> Result<T, Fault> {
-        self.fresh(|core| look(core.state.triage())).await
-    }
-
-    fn triage_nearer(&self) -> Notice {
-        self.triage_nearer.clone()
-    }
-
-    fn triage_ended(&self) -> Notice {
-        self.triage_ended.clone()
-    }
-
-    async fn live_tasks(
-        &self,
-        tenant: TenantId,
-        after: Option<RequestId>,
-        limit: usize,
-    ) -> Result<Vec<LiveTask>, Fault> {
-        self.fresh(|core| core.state.live_tasks(&tenant, after.as_ref(), limit)).await
-    }
-
-    async fn lookout(&self, tenant: Option<TenantId>) -> Result<BTreeMap<TenantId, Lookout>, Fault> {
-        self.fresh(|core| core.state.lookout(tenant.as_ref())).await
-    }
-
     async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {
         let objects = self.objects.clone();
         self.call(async move { objects.put_blob(&tenant, &key, bytes).await }).await
@@ -433,15 +247,5 @@ impl Backend for Aws {
     async fn blob_size(&self, tenant: TenantId, key: String) -> Result<Option<u64>, Fault> {
         let objects = self.objects.clone();
         self.call(async move { objects.blob_size(&tenant, &key).await }).await
-    }
-
-    async fn queue(&self) -> Result<QueueDepth, Fault> {
-        let now = self.clock.now();
-        self.fresh(|_| ()).await?;
-        let depth = self.writer.core.look(|core| {
-            core.state.move_on(now);
-            core.state.queue().depth()
-        });
-        Ok(depth.await)
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::command::{Alert, Command, Forget};
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::record::{Record, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::Reply;
 use tidemill_engine::state::row::Row;
@@ -72,7 +73,7 @@ impl Aws {
             ..Housekept::default()
         };
         if trimmed.groups > 0 {
-            self.tell_of_late_events(&trimmed.stored).await?;
+            self.report_late_events(&trimmed.stored).await?;
         }
         if self.is_turn().await? {
             done.records = self.forget_outdated().await?;
@@ -81,10 +82,10 @@ impl Aws {
         Ok(done)
     }
 
-    /// Empties groups of the log that are old, sent, in the rows, and seen by all who follow the log by a cursor.
+    /// Empties groups of the log that are old, sent, in the rows, and seen by all followers with a cursor.
     ///
-    /// That the bus took an event is not yet that somebody stored it. So what the table lacks of a group by then is stored
-    /// from the group itself, before the only whole copy goes.
+    /// The bus may have accepted an event that is not stored yet. So events of a group that the table still lacks are
+    /// stored from the group itself, before the only whole copy goes.
     pub async fn trim_log(&self) -> Result<Trimmed, Fault> {
         let (rows, outbox) = (self.rows.clone(), self.outbox.clone());
         let reached = self.call(async move {
@@ -128,7 +129,7 @@ impl Aws {
 
     /// Raises an alert for each tenant whose events did not find their way to the table, and clears those of the others:
     /// for them all was well.
-    async fn tell_of_late_events(&self, stored: &BTreeMap<TenantId, u64>) -> Result<(), Fault> {
+    async fn report_late_events(&self, stored: &BTreeMap<TenantId, u64>) -> Result<(), Fault> {
         let mut standing = BTreeSet::new();
         let mut after = None;
         loop {

@@ -5,9 +5,9 @@ use tidemill_model::event_query::{EventQuery, Order};
 use tidemill_model::{AppName, Entity, Event, EventType, TenantId, Timestamp};
 
 use super::shape::{acme, app, entity, event, other};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::{EngineError, NewEvent, PublishRequest};
+use tidemill_engine::engine::{EngineError, EventBatch, NewEvent};
 
 const APPS: [&str; 2] = ["orders", "orders-eu"];
 /// Ids that begin alike, and one that looks like a key.
@@ -16,7 +16,7 @@ const KINDS: [&str; 2] = ["STORE", "STORE_ROOM"];
 const TYPES: [&str; 3] = ["stock.counted", "stock.counted.twice", "stock"];
 
 /// Writes a mixed log: tenants, apps, entities and types side by side, times out of order and often equal.
-async fn mixed_log<W: World>(lab: &Lab<W>, count: u64) -> Vec<Event> {
+async fn mixed_log<W: TestWorld>(lab: &Lab<W>, count: u64) -> Vec<Event> {
     let start = lab.now();
     for n in 0..count {
         // Steps that share no factor with the sizes of the lists, so that all combinations occur.
@@ -29,7 +29,7 @@ async fn mixed_log<W: World>(lab: &Lab<W>, count: u64) -> Vec<Event> {
         sent.timestamp = (n % 3 > 0).then(|| start.minus(40).plus(n * 37 % 60));
         let tenant = if n % 5 == 0 { other() } else { acme() };
         let events = vec![sent];
-        let request = PublishRequest { tenant, app: app(pick(&APPS, 7)), origin: "test".to_owned(), events };
+        let request = EventBatch { tenant, app: app(pick(&APPS, 7)), origin: "test".to_owned(), events };
         lab.engine.publish(request).await.expect("the event is accepted");
         if n % 8 == 0 {
             lab.pass(1);
@@ -69,7 +69,7 @@ fn choices<T: Clone>(all: &[T], wanted: bool) -> Vec<Option<T>> {
 }
 
 /// Pages through a query and compares each page.
-async fn check<W: World>(lab: &Lab<W>, all: &[Event], mut query: EventQuery) {
+async fn check<W: TestWorld>(lab: &Lab<W>, all: &[Event], mut query: EventQuery) {
     loop {
         let expected = query.select(all.iter());
         let page = lab.world.backend().events(query.clone()).await.expect("the query is answered");
@@ -82,7 +82,7 @@ async fn check<W: World>(lab: &Lab<W>, all: &[Event], mut query: EventQuery) {
 }
 
 /// All eight paths, both orders, in one page and in pages of two sizes.
-pub async fn every_path_answers_like_select<W: World>(lab: Lab<W>) {
+pub async fn every_path_answers_like_select<W: TestWorld>(lab: Lab<W>) {
     let all = mixed_log(&lab, 240).await;
     for path in paths() {
         for order in [Order::Ascending, Order::Descending] {
@@ -99,7 +99,7 @@ pub async fn every_path_answers_like_select<W: World>(lab: Lab<W>) {
 }
 
 /// Ranges are honoured to the millisecond on every path.
-pub async fn every_path_honours_time_ranges<W: World>(lab: Lab<W>) {
+pub async fn every_path_honours_time_ranges<W: TestWorld>(lab: Lab<W>) {
     let all = mixed_log(&lab, 160).await;
     let first = all.iter().map(|event| event.timestamp).min().expect("there are events");
     let last = all.iter().map(|event| event.timestamp).max().expect("there are events");
@@ -126,11 +126,11 @@ pub async fn every_path_honours_time_ranges<W: World>(lab: Lab<W>) {
 }
 
 /// A long list read by pages loses nothing and repeats nothing, while others go on writing.
-pub async fn pages_neither_lose_nor_repeat<W: World>(lab: Lab<W>) {
+pub async fn pages_neither_lose_nor_repeat<W: TestWorld>(lab: Lab<W>) {
     let publish = |from: u64, count: u64| {
         let events: Vec<NewEvent> =
             (from..from + count).map(|n| event("s-1", "stock.counted", &format!(r#"{{"n":{n}}}"#))).collect();
-        PublishRequest { tenant: acme(), app: app("orders"), origin: "test".to_owned(), events }
+        EventBatch { tenant: acme(), app: app("orders"), origin: "test".to_owned(), events }
     };
     for batch in 0..5 {
         lab.engine.publish(publish(batch * 1_000, 1_000)).await.expect("the events are accepted");
@@ -154,7 +154,7 @@ pub async fn pages_neither_lose_nor_repeat<W: World>(lab: Lab<W>) {
 }
 
 /// "Latest" goes by time, not by arrival.
-pub async fn the_latest_event_is_the_one_with_the_latest_time<W: World>(lab: Lab<W>) {
+pub async fn the_latest_event_is_the_one_with_the_latest_time<W: TestWorld>(lab: Lab<W>) {
     let all = mixed_log(&lab, 120).await;
     for kind in KINDS {
         for id in IDS {
@@ -169,8 +169,8 @@ pub async fn the_latest_event_is_the_one_with_the_latest_time<W: World>(lab: Lab
     }
 }
 
-/// A cursor continues the query it came from and no other; limits are told.
-pub async fn a_query_out_of_bounds_is_refused<W: World>(lab: Lab<W>) {
+/// A cursor continues the query it came from and no other; refusals name the limits.
+pub async fn a_query_out_of_bounds_is_refused<W: TestWorld>(lab: Lab<W>) {
     mixed_log(&lab, 40).await;
     let query = EventQuery { limit: 1, ..EventQuery::all(acme(), AccessPath::Tenant) };
     let page = lab.engine.events(query.clone(), false).await.expect("the query is answered");
@@ -193,7 +193,7 @@ pub async fn a_query_out_of_bounds_is_refused<W: World>(lab: Lab<W>) {
 }
 
 /// Two tenants with the same names see only their own.
-pub async fn no_path_shows_another_tenant<W: World>(lab: Lab<W>) {
+pub async fn no_path_shows_another_tenant<W: TestWorld>(lab: Lab<W>) {
     let all = mixed_log(&lab, 120).await;
     let stranger = TenantId::new("acm").expect("a tenant");
     for path in paths() {

@@ -4,11 +4,11 @@ use tidemill_model::{Role, TenantId};
 
 use super::lab::is_not_found;
 use super::shape::{acme, other};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::engine::EngineError;
 
 /// A key is known by its token alone, until it is revoked, and after a restart too.
-pub async fn a_key_is_known_until_it_is_revoked<W: World>(lab: Lab<W>) {
+pub async fn a_key_is_known_until_it_is_revoked<W: TestWorld>(lab: Lab<W>) {
     assert!(!lab.engine.has_keys().await.expect("the backend works"));
     let label = Some("build server".to_owned());
     let made = lab.engine.create_key(vec![acme()], Role::Producer, label.clone()).await;
@@ -45,7 +45,7 @@ pub async fn a_key_is_known_until_it_is_revoked<W: World>(lab: Lab<W>) {
 }
 
 /// All of them, by id, in pages; no answer holds a secret.
-pub async fn keys_are_listed<W: World>(lab: Lab<W>) {
+pub async fn keys_are_listed<W: TestWorld>(lab: Lab<W>) {
     let mut ids = Vec::new();
     for role in Role::ALL {
         ids.push(lab.engine.create_key(vec![acme()], role, None).await.expect("the key is made").0.id);
@@ -58,7 +58,7 @@ pub async fn keys_are_listed<W: World>(lab: Lab<W>) {
 }
 
 /// One tenant, or several for a worker.
-pub async fn a_key_names_its_tenants<W: World>(lab: Lab<W>) {
+pub async fn a_key_names_its_tenants<W: TestWorld>(lab: Lab<W>) {
     let many: Vec<TenantId> = (0..101).map(|n| super::shape::tenant(&format!("t{n}"))).collect();
     for (tenants, role, fits) in [
         (&many[..0], Role::Admin, false),

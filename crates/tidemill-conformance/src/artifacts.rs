@@ -4,35 +4,35 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use tidemill_model::artifact::ARTIFACTS_MAX;
-use tidemill_model::{Artifact, ErrorCategory};
+use tidemill_model::{ArtifactFile, ErrorCategory};
 
 use super::lab::{is_outcome_different, value};
 use super::shape::{acme, graph, property, task_id, tenant};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{EngineError, WorkReport};
 use tidemill_engine::reply::Assignment;
 
-fn named(path: &str, content: &str) -> Artifact {
+fn named(path: &str, content: &str) -> ArtifactFile {
     // The engine takes the word of workers for it; they check what they get.
     let sha256 = format!("{:064x}", content.bytes().fold(7_u128, |sum, byte| sum * 31 + u128::from(byte)));
-    Artifact { path: path.to_owned(), size_bytes: content.len() as u64, sha256 }
+    ArtifactFile { path: path.to_owned(), size_bytes: content.len() as u64, sha256 }
 }
 
 /// Keeps a file of an attempt as its worker does.
-async fn keep<W: World>(lab: &Lab<W>, task: &Assignment, path: &str, content: &str) -> Artifact {
+async fn keep<W: TestWorld>(lab: &Lab<W>, task: &Assignment, path: &str, content: &str) -> ArtifactFile {
     let kept = format!("r{}-a{}/artifacts/{path}", task.run, task.attempt);
     lab.engine.put_task_file(&task.task, &kept, content.into()).await.expect("the file is kept");
     named(path, content)
 }
 
-fn with(artifacts: Vec<Artifact>) -> WorkReport {
+fn with(artifacts: Vec<ArtifactFile>) -> WorkReport {
     WorkReport::completed(super::shape::json("{}"), 1).with_artifacts(artifacts)
 }
 
-/// A child is told the files of its parents, beside their outputs, and can have each of them.
-pub async fn artifacts_reach_the_children<W: World>(lab: Lab<W>) {
+/// A child gets the names of its parents' files, beside their outputs, and can read each of them.
+pub async fn artifacts_reach_the_children<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c<a+b d<c").await;
     let roots = lab.claim(2).await;
     let artifact = keep(&lab, &roots[0], "deep/er/x\n\u{1}.txt", "content").await;
@@ -78,7 +78,7 @@ pub async fn artifacts_reach_the_children<W: World>(lab: Lab<W>) {
 }
 
 /// What an attempt left that never came to its end is not taken for what the next one left, nor is an older run's.
-pub async fn artifacts_of_other_attempts_reach_nobody<W: World>(lab: Lab<W>) {
+pub async fn artifacts_of_other_attempts_reach_nobody<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     let lost = lab.claim_one().await;
     let half = keep(&lab, &lost, "half", "ha").await;
@@ -106,7 +106,7 @@ pub async fn artifacts_of_other_attempts_reach_nobody<W: World>(lab: Lab<W>) {
 }
 
 /// A long list of files is moved out of its event as a large output is, and comes back whole.
-pub async fn many_artifacts_reach_the_children<W: World>(lab: Lab<W>) {
+pub async fn many_artifacts_reach_the_children<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     let root = lab.claim_one().await;
     let path = |at: usize| format!("{at:04}-{}", "x".repeat(240));
@@ -139,11 +139,11 @@ pub async fn many_artifacts_reach_the_children<W: World>(lab: Lab<W>) {
 
 /// A completion names only files that were kept under its lease, each once and with its size. Any other is refused with
 /// the field, and changes nothing.
-pub async fn artifacts_that_were_not_kept_are_refused<W: World>(lab: Lab<W>) {
+pub async fn artifacts_that_were_not_kept_are_refused<W: TestWorld>(lab: Lab<W>) {
     lab.submit("a b<a").await;
     let root = lab.claim_one().await;
     let kept = keep(&lab, &root, "kept", "content").await;
-    let sized = Artifact { size_bytes: 8, ..kept.clone() };
+    let sized = ArtifactFile { size_bytes: 8, ..kept.clone() };
     for (artifacts, expected, problem) in [
         (vec![kept.clone(), named("never", "")], "artifacts[1].path", "names a file that was not stored"),
         (vec![kept.clone(), kept.clone()], "artifacts[1].path", "is \"kept\", as that of another one"),

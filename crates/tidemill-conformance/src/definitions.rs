@@ -10,8 +10,8 @@ use tidemill_model::{
 use super::lab::{is_not_found, value};
 use super::queue::message_for;
 use super::shape::{acme, app, graph, job_of, other, request, task_id};
-use super::{Lab, World};
-use tidemill_engine::engine::{Define, EngineError, IdempotencyKey, Rights, SendRequest, SubmittedJob};
+use super::{Lab, TestWorld};
+use tidemill_engine::engine::{Define, EngineError, IdempotencyKey, NewMessage, Rights, SubmittedJob};
 use tidemill_engine::reply::Refusal;
 
 const ADMIN: Rights = Rights { inline: true };
@@ -25,7 +25,7 @@ fn draft(text: &str, command: &str) -> DefinitionDraft {
     DefinitionDraft::command(name(text), Run::Shell(command.to_owned()))
 }
 
-async fn define<W: World>(lab: &Lab<W>, text: &str, command: &str) -> Definition {
+async fn define<W: TestWorld>(lab: &Lab<W>, text: &str, command: &str) -> Definition {
     let how = match lab.engine.definition(acme(), &name(text), None).await.expect("the backend works") {
         None => Define::Create,
         Some(_) => Define::Replace { if_match: None },
@@ -37,7 +37,11 @@ fn job_file(tasks: &Value) -> JobFile {
     JobFile::read(json!({ "tasks": tasks })).expect("the file is sound")
 }
 
-async fn submit<W: World>(lab: &Lab<W>, file: JobFile, rights: Rights) -> Result<SubmittedJob, EngineError> {
+async fn submit<W: TestWorld>(
+    lab: &Lab<W>,
+    file: JobFile,
+    rights: Rights,
+) -> Result<SubmittedJob, EngineError> {
     lab.engine.submit_job_file(acme(), app("orders"), file, rights, None).await
 }
 
@@ -46,7 +50,7 @@ fn command_of(definition: Option<Definition>) -> Option<Run> {
 }
 
 /// Created once, replaced with a new version, removed, and created again with the next version.
-pub async fn definitions_have_versions<W: World>(lab: Lab<W>) {
+pub async fn definitions_have_versions<W: TestWorld>(lab: Lab<W>) {
     let first = define(&lab, "scrape", "one").await;
     assert_eq!((first.version, first.created_at), (1, lab.now()));
     lab.pass(5);
@@ -83,8 +87,8 @@ pub async fn definitions_have_versions<W: World>(lab: Lab<W>) {
     assert_eq!(define(&lab, "scrape", "four").await.version, 4, "versions never start again");
 }
 
-/// Of two who write at once both get a version of their own.
-pub async fn racing_writers_get_a_version_each<W: World>(lab: Lab<W>) {
+/// If two callers write at once, each gets its own version.
+pub async fn racing_writers_get_a_version_each<W: TestWorld>(lab: Lab<W>) {
     define(&lab, "scrape", "zero").await;
     let how = Define::Replace { if_match: None };
     let writes = (0..8).map(|number| lab.engine.define(acme(), draft("scrape", &format!("n{number}")), how));
@@ -95,7 +99,7 @@ pub async fn racing_writers_get_a_version_each<W: World>(lab: Lab<W>) {
 }
 
 /// By name, in pages, without versions, removed ones and those of other tenants.
-pub async fn definitions_are_listed_by_name<W: World>(lab: Lab<W>) {
+pub async fn definitions_are_listed_by_name<W: TestWorld>(lab: Lab<W>) {
     for text in ["b", "a-1", "a", "B", "a_1", "zz", "a1"] {
         define(&lab, text, "x").await;
         define(&lab, text, "y").await;
@@ -116,7 +120,7 @@ pub async fn definitions_are_listed_by_name<W: World>(lab: Lab<W>) {
 }
 
 /// A definition that open tasks rest on cannot be removed; once they are done it can.
-pub async fn a_definition_in_use_stays<W: World>(lab: Lab<W>) {
+pub async fn a_definition_in_use_stays<W: TestWorld>(lab: Lab<W>) {
     define(&lab, "scrape", "one").await;
     // A task that merely has the same name does not rest on it.
     let mut unrelated = graph("x");
@@ -141,7 +145,7 @@ pub async fn a_definition_in_use_stays<W: World>(lab: Lab<W>) {
 }
 
 /// A job runs by the versions of its submission, whatever becomes of the definitions.
-pub async fn a_job_pins_the_versions_it_was_submitted_with<W: World>(lab: Lab<W>) {
+pub async fn a_job_pins_the_versions_it_was_submitted_with<W: TestWorld>(lab: Lab<W>) {
     let mut first = draft("scrape", "one");
     first.env.insert("A".to_owned(), "from definition".to_owned());
     first.env.insert("B".to_owned(), "from definition".to_owned());
@@ -180,7 +184,7 @@ pub async fn a_job_pins_the_versions_it_was_submitted_with<W: World>(lab: Lab<W>
 }
 
 /// How a task is carried out that brought its own command, said nothing, or names what is not there.
-pub async fn executions_are_resolved<W: World>(lab: Lab<W>) {
+pub async fn executions_are_resolved<W: TestWorld>(lab: Lab<W>) {
     let tasks = json!([{ "taskId": "a", "run": ["echo", "x"], "env": { "A": "1" }, "labels": { "l": "1" } }]);
     let job = submit(&lab, job_file(&tasks), ADMIN).await.expect("the job is accepted").job;
     let inline = lab.claim_one().await;
@@ -211,7 +215,7 @@ pub async fn executions_are_resolved<W: World>(lab: Lab<W>) {
     assert_eq!((resolved.runner, stored.spec.options.timeout_ms), (Runner::Agent, Some(600_000)));
     assert_eq!(resolved.agent.expect("the agent is there").steps[0].timeout_millis(None), 5_000);
 
-    let raw = |text: &str| SendRequest { name: name(text), ..message_for(acme(), &request(text)) };
+    let raw = |text: &str| NewMessage { name: name(text), ..message_for(acme(), &request(text)) };
     lab.engine.send(raw("unknown")).await.expect("the message is accepted");
     let native = lab.claim_one().await;
     assert_eq!(lab.engine.execution_of(&native).await.expect("it is native").runner, Runner::Native);
@@ -229,7 +233,7 @@ pub async fn executions_are_resolved<W: World>(lab: Lab<W>) {
 }
 
 /// Unknown names are all told; a command needs the right, and so does a variable that the definition does not open.
-pub async fn files_are_checked_before_anything_is_stored<W: World>(lab: Lab<W>) {
+pub async fn files_are_checked_before_anything_is_stored<W: TestWorld>(lab: Lab<W>) {
     define(&lab, "scrape", "one").await;
     let tasks = json!([
         { "taskId": "a", "name": "scrape" }, { "taskId": "b", "name": "x" }, { "taskId": "c", "name": "y" },
@@ -272,7 +276,7 @@ pub async fn files_are_checked_before_anything_is_stored<W: World>(lab: Lab<W>) 
 }
 
 /// What a producer may set is what the definition opens, whatever it sets itself. A definition that opens nothing runs.
-pub async fn producers_set_only_the_variables_that_a_definition_opens<W: World>(lab: Lab<W>) {
+pub async fn producers_set_only_the_variables_that_a_definition_opens<W: TestWorld>(lab: Lab<W>) {
     let with = |name: &str, open: &[&str]| {
         let mut draft = draft(name, "tar -c .");
         draft.env.insert("REGION".to_owned(), "eu".to_owned());
@@ -341,7 +345,7 @@ pub async fn producers_set_only_the_variables_that_a_definition_opens<W: World>(
 }
 
 /// The same file under the same id gives the same job and task, even if its definition changed or went meanwhile.
-pub async fn a_repeated_file_is_answered_alike<W: World>(lab: Lab<W>) {
+pub async fn a_repeated_file_is_answered_alike<W: TestWorld>(lab: Lab<W>) {
     define(&lab, "scrape", "one").await;
     let file = |n: u32| {
         let tasks = json!([{ "taskId": "a", "name": "scrape", "input": { "n": n } }]);
@@ -367,7 +371,7 @@ pub async fn a_repeated_file_is_answered_alike<W: World>(lab: Lab<W>) {
         assert!(submit_task().await.expect("it is known").repeated, "{state}");
         let answer = submit(&lab, file(3), PRODUCER).await;
         if state == "changed" {
-            let conflict = matches!(answer, Err(EngineError::Refused(Refusal::IdempotencyConflict)));
+            let conflict = matches!(answer, Err(EngineError::Refused(Refusal::IdempotencyConflict { .. })));
             assert!(conflict, "{answer:?}");
             lab.run(&["a", "a", "task"]).await;
             lab.engine.undefine(acme(), &name("scrape"), None).await.expect("nothing open rests on it");
@@ -379,7 +383,7 @@ pub async fn a_repeated_file_is_answered_alike<W: World>(lab: Lab<W>) {
 }
 
 /// As many tasks as a job may have, each with all that its definition says.
-pub async fn a_file_of_100_000_tasks_is_accepted<W: World>(lab: Lab<W>) {
+pub async fn a_file_of_100_000_tasks_is_accepted<W: TestWorld>(lab: Lab<W>) {
     let mut all = draft("scrape-every-store-of-the-county", "one");
     all.timeout = Some(tidemill_model::Millis(60_000));
     all.max_attempts = Some(7);
@@ -401,7 +405,7 @@ fn tasks_file(tasks: &Value) -> AddTasksFile {
 }
 
 /// Secrets and directories come with work that a file brings along, and never with a definition that a producer names.
-pub async fn work_that_is_brought_along_has_its_own_secrets_and_path<W: World>(lab: Lab<W>) {
+pub async fn work_that_is_brought_along_has_its_own_secrets_and_path<W: TestWorld>(lab: Lab<W>) {
     let stored = DefinitionDraft {
         secrets: vec!["THEIRS".to_owned()],
         path: vec!["/opt/theirs".to_owned()],
@@ -435,7 +439,7 @@ pub async fn work_that_is_brought_along_has_its_own_secrets_and_path<W: World>(l
 }
 
 /// A changed file is taken for tasks that did not complete, and the job goes on with it through a restart.
-pub async fn a_changed_file_is_taken_for_what_did_not_complete<W: World>(lab: Lab<W>) {
+pub async fn a_changed_file_is_taken_for_what_did_not_complete<W: TestWorld>(lab: Lab<W>) {
     let tasks = json!([
         { "taskId": "a", "run": "one" },
         { "taskId": "b", "run": "broken", "dependsOn": ["a"], "input": { "n": 1 } },
@@ -493,7 +497,7 @@ pub async fn a_changed_file_is_taken_for_what_did_not_complete<W: World>(lab: La
 }
 
 /// A resume takes the newest version of a definition if it is asked to, and the task's own settings stay.
-pub async fn a_resume_takes_the_newest_definition<W: World>(lab: Lab<W>) {
+pub async fn a_resume_takes_the_newest_definition<W: TestWorld>(lab: Lab<W>) {
     define(&lab, "scrape", "broken").await;
     let tasks = json!([
         { "taskId": "a", "name": "scrape", "timeout": "7s" },
@@ -511,7 +515,7 @@ pub async fn a_resume_takes_the_newest_definition<W: World>(lab: Lab<W>) {
     // Without being asked it keeps what it was submitted with.
     lab.engine.resume_job(acme(), job, None).await.expect("a failed");
     let task = lab.claim_one().await;
-    let command = |execution: tidemill_model::ResolvedExecution| execution.command;
+    let command = |execution: tidemill_model::ResolvedRunner| execution.command;
     let broken = Some(Run::Shell("broken".to_owned()));
     assert_eq!(command(lab.engine.execution_of(&task).await.expect("the backend works")), broken);
     lab.fail(&task, ErrorCategory::Auth).await;

@@ -7,8 +7,8 @@ use std::task::Poll;
 use tidemill_model::{CallbackUrl, ErrorCategory, JobId, TenantId};
 
 use super::shape::{SECOND, acme, graph, job_of, other};
-use super::world::GATHER_MILLIS;
-use super::{Lab, World, poll_once};
+use super::test_world::GATHER_MILLIS;
+use super::{Lab, TestWorld, poll_once};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::Clock;
 use tidemill_engine::command::{Command, DeliveryEnd, EndDelivery};
@@ -25,20 +25,21 @@ fn with_callback(tenant: &TenantId, tasks: &str) -> JobRequest {
 }
 
 /// Submits a job that tells when it is at rest.
-async fn submit<W: World>(lab: &Lab<W>, tenant: &TenantId, tasks: &str) -> JobId {
+async fn submit<W: TestWorld>(lab: &Lab<W>, tenant: &TenantId, tasks: &str) -> JobId {
     let config =
         EngineConfig { callback_hosts: AllowedHosts::parse("hooks.example.com"), ..EngineConfig::default() };
     let engine: Engine<W::Backend> = Engine::new(lab.world.backend(), lab.clock.clone(), 3, config);
     engine.submit_job(with_callback(tenant, tasks)).await.expect("the job is accepted").job
 }
 
-async fn due<W: World>(lab: &Lab<W>) -> Vec<DeliveryKey> {
-    let due = lab.world.backend().due_deliveries(lab.clock.now(), 100, |_| false).await;
+async fn due<W: TestWorld>(lab: &Lab<W>) -> Vec<DeliveryKey> {
+    let now = lab.clock.now();
+    let due = lab.world.backend().look(|state| state.deliveries().due(now, 100, |_| false)).await;
     due.expect("the backend works").due
 }
 
 /// Those that are due for this target.
-async fn due_for<W: World>(lab: &Lab<W>, is_target: impl Fn(&Target) -> bool) -> Vec<DeliveryKey> {
+async fn due_for<W: TestWorld>(lab: &Lab<W>, is_target: impl Fn(&Target) -> bool) -> Vec<DeliveryKey> {
     let mut fitting = Vec::new();
     for key in due(lab).await {
         if is_target(&delivery(lab, &key).await.target) {
@@ -48,23 +49,28 @@ async fn due_for<W: World>(lab: &Lab<W>, is_target: impl Fn(&Target) -> bool) ->
     fitting
 }
 
-async fn waiting<W: World>(lab: &Lab<W>) -> usize {
-    let due = lab.world.backend().due_deliveries(lab.clock.now(), 1, |_| false).await;
+async fn waiting<W: TestWorld>(lab: &Lab<W>) -> usize {
+    let now = lab.clock.now();
+    let due = lab.world.backend().look(|state| state.deliveries().due(now, 1, |_| false)).await;
     due.expect("the backend works").pending
 }
 
-async fn delivery<W: World>(lab: &Lab<W>, key: &DeliveryKey) -> Delivery {
+async fn delivery<W: TestWorld>(lab: &Lab<W>, key: &DeliveryKey) -> Delivery {
     lab.engine.delivery(key).await.expect("the backend works").expect("it waits")
 }
 
-async fn end<W: World>(
+async fn end<W: TestWorld>(
     lab: &Lab<W>,
     key: &DeliveryKey,
     attempt: u32,
     end: DeliveryEnd,
 ) -> Result<Reply, Refusal> {
-    let told =
-        lab.engine.delivery(key).await.expect("the backend works").map_or(0, |delivery| delivery.told());
+    let told = lab
+        .engine
+        .delivery(key)
+        .await
+        .expect("the backend works")
+        .map_or(0, |delivery| delivery.failed_job_count());
     let command = EndDelivery { tenant: key.tenant.clone(), delivery: key.id, attempt, told, end };
     lab.execute(Command::EndDelivery(command)).await
 }
@@ -73,7 +79,7 @@ fn failed() -> DeliveryEnd {
     DeliveryEnd::Failed { error: Arc::from("answered 500") }
 }
 
-async fn letters<W: World>(lab: &Lab<W>, tenant: &TenantId) -> Vec<(DeliveryId, DeadLetterState)> {
+async fn letters<W: TestWorld>(lab: &Lab<W>, tenant: &TenantId) -> Vec<(DeliveryId, DeadLetterState)> {
     let page = lab.engine.delivery_letters(tenant, &DeliveryFilter::default(), None, 100).await;
     let letters = page.expect("the backend works").letters;
     letters.into_iter().map(|letter| (letter.id, letter.state)).collect()
@@ -87,7 +93,7 @@ fn said(delivery: &Delivery) -> (String, String) {
 }
 
 /// A job that comes to rest tells it in the same commit, and again after it went on.
-pub async fn a_rest_is_told_with_its_event<W: World>(lab: Lab<W>) {
+pub async fn a_rest_is_told_with_its_event<W: TestWorld>(lab: Lab<W>) {
     let job = submit(&lab, &acme(), "a b<a").await;
     let quiet = lab.submit("z").await;
     let lab = lab.reopen_if_it_can().await;
@@ -117,7 +123,7 @@ pub async fn a_rest_is_told_with_its_event<W: World>(lab: Lab<W>) {
 }
 
 /// Each try ends once and pauses grow. What arrived is never tried again, through restarts too.
-pub async fn a_try_ends_once<W: World>(lab: Lab<W>) {
+pub async fn a_try_ends_once<W: TestWorld>(lab: Lab<W>) {
     submit(&lab, &acme(), "a").await;
     lab.run(&["a"]).await;
     let key = due(&lab).await.remove(0);
@@ -128,7 +134,13 @@ pub async fn a_try_ends_once<W: World>(lab: Lab<W>) {
     assert_eq!(end(&lab, &key, 1, failed()).await, stale(1));
     let lab = lab.reopen_if_it_can().await;
     assert_eq!((due(&lab).await, waiting(&lab).await), (Vec::new(), 1));
-    let look = lab.world.backend().due_deliveries(lab.now(), 1, |_| false).await.expect("the backend works");
+    let now = lab.now();
+    let look = lab
+        .world
+        .backend()
+        .look(|state| state.deliveries().due(now, 1, |_| false))
+        .await
+        .expect("the backend works");
     assert_eq!(look.next, retry_at);
     lab.pass(SECOND);
     assert_eq!(due(&lab).await, std::slice::from_ref(&key));
@@ -146,7 +158,7 @@ pub async fn a_try_ends_once<W: World>(lab: Lab<W>) {
 }
 
 /// What never arrives is a dead letter after four tries. It stays, whatever is done with it.
-pub async fn what_is_given_up_is_kept<W: World>(lab: Lab<W>) {
+pub async fn what_is_given_up_is_kept<W: TestWorld>(lab: Lab<W>) {
     submit(&lab, &acme(), "a").await;
     lab.run(&["a"]).await;
     let key = due(&lab).await.remove(0);
@@ -181,9 +193,9 @@ pub async fn what_is_given_up_is_kept<W: World>(lab: Lab<W>) {
     assert_eq!(letters(&lab, &acme()).await, [(key.id, DeadLetterState::Replayed)]);
 }
 
-/// The earliest comes first, none of those that are skipped, and who waits for one is woken.
-pub async fn due_deliveries_come_in_order<W: World>(lab: Lab<W>) {
-    let nearer = lab.world.backend().deliveries_nearer();
+/// The earliest comes first, none of the skipped ones, and a courier that waits for one is woken.
+pub async fn due_deliveries_come_in_order<W: TestWorld>(lab: Lab<W>) {
+    let nearer = lab.world.backend().notices().deliveries_nearer;
     let mut heard = pin!(nearer.listen());
     assert_eq!(poll_once(heard.as_mut()).await, Poll::Pending);
     for tenant in [other(), acme()] {
@@ -197,9 +209,13 @@ pub async fn due_deliveries_come_in_order<W: World>(lab: Lab<W>) {
     let tenants: Vec<_> = all.iter().map(|key| key.tenant.clone()).collect();
     assert_eq!(tenants, [other(), acme()]);
     let (backend, now) = (lab.world.backend(), lab.now());
-    let one = backend.due_deliveries(now, 1, |_| false).await.expect("the backend works");
+    let one =
+        backend.look(|state| state.deliveries().due(now, 1, |_| false)).await.expect("the backend works");
     assert_eq!((one.due, one.pending), (all[..1].to_vec(), 2));
-    let rest = backend.due_deliveries(now, 9, |key| *key == all[0]).await.expect("the backend works");
+    let rest = backend
+        .look(|state| state.deliveries().due(now, 9, |key| *key == all[0]))
+        .await
+        .expect("the backend works");
     assert_eq!(rest.due, all[1..]);
     end(&lab, &all[0], 1, failed()).await.expect("it is under way");
     assert_eq!(due(&lab).await, all[1..]);
@@ -212,15 +228,15 @@ pub async fn due_deliveries_come_in_order<W: World>(lab: Lab<W>) {
 }
 
 /// A host that the operator did not list is refused with its field, and nothing is made.
-pub async fn a_callback_needs_an_allowed_host<W: World>(lab: Lab<W>) {
+pub async fn a_callback_needs_an_allowed_host<W: TestWorld>(lab: Lab<W>) {
     let refused = lab.engine.submit_job(with_callback(&acme(), "a")).await.expect_err("nothing is listed");
     let text = refused.to_string();
     assert!(text.starts_with("callbackUrl names the host hooks.example.com"), "{text}");
-    assert_eq!(lab.engine.backend().jobs(acme(), None, None, 9).await.expect("the backend works").len(), 0);
+    assert_eq!(lab.engine.jobs(acme(), None, None, 9).await.expect("the backend works").len(), 0);
 }
 
 /// Submits a job of this name and has its only task fail.
-async fn fails<W: World>(lab: &Lab<W>, tenant: &TenantId, name: &str) -> JobId {
+async fn fails<W: TestWorld>(lab: &Lab<W>, tenant: &TenantId, name: &str) -> JobId {
     let request = JobRequest { tenant: tenant.clone(), name: Some(name.to_owned()), ..job_of(graph("a")) };
     let job = lab.engine.submit_job(request).await.expect("the job is accepted").job;
     let task = lab.claim_one().await;
@@ -228,8 +244,8 @@ async fn fails<W: World>(lab: &Lab<W>, tenant: &TenantId, name: &str) -> JobId {
     job
 }
 
-/// People hear of failed jobs whose names they want, of those that fail within a while together, each tenant apart.
-pub async fn failed_jobs_are_told_together<W: World>(lab: Lab<W>) {
+/// Failed jobs with wanted names raise alerts; those that fail within a while share one, separately for each tenant.
+pub async fn failed_jobs_are_told_together<W: TestWorld>(lab: Lab<W>) {
     fails(&lab, &acme(), "unwatched").await;
     assert_eq!(waiting(&lab).await, 0, "nobody wants to hear of it");
     let first = fails(&lab, &acme(), "watched-1").await;

@@ -12,10 +12,10 @@ use super::queue::message_for;
 use super::shape::{
     HOUR, SECOND, acme, alone, app, event, graph, job_of, long_text, names, request, task_id,
 };
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::backend::{Backend, JobSnapshot, QueueDepth, TaskSnapshot};
 use tidemill_engine::engine::{
-    ClaimRequest, EngineError, IdempotencyKey, JobRequest, PublishRequest, SendRequest, WorkReport,
+    Claimant, EngineError, EventBatch, IdempotencyKey, JobRequest, NewMessage, WorkReport,
 };
 use tidemill_engine::record::DeadLetter;
 use tidemill_engine::reply::{Ending, Refusal};
@@ -30,7 +30,7 @@ struct Sight {
     queue: QueueDepth,
 }
 
-async fn look<W: World>(lab: &Lab<W>) -> Sight {
+async fn look<W: TestWorld>(lab: &Lab<W>) -> Sight {
     let jobs = lab.engine.jobs(acme(), None, None, 1_000).await.expect("the backend works");
     let mut tasks = Vec::new();
     for job in &jobs {
@@ -43,7 +43,7 @@ async fn look<W: World>(lab: &Lab<W>) -> Sight {
 }
 
 /// Work in every state: completed, failed, retrying, held, waiting, cancelled, resumed, grown, dead-lettered.
-async fn busy<W: World>(lab: &Lab<W>) {
+async fn busy<W: TestWorld>(lab: &Lab<W>) {
     let first = lab.submit("a b c<a+b d<c").await;
     lab.run(&["a", "b"]).await;
     lab.engine.add_tasks(acme(), first, graph("e<a f<e")).await.expect("the tasks are accepted");
@@ -76,14 +76,14 @@ async fn busy<W: World>(lab: &Lab<W>) {
         lab.report(&task, WorkReport::completed(large, 1)).await.expect("the outcome is taken");
     }
     let events = (0..20).map(|n| event("s-1", "stock.counted", &format!(r#"{{"n":{n}}}"#))).collect();
-    let publish = PublishRequest { tenant: acme(), app: app("orders"), origin: "test".to_owned(), events };
+    let publish = EventBatch { tenant: acme(), app: app("orders"), origin: "test".to_owned(), events };
     lab.engine.publish(publish).await.expect("the events are accepted");
-    let later = SendRequest { delay_millis: HOUR, ..message_for(acme(), &request("t-3")) };
+    let later = NewMessage { delay_millis: HOUR, ..message_for(acme(), &request("t-3")) };
     lab.engine.send(later).await.expect("the message is accepted");
 }
 
 /// Every event, job, task, letter and message, as it was.
-pub async fn everything_acknowledged_is_there_after_reopen<W: World>(lab: Lab<W>) {
+pub async fn everything_acknowledged_is_there_after_reopen<W: TestWorld>(lab: Lab<W>) {
     busy(&lab).await;
     let before = look(&lab).await;
     assert!(before.events.len() > 50 && before.jobs.len() == 3);
@@ -98,7 +98,7 @@ pub async fn everything_acknowledged_is_there_after_reopen<W: World>(lab: Lab<W>
 }
 
 /// A job whose process dies after every step still runs each task once and completes.
-pub async fn a_job_survives_a_restart_after_every_step<W: World>(mut lab: Lab<W>) {
+pub async fn a_job_survives_a_restart_after_every_step<W: TestWorld>(mut lab: Lab<W>) {
     let job = lab.submit("a b<a c<a d<b+c").await;
     let mut ran = Vec::new();
     while lab.status(job).await == JobStatus::Running {
@@ -120,7 +120,7 @@ pub async fn a_job_survives_a_restart_after_every_step<W: World>(mut lab: Lab<W>
 }
 
 /// Keys and ids that were used stay used.
-pub async fn dedupe_survives<W: World>(lab: Lab<W>) {
+pub async fn dedupe_survives<W: TestWorld>(lab: Lab<W>) {
     let key = |body| IdempotencyKey {
         route: "POST /v1/jobs".to_owned(),
         key: "k-1".to_owned(),
@@ -136,7 +136,7 @@ pub async fn dedupe_survives<W: World>(lab: Lab<W>) {
     assert_eq!(lab.engine.submit_job(keyed(1)).await.expect("the job is known").job, first);
     assert!(matches!(
         lab.engine.submit_job(keyed(2)).await,
-        Err(EngineError::Refused(Refusal::IdempotencyConflict))
+        Err(EngineError::Refused(Refusal::IdempotencyConflict { .. }))
     ));
     assert_eq!(lab.engine.submit_job(named("b")).await.expect("the job is known").job, second);
     assert!(lab.engine.submit_job(named("c")).await.is_err());
@@ -148,7 +148,7 @@ pub async fn dedupe_survives<W: World>(lab: Lab<W>) {
 }
 
 /// A fence outlives the process that gave it: the holder goes on, and a replaced one stays out.
-pub async fn fences_survive<W: World>(lab: Lab<W>) {
+pub async fn fences_survive<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b").await;
     let tasks = lab.claim(2).await;
     let (held, lost) = (&tasks[0], &tasks[1]);
@@ -174,8 +174,8 @@ pub async fn fences_survive<W: World>(lab: Lab<W>) {
 }
 
 /// Delays, hidden messages and receive counts go on where they were.
-pub async fn delayed_messages_survive<W: World>(lab: Lab<W>) {
-    let later = SendRequest { delay_millis: 10 * SECOND, ..message_for(acme(), &request("t-1")) };
+pub async fn delayed_messages_survive<W: TestWorld>(lab: Lab<W>) {
+    let later = NewMessage { delay_millis: 10 * SECOND, ..message_for(acme(), &request("t-1")) };
     lab.engine.send(later).await.expect("the message is accepted");
     lab.engine.submit_task(alone("t-2")).await.expect("the task is accepted");
     let received = lab.engine.receive(None, 9, Some(20 * SECOND)).await.expect("the backend works").messages;
@@ -199,12 +199,12 @@ pub async fn delayed_messages_survive<W: World>(lab: Lab<W>) {
 }
 
 /// The next life takes back what the last one held, without waiting for the leases.
-pub async fn the_next_life_recovers_the_leases<W: World>(lab: Lab<W>) {
+pub async fn the_next_life_recovers_the_leases<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c<a+b").await;
     let tasks = lab.claim(2).await;
     let Some(lab) = lab.reopen().await else { return };
     assert_eq!(lab.engine.recover(GENERATION + 1).await.expect("the backend works"), 2);
-    let claim = ClaimRequest { generation: Some(GENERATION + 1), ..claim_request("worker-2", 9) };
+    let claim = Claimant { generation: Some(GENERATION + 1), ..claim_request("worker-2", 9) };
     let again = lab.engine.claim(claim).await.expect("the claim is accepted").tasks;
     assert_eq!(again.len(), 2);
     assert!(is_lease_lost(&lab.report(&tasks[0], completed("{}")).await));
@@ -216,7 +216,7 @@ pub async fn the_next_life_recovers_the_leases<W: World>(lab: Lab<W>) {
 }
 
 /// Large values, records and finished work are found again, and children get their parents' outputs.
-pub async fn blobs_and_records_survive<W: World>(lab: Lab<W>) {
+pub async fn blobs_and_records_survive<W: TestWorld>(lab: Lab<W>) {
     lab.submit("a b<a").await;
     let large = long_text(DETAIL_BYTES_MAX);
     let task = lab.claim_one().await;

@@ -6,14 +6,14 @@ use tidemill_model::overflow::DETAIL_BYTES_MAX;
 use tidemill_model::{Entity, EntityType, Event, EventType};
 
 use super::shape::{MINUTE, acme, app, entity, event, json, property, types};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::limits::{EVENT_BYTES_MAX, PUBLISH_BYTES_MAX};
-use tidemill_engine::engine::{EngineError, NewEvent, PublishRequest};
+use tidemill_engine::engine::{EngineError, EventBatch, NewEvent};
 use tidemill_engine::reply::Refusal;
 
-fn publish(events: Vec<NewEvent>) -> PublishRequest {
-    PublishRequest { tenant: acme(), app: app("orders"), origin: "test".to_owned(), events }
+fn publish(events: Vec<NewEvent>) -> EventBatch {
+    EventBatch { tenant: acme(), app: app("orders"), origin: "test".to_owned(), events }
 }
 
 fn store(id: &str) -> AccessPath {
@@ -25,7 +25,7 @@ fn numbers(events: &[Event]) -> Vec<u64> {
 }
 
 /// A burst within one millisecond comes back in the order it was sent.
-pub async fn appends_in_order<W: World>(lab: Lab<W>) {
+pub async fn appends_in_order<W: TestWorld>(lab: Lab<W>) {
     for batch in 0..10u64 {
         let burst =
             (0..100).map(|n| event("s-1", "stock.counted", &format!(r#"{{"n":{}}}"#, batch * 100 + n)));
@@ -38,7 +38,7 @@ pub async fn appends_in_order<W: World>(lab: Lab<W>) {
 }
 
 /// An event with a time to live disappears when it is over, from pages and as the latest, and leaves no gap.
-pub async fn an_event_past_its_time_to_live_is_gone<W: World>(lab: Lab<W>) {
+pub async fn an_event_past_its_time_to_live_is_gone<W: TestWorld>(lab: Lab<W>) {
     let soon = lab.now().plus(10_000).millis() / 1_000;
     for n in 0..9u64 {
         let mut sent = event("s-1", "stock.counted", &format!(r#"{{"n":{n}}}"#));
@@ -57,7 +57,7 @@ pub async fn an_event_past_its_time_to_live_is_gone<W: World>(lab: Lab<W>) {
 }
 
 /// What was sent is what is stored, beside the keys and the times.
-pub async fn events_come_back_as_they_were_sent<W: World>(lab: Lab<W>) {
+pub async fn events_come_back_as_they_were_sent<W: TestWorld>(lab: Lab<W>) {
     let mut sent = event("s-1", "stock.counted", r#"{"n":1.50E+300,"text":"\u00e9","deep":[{"a":null}]}"#);
     sent.ttl = Some(1_900_000_000);
     lab.pass(7);
@@ -73,7 +73,7 @@ pub async fn events_come_back_as_they_were_sent<W: World>(lab: Lab<W>) {
 }
 
 /// A sender's own time is kept, even when it lies before that of older events.
-pub async fn a_senders_own_time_is_kept<W: World>(lab: Lab<W>) {
+pub async fn a_senders_own_time_is_kept<W: TestWorld>(lab: Lab<W>) {
     let at = lab.now();
     for (n, timestamp) in [(1, Some(at.minus(5_000))), (2, None), (3, Some(at.minus(9_000)))] {
         let sent = NewEvent { timestamp, ..event("s-1", "stock.counted", &format!(r#"{{"n":{n}}}"#)) };
@@ -86,7 +86,7 @@ pub async fn a_senders_own_time_is_kept<W: World>(lab: Lab<W>) {
 }
 
 /// An event without a time of its own is never before the last one of its entity.
-pub async fn a_stamp_is_never_before_the_entitys_last<W: World>(lab: Lab<W>) {
+pub async fn a_stamp_is_never_before_the_entitys_last<W: TestWorld>(lab: Lab<W>) {
     let ahead = lab.now().plus(4 * MINUTE);
     let sent = NewEvent { timestamp: Some(ahead), ..event("s-1", "stock.counted", r#"{"n":0}"#) };
     lab.engine.publish(publish(vec![sent])).await.expect("the event is accepted");
@@ -102,7 +102,7 @@ pub async fn a_stamp_is_never_before_the_entitys_last<W: World>(lab: Lab<W>) {
 }
 
 /// Up to five minutes are taken for skew; more is a mistake.
-pub async fn refuses_a_timestamp_too_far_ahead<W: World>(lab: Lab<W>) {
+pub async fn refuses_a_timestamp_too_far_ahead<W: TestWorld>(lab: Lab<W>) {
     let limit = lab.now().plus(5 * MINUTE);
     let sent = |timestamp| NewEvent { timestamp: Some(timestamp), ..event("s-1", "stock.counted", "{}") };
     let answer = lab.engine.publish(publish(vec![sent(limit.plus(1))])).await;
@@ -112,7 +112,7 @@ pub async fn refuses_a_timestamp_too_far_ahead<W: World>(lab: Lab<W>) {
 }
 
 /// Names of the engine's own events and entities are refused, and the good events beside them are not stored either.
-pub async fn refuses_reserved_names<W: World>(lab: Lab<W>) {
+pub async fn refuses_reserved_names<W: TestWorld>(lab: Lab<W>) {
     let good = || event("s-1", "stock.counted", "{}");
     let typed = |text| NewEvent { event_type: EventType::new(text).expect("an event type"), ..good() };
     let about =
@@ -132,8 +132,8 @@ pub async fn refuses_reserved_names<W: World>(lab: Lab<W>) {
     assert!(lab.events(AccessPath::Tenant).await.is_empty());
 }
 
-/// Every limit is told by name, and nothing is stored.
-pub async fn refuses_what_is_too_large_or_malformed<W: World>(lab: Lab<W>) {
+/// The refusal names every limit, and nothing is stored.
+pub async fn refuses_what_is_too_large_or_malformed<W: TestWorld>(lab: Lab<W>) {
     let text = |bytes: usize| format!(r#"{{"text":"{}"}}"#, "x".repeat(bytes));
     let large = || event("s-1", "stock.counted", &text(EVENT_BYTES_MAX - 1_000));
     let many = PUBLISH_BYTES_MAX / (EVENT_BYTES_MAX - 1_000) + 1;
@@ -157,10 +157,7 @@ pub async fn refuses_what_is_too_large_or_malformed<W: World>(lab: Lab<W>) {
             publish(vec![event("s-1", "a", r#"{"_s3\u004fverflow":1}"#)]),
             "events[0].properties has the reserved key _s3Overflow",
         ),
-        (
-            PublishRequest { origin: String::new(), ..publish(vec![event("s-1", "a", "{}")]) },
-            "origin is empty",
-        ),
+        (EventBatch { origin: String::new(), ..publish(vec![event("s-1", "a", "{}")]) }, "origin is empty"),
     ];
     for (request, expected) in limits {
         let error = lab.engine.publish(request).await.expect_err(expected).to_string();
@@ -170,7 +167,7 @@ pub async fn refuses_what_is_too_large_or_malformed<W: World>(lab: Lab<W>) {
 }
 
 /// An event beyond the bus's limit is stored in two parts and read as one, and keeps its place among the others.
-pub async fn a_large_event_comes_back_whole_and_in_order<W: World>(lab: Lab<W>) {
+pub async fn a_large_event_comes_back_whole_and_in_order<W: TestWorld>(lab: Lab<W>) {
     let mut sent = Vec::new();
     for batch in 0..24u64 {
         let sizes = [10, DETAIL_BYTES_MAX, 10].map(|size| size * usize::from(batch % 2 == 1));
@@ -200,7 +197,7 @@ pub async fn a_large_event_comes_back_whole_and_in_order<W: World>(lab: Lab<W>) 
 }
 
 /// A value that cannot be found is an error that may pass, never a missing field.
-pub async fn a_missing_blob_is_a_transient_error<W: World>(lab: Lab<W>) {
+pub async fn a_missing_blob_is_a_transient_error<W: TestWorld>(lab: Lab<W>) {
     let body = format!(r#"{{"input":"{}"}}"#, "x".repeat(DETAIL_BYTES_MAX));
     lab.engine.publish(publish(vec![event("s-1", "a", &body)])).await.expect("the event is accepted");
     let stored = lab.world.backend().latest(acme(), entity("STORE", "s-1")).await.expect("the backend works");
@@ -211,7 +208,7 @@ pub async fn a_missing_blob_is_a_transient_error<W: World>(lab: Lab<W>) {
 }
 
 /// Each event of a task has a later time than the one before, whatever the clock does.
-pub async fn times_of_a_task_always_grow<W: World>(lab: Lab<W>) {
+pub async fn times_of_a_task_always_grow<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     for _ in 0..2 {
         let task = lab.claim_one().await;

@@ -5,14 +5,15 @@ use tidemill_model::{
 };
 
 use super::shape::{SECOND, acme, event, json, other};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::Clock;
 use tidemill_engine::command::{
     Command, EndExecution, ExecutionEnd, Match, NewExecution, Prepared, Publish, PublishedEvent, ScriptEffect,
 };
-use tidemill_engine::engine::{ExecutionFilter, LetterFilter, PublishRequest, ShownStatus};
+use tidemill_engine::engine::{EventBatch, ExecutionFilter, LetterFilter, ShownStatus};
 use tidemill_engine::execution::{ExecutionId, RunError, SourceEvent};
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::record::DeadLetterState;
 use tidemill_engine::reply::{Refusal, Reply};
 use tidemill_engine::state::{DueExecutions, Room};
@@ -57,18 +58,19 @@ fn failure(retry_in_millis: Option<u64>) -> ExecutionEnd {
     ExecutionEnd::Failed { error, retry_in_millis, data: None }
 }
 
-async fn due<W: World>(lab: &Lab<W>) -> DueExecutions {
-    let due = lab.world.backend().due_executions(lab.clock.now(), &Room::of(1_000), |_| false).await;
+async fn due<W: TestWorld>(lab: &Lab<W>) -> DueExecutions {
+    let now = lab.clock.now();
+    let due = lab.world.backend().look(|state| state.pending().due(now, &Room::of(1_000), |_| false)).await;
     due.expect("the backend works")
 }
 
-async fn statuses<W: World>(lab: &Lab<W>, tenant: &TenantId) -> Vec<ShownStatus> {
+async fn statuses<W: TestWorld>(lab: &Lab<W>, tenant: &TenantId) -> Vec<ShownStatus> {
     let page = lab.engine.executions(tenant, &ExecutionFilter::default(), None, 100).await;
     page.expect("the backend works").executions.into_iter().map(|shown| shown.status).collect()
 }
 
 /// However often an event is matched with a subscription, there is one execution, in the commit that moves the cursor.
-pub async fn an_execution_is_queued_once<W: World>(lab: Lab<W>) {
+pub async fn an_execution_is_queued_once<W: TestWorld>(lab: Lab<W>) {
     let all = vec![matched(&acme(), 1, "a"), matched(&acme(), 1, "b"), matched(&acme(), 2, "a")];
     let reply = lab.execute(matching(0, 5, all.clone())).await;
     assert_eq!(reply, Ok(Reply::Matched { created: 3, cursor_version: 1 }));
@@ -93,7 +95,7 @@ pub async fn an_execution_is_queued_once<W: World>(lab: Lab<W>) {
 }
 
 /// A run that ended cannot end again, and what its script asked for happens once.
-pub async fn a_run_ends_once_with_its_effects<W: World>(lab: Lab<W>) {
+pub async fn a_run_ends_once_with_its_effects<W: TestWorld>(lab: Lab<W>) {
     lab.execute(matching(0, 1, vec![matched(&acme(), 1, "a")])).await.expect("the cursor is new");
     let NewEventParts { entity, event_type, properties } = parts();
     let published = PublishedEvent {
@@ -136,7 +138,7 @@ fn parts() -> NewEventParts {
 }
 
 /// What waits is there after a restart, with its moment and its data.
-pub async fn pending_executions_survive<W: World>(lab: Lab<W>) {
+pub async fn pending_executions_survive<W: TestWorld>(lab: Lab<W>) {
     let all = (1..=50).map(|n| matched(&acme(), n, "a")).collect();
     lab.execute(matching(0, 7, all)).await.expect("the cursor is new");
     lab.execute(end(&acme(), id(1, "a"), 1, failure(Some(2 * SECOND)))).await.expect("it is queued");
@@ -159,7 +161,7 @@ pub async fn pending_executions_survive<W: World>(lab: Lab<W>) {
 }
 
 /// A dead letter is replayed or discarded once, and stays on record.
-pub async fn a_scripts_letter_is_never_deleted<W: World>(lab: Lab<W>) {
+pub async fn a_scripts_letter_is_never_deleted<W: TestWorld>(lab: Lab<W>) {
     let all = (1..=4).map(|n| matched(&acme(), n, "a")).collect();
     lab.execute(matching(0, 7, all)).await.expect("the cursor is new");
     for n in 1..=4 {
@@ -196,7 +198,7 @@ pub async fn a_scripts_letter_is_never_deleted<W: World>(lab: Lab<W>) {
 }
 
 /// Nothing of a tenant's executions is seen or changed by another.
-pub async fn executions_stay_within_their_tenant<W: World>(lab: Lab<W>) {
+pub async fn executions_stay_within_their_tenant<W: TestWorld>(lab: Lab<W>) {
     lab.execute(matching(0, 1, vec![matched(&acme(), 1, "a"), matched(&acme(), 2, "a")])).await.expect("new");
     let first = id(1, "a");
     let foreign = lab.execute(end(&other(), first, 1, success())).await;
@@ -214,13 +216,13 @@ pub async fn executions_stay_within_their_tenant<W: World>(lab: Lab<W>) {
     assert_eq!(statuses(&lab, &other()).await, [ShownStatus::Queued]);
 }
 
-/// Records of a kind are found whoever they belong to, in order, by pages.
-pub async fn records_of_all_tenants_are_listed<W: World>(lab: Lab<W>) {
+/// Records of a kind are found for all tenants, in order, by pages.
+pub async fn records_of_all_tenants_are_listed<W: TestWorld>(lab: Lab<W>) {
     let all = vec![matched(&other(), 1, "a"), matched(&acme(), 1, "a"), matched(&acme(), 2, "a")];
     lab.execute(matching(0, 1, all)).await.expect("the cursor is new");
     let lab = lab.reopen_if_it_can().await;
     lab.execute(matching(1, 1, vec![matched(&other(), 3, "a")])).await.expect("the cursor is right");
-    let publish = PublishRequest {
+    let publish = EventBatch {
         tenant: acme(),
         app: super::shape::app("orders"),
         origin: "test".to_owned(),

@@ -5,17 +5,17 @@ use std::pin::pin;
 use tidemill_model::Event;
 
 use super::shape::{SECOND, acme, alone, app, event, other};
-use super::{Lab, World, poll_once};
+use super::{Lab, TestWorld, poll_once};
 use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::{NewEvent, PublishRequest};
+use tidemill_engine::engine::{EventBatch, NewEvent};
 
-async fn publish<W: World>(lab: &Lab<W>, tenant: tidemill_model::TenantId, events: Vec<NewEvent>) {
-    let publish = PublishRequest { tenant, app: app("orders"), origin: "test".to_owned(), events };
+async fn publish<W: TestWorld>(lab: &Lab<W>, tenant: tidemill_model::TenantId, events: Vec<NewEvent>) {
+    let publish = EventBatch { tenant, app: app("orders"), origin: "test".to_owned(), events };
     lab.engine.publish(publish).await.expect("the events are accepted");
 }
 
 /// Everything after `after`, read in pages of `page`.
-async fn follow<W: World>(lab: &Lab<W>, after: u64, page: usize) -> Vec<(u64, Event)> {
+async fn follow<W: TestWorld>(lab: &Lab<W>, after: u64, page: usize) -> Vec<(u64, Event)> {
     let mut found: Vec<(u64, Event)> = Vec::new();
     let mut from = after;
     loop {
@@ -27,12 +27,12 @@ async fn follow<W: World>(lab: &Lab<W>, after: u64, page: usize) -> Vec<(u64, Ev
     }
 }
 
-fn newest<W: World>(lab: &Lab<W>) -> u64 {
+fn newest<W: TestWorld>(lab: &Lab<W>) -> u64 {
     lab.world.backend().newest()
 }
 
 /// Events of all tenants come in the order they were written, whatever their own times say, in pages of any size.
-pub async fn events_are_followed_in_the_order_of_the_log<W: World>(lab: Lab<W>) {
+pub async fn events_are_followed_in_the_order_of_the_log<W: TestWorld>(lab: Lab<W>) {
     let start = newest(&lab);
     for number in 0..10u64 {
         let tenant = if number % 2 == 0 { acme() } else { other() };
@@ -54,8 +54,8 @@ pub async fn events_are_followed_in_the_order_of_the_log<W: World>(lab: Lab<W>) 
     assert!(follow(&lab, u64::MAX, 5).await.is_empty());
 }
 
-/// The answer to a command means that its events can be followed; whoever is told of a number finds it.
-pub async fn what_is_acknowledged_can_be_followed<W: World>(lab: Lab<W>) {
+/// The answer to a command means that followers can read its events; a reader finds every number that it was given.
+pub async fn what_is_acknowledged_can_be_followed<W: TestWorld>(lab: Lab<W>) {
     let mut seen = newest(&lab);
     for number in 0..20 {
         lab.engine.submit_task(alone(&format!("t-{number}"))).await.expect("the task is accepted");
@@ -69,7 +69,7 @@ pub async fn what_is_acknowledged_can_be_followed<W: World>(lab: Lab<W>) {
 }
 
 /// A waiter is woken by the next event, and at once when there is one already.
-pub async fn waiting_ends_with_the_next_event<W: World>(lab: Lab<W>) {
+pub async fn waiting_ends_with_the_next_event<W: TestWorld>(lab: Lab<W>) {
     let backend = lab.world.backend();
     let start = newest(&lab);
     {
@@ -89,7 +89,7 @@ pub async fn waiting_ends_with_the_next_event<W: World>(lab: Lab<W>) {
 }
 
 /// An event past its time to live is passed over, and its number with it.
-pub async fn an_outlived_event_is_passed_over<W: World>(lab: Lab<W>) {
+pub async fn an_outlived_event_is_passed_over<W: TestWorld>(lab: Lab<W>) {
     let start = newest(&lab);
     let ttl = Some(lab.now().plus(10 * SECOND).millis() / 1_000);
     let brief = NewEvent { ttl, ..event("s-1", "brief", "{}") };
@@ -105,7 +105,7 @@ pub async fn an_outlived_event_is_passed_over<W: World>(lab: Lab<W>) {
 }
 
 /// After the process died and came back the same events have the same numbers, and new ones come behind them.
-pub async fn numbers_survive_a_restart<W: World>(lab: Lab<W>) {
+pub async fn numbers_survive_a_restart<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     lab.run(&["a"]).await;
     publish(&lab, other(), vec![event("s-1", "x", "{}"), event("s-1", "y", "{}")]).await;

@@ -1,11 +1,11 @@
 //! Jobs that grow while they run.
 
-use tidemill_model::dag_violation::Violation;
+use tidemill_model::dag_violation::DagViolation;
 use tidemill_model::{ErrorCategory, JobId, JobStatus, KnownType};
 
 use super::lab::is_not_found;
 use super::shape::{acme, graph, property, spec, task_id, types};
-use super::{Lab, World, side_by_side};
+use super::{Lab, TestWorld, side_by_side};
 use tidemill_engine::engine::{AddedTasks, EngineError};
 use tidemill_engine::reply::Refusal;
 
@@ -14,7 +14,7 @@ fn is_graph_refusal<T>(answer: &Result<T, EngineError>, code: &str) -> bool {
 }
 
 /// What waits for nothing unfinished starts in the same commit; the rest when its parents are done.
-pub async fn added_tasks_with_satisfied_dependencies_start_at_once<W: World>(lab: Lab<W>) {
+pub async fn added_tasks_with_satisfied_dependencies_start_at_once<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b").await;
     let tasks = lab.claim(2).await;
     lab.complete(&tasks[0], "{}").await;
@@ -41,7 +41,7 @@ pub async fn added_tasks_with_satisfied_dependencies_start_at_once<W: World>(lab
 }
 
 /// A job that is over stays over; one that failed may grow.
-pub async fn adding_to_a_completed_or_cancelled_job_is_refused<W: World>(lab: Lab<W>) {
+pub async fn adding_to_a_completed_or_cancelled_job_is_refused<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a").await;
     lab.run(&["a"]).await;
     let answer = lab.engine.add_tasks(acme(), job, graph("b<a")).await;
@@ -61,7 +61,7 @@ pub async fn adding_to_a_completed_or_cancelled_job_is_refused<W: World>(lab: La
 }
 
 /// What depends on a failed task is accepted and waits for the resume.
-pub async fn a_task_added_below_a_failed_one_waits_for_the_resume<W: World>(lab: Lab<W>) {
+pub async fn a_task_added_below_a_failed_one_waits_for_the_resume<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a").await;
     let task = lab.claim_one().await;
     lab.fail(&task, ErrorCategory::Auth).await;
@@ -78,7 +78,7 @@ pub async fn a_task_added_below_a_failed_one_waits_for_the_resume<W: World>(lab:
 }
 
 /// Twenty additions side by side: totals without gap or overlap, and everything runs once.
-pub async fn concurrent_additions_keep_totals<W: World>(lab: Lab<W>) {
+pub async fn concurrent_additions_keep_totals<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c d e").await;
     let additions =
         (0..20).map(|n| lab.engine.add_tasks(acme(), job, vec![spec(&format!("x{n:02}"), &["a"])]));
@@ -98,7 +98,7 @@ pub async fn concurrent_additions_keep_totals<W: World>(lab: Lab<W>) {
 }
 
 /// Two additions of the same name: one of them wins.
-pub async fn an_added_name_is_taken_once<W: World>(lab: Lab<W>) {
+pub async fn an_added_name_is_taken_once<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a").await;
     let twins = side_by_side((0..2).map(|_| lab.engine.add_tasks(acme(), job, graph("b")))).await;
     assert_eq!(twins.iter().filter(|answer| answer.is_ok()).count(), 1);
@@ -108,7 +108,7 @@ pub async fn an_added_name_is_taken_once<W: World>(lab: Lab<W>) {
 }
 
 /// An addition is checked against the whole job, and a bad one changes nothing.
-pub async fn a_bad_addition_changes_nothing<W: World>(lab: Lab<W>) {
+pub async fn a_bad_addition_changes_nothing<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     let reserved = || {
         let mut task = spec("r", &[]);
@@ -136,12 +136,12 @@ pub async fn a_bad_addition_changes_nothing<W: World>(lab: Lab<W>) {
 }
 
 /// The limit of 100,000 holds for the job as a whole.
-pub async fn a_job_cannot_grow_beyond_the_limit<W: World>(lab: Lab<W>) {
+pub async fn a_job_cannot_grow_beyond_the_limit<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a").await;
     let tasks = (0..100_000).map(|n| spec(&format!("t{n}"), &["a"])).collect();
     let answer = lab.engine.add_tasks(acme(), job, tasks).await;
     let Err(EngineError::Refused(Refusal::Graph(found))) = answer else { panic!("refused: {answer:?}") };
-    assert_eq!(found.listed, [Violation::TooManyTasks { count: 100_001 }]);
+    assert_eq!(found.listed, [DagViolation::TooManyTasks { count: 100_001 }]);
     assert_eq!(found.to_string(), "the job has 100001 tasks; the limit is 100000");
     assert_eq!(lab.job(job).await.head.counts.total(), 1);
 }

@@ -1,29 +1,29 @@
 //! Checks of health: what they see, what they say, and that they change nothing.
 
-use tidemill_model::properties::{Health, TaskHealthCheck};
+use tidemill_model::properties::{HealthLevel, TaskHealthCheck};
 use tidemill_model::{ErrorCategory, Event, OnFailure, TaskOptions, WorkerId};
 
 use super::leases::beat;
 use super::shape::{HOUR, LEASE, MINUTE, SECOND, acme, alone, entity, graph, job_of, other, property, spec};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::TaskRequest;
 use tidemill_engine::health::{FindingKind, HealthReport, TASKS_MAX};
 use tidemill_engine::reply::Ending;
 
-async fn check<W: World>(lab: &Lab<W>) -> HealthReport {
+async fn check<W: TestWorld>(lab: &Lab<W>) -> HealthReport {
     lab.engine.check_health(&acme()).await.expect("the backend works")
 }
 
 /// The newest event of the checks of `acme`, whole.
-async fn told<W: World>(lab: &Lab<W>) -> Event {
+async fn told<W: TestWorld>(lab: &Lab<W>) -> Event {
     let entity = entity("SYSTEM", "health-check");
     let event = lab.engine.backend().latest(acme(), entity).await.expect("the backend works");
     lab.engine.rehydrate(event.expect("a check leaves an event")).await.expect("the event is whole")
 }
 
 /// A task's name, health, times, last event and worker.
-type Listed<'r> = (&'r str, Health, u64, u64, &'r str, Option<&'r str>);
+type Listed<'r> = (&'r str, HealthLevel, u64, u64, &'r str, Option<&'r str>);
 
 fn listed(report: &HealthReport) -> Vec<Listed<'_>> {
     report
@@ -40,7 +40,7 @@ fn listed(report: &HealthReport) -> Vec<Listed<'_>> {
 
 /// Every task that is processing is listed, the worst first, with what its events say; the event says the same, and no
 /// task has noticed.
-pub async fn a_check_lists_what_is_processing<W: World>(lab: Lab<W>) {
+pub async fn a_check_lists_what_is_processing<W: TestWorld>(lab: Lab<W>) {
     let job = lab.engine.submit_job(job_of(graph("a b c<a d"))).await.expect("the job is accepted").job;
     // Two events of a task never have the same time.
     lab.pass(1);
@@ -55,8 +55,15 @@ pub async fn a_check_lists_what_is_processing<W: World>(lab: Lab<W>) {
     assert_eq!(
         listed(&report),
         [
-            (names[0], Health::Warning, LEASE + 1, LEASE + 1, "Task Processing Started", Some("worker-1")),
-            (names[1], Health::Healthy, LEASE + 1, 15_001, "Task Heartbeat", Some("worker-1")),
+            (
+                names[0],
+                HealthLevel::Warning,
+                LEASE + 1,
+                LEASE + 1,
+                "Task Processing Started",
+                Some("worker-1")
+            ),
+            (names[1], HealthLevel::Healthy, LEASE + 1, 15_001, "Task Heartbeat", Some("worker-1")),
         ]
     );
     let summary = report.summary;
@@ -82,11 +89,14 @@ pub async fn a_check_lists_what_is_processing<W: World>(lab: Lab<W>) {
     lab.pass(3 * LEASE);
     lab.engine.heartbeat(beat(&tasks[1])).await.expect("the lease is held");
     let report = check(&lab).await;
-    assert_eq!((report.tasks[0].health, report.is_healthy()), (Health::Critical, false));
+    assert_eq!((report.tasks[0].health, report.is_healthy()), (HealthLevel::Critical, false));
     lab.pass(HOUR);
     lab.engine.heartbeat(beat(&tasks[1])).await.expect("the lease is held");
     let report = check(&lab).await;
-    assert_eq!((report.tasks[0].health, report.tasks[1].health), (Health::Critical, Health::Overtime));
+    assert_eq!(
+        (report.tasks[0].health, report.tasks[1].health),
+        (HealthLevel::Critical, HealthLevel::Overtime)
+    );
     for task in &tasks {
         lab.complete(task, "{}").await;
     }
@@ -94,26 +104,26 @@ pub async fn a_check_lists_what_is_processing<W: World>(lab: Lab<W>) {
 }
 
 /// A task in the pause before its next attempt is well, however long the pause; it is missed once nobody takes it.
-pub async fn a_task_that_waits_for_its_retry_is_not_stuck<W: World>(lab: Lab<W>) {
+pub async fn a_task_that_waits_for_its_retry_is_not_stuck<W: TestWorld>(lab: Lab<W>) {
     lab.submit("a").await;
     let task = lab.claim_one().await;
     let Ending::Retrying { at } = lab.fail(&task, ErrorCategory::RateLimit).await else { panic!("a retry") };
     lab.pass(at.since(lab.now()) - 1);
-    let waiting = ("a", Health::Healthy, 0, 0, "Task Processing Failed", None);
+    let waiting = ("a", HealthLevel::Healthy, 0, 0, "Task Processing Failed", None);
     assert_eq!(listed(&check(&lab).await), [waiting]);
     lab.pass(1 + LEASE);
-    assert_eq!(check(&lab).await.tasks[0].health, Health::Healthy);
+    assert_eq!(check(&lab).await.tasks[0].health, HealthLevel::Healthy);
     lab.pass(1);
-    assert_eq!(check(&lab).await.tasks[0].health, Health::Warning);
+    assert_eq!(check(&lab).await.tasks[0].health, HealthLevel::Warning);
     lab.pass(3 * LEASE);
-    assert_eq!(check(&lab).await.tasks[0].health, Health::Critical);
+    assert_eq!(check(&lab).await.tasks[0].health, HealthLevel::Critical);
     let again = lab.claim_one().await;
-    assert_eq!(check(&lab).await.tasks[0].health, Health::Healthy, "somebody took it");
+    assert_eq!(check(&lab).await.tasks[0].health, HealthLevel::Healthy, "somebody took it");
     lab.complete(&again, "{}").await;
 }
 
 /// Each tenant has its own checks, events and results, and there is an event although nothing runs.
-pub async fn a_check_is_about_one_tenant<W: World>(lab: Lab<W>) {
+pub async fn a_check_is_about_one_tenant<W: TestWorld>(lab: Lab<W>) {
     assert_eq!(lab.engine.last_health(&acme()).await.expect("the backend works"), None);
     lab.submit("a").await;
     lab.claim_one().await;
@@ -133,7 +143,7 @@ pub async fn a_check_is_about_one_tenant<W: World>(lab: Lab<W>) {
 }
 
 /// Tasks that nobody starts and executions that nobody resumes are found after a while; parked tasks are not stuck.
-pub async fn what_stands_for_too_long_is_found<W: World>(lab: Lab<W>) {
+pub async fn what_stands_for_too_long_is_found<W: TestWorld>(lab: Lab<W>) {
     let options = TaskOptions { on_failure: OnFailure::Park, ..TaskOptions::default() };
     lab.engine.submit_task(TaskRequest { options, ..alone("parks") }).await.expect("the task is accepted");
     let task = lab.claim_one().await;
@@ -155,7 +165,7 @@ pub async fn what_stands_for_too_long_is_found<W: World>(lab: Lab<W>) {
     assert!(check(&lab).await.is_healthy());
     lab.pass(24 * HOUR);
     let report = check(&lab).await;
-    // Nobody delivers here, so what people were to be told waits as well.
+    // Nothing delivers here, so alerts for people wait as well.
     let found = report.findings.iter().filter(|found| found.kind != FindingKind::Outbound);
     let [found] = &found.collect::<Vec<_>>()[..] else { panic!("one finding: {report:?}") };
     assert_eq!(
@@ -165,7 +175,7 @@ pub async fn what_stands_for_too_long_is_found<W: World>(lab: Lab<W>) {
 }
 
 /// The result of the last check outlives the process.
-pub async fn the_last_check_is_kept<W: World>(lab: Lab<W>) {
+pub async fn the_last_check_is_kept<W: TestWorld>(lab: Lab<W>) {
     lab.submit("a").await;
     lab.claim_one().await;
     lab.pass(5 * MINUTE);
@@ -178,7 +188,7 @@ pub async fn the_last_check_is_kept<W: World>(lab: Lab<W>) {
 }
 
 /// Of very many tasks the worst are listed, and all are counted; an event that is too large for its place is whole.
-pub async fn the_worst_of_many_tasks_are_listed<W: World>(lab: Lab<W>) {
+pub async fn the_worst_of_many_tasks_are_listed<W: TestWorld>(lab: Lab<W>) {
     let (long, worker) = ("x".repeat(195), "w".repeat(80));
     let tasks = (0..TASKS_MAX + 100).map(|n| spec(&format!("{long}-{n}"), &[])).collect();
     lab.engine.submit_job(job_of(tasks)).await.expect("the job is accepted");

@@ -3,7 +3,7 @@
 use tidemill_model::KnownType;
 
 use super::shape::{HOUR, acme, alone, graph, job_of, json, other, request};
-use super::{Lab, World, side_by_side};
+use super::{Lab, TestWorld, side_by_side};
 use tidemill_engine::engine::{EngineError, IdempotencyKey, JobRequest, TaskRequest};
 use tidemill_engine::reply::Refusal;
 
@@ -12,11 +12,11 @@ fn key(text: &str, body: u8) -> IdempotencyKey {
 }
 
 fn is_conflict<T>(answer: &Result<T, EngineError>) -> bool {
-    matches!(answer, Err(EngineError::Refused(Refusal::IdempotencyConflict)))
+    matches!(answer, Err(EngineError::Refused(Refusal::IdempotencyConflict { .. })))
 }
 
 /// The same key and body give the first job again, even when it is long over.
-pub async fn the_same_key_and_body_give_the_same_job<W: World>(lab: Lab<W>) {
+pub async fn the_same_key_and_body_give_the_same_job<W: TestWorld>(lab: Lab<W>) {
     let submit =
         || lab.engine.submit_job(JobRequest { idempotency: Some(key("k-1", 1)), ..job_of(graph("a b")) });
     let first = submit().await.expect("the job is accepted");
@@ -31,7 +31,7 @@ pub async fn the_same_key_and_body_give_the_same_job<W: World>(lab: Lab<W>) {
 }
 
 /// Sent twice at the same time it is still one job.
-pub async fn a_key_used_twice_at_once_makes_one_job<W: World>(lab: Lab<W>) {
+pub async fn a_key_used_twice_at_once_makes_one_job<W: TestWorld>(lab: Lab<W>) {
     let submits = (0..8).map(|_| {
         lab.engine.submit_job(JobRequest { idempotency: Some(key("k-1", 1)), ..job_of(graph("a")) })
     });
@@ -43,7 +43,7 @@ pub async fn a_key_used_twice_at_once_makes_one_job<W: World>(lab: Lab<W>) {
 }
 
 /// Another body under the same key is refused; another route or tenant is another key.
-pub async fn another_body_under_the_same_key_is_refused<W: World>(lab: Lab<W>) {
+pub async fn another_body_under_the_same_key_is_refused<W: TestWorld>(lab: Lab<W>) {
     let submit = |idempotency, tenant| {
         lab.engine.submit_job(JobRequest { tenant, idempotency: Some(idempotency), ..job_of(graph("a")) })
     };
@@ -56,7 +56,7 @@ pub async fn another_body_under_the_same_key_is_refused<W: World>(lab: Lab<W>) {
 }
 
 /// A key is kept for 24 hours and means nothing afterwards.
-pub async fn a_key_expires_after_a_day<W: World>(lab: Lab<W>) {
+pub async fn a_key_expires_after_a_day<W: TestWorld>(lab: Lab<W>) {
     let submit = |body| {
         lab.engine.submit_job(JobRequest { idempotency: Some(key("k-1", body)), ..job_of(graph("a")) })
     };
@@ -71,7 +71,7 @@ pub async fn a_key_expires_after_a_day<W: World>(lab: Lab<W>) {
 }
 
 /// Without a key, the client's own requestId says that two submissions are one.
-pub async fn a_request_id_stands_in_for_a_key<W: World>(lab: Lab<W>) {
+pub async fn a_request_id_stands_in_for_a_key<W: TestWorld>(lab: Lab<W>) {
     let submit = |tasks: &str, name: Option<&str>| {
         let name = name.map(str::to_owned);
         lab.engine.submit_job(JobRequest { request: Some(request("req-789")), name, ..job_of(graph(tasks)) })
@@ -86,7 +86,7 @@ pub async fn a_request_id_stands_in_for_a_key<W: World>(lab: Lab<W>) {
 }
 
 /// A standalone task's id is unique in its tenant: the same again is a repeat, something else is refused.
-pub async fn a_task_id_is_used_once<W: World>(lab: Lab<W>) {
+pub async fn a_task_id_is_used_once<W: TestWorld>(lab: Lab<W>) {
     let first = lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     assert!(!first.repeated);
     assert!(lab.engine.submit_task(alone("t-1")).await.expect("the task is known").repeated);
@@ -102,7 +102,7 @@ pub async fn a_task_id_is_used_once<W: World>(lab: Lab<W>) {
 }
 
 /// A key works for tasks too, and gives the minted id again.
-pub async fn a_key_gives_the_same_task<W: World>(lab: Lab<W>) {
+pub async fn a_key_gives_the_same_task<W: TestWorld>(lab: Lab<W>) {
     let submit = |body| {
         let idempotency = Some(key("k-1", body));
         lab.engine.submit_task(TaskRequest { request: None, idempotency, ..alone("unused") })
@@ -117,7 +117,7 @@ pub async fn a_key_gives_the_same_task<W: World>(lab: Lab<W>) {
 }
 
 /// A requestId is good for one job, whatever keys come with it and however old they are.
-pub async fn a_request_id_outlives_its_keys<W: World>(lab: Lab<W>) {
+pub async fn a_request_id_outlives_its_keys<W: TestWorld>(lab: Lab<W>) {
     let submit = |idempotency, tasks: &str| {
         let request = Some(request("req-1"));
         lab.engine.submit_job(JobRequest { request, idempotency, ..job_of(graph(tasks)) })
@@ -140,7 +140,7 @@ pub async fn a_request_id_outlives_its_keys<W: World>(lab: Lab<W>) {
 }
 
 /// The same for a task: its id names one task of one app, whatever keys come with it.
-pub async fn a_task_id_outlives_its_keys<W: World>(lab: Lab<W>) {
+pub async fn a_task_id_outlives_its_keys<W: TestWorld>(lab: Lab<W>) {
     let submit = |id: &str, idempotency| lab.engine.submit_task(TaskRequest { idempotency, ..alone(id) });
     submit("t-1", Some(key("k-1", 1))).await.expect("the task is accepted");
     for idempotency in [Some(key("k-2", 1)), None, Some(key("k-1", 1))] {
@@ -156,7 +156,7 @@ pub async fn a_task_id_outlives_its_keys<W: World>(lab: Lab<W>) {
 }
 
 /// What a route ends with and what a key begins with do not run together.
-pub async fn keys_of_different_routes_do_not_meet<W: World>(lab: Lab<W>) {
+pub async fn keys_of_different_routes_do_not_meet<W: TestWorld>(lab: Lab<W>) {
     let submit = |route: &str, text: &str| {
         let idempotency = Some(IdempotencyKey { route: route.to_owned(), ..key(text, 1) });
         lab.engine.submit_job(JobRequest { idempotency, ..job_of(graph("a")) })

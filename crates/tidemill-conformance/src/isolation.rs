@@ -6,10 +6,11 @@ use tidemill_model::{Entity, ErrorCategory, JobStatus, PublicState};
 use super::lab::{claim_request, completed, finish_request, is_not_found};
 use super::leases::beat;
 use super::shape::{acme, alone, graph, job_of, names, other, request, task_id, tenants, worker};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::engine::{ClaimRequest, JobRequest, PageRequest, TaskRequest};
+use tidemill_engine::engine::{Claimant, JobRequest, PageRequest, TaskRequest};
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::record::{RecordKey, RecordKind};
 use tidemill_engine::reply::Assignment;
 
@@ -18,7 +19,7 @@ fn foreign(task: &TaskKey) -> TaskKey {
 }
 
 /// Every read of a foreign id is a read of something that is not there.
-pub async fn no_read_crosses_tenants<W: World>(lab: Lab<W>) {
+pub async fn no_read_crosses_tenants<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     for task in lab.claim(9).await {
@@ -44,7 +45,7 @@ pub async fn no_read_crosses_tenants<W: World>(lab: Lab<W>) {
 }
 
 /// Every command on a foreign id is refused as unknown and changes nothing.
-pub async fn no_command_crosses_tenants<W: World>(lab: Lab<W>) {
+pub async fn no_command_crosses_tenants<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     let task = lab.claim_one().await;
     let before =
@@ -69,7 +70,7 @@ pub async fn no_command_crosses_tenants<W: World>(lab: Lab<W>) {
 }
 
 /// A receipt and a dead letter of another tenant are as good as none.
-pub async fn no_message_crosses_tenants<W: World>(lab: Lab<W>) {
+pub async fn no_message_crosses_tenants<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     let received = lab.engine.receive(Some(tenants(&[other()])), 9, None).await.expect("the backend works");
     assert!(received.messages.is_empty());
@@ -90,7 +91,7 @@ pub async fn no_message_crosses_tenants<W: World>(lab: Lab<W>) {
 }
 
 /// Blobs and records of the same name are two.
-pub async fn blobs_and_records_are_kept_apart<W: World>(lab: Lab<W>) {
+pub async fn blobs_and_records_are_kept_apart<W: TestWorld>(lab: Lab<W>) {
     let backend = lab.world.backend();
     backend.put_blob(acme(), "x".to_owned(), vec![1]).await.expect("the backend works");
     assert_eq!(backend.blob(other(), "x".to_owned()).await.expect("the backend works"), None);
@@ -107,7 +108,7 @@ pub async fn blobs_and_records_are_kept_apart<W: World>(lab: Lab<W>) {
 }
 
 /// A worker serves the tenants its key names, and books under the right one.
-pub async fn a_claim_serves_the_named_tenants_only<W: World>(lab: Lab<W>) {
+pub async fn a_claim_serves_the_named_tenants_only<W: TestWorld>(lab: Lab<W>) {
     for tenant in [acme(), other()] {
         let job = JobRequest { tenant: tenant.clone(), ..job_of(graph("a b")) };
         lab.engine.submit_job(job).await.expect("the job is accepted");
@@ -122,7 +123,7 @@ pub async fn a_claim_serves_the_named_tenants_only<W: World>(lab: Lab<W>) {
     for task in &tasks {
         lab.complete(task, "{}").await;
     }
-    let nobody = ClaimRequest { tenants: Some(tenants(&[])), ..claim_request("worker-1", 9) };
+    let nobody = Claimant { tenants: Some(tenants(&[])), ..claim_request("worker-1", 9) };
     assert!(lab.engine.claim(nobody).await.expect("the claim is accepted").tasks.is_empty());
     assert!(lab.claim_for(&other(), 9).await.is_empty());
     let jobs = lab.engine.jobs(other(), None, None, 9).await.expect("the backend works");
@@ -136,7 +137,7 @@ pub async fn a_claim_serves_the_named_tenants_only<W: World>(lab: Lab<W>) {
 }
 
 /// A tenant with a long backlog does not hold up the others.
-pub async fn tenants_take_turns<W: World>(lab: Lab<W>) {
+pub async fn tenants_take_turns<W: TestWorld>(lab: Lab<W>) {
     let many = (0..50).map(|n| super::shape::spec(&format!("t{n}"), &[])).collect();
     lab.engine.submit_job(job_of(many)).await.expect("the job is accepted");
     lab.engine

@@ -11,13 +11,13 @@ use super::leases::beat;
 use super::shape::{
     acme, alone, app, graph, job_of, long_text, property, request, spec, task_id, tenant, types, worker,
 };
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::command::{Command, Finish, Report, Spent};
 use tidemill_engine::engine::{EngineError, WorkReport};
 
-/// Whatever happens within a millisecond, in this life of the process or in another: a job is completed when its last task is or
-/// later, and a failure is not told before it happened.
-pub async fn a_job_is_not_completed_before_its_last_task<W: World>(lab: Lab<W>) {
+/// Whatever happens within a millisecond, in this life of the process or in another: a job is completed when its last
+/// task is or later, and no event reports a failure before it happened.
+pub async fn a_job_is_not_completed_before_its_last_task<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c<a").await;
     let tasks = lab.claim(2).await;
     lab.engine.heartbeat(beat(&tasks[1])).await.expect("it is held");
@@ -42,7 +42,7 @@ pub async fn a_job_is_not_completed_before_its_last_task<W: World>(lab: Lab<W>) 
 }
 
 /// The events of a job and of its tasks carry the documented properties and no more.
-pub async fn events_carry_the_documented_properties<W: World>(lab: Lab<W>) {
+pub async fn events_carry_the_documented_properties<W: TestWorld>(lab: Lab<W>) {
     let mut tasks = graph("a b<a");
     tasks[0].input = super::shape::json(r#"{"storeId":"store-123"}"#);
     let submitted = lab.engine.submit_job(job_of(tasks)).await.expect("the job is accepted");
@@ -89,8 +89,8 @@ pub async fn events_carry_the_documented_properties<W: World>(lab: Lab<W>) {
     assert_eq!(lab.job(job).await.head.completed_at, Some(done.timestamp));
 }
 
-/// A failure stops nothing but its own descendants; it is told once per task and run, with all states at the time.
-pub async fn a_failure_leaves_independent_tasks_running<W: World>(lab: Lab<W>) {
+/// A failure stops only its own descendants; one event per task and run reports it, with all states at the time.
+pub async fn a_failure_leaves_independent_tasks_running<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c<a d<a e<c+d g<b").await;
     lab.run(&["a", "b"]).await;
     let tasks = lab.claim(9).await;
@@ -120,7 +120,7 @@ pub async fn a_failure_leaves_independent_tasks_running<W: World>(lab: Lab<W>) {
 }
 
 /// running, failing, failed, running again, completed.
-pub async fn the_status_follows_the_tasks<W: World>(lab: Lab<W>) {
+pub async fn the_status_follows_the_tasks<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c<a").await;
     assert_eq!(lab.status(job).await, JobStatus::Running);
     let tasks = lab.claim(2).await;
@@ -141,7 +141,7 @@ pub async fn the_status_follows_the_tasks<W: World>(lab: Lab<W>) {
 }
 
 /// Two jobs with the same names, and a task on its own, have nothing to do with each other.
-pub async fn the_same_names_in_two_jobs_do_not_interfere<W: World>(lab: Lab<W>) {
+pub async fn the_same_names_in_two_jobs_do_not_interfere<W: TestWorld>(lab: Lab<W>) {
     let first = lab.submit("a b<a").await;
     let second = lab.submit("a b<a").await;
     lab.engine.submit_task(alone("a")).await.expect("the task is accepted");
@@ -155,7 +155,7 @@ pub async fn the_same_names_in_two_jobs_do_not_interfere<W: World>(lab: Lab<W>) 
 }
 
 /// A child gets its own input and one output per dependency; a root gets its input as it is.
-pub async fn outputs_reach_the_children<W: World>(lab: Lab<W>) {
+pub async fn outputs_reach_the_children<W: TestWorld>(lab: Lab<W>) {
     let mut tasks = graph("a b c d e<a+b+c+d");
     tasks[0].input = super::shape::json(r#"{"storeId":"store-123"}"#);
     tasks[4].input = super::shape::json(r#"{"limit":3}"#);
@@ -211,7 +211,7 @@ pub async fn outputs_reach_the_children<W: World>(lab: Lab<W>) {
 }
 
 /// Outputs beyond the bus's limit go to a blob and come back whole, to readers and to children.
-pub async fn large_outputs_reach_the_children<W: World>(lab: Lab<W>) {
+pub async fn large_outputs_reach_the_children<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c<a+b").await;
     let roots = lab.claim(2).await;
     let [fits, overflows] = [long_text(DETAIL_BYTES_MAX - 4_096), long_text(DETAIL_BYTES_MAX)];
@@ -243,7 +243,7 @@ pub async fn large_outputs_reach_the_children<W: World>(lab: Lab<W>) {
 }
 
 /// A job whose list of tasks is beyond the bus's limit is created all the same.
-pub async fn a_large_job_is_created_and_grows<W: World>(lab: Lab<W>) {
+pub async fn a_large_job_is_created_and_grows<W: TestWorld>(lab: Lab<W>) {
     let with_input = |name: &str, parents: &[&str]| {
         let mut task = spec(name, parents);
         task.input = super::shape::json(&format!(r#"{{"text":"{}"}}"#, "x".repeat(DETAIL_BYTES_MAX)));
@@ -263,7 +263,7 @@ pub async fn a_large_job_is_created_and_grows<W: World>(lab: Lab<W>) {
 }
 
 /// States are listed whole up to 1,000 tasks; above, only what is failed or at work, with counts.
-pub async fn states_of_large_jobs_are_listed_in_part<W: World>(lab: Lab<W>) {
+pub async fn states_of_large_jobs_are_listed_in_part<W: TestWorld>(lab: Lab<W>) {
     for (count, is_whole) in [(TASK_STATUSES_MAX, true), (TASK_STATUSES_MAX + 1, false)] {
         let tasks = (0..count).map(|n| spec(&format!("t{n:04}"), &[])).collect();
         let job = lab.engine.submit_job(job_of(tasks)).await.expect("the job is accepted").job;
@@ -289,7 +289,7 @@ pub async fn states_of_large_jobs_are_listed_in_part<W: World>(lab: Lab<W>) {
 }
 
 /// Jobs are listed newest first, by status and by pages; tasks in the order of the job.
-pub async fn jobs_and_tasks_are_listed_by_pages<W: World>(lab: Lab<W>) {
+pub async fn jobs_and_tasks_are_listed_by_pages<W: TestWorld>(lab: Lab<W>) {
     let mut jobs = Vec::new();
     for n in 0..7u64 {
         let mut request = job_of(graph("a"));
@@ -332,7 +332,7 @@ pub async fn jobs_and_tasks_are_listed_by_pages<W: World>(lab: Lab<W>) {
 }
 
 /// The end of a task on its own is no matter for any job.
-pub async fn a_task_on_its_own_causes_no_job_event<W: World>(lab: Lab<W>) {
+pub async fn a_task_on_its_own_causes_no_job_event<W: TestWorld>(lab: Lab<W>) {
     for (id, category) in [("t-1", None), ("t-2", Some(ErrorCategory::Auth))] {
         lab.engine.submit_task(alone(id)).await.expect("the task is accepted");
         let task = lab.claim_one().await;

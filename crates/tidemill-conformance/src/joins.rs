@@ -6,7 +6,7 @@ use tidemill_model::{JobStatus, KnownType, TaskSpec};
 
 use super::lab::{claim_request, completed, finish_request};
 use super::shape::{acme, graph, job_of, names, property, spec, task_id};
-use super::{Lab, World, side_by_side};
+use super::{Lab, TestWorld, side_by_side};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::command::{Command, Finish, Report, Spent};
 use tidemill_engine::reply::Assignment;
@@ -32,7 +32,7 @@ fn finish(task: &Assignment) -> Command {
 }
 
 /// Roots at once and side by side; the others one by one as their last parent completes.
-pub async fn children_start_only_after_all_parents<W: World>(lab: Lab<W>) {
+pub async fn children_start_only_after_all_parents<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c<a d<a+b e<c+d f<a+b+c+d+e").await;
     lab.run(&["a", "b"]).await;
     let tasks = lab.claim(9).await;
@@ -47,7 +47,7 @@ pub async fn children_start_only_after_all_parents<W: World>(lab: Lab<W>) {
 }
 
 /// One message and one `Task Pending` for a join, however its parents end.
-pub async fn a_join_is_dispatched_once<W: World>(lab: Lab<W>) {
+pub async fn a_join_is_dispatched_once<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c join<a+b+c").await;
     for task in lab.claim(3).await {
         lab.complete(&task, "{}").await;
@@ -64,7 +64,7 @@ pub async fn a_join_is_dispatched_once<W: World>(lab: Lab<W>) {
 }
 
 /// Both parents of a diamond end in one group of commands.
-pub async fn parents_that_end_in_one_group_dispatch_their_join_once<W: World>(lab: Lab<W>) {
+pub async fn parents_that_end_in_one_group_dispatch_their_join_once<W: TestWorld>(lab: Lab<W>) {
     for _ in 0..20 {
         let job = lab.submit("a b<a c<a d<b+c").await;
         lab.run(&["a"]).await;
@@ -79,7 +79,7 @@ pub async fn parents_that_end_in_one_group_dispatch_their_join_once<W: World>(la
 }
 
 /// Both parents of a diamond end at the same time, reported by two workers.
-pub async fn parents_that_end_together_dispatch_their_join_once<W: World>(lab: Lab<W>) {
+pub async fn parents_that_end_together_dispatch_their_join_once<W: TestWorld>(lab: Lab<W>) {
     for round in 0..40 {
         let job = lab.submit("a b<a c<a d<b+c").await;
         lab.run(&["a"]).await;
@@ -106,7 +106,7 @@ pub async fn parents_that_end_together_dispatch_their_join_once<W: World>(lab: L
 }
 
 /// Random graphs, run in random order: each task once, after its parents, and the job completes once.
-pub async fn random_graphs_run_each_task_once_after_its_parents<W: World>(lab: Lab<W>) {
+pub async fn random_graphs_run_each_task_once_after_its_parents<W: TestWorld>(lab: Lab<W>) {
     let mut dice = Dice(7);
     for _ in 0..12 {
         let tasks = random_graph(&mut dice);
@@ -165,7 +165,7 @@ impl Dice {
 }
 
 /// A hundred children of one task, and one child of them all.
-pub async fn wide_graphs_fan_out_and_in<W: World>(lab: Lab<W>) {
+pub async fn wide_graphs_fan_out_and_in<W: TestWorld>(lab: Lab<W>) {
     let width = 100;
     let middle: Vec<String> = (0..width).map(|n| format!("m{n:03}")).collect();
     let mut tasks = graph("first");
@@ -188,7 +188,7 @@ pub async fn wide_graphs_fan_out_and_in<W: World>(lab: Lab<W>) {
 }
 
 /// The event of a join of thousands stays small: it counts its parents instead of listing them.
-pub async fn a_wide_join_counts_its_parents<W: World>(lab: Lab<W>) {
+pub async fn a_wide_join_counts_its_parents<W: TestWorld>(lab: Lab<W>) {
     let most = tidemill_model::properties::LISTED_PARENTS_MAX;
     for parents in [most, most + 1] {
         let names: Vec<String> = (0..parents).map(|n| format!("p{n}")).collect();

@@ -9,18 +9,18 @@ use tidemill_model::{
 };
 
 use super::shape::{acme, graph, job_of, json, task_id, tenants, worker};
-use super::{ManualClock, World};
+use super::{ManualClock, TestWorld};
 use tidemill_engine::backend::{Backend, JobSnapshot, TaskSnapshot};
 use tidemill_engine::clock::Clock;
 use tidemill_engine::command::Command;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{
-    ClaimRequest, Engine, EngineConfig, EngineError, FinishRequest, Finished, WorkReport,
+    AttemptReport, Claimant, Engine, EngineConfig, EngineError, RecordedEnding, WorkReport,
 };
 use tidemill_engine::reply::{Assignment, Ending, Refusal, Reply};
 
 /// An engine on a backend under test.
-pub struct Lab<W: World> {
+pub struct Lab<W: TestWorld> {
     pub world: W,
     pub engine: Engine<W::Backend>,
     pub clock: ManualClock,
@@ -30,7 +30,7 @@ pub struct Lab<W: World> {
 pub(super) const GENERATION: u64 = 1;
 const PROCESS: u32 = 4_711;
 
-impl<W: World> Lab<W> {
+impl<W: TestWorld> Lab<W> {
     pub fn new(world: W, clock: ManualClock) -> Self {
         let engine = Engine::new(world.backend(), clock.clone(), 2, EngineConfig::default());
         Self { world, engine, clock }
@@ -86,7 +86,7 @@ impl<W: World> Lab<W> {
     }
 
     pub async fn claim_for(&self, tenant: &TenantId, max: usize) -> Vec<Assignment> {
-        let request = ClaimRequest {
+        let request = Claimant {
             tenants: Some(tenants(std::slice::from_ref(tenant))),
             ..claim_request("worker-1", max)
         };
@@ -100,7 +100,7 @@ impl<W: World> Lab<W> {
         tasks.remove(0)
     }
 
-    pub async fn report(&self, task: &Assignment, report: WorkReport) -> Result<Finished, EngineError> {
+    pub async fn report(&self, task: &Assignment, report: WorkReport) -> Result<RecordedEnding, EngineError> {
         self.engine.finish(finish_request(task, report)).await
     }
 
@@ -220,18 +220,12 @@ fn is_of(event: &Event, job: JobId) -> bool {
     entity.starts_with(job.to_string().as_str())
 }
 
-pub(super) fn claim_request(name: &str, max: usize) -> ClaimRequest {
-    ClaimRequest {
-        worker: worker(name),
-        generation: Some(GENERATION),
-        max,
-        tenants: None,
-        begin: Some(PROCESS),
-    }
+pub(super) fn claim_request(name: &str, max: usize) -> Claimant {
+    Claimant { worker: worker(name), generation: Some(GENERATION), max, tenants: None, begin: Some(PROCESS) }
 }
 
-pub(super) fn finish_request(task: &Assignment, report: WorkReport) -> FinishRequest {
-    FinishRequest::of(task, worker("worker-1"), report)
+pub(super) fn finish_request(task: &Assignment, report: WorkReport) -> AttemptReport {
+    AttemptReport::of(task, worker("worker-1"), report)
 }
 
 pub(super) fn completed(output: &str) -> WorkReport {

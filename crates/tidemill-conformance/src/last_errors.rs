@@ -6,7 +6,7 @@ use tidemill_model::{ErrorCategory, LastError, OnFailure};
 use super::parking::{failing, unpark};
 use super::queue::receive;
 use super::shape::{LEASE, SECOND, acme, alone, key, request, worker};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::engine::{Signal, TaskDetail, TaskRequest, WorkReport};
 use tidemill_engine::record::DeadLetter;
 use tidemill_engine::reply::Ending;
@@ -14,22 +14,22 @@ use tidemill_engine::reply::Ending;
 /// What an interpreter prints.
 const TRACEBACK: &str = "exit code 1: Traceback:\n  File \"x.py\", line 3\nValueError: bad row";
 
-async fn detail<W: World>(lab: &Lab<W>, id: &str) -> TaskDetail {
+async fn detail<W: TestWorld>(lab: &Lab<W>, id: &str) -> TaskDetail {
     lab.world.settled().await;
     lab.engine.task_detail(key(id)).await.expect("the backend works").expect("the task is there")
 }
 
-async fn told<W: World>(lab: &Lab<W>, id: &str) -> Option<(String, ErrorCategory)> {
+async fn told<W: TestWorld>(lab: &Lab<W>, id: &str) -> Option<(String, ErrorCategory)> {
     detail(lab, id).await.last_error.map(|last| (last.message, last.category))
 }
 
-async fn letter<W: World>(lab: &Lab<W>, id: &str) -> DeadLetter {
+async fn letter<W: TestWorld>(lab: &Lab<W>, id: &str) -> DeadLetter {
     let letters = lab.engine.dead_letters(acme(), None, None, 100).await.expect("the backend works").letters;
     letters.into_iter().find(|letter| letter.request == request(id)).expect("it has a letter")
 }
 
 /// Fails the task `times` times, each time with the next of these words.
-async fn fail<W: World>(lab: &Lab<W>, words: &[&str]) -> Ending {
+async fn fail<W: TestWorld>(lab: &Lab<W>, words: &[&str]) -> Ending {
     let mut ending = Ending::Parked;
     for said in words {
         let task = lab.claim_one().await;
@@ -42,9 +42,9 @@ async fn fail<W: World>(lab: &Lab<W>, words: &[&str]) -> Ending {
     ending
 }
 
-/// The words of the last attempt are told while the task is tried again, when no attempt is left, by its dead letter, in
-/// the list of a job, and after a restart; a new run begins without.
-pub async fn the_last_error_is_what_the_last_attempt_said<W: World>(lab: Lab<W>) {
+/// The message of the last attempt is shown while the task is tried again, when no attempt is left, in its dead
+/// letter, in the list of a job, and after a restart; a new run begins without.
+pub async fn the_last_error_is_what_the_last_attempt_said<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     assert_eq!(told(&lab, "t-1").await, None);
     fail(&lab, &["first"]).await;
@@ -79,7 +79,7 @@ pub async fn the_last_error_is_what_the_last_attempt_said<W: World>(lab: Lab<W>)
 }
 
 /// A task that ends without the words of an attempt says why, or nothing.
-pub async fn every_end_has_its_last_error<W: World>(lab: Lab<W>) {
+pub async fn every_end_has_its_last_error<W: TestWorld>(lab: Lab<W>) {
     let submit = async |request: TaskRequest| {
         lab.engine.submit_task(request).await.expect("the task is accepted");
     };

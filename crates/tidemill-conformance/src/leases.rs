@@ -7,13 +7,13 @@ use super::lab::{GENERATION, claim_request, completed, finish_request, is_lease_
 use super::shape::{
     LEASE, SECOND, acme, alone, app, job_of, key, names, property, request, spec, types, worker,
 };
-use super::{Lab, World};
-use tidemill_engine::engine::{ClaimRequest, EngineError, HeartbeatRequest, SendRequest, Signal, WorkReport};
+use super::{Lab, TestWorld};
+use tidemill_engine::engine::{Claimant, EngineError, HeartbeatReport, NewMessage, Signal, WorkReport};
 use tidemill_engine::record::DeadLetterState;
 use tidemill_engine::reply::{Assignment, Ending, Refusal};
 
-pub(super) fn beat(task: &Assignment) -> HeartbeatRequest {
-    HeartbeatRequest {
+pub(super) fn beat(task: &Assignment) -> HeartbeatReport {
+    HeartbeatReport {
         task: task.task.clone(),
         fence: task.fence,
         worker: worker("worker-1"),
@@ -24,9 +24,9 @@ pub(super) fn beat(task: &Assignment) -> HeartbeatRequest {
 }
 
 /// Another message for a task of `acme`, as when a queue delivers twice.
-pub(super) fn duplicate(task: &str, run: u32) -> SendRequest {
+pub(super) fn duplicate(task: &str, run: u32) -> NewMessage {
     let alone = alone("unused");
-    SendRequest {
+    NewMessage {
         tenant: acme(),
         app: app("orders"),
         request: Some(request(task)),
@@ -37,13 +37,13 @@ pub(super) fn duplicate(task: &str, run: u32) -> SendRequest {
     }
 }
 
-async fn one_task<W: World>(lab: &Lab<W>) -> Assignment {
+async fn one_task<W: TestWorld>(lab: &Lab<W>) -> Assignment {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     lab.claim_one().await
 }
 
 /// A worker that was replaced can neither finish nor renew nor release nor begin.
-pub async fn refuses_a_stale_fence<W: World>(lab: Lab<W>) {
+pub async fn refuses_a_stale_fence<W: TestWorld>(lab: Lab<W>) {
     let old = one_task(&lab).await;
     lab.pass(LEASE + 1);
     let new = lab.claim_as("worker-2", 1).await.remove(0);
@@ -63,7 +63,7 @@ pub async fn refuses_a_stale_fence<W: World>(lab: Lab<W>) {
 }
 
 /// Whatever is reported after the outcome changes nothing.
-pub async fn one_outcome_per_run<W: World>(lab: Lab<W>) {
+pub async fn one_outcome_per_run<W: TestWorld>(lab: Lab<W>) {
     let task = one_task(&lab).await;
     lab.complete(&task, r#"{"n":1}"#).await;
     let before = lab.history(&request("t-1")).await;
@@ -81,7 +81,7 @@ pub async fn one_outcome_per_run<W: World>(lab: Lab<W>) {
 }
 
 /// A worker that did not hear the answer may ask again and hears the same, and nothing is written twice.
-pub async fn a_repeated_finish_is_answered_alike<W: World>(lab: Lab<W>) {
+pub async fn a_repeated_finish_is_answered_alike<W: TestWorld>(lab: Lab<W>) {
     let timeout = WorkReport::timed_out(1, 2, Signal::Term);
     let reports = [
         ("t-1", completed(r#"{"n":1}"#)),
@@ -102,7 +102,7 @@ pub async fn a_repeated_finish_is_answered_alike<W: World>(lab: Lab<W>) {
 }
 
 /// Silence is judged by the store's clock: the lease's last millisecond still counts.
-pub async fn a_takeover_waits_for_the_lease_and_raises_the_fence<W: World>(lab: Lab<W>) {
+pub async fn a_takeover_waits_for_the_lease_and_raises_the_fence<W: TestWorld>(lab: Lab<W>) {
     let old = one_task(&lab).await;
     assert_eq!(old.lease_until, lab.now().plus(LEASE));
     for _ in 0..45 {
@@ -121,7 +121,7 @@ pub async fn a_takeover_waits_for_the_lease_and_raises_the_fence<W: World>(lab: 
 }
 
 /// As long as nobody took over, a late worker may still bring its result.
-pub async fn a_late_finish_without_a_takeover_is_taken<W: World>(lab: Lab<W>) {
+pub async fn a_late_finish_without_a_takeover_is_taken<W: TestWorld>(lab: Lab<W>) {
     let task = one_task(&lab).await;
     lab.pass(10 * LEASE);
     lab.complete(&task, "{}").await;
@@ -130,7 +130,7 @@ pub async fn a_late_finish_without_a_takeover_is_taken<W: World>(lab: Lab<W>) {
 }
 
 /// A second message of a task that is being run waits, and the wait does not count as a delivery.
-pub async fn a_busy_message_is_hidden_and_not_counted<W: World>(lab: Lab<W>) {
+pub async fn a_busy_message_is_hidden_and_not_counted<W: TestWorld>(lab: Lab<W>) {
     let task = one_task(&lab).await;
     lab.engine.send(duplicate("t-1", 1)).await.expect("the message is accepted");
     for _ in 0..5 {
@@ -149,7 +149,7 @@ pub async fn a_busy_message_is_hidden_and_not_counted<W: World>(lab: Lab<W>) {
 }
 
 /// At-least-once delivery does not become a second execution.
-pub async fn a_duplicate_after_the_end_is_dropped<W: World>(lab: Lab<W>) {
+pub async fn a_duplicate_after_the_end_is_dropped<W: TestWorld>(lab: Lab<W>) {
     for (id, report) in [("t-1", completed("{}")), ("t-2", WorkReport::failed("x", ErrorCategory::Auth))] {
         lab.engine.submit_task(alone(id)).await.expect("the task is accepted");
         let task = lab.claim_one().await;
@@ -166,7 +166,7 @@ pub async fn a_duplicate_after_the_end_is_dropped<W: World>(lab: Lab<W>) {
 }
 
 /// After a resume, messages of the run before mean nothing.
-pub async fn a_message_of_an_older_run_is_dropped<W: World>(lab: Lab<W>) {
+pub async fn a_message_of_an_older_run_is_dropped<W: TestWorld>(lab: Lab<W>) {
     let task = one_task(&lab).await;
     lab.fail(&task, ErrorCategory::Auth).await;
     lab.engine.send(duplicate("t-1", 1)).await.expect("the message is accepted");
@@ -180,7 +180,7 @@ pub async fn a_message_of_an_older_run_is_dropped<W: World>(lab: Lab<W>) {
 }
 
 /// A task that kills its workers is given up after ten takeovers: dead letter, `Task Failed` from the queue.
-pub async fn takeovers_are_limited<W: World>(lab: Lab<W>) {
+pub async fn takeovers_are_limited<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     let mut fences = Vec::new();
     for _ in 0..11 {
@@ -205,7 +205,7 @@ pub async fn takeovers_are_limited<W: World>(lab: Lab<W>) {
 }
 
 /// A task that is given up is given up once, however many messages it has.
-pub async fn a_task_with_two_messages_is_given_up_once<W: World>(lab: Lab<W>) {
+pub async fn a_task_with_two_messages_is_given_up_once<W: TestWorld>(lab: Lab<W>) {
     one_task(&lab).await;
     for _ in 0..10 {
         lab.pass(LEASE + 2);
@@ -225,7 +225,7 @@ pub async fn a_task_with_two_messages_is_given_up_once<W: World>(lab: Lab<W>) {
 }
 
 /// Several tasks of one job that are given up at once are reported one after the other.
-pub async fn tasks_given_up_together_are_reported_one_by_one<W: World>(lab: Lab<W>) {
+pub async fn tasks_given_up_together_are_reported_one_by_one<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c").await;
     for _ in 0..11 {
         assert_eq!(lab.claim(3).await.len(), 3);
@@ -246,7 +246,7 @@ pub async fn tasks_given_up_together_are_reported_one_by_one<W: World>(lab: Lab<
 }
 
 /// A worker that shuts down gives its task back; that is no failure.
-pub async fn a_release_counts_no_attempt<W: World>(lab: Lab<W>) {
+pub async fn a_release_counts_no_attempt<W: TestWorld>(lab: Lab<W>) {
     let mut task = one_task(&lab).await;
     for round in 1..=5u64 {
         let reason = (round % 2 == 0).then(|| "worker shutdown".to_owned());
@@ -267,7 +267,7 @@ pub async fn a_release_counts_no_attempt<W: World>(lab: Lab<W>) {
 }
 
 /// Each heartbeat moves the lease forward, is numbered, and is all it does.
-pub async fn heartbeats_extend_the_lease_and_change_no_state<W: World>(lab: Lab<W>) {
+pub async fn heartbeats_extend_the_lease_and_change_no_state<W: TestWorld>(lab: Lab<W>) {
     let job = lab.engine.submit_job(job_of(vec![spec("a", &[])])).await.expect("the job is accepted").job;
     let task = lab.claim_one().await;
     let before = (lab.head(&task.task.request).await, lab.job(job).await);
@@ -275,7 +275,7 @@ pub async fn heartbeats_extend_the_lease_and_change_no_state<W: World>(lab: Lab<
         lab.pass(20 * SECOND);
         let activity =
             Activity { kind: ActivityKind::StepRunning, step_name: "parse".to_owned(), timestamp: lab.now() };
-        let request = HeartbeatRequest { last_activity: Some(activity), ..beat(&task) };
+        let request = HeartbeatReport { last_activity: Some(activity), ..beat(&task) };
         let until = lab.engine.heartbeat(request).await.expect("the lease is held");
         assert_eq!(until, lab.now().plus(LEASE));
         let event = lab.history(&task.task.request).await.pop().expect("there is a history");
@@ -296,9 +296,9 @@ pub async fn heartbeats_extend_the_lease_and_change_no_state<W: World>(lab: Lab<
 }
 
 /// States rest on events that are kept, so a heartbeat that comes first says that work began as well.
-pub async fn a_heartbeat_before_the_beginning_begins<W: World>(lab: Lab<W>) {
+pub async fn a_heartbeat_before_the_beginning_begins<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
-    let claim = ClaimRequest { begin: None, ..claim_request("worker-1", 1) };
+    let claim = Claimant { begin: None, ..claim_request("worker-1", 1) };
     let task = lab.engine.claim(claim).await.expect("the claim is accepted").tasks.remove(0);
     assert_eq!(lab.task(&request("t-1")).await.state, Some(PublicState::Pending));
     lab.engine.heartbeat(beat(&task)).await.expect("the lease is held");
@@ -308,9 +308,9 @@ pub async fn a_heartbeat_before_the_beginning_begins<W: World>(lab: Lab<W>) {
 }
 
 /// A worker with child processes says when its child runs; the fence was durable before.
-pub async fn begin_names_the_process<W: World>(lab: Lab<W>) {
+pub async fn begin_names_the_process<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
-    let claim = ClaimRequest { begin: None, ..claim_request("worker-1", 1) };
+    let claim = Claimant { begin: None, ..claim_request("worker-1", 1) };
     let task = lab.engine.claim(claim).await.expect("the claim is accepted").tasks.remove(0);
     assert_eq!(lab.head(&request("t-1")).await.fence, task.fence);
     let started = lab.engine.begin(task.task.clone(), task.fence, worker("worker-1"), 99.into()).await;
@@ -324,17 +324,17 @@ pub async fn begin_names_the_process<W: World>(lab: Lab<W>) {
 }
 
 /// Leases of former lives are free at once, those of this life and of remote workers are not.
-pub async fn recover_releases_leases_of_former_generations<W: World>(lab: Lab<W>) {
+pub async fn recover_releases_leases_of_former_generations<W: TestWorld>(lab: Lab<W>) {
     let lives = [("t-1", Some(GENERATION)), ("t-2", Some(GENERATION + 1)), ("t-3", None)];
     let mut held = Vec::new();
     for (id, generation) in lives {
         lab.engine.submit_task(alone(id)).await.expect("the task is accepted");
-        let claim = ClaimRequest { generation, ..claim_request("worker-1", 1) };
+        let claim = Claimant { generation, ..claim_request("worker-1", 1) };
         held.extend(lab.engine.claim(claim).await.expect("the claim is accepted").tasks);
     }
     assert_eq!(lab.engine.recover(GENERATION + 1).await.expect("the backend works"), 1);
     assert!(is_lease_lost(&lab.report(&held[0], completed("{}")).await), "the old life is over");
-    let claim = ClaimRequest { generation: Some(GENERATION + 1), ..claim_request("worker-2", 10) };
+    let claim = Claimant { generation: Some(GENERATION + 1), ..claim_request("worker-2", 10) };
     let again = lab.engine.claim(claim).await.expect("the claim is accepted").tasks;
     assert_eq!(again.iter().map(|task| &task.task).collect::<Vec<_>>(), [&key("t-1")]);
     assert!(again[0].fence > held[0].fence);
@@ -348,11 +348,11 @@ pub async fn recover_releases_leases_of_former_generations<W: World>(lab: Lab<W>
 
 /// What was running in three crashes of the server in a row runs alone, and is given up only if the server crashes under it
 /// once more. What ran beside it goes on.
-pub async fn a_task_that_crashes_the_server_is_found_by_running_it_alone<W: World>(lab: Lab<W>) {
+pub async fn a_task_that_crashes_the_server_is_found_by_running_it_alone<W: TestWorld>(lab: Lab<W>) {
     let mut lab = lab;
     let job = lab.submit("culprit neighbour").await;
     let claim = async |lab: &Lab<W>, generation| {
-        let claim = ClaimRequest { generation: Some(generation), ..claim_request("worker-1", 9) };
+        let claim = Claimant { generation: Some(generation), ..claim_request("worker-1", 9) };
         lab.engine.claim(claim).await.expect("the claim is accepted").tasks
     };
     for life in GENERATION..=GENERATION + 2 {
@@ -384,8 +384,9 @@ pub async fn a_task_that_crashes_the_server_is_found_by_running_it_alone<W: Worl
     lab.check_job(job).await;
 }
 
-/// A report that is repeated is answered as before; another one under the same fence is told that it does not count.
-pub async fn another_outcome_for_a_recorded_fence_is_refused<W: World>(lab: Lab<W>) {
+/// A repeated report gets the same answer as before; another one under the same fence gets the answer that it does
+/// not count.
+pub async fn another_outcome_for_a_recorded_fence_is_refused<W: TestWorld>(lab: Lab<W>) {
     let task = one_task(&lab).await;
     let long = format!("{:?}", "x".repeat(300_000));
     let differs =
@@ -409,7 +410,7 @@ pub async fn another_outcome_for_a_recorded_fence_is_refused<W: World>(lab: Lab<
 }
 
 /// A worker may bring a result and take the next task in one commit; a refused result does not keep it from working.
-pub async fn finish_and_claim_are_one_step<W: World>(lab: Lab<W>) {
+pub async fn finish_and_claim_are_one_step<W: TestWorld>(lab: Lab<W>) {
     lab.submit("a b<a c<b").await;
     let a = lab.claim_one().await;
     let answer =
@@ -431,7 +432,7 @@ pub async fn finish_and_claim_are_one_step<W: World>(lab: Lab<W>) {
 }
 
 /// Categories and sizes are checked before anything is written.
-pub async fn a_malformed_report_is_refused<W: World>(lab: Lab<W>) {
+pub async fn a_malformed_report_is_refused<W: TestWorld>(lab: Lab<W>) {
     let task = one_task(&lab).await;
     let before = lab.history(&request("t-1")).await;
     let limit = tidemill_engine::engine::limits::OUTPUT_BYTES_MAX;

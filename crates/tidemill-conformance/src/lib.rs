@@ -1,6 +1,6 @@
 //! The conformance suite: what every backend must do, as cases that any adapter runs.
 //!
-//! An adapter implements [`World`] and calls [`conformance_tests!`](crate::conformance_tests) in a test binary, which
+//! An adapter implements [`TestWorld`] and calls [`conformance_tests!`](crate::conformance_tests) in a test binary, which
 //! makes one `#[test]` of each case. A case is an async function from a world to nothing; it panics when the promise in
 //! its name is broken. Cases speak to the backend through the engine, or directly where the engine would not let them.
 
@@ -9,7 +9,7 @@ mod lab;
 mod manual_clock;
 mod shape;
 mod suite;
-mod world;
+mod test_world;
 
 pub mod access_paths;
 pub mod api_keys;
@@ -47,4 +47,4 @@ pub use block_on::{block_on, poll_once, side_by_side};
 pub use lab::Lab;
 pub use manual_clock::ManualClock;
 pub use suite::{NAMES, run_case};
-pub use world::{World, policy};
+pub use test_world::{TestWorld, policy};

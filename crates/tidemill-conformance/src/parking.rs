@@ -1,6 +1,6 @@
 //! Tasks that are parked when they fail for good, and how they go on.
 
-use tidemill_model::workflow::{ErrorCode, ErrorFingerprint, ExecutionId};
+use tidemill_model::workflow::{ErrorCode, ErrorFingerprint, WorkflowRunId};
 use tidemill_model::{
     ErrorCategory, JobId, JobStatus, KnownType, OnFailure, Outcome, PublicState, RequestId, TaskOptions,
     TaskSpec, TaskState,
@@ -9,11 +9,11 @@ use tidemill_model::{
 use super::lab::{GENERATION, completed, is_lease_lost, is_outcome_different, value};
 use super::leases::beat;
 use super::shape::{HOUR, LEASE, acme, alone, graph, job_of, json, names, property, request, task_id, types};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::command::{Command, LookAfterParked, Recover};
 use tidemill_engine::engine::{
-    EngineError, JobRequest, Signal, TaskRequest, Unpark, UnparkRequest, WorkReport,
+    BulkAction, EngineError, JobRequest, Signal, TaskRequest, UnparkRequest, WorkReport,
 };
 use tidemill_engine::reply::{Assignment, Ending, Refusal, Reply};
 use tidemill_engine::triage::{ErrorState, ParkedKey};
@@ -29,13 +29,13 @@ fn parking(tasks: Vec<TaskSpec>, names: &[&str]) -> Vec<TaskSpec> {
     tasks.into_iter().map(park).collect()
 }
 
-async fn submit<W: World>(lab: &Lab<W>, tasks: &str, parked: &[&str]) -> JobId {
+async fn submit<W: TestWorld>(lab: &Lab<W>, tasks: &str, parked: &[&str]) -> JobId {
     let request = JobRequest { name: Some("nightly".to_owned()), ..job_of(parking(graph(tasks), parked)) };
     lab.engine.submit_job(request).await.expect("the job is accepted").job
 }
 
 /// A job `a, b<a` whose first task is parked, as it was claimed.
-async fn one_parked<W: World>(lab: &Lab<W>) -> (JobId, Assignment) {
+async fn one_parked<W: TestWorld>(lab: &Lab<W>) -> (JobId, Assignment) {
     let job = submit(lab, "a b<a", &["a"]).await;
     let a = lab.claim_one().await;
     lab.fail(&a, ErrorCategory::Auth).await;
@@ -43,7 +43,7 @@ async fn one_parked<W: World>(lab: &Lab<W>) -> (JobId, Assignment) {
 }
 
 /// A job whose roots are `a` and `b`, with both of them parked.
-async fn two_parked<W: World>(lab: &Lab<W>, tasks: &str) -> (JobId, [RequestId; 2]) {
+async fn two_parked<W: TestWorld>(lab: &Lab<W>, tasks: &str) -> (JobId, [RequestId; 2]) {
     let job = submit(lab, tasks, &["a", "b"]).await;
     for task in lab.claim(9).await {
         lab.fail(&task, ErrorCategory::Auth).await;
@@ -56,22 +56,22 @@ fn parking_alone(id: &str, park_timeout_ms: Option<u64>) -> TaskRequest {
     TaskRequest { options, ..alone(id) }
 }
 
-fn execution(request: &RequestId) -> ExecutionId {
-    ExecutionId::from(request)
+fn execution(request: &RequestId) -> WorkflowRunId {
+    WorkflowRunId::from(request)
 }
 
-fn resume(output: &str, rerun: bool) -> Unpark {
-    Unpark::Resume { output: json(output), rerun }
+fn resume(output: &str, rerun: bool) -> BulkAction {
+    BulkAction::Resume { output: json(output), rerun }
 }
 
-pub(super) fn failing() -> Unpark {
-    Unpark::Fail { error: "ResolutionFailed".into(), cause: "Unable to resolve errors".into() }
+pub(super) fn failing() -> BulkAction {
+    BulkAction::Fail { error: "ResolutionFailed".into(), cause: "Unable to resolve errors".into() }
 }
 
-pub(super) async fn unpark<W: World>(
+pub(super) async fn unpark<W: TestWorld>(
     lab: &Lab<W>,
     request: &RequestId,
-    how: Unpark,
+    how: BulkAction,
 ) -> Result<(), EngineError> {
     let (by, reason) = (Some("ann".to_owned()), Some("mended".to_owned()));
     lab.engine.unpark(UnparkRequest { tenant: acme(), execution: execution(request), how, by, reason }).await
@@ -81,7 +81,7 @@ fn is_not_parked(answer: &Result<(), EngineError>) -> bool {
     matches!(answer, Err(EngineError::Refused(Refusal::NotParked(_))))
 }
 
-async fn is_parked<W: World>(lab: &Lab<W>, request: &RequestId) -> bool {
+async fn is_parked<W: TestWorld>(lab: &Lab<W>, request: &RequestId) -> bool {
     let known = lab.engine.triage_execution(&acme(), &execution(request)).await.expect("the backend works");
     let listed = known.is_some_and(|known| known.parked.is_some() && known.execution.parked);
     let head = lab.head(request).await.is_parked();
@@ -90,14 +90,14 @@ async fn is_parked<W: World>(lab: &Lab<W>, request: &RequestId) -> bool {
 }
 
 /// The state of each error of a task.
-async fn errors<W: World>(lab: &Lab<W>, request: &RequestId) -> Vec<(String, u64, ErrorState)> {
+async fn errors<W: TestWorld>(lab: &Lab<W>, request: &RequestId) -> Vec<(String, u64, ErrorState)> {
     let known =
         lab.engine.errors_of_execution(&acme(), &execution(request)).await.expect("the backend works");
     known.into_iter().map(|shown| (shown.error.code.to_string(), shown.error.count, shown.state)).collect()
 }
 
 /// A failure that is not tried again parks: no lease, no message, `processing`, the job `failing`, and the events say so.
-pub async fn a_failed_task_is_parked<W: World>(lab: Lab<W>) {
+pub async fn a_failed_task_is_parked<W: TestWorld>(lab: Lab<W>) {
     let job = submit(&lab, "a b<a c", &["a"]).await;
     let tasks = lab.claim(9).await;
     lab.complete(&tasks[1], "{}").await;
@@ -148,7 +148,7 @@ pub async fn a_failed_task_is_parked<W: World>(lab: Lab<W>) {
 }
 
 /// Each way in which a task can fail for good.
-pub async fn every_end_of_a_failing_task_parks<W: World>(lab: Lab<W>) {
+pub async fn every_end_of_a_failing_task_parks<W: TestWorld>(lab: Lab<W>) {
     let submit = async |id: &str| {
         lab.engine.submit_task(parking_alone(id, None)).await.expect("the task is accepted");
         lab.claim_one().await
@@ -197,7 +197,7 @@ pub async fn every_end_of_a_failing_task_parks<W: World>(lab: Lab<W>) {
 }
 
 /// An output for a parked task completes it and starts its dependents in the same commit, once.
-pub async fn an_output_lets_a_job_go_on<W: World>(lab: Lab<W>) {
+pub async fn an_output_lets_a_job_go_on<W: TestWorld>(lab: Lab<W>) {
     let (job, a) = one_parked(&lab).await;
     let id = &a.task.request;
     unpark(&lab, id, resume(r#"{"rows":7}"#, false)).await.expect("it is parked");
@@ -225,7 +225,7 @@ pub async fn an_output_lets_a_job_go_on<W: World>(lab: Lab<W>) {
 }
 
 /// A parked task that is run again has a new run; when it completes its error is resolved.
-pub async fn a_parked_task_may_run_again<W: World>(lab: Lab<W>) {
+pub async fn a_parked_task_may_run_again<W: TestWorld>(lab: Lab<W>) {
     let (job, [a, b]) = two_parked(&lab, "a b c<a+b").await;
     assert_eq!(lab.job(job).await.head.counts.parked, 2);
     unpark(&lab, &a, resume("{}", true)).await.expect("it is parked");
@@ -257,8 +257,8 @@ pub async fn a_parked_task_may_run_again<W: World>(lab: Lab<W>) {
     lab.check_job(job).await;
 }
 
-/// Failing a parked task fails it as any other: the job hears of it, and the task can be resumed later.
-pub async fn a_parked_task_may_be_failed<W: World>(lab: Lab<W>) {
+/// Failing a parked task fails it as any other: the failure counts for its job, and the task can be resumed later.
+pub async fn a_parked_task_may_be_failed<W: TestWorld>(lab: Lab<W>) {
     let (job, a) = one_parked(&lab).await;
     let id = &a.task.request;
     unpark(&lab, id, failing()).await.expect("it is parked");
@@ -280,7 +280,7 @@ pub async fn a_parked_task_may_be_failed<W: World>(lab: Lab<W>) {
 }
 
 /// A task that nobody comes for is failed when its time is over, its own or that of all.
-pub async fn a_parked_task_waits_for_its_time<W: World>(lab: Lab<W>) {
+pub async fn a_parked_task_waits_for_its_time<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(parking_alone("short", Some(HOUR))).await.expect("the task is accepted");
     lab.fail(&lab.claim_one().await, ErrorCategory::Auth).await;
     lab.engine.submit_task(parking_alone("long", None)).await.expect("the task is accepted");
@@ -317,7 +317,7 @@ pub async fn a_parked_task_waits_for_its_time<W: World>(lab: Lab<W>) {
 }
 
 /// A cancel ends what is parked too, and nobody can resume it afterwards.
-pub async fn cancel_ends_what_is_parked<W: World>(lab: Lab<W>) {
+pub async fn cancel_ends_what_is_parked<W: TestWorld>(lab: Lab<W>) {
     let (job, a) = one_parked(&lab).await;
     let id = &a.task.request;
     lab.engine.cancel(acme(), job, "ann".to_owned(), None).await.expect("the job is open");
@@ -336,7 +336,7 @@ pub async fn cancel_ends_what_is_parked<W: World>(lab: Lab<W>) {
 }
 
 /// Failures of tasks that are not parked are counted too: what is alike has one code, and a later success resolves it.
-pub async fn failures_are_grouped_by_what_they_say<W: World>(lab: Lab<W>) {
+pub async fn failures_are_grouped_by_what_they_say<W: TestWorld>(lab: Lab<W>) {
     let fail = async |task: &Assignment, error: &str, code: Option<&str>| {
         let report = WorkReport::Failed {
             error: error.to_owned(),
@@ -382,7 +382,7 @@ pub async fn failures_are_grouped_by_what_they_say<W: World>(lab: Lab<W>) {
 }
 
 /// What is parked is parked after a restart, and goes on as if nothing had been.
-pub async fn parked_tasks_survive<W: World>(lab: Lab<W>) {
+pub async fn parked_tasks_survive<W: TestWorld>(lab: Lab<W>) {
     let (job, [a, b]) = two_parked(&lab, "a b c<a d<b e<c+d").await;
     let Some(lab) = lab.reopen().await else { return };
     lab.world

@@ -5,15 +5,15 @@ use std::pin::pin;
 use tidemill_model::{Outcome, PublicState, RequestId, TaskState, TenantId};
 
 use super::shape::{MINUTE, SECOND, acme, alone, app, json, key, other, property, request, tenants, types};
-use super::{Lab, World, poll_once};
+use super::{Lab, TestWorld, poll_once};
 use tidemill_engine::commit::Receipt;
 use tidemill_engine::engine::limits::{DELAY_MILLIS_MAX, VISIBILITY_MILLIS_MAX};
-use tidemill_engine::engine::{Delivery, EngineError, SendRequest};
+use tidemill_engine::engine::{DeliveredMessage, EngineError, NewMessage};
 use tidemill_engine::record::DeadLetterState;
 
 /// A message for a task of any tenant.
-pub(super) fn message_for(tenant: TenantId, task: &RequestId) -> SendRequest {
-    SendRequest {
+pub(super) fn message_for(tenant: TenantId, task: &RequestId) -> NewMessage {
+    NewMessage {
         tenant,
         app: app("orders"),
         request: Some(task.clone()),
@@ -24,22 +24,25 @@ pub(super) fn message_for(tenant: TenantId, task: &RequestId) -> SendRequest {
     }
 }
 
-async fn send<W: World>(lab: &Lab<W>, id: &str, delay_millis: u64) {
-    let message = SendRequest { delay_millis, ..message_for(acme(), &request(id)) };
+async fn send<W: TestWorld>(lab: &Lab<W>, id: &str, delay_millis: u64) {
+    let message = NewMessage { delay_millis, ..message_for(acme(), &request(id)) };
     lab.engine.send(message).await.expect("the message is accepted");
 }
 
-pub(super) async fn receive<W: World>(lab: &Lab<W>, visibility_millis: Option<u64>) -> Vec<Delivery> {
+pub(super) async fn receive<W: TestWorld>(
+    lab: &Lab<W>,
+    visibility_millis: Option<u64>,
+) -> Vec<DeliveredMessage> {
     lab.engine.receive(None, 10, visibility_millis).await.expect("the backend works").messages
 }
 
-async fn depth<W: World>(lab: &Lab<W>) -> (usize, usize) {
+async fn depth<W: TestWorld>(lab: &Lab<W>) -> (usize, usize) {
     let depth = lab.engine.queue_depth().await.expect("the backend works");
     (depth.messages, depth.ready)
 }
 
 /// A message is hidden for as long as the receiver asked, then comes again with a higher count.
-pub async fn a_received_message_is_hidden_for_a_while<W: World>(lab: Lab<W>) {
+pub async fn a_received_message_is_hidden_for_a_while<W: TestWorld>(lab: Lab<W>) {
     send(&lab, "t-1", 0).await;
     for (count, (asked, hidden)) in (1..).zip([(Some(5 * SECOND), 5 * SECOND), (None, 30 * SECOND)]) {
         let received = receive(&lab, asked).await;
@@ -55,7 +58,7 @@ pub async fn a_received_message_is_hidden_for_a_while<W: World>(lab: Lab<W>) {
 }
 
 /// Longer, shorter, or at once: by the receipt of the newest delivery.
-pub async fn visibility_can_be_changed<W: World>(lab: Lab<W>) {
+pub async fn visibility_can_be_changed<W: TestWorld>(lab: Lab<W>) {
     send(&lab, "t-1", 0).await;
     let receipt = receive(&lab, Some(10 * SECOND)).await[0].receipt;
     let change = |millis| lab.engine.change_visibility(Some(acme()), receipt, millis);
@@ -71,7 +74,7 @@ pub async fn visibility_can_be_changed<W: World>(lab: Lab<W>) {
 }
 
 /// A receipt that is not the newest neither deletes nor hides.
-pub async fn a_stale_receipt_has_no_effect<W: World>(lab: Lab<W>) {
+pub async fn a_stale_receipt_has_no_effect<W: TestWorld>(lab: Lab<W>) {
     send(&lab, "t-1", 0).await;
     let old = receive(&lab, Some(SECOND)).await[0].receipt;
     lab.pass(SECOND);
@@ -88,7 +91,7 @@ pub async fn a_stale_receipt_has_no_effect<W: World>(lab: Lab<W>) {
 }
 
 /// A claim makes the receipts before it stale, as any delivery does.
-pub async fn a_claim_makes_older_receipts_stale<W: World>(lab: Lab<W>) {
+pub async fn a_claim_makes_older_receipts_stale<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     let old = receive(&lab, Some(SECOND)).await[0].receipt;
     lab.pass(SECOND);
@@ -100,7 +103,7 @@ pub async fn a_claim_makes_older_receipts_stale<W: World>(lab: Lab<W>) {
 }
 
 /// Not before its time, to the millisecond.
-pub async fn a_delayed_message_waits<W: World>(lab: Lab<W>) {
+pub async fn a_delayed_message_waits<W: TestWorld>(lab: Lab<W>) {
     for (id, delay) in [("t-3", 3 * SECOND), ("t-1", SECOND), ("t-2", 2 * SECOND)] {
         send(&lab, id, delay).await;
     }
@@ -115,7 +118,7 @@ pub async fn a_delayed_message_waits<W: World>(lab: Lab<W>) {
 }
 
 /// An empty answer says when to look again.
-pub async fn an_empty_answer_tells_when_to_look_again<W: World>(lab: Lab<W>) {
+pub async fn an_empty_answer_tells_when_to_look_again<W: TestWorld>(lab: Lab<W>) {
     send(&lab, "t-1", 7 * SECOND).await;
     let due = lab.now().plus(7 * SECOND);
     assert_eq!(lab.engine.receive(None, 1, None).await.expect("the backend works").next, Some(due));
@@ -134,8 +137,8 @@ pub async fn an_empty_answer_tells_when_to_look_again<W: World>(lab: Lab<W>) {
     assert_eq!(claimed.next, Some(lab.now()), "something was dropped, so the next look may find more");
 }
 
-/// Whoever waits is woken by a message that arrives.
-pub async fn waiting_ends_when_a_message_arrives<W: World>(lab: Lab<W>) {
+/// A message that arrives wakes a waiting worker.
+pub async fn waiting_ends_when_a_message_arrives<W: TestWorld>(lab: Lab<W>) {
     let mut waiting = pin!(lab.engine.work_arrived(None));
     let early = poll_once(waiting.as_mut()).await.is_ready();
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
@@ -147,8 +150,8 @@ pub async fn waiting_ends_when_a_message_arrives<W: World>(lab: Lab<W>) {
     assert_eq!(lab.claim(1).await.len(), 1);
 }
 
-/// Who waits for other tenants' messages does not take the wake-up of those who can serve this one.
-pub async fn waiting_ends_for_those_who_serve_the_tenant<W: World>(lab: Lab<W>) {
+/// A worker that waits for other tenants' messages does not take the wake-up of one that can serve this tenant.
+pub async fn waiting_ends_for_those_who_serve_the_tenant<W: TestWorld>(lab: Lab<W>) {
     let mut strangers = pin!(lab.engine.work_arrived(Some(tenants(&[other()]))));
     let _ = poll_once(strangers.as_mut()).await;
     let mut waiting = pin!(lab.engine.work_arrived(Some(tenants(&[acme()]))));
@@ -160,8 +163,8 @@ pub async fn waiting_ends_for_those_who_serve_the_tenant<W: World>(lab: Lab<W>) 
     assert_eq!(lab.claim_for(&acme(), 1).await.len(), 1);
 }
 
-/// Whoever waits is woken by a message that comes due, and by one that is given back.
-pub async fn waiting_ends_when_a_message_comes_due<W: World>(lab: Lab<W>) {
+/// A message that comes due wakes a waiting worker, and so does one that is given back.
+pub async fn waiting_ends_when_a_message_comes_due<W: TestWorld>(lab: Lab<W>) {
     send(&lab, "t-1", 5 * SECOND).await;
     {
         let mut waiting = pin!(lab.engine.work_arrived(None));
@@ -183,7 +186,7 @@ pub async fn waiting_ends_when_a_message_comes_due<W: World>(lab: Lab<W>) {
 }
 
 /// After three receives without an end the message is a dead letter, the task fails, and a replay runs it.
-pub async fn a_message_received_too_often_becomes_a_dead_letter<W: World>(lab: Lab<W>) {
+pub async fn a_message_received_too_often_becomes_a_dead_letter<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     for count in 1..=3 {
         assert_eq!(receive(&lab, Some(SECOND)).await[0].deliveries, count);
@@ -205,7 +208,7 @@ pub async fn a_message_received_too_often_becomes_a_dead_letter<W: World>(lab: L
 }
 
 /// Receives by hand and claims of workers do not use up each other's tries.
-pub async fn receives_and_claims_are_counted_apart<W: World>(lab: Lab<W>) {
+pub async fn receives_and_claims_are_counted_apart<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     for attempt in 1..=2 {
         let task = lab.claim_one().await;
@@ -229,7 +232,7 @@ pub async fn receives_and_claims_are_counted_apart<W: World>(lab: Lab<W>) {
 }
 
 /// A message of a task that is done or being run cannot fail it, however often it was received.
-pub async fn a_dead_letter_never_fails_a_finished_or_running_task<W: World>(lab: Lab<W>) {
+pub async fn a_dead_letter_never_fails_a_finished_or_running_task<W: TestWorld>(lab: Lab<W>) {
     for id in ["done", "running"] {
         lab.engine.submit_task(alone(id)).await.expect("the task is accepted");
         let task = lab.claim_one().await;
@@ -250,8 +253,8 @@ pub async fn a_dead_letter_never_fails_a_finished_or_running_task<W: World>(lab:
 }
 
 /// A message for a task that nobody announced runs it; its state is none until it begins.
-pub async fn a_message_without_a_task_runs_one<W: World>(lab: Lab<W>) {
-    let message = SendRequest { input: json(r#"{"n":1}"#), ..message_for(acme(), &request("raw-1")) };
+pub async fn a_message_without_a_task_runs_one<W: TestWorld>(lab: Lab<W>) {
+    let message = NewMessage { input: json(r#"{"n":1}"#), ..message_for(acme(), &request("raw-1")) };
     lab.engine.send(message).await.expect("the message is accepted");
     assert_eq!(lab.task(&request("raw-1")).await.state, None);
     let task = lab.claim_one().await;
@@ -262,9 +265,9 @@ pub async fn a_message_without_a_task_runs_one<W: World>(lab: Lab<W>) {
     lab.check_task(&request("raw-1")).await;
 }
 
-/// Bounds are told by name.
-pub async fn a_raw_request_out_of_bounds_is_refused<W: World>(lab: Lab<W>) {
-    let send = |delay_millis, run| SendRequest { run, delay_millis, ..message_for(acme(), &request("t-1")) };
+/// Refusals name the bounds.
+pub async fn a_raw_request_out_of_bounds_is_refused<W: TestWorld>(lab: Lab<W>) {
+    let send = |delay_millis, run| NewMessage { run, delay_millis, ..message_for(acme(), &request("t-1")) };
     for (message, field) in [(send(DELAY_MILLIS_MAX + 1, 1), "delay"), (send(0, 0), "run")] {
         let answer = lab.engine.send(message).await;
         assert!(

@@ -4,12 +4,12 @@ use serde_json::json;
 use tidemill_model::{AddTasksFile, DefinitionDraft, ErrorCategory, JobFile, JobId, Json, Run, Runner};
 
 use super::shape::{acme, app, property, task_id, worker};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::command::Surroundings;
-use tidemill_engine::engine::{Beginning, ClaimRequest, Define, Origin, Rights};
+use tidemill_engine::engine::{Beginning, Claimant, Define, RanOrigin, Rights};
 
 /// Command, variables, worker, place and what the parents gave, at the version that the task was pinned to.
-pub async fn what_ran_is_told_afterwards<W: World>(lab: Lab<W>) {
+pub async fn what_ran_is_told_afterwards<W: TestWorld>(lab: Lab<W>) {
     let draft = |command: &str| -> DefinitionDraft {
         serde_json::from_value(json!({
             "name": "load", "runner": "command", "command": command, "secrets": ["DB_URL"],
@@ -42,7 +42,7 @@ pub async fn what_ran_is_told_afterwards<W: World>(lab: Lab<W>) {
     let command = Some(Run::Argv(vec!["echo".to_owned(), "a b".to_owned()]));
     assert_eq!((told.runner, told.command, told.arguments), (Some(Runner::Command), command, vec![]));
 
-    let request = ClaimRequest { begin: None, ..super::lab::claim_request("worker-1", 1) };
+    let request = Claimant { begin: None, ..super::lab::claim_request("worker-1", 1) };
     let child = lab.engine.claim(request).await.expect("the claim is accepted").tasks.remove(0);
     let many = (0..100).map(|at| format!("V{at}"));
     let variables =
@@ -69,11 +69,11 @@ pub async fn what_ran_is_told_afterwards<W: World>(lab: Lab<W>) {
         found.map(|variable| (variable.value.as_deref(), variable.origin))
     };
     for (name, expected) in [
-        ("MODE", Some((Some("task"), Origin::Task))),
-        ("API_TOKEN", Some((Some("[REDACTED]"), Origin::Task))),
-        ("DB_URL", Some((None, Origin::Secret))),
-        ("PATH", Some((None, Origin::Worker))),
-        ("TIDEMILL_OUTPUT_DIR", Some((Some("/out/x"), Origin::Tidemill))),
+        ("MODE", Some((Some("task"), RanOrigin::Task))),
+        ("API_TOKEN", Some((Some("[REDACTED]"), RanOrigin::Task))),
+        ("DB_URL", Some((None, RanOrigin::Secret))),
+        ("PATH", Some((None, RanOrigin::Worker))),
+        ("TIDEMILL_OUTPUT_DIR", Some((Some("/out/x"), RanOrigin::Tidemill))),
         ("no name", None),
     ] {
         assert_eq!(variable(name), expected, "{name}");
@@ -86,9 +86,9 @@ pub async fn what_ran_is_told_afterwards<W: World>(lab: Lab<W>) {
     assert_eq!(given, [("a", Some(r#"{"rows":7}"#))]);
 }
 
-/// Of a task that was given other work since, no command is told as what ran: neither of an attempt that ended, nor of
-/// one that was claimed with the old work and began after the change.
-pub async fn what_ran_is_not_what_a_task_was_changed_to<W: World>(lab: Lab<W>) {
+/// For a task that was given other work since, no command is shown as what ran: neither of an attempt that ended, nor
+/// of one that was claimed with the old work and began after the change.
+pub async fn what_ran_is_not_what_a_task_was_changed_to<W: TestWorld>(lab: Lab<W>) {
     let tasks = |command: &str| json!([{ "taskId": "a", "run": command, "retry": { "maxAttempts": 1 } }]);
     let file = JobFile::read(json!({ "tasks": tasks("first") })).expect("the file is sound");
     let rights = Rights { inline: true };
@@ -116,7 +116,7 @@ pub async fn what_ran_is_not_what_a_task_was_changed_to<W: World>(lab: Lab<W>) {
     let lab = lab.reopen_if_it_can().await;
     assert_eq!(told(&lab, job).await, (1, true, None), "it did not begin again");
 
-    let request = ClaimRequest { begin: None, ..super::lab::claim_request("worker-1", 1) };
+    let request = Claimant { begin: None, ..super::lab::claim_request("worker-1", 1) };
     let claimed = lab.engine.claim(request).await.expect("the claim is accepted").tasks.remove(0);
     change(&lab, "third").await;
     let beginning = Beginning { process_id: 42, surroundings: Surroundings::default() };

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::shape::acme;
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::command::{Command, PutRecord};
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::record::{Record, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::{Refusal, Reply};
 
@@ -31,13 +32,13 @@ fn remove(id: &str, expected: Option<u64>) -> Command {
     Command::PutRecord(PutRecord { key: record_key(id), value: None, expires_at: None, expected })
 }
 
-async fn get<W: World>(lab: &Lab<W>, id: &str) -> Option<(u64, RecordValue)> {
+async fn get<W: TestWorld>(lab: &Lab<W>, id: &str) -> Option<(u64, RecordValue)> {
     let record = lab.world.backend().record(record_key(id)).await.expect("the backend works");
     record.map(|Record { version, value, .. }| (version, value))
 }
 
 /// Created, read, changed and removed, each on condition of the version.
-pub async fn records_have_versions<W: World>(lab: Lab<W>) {
+pub async fn records_have_versions<W: TestWorld>(lab: Lab<W>) {
     assert_eq!(get(&lab, "d-1").await, None);
     let conflict = lab.execute(put("d-1", &[1], Some(1))).await;
     assert_eq!(conflict, Err(Refusal::RecordConflict { expected: 1, actual: 0 }));
@@ -58,7 +59,7 @@ pub async fn records_have_versions<W: World>(lab: Lab<W>) {
 }
 
 /// Of one kind and owner, by id, by pages; removed ones are not listed.
-pub async fn records_are_listed_in_order<W: World>(lab: Lab<W>) {
+pub async fn records_are_listed_in_order<W: TestWorld>(lab: Lab<W>) {
     for id in ["b", "a", "d", "c", "a-1", "B"] {
         lab.execute(put(id, id.as_bytes(), None)).await.expect("any version");
     }
@@ -84,7 +85,7 @@ pub async fn records_are_listed_in_order<W: World>(lab: Lab<W>) {
 }
 
 /// A blob is read as it was written; writing it again replaces it whole.
-pub async fn blobs_are_kept_whole<W: World>(lab: Lab<W>) {
+pub async fn blobs_are_kept_whole<W: TestWorld>(lab: Lab<W>) {
     let backend = lab.world.backend();
     let blob = |key: &str| backend.blob(acme(), key.to_owned());
     assert_eq!(blob("a").await.expect("the backend works"), None);

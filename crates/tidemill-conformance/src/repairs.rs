@@ -5,11 +5,11 @@ use tidemill_model::{JobStatus, KnownType, Outcome, PublicState};
 use super::lab::GENERATION;
 use super::queue::message_for;
 use super::shape::{HOUR, LEASE, SECOND, acme, alone, json, key, names, request, worker};
-use super::{Lab, World, side_by_side};
+use super::{Lab, TestWorld, side_by_side};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::command::{Claim, Command, Delete, Finish, Recover, Report, Spent, SubmitTask};
 use tidemill_engine::commit::NewTask;
-use tidemill_engine::engine::SendRequest;
+use tidemill_engine::engine::NewMessage;
 use tidemill_engine::reply::{Ending, Refusal, Reply};
 
 fn submit(id: &str) -> Command {
@@ -47,7 +47,7 @@ fn finish(id: &str, fence: u64) -> Command {
 }
 
 /// A whole life in one group: each command decides on what those before it did.
-pub async fn each_command_sees_those_before_it<W: World>(lab: Lab<W>) {
+pub async fn each_command_sees_those_before_it<W: TestWorld>(lab: Lab<W>) {
     let group = vec![submit("t-1"), claim(9), finish("t-1", 1), submit("t-1"), claim(9)];
     let answers = lab.world.backend().execute(group).await.expect("the backend works");
     assert_eq!(answers.len(), 5);
@@ -63,7 +63,7 @@ pub async fn each_command_sees_those_before_it<W: World>(lab: Lab<W>) {
 }
 
 /// A command that is refused leaves no trace and does not stop the others.
-pub async fn a_refused_command_does_not_stop_the_others<W: World>(lab: Lab<W>) {
+pub async fn a_refused_command_does_not_stop_the_others<W: TestWorld>(lab: Lab<W>) {
     let group = vec![
         submit("t-1"),
         finish("t-1", 1),
@@ -81,7 +81,7 @@ pub async fn a_refused_command_does_not_stop_the_others<W: World>(lab: Lab<W>) {
 }
 
 /// Many callers at once: every task is claimed by one of them.
-pub async fn racing_claims_have_one_winner<W: World>(lab: Lab<W>) {
+pub async fn racing_claims_have_one_winner<W: TestWorld>(lab: Lab<W>) {
     for n in 0..40 {
         lab.engine.submit_task(alone(&format!("t-{n}"))).await.expect("the task is accepted");
     }
@@ -104,7 +104,7 @@ pub async fn racing_claims_have_one_winner<W: World>(lab: Lab<W>) {
 }
 
 /// A message that got lost is put back by the sweep, at once for a waiting task and after the lease for a held one.
-pub async fn the_sweep_repairs_a_deleted_message<W: World>(lab: Lab<W>) {
+pub async fn the_sweep_repairs_a_deleted_message<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     let lose = || async {
         for delivery in lab.engine.receive(None, 10, Some(SECOND)).await.expect("the backend works").messages
@@ -136,14 +136,14 @@ pub async fn the_sweep_repairs_a_deleted_message<W: World>(lab: Lab<W>) {
 
 /// A process that was started with its clock ahead is started again with the right time: nothing waits for the time that
 /// the first one told.
-pub async fn a_clock_set_back_across_a_restart_strands_nothing<W: World>(lab: Lab<W>) {
+pub async fn a_clock_set_back_across_a_restart_strands_nothing<W: TestWorld>(lab: Lab<W>) {
     lab.pass(HOUR);
     let job = lab.submit("a b<a c").await;
     let task = lab.claim(9).await.remove(0);
     assert_eq!(names(std::slice::from_ref(&task)), ["a"]);
     lab.complete(&task, "{}").await;
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
-    let later = SendRequest { delay_millis: 10 * SECOND, ..message_for(acme(), &request("t-2")) };
+    let later = NewMessage { delay_millis: 10 * SECOND, ..message_for(acme(), &request("t-2")) };
     lab.engine.send(later).await.expect("the message is accepted");
     lab.clock.set_back(HOUR);
     let Some(lab) = lab.reopen().await else { return };
@@ -163,7 +163,7 @@ pub async fn a_clock_set_back_across_a_restart_strands_nothing<W: World>(lab: La
 }
 
 /// With nothing wrong the sweep writes nothing, however much there is.
-pub async fn the_sweep_leaves_sound_work_alone<W: World>(lab: Lab<W>) {
+pub async fn the_sweep_leaves_sound_work_alone<W: TestWorld>(lab: Lab<W>) {
     let tasks = (0..1_500).map(|n| super::shape::spec(&format!("t{n}"), &[])).collect();
     let job = lab.engine.submit_job(super::shape::job_of(tasks)).await.expect("the job is accepted").job;
     lab.claim(256).await;
@@ -174,7 +174,7 @@ pub async fn the_sweep_leaves_sound_work_alone<W: World>(lab: Lab<W>) {
 }
 
 /// More than one sweep can look at in one go is repaired all the same.
-pub async fn the_sweep_goes_on_until_all_is_repaired<W: World>(lab: Lab<W>) {
+pub async fn the_sweep_goes_on_until_all_is_repaired<W: TestWorld>(lab: Lab<W>) {
     let tasks = (0..1_200).map(|n| super::shape::spec(&format!("t{n}"), &[])).collect();
     lab.engine.submit_job(super::shape::job_of(tasks)).await.expect("the job is accepted");
     loop {

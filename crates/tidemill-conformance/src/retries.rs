@@ -5,12 +5,12 @@ use tidemill_model::{ErrorCategory, KnownType, Outcome, PublicState, RetryPolicy
 use super::lab::completed;
 use super::leases::duplicate;
 use super::shape::{SECOND, acme, alone, job_of, property, request, spec, task_id, types};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::engine::{Signal, WorkReport};
 use tidemill_engine::record::DeadLetterState;
 use tidemill_engine::reply::Ending;
 
-fn retrying_after<W: World>(lab: &Lab<W>, ending: Ending) -> u64 {
+fn retrying_after<W: TestWorld>(lab: &Lab<W>, ending: Ending) -> u64 {
     match ending {
         Ending::Retrying { at } => at.since(lab.now()),
         Ending::Done(_) | Ending::Parked => panic!("another attempt follows, not {ending:?}"),
@@ -18,7 +18,7 @@ fn retrying_after<W: World>(lab: &Lab<W>, ending: Ending) -> u64 {
 }
 
 /// About 5 s, then about 10 s, then no more; the lease is free at once and the state stays `processing`.
-pub async fn retries_follow_the_schedule<W: World>(lab: Lab<W>) {
+pub async fn retries_follow_the_schedule<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     for (attempt, middle) in [(1, 5 * SECOND), (2, 10 * SECOND)] {
         let task = lab.claim_one().await;
@@ -41,7 +41,7 @@ pub async fn retries_follow_the_schedule<W: World>(lab: Lab<W>) {
 }
 
 /// The third failure is the last: the message is kept as a dead letter and the task fails, told by the queue.
-pub async fn exhaustion_makes_a_dead_letter_and_fails_the_task<W: World>(lab: Lab<W>) {
+pub async fn exhaustion_makes_a_dead_letter_and_fails_the_task<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     for _ in 0..2 {
         let task = lab.claim_one().await;
@@ -68,7 +68,7 @@ pub async fn exhaustion_makes_a_dead_letter_and_fails_the_task<W: World>(lab: La
 }
 
 /// An error that no further attempt can help ends the run at once, told by the worker, and once.
-pub async fn a_final_failure_ends_the_task_once<W: World>(lab: Lab<W>) {
+pub async fn a_final_failure_ends_the_task_once<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     let task = lab.claim_one().await;
     assert_eq!(lab.fail(&task, ErrorCategory::Auth).await, Ending::Done(Outcome::Failed));
@@ -86,7 +86,7 @@ pub async fn a_final_failure_ends_the_task_once<W: World>(lab: Lab<W>) {
 }
 
 /// Every category is tried again or not, as the table of the model says.
-pub async fn the_category_decides_whether_it_is_tried_again<W: World>(lab: Lab<W>) {
+pub async fn the_category_decides_whether_it_is_tried_again<W: TestWorld>(lab: Lab<W>) {
     for category in ErrorCategory::ALL.into_iter().filter(|category| *category != ErrorCategory::Cancelled) {
         let id = format!("t-{}", category.as_str());
         lab.engine.submit_task(alone(&id)).await.expect("the task is accepted");
@@ -98,7 +98,7 @@ pub async fn the_category_decides_whether_it_is_tried_again<W: World>(lab: Lab<W
 }
 
 /// With `onTimeout` a timeout is a failed attempt of the category `timeout` that is tried again; the last one is terminal.
-pub async fn a_timeout_is_tried_again_if_the_task_asks_for_it<W: World>(lab: Lab<W>) {
+pub async fn a_timeout_is_tried_again_if_the_task_asks_for_it<W: TestWorld>(lab: Lab<W>) {
     let mut task = alone("t-1");
     task.options.retry = Some(RetryPolicy { on_timeout: true, ..RetryPolicy::default() });
     lab.engine.submit_task(task).await.expect("the task is accepted");
@@ -142,7 +142,7 @@ pub async fn a_timeout_is_tried_again_if_the_task_asks_for_it<W: World>(lab: Lab
 }
 
 /// A timeout is terminal, counts as an attempt and tells the job.
-pub async fn a_timeout_is_terminal<W: World>(lab: Lab<W>) {
+pub async fn a_timeout_is_terminal<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     let task = lab.claim_one().await;
     let report = WorkReport::timed_out(200_000, 205_003, Signal::Kill);
@@ -164,7 +164,7 @@ pub async fn a_timeout_is_terminal<W: World>(lab: Lab<W>) {
 }
 
 /// A task's own policy replaces the default.
-pub async fn a_tasks_own_policy_rules<W: World>(lab: Lab<W>) {
+pub async fn a_tasks_own_policy_rules<W: TestWorld>(lab: Lab<W>) {
     let mut once = spec("once", &[]);
     once.options.retry = Some(RetryPolicy { max_attempts: 1, first_delay: 1, ..RetryPolicy::default() });
     let mut often = spec("often", &[]);
@@ -187,7 +187,7 @@ pub async fn a_tasks_own_policy_rules<W: World>(lab: Lab<W>) {
 }
 
 /// The failing side may ask for more time than the schedule gives, not for less.
-pub async fn a_longer_delay_that_was_asked_for_wins<W: World>(lab: Lab<W>) {
+pub async fn a_longer_delay_that_was_asked_for_wins<W: TestWorld>(lab: Lab<W>) {
     for (id, asked, least) in [("t-1", 60 * SECOND, 60 * SECOND), ("t-2", 1, 4 * SECOND)] {
         lab.engine.submit_task(alone(id)).await.expect("the task is accepted");
         let task = lab.claim_one().await;
@@ -205,7 +205,7 @@ pub async fn a_longer_delay_that_was_asked_for_wins<W: World>(lab: Lab<W>) {
 }
 
 /// A second message of the same task does not start the next attempt early.
-pub async fn a_duplicate_does_not_cut_the_delay_short<W: World>(lab: Lab<W>) {
+pub async fn a_duplicate_does_not_cut_the_delay_short<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     let task = lab.claim_one().await;
     let delay = retrying_after(&lab, lab.fail(&task, ErrorCategory::Network).await);
@@ -220,7 +220,7 @@ pub async fn a_duplicate_does_not_cut_the_delay_short<W: World>(lab: Lab<W>) {
 }
 
 /// An error text is cut, not refused: a failure must not get lost because it is long.
-pub async fn a_long_error_is_cut<W: World>(lab: Lab<W>) {
+pub async fn a_long_error_is_cut<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     let task = lab.claim_one().await;
     let report = WorkReport::failed("é".repeat(1_000_000), ErrorCategory::Programming);

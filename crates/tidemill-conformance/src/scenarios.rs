@@ -6,10 +6,10 @@ use tidemill_model::{JobStatus, KnownType, PublicState};
 use super::lab::{claim_request, completed, is_lease_lost};
 use super::leases::{beat, duplicate};
 use super::shape::{MINUTE, SECOND, alone, names, property, request, types};
-use super::{Lab, World, side_by_side};
+use super::{Lab, TestWorld, side_by_side};
 
 /// Null, started, executed, completed, message deleted.
-pub async fn idempotency_1_happy_path<W: World>(lab: Lab<W>) {
+pub async fn idempotency_1_happy_path<W: TestWorld>(lab: Lab<W>) {
     lab.engine.send(duplicate("t-1", 1)).await.expect("the message is accepted");
     assert_eq!(lab.task(&request("t-1")).await.state, None);
     let task = lab.claim_one().await;
@@ -20,7 +20,7 @@ pub async fn idempotency_1_happy_path<W: World>(lab: Lab<W>) {
 }
 
 /// A second delivery of a completed task is deleted without execution.
-pub async fn idempotency_2_duplicate_delivery<W: World>(lab: Lab<W>) {
+pub async fn idempotency_2_duplicate_delivery<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     lab.run(&["task"]).await;
     lab.engine.send(duplicate("t-1", 1)).await.expect("the message is accepted");
@@ -30,7 +30,7 @@ pub async fn idempotency_2_duplicate_delivery<W: World>(lab: Lab<W>) {
 }
 
 /// Two workers, one task, two messages: one proceeds, the other backs off and nothing fails.
-pub async fn idempotency_3_race_of_two_workers<W: World>(lab: Lab<W>) {
+pub async fn idempotency_3_race_of_two_workers<W: TestWorld>(lab: Lab<W>) {
     for n in 0..25 {
         let id = format!("t-{n}");
         lab.engine.submit_task(alone(&id)).await.expect("the task is accepted");
@@ -51,7 +51,7 @@ pub async fn idempotency_3_race_of_two_workers<W: World>(lab: Lab<W>) {
 }
 
 /// A worker dies ten seconds into its lease; after the lease another one takes over and the dead one cannot write.
-pub async fn idempotency_4_worker_crash_recovery<W: World>(lab: Lab<W>) {
+pub async fn idempotency_4_worker_crash_recovery<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     let dead = lab.claim_as("worker-1", 1).await.remove(0);
     lab.pass(10 * SECOND);
@@ -72,7 +72,7 @@ pub async fn idempotency_4_worker_crash_recovery<W: World>(lab: Lab<W>) {
 }
 
 /// A long task renews its lease; a second worker at second 50 leaves it alone.
-pub async fn idempotency_5_long_task_with_heartbeats<W: World>(lab: Lab<W>) {
+pub async fn idempotency_5_long_task_with_heartbeats<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     let task = lab.claim_one().await;
     lab.pass(20 * SECOND);
@@ -90,7 +90,7 @@ pub async fn idempotency_5_long_task_with_heartbeats<W: World>(lab: Lab<W>) {
 }
 
 /// A sample job: A and B, then C and D, then E, then the job is completed.
-pub async fn the_sample_flow_reproduces<W: World>(lab: Lab<W>) {
+pub async fn the_sample_flow_reproduces<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("A B C<A D<A E<C+D").await;
     assert_eq!(types(&lab.job_history(job).await), ["Job Created"]);
     let mut steps = Vec::new();

@@ -5,9 +5,9 @@ use tidemill_matcher::{Subscription, SubscriptionDraft};
 use tidemill_model::{Script, ScriptDraft, ScriptId, SubscriptionId};
 
 use super::shape::{acme, app, event, other};
-use super::{Lab, World, side_by_side};
+use super::{Lab, TestWorld, side_by_side};
 use tidemill_engine::backend::Backend as _;
-use tidemill_engine::engine::{EngineError, PublishRequest, ScriptError, SubscriptionFilter, WriteScript};
+use tidemill_engine::engine::{EngineError, EventBatch, ScriptError, SubscriptionFilter, WriteScript};
 use tidemill_engine::reply::Refusal;
 
 fn script(source: &str) -> ScriptDraft {
@@ -26,20 +26,20 @@ fn greet() -> ScriptId {
     ScriptId::trusted("greet")
 }
 
-async fn put<W: World>(lab: &Lab<W>, source: &str, how: WriteScript) -> Result<Script, ScriptError> {
+async fn put<W: TestWorld>(lab: &Lab<W>, source: &str, how: WriteScript) -> Result<Script, ScriptError> {
     lab.engine.put_script(&acme(), script(source), how).await
 }
 
-async fn made<W: World>(lab: &Lab<W>) -> Script {
+async fn made<W: TestWorld>(lab: &Lab<W>) -> Script {
     put(lab, "return 1", WriteScript::Create).await.expect("the script is accepted")
 }
 
-async fn subscribed<W: World>(lab: &Lab<W>, id: &str) -> Subscription {
+async fn subscribed<W: TestWorld>(lab: &Lab<W>, id: &str) -> Subscription {
     lab.engine.subscribe(&acme(), wish(id)).await.expect("the subscription is accepted")
 }
 
 /// Created once, replaced with a new version, removed, and created again with the next version, also after a restart.
-pub async fn scripts_have_versions<W: World>(lab: Lab<W>) {
+pub async fn scripts_have_versions<W: TestWorld>(lab: Lab<W>) {
     let first = made(&lab).await;
     assert_eq!((first.version, first.created_at), (1, lab.now()));
     let taken = put(&lab, "x", WriteScript::Create).await;
@@ -76,7 +76,7 @@ pub async fn scripts_have_versions<W: World>(lab: Lab<W>) {
 }
 
 /// A subscription has its script for good: neither before nor after a restart can the script be taken from under it.
-pub async fn a_script_with_subscriptions_stays<W: World>(lab: Lab<W>) {
+pub async fn a_script_with_subscriptions_stays<W: TestWorld>(lab: Lab<W>) {
     let ghost = lab.engine.subscribe(&acme(), wish("s")).await;
     assert!(matches!(ghost, Err(ScriptError::Engine(EngineError::Fields(_)))), "{ghost:?}");
     made(&lab).await;
@@ -92,7 +92,7 @@ pub async fn a_script_with_subscriptions_stays<W: World>(lab: Lab<W>) {
 }
 
 /// A removal and a subscription that come together: one of them wins, and no subscription is left without its script.
-pub async fn a_removal_and_a_subscription_do_not_pass_each_other<W: World>(lab: Lab<W>) {
+pub async fn a_removal_and_a_subscription_do_not_pass_each_other<W: TestWorld>(lab: Lab<W>) {
     for round in 0..10 {
         made(&lab).await;
         let id = format!("s{round}");
@@ -121,10 +121,10 @@ pub async fn a_removal_and_a_subscription_do_not_pass_each_other<W: World>(lab: 
 }
 
 /// What a subscription sees begins when it is made, and again when it is enabled; other changes move nothing.
-pub async fn a_subscription_sees_what_comes_after_it<W: World>(lab: Lab<W>) {
+pub async fn a_subscription_sees_what_comes_after_it<W: TestWorld>(lab: Lab<W>) {
     made(&lab).await;
     let publish = async || {
-        let request = PublishRequest {
+        let request = EventBatch {
             tenant: acme(),
             app: app("orders"),
             origin: "producer-api".to_owned(),

@@ -6,10 +6,10 @@ use tidemill_model::fold::StateSets;
 use tidemill_model::{ErrorCategory, JobId, RequestId, TenantId};
 
 use super::shape::{acme, alone, app, graph, job_of, other, request, task_id};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::engine::{JobRequest, Signal, WorkReport};
 
-async fn sets<W: World>(lab: &Lab<W>) -> StateSets {
+async fn sets<W: TestWorld>(lab: &Lab<W>) -> StateSets {
     lab.engine.task_states(acme(), None).await.expect("the backend works")
 }
 
@@ -22,7 +22,7 @@ fn of(job: JobId, task: &str) -> String {
 }
 
 /// Timeouts and final failures are failed, retries are processing, and nothing is in two sets.
-pub async fn the_four_sets_are_disjoint_and_complete<W: World>(lab: Lab<W>) {
+pub async fn the_four_sets_are_disjoint_and_complete<W: TestWorld>(lab: Lab<W>) {
     for id in ["t-1", "t-2", "t-3", "t-4", "t-5", "t-6"] {
         lab.engine.submit_task(alone(id)).await.expect("the task is accepted");
     }
@@ -45,7 +45,7 @@ pub async fn the_four_sets_are_disjoint_and_complete<W: World>(lab: Lab<W>) {
 }
 
 /// A resumed task leaves the failed ones and is pending, then processing, then completed.
-pub async fn a_resumed_task_changes_its_set<W: World>(lab: Lab<W>) {
+pub async fn a_resumed_task_changes_its_set<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     let task = lab.claim_one().await;
     lab.fail(&task, ErrorCategory::Auth).await;
@@ -64,7 +64,7 @@ pub async fn a_resumed_task_changes_its_set<W: World>(lab: Lab<W>) {
 }
 
 /// Tasks of jobs count as well, undispatched ones not; tenants and applications are kept apart.
-pub async fn sets_are_by_tenant_and_application<W: World>(lab: Lab<W>) {
+pub async fn sets_are_by_tenant_and_application<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     let billing = JobRequest { app: app("billing"), ..job_of(graph("x")) };
     let billing = lab.engine.submit_job(billing).await.expect("the job is accepted").job;

@@ -6,19 +6,19 @@ use tidemill_model::{ErrorCategory, JobId, JobStatus, KnownType, Outcome, Public
 use super::lab::{completed, is_lease_lost, is_not_found};
 use super::leases::beat;
 use super::shape::{HOUR, acme, alone, property, request, task_id, types, worker};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::commit::MessageId;
 use tidemill_engine::engine::EngineError;
 use tidemill_engine::record::{DeadLetter, DeadLetterState};
 use tidemill_engine::reply::{Ending, Refusal};
 
-async fn cancel<W: World>(lab: &Lab<W>, job: JobId) -> usize {
+async fn cancel<W: TestWorld>(lab: &Lab<W>, job: JobId) -> usize {
     let reason = Some("wrong input".to_owned());
     lab.engine.cancel(acme(), job, "ann".to_owned(), reason).await.expect("the job may be cancelled").len()
 }
 
 /// Everything active ends in one commit: fences raised, messages gone, undispatched tasks untouched, no failure told.
-pub async fn cancel_ends_everything_active<W: World>(lab: Lab<W>) {
+pub async fn cancel_ends_everything_active<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c<a d<c").await;
     lab.submit("x").await;
     let tasks = lab.claim(2).await;
@@ -52,7 +52,7 @@ pub async fn cancel_ends_everything_active<W: World>(lab: Lab<W>) {
 }
 
 /// Cancelling again changes nothing; a completed job cannot be cancelled.
-pub async fn cancel_may_be_repeated<W: World>(lab: Lab<W>) {
+pub async fn cancel_may_be_repeated<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a").await;
     assert_eq!(cancel(&lab, job).await, 1);
     assert_eq!(cancel(&lab, job).await, 0);
@@ -69,7 +69,7 @@ pub async fn cancel_may_be_repeated<W: World>(lab: Lab<W>) {
 }
 
 /// A cancelled job may go on: new runs, higher fences, and in the end it completes.
-pub async fn resume_reopens_a_cancelled_job<W: World>(lab: Lab<W>) {
+pub async fn resume_reopens_a_cancelled_job<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c<a+b").await;
     let before = lab.claim(1).await.remove(0);
     cancel(&lab, job).await;
@@ -92,7 +92,7 @@ pub async fn resume_reopens_a_cancelled_job<W: World>(lab: Lab<W>) {
 }
 
 /// Only what failed runs again, as a new run with a growing fence; what is completed stays.
-pub async fn resume_opens_a_new_run<W: World>(lab: Lab<W>) {
+pub async fn resume_opens_a_new_run<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c<b").await;
     let tasks = lab.claim(2).await;
     lab.complete(&tasks[0], "{}").await;
@@ -119,7 +119,7 @@ pub async fn resume_opens_a_new_run<W: World>(lab: Lab<W>) {
 }
 
 /// Named tasks only, each of which must have failed; otherwise nothing happens.
-pub async fn resume_takes_names_and_refuses_others<W: World>(lab: Lab<W>) {
+pub async fn resume_takes_names_and_refuses_others<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c d<c").await;
     for task in &lab.claim(3).await[..2] {
         lab.fail(task, ErrorCategory::Auth).await;
@@ -143,7 +143,7 @@ pub async fn resume_takes_names_and_refuses_others<W: World>(lab: Lab<W>) {
     lab.check_job(job).await;
 }
 
-async fn exhaust<W: World>(lab: &Lab<W>) {
+async fn exhaust<W: TestWorld>(lab: &Lab<W>) {
     for _ in 0..3 {
         let task = lab.claim_one().await;
         if let Ending::Retrying { at } = lab.fail(&task, ErrorCategory::Network).await {
@@ -152,12 +152,12 @@ async fn exhaust<W: World>(lab: &Lab<W>) {
     }
 }
 
-async fn letters<W: World>(lab: &Lab<W>, state: Option<DeadLetterState>) -> Vec<DeadLetter> {
+async fn letters<W: TestWorld>(lab: &Lab<W>, state: Option<DeadLetterState>) -> Vec<DeadLetter> {
     lab.engine.dead_letters(acme(), state, None, 100).await.expect("the backend works").letters
 }
 
 /// A dead letter is kept, listed and can be run again; it is then marked and not lost.
-pub async fn a_dead_letter_can_be_replayed<W: World>(lab: Lab<W>) {
+pub async fn a_dead_letter_can_be_replayed<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b<a").await;
     exhaust(&lab).await;
     lab.pass(24 * HOUR);
@@ -180,7 +180,7 @@ pub async fn a_dead_letter_can_be_replayed<W: World>(lab: Lab<W>) {
 }
 
 /// A letter whose task has moved on cannot fail or repeat it.
-pub async fn a_dead_letter_of_a_finished_task_changes_nothing<W: World>(lab: Lab<W>) {
+pub async fn a_dead_letter_of_a_finished_task_changes_nothing<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     exhaust(&lab).await;
     let letter = letters(&lab, None).await.remove(0);
@@ -198,9 +198,9 @@ pub async fn a_dead_letter_of_a_finished_task_changes_nothing<W: World>(lab: Lab
     assert!(lab.claim(1).await.is_empty());
 }
 
-/// The dead letters of what runs again are closed, whoever lets it run again; those that were put aside stay so, and a run that
-/// is given up again has a letter of its own.
-pub async fn a_resume_closes_dead_letters<W: World>(lab: Lab<W>) {
+/// The dead letters of work that runs again are closed, no matter which command lets it run again. Discarded ones
+/// stay discarded, and a run that is given up again has its own letter.
+pub async fn a_resume_closes_dead_letters<W: TestWorld>(lab: Lab<W>) {
     let states = async |lab: &Lab<W>| -> Vec<(u32, DeadLetterState)> {
         let mut states: Vec<_> =
             letters(lab, None).await.iter().map(|letter| (letter.run, letter.state)).collect();
@@ -235,7 +235,7 @@ pub async fn a_resume_closes_dead_letters<W: World>(lab: Lab<W>) {
 }
 
 /// A replay in a cancelled job opens the job as well.
-pub async fn a_replay_reopens_a_cancelled_job<W: World>(lab: Lab<W>) {
+pub async fn a_replay_reopens_a_cancelled_job<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c<a").await;
     let tasks = lab.claim(2).await;
     lab.complete(&tasks[1], "{}").await;
@@ -258,7 +258,7 @@ pub async fn a_replay_reopens_a_cancelled_job<W: World>(lab: Lab<W>) {
 }
 
 /// Dead letters are listed by pages, oldest first.
-pub async fn dead_letters_are_listed_by_pages<W: World>(lab: Lab<W>) {
+pub async fn dead_letters_are_listed_by_pages<W: TestWorld>(lab: Lab<W>) {
     for n in 0..5 {
         lab.engine.submit_task(alone(&format!("t-{n}"))).await.expect("the task is accepted");
         exhaust(&lab).await;

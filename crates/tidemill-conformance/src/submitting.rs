@@ -1,23 +1,23 @@
 //! Submitting: what is refused, by which name, and that nothing of it is stored.
 
 use tidemill_model::access_path::AccessPath;
-use tidemill_model::dag_violation::Violation;
+use tidemill_model::dag_violation::DagViolation;
 use tidemill_model::{Json, RetryPolicy, TaskId, TaskSpec};
 
 use super::lab::value;
 use super::shape::{acme, alone, graph, job_of, json, request, spec, task_id};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::engine::{EngineError, IdempotencyKey, JobRequest, TaskRequest};
 use tidemill_engine::reply::Refusal;
 
-async fn nothing_is_stored<W: World>(lab: &Lab<W>) {
+async fn nothing_is_stored<W: TestWorld>(lab: &Lab<W>) {
     assert!(lab.events(AccessPath::Tenant).await.is_empty());
     assert!(lab.engine.jobs(acme(), None, None, 10).await.expect("the backend works").is_empty());
     assert_eq!(lab.engine.queue_depth().await.expect("the backend works").messages, 0);
     assert!(lab.claim(10).await.is_empty());
 }
 
-async fn violations<W: World>(lab: &Lab<W>, tasks: Vec<TaskSpec>) -> Vec<Violation> {
+async fn violations<W: TestWorld>(lab: &Lab<W>, tasks: Vec<TaskSpec>) -> Vec<DagViolation> {
     match lab.engine.submit_job(job_of(tasks)).await {
         Err(EngineError::Refused(Refusal::Graph(found))) => found.listed,
         answer => panic!("the graph is refused: {answer:?}"),
@@ -25,9 +25,9 @@ async fn violations<W: World>(lab: &Lab<W>, tasks: Vec<TaskSpec>) -> Vec<Violati
 }
 
 /// A circle is refused by name.
-pub async fn a_cycle_is_named<W: World>(lab: Lab<W>) {
+pub async fn a_cycle_is_named<W: TestWorld>(lab: Lab<W>) {
     let found = violations(&lab, graph("a<c b<a c<b d<a e")).await;
-    let [cycle @ Violation::Cycle { path, .. }] = found.as_slice() else { panic!("one cycle: {found:?}") };
+    let [cycle @ DagViolation::Cycle { path, .. }] = found.as_slice() else { panic!("one cycle: {found:?}") };
     let mut names: Vec<_> = path.iter().map(TaskId::as_str).collect();
     assert_eq!(names.first(), names.last(), "back to where it began");
     names.sort_unstable();
@@ -37,8 +37,8 @@ pub async fn a_cycle_is_named<W: World>(lab: Lab<W>) {
     nothing_is_stored(&lab).await;
 }
 
-/// All that is wrong is told at once, with the field.
-pub async fn all_violations_are_told<W: World>(lab: Lab<W>) {
+/// A refusal lists all problems at once, with their fields.
+pub async fn all_violations_are_told<W: TestWorld>(lab: Lab<W>) {
     let mut tasks = graph("a a b<b c<zz d<a+a e");
     tasks[5].input = json("[]");
     let found = violations(&lab, tasks).await;
@@ -52,7 +52,7 @@ pub async fn all_violations_are_told<W: World>(lab: Lab<W>) {
     ] {
         assert!(told.contains(&(expected.0, expected.1.to_owned())), "{expected:?} in {told:?}");
     }
-    assert_eq!(violations(&lab, Vec::new()).await, [Violation::EmptyTasks]);
+    assert_eq!(violations(&lab, Vec::new()).await, [DagViolation::EmptyTasks]);
     let mut reserved = spec("a", &[]);
     reserved.input = json(r#"{"dependencyOutputs":{}}"#);
     assert_eq!(violations(&lab, vec![reserved]).await[0].code(), "INVALID_INPUT");
@@ -60,14 +60,14 @@ pub async fn all_violations_are_told<W: World>(lab: Lab<W>) {
 }
 
 /// One more than a hundred thousand.
-pub async fn a_job_with_100_001_tasks_is_refused<W: World>(lab: Lab<W>) {
+pub async fn a_job_with_100_001_tasks_is_refused<W: TestWorld>(lab: Lab<W>) {
     let tasks = (0..100_001).map(|n| spec(&format!("t{n}"), &[])).collect();
-    assert_eq!(violations(&lab, tasks).await, [Violation::TooManyTasks { count: 100_001 }]);
+    assert_eq!(violations(&lab, tasks).await, [DagViolation::TooManyTasks { count: 100_001 }]);
     nothing_is_stored(&lab).await;
 }
 
-/// Limits of options, names and sizes are told with the field, the value and the bound.
-pub async fn options_out_of_bounds_are_refused<W: World>(lab: Lab<W>) {
+/// A refusal names the field, the value and the bound of options, names and sizes.
+pub async fn options_out_of_bounds_are_refused<W: TestWorld>(lab: Lab<W>) {
     let with = |change: fn(&mut TaskSpec)| {
         let mut tasks = graph("a b");
         change(&mut tasks[1]);
@@ -115,8 +115,8 @@ pub async fn options_out_of_bounds_are_refused<W: World>(lab: Lab<W>) {
     nothing_is_stored(&lab).await;
 }
 
-/// A client may not claim an id that only the engine mints, and bad inputs are told.
-pub async fn a_bad_task_on_its_own_is_refused<W: World>(lab: Lab<W>) {
+/// A client may not claim an id that only the engine mints, and bad inputs are refused.
+pub async fn a_bad_task_on_its_own_is_refused<W: TestWorld>(lab: Lab<W>) {
     let job = tidemill_model::JobId::from_u128(7).request_id(&task_id("a"));
     let input = |text: &str| TaskRequest { input: json(text), ..alone("t-1") };
     let rows = [
@@ -137,7 +137,7 @@ pub async fn a_bad_task_on_its_own_is_refused<W: World>(lab: Lab<W>) {
 }
 
 /// Ids that nobody gave are made, and are all different.
-pub async fn absent_ids_are_minted<W: World>(lab: Lab<W>) {
+pub async fn absent_ids_are_minted<W: TestWorld>(lab: Lab<W>) {
     let mut requests = std::collections::BTreeSet::new();
     for _ in 0..20 {
         let task = lab.engine.submit_task(TaskRequest { request: None, ..alone("unused") }).await;
@@ -150,7 +150,7 @@ pub async fn absent_ids_are_minted<W: World>(lab: Lab<W>) {
 }
 
 /// A task on its own has its message's body, its options and its name.
-pub async fn a_task_on_its_own_runs<W: World>(lab: Lab<W>) {
+pub async fn a_task_on_its_own_runs<W: TestWorld>(lab: Lab<W>) {
     let mut sent = alone("t-1");
     sent.input = json(r#"{"n":1}"#);
     sent.options.timeout_ms = Some(5_000);

@@ -1,11 +1,11 @@
 //! The list of cases, and how one is run.
 
-use super::{Lab, ManualClock, World, block_on};
+use super::{Lab, ManualClock, TestWorld, block_on};
 
 /// Runs one case on a fresh world, without a runtime. An adapter with a runtime of its own awaits the case there.
 pub fn run_case<W, F>(case: impl FnOnce(Lab<W>) -> F, make: impl FnOnce(ManualClock) -> W)
 where
-    W: World,
+    W: TestWorld,
     F: Future<Output = ()>,
 {
     let clock = ManualClock::default();
@@ -284,7 +284,7 @@ macro_rules! conformance_cases {
 /// Makes one `#[test]` of every case, in one module per section.
 ///
 /// The argument is a function from a [`ManualClock`](crate::ManualClock) to a fresh
-/// [`World`](crate::World).
+/// [`TestWorld`](crate::TestWorld).
 #[macro_export]
 macro_rules! conformance_tests {
     ($make:expr) => {

@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::workflow::{
-    ErrorCode, ErrorScope, ExecutionId, TaskToken, WorkflowMessage, WorkflowStatus,
+    ErrorCode, ErrorScope, TaskToken, WorkflowMessage, WorkflowRunId, WorkflowStatus,
 };
 use tidemill_model::{AppName, Entity, EntityId, EntityType, EventType, Json, TenantId};
 
 use super::shape::{SECOND, acme, json, other};
-use super::{Lab, World, poll_once};
+use super::{Lab, TestWorld, poll_once};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{
-    BulkRequest, EngineError, GroupFilter, GroupSort, IngestRequest, Ingested, NewEvent, PublishRequest,
+    EngineError, EventBatch, GroupFilter, GroupSort, IngestRequest, Ingested, NewBulk, NewEvent,
     TokenOutcome, TriageFilter, UnparkRequest,
 };
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::reply::Refusal;
 use tidemill_engine::scripts::AlertKind;
@@ -29,8 +30,8 @@ fn code(text: &str) -> ErrorCode {
     ErrorCode::new(text).expect("a code")
 }
 
-fn execution(text: &str) -> ExecutionId {
-    ExecutionId::new(text).expect("an id")
+fn execution(text: &str) -> WorkflowRunId {
+    WorkflowRunId::new(text).expect("an id")
 }
 
 /// An envelope as it comes in.
@@ -56,11 +57,11 @@ fn with_id(envelope: &str, id: &str) -> String {
     envelope.replacen('{', &format!(r#"{{"id":"{id}","#), 1)
 }
 
-async fn ingest<W: World>(lab: &Lab<W>, envelopes: &[String]) -> Result<Vec<Ingested>, EngineError> {
+async fn ingest<W: TestWorld>(lab: &Lab<W>, envelopes: &[String]) -> Result<Vec<Ingested>, EngineError> {
     ingest_for(lab, &acme(), envelopes).await
 }
 
-async fn ingest_for<W: World>(
+async fn ingest_for<W: TestWorld>(
     lab: &Lab<W>,
     tenant: &TenantId,
     envelopes: &[String],
@@ -82,7 +83,7 @@ fn unpark(id: &str, how: BulkAction) -> UnparkRequest {
     UnparkRequest { tenant: acme(), execution: execution(id), how, by, reason }
 }
 
-async fn group<W: World>(lab: &Lab<W>, text: &str) -> tidemill_engine::engine::ShownGroup {
+async fn group<W: TestWorld>(lab: &Lab<W>, text: &str) -> tidemill_engine::engine::ShownGroup {
     lab.engine.error_group(&acme(), &code(text)).await.expect("it works").expect("the code is known")
 }
 
@@ -91,7 +92,7 @@ fn workflow_entity(id: &str) -> AccessPath {
 }
 
 /// What is taken in twice counts once, in one call, in two, and in two lives.
-pub async fn a_workflow_event_counts_once<W: World>(lab: Lab<W>) {
+pub async fn a_workflow_event_counts_once<W: TestWorld>(lab: Lab<W>) {
     let first = with_id(&envelope("e-1", "FAILED", None, &["20Cook", "20Cook"]), "bus-1");
     let taken = ingest(&lab, &[first.clone(), first.clone()]).await.expect("it is valid");
     assert_eq!(taken.iter().map(|taken| taken.repeated).collect::<Vec<_>>(), [false, true]);
@@ -109,7 +110,7 @@ pub async fn a_workflow_event_counts_once<W: World>(lab: Lab<W>) {
 }
 
 /// A message with a mistake changes nothing, nor do those beside it; the mistake has its field's name.
-pub async fn a_wrong_workflow_event_is_refused<W: World>(lab: Lab<W>) {
+pub async fn a_wrong_workflow_event_is_refused<W: TestWorld>(lab: Lab<W>) {
     let good = envelope("e-1", "FAILED", None, &["20Cook"]);
     for (bad, field) in [
         (good.replace("20Cook\"", "X\""), "detail.errors[0].code"),
@@ -124,7 +125,7 @@ pub async fn a_wrong_workflow_event_is_refused<W: World>(lab: Lab<W>) {
     }
     assert!(lab.engine.error_group(&acme(), &code("20Cook")).await.expect("it works").is_none());
     // The same by the way of other events.
-    let publish = |properties: Json| PublishRequest {
+    let publish = |properties: Json| EventBatch {
         tenant: acme(),
         app: AppName::trusted("flow"),
         origin: "test".into(),
@@ -151,7 +152,7 @@ pub async fn a_wrong_workflow_event_is_refused<W: World>(lab: Lab<W>) {
 }
 
 /// Marks on codes and executions hold across restarts; what comes again is open again, unless it cannot be mended.
-pub async fn marks_hold<W: World>(lab: Lab<W>) {
+pub async fn marks_hold<W: TestWorld>(lab: Lab<W>) {
     for id in ["e-1", "e-2", "e-3"] {
         let text = envelope(id, "FAILED", None, &["20Cook", "31001"]);
         ingest(&lab, &[text]).await.expect("it is valid");
@@ -195,7 +196,7 @@ pub async fn marks_hold<W: World>(lab: Lab<W>) {
 }
 
 /// Groups are found by what they are, in the order that was asked for, with their samples.
-pub async fn groups_are_listed_and_filtered<W: World>(lab: Lab<W>) {
+pub async fn groups_are_listed_and_filtered<W: TestWorld>(lab: Lab<W>) {
     for (id, errors) in
         [("e-1", &["20Cook", "20Cook", "31001"][..]), ("e-2", &["31001", "40001"]), ("e-3", &["31001"])]
     {
@@ -259,8 +260,8 @@ pub async fn groups_are_listed_and_filtered<W: World>(lab: Lab<W>) {
     }
 }
 
-/// A wait ends once, whoever ends it, and whoever has the token hears how.
-pub async fn a_wait_ends_once<W: World>(lab: Lab<W>) {
+/// A wait ends once, no matter which way it ends, and the holder of the token learns how.
+pub async fn a_wait_ends_once<W: TestWorld>(lab: Lab<W>) {
     let text = envelope("e-1", "FAILED", Some(TOKEN), &["20Cook"]);
     ingest(&lab, &[text]).await.expect("it is valid");
     let token = TaskToken::new(TOKEN).expect("a token");
@@ -330,8 +331,8 @@ impl TriageTimer for Still {
     }
 }
 
-/// Whoever waits too long is told of, and then given up, by the keeper of time.
-pub async fn nobody_waits_for_ever<W: World>(lab: Lab<W>) {
+/// The triage keeper reports an execution that waits too long, and then gives it up.
+pub async fn nobody_waits_for_ever<W: TestWorld>(lab: Lab<W>) {
     ingest(&lab, &[envelope("e-1", "FAILED", Some(TOKEN), &["20Cook"])]).await.expect("it is valid");
     let week = lab.engine.policy().park_millis;
     let look = async |lab: &Lab<W>| {
@@ -340,7 +341,8 @@ pub async fn nobody_waits_for_ever<W: World>(lab: Lab<W>) {
         // It does what is due and waits for the next moment.
         loop {
             assert!(poll_once(run.as_mut()).await.is_pending());
-            let due = lab.world.backend().triage(|index| index.due(lab.now(), 1)).await;
+            let now = lab.now();
+            let due = lab.world.backend().look(|state| state.triage().due(now, 1)).await;
             if due.expect("it works").parked.is_empty() {
                 break;
             }
@@ -374,7 +376,7 @@ pub async fn nobody_waits_for_ever<W: World>(lab: Lab<W>) {
 }
 
 /// One wish resumes a thousand, each once, also when the process dies in the middle.
-pub async fn a_bulk_survives_and_resumes_each_once<W: World>(lab: Lab<W>) {
+pub async fn a_bulk_survives_and_resumes_each_once<W: TestWorld>(lab: Lab<W>) {
     let total = 1_000;
     for first in (0..total).step_by(100) {
         let texts: Vec<_> = (first..first + 100)
@@ -395,7 +397,7 @@ pub async fn a_bulk_survives_and_resumes_each_once<W: World>(lab: Lab<W>) {
     let preview = lab.engine.preview_bulk(&acme(), &settled).await.expect("it works");
     assert_eq!(preview.total, 1, "the others have open errors");
     assert_eq!(preview.first[0].execution, execution("x"));
-    let request = BulkRequest {
+    let request = NewBulk {
         tenant: acme(),
         action: resume(),
         filter,
@@ -435,7 +437,7 @@ pub async fn a_bulk_survives_and_resumes_each_once<W: World>(lab: Lab<W>) {
 }
 
 /// Nothing of one tenant's triage is seen or changed by another.
-pub async fn triage_stays_within_its_tenant<W: World>(lab: Lab<W>) {
+pub async fn triage_stays_within_its_tenant<W: TestWorld>(lab: Lab<W>) {
     for tenant in [acme(), other()] {
         let text = envelope("e-1", "FAILED", Some(TOKEN), &["20Cook"]);
         ingest_for(&lab, &tenant, &[text]).await.expect("it is valid");

@@ -11,7 +11,7 @@ use tidemill_model::{
 
 use super::lab::{completed, value};
 use super::shape::{HOUR, acme, alone, graph, job_of, other};
-use super::{Lab, World};
+use super::{Lab, TestWorld};
 use tidemill_engine::command::Spent;
 use tidemill_engine::engine::{JobRequest, Signal, TaskRequest, UsageBy, UsageQuery, WorkReport};
 use tidemill_engine::reply::Assignment;
@@ -56,7 +56,7 @@ fn query(tenant: &TenantId, by: UsageBy) -> UsageQuery {
 }
 
 /// The sums of a tenant as they are kept, by what they are about.
-async fn kept<W: World>(lab: &Lab<W>, tenant: &TenantId) -> BTreeMap<String, UsageSum> {
+async fn kept<W: TestWorld>(lab: &Lab<W>, tenant: &TenantId) -> BTreeMap<String, UsageSum> {
     let mut sums = BTreeMap::new();
     for (by, name) in [
         (UsageBy::Job, "job"),
@@ -72,7 +72,7 @@ async fn kept<W: World>(lab: &Lab<W>, tenant: &TenantId) -> BTreeMap<String, Usa
 }
 
 /// The same sums as the events tell them.
-async fn told<W: World>(lab: &Lab<W>, tenant: &TenantId) -> BTreeMap<String, UsageSum> {
+async fn told<W: TestWorld>(lab: &Lab<W>, tenant: &TenantId) -> BTreeMap<String, UsageSum> {
     let events = lab.events_of(tenant.clone(), AccessPath::Tenant).await;
     let mut names = BTreeMap::new();
     let mut sums: BTreeMap<String, UsageSum> = BTreeMap::new();
@@ -115,12 +115,12 @@ fn is_end(event: &Event, events: &[Event]) -> bool {
     })
 }
 
-async fn check<W: World>(lab: &Lab<W>, tenant: &TenantId) {
+async fn check<W: TestWorld>(lab: &Lab<W>, tenant: &TenantId) {
     assert_eq!(kept(lab, tenant).await, told(lab, tenant).await, "sums and events of {tenant}");
 }
 
 /// Every attempt that says what it used is in the sums, whatever became of it, also after a restart.
-pub async fn sums_are_those_of_the_events<W: World>(mut lab: Lab<W>) {
+pub async fn sums_are_those_of_the_events<W: TestWorld>(mut lab: Lab<W>) {
     let mut jobs = Vec::new();
     for round in 0..3_u64 {
         let tasks = agents("a b c d e");
@@ -177,7 +177,7 @@ pub async fn sums_are_those_of_the_events<W: World>(mut lab: Lab<W>) {
 }
 
 /// Sums are given by pages and for some days.
-pub async fn sums_are_listed<W: World>(lab: Lab<W>) {
+pub async fn sums_are_listed<W: TestWorld>(lab: Lab<W>) {
     let first = Day::of(lab.now());
     let mut jobs: Vec<JobId> = Vec::new();
     for day in 0..4_u64 {
@@ -245,13 +245,13 @@ fn exceeded(events: &[Event]) -> Vec<serde_json::Value> {
     of_type.map(|event| value(&event.properties)).collect()
 }
 
-async fn finish_spending<W: World>(lab: &Lab<W>, task: &Assignment, micros: u64) {
+async fn finish_spending<W: TestWorld>(lab: &Lab<W>, task: &Assignment, micros: u64) {
     let report = completed("{}").with_spent(spent(usage(1, micros)));
     lab.report(task, report).await.expect("the outcome is taken");
 }
 
 /// A job's budget stops its agents, survives a restart, and lets them go on once it was raised.
-pub async fn a_jobs_budget_stops_its_agents<W: World>(lab: Lab<W>) {
+pub async fn a_jobs_budget_stops_its_agents<W: TestWorld>(lab: Lab<W>) {
     let request = JobRequest { budget: Some(usd(5)), ..job_of(agents("a b<a")) };
     let job = lab.engine.submit_job(request).await.expect("the job is accepted").job;
     let task = lab.claim_one().await;
@@ -291,7 +291,7 @@ pub async fn a_jobs_budget_stops_its_agents<W: World>(lab: Lab<W>) {
 }
 
 /// A tenant's budget counts for its period and for nobody else.
-pub async fn a_tenants_budget_stops_its_agents<W: World>(lab: Lab<W>) {
+pub async fn a_tenants_budget_stops_its_agents<W: TestWorld>(lab: Lab<W>) {
     let agent = |tenant: TenantId, id: &str| {
         let mut request = TaskRequest { tenant, ..alone(id) };
         request.options.agent = true;
@@ -336,7 +336,7 @@ pub async fn a_tenants_budget_stops_its_agents<W: World>(lab: Lab<W>) {
 }
 
 /// The session of an attempt that failed for now goes to the next one of the run, also after a restart.
-pub async fn a_session_goes_to_the_next_attempt<W: World>(lab: Lab<W>) {
+pub async fn a_session_goes_to_the_next_attempt<W: TestWorld>(lab: Lab<W>) {
     let job = lab.engine.submit_job(job_of(agents("a"))).await.expect("the job is accepted").job;
     let task = lab.claim_one().await;
     assert_eq!(task.session_id, None);

@@ -13,15 +13,15 @@ use super::shape::{
     LEASE, MINUTE, SECOND, acme, alone, graph, job_of, key, long_text, other, property, request, task_id,
     types,
 };
-use super::{Lab, World, poll_once};
+use super::{Lab, TestWorld, poll_once};
 use tidemill_engine::engine::limits::LISTED_OUTPUT_BYTES_MAX;
 use tidemill_engine::engine::{
-    EngineError, HeartbeatRequest, JobFilter, JobRequest, Signal, TaskDetail, WorkReport,
+    EngineError, HeartbeatReport, JobFilter, JobRequest, Signal, TaskDetail, WorkReport,
 };
 use tidemill_engine::reply::{Ending, Refusal};
 
 /// A cancel tells the worker at once; other tasks' workers hear nothing.
-pub async fn a_cancel_revokes_the_leases_of_the_job<W: World>(lab: Lab<W>) {
+pub async fn a_cancel_revokes_the_leases_of_the_job<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b").await;
     let bystander = lab.submit("x").await;
     let tasks = lab.claim(3).await;
@@ -44,7 +44,7 @@ pub async fn a_cancel_revokes_the_leases_of_the_job<W: World>(lab: Lab<W>) {
 }
 
 /// A claim that takes a task over tells the worker that lost it, and not the one that got it.
-pub async fn a_takeover_revokes_the_lease_before_it<W: World>(lab: Lab<W>) {
+pub async fn a_takeover_revokes_the_lease_before_it<W: TestWorld>(lab: Lab<W>) {
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     let old = lab.claim_one().await;
     let mut lost = pin!(lab.engine.revoked(&old.task, old.fence));
@@ -59,8 +59,9 @@ pub async fn a_takeover_revokes_the_lease_before_it<W: World>(lab: Lab<W>) {
     lab.complete(&new, "{}").await;
 }
 
-/// A task on its own is cancelled: it fails as cancelled, its worker is told and can write nothing, a resume reopens it.
-pub async fn a_task_on_its_own_can_be_cancelled<W: World>(lab: Lab<W>) {
+/// A task on its own is cancelled: it fails as cancelled, its worker learns it and can write nothing, a resume
+/// reopens it.
+pub async fn a_task_on_its_own_can_be_cancelled<W: TestWorld>(lab: Lab<W>) {
     let cancel = |id: &str, reason: Option<&str>| {
         lab.engine.cancel_task(acme(), request(id), "ann".to_owned(), reason.map(str::to_owned))
     };
@@ -101,7 +102,7 @@ pub async fn a_task_on_its_own_can_be_cancelled<W: World>(lab: Lab<W>) {
 }
 
 /// What an agent used is in the event of its completion, beside an output of any size.
-pub async fn usage_is_recorded_with_the_completion<W: World>(lab: Lab<W>) {
+pub async fn usage_is_recorded_with_the_completion<W: TestWorld>(lab: Lab<W>) {
     let usage = Usage { input_tokens: 1_200, output_tokens: 340, cache_read_tokens: 56, ..Usage::default() };
     for (id, output) in [("small", long_text(10)), ("large", long_text(DETAIL_BYTES_MAX + 1_000))] {
         lab.engine.submit_task(alone(id)).await.expect("the task is accepted");
@@ -125,7 +126,7 @@ pub async fn usage_is_recorded_with_the_completion<W: World>(lab: Lab<W>) {
 }
 
 /// Secrets do not reach an event, by whichever way a text comes.
-pub async fn texts_are_cleaned_before_they_are_stored<W: World>(lab: Lab<W>) {
+pub async fn texts_are_cleaned_before_they_are_stored<W: TestWorld>(lab: Lab<W>) {
     let secret = "AKIAIOSFODNN7EXAMPLE";
     let text = format!("denied for {secret}");
     for category in [ErrorCategory::Auth, ErrorCategory::Network] {
@@ -139,7 +140,7 @@ pub async fn texts_are_cleaned_before_they_are_stored<W: World>(lab: Lab<W>) {
     let worker = super::shape::worker("worker-1");
     let activity =
         Activity { kind: ActivityKind::StepRunning, step_name: text.clone(), timestamp: lab.now() };
-    let beat = HeartbeatRequest {
+    let beat = HeartbeatReport {
         task: task.task.clone(),
         fence: task.fence,
         worker: worker.clone(),
@@ -172,13 +173,13 @@ pub async fn texts_are_cleaned_before_they_are_stored<W: World>(lab: Lab<W>) {
     assert!(events.iter().all(|event| !event.properties.as_str().contains(secret)));
 }
 
-async fn detail<W: World>(lab: &Lab<W>, id: &str) -> TaskDetail {
+async fn detail<W: TestWorld>(lab: &Lab<W>, id: &str) -> TaskDetail {
     lab.world.settled().await;
     lab.engine.task_detail(key(id)).await.expect("the backend works").expect("the task is there")
 }
 
 /// Attempts, times, leases, errors and outputs, through the life of a task.
-pub async fn a_task_is_told_in_detail<W: World>(lab: Lab<W>) {
+pub async fn a_task_is_told_in_detail<W: TestWorld>(lab: Lab<W>) {
     assert_eq!(lab.engine.task_detail(key("t-1")).await.expect("the backend works"), None);
     lab.engine.submit_task(alone("t-1")).await.expect("the task is accepted");
     let waiting = detail(&lab, "t-1").await;
@@ -230,7 +231,7 @@ pub async fn a_task_is_told_in_detail<W: World>(lab: Lab<W>) {
 }
 
 /// The tasks of a job: what they wait for, and outputs as far as they are small.
-pub async fn the_tasks_of_a_job_are_told_in_detail<W: World>(lab: Lab<W>) {
+pub async fn the_tasks_of_a_job_are_told_in_detail<W: TestWorld>(lab: Lab<W>) {
     let job = lab.submit("a b c d<a+b+c e<d").await;
     let tasks = lab.claim(3).await;
     lab.complete(&tasks[0], r#"{"n":1}"#).await;
@@ -257,13 +258,13 @@ pub async fn the_tasks_of_a_job_are_told_in_detail<W: World>(lab: Lab<W>) {
     assert_eq!(page[0].task.spec.task_id.as_str(), "d");
 }
 
-async fn submit_named<W: World>(lab: &Lab<W>, name: &str) -> tidemill_model::JobId {
+async fn submit_named<W: TestWorld>(lab: &Lab<W>, name: &str) -> tidemill_model::JobId {
     let request = JobRequest { name: Some(name.to_owned()), ..job_of(graph("a")) };
     lab.engine.submit_job(request).await.expect("the job is accepted").job
 }
 
 /// Jobs are found by status, name and time, newest first, in pages.
-pub async fn jobs_are_found_by_what_they_are<W: World>(lab: Lab<W>) {
+pub async fn jobs_are_found_by_what_they_are<W: TestWorld>(lab: Lab<W>) {
     let mut jobs = Vec::new();
     let start = lab.now();
     for number in 0..6 {
@@ -305,7 +306,7 @@ pub async fn jobs_are_found_by_what_they_are<W: World>(lab: Lab<W>) {
 }
 
 /// Many jobs are resumed and cancelled by a filter, up to a limit, and the answer says which.
-pub async fn many_jobs_are_steered_at_once<W: World>(lab: Lab<W>) {
+pub async fn many_jobs_are_steered_at_once<W: TestWorld>(lab: Lab<W>) {
     let mut jobs = Vec::new();
     for number in 0..5 {
         jobs.push(submit_named(&lab, if number == 4 { "odd" } else { "even" }).await);

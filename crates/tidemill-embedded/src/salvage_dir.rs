@@ -17,7 +17,7 @@ use tidemill_engine::export::ExportError;
 use tidemill_engine::record::{Record, RecordKey, RecordKind};
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_engine::state::stream::Stream;
-use tidemill_model::{Entity, TenantId, Timestamp};
+use tidemill_model::{Entity, JobId, RequestId, TenantId, Timestamp};
 
 use crate::blob::Blobs;
 use crate::data_lock::{DataLock, LockError};
@@ -35,7 +35,7 @@ use crate::store::{Store, StoreOptions, Tell, row_key};
 const STAGING: &str = "salvage.partial";
 const ROWS: &str = "derived/rows.redb";
 const BLOBS: &str = "blobs";
-/// How many of those who lost something are named; the rest is only counted.
+/// How many of the entities that lost something are named; the rest are only counted.
 pub const NAMED_MAX: usize = 1_000;
 
 /// What was saved, and what was not.
@@ -54,6 +54,10 @@ pub struct Salvaged {
     /// Whose history has a hole, as far as it shows: the first of them by name.
     pub touched: Vec<Touched>,
     pub touched_total: u64,
+    /// Jobs that are not in the new store though something of them is left: the first of them by id. A job of which nothing
+    /// is left is in no list.
+    pub gone: Vec<Gone>,
+    pub gone_total: u64,
     /// What the losses mean for the API keys.
     pub keys: KeysLeft,
     /// What a verify of the new store says.
@@ -77,6 +81,38 @@ pub enum KeysLeft {
 pub struct Touched {
     pub tenant: TenantId,
     pub entity: Entity,
+}
+
+/// A job that the new store does not have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Gone {
+    pub tenant: TenantId,
+    pub job: JobId,
+}
+
+impl Gone {
+    /// The job that something left behind belongs to, by the id of one of its tasks.
+    fn by_task(tenant: &TenantId, request: &str) -> Option<Self> {
+        let job = RequestId::new(request).ok()?.job_part()?;
+        Some(Self { tenant: tenant.clone(), job })
+    }
+
+    fn by_event(tenant: &TenantId, entity: &Entity) -> Option<Self> {
+        match entity.kind.as_str() {
+            "JOB" => Some(Self { tenant: tenant.clone(), job: JobId::new(entity.id.as_str()).ok()? }),
+            "TASK" => Self::by_task(tenant, entity.id.as_str()),
+            _ => None,
+        }
+    }
+
+    /// By the path of a file that a task left.
+    fn by_file(path: &str) -> Option<Self> {
+        let (tenant, file) = path.strip_prefix(BLOBS)?.strip_prefix('/')?.split_once('/')?;
+        let (request, _) = file.strip_prefix("task/logs/")?.split_once('/')?;
+        // A long name is cut there, behind the id of the job.
+        let request = request.split('%').next()?;
+        Self::by_task(&TenantId::new(tenant).ok()?, request)
+    }
 }
 
 impl Salvaged {
@@ -168,7 +204,7 @@ fn make(
         }
         opened => opened?,
     };
-    find_touched(&mut store, &mut salvaged, watch)?;
+    let mut jobs = find_touched(&mut store, &mut salvaged, watch)?;
     let export = staging.join("export");
     let file = File::create(&export).map_err(io_error("make", &export))?;
     let exported = store.export(&mut BufWriter::new(file), watch)?;
@@ -188,8 +224,9 @@ fn make(
     let imported = Store::import_salvaged(Arc::clone(&disk), options.clone(), &mut input, extra, now, watch)?;
     (salvaged.events, salvaged.jobs, salvaged.tasks) =
         (imported.tally.events, imported.tally.jobs, imported.tally.tasks);
-    copy_blobs(from, target, &mut salvaged, watch)?;
+    copy_blobs(from, target, &mut salvaged, &mut jobs, watch)?;
     let store = Store::open_watched(disk, options.clone(), watch)?;
+    find_gone(&store, &mut salvaged, jobs)?;
     salvaged.findings = store.verify_watched(watch)?;
     Ok(salvaged)
 }
@@ -224,15 +261,17 @@ fn copy_rows(
     }
 }
 
-/// Finds out who lost events: whose next event names one that is gone as the one before, or whose newest is gone.
+/// Finds the entities that lost events: the next event names a lost one as the one before, or the newest is lost.
+/// Returns the jobs that still have events.
 fn find_touched(
     store: &mut Store,
     salvaged: &mut Salvaged,
     watch: &mut Watch<'_>,
-) -> Result<(), SalvageError> {
+) -> Result<BTreeSet<Gone>, SalvageError> {
     let lost: Vec<Lost> = salvaged.log.lost.clone();
+    let mut jobs = BTreeSet::new();
     if lost.is_empty() {
-        return Ok(());
+        return Ok(jobs);
     }
     let is_lost = |seq: Option<Seq>| {
         seq.is_some_and(|seq| lost.iter().any(|lost| lost.first_seq <= seq && seq < lost.end_seq))
@@ -242,6 +281,7 @@ fn find_touched(
     store.reader.replay::<Fault>(LogPosition::START, |entry| {
         if let Entry::Event(stored) = entry {
             step.tick();
+            jobs.extend(Gone::by_event(&stored.event.tenant, &stored.event.entity));
             if is_lost(stored.links.prev) || is_lost(stored.links.aside) {
                 touched.insert(Touched { tenant: stored.event.tenant, entity: stored.event.entity });
             }
@@ -268,6 +308,24 @@ fn find_touched(
     })?;
     salvaged.touched_total = touched.len() as u64;
     salvaged.touched = touched.into_iter().take(NAMED_MAX).collect();
+    Ok(jobs)
+}
+
+/// Finds out which of the jobs that something is left of the new store does not have.
+fn find_gone(store: &Store, salvaged: &mut Salvaged, jobs: BTreeSet<Gone>) -> Result<(), Fault> {
+    if salvaged.log.lost.is_empty() {
+        return Ok(());
+    }
+    let mut gone = Vec::new();
+    for job in jobs {
+        let is_open = store.state().job(&job.tenant, job.job).is_some();
+        if !is_open && store.rows.get(&RowKey::Job(job.tenant.clone(), job.job))?.is_none() {
+            gone.push(job);
+        }
+    }
+    salvaged.gone_total = gone.len() as u64;
+    gone.truncate(NAMED_MAX);
+    salvaged.gone = gone;
     Ok(())
 }
 
@@ -285,11 +343,12 @@ fn kept_records(store: &Store) -> Result<Vec<(RecordKey, Record)>, Fault> {
     Ok(records)
 }
 
-/// Copies the blobs that are whole and whose names fit, but for those that came with their events.
+/// Copies the blobs that are whole and whose names fit, but for those that came with their events. Notes whose they are.
 fn copy_blobs(
     from: &Path,
     target: &Arc<RealDisk>,
     salvaged: &mut Salvaged,
+    jobs: &mut BTreeSet<Gone>,
     watch: &mut Watch<'_>,
 ) -> Result<(), SalvageError> {
     let blobs = Blobs::open(Arc::clone(target) as _).map_err(|error| io_fault(&error))?;
@@ -314,6 +373,7 @@ fn copy_blobs(
             }
             step.tick();
             let Some(name) = path.to_str() else { continue };
+            jobs.extend(Gone::by_file(name));
             let bytes = fs::read(from.join(&path)).map_err(io_error("read", &path))?;
             match blobs.adopt(name, &bytes) {
                 Ok(()) => salvaged.blobs += 1,
@@ -325,7 +385,7 @@ fn copy_blobs(
         }
     }
     step.end();
-    // A damaged one that an event names was told by the export already.
+    // The export already reported a damaged one that an event names.
     salvaged.blobs_lost.sort_unstable();
     salvaged.blobs_lost.dedup();
     Ok(())

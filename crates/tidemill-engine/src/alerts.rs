@@ -1,9 +1,9 @@
-//! The alerts that stand, whoever raised them.
+//! All alerts that stand, of every source.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidemill_model::properties::Health;
+use tidemill_model::properties::HealthLevel;
 use tidemill_model::{AppName, Entity, Json, KnownType, RequestId, TenantId, Timestamp};
 
 use crate::engine::limits::LIST_MAX;
@@ -13,6 +13,7 @@ use crate::kernel::backend::Backend;
 use crate::kernel::commit::RecordWrite;
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, Subject};
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{HEALTH, RecordKey, RecordKind, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
@@ -47,7 +48,7 @@ impl Decision for Alert {
     }
 }
 
-/// The entity whose events tell of a tenant's scripts as a whole.
+/// The entity of events about a tenant's scripts as a whole.
 pub(crate) const ENTITY: &str = "scripts";
 
 /// The application that alerts come from.
@@ -64,15 +65,16 @@ impl<B: Backend> Engine<B> {
         self.inner.board.alerts().standing(tenant)
     }
 
-    /// The alerts that stand: those of scripts, of parked executions that will be given up soon, and of what the last
-    /// check of health told; and failed jobs that people have not heard of yet. Of one tenant if it is given.
+    /// The alerts that stand: those of scripts, of parked executions that will be given up soon, of the last check of
+    /// health, and of failed jobs that were not reported to people yet. Of one tenant if it is given.
     pub async fn standing_alerts(
         &self,
         tenant: Option<&TenantId>,
     ) -> Result<Vec<StandingAlert>, EngineError> {
         let mut standing = self.alerts(tenant);
         let now = self.inner.clock.now();
-        let expiring = self.inner.backend.triage(|index| {
+        let expiring = self.inner.backend.look(|state| {
+            let index = state.triage();
             let all: Vec<_> = match tenant {
                 Some(tenant) => vec![tenant.clone()],
                 None => index.tenants().cloned().collect(),
@@ -82,12 +84,11 @@ impl<B: Backend> Engine<B> {
         });
         standing.extend(expiring.await?.into_iter().map(|(tenant_id, Expiring { count, first })| {
             let minutes = first.deadline.since(now).div_ceil(60_000);
+            let minutes = if minutes == 1 { "1 minute".to_owned() } else { format!("{minutes} minutes") };
             let (id, others) = (&first.execution, count - 1);
             let message = match others {
-                0 => format!("{id} is parked and will be given up within {minutes} minutes"),
-                _ => format!(
-                    "{id} is parked and will be given up within {minutes} minutes, {others} more later"
-                ),
+                0 => format!("{id} is parked and will be given up within {minutes}"),
+                _ => format!("{id} is parked and will be given up within {minutes}, {others} more later"),
             };
             let kind = AlertKind::ParkedExpiring;
             StandingAlert { kind, tenant_id, raised_at: first.alarm_at, message }
@@ -136,13 +137,14 @@ impl<B: Backend> Engine<B> {
         let mut alerts = Vec::new();
         let first = kept.alarms.tasks.iter().map(TaskAlarm::since);
         if let Some(raised_at) = first.min() {
-            // Who became less ill stands in the alarms as it was told.
-            let now: HashMap<&RequestId, Health> =
+            // A task that got better is still in the alarms with the health that was reported.
+            let now: HashMap<&RequestId, HealthLevel> =
                 kept.report.tasks.iter().map(|task| (&task.request_id, task.health)).collect();
             let tasks = &kept.alarms.tasks;
             let health_of = |at: usize| now.get(&tasks[at].request_id).copied().unwrap_or(tasks[at].health);
-            let counted =
-                [Health::Critical, Health::Overtime, Health::Warning].into_iter().filter_map(|own| {
+            let counted = [HealthLevel::Critical, HealthLevel::Overtime, HealthLevel::Warning]
+                .into_iter()
+                .filter_map(|own| {
                     let count = (0..tasks.len()).filter(|at| health_of(*at) == own).count();
                     (count > 0).then(|| format!("{count} {}", text::health_word(own)))
                 });

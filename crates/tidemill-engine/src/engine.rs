@@ -17,6 +17,7 @@ use tidemill_model::{ErrorSanitizer, EventId, JobId, RequestId};
 use tracing::{Instrument as _, debug_span};
 
 use crate::health::{HealthBoard, HealthRules};
+use crate::kernel::any_backend::AnyBackend;
 use crate::kernel::backend::{Answer, Backend, Fault};
 use crate::kernel::clock::Clock;
 use crate::kernel::command::{Command, Names};
@@ -32,14 +33,14 @@ use crate::work::live_log::LiveLogs;
 use crate::work::revocation::{Revocations, Watchable};
 
 pub use crate::definitions::definition::Define;
-pub use crate::events::publish::{NewEvent, PublishRequest};
+pub use crate::events::publish::{EventBatch, NewEvent};
 pub use crate::events::query::PageRequest;
 pub use crate::keys::is_guarded;
 pub use crate::outbound::deliveries::{DeliveryFilter, DeliveryLetterPage, ManyDeliveries};
 pub use crate::parking::unpark::UnparkRequest;
 pub use crate::queue::dead_letter::DeadLetterPage;
-pub use crate::queue::receive::{Delivery, Received};
-pub use crate::queue::send::SendRequest;
+pub use crate::queue::receive::{DeliveredMessage, Received};
+pub use crate::queue::send::NewMessage;
 pub use crate::scripts::executions::{
     ExecutionFilter, ExecutionPage, LetterFilter, LetterPage, ManyLetters, ShownExecution, ShownStatus,
 };
@@ -49,8 +50,9 @@ pub use crate::scripts::view::{
     ACTUAL_BYTES_MAX, CompileProblem, EVENTS_LOOKED_AT_MAX, EXPLAINED_MAX, Explained, ExplainedCondition,
     ExplainedEvent, Explanation, FoundEvent, ScriptCompiler, TryOut, Verdict,
 };
-pub use crate::triage::bulk_steps::{BulkPreview, BulkRequest};
-pub use crate::triage::changes::{IngestRequest, Ingested, Marked, TokenOutcome, Unpark};
+pub use crate::triage::BulkAction;
+pub use crate::triage::bulk_steps::{BulkPreview, NewBulk};
+pub use crate::triage::changes::{IngestRequest, Ingested, Marked, TokenOutcome};
 pub use crate::triage::view::{
     ErrorPage, GroupFilter, GroupPage, GroupSort, ParkedPage, ShownError, ShownGroup, ShownOccurrence,
     ShownTriageExecution, TriageExecutionPage, TriageFilter, TriageMetrics,
@@ -58,14 +60,15 @@ pub use crate::triage::view::{
 pub use crate::usage::view::{UsageBy, UsagePage, UsageQuery, UsageRow};
 pub use crate::work::add_tasks::AddedTasks;
 pub use crate::work::changing::ChangedTasks;
-pub use crate::work::claiming::{Beginning, ClaimRequest, Claimed, ParentFiles, Work};
+pub use crate::work::claiming::{Beginning, Claimant, Claimed, ParentFiles, Work};
 pub use crate::work::detail::TaskDetail;
 pub use crate::work::job_file::Rights;
 pub use crate::work::job_filter::{JobFilter, ManyJobs};
+pub use crate::work::load::{LoadedTask, unloaded_report};
 pub use crate::work::ran::{
-    Origin, RAN_CHARS_MAX, RAN_DEPENDENCIES_MAX, Ran, RanDependency, RanPrompt, RanVariable,
+    RAN_CHARS_MAX, RAN_DEPENDENCIES_MAX, Ran, RanDependency, RanOrigin, RanPrompt, RanVariable,
 };
-pub use crate::work::report::{FinishRequest, Finished, HeartbeatRequest, Signal, WorkReport};
+pub use crate::work::report::{AttemptReport, HeartbeatReport, RecordedEnding, Signal, WorkReport};
 pub use crate::work::standstill::PULSE_EVERY;
 pub use crate::work::submit_job::{IdempotencyKey, JobRequest, SubmittedJob};
 pub use crate::work::submit_task::{SubmittedTask, TaskRequest};
@@ -125,6 +128,11 @@ impl Default for EngineConfig {
 
 pub(crate) struct Inner<B> {
     pub(crate) backend: Arc<B>,
+    shared: Arc<Shared>,
+}
+
+/// What does not depend on the backend.
+pub(crate) struct Shared {
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) ids: Mutex<IdSource>,
     pub(crate) site: Site,
@@ -150,6 +158,14 @@ pub(crate) struct Inner<B> {
     pub(crate) standstill: crate::work::standstill::Standstill,
 }
 
+impl<B> std::ops::Deref for Inner<B> {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
 impl<B> std::fmt::Debug for Inner<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inner")
@@ -162,8 +178,7 @@ impl<B> std::fmt::Debug for Inner<B> {
 impl<B: Backend> Engine<B> {
     /// `seed` must differ between processes and from the backend's own; 64 random bits will do.
     pub fn new(backend: impl Into<Arc<B>>, clock: impl Clock, seed: u64, config: EngineConfig) -> Self {
-        let inner = Inner {
-            backend: backend.into(),
+        let shared = Shared {
             clock: Box::new(clock),
             ids: Mutex::new(IdSource::new(seed)),
             site: Site::new(&config.environment),
@@ -188,7 +203,13 @@ impl<B: Backend> Engine<B> {
             spans: SpanMeter::default(),
             standstill: crate::work::standstill::Standstill::default(),
         };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(Inner { backend: backend.into(), shared: Arc::new(shared) }) }
+    }
+
+    /// The same engine for callers that do not care which backend it has.
+    pub fn of_any(&self) -> Engine<AnyBackend> {
+        let backend = Arc::new(AnyBackend::of(Arc::clone(&self.inner.backend)));
+        Engine { inner: Arc::new(Inner { backend, shared: Arc::clone(&self.inner.shared) }) }
     }
 
     pub fn backend(&self) -> &B {
@@ -204,7 +225,7 @@ impl<B: Backend> Engine<B> {
         let _ = self.inner.dashboard_url.set(url);
     }
 
-    /// What running tasks print, for those who watch.
+    /// What running tasks print, for watchers.
     pub fn live_logs(&self) -> &LiveLogs {
         &self.inner.live_logs
     }
@@ -245,7 +266,7 @@ impl<B: Backend> Engine<B> {
         let watchable: Vec<_> = commands.iter().map(Watchable::of).collect();
         let counted = commands.iter().map(Asked::of).collect();
         let began = std::time::Instant::now();
-        // Without somebody who looks at this level it is one comparison, and nothing is made of the names.
+        // Without a subscriber at this level it costs one comparison, and the names are not formatted.
         let span = debug_span!("command", commands = %Names(&commands));
         let answers = self.inner.backend.execute(commands).instrument(span).await?;
         self.inner.meter.look_at(counted, &answers, began.elapsed());

@@ -1,7 +1,7 @@
 //! API keys: made, listed, revoked, recognised.
 //!
-//! Every request is recognised by a key, so keys that were seen are kept at hand. A revocation changes what is at hand before
-//! it is answered; one by another process on the same store, as soon as it is heard of.
+//! Every request is recognised by a key, so the engine keeps keys that it has seen in memory. A revocation changes
+//! them before it is answered; a revocation by another process on the same store, as soon as this one reads it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,6 +14,7 @@ use crate::engine::limits::{KEY_TENANTS_MAX, LIST_MAX};
 use crate::engine::{Engine, EngineError, check};
 use crate::kernel::backend::{Backend, Fault};
 use crate::kernel::command::PutRecords;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{RecordKey, RecordKind};
 use crate::kernel::reply::Refusal;
 
@@ -37,7 +38,7 @@ impl KnownKeys {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a key that was read after so many changes. One that is at hand already is newer, or the same.
+    /// Keeps a key that was read after `changes` changes. One that is kept already is newer, or the same.
     fn keep(&self, record: &ApiKeyRecord, changes: u64) {
         let mut seen = self.seen();
         // What was read may be what it was before somebody changed it.
@@ -117,7 +118,7 @@ impl<B: Backend> Engine<B> {
             return Ok(known);
         }
         let revoked = ApiKeyRecord { revoked_at: Some(self.inner.clock.now()), ..known };
-        // Nothing but a revocation changes a key, so whoever was faster did the same.
+        // Nothing but a revocation changes a key, so a faster caller did the same.
         let records = vec![put(key, &revoked, record.version)];
         match self.put_records(PutRecords { records, unused: None }).await {
             Err(EngineError::Refused(Refusal::RecordConflict { .. })) | Ok(()) => {

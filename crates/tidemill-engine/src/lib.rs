@@ -24,10 +24,11 @@ pub(crate) mod usage;
 pub(crate) mod work;
 
 pub use engine::Engine;
+pub use kernel::any_backend::AnyBackend;
 #[cfg(feature = "faults")]
 pub use kernel::faults;
 pub use kernel::{
-    backend, clock, codec, command, commit, decision, id_source, job_list, memory, notice, piece, policy,
+    backend, clock, codec, command, commit, decision, id_source, memory, notice, piece, policy, reads,
     record, reply, site, state,
 };
 pub use scripts::execution;

@@ -64,15 +64,15 @@ impl Runtime {
     }
 
     pub(crate) async fn report(&self, invocation: &Invocation, failure: &Failure) -> Result<(), String> {
-        self.tell(&format!("invocation/{}/error", invocation.id), failure).await
+        self.post_failure(&format!("invocation/{}/error", invocation.id), failure).await
     }
 
     /// The process cannot take any invocation.
     pub(crate) async fn report_start(&self, failure: &Failure) -> Result<(), String> {
-        self.tell("init/error", failure).await
+        self.post_failure("init/error", failure).await
     }
 
-    async fn tell(&self, path: &str, failure: &Failure) -> Result<(), String> {
+    async fn post_failure(&self, path: &str, failure: &Failure) -> Result<(), String> {
         let body = json!({ "errorType": failure.kind, "errorMessage": failure.message, "stackTrace": [] });
         let kind = [("lambda-runtime-function-error-type", failure.kind)];
         self.ask(Method::POST, path, &kind, body.to_string().into()).await.map(drop)

@@ -60,7 +60,7 @@ impl Stage {
             Role::DlqProcessor => json(&handlers::dead_tickets(engine, &queue_event(event)?).await),
             Role::Dispatcher => json(&handlers::dispatch(engine, &bus_event(event)?).await?),
             Role::EventBridgeDlqAlert => {
-                let post = async |text: String| tell_people(settings, text).await;
+                let post = async |text: String| alert_people(settings, text).await;
                 let dead = queue_event(event)?;
                 json(&handlers::target_dead_letter(engine, &settings.tenant, &dead, post).await)
             }
@@ -123,13 +123,13 @@ impl Stage {
         let engine = Engine::new(backend, Arc::clone(&self.clock), seed()?, config);
         // The engine lives on in its own store for as long as the process does.
         let told = engine.clone();
-        engine.backend().tell_records(move |key| told.heard_of(key));
+        engine.backend().listen_to_records(move |key| told.note_record_change(key));
         let server = ServerConfig {
             tenant: settings.tenant.clone(),
             app: settings.app.clone(),
             ..ServerConfig::default()
         };
-        let router = tidemill_server::router(App::new(engine.clone(), server));
+        let router = tidemill_server::router(App::new(&engine, server));
         Ok(Store { engine, router })
     }
 }
@@ -149,10 +149,10 @@ fn seed() -> Result<u64, Failure> {
     getrandom::u64().map_err(|error| Failure::new("NoRandomness", error.to_string()))
 }
 
-/// The duty of whoever delivers, as servers name it.
+/// The duty of the courier, as servers name it.
 const COURIER: &str = "courier";
 
-/// Tries deliveries that are due and wanted, as far as this function was told where they go.
+/// Tries deliveries that are due and wanted, as far as the settings of this function name their targets.
 async fn deliver(
     engine: &Engine<Aws>,
     settings: &StoreSettings,
@@ -187,7 +187,7 @@ fn sender(settings: &StoreSettings) -> HttpSender {
     })
 }
 
-async fn tell_people(settings: &StoreSettings, text: String) -> Result<(), String> {
+async fn alert_people(settings: &StoreSettings, text: String) -> Result<(), String> {
     let id = getrandom::u64().map_err(|error| error.to_string())?;
     let parcel = Parcel {
         id: DeliveryId(EventId::from_u128(u128::from(id))),

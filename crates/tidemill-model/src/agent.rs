@@ -1,7 +1,10 @@
 //! How an agent carries a task out: its steps, and what each of them may do.
 //!
 //! A definition or a job file is read into an [`AgentSpec`]; it travels as JSON to the process that drives the agent.
-//! The limits are here, and those who read a file name the field that breaks one.
+//! The limits are here, and the readers of a file name the field that breaks one.
+
+mod fields;
+mod output_schema;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,9 +12,15 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::field_kinds::short_text;
+use crate::fields::fields;
 use crate::json::Json;
 use crate::span::Millis;
 use crate::usage::{MICROS_PER_USD, dollars_of, micros_of};
+
+pub use fields::AgentFields;
+pub(crate) use fields::{AgentShape, STEP_TIMEOUT_MILLIS_ALLOWED, asks, read_inline};
+use fields::{max_turns, output_file, output_schema, step_name, step_prompt, step_timeout, tools};
 
 /// The steps of one task.
 pub const STEPS_MAX: usize = 20;
@@ -82,31 +91,35 @@ pub struct AgentSpec {
     pub max_cost: Option<MicroUsd>,
 }
 
-/// One prompt and what must come of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AgentStep {
-    /// Letters, digits, `_` and `-`; no two steps of a task have the same.
-    pub name: String,
-    /// A template: `{{path}}` stands for a value of the input, `{{steps.NAME.path}}` for one of an earlier output.
-    pub prompt: String,
-    /// A JSON Schema of type object that the output must satisfy. Without one the output is `{"result": TEXT}`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Json>,
-    /// A bare file name for the output; `NAME.json` when it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_file: Option<String>,
-    /// 1 to 200; 30 when it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_turns: Option<u32>,
-    /// The tools that the agent may use, such as `Read` or `Bash(git status:*)`. None means no tools.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tools: Vec<String>,
-    /// How long one try of the step may take; held between 1s and 15m.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Millis>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
+fields! {
+    /// One prompt and what must come of it.
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "camelCase")]
+    pub struct AgentStep {
+        /// Letters, digits, `_` and `-`; no two steps of a task have the same.
+        pub name: String = step_name()
+            => "Unique among the steps; `step-1`, `step-2` and so on when it is left out.",
+        /// A template: `{{path}}` stands for a value of the input, `{{steps.NAME.path}}` for one of an earlier output.
+        pub prompt: String = step_prompt(),
+        /// A JSON Schema of type object that the output must satisfy. Without one the output is `{"result": TEXT}`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub output_schema: Option<Json> = output_schema()
+            => "A JSON Schema of type object that the output must satisfy. Nothing is fetched for it.",
+        /// A bare file name for the output; `NAME.json` when it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub output_file: Option<String> = output_file() => "A bare file name for the output.",
+        /// 1 to 200; 30 when it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub max_turns: Option<u32> = max_turns() => "30 when it is left out.",
+        /// The tools that the agent may use, such as `Read` or `Bash(git status:*)`. None means no tools.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub tools: Vec<String> = tools() => "The tools that the agent may use in this step.",
+        /// How long one try of the step may take; held between 1s and 15m.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub timeout: Option<Millis> = step_timeout() => "How long one try may take; held between 1s and 15m.",
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub model: Option<String> = short_text("model", MODEL_BYTES_MAX) => "The model of this step.",
+    }
 }
 
 impl AgentSpec {
@@ -119,16 +132,7 @@ impl AgentSpec {
 impl AgentStep {
     /// A step with this prompt, all else left out.
     pub fn of(name: impl Into<String>, prompt: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            prompt: prompt.into(),
-            output_schema: None,
-            output_file: None,
-            max_turns: None,
-            tools: Vec::new(),
-            timeout: None,
-            model: None,
-        }
+        Self { name: name.into(), prompt: prompt.into(), ..Self::default() }
     }
 
     /// How long one try may take, in milliseconds. `default` is the setting `DEFAULT_TIMEOUT`.

@@ -1,7 +1,7 @@
-//! Artifacts: files that a task left, which the tasks that depend on it are given.
+//! Artifacts: files that a task left, which its dependents get.
 //!
-//! The event that completes a task names them with their size and content. Whoever gets one elsewhere checks it by that,
-//! so no half-written file of an attempt that was killed is ever taken for one of the attempt that counts.
+//! The event that completes a task names them with their size and content. A worker that gets one from elsewhere
+//! checks it by that, so it never takes a half-written file of a killed attempt for one of the attempt that counts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub const ARTIFACTS_FOLDER: &str = "artifacts";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "LeftFile")]
-pub struct Artifact {
+pub struct ArtifactFile {
     /// Its path below the folder that the place of this list stands for.
     #[schemars(length(min = 1, max = 512))]
     pub path: String,
@@ -36,7 +36,7 @@ pub enum ArtifactProblem {
     Sha256,
 }
 
-impl Artifact {
+impl ArtifactFile {
     /// What is wrong with it, and in which field.
     pub fn problem(&self) -> Option<(&'static str, ArtifactProblem)> {
         if !is_inner_path(&self.path) {
@@ -94,7 +94,7 @@ mod tests {
             ("a", &digest.to_uppercase(), Some("sha256")),
             ("a", &digest[1..], Some("sha256")),
         ] {
-            let artifact = Artifact { path: path.to_owned(), size_bytes: 0, sha256: sha256.to_owned() };
+            let artifact = ArtifactFile { path: path.to_owned(), size_bytes: 0, sha256: sha256.to_owned() };
             assert_eq!(artifact.problem().map(|(field, _)| field), field, "{path:?} {sha256}");
         }
     }

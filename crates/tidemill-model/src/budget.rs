@@ -2,12 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::agent::{COST_MICROS_MAX, MicroUsd};
 use crate::day::Day;
 use crate::document::Document;
-use crate::field_problem::{FieldProblems, code};
+use crate::field_kinds::{schema_of, schema_with};
+use crate::field_problem::code;
+use crate::fields::{Part, field, fields};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -17,16 +18,42 @@ pub const BUDGET_TOKENS_MAX: u64 = 1_000_000_000_000;
 /// What the error of a task says that was not started.
 pub const BUDGET_EXCEEDED: &str = "BUDGET_EXCEEDED";
 
-/// A limit in dollars, in tokens, or in both: the first that is reached counts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Budget {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usd: Option<MicroUsd>,
-    /// Of all kinds together: input, output, cache reads and cache writes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 1_000_000_000_000_u64))]
-    pub tokens: Option<u64>,
+fields! {
+    /// A limit in dollars, in tokens, or in both: the first that is reached counts.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct Budget {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub usd: Option<MicroUsd> = usd() => "Dollars.",
+        /// Of all kinds together: input, output, cache reads and cache writes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(max = 1_000_000_000_000_u64))]
+        pub tokens: Option<u64> = tokens() => "Tokens of all kinds together: input, output, cache reads and cache writes.",
+    }
+    first needs_one;
+}
+
+fn usd() -> impl Part<Value = Option<MicroUsd>> {
+    let read = |document: &mut Document<'_>, name| {
+        let usd = document.take(name)?.as_f64().and_then(MicroUsd::from_dollars);
+        if usd.is_none() {
+            let most = MicroUsd(COST_MICROS_MAX).dollars();
+            document.problem(name, code::INVALID_VALUE, format!("must be dollars from 0 to {most}"));
+        }
+        usd
+    };
+    field("usd", read, schema_of::<Option<MicroUsd>>)
+}
+
+fn tokens() -> impl Part<Value = Option<u64>> {
+    let read = |document: &mut Document<'_>, name| document.number(name, 0..=BUDGET_TOKENS_MAX);
+    field("tokens", read, schema_with::<Option<u64>>([("maximum", BUDGET_TOKENS_MAX.into())]))
+}
+
+fn needs_one(document: &mut Document<'_>) {
+    if !document.has("usd") && !document.has("tokens") {
+        document.problem_here(code::MISSING_FIELD, "needs usd, tokens or both");
+    }
 }
 
 /// What was used of a budget.
@@ -75,30 +102,7 @@ pub enum BudgetScope {
 }
 
 impl Budget {
-    /// Reads a budget that stands at `place`; `null` is none.
-    pub(crate) fn read(place: &str, value: Value, problems: &mut FieldProblems) -> Option<Self> {
-        let mut document = Document::open(place, value, problems)?;
-        let is_empty = !document.has("usd") && !document.has("tokens");
-        let usd = match document.take("usd") {
-            None => None,
-            Some(value) => {
-                let usd = value.as_f64().and_then(MicroUsd::from_dollars);
-                if usd.is_none() {
-                    let most = MicroUsd(COST_MICROS_MAX).dollars();
-                    document.problem("usd", code::INVALID_VALUE, format!("must be dollars from 0 to {most}"));
-                }
-                usd
-            }
-        };
-        let tokens = document.number("tokens", 0..=BUDGET_TOKENS_MAX);
-        if is_empty {
-            document.problems.add(place, code::MISSING_FIELD, "needs usd, tokens or both");
-        }
-        document.close("usd, tokens");
-        Some(Self { usd, tokens })
-    }
-
-    /// Whether so much uses it up.
+    /// Whether this spending uses it up.
     pub fn is_used_up(&self, spent: Spending) -> bool {
         self.usd.is_some_and(|usd| spent.cost_micros >= usd.0)
             || self.tokens.is_some_and(|tokens| spent.tokens >= tokens)
@@ -125,8 +129,8 @@ impl Allowance {
         self.budget.usd.map(|usd| usd.0.saturating_sub(self.spent.cost_micros))
     }
 
-    /// Which budget it is, for somebody who gets what is left of its dollars: `the job's budget of 5.00 USD, of which 4.20 USD
-    /// were spent before`.
+    /// Which budget it is, for an agent that gets what is left of its dollars: `the job's budget of 5.00 USD, of
+    /// which 4.20 USD were spent before`.
     pub fn name(&self, whose: &str, period: Period) -> Option<String> {
         let (usd, spent) = (self.budget.usd?, MicroUsd(self.spent.cost_micros));
         Some(format!("{whose} budget of {usd} USD{}, of which {spent} USD were spent before", period.span()))
@@ -191,6 +195,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::field_problem::FieldProblems;
+    use crate::fields::Fields as _;
 
     #[test]
     fn a_budget_is_read_or_its_problem_told() {
@@ -211,7 +217,7 @@ mod tests {
             (json!(5), Err("budget")),
         ] {
             let mut problems = FieldProblems::default();
-            let budget = Budget::read("budget", value.clone(), &mut problems);
+            let budget = Budget::read_at("budget", value.clone(), &mut problems);
             let found = match problems.or(()) {
                 Ok(()) => Ok(budget.map_or((None, None), |found| (found.usd.map(|usd| usd.0), found.tokens))),
                 Err(problems) => Err(problems.listed[0].path.clone()),

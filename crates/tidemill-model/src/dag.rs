@@ -8,15 +8,16 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::dag_violation::{Violation, Violations};
+use crate::dag_violation::{DagViolation, DagViolations};
 use crate::id::TaskId;
+use crate::job_file::TaskEntry;
 use crate::task_input::input_problem;
 use crate::task_spec::TaskSpec;
 
 /// The most tasks that one job holds.
 pub const JOB_TASKS_MAX: usize = 100_000;
 
-/// The tasks of a job and who waits for whom.
+/// The tasks of a job and which task waits for which.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dag {
     specs: Vec<TaskSpec>,
@@ -27,7 +28,7 @@ pub struct Dag {
 
 impl Dag {
     /// The graph of these tasks, or everything that is wrong with them.
-    pub fn new(tasks: Vec<TaskSpec>) -> Result<Self, Violations> {
+    pub fn new(tasks: Vec<TaskSpec>) -> Result<Self, DagViolations> {
         let mut dag = Self::default();
         dag.extend(tasks)?;
         Ok(dag)
@@ -36,7 +37,7 @@ impl Dag {
     /// Adds tasks, which may depend on those already here and on each other, and gives their indices.
     ///
     /// When anything is wrong with them the graph stays as it is.
-    pub fn extend(&mut self, added: Vec<TaskSpec>) -> Result<Range<u32>, Violations> {
+    pub fn extend(&mut self, added: Vec<TaskSpec>) -> Result<Range<u32>, DagViolations> {
         let checked = self.checked(&added)?;
         let first = self.next_index();
         self.index.extend(checked.names);
@@ -53,17 +54,18 @@ impl Dag {
     }
 
     /// What [`extend`](Self::extend) would say to these tasks.
-    pub fn check(&self, added: &[TaskSpec]) -> Result<(), Violations> {
+    pub fn check(&self, added: &[TaskSpec]) -> Result<(), DagViolations> {
         self.checked(added).map(|_| ())
     }
 
-    fn checked(&self, added: &[TaskSpec]) -> Result<Checked, Violations> {
+    fn checked(&self, added: &[TaskSpec]) -> Result<Checked, DagViolations> {
         let base = Base { len: self.len(), index_of: &|task| self.index_of(task) };
-        let mut violations = Violations::default();
-        let checked = Checked::graph(&base, added, &mut violations);
+        let mut violations = DagViolations::default();
+        let nodes: Vec<Node<'_>> = added.iter().map(Node::from).collect();
+        let checked = Checked::graph(&base, &nodes, &mut violations);
         for (at, spec) in added.iter().enumerate() {
             if let Some(problem) = input_problem(&spec.input) {
-                violations.add(|| Violation::InvalidInput { at, task: spec.task_id.clone(), problem });
+                violations.add(|| DagViolation::InvalidInput { at, task: spec.task_id.clone(), problem });
             }
         }
         if violations.total > 0 { Err(violations) } else { Ok(checked) }
@@ -120,15 +122,45 @@ impl Dag {
 
 /// Whether tasks can be added to a job of `len` tasks whose names `index_of` finds.
 ///
-/// Inputs are not looked at: whoever takes them from outside does that (see `task_input`).
+/// Inputs are not looked at: the code that takes them from outside does that (see `task_input`).
 pub fn check_addition<S: Borrow<TaskSpec>>(
     added: &[S],
     len: usize,
     index_of: &dyn Fn(&str) -> Option<u32>,
-) -> Result<(), Violations> {
-    let mut violations = Violations::default();
-    Checked::graph(&Base { len, index_of }, added, &mut violations);
+) -> Result<(), DagViolations> {
+    let mut violations = DagViolations::default();
+    let nodes: Vec<Node<'_>> = added.iter().map(|spec| Node::from(spec.borrow())).collect();
+    Checked::graph(&Base { len, index_of }, &nodes, &mut violations);
     if violations.total > 0 { Err(violations) } else { Ok(()) }
+}
+
+/// Whether the tasks of a file form the graph of a new job.
+///
+/// Inputs are not looked at: those of a file were checked when it was read.
+pub fn check_entries(tasks: &[TaskEntry]) -> Result<(), DagViolations> {
+    let mut violations = DagViolations::default();
+    let nodes: Vec<Node<'_>> = tasks.iter().map(Node::from).collect();
+    Checked::graph(&Base { len: 0, index_of: &|_| None }, &nodes, &mut violations);
+    if violations.total > 0 { Err(violations) } else { Ok(()) }
+}
+
+/// A task as far as the graph needs to know it.
+#[derive(Clone, Copy)]
+struct Node<'t> {
+    task_id: &'t TaskId,
+    depends_on: &'t [TaskId],
+}
+
+impl<'t> From<&'t TaskSpec> for Node<'t> {
+    fn from(spec: &'t TaskSpec) -> Self {
+        Self { task_id: &spec.task_id, depends_on: &spec.depends_on }
+    }
+}
+
+impl<'t> From<&'t TaskEntry> for Node<'t> {
+    fn from(entry: &'t TaskEntry) -> Self {
+        Self { task_id: &entry.task_id, depends_on: &entry.depends_on }
+    }
 }
 
 /// The tasks that were there before, as far as an addition needs to know them.
@@ -145,26 +177,25 @@ struct Checked {
 }
 
 impl Checked {
-    fn graph<S: Borrow<TaskSpec>>(base: &Base<'_>, added: &[S], violations: &mut Violations) -> Self {
-        let added: Vec<&TaskSpec> = added.iter().map(Borrow::borrow).collect();
+    fn graph(base: &Base<'_>, added: &[Node<'_>], violations: &mut DagViolations) -> Self {
         let count = base.len + added.len();
         if added.is_empty() {
-            violations.add(|| Violation::EmptyTasks);
+            violations.add(|| DagViolation::EmptyTasks);
         }
         // The list goes through the other checks even then: they take linear time, and all that is wrong shall be said.
         if count > JOB_TASKS_MAX {
-            violations.add(|| Violation::TooManyTasks { count });
+            violations.add(|| DagViolation::TooManyTasks { count });
         }
         let mut names = HashMap::with_capacity(added.len());
-        for (at, spec) in added.iter().enumerate() {
-            if (base.index_of)(spec.task_id.as_str()).is_some() || names.contains_key(&spec.task_id) {
-                violations.add(|| Violation::DuplicateTaskId { at, task: spec.task_id.clone() });
+        for (at, node) in added.iter().enumerate() {
+            if (base.index_of)(node.task_id.as_str()).is_some() || names.contains_key(node.task_id) {
+                violations.add(|| DagViolation::DuplicateTaskId { at, task: node.task_id.clone() });
             } else {
-                names.insert(spec.task_id.clone(), to_index(base.len + at));
+                names.insert(node.task_id.clone(), to_index(base.len + at));
             }
         }
-        let parents = check_dependencies(base, &added, &names, violations);
-        check_cycles(base.len, &added, &parents, violations);
+        let parents = check_dependencies(base, added, &names, violations);
+        check_cycles(base.len, added, &parents, violations);
         Self { names, parents }
     }
 }
@@ -172,36 +203,36 @@ impl Checked {
 /// The parents of each added task. Those that are unknown, doubled or the task itself are reported and left out.
 fn check_dependencies(
     base: &Base<'_>,
-    added: &[&TaskSpec],
+    added: &[Node<'_>],
     names: &HashMap<TaskId, u32>,
-    violations: &mut Violations,
+    violations: &mut DagViolations,
 ) -> Vec<Box<[u32]>> {
     // Names of other tasks, and of none, are numbered after the added ones, so that they too can be found twice in one
     // list. Tables over all tasks of the job would make small additions to large jobs slow.
     let mut others: HashMap<&TaskId, usize> = HashMap::new();
     let mut seen = vec![Seen::default(); added.len()];
     let mut parents = Vec::with_capacity(added.len());
-    for (at, spec) in added.iter().enumerate() {
-        let mut own = Vec::with_capacity(spec.depends_on.len());
-        for dependency in &spec.depends_on {
+    for (at, node) in added.iter().enumerate() {
+        let mut own = Vec::with_capacity(node.depends_on.len());
+        for dependency in node.depends_on {
             let known = (base.index_of)(dependency.as_str()).or_else(|| names.get(dependency).copied());
             let place = known.and_then(|index| (index as usize).checked_sub(base.len)).unwrap_or_else(|| {
                 let next = seen.len();
                 *others.entry(dependency).or_insert(next)
             });
             seen.resize(seen.len().max(place + 1), Seen::default());
-            let task_id = || spec.task_id.clone();
+            let task_id = || node.task_id.clone();
             match (seen[place].by(at), known) {
-                (Times::Once, _) if *dependency == spec.task_id => {
-                    violations.add(|| Violation::SelfDependency { at, task: task_id() });
+                (Times::Once, _) if dependency == node.task_id => {
+                    violations.add(|| DagViolation::SelfDependency { at, task: task_id() });
                 }
-                (Times::Once, None) => violations.add(|| Violation::UnknownDependency {
+                (Times::Once, None) => violations.add(|| DagViolation::UnknownDependency {
                     at,
                     task: task_id(),
                     dependency: dependency.clone(),
                 }),
                 (Times::Once, Some(index)) => own.push(index),
-                (Times::Twice, _) => violations.add(|| Violation::DuplicateDependency {
+                (Times::Twice, _) => violations.add(|| DagViolation::DuplicateDependency {
                     at,
                     task: task_id(),
                     dependency: dependency.clone(),
@@ -214,7 +245,7 @@ fn check_dependencies(
     parents
 }
 
-/// Who named a task last, and how often in a row.
+/// Which task named a task last, and how often in a row.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     by: Option<usize>,
@@ -241,7 +272,7 @@ impl Seen {
 }
 
 /// Kahn's algorithm over the added tasks; a cycle cannot pass through tasks that were there before.
-fn check_cycles(base: usize, added: &[&TaskSpec], parents: &[Box<[u32]>], violations: &mut Violations) {
+fn check_cycles(base: usize, added: &[Node<'_>], parents: &[Box<[u32]>], violations: &mut DagViolations) {
     let local = |parent: u32| (parent as usize).checked_sub(base);
     let mut missing: Vec<usize> =
         parents.iter().map(|own| own.iter().filter(|parent| local(**parent).is_some()).count()).collect();
@@ -276,7 +307,7 @@ fn check_cycles(base: usize, added: &[&TaskSpec], parents: &[Box<[u32]>], violat
     }
     let first = met[task].unwrap_or_default();
     let cycle = walk[first..].iter().chain([&task]);
-    violations.add(|| Violation::Cycle {
+    violations.add(|| DagViolation::Cycle {
         at: task,
         path: cycle.map(|task| added[*task].task_id.clone()).collect(),
     });
@@ -307,7 +338,7 @@ mod tests {
         ]
     }
 
-    fn said(result: Result<Dag, Violations>) -> Vec<String> {
+    fn said(result: Result<Dag, DagViolations>) -> Vec<String> {
         let listed = result.unwrap_err().listed;
         listed.iter().map(|one| format!("{} {}: {one}", one.code(), one.field())).collect()
     }
@@ -381,15 +412,15 @@ mod tests {
         let before = dag.clone();
         let bad = vec![task("task-A", &[]), task("h", &["i"]), task("i", &["h"]), task("j", &["stranger"])];
         let violations = dag.extend(bad.clone()).unwrap_err();
-        let codes: Vec<&str> = violations.listed.iter().map(Violation::code).collect();
+        let codes: Vec<&str> = violations.listed.iter().map(DagViolation::code).collect();
         assert_eq!(codes, ["DUPLICATE_TASK_ID", "UNKNOWN_DEPENDENCY", "CYCLE"]);
         assert_eq!(dag, before);
         assert_eq!(dag.check(&bad), Err(violations.clone()));
         let shared: Arc<Vec<Arc<TaskSpec>>> = Arc::new(bad.into_iter().map(Arc::new).collect());
         assert_eq!(check_addition(&shared, dag.len(), &|task| dag.index_of(task)), Err(violations));
-        assert_eq!(dag.check(&[]).unwrap_err().listed, [Violation::EmptyTasks]);
+        assert_eq!(dag.check(&[]).unwrap_err().listed, [DagViolation::EmptyTasks]);
         let doubled = dag.check(&[task("k", &["task-A", "x", "task-A", "x"])]).unwrap_err();
-        let codes: Vec<&str> = doubled.listed.iter().map(Violation::code).collect();
+        let codes: Vec<&str> = doubled.listed.iter().map(DagViolation::code).collect();
         assert_eq!(codes, ["UNKNOWN_DEPENDENCY", "DUPLICATE_DEPENDENCY", "DUPLICATE_DEPENDENCY"]);
     }
 
@@ -404,13 +435,13 @@ mod tests {
         let mut dag = Dag::new(chain.clone()).unwrap();
         assert_eq!(dag.parents(99_999), [99_998]);
         let over = dag.extend(vec![task("one-more", &[])]).unwrap_err();
-        assert_eq!(over.listed, [Violation::TooManyTasks { count: 100_001 }]);
+        assert_eq!(over.listed, [DagViolation::TooManyTasks { count: 100_001 }]);
         assert_eq!(over.to_string(), "the job has 100001 tasks; the limit is 100000");
 
         let mut ring = chain;
         ring[0] = task("t0", &["t99999"]);
-        let Violations { listed, total: 1 } = Dag::new(ring).unwrap_err() else { panic!("one cycle") };
-        let [Violation::Cycle { path, .. }] = &listed[..] else { panic!("{listed:?}") };
+        let DagViolations { listed, total: 1 } = Dag::new(ring).unwrap_err() else { panic!("one cycle") };
+        let [DagViolation::Cycle { path, .. }] = &listed[..] else { panic!("{listed:?}") };
         assert_eq!(path.len(), JOB_TASKS_MAX + 1);
     }
 
@@ -432,7 +463,7 @@ mod tests {
         ) {
             let edges: Vec<_> = edges.into_iter().filter(|(child, parent)| child != parent).collect();
             let waits_for = |from: usize, to: usize| edges.contains(&(from, to));
-            // Whoever can reach itself is on a cycle (Warshall).
+            // A task that can reach itself is on a cycle (Warshall).
             let mut reach = [[false; 7]; 7];
             for (child, parent) in &edges {
                 reach[*child][*parent] = true;
@@ -452,7 +483,7 @@ mod tests {
             match Dag::new(tasks.collect()) {
                 Ok(_) => prop_assert!((0..7).all(|task| !reach[task][task])),
                 Err(violations) => {
-                    let [Violation::Cycle { path, .. }] = &violations.listed[..] else { panic!("{violations:?}") };
+                    let [DagViolation::Cycle { path, .. }] = &violations.listed[..] else { panic!("{violations:?}") };
                     let path: Vec<usize> = path.iter().map(|task| task.as_str().parse().unwrap()).collect();
                     prop_assert!(path.len() > 2 && path.first() == path.last());
                     prop_assert!(path.windows(2).all(|pair| waits_for(pair[0], pair[1])), "{path:?}");

@@ -11,7 +11,7 @@ pub const VIOLATIONS_MAX: usize = 100;
 
 /// One thing that is wrong. `at` is the place of the task in the list that was given, counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Violation {
+pub enum DagViolation {
     EmptyTasks,
     /// `count` includes the tasks that the job has already.
     TooManyTasks {
@@ -50,7 +50,7 @@ pub enum Violation {
 /// How many tasks of a cycle are named in its message.
 const CYCLE_SHOWN_MAX: usize = 10;
 
-impl Violation {
+impl DagViolation {
     /// The stable code that clients see.
     pub fn code(&self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Violation {
     }
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for DagViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::EmptyTasks => f.write_str("there is no task"),
@@ -114,15 +114,15 @@ impl fmt::Display for Violation {
 /// Everything that is wrong with a list of tasks; never empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.summary())]
-pub struct Violations {
+pub struct DagViolations {
     /// The first ones, at most [`VIOLATIONS_MAX`].
-    pub listed: Vec<Violation>,
+    pub listed: Vec<DagViolation>,
     /// How many there are in all.
     pub total: usize,
 }
 
-impl Violations {
-    pub(crate) fn add(&mut self, violation: impl FnOnce() -> Violation) {
+impl DagViolations {
+    pub(crate) fn add(&mut self, violation: impl FnOnce() -> DagViolation) {
         self.total += 1;
         if self.listed.len() < VIOLATIONS_MAX {
             self.listed.push(violation());
@@ -156,15 +156,15 @@ mod tests {
                 "tasks depend on each other in a circle: t0 > t1 > t2 > t3 > t4 > t5 > t6 > t7 > t8 > t9 and 2 more",
             ),
         ] {
-            assert_eq!(Violation::Cycle { at: 0, path: path(length) }.to_string(), expected);
+            assert_eq!(DagViolation::Cycle { at: 0, path: path(length) }.to_string(), expected);
         }
     }
 
     #[test]
     fn violations_beyond_the_limit_are_counted() {
-        let mut violations = Violations::default();
+        let mut violations = DagViolations::default();
         for _ in 0..250 {
-            violations.add(|| Violation::EmptyTasks);
+            violations.add(|| DagViolation::EmptyTasks);
         }
         assert_eq!((violations.listed.len(), violations.total), (VIOLATIONS_MAX, 250));
         assert_eq!(violations.to_string(), "there is no task (the first of 250 violations)");

@@ -7,10 +7,12 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::execution::{Run, check_env, check_labels, check_run, entry_path};
 use crate::field_problem::{FieldProblems, code};
+use crate::fields::Fields;
+use crate::job_file::Tasks;
 use crate::json::Json;
 use crate::nearest::unknown_field;
+use crate::runner_spec::{Run, check_env, check_labels, check_run, entry_path};
 use crate::span::{Millis, parse_millis};
 
 /// An object being read.
@@ -18,6 +20,8 @@ pub struct Document<'p> {
     fields: Map<String, Value>,
     /// The field `input`, if it is carried as text.
     input: Option<Json>,
+    /// The field `tasks`, if its entries were read one by one.
+    tasks: Tasks,
     /// Where the object stands, such as `tasks[3]`; empty for the outermost.
     place: String,
     pub problems: &'p mut FieldProblems,
@@ -28,7 +32,7 @@ impl<'p> Document<'p> {
     pub fn open(place: impl Into<String>, value: Value, problems: &'p mut FieldProblems) -> Option<Self> {
         let place = place.into();
         match value {
-            Value::Object(fields) => Some(Self::of(place, fields, None, problems)),
+            Value::Object(fields) => Some(Self::of(place, fields, None, Tasks::Missing, problems)),
             other => {
                 problems.add(place, code::INVALID_TYPE, format!("must be an object, not {}", kind(&other)));
                 None
@@ -37,13 +41,14 @@ impl<'p> Document<'p> {
     }
 
     /// An object whose fields were read elsewhere.
-    pub fn of(
+    pub(crate) fn of(
         place: String,
         fields: Map<String, Value>,
         input: Option<Json>,
+        tasks: Tasks,
         problems: &'p mut FieldProblems,
     ) -> Self {
-        Self { fields, input, place, problems }
+        Self { fields, input, tasks, place, problems }
     }
 
     /// The full path of a field.
@@ -54,6 +59,11 @@ impl<'p> Document<'p> {
     pub fn problem(&mut self, field: &str, code: &'static str, message: impl Into<String>) {
         let path = self.path(field);
         self.problems.add(path, code, message);
+    }
+
+    /// A problem with the object as a whole.
+    pub(crate) fn problem_here(&mut self, code: &'static str, message: impl Into<String>) {
+        self.problems.add(self.place.clone(), code, message);
     }
 
     pub fn take(&mut self, field: &str) -> Option<Value> {
@@ -75,6 +85,15 @@ impl<'p> Document<'p> {
 
     /// Everything that is left is unknown.
     pub fn close(self, known: &str) {
+        self.close_knowing(|| known.split(", ").collect());
+    }
+
+    /// The same for an object that has the fields of `T`.
+    pub(crate) fn close_as<T: Fields>(self) {
+        self.close_knowing(T::names);
+    }
+
+    fn close_knowing<'a>(self, known: impl Fn() -> Vec<&'a str>) {
         for name in self.fields.keys() {
             if self.problems.is_full() {
                 return;
@@ -84,7 +103,7 @@ impl<'p> Document<'p> {
             } else {
                 entry_path(&self.place, name)
             };
-            self.problems.add(path, code::UNKNOWN_FIELD, unknown_field(name, known.split(", ")));
+            self.problems.add(path, code::UNKNOWN_FIELD, unknown_field(name, known()));
         }
     }
 
@@ -141,18 +160,35 @@ impl<'p> Document<'p> {
         self.within(field, number, &number.to_string(), range, |limit| limit.to_string())
     }
 
+    /// A whole number that is not large.
+    pub(crate) fn count(&mut self, field: &str, range: RangeInclusive<u32>) -> Option<u32> {
+        let (min, max) = range.into_inner();
+        self.number(field, min.into()..=max.into()).and_then(|number| u32::try_from(number).ok())
+    }
+
     pub fn span(&mut self, field: &str, range: RangeInclusive<u64>) -> Option<Millis> {
+        let span = self.any_span(field)?;
+        self.span_within(field, span, range)
+    }
+
+    /// A span of which something else says how long it may be.
+    pub(crate) fn any_span(&mut self, field: &str) -> Option<Millis> {
         let value = self.take(field)?;
-        match parse_millis(&value) {
-            Ok(millis) => {
-                let shown = Millis(millis).to_string();
-                self.within(field, millis, &shown, range, |limit| Millis(limit).to_string()).map(Millis)
-            }
-            Err(message) => {
-                self.problem(field, code::INVALID_VALUE, message);
-                None
-            }
-        }
+        parse_millis(&value)
+            .map(Millis)
+            .map_err(|message| self.problem(field, code::INVALID_VALUE, message))
+            .ok()
+    }
+
+    /// `span`, if it is as long as it may be.
+    pub(crate) fn span_within(
+        &mut self,
+        field: &str,
+        span: Millis,
+        range: RangeInclusive<u64>,
+    ) -> Option<Millis> {
+        let show = |limit| Millis(limit).to_string();
+        self.within(field, span.0, &span.to_string(), range, show).map(Millis)
     }
 
     fn within(
@@ -199,6 +235,26 @@ impl<'p> Document<'p> {
     pub fn texts(&mut self, field: &str) -> Option<Vec<String>> {
         let items = self.list(field)?;
         Some(self.texts_of(field, items))
+    }
+
+    /// A list of at most `max` names, each of which `check` may refuse.
+    pub(crate) fn names(
+        &mut self,
+        field: &str,
+        max: usize,
+        check: impl Fn(&str) -> Result<(), (&'static str, String)>,
+    ) -> Vec<String> {
+        let names = self.texts(field).unwrap_or_default();
+        if names.len() > max {
+            let message = format!("has {} names; the limit is {max}", names.len());
+            self.problem(field, code::TOO_LONG, message);
+        }
+        for (at, name) in names.iter().enumerate() {
+            if let Err((code, message)) = check(name) {
+                self.problem(&format!("{field}[{at}]"), code, message);
+            }
+        }
+        names
     }
 
     fn texts_of(&mut self, field: &str, items: Vec<Value>) -> Vec<String> {
@@ -282,6 +338,11 @@ impl<'p> Document<'p> {
             return self.input.take();
         }
         self.take(field).map(|value| Json::of(&value))
+    }
+
+    /// The tasks of a job file.
+    pub(crate) fn tasks(&mut self) -> Tasks {
+        std::mem::take(&mut self.tasks)
     }
 }
 

@@ -85,7 +85,7 @@ pub struct Failure<'a> {
 }
 
 /// How a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exit {
     Code(i32),
     /// Killed by this signal, which the worker did not send.

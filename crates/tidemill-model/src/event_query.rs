@@ -37,7 +37,7 @@ pub enum Order {
 
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct EventPage {
     pub events: Vec<Event>,
     /// Where to go on; `None` exactly when nothing follows.
     pub next: Option<Cursor>,
@@ -129,7 +129,7 @@ impl EventQuery {
     /// The page of this query over `events`, which may come in any order.
     ///
     /// The query must have passed [`check`](Self::check).
-    pub fn select<'a>(&self, events: impl Iterator<Item = &'a Event>) -> Page {
+    pub fn select<'a>(&self, events: impl Iterator<Item = &'a Event>) -> EventPage {
         let mut found: Vec<&Event> =
             events.filter(|event| self.matches(event) && self.is_after_cursor(event.position())).collect();
         found.sort_by_key(|event| event.position());
@@ -139,7 +139,7 @@ impl EventQuery {
         let more = found.len() > self.limit;
         found.truncate(self.limit);
         let next = found.last().filter(|_| more).map(|last| self.cursor_at(last.position()));
-        Page { events: found.into_iter().cloned().collect(), next }
+        EventPage { events: found.into_iter().cloned().collect(), next }
     }
 }
 

@@ -7,11 +7,11 @@ mod job;
 mod sets;
 mod task;
 
-pub use job::{JobView, fold_job};
+pub use job::{FoldedJob, fold_job};
 pub use sets::StateSets;
-pub use task::{TaskView, fold_task};
+pub use task::{FoldedTask, fold_task};
 
-use crate::dag_violation::Violations;
+use crate::dag_violation::DagViolations;
 use crate::event::Event;
 use crate::id::EventId;
 use crate::known_type::KnownType;
@@ -30,7 +30,7 @@ pub enum BadHistory {
     #[error("event {id} counts {found} tasks where the job has {expected}")]
     Totals { id: EventId, found: u32, expected: u32 },
     #[error("the tasks of event {id} do not fit the job")]
-    Tasks { id: EventId, source: Violations },
+    Tasks { id: EventId, source: DagViolations },
 }
 
 /// The events in order, each once.

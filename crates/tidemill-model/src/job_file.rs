@@ -15,17 +15,20 @@ use serde::{Deserialize, Serialize};
 use crate::agent::AgentSpec;
 use crate::budget::Budget;
 use crate::callback_url::CallbackUrl;
-use crate::execution::Run;
+use crate::field_kinds::{count, env, flag, labels, path, secrets, short_text, span};
+use crate::fields::{fields, fields_of};
 use crate::id::{RequestId, TaskId, TaskName};
 use crate::json::Json;
 use crate::retry::RetryPolicy;
+use crate::runner_spec::Run;
 use crate::span::Millis;
 use crate::task_spec::OnFailure;
 
-pub(crate) use read::{parking, retry};
+use read::{budget, callback, depends_on, input, request_id, settle_parking, task_id, tasks};
+pub(crate) use read::{check_parking, on_failure, retry};
 pub(crate) use schema::RetryShape;
 pub use schema::schema;
-pub(crate) use schema::{AgentStepShape, OnFailureShape};
+pub(crate) use text::Tasks;
 
 /// The bytes of a job's name.
 pub const JOB_NAME_BYTES_MAX: usize = 200;
@@ -43,41 +46,58 @@ pub const PARK_MILLIS_MAX: u64 = 365 * 24 * 3_600_000;
 /// The label by which errors of tasks are told apart.
 pub const COUNTY_LABEL: &str = "county";
 
-/// A job as a client writes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobFile {
-    pub name: Option<String>,
-    pub request_id: Option<RequestId>,
-    /// What its agents may use in all.
-    pub budget: Option<Budget>,
-    /// Who is told once it is at rest.
-    pub callback: Option<CallbackUrl>,
-    pub tasks: Vec<TaskEntry>,
+fields! {
+    /// A job: a graph of tasks.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct JobFile {
+        /// What people call the job.
+        pub name: Option<String> = short_text("name", JOB_NAME_BYTES_MAX),
+        /// The client's own id for this request: repeating it gives the same job again. Minted when left out.
+        pub request_id: Option<RequestId> = request_id(),
+        /// What the agents of the job may use in all. Once it is used up no further agent task starts.
+        pub budget: Option<Budget> = budget(),
+        /// The tasks. Each starts once all tasks that it depends on are completed.
+        pub tasks: Vec<TaskEntry> = tasks(),
+        /// The URL that is called once the job is at rest; the operator must allow its host.
+        pub callback: Option<CallbackUrl> = callback(),
+    }
 }
 
-/// Further tasks of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AddTasksFile {
-    pub tasks: Vec<TaskEntry>,
+fields! {
+    /// Further tasks of a job.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct AddTasksFile {
+        /// They may depend on tasks of the job and on each other.
+        pub tasks: Vec<TaskEntry> = tasks(),
+    }
 }
 
-/// A task without a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskFile {
-    pub request_id: Option<RequestId>,
-    pub work: TaskWork,
-    pub input: Json,
-    pub settings: TaskSettings,
+fields! {
+    /// A task without a job. Exactly one of name, run, agent and script says what it does.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct TaskFile {
+        /// The task's id, unique for the tenant: repeating it gives the same task again. Minted when left out.
+        pub request_id: Option<RequestId> = request_id(),
+        pub work: TaskWork = fields_of(),
+        /// What the task gets as its input.
+        pub input: Json = input(),
+        pub settings: TaskSettings = fields_of(),
+    }
 }
 
-/// One task of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskEntry {
-    pub task_id: TaskId,
-    pub work: TaskWork,
-    pub depends_on: Vec<TaskId>,
-    pub input: Json,
-    pub settings: TaskSettings,
+fields! {
+    /// One task of a job. Exactly one of name, run, agent and script says what it does.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct TaskEntry {
+        /// The task's name within the job.
+        pub task_id: TaskId = task_id(),
+        pub work: TaskWork = fields_of(),
+        /// The tasks that must be completed before this one starts.
+        pub depends_on: Vec<TaskId> = depends_on(),
+        /// What the task gets as its input, beside the outputs of the tasks it depends on.
+        pub input: Json = input(),
+        pub settings: TaskSettings = fields_of(),
+    }
 }
 
 /// What a task does.
@@ -105,40 +125,51 @@ impl TaskWork {
     }
 }
 
-/// What may be set per task. What is left out comes from the definition, or from the defaults.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TaskSettings {
-    pub timeout: Option<Millis>,
-    pub idle_timeout: Option<Millis>,
-    pub retry: RetryEntry,
-    pub env: BTreeMap<String, String>,
-    /// Names of variables of the worker's environment that the task is given. Only work that the file brings along has
-    /// them; a definition says its own.
-    pub secrets: Vec<String>,
-    /// Directories before `PATH`, of the same.
-    pub path: Vec<String>,
-    pub labels: BTreeMap<String, String>,
-    pub on_failure: Option<OnFailure>,
-    /// How long the task may wait once it is parked.
-    pub park_timeout: Option<Millis>,
+fields! {
+    /// What may be set per task. What is left out comes from the definition, or from the defaults.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    pub struct TaskSettings {
+        /// How long one attempt may take: 1s to 7d.
+        pub timeout: Option<Millis> = span("timeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
+        /// How long an attempt may print nothing: 1s to 7d.
+        pub idle_timeout: Option<Millis> = span("idleTimeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
+        /// How often and how fast it is tried again.
+        pub retry: RetryEntry = retry(),
+        /// Variables of the task's environment, with literal values.
+        pub env: BTreeMap<String, String> = env(),
+        /// For run and agent: names of variables of the worker's environment that the operator lists in `TASK_SECRETS`.
+        // A definition says its own.
+        pub secrets: Vec<String> = secrets(),
+        /// For run and agent: directories that come before those of PATH.
+        pub path: Vec<String> = path(),
+        /// Words to find the task by.
+        pub labels: BTreeMap<String, String> = labels(),
+        /// What happens when the task has failed for good.
+        pub on_failure: Option<OnFailure> = on_failure(),
+        /// How long a parked task waits before it is failed: 1s to 365d.
+        pub park_timeout: Option<Millis> = span("parkTimeout", TIMEOUT_MILLIS_MIN..=PARK_MILLIS_MAX),
+    }
+    then settle_parking;
 }
 
-/// How often and how fast a task is tried again, as far as it is given.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct RetryEntry {
-    /// Attempts in all, the first one included.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_attempts: Option<u32>,
-    /// The delay after the first failed attempt. It doubles with each further one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_delay: Option<Millis>,
-    /// The longest delay.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_delay: Option<Millis>,
-    /// Whether an attempt that took too long is tried again like one that failed. Without it a timeout is final.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub on_timeout: Option<bool>,
+fields! {
+    /// How often and how fast a task is tried again, as far as it is given.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "camelCase", default)]
+    pub struct RetryEntry {
+        /// Attempts in all, the first one included.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub max_attempts: Option<u32> = count("maxAttempts", 1..=ATTEMPTS_MAX),
+        /// The delay after the first failed attempt. It doubles with each further one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub first_delay: Option<Millis> = span("firstDelay", 0..=RETRY_DELAY_MILLIS_MAX),
+        /// The longest delay.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub max_delay: Option<Millis> = span("maxDelay", 0..=RETRY_DELAY_MILLIS_MAX),
+        /// Whether an attempt that took too long is tried again like one that failed. Without it a timeout is final.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub on_timeout: Option<bool> = flag("onTimeout"),
+    }
 }
 
 impl RetryEntry {

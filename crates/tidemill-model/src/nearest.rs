@@ -41,7 +41,8 @@ fn jaro(a: &[char], b: &[char]) -> f64 {
     if a.is_empty() || b.is_empty() {
         return 0.0;
     }
-    let reach = (a.len().max(b.len()) / 2).saturating_sub(1);
+    // In the shortest words, too, two letters may have changed places.
+    let reach = (a.len().max(b.len()) / 2).saturating_sub(1).max(1);
     let mut taken = vec![false; b.len()];
     let mut matching_a = Vec::new();
     for (at, letter) in a.iter().enumerate() {
@@ -88,6 +89,7 @@ mod tests {
             ("idle-timeout", Some("idleTimeout")),
             ("label", Some("labels")),
             ("runs", Some("run")),
+            ("rnu", Some("run")),
             ("nmae", Some("name")),
             ("colour", None),
             ("x", None),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::artifact::Artifact;
+use crate::artifact::ArtifactFile;
 use crate::budget::{Budget, BudgetScope, Period, Spending};
 use crate::error_class::ErrorCategory;
 use crate::head::{Fence, JobCounts, PublicState};
@@ -109,6 +109,9 @@ pub struct TaskProcessingFailed {
     pub parked: bool,
     pub error: String,
     pub error_category: ErrorCategory,
+    /// What went wrong, for programs, if the runner for agents says so: `AGENT_NO_OUTPUT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     /// How long the attempt took; only with `usage`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
@@ -140,8 +143,8 @@ pub struct TaskCompleted {
     pub exit_code: i32,
     /// The files it left, by their paths among the files of the task, such as `r1-a1/artifacts/report.txt`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub artifacts: Vec<Artifact>,
-    /// Who completed it, if it was not a worker.
+    pub artifacts: Vec<ArtifactFile>,
+    /// What completed it, if it was not a worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<CompletionSource>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -153,7 +156,7 @@ pub struct TaskCompleted {
     pub overflow: Option<OverflowRef>,
 }
 
-/// Who completed a task that no worker completed.
+/// What completed a task that no worker completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CompletionSource {
@@ -178,7 +181,8 @@ pub struct TaskFailed {
     /// Attempts made in this run, the failing one included.
     pub retry_count: u32,
     pub source: FailureSource,
-    /// Why it ended, for programs: `BUDGET_EXCEEDED`, `PARK_EXPIRED`, or what the person who failed it gave.
+    /// Why it ended, for programs: `BUDGET_EXCEEDED`, `PARK_EXPIRED`, what the person who failed it gave, or what the
+    /// runner for agents says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// How long the attempt took; only with `usage`.
@@ -192,7 +196,7 @@ pub struct TaskFailed {
     pub fence: Option<Fence>,
 }
 
-/// Who ended a task as failed.
+/// What ended a task as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FailureSource {
@@ -320,7 +324,7 @@ pub struct JobTasksChanged {
     /// How many they are.
     pub task_count: u32,
     pub source: ChangeSource,
-    /// Who did it.
+    /// The author of the change.
     pub by: String,
 }
 
@@ -408,7 +412,7 @@ pub struct HealthSummary {
 #[serde(rename_all = "camelCase")]
 pub struct TaskHealth {
     pub request_id: RequestId,
-    pub health: Health,
+    pub health: HealthLevel,
     pub elapsed: u64,
     pub time_since_last_event: u64,
     pub last_event_type: String,
@@ -418,7 +422,7 @@ pub struct TaskHealth {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Health {
+pub enum HealthLevel {
     Critical,
     Overtime,
     Warning,

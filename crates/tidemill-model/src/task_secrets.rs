@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::execution::{VARIABLE_NAME_BYTES_MAX, is_of_worker, is_variable_name};
 use crate::id::TenantId;
+use crate::runner_spec::{VARIABLE_NAME_BYTES_MAX, is_of_worker, is_variable_name};
 
 /// The names that one list may have.
 pub const TASK_SECRETS_MAX: usize = 1_000;

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::execution::Execution;
 use crate::id::{TaskId, TaskName};
 use crate::json::Json;
 use crate::retry::RetryPolicy;
+use crate::runner_spec::RunnerSpec;
 
 /// One task of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ impl TaskSpec {
     /// job brought the work along. The name of such a task is its id, and a job may hold thousands of one kind.
     pub fn kind_of_work(&self) -> &str {
         match &self.options.execution {
-            Some(execution) if !Execution::names_definition(execution) => {
+            Some(execution) if !RunnerSpec::names_definition(execution) => {
                 if self.options.agent {
                     "inline agent"
                 } else if execution.as_str().starts_with(r#"{"script":"#) {
@@ -88,19 +88,19 @@ impl TaskSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execution::{Pinned, Run};
+    use crate::runner_spec::{Pinned, Run};
 
     #[test]
     fn tasks_that_bring_their_work_along_are_of_one_kind() {
         let name = TaskName::trusted("fetch");
         let shell = || Some(Run::Shell("exit 7".to_owned()));
-        let none = Execution::default;
+        let none = RunnerSpec::default;
         for (execution, agent, expected) in [
             (None, false, "t-1"),
-            (Some(Execution { run: shell(), ..none() }), false, "inline command"),
-            (Some(Execution { script: Some("1".to_owned()), ..none() }), false, "inline script"),
+            (Some(RunnerSpec { run: shell(), ..none() }), false, "inline command"),
+            (Some(RunnerSpec { script: Some("1".to_owned()), ..none() }), false, "inline script"),
             (Some(none()), true, "inline agent"),
-            (Some(Execution { definition: Some(Pinned { name, version: 1 }), ..none() }), true, "t-1"),
+            (Some(RunnerSpec { definition: Some(Pinned { name, version: 1 }), ..none() }), true, "t-1"),
         ] {
             let execution = execution.as_ref().map(Json::of);
             let spec = TaskSpec {

@@ -8,7 +8,7 @@ use crate::post::{Post, PostError, Poster};
 
 /// What became of something that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sent {
+pub enum CollectorVerdict {
     Taken,
     /// It may be taken another time.
     Missed,
@@ -30,20 +30,20 @@ impl Collector {
         Self { poster: Poster::default(), uri: url.parse().ok(), headers }
     }
 
-    pub async fn send(&self, body: String) -> Sent {
-        let Some(uri) = self.uri.clone() else { return Sent::Refused };
+    pub async fn send(&self, body: String) -> CollectorVerdict {
+        let Some(uri) = self.uri.clone() else { return CollectorVerdict::Refused };
         let post = Post { uri, guard: Guard::Anything, headers: self.headers.clone(), body };
         match self.poster.post(post).await {
-            Ok(_) => Sent::Taken,
+            Ok(_) => CollectorVerdict::Taken,
             // What it does not like it will not like again, but for what says that it has too much to do.
             Err(PostError::Refused(status))
                 if (400..500).contains(&status) && !matches!(status, 408 | 429) =>
             {
-                Sent::Refused
+                CollectorVerdict::Refused
             }
             Err(error) => {
                 warn_seldom!(error, "the collector of traces did not take them");
-                Sent::Missed
+                CollectorVerdict::Missed
             }
         }
     }

@@ -18,7 +18,7 @@ const DELIVERY_HEADER: &str = "tidemill-delivery";
 /// The longest text of an alert, in characters.
 const ALERT_CHARS_MAX: usize = 3_000;
 
-/// Where an alert is written that nobody else is told. It arrived once it is written.
+/// Where an alert is written that nobody else gets. It arrived once it is written.
 pub type AlertLog = fn(TenantId, String) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Sends over HTTP.
@@ -35,7 +35,7 @@ impl HttpSender {
         Self { settings, log, sanitizer, poster: Poster::default(), clock: SystemClock::start() }
     }
 
-    /// Tells everybody who is told of alerts that this is a test: where it went, and whether it arrived.
+    /// Sends a test to every target of alerts: where it went, and whether it arrived.
     pub async fn test(&self, stage: &str) -> Vec<(&'static str, Result<(), String>)> {
         let text =
             format!(":wave: *Tidemill test alert* ({stage})\nAlerts of this installation arrive here.");
@@ -79,7 +79,7 @@ impl HttpSender {
                 let uri = url.as_str().parse().map_err(|_| "the address is not a URL".to_owned())?;
                 self.signed(uri, guard, parcel, parcel.body.as_str().to_owned()).await
             }
-            Target::People => self.tell_people(parcel).await,
+            Target::People => self.alert_people(parcel).await,
             Target::Bus => Err("this store has no event bus".to_owned()),
             Target::TaskToken => Err("this store does not speak to Step Functions".to_owned()),
         }
@@ -114,7 +114,7 @@ impl HttpSender {
         Ok(self.poster.post(Post { uri, guard, headers, body }).await.map(drop)?)
     }
 
-    async fn tell_people(&self, parcel: &Parcel) -> Result<(), String> {
+    async fn alert_people(&self, parcel: &Parcel) -> Result<(), String> {
         let body = self.clean_alert(parcel);
         let text = body["text"].as_str().unwrap_or_default();
         let delivery = (DELIVERY_HEADER, parcel.id.to_string());

@@ -11,5 +11,5 @@ mod post;
 mod signature;
 
 pub use channel::OutboundSettings;
-pub use collector::{Collector, Sent};
+pub use collector::{Collector, CollectorVerdict};
 pub use http_sender::{AlertLog, HttpSender};

@@ -1,18 +1,18 @@
 //! Host functions: what a script can ask for, by grant.
 //!
-//! A call changes nothing by itself. It is checked where the script runs, kept until the script has succeeded, checked
-//! again where it arrives, and committed by whoever asked for the execution.
+//! A call changes nothing by itself. The host checks it where the script runs and keeps it until the script has
+//! succeeded. The caller of the execution checks it again and commits it.
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tidemill_model::{BadId, EventId, EventType, JobId, Json};
 
 use crate::limits::{CALL_BYTES_MAX, CALLS_BYTES_MAX, CALLS_MAX};
 
 /// A host function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum CallKind {
     Publish,
     SubmitJob,
@@ -45,7 +45,7 @@ impl CallKind {
 }
 
 /// Which host functions a script may call.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Grants(u8);
 
 impl Grants {
@@ -71,10 +71,6 @@ impl Grants {
 
     pub(crate) fn bits(self) -> u8 {
         self.0
-    }
-
-    pub(crate) fn from_bits(bits: u8) -> Self {
-        Self(bits & Self::ALL.0)
     }
 }
 
@@ -109,7 +105,7 @@ impl HostCall {
 }
 
 /// A call as it travels from the host.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RawCall {
     pub(crate) kind: CallKind,
     /// The event type of `publish`; empty for the others.

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tidemill_model::{EventId, EventType, Json, TenantId, Timestamp};
 
 use crate::call::{Grants, HostCall};
 use crate::input::{BadInput, cleaned};
 use crate::limits::Limits;
-use crate::script::Script;
+use crate::script_source::ScriptSource;
 
 /// What a script is asked to do.
 #[derive(Debug, Clone)]
 pub struct Request {
-    pub script: Arc<Script>,
+    pub script: Arc<ScriptSource>,
     pub tenant: TenantId,
     /// Names the execution. The ids of its calls and its random numbers are made from it, so that a repetition has the
     /// same.
@@ -35,10 +36,10 @@ pub enum Subject {
 
 /// A successful execution.
 #[derive(Debug, Clone)]
-pub struct Execution {
+pub struct CompletedExecution {
     /// What the script returned; `null` when that was nothing.
     pub result: Json,
-    pub logs: Vec<LogLine>,
+    pub logs: Vec<ScriptLogLine>,
     /// Whether lines were dropped or cut.
     pub logs_truncated: bool,
     /// What the script asked for, in order. It counts only once it is committed together with the success.
@@ -46,21 +47,21 @@ pub struct Execution {
     pub stats: Stats,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogLine {
-    pub level: LogLevel,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScriptLogLine {
+    pub level: ScriptLogLevel,
     pub text: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ScriptLogLevel {
     Debug,
     Info,
     Warn,
     Error,
 }
 
-impl LogLevel {
+impl ScriptLogLevel {
     pub(crate) fn from_number(number: i32) -> Self {
         match number {
             0 => Self::Debug,
@@ -81,7 +82,7 @@ impl LogLevel {
 }
 
 /// What an execution took.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
     pub wall_micros: u64,
     pub cpu_micros: u64,

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use crate::execution::{LogLine, Stats};
+use serde::{Deserialize, Serialize};
+
+use crate::execution::{ScriptLogLine, Stats};
 
 /// Why an execution failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ErrorClass {
     /// It ran longer than its wall time.
     Timeout,
@@ -26,17 +28,6 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
-    pub const ALL: [Self; 8] = [
-        Self::Timeout,
-        Self::Memory,
-        Self::Output,
-        Self::Permission,
-        Self::Validation,
-        Self::Syntax,
-        Self::Script,
-        Self::Internal,
-    ];
-
     /// Whether another try may end otherwise. What is permanent is dead at once.
     pub fn is_transient(self) -> bool {
         !matches!(self, Self::Permission | Self::Validation | Self::Syntax)
@@ -54,11 +45,6 @@ impl ErrorClass {
             Self::Internal => "internal",
         }
     }
-
-    /// The class of this name, if it is one.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.as_str() == name)
-    }
 }
 
 impl fmt::Display for ErrorClass {
@@ -70,19 +56,19 @@ impl fmt::Display for ErrorClass {
 /// A failed execution. None of its calls count.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
+pub struct FailedExecution {
     pub class: ErrorClass,
     pub message: String,
     /// Where it happened: one line per frame, each with the name of the script, line and column. Empty when unknown.
     pub stack: String,
     /// Line and column of the topmost frame.
     pub place: Option<(u32, u32)>,
-    pub logs: Vec<LogLine>,
+    pub logs: Vec<ScriptLogLine>,
     pub logs_truncated: bool,
     pub stats: Stats,
 }
 
-impl Failure {
+impl FailedExecution {
     pub(crate) fn new(class: ErrorClass, message: impl Into<String>) -> Self {
         Self {
             class,

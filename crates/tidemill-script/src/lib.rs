@@ -16,13 +16,13 @@ mod host;
 mod input;
 pub mod limits;
 mod pool;
-mod script;
+mod script_source;
 mod wire;
 
 pub use call::{CallKind, Grants, HostCall, derived_id};
-pub use execution::{Execution, LogLevel, LogLine, Request, Stats, Subject};
-pub use failure::{ErrorClass, Failure};
+pub use execution::{CompletedExecution, Request, ScriptLogLevel, ScriptLogLine, Stats, Subject};
+pub use failure::{ErrorClass, FailedExecution};
 pub use host::host_main;
 pub use limits::Limits;
 pub use pool::{NO_HOST, Pool, PoolConfig, PoolStatus};
-pub use script::{CompileError, Script, Version, compile};
+pub use script_source::{CompileError, ScriptSource, Version, compile};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The source of a script.
 pub const SOURCE_BYTES_MAX: usize = 256 * 1024;
 /// The name of a script.
@@ -35,13 +37,15 @@ pub const STACK_BYTES: usize = 1024 * 1024;
 pub const RESULT_BYTES_CEILING: usize = 16 * 1024 * 1024;
 /// The largest log that `Limits` can allow.
 pub const LOG_BYTES_CEILING: usize = 4 * 1024 * 1024;
+/// The most lines of a log that `Limits` can allow.
+pub(crate) const LOG_LINES_CEILING: usize = LOG_BYTES_CEILING / 4;
 /// The longest wall time that `Limits` can allow.
 pub const WALL_CEILING: Duration = Duration::from_secs(3_600);
 /// What an engine needs before a script of any use can run.
 pub const MEMORY_BYTES_FLOOR: usize = 4 * 1024 * 1024;
 
 /// What one execution may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// From the start of the script to its result, everything it waits for included.
     pub wall: Duration,
@@ -76,7 +80,7 @@ impl Limits {
         self.memory_bytes = self.memory_bytes.max(MEMORY_BYTES_FLOOR);
         self.input_bytes = self.input_bytes.min(INPUT_BYTES_CEILING);
         self.result_bytes = self.result_bytes.clamp(4, RESULT_BYTES_CEILING);
-        self.log_lines = self.log_lines.min(LOG_BYTES_CEILING / 4);
+        self.log_lines = self.log_lines.min(LOG_LINES_CEILING);
         self.log_bytes = self.log_bytes.min(LOG_BYTES_CEILING);
         self
     }

@@ -1,9 +1,11 @@
 //! The server's own state: what all requests share.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use axum::body::Bytes;
-use tidemill_engine::Engine;
+use tidemill_engine::AnyBackend;
+use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::ScriptCompiler;
 use tokio::sync::watch;
 
@@ -17,13 +19,17 @@ use crate::rate_limit::RateLimits;
 use crate::stream::{Herald, StreamLimits};
 use crate::workers::Workers;
 
+/// The engine as routes and pages know it: they do not care which backend it has, and are compiled once.
+pub(crate) type Engine = tidemill_engine::Engine<AnyBackend>;
+
 /// An engine with an HTTP API. Clones share everything.
-pub struct App<B> {
-    inner: Arc<Inner<B>>,
+pub struct App {
+    inner: Arc<Inner>,
 }
 
-struct Inner<B> {
-    engine: Engine<B>,
+struct Inner {
+    engine: Engine,
+    began: Instant,
     config: ServerConfig,
     rates: RateLimits,
     tenant_rates: RateLimits,
@@ -45,19 +51,20 @@ struct Inner<B> {
     page: OnceLock<Bytes>,
 }
 
-impl<B> App<B> {
+impl App {
     /// A server that saves no scripts, because nothing here could compile them.
-    pub fn new(engine: Engine<B>, config: ServerConfig) -> Self {
+    pub fn new<B: Backend>(engine: &tidemill_engine::Engine<B>, config: ServerConfig) -> Self {
         Self::with_compiler(engine, config, None)
     }
 
     /// The compiler says whether a script can be saved.
-    pub fn with_compiler(
-        engine: Engine<B>,
+    pub fn with_compiler<B: Backend>(
+        engine: &tidemill_engine::Engine<B>,
         config: ServerConfig,
         compiler: Option<Arc<dyn ScriptCompiler>>,
     ) -> Self {
         let inner = Inner {
+            began: Instant::now(),
             rates: RateLimits::new(config.rate_per_second),
             bodies: BodyBudget::new(config.bodies_bytes_max, config.body_bytes_max, config.blob_bytes_max),
             tenant_rates: RateLimits::new(config.tenant_rate()),
@@ -74,14 +81,19 @@ impl<B> App<B> {
             letters: watch::Sender::new(0),
             document: OnceLock::new(),
             page: OnceLock::new(),
-            engine,
+            engine: engine.of_any(),
             config,
         };
         Self { inner: Arc::new(inner) }
     }
 
-    pub fn engine(&self) -> &Engine<B> {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.inner.engine
+    }
+
+    /// Since when this server listens.
+    pub(crate) fn began(&self) -> Instant {
+        self.inner.began
     }
 
     pub fn config(&self) -> &ServerConfig {
@@ -108,7 +120,7 @@ impl<B> App<B> {
         Closing(self.inner.closing.subscribe())
     }
 
-    /// A key was made or revoked: those who wait are looked at again.
+    /// A key was made or revoked: waiting callers are checked again.
     pub(crate) fn keys_changed(&self) {
         self.inner.keys.send_modify(|changes| *changes += 1);
     }
@@ -188,18 +200,18 @@ impl Closing {
 
     /// Waits until the server shuts down.
     pub(crate) async fn begun(&mut self) {
-        // An error means that the server is gone, which is the same to whoever waits.
+        // An error means that the server is gone, which is the same to the waiter.
         let _ = self.0.wait_for(|closing| *closing).await;
     }
 }
 
-impl<B> Clone for App<B> {
+impl Clone for App {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }
     }
 }
 
-impl<B> std::fmt::Debug for App<B> {
+impl std::fmt::Debug for App {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("App").field("config", self.config()).finish_non_exhaustive()
     }

@@ -1,8 +1,7 @@
-//! Who asks, and what they may do.
+//! The caller of a request, and what it may do.
 
 use std::sync::Arc;
 
-use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::EngineError;
 use tidemill_engine::warn_seldom;
 use tidemill_model::TenantId;
@@ -12,7 +11,7 @@ use tokio::sync::watch;
 use crate::api::Role;
 use crate::app::App;
 
-/// Who sent a request. Put into the extensions of a request that is handled in process, it stands for a key.
+/// The sender of a request. Put into the extensions of a request that is handled in process, it stands for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     tenants: Arc<[TenantId]>,
@@ -21,9 +20,9 @@ pub struct Caller {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Identity {
-    /// Whoever may open the data directory.
+    /// A user who may open the data directory.
     Operator,
-    /// Whoever may reach a server that has no keys, as long as it has none.
+    /// A user who may reach a server without keys, as long as it has none.
     Keyless,
     Key {
         id: Arc<str>,
@@ -94,15 +93,15 @@ impl Caller {
     }
 }
 
-/// Watches over a caller who waits: a key may be revoked meanwhile, or the first one made.
-pub(crate) struct Welcome<B> {
-    app: App<B>,
+/// Watches over a waiting caller: its key may be revoked meanwhile, or the first key made.
+pub(crate) struct Welcome {
+    app: App,
     caller: Caller,
     keys: watch::Receiver<u64>,
 }
 
-impl<B: Backend> Welcome<B> {
-    pub(crate) fn of(app: &App<B>, caller: &Caller) -> Self {
+impl Welcome {
+    pub(crate) fn of(app: &App, caller: &Caller) -> Self {
         Self { app: app.clone(), caller: caller.clone(), keys: app.key_changes() }
     }
 

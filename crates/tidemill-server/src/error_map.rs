@@ -7,7 +7,7 @@ use tidemill_engine::backend::Fault;
 use tidemill_engine::engine::{EngineError, ScriptError, not_open};
 use tidemill_engine::reply::Refusal;
 use tidemill_engine::triage::TokenFault;
-use tidemill_model::Violations;
+use tidemill_model::DagViolations;
 use tidemill_model::field_problem::FieldProblems;
 
 use crate::api::Detail;
@@ -78,8 +78,8 @@ impl From<FieldProblems> for Problem {
     }
 }
 
-impl From<Violations> for Problem {
-    fn from(violations: Violations) -> Self {
+impl From<DagViolations> for Problem {
+    fn from(violations: DagViolations) -> Self {
         let details = violations
             .listed
             .iter()
@@ -107,7 +107,7 @@ impl From<Refusal> for Problem {
             Refusal::JobCompleted(_) => Self::conflict("JOB_COMPLETED", text),
             Refusal::JobCancelled(_) => Self::conflict("JOB_CANCELLED", text),
             Refusal::Graph(violations) => violations.into(),
-            Refusal::IdempotencyConflict => Self::conflict("IDEMPOTENCY_CONFLICT", text),
+            Refusal::IdempotencyConflict { .. } => Self::conflict("IDEMPOTENCY_CONFLICT", text),
             Refusal::RequestTaken(_) => Self::conflict("REQUEST_ID_TAKEN", text),
             Refusal::NothingToResume => Self::conflict("NOTHING_TO_RESUME", text),
             Refusal::NotResumable(_) => Self::field("NOT_FAILED", "taskIds", text),
@@ -239,7 +239,11 @@ mod tests {
             (Refusal::OutcomeDiffers { request: request.clone(), fence: 1 }, 409, "OUTCOME_DIFFERS"),
             (Refusal::JobCompleted(job), 409, "JOB_COMPLETED"),
             (Refusal::JobCancelled(job), 409, "JOB_CANCELLED"),
-            (Refusal::IdempotencyConflict, 409, "IDEMPOTENCY_CONFLICT"),
+            (
+                Refusal::IdempotencyConflict { earlier: tidemill_engine::record::Effect::Job(job) },
+                409,
+                "IDEMPOTENCY_CONFLICT",
+            ),
             (Refusal::RequestTaken(request.clone()), 409, "REQUEST_ID_TAKEN"),
             (Refusal::NothingToResume, 409, "NOTHING_TO_RESUME"),
             (Refusal::NotResumable(id()), 400, "NOT_FAILED"),

@@ -32,13 +32,13 @@ const GROUPS: [(&str, &str); 15] = [
     ("Health", "Whether running tasks are heard of, and whether anything stands still."),
     ("Usage", "What agents used, and what they may use."),
     ("Keys", "Who may call."),
-    ("Queue", "The raw queue, for those who bring their own workers."),
+    ("Queue", "The raw queue, for users with their own workers."),
     ("Worker", "The calls of a worker on another machine."),
     ("Server", "Probes and descriptions."),
 ];
 
 /// The whole document.
-pub(crate) fn document<B: 'static>(routes: &[Route<B>]) -> Value {
+pub(crate) fn document(routes: &[Route]) -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .with(|settings| {
             settings.definitions_path = "/components/schemas".into();
@@ -78,7 +78,7 @@ pub(crate) fn document<B: 'static>(routes: &[Route<B>]) -> Value {
     })
 }
 
-fn operation<B: 'static>(route: &Route<B>, problem: &Value, generator: &mut SchemaGenerator) -> Value {
+fn operation(route: &Route, problem: &Value, generator: &mut SchemaGenerator) -> Value {
     let mut operation = json!({
         "operationId": route.name,
         "tags": [route.group],
@@ -143,7 +143,7 @@ fn operation<B: 'static>(route: &Route<B>, problem: &Value, generator: &mut Sche
     operation
 }
 
-fn description<B>(route: &Route<B>) -> String {
+fn description(route: &Route) -> String {
     let roles = match route.access {
         Access::Everyone => "Needs no key.".to_owned(),
         Access::Roles(roles) => {

@@ -1,10 +1,9 @@
 //! Parameters: what a path, a query or a header may hold. They are checked before a handler sees them.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
-use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
+use tidemill_model::nearest::nearest;
 
 use crate::problem::Problem;
 
@@ -170,7 +169,7 @@ impl Inputs {
             let known = params.iter().find(|param| param.place == Place::Query && param.name == name);
             let Some(param) = known else {
                 let shown: String = name.chars().take(80).collect();
-                return Err(Problem::field("UNKNOWN_PARAMETER", shown, "is not a parameter of this route"));
+                return Err(Problem::field("UNKNOWN_PARAMETER", shown, unknown(&name, params)));
             };
             if let Some(problem) = param.kind.problem(&text) {
                 return Err(Problem::invalid_parameter(param.name, problem));
@@ -210,14 +209,21 @@ impl Inputs {
     }
 }
 
+/// What to say of a parameter that a route does not have: the one that may have been meant, or all.
+fn unknown(name: &str, params: &[Param]) -> String {
+    let known: Vec<_> =
+        params.iter().filter(|param| param.place == Place::Query).map(|param| param.name).collect();
+    let hint = match nearest(name, known.iter().copied()) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None if known.is_empty() => "it has none".to_owned(),
+        None => format!("known are {}", known.join(", ")),
+    };
+    format!("is not a parameter of this route; {hint}")
+}
+
 /// The text behind percent signs and plus signs. A percent sign without two digits behind it is refused.
 pub(crate) fn decode(text: &str) -> Option<String> {
-    let is_coded = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
-    if !text.split('%').skip(1).all(is_coded) {
-        return None;
-    }
-    let spaced = text.replace('+', " ");
-    percent_decode_str(&spaced).decode_utf8().ok().map(Cow::into_owned)
+    tidemill_api::decode(&text.replace('+', " "))
 }
 
 #[cfg(test)]
@@ -270,6 +276,17 @@ mod tests {
             (job, "", Some("seven"), "400 INVALID_PARAMETER"),
         ] {
             assert_eq!(read(job, query, header).unwrap_err(), expected, "{job:?} {query:?} {header:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_parameter_is_told_with_what_may_have_been_meant() {
+        for (params, given, expected) in [
+            (&PARAMS[..], "tpye", "is not a parameter of this route; did you mean type?"),
+            (&PARAMS[..], "status", "is not a parameter of this route; known are limit, type"),
+            (&PARAMS[..1], "status", "is not a parameter of this route; it has none"),
+        ] {
+            assert_eq!(unknown(given, params), expected);
         }
     }
 

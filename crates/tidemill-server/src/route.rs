@@ -21,12 +21,13 @@ use crate::body::ReadBody;
 use crate::body_budget::LARGE_BODY_BYTES;
 use crate::caller::Caller;
 use crate::connection::Peer;
+use crate::given_job::GivenJob;
 use crate::param::{Inputs, Kind, Param, Place};
 use crate::problem::Problem;
 use crate::server_address::ServerAddress;
 
 /// An endpoint.
-pub(crate) struct Route<B> {
+pub(crate) struct Route {
     pub(crate) method: Method,
     /// With `{name}` for a part and `{*name}` for the rest.
     pub(crate) path: &'static str,
@@ -47,10 +48,10 @@ pub(crate) struct Route<B> {
     pub(crate) answers: Vec<Answer>,
     /// Problems beyond those that every route of its kind may have.
     pub(crate) fails: Vec<u16>,
-    pub(crate) handler: Handler<B>,
+    pub(crate) handler: Handler,
 }
 
-/// Who may call a route.
+/// Which callers may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Everyone,
@@ -98,18 +99,20 @@ pub(crate) enum Content {
 }
 
 /// What a handler gets.
-pub(crate) struct Call<B> {
-    pub(crate) app: App<B>,
+pub(crate) struct Call {
+    pub(crate) app: App,
     pub(crate) caller: Caller,
     pub(crate) inputs: Inputs,
     pub(crate) body: Bytes,
+    /// What stands for the body of a job that is submitted in this process.
+    pub(crate) given: Option<GivenJob>,
     /// Counts the body's bytes until the call is over.
     pub(crate) read: ReadBody,
     pub(crate) peer: Peer,
     pub(crate) address: ServerAddress,
 }
 
-impl<B> Call<B> {
+impl Call {
     /// The body was understood and is not looked at again: its memory is free for what follows.
     pub(crate) fn forget_body(&mut self) {
         self.body = Bytes::new();
@@ -123,10 +126,9 @@ impl<B> Call<B> {
 }
 
 pub(crate) type Reply = Result<Response<Body>, Problem>;
-pub(crate) type Handler<B> =
-    Arc<dyn Fn(Call<B>) -> Pin<Box<dyn Future<Output = Reply> + Send>> + Send + Sync>;
+pub(crate) type Handler = Arc<dyn Fn(Call) -> Pin<Box<dyn Future<Output = Reply> + Send>> + Send + Sync>;
 
-impl<B: 'static> Route<B> {
+impl Route {
     pub(crate) fn new<F, R>(
         method: Method,
         path: &'static str,
@@ -135,7 +137,7 @@ impl<B: 'static> Route<B> {
         handler: F,
     ) -> Self
     where
-        F: Fn(Call<B>) -> R + Send + Sync + 'static,
+        F: Fn(Call) -> R + Send + Sync + 'static,
         R: Future<Output = Reply> + Send + 'static,
     {
         Self {
@@ -224,7 +226,7 @@ impl<B: 'static> Route<B> {
         self
     }
 
-    /// The body is small, whoever sends it.
+    /// The body is small, for every caller.
     pub(crate) fn reads_little(self) -> Self {
         self.reads_at_most(SMALL_BODY_BYTES_MAX)
     }

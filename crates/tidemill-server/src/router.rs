@@ -18,7 +18,6 @@ use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use axum::routing::any;
-use tidemill_engine::backend::Backend;
 
 use crate::app::App;
 use crate::asked::answered;
@@ -26,6 +25,7 @@ use crate::body::ReadBody;
 use crate::body_budget::{Account, Holder, LARGE_BODY_BYTES};
 use crate::caller::Caller;
 use crate::connection::{Connection, Peer};
+use crate::given_job::GivenJob;
 use crate::param::Inputs;
 use crate::problem::Problem;
 use crate::route::{Access, BodyKind, Call, Reply, Route};
@@ -37,9 +37,9 @@ const NOWHERE: &str = "-";
 
 /// The API and the dashboard as a service. Each request is handled as that of its `Caller`, if its extensions hold one;
 /// otherwise it must come over a connection, with a key or as the local user.
-pub fn router<B: Backend>(app: App<B>) -> Router {
-    let mut paths: BTreeMap<&'static str, Vec<Route<B>>> = BTreeMap::new();
-    for route in routes::table::<B>() {
+pub fn router(app: App) -> Router {
+    let mut paths: BTreeMap<&'static str, Vec<Route>> = BTreeMap::new();
+    for route in routes::table() {
         paths.entry(route.path).or_default().push(route);
     }
     let mut router = Router::new();
@@ -87,7 +87,7 @@ fn empty_part(route: &'static str, path: &str) -> Option<&'static str> {
     empty.filter(|_| given.next().is_none())
 }
 
-async fn answer<B: Backend>(app: App<B>, routes: Arc<Vec<Route<B>>>, request: Request) -> Response<Body> {
+async fn answer(app: App, routes: Arc<Vec<Route>>, request: Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let mut body = Some(body);
     let asked = if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() };
@@ -113,12 +113,12 @@ async fn answer<B: Backend>(app: App<B>, routes: Arc<Vec<Route<B>>>, request: Re
 }
 
 /// Requests to nowhere pass the door as well, so that nothing can be learned from a foreign page.
-async fn pass_door<B: Backend>(app: &App<B>, parts: &Parts) -> Result<(), Problem> {
+async fn pass_door(app: &App, parts: &Parts) -> Result<(), Problem> {
     let is_inside = parts.extensions.get::<Caller>().is_some();
     if is_inside || app.engine().has_keys().await? { Ok(()) } else { check_local(parts) }
 }
 
-fn wrong_method<B>(routes: &[Route<B>]) -> Problem {
+fn wrong_method(routes: &[Route]) -> Problem {
     let mut allowed: Vec<&str> = routes.iter().map(|route| route.method.as_str()).collect();
     if allowed.contains(&"GET") {
         allowed.push("HEAD");
@@ -132,7 +132,7 @@ fn wrong_method<B>(routes: &[Route<B>]) -> Problem {
 }
 
 /// All gates, then the handler.
-async fn pass<B: Backend>(app: App<B>, route: &Route<B>, mut parts: Parts, body: &mut Option<Body>) -> Reply {
+async fn pass(app: App, route: &Route, mut parts: Parts, body: &mut Option<Body>) -> Reply {
     let caller = admit(&app, route.access, &parts).await?;
     if let Some(tenant) = caller.limited_tenant() {
         tracing::Span::current().record("tenant", tenant.as_str());
@@ -163,22 +163,23 @@ async fn pass<B: Backend>(app: App<B>, route: &Route<B>, mut parts: Parts, body:
     let peer = parts.extensions.get::<Peer>().cloned().unwrap_or_default();
     let (body, bytes) = (read.bytes.clone(), read.bytes.len());
     let address = ServerAddress::of(&parts.headers);
-    let done = (route.handler)(Call { app: app.clone(), caller, inputs, body, read, peer, address });
+    let given = parts.extensions.remove::<GivenJob>();
+    let done = (route.handler)(Call { app: app.clone(), caller, inputs, body, given, read, peer, address });
     if bytes > LARGE_BODY_BYTES { app.bodies().apart(&account, bytes, done).await } else { done.await }
 }
 
-/// Who asks. Without a key there are three ways to be known: in process, on an open route, or as the local user.
-async fn admit<B: Backend>(app: &App<B>, access: Access, parts: &Parts) -> Result<Caller, Problem> {
+/// The caller. Without a key there are three ways to be known: in process, on an open route, or as the local user.
+async fn admit(app: &App, access: Access, parts: &Parts) -> Result<Caller, Problem> {
     if let Some(caller) = parts.extensions.get::<Caller>() {
         return Ok(caller.clone());
     }
     let local = || Caller::local(app.config().tenant.clone());
-    // Probes are answered while the store is busy: whoever may ask without keys may ask with them too.
+    // Probes are answered while the store is busy: a caller that may ask without keys may also ask with them.
     if access == Access::Everyone && !app.engine().is_keyed() && check_local(parts).is_ok() {
         return Ok(local());
     }
     let has_keys = match app.engine().has_keys().await {
-        // Probes must answer when the store cannot, and tell of it themselves.
+        // Probes must answer when the store cannot, and report it themselves.
         Err(_) if access == Access::Everyone => return Ok(local()),
         has_keys => has_keys?,
     };
@@ -208,16 +209,16 @@ async fn admit<B: Backend>(app: &App<B>, access: Access, parts: &Parts) -> Resul
     Err(Problem::unauthenticated("the API key is unknown or was revoked"))
 }
 
+/// Why nobody comes in, and what helps.
+pub(crate) const STORE_CLOSED: &str = "this store was imported without the API keys it had and stays closed until it has one: \
+     stop the server and run `tidemill keys create --role admin --data DIR`";
+
 /// Nobody has a key of a store that came without the keys it had.
-pub(crate) async fn check_closed<B: Backend>(app: &App<B>) -> Result<(), Problem> {
+pub(crate) async fn check_closed(app: &App) -> Result<(), Problem> {
     if !app.engine().is_closed().await? {
         return Ok(());
     }
-    Err(Problem::forbidden(
-        "STORE_CLOSED",
-        "this store was imported without the API keys it had and stays closed until it has one: \
-         stop the server and run `tidemill keys create --role admin`",
-    ))
+    Err(Problem::forbidden("STORE_CLOSED", STORE_CLOSED))
 }
 
 fn check_local(parts: &Parts) -> Result<(), Problem> {
@@ -248,9 +249,9 @@ fn header_of(headers: &HeaderMap, name: &str) -> Option<Result<String, ()>> {
     Some(first.to_str().map(str::to_owned).map_err(|_| ()))
 }
 
-async fn read_body<B: Backend>(
-    app: &App<B>,
-    route: &Route<B>,
+async fn read_body(
+    app: &App,
+    route: &Route,
     parts: &Parts,
     unread: &mut Option<Body>,
     account: &Account,
@@ -287,7 +288,7 @@ async fn read_body<B: Backend>(
 
 /// A page of any site may send a POST that looks like a form. Without keys nothing else tells it from the local user's
 /// own, so changes must say that they are JSON even when there is nothing to say.
-fn check_simple_request<B>(route: &Route<B>, parts: &Parts) -> Result<(), Problem> {
+fn check_simple_request(route: &Route, parts: &Parts) -> Result<(), Problem> {
     let by_key = parts.headers.contains_key(AUTHORIZATION) || parts.extensions.get::<Caller>().is_some();
     if by_key || route.method != Method::POST || is_json(&parts.headers) { Ok(()) } else { Err(not_json()) }
 }

@@ -1,7 +1,7 @@
-//! Workers on other machines: what they call themselves, whom they serve, and when they were last heard of.
+//! Workers on other machines: what they call themselves, which tenants they serve, and when they last reported.
 //!
-//! Nothing here is durable: a worker that is alive comes again within seconds. Which tasks it has, the leases say. A name
-//! belongs to the key that uses it, so that nobody learns of workers that serve others.
+//! Nothing here is durable: a worker that is alive comes again within seconds. The leases say which tasks it has. A
+//! name belongs to the key that uses it, so that nobody learns of workers that serve others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,8 +35,8 @@ pub(crate) struct Known {
 }
 
 impl Workers {
-    /// A worker spoke. Only a claim tells its slots.
-    pub(crate) fn heard(&self, caller: &Caller, worker: &str, slots: Option<u32>, now: Instant) {
+    /// Notes that a worker spoke. Only a claim names its slots.
+    pub(crate) fn note_contact(&self, caller: &Caller, worker: &str, slots: Option<u32>, now: Instant) {
         let mut teams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !teams.contains_key(caller.name()) {
             // Keys that came to an end take their workers along.
@@ -96,13 +96,13 @@ mod tests {
     #[test]
     fn a_worker_is_known_to_the_tenants_of_its_key() {
         let (workers, now) = (Workers::default(), Instant::now());
-        workers.heard(&caller("k1", &["a", "b"]), "both", Some(4), now);
-        workers.heard(&caller("k2", &["b"]), "own", None, now);
+        workers.note_contact(&caller("k1", &["a", "b"]), "both", Some(4), now);
+        workers.note_contact(&caller("k2", &["b"]), "own", None, now);
         assert_eq!(names(&workers, "a", now), ["both"]);
         assert_eq!(names(&workers, "b", now), ["both", "own"]);
         assert_eq!(names(&workers, "c", now), [""; 0]);
         let later = now + REMEMBERED / 2;
-        workers.heard(&caller("k1", &["a", "b"]), "both", None, later);
+        workers.note_contact(&caller("k1", &["a", "b"]), "both", None, later);
         let both = workers.of(&TenantId::trusted("a"), later)["both"];
         assert_eq!(both, Known { heard: later, slots: Some(4) }, "a heartbeat does not tell slots");
         assert_eq!(names(&workers, "b", now + REMEMBERED), ["both"], "the other was silent for too long");
@@ -111,10 +111,10 @@ mod tests {
     #[test]
     fn a_key_that_makes_names_up_crowds_out_its_own_alone() {
         let (workers, now) = (Workers::default(), Instant::now());
-        workers.heard(&caller("k2", &["a"]), "steady", None, now);
+        workers.note_contact(&caller("k2", &["a"]), "steady", None, now);
         for number in 0..WORKERS_PER_KEY_MAX + 5 {
             let at = now + Duration::from_millis(u64::try_from(number).unwrap());
-            workers.heard(&caller("k1", &["a"]), &format!("w-{number:05}"), None, at);
+            workers.note_contact(&caller("k1", &["a"]), &format!("w-{number:05}"), None, at);
         }
         let known = names(&workers, "a", now + Duration::from_secs(2));
         assert_eq!(known.len(), WORKERS_PER_KEY_MAX + 1);

@@ -1,4 +1,4 @@
-//! Whoever checks health: looks at what was told before, writes down what it sees, and tells whom it alarms. Now and then
+//! The checker of health: looks at what was reported before, records what it sees, and raises alarms. Now and then
 //! one comes too late, or a check is handed in again because its answer was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ pub(crate) struct Checker {
 }
 
 /// The tasks that what is kept of a check says were told.
-pub(crate) fn told_by(kept: &[u8]) -> BTreeSet<String> {
+pub(crate) fn reported_tasks(kept: &[u8]) -> BTreeSet<String> {
     let text = std::str::from_utf8(kept).unwrap_or_default();
     Json::trusted(text).read().unwrap_or_default()
 }
@@ -52,7 +52,7 @@ impl Checker {
         let Some(tenant) = self.rng.pick(&self.tenants).cloned() else { return Ok(None) };
         let before = ledger.record(&RecordKey::health(&tenant))?;
         let (told, expected) = match &before {
-            Some(Record { version, value: RecordValue::Bytes(kept), .. }) => (told_by(kept), *version),
+            Some(Record { version, value: RecordValue::Bytes(kept), .. }) => (reported_tasks(kept), *version),
             Some(other) => return Err(Fault::Damaged(format!("what is kept of a check is {other:?}"))),
             None => (BTreeSet::new(), 0),
         };

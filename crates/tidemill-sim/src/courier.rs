@@ -1,4 +1,4 @@
-//! Whoever tells others what they are to be told: mostly what is due, now and then too early, twice, or over the wall.
+//! The courier: mostly delivers what is due, now and then too early, twice, or over the wall.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::rng::Rng;
 pub(crate) struct Courier {
     rng: Rng,
     tenants: Vec<TenantId>,
-    /// Of a thousand tries so many fail.
+    /// How many tries in a thousand fail.
     failures: u32,
 }
 
@@ -35,7 +35,7 @@ impl Courier {
         if self.rng.chance(50) {
             attempt += 1;
         }
-        let told = known.told_by(&key);
+        let told = known.failed_jobs_in(&key);
         let DeliveryKey { mut tenant, id: delivery } = key;
         if self.rng.chance(30) {
             tenant = self.rng.pick(&self.tenants)?.clone();

@@ -13,8 +13,8 @@ use tidemill_engine::policy::Policy;
 use tidemill_engine::record::{DeadLetter, Record, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::Load;
 use tidemill_engine::state::queue::Queued;
-use tidemill_engine::state::row::{Row, RowKey, TaskRow};
-use tidemill_model::event_query::{EventQuery, Page};
+use tidemill_engine::state::row::{Row, RowKey, StoredTask};
+use tidemill_model::event_query::{EventPage, EventQuery};
 use tidemill_model::{Entity, Event, JobId, TenantId, Timestamp};
 
 use crate::disk::SimDisk;
@@ -83,7 +83,7 @@ impl Ledger for EmbeddedLedger {
         }
     }
 
-    fn events(&mut self, query: &EventQuery) -> Result<Page, Fault> {
+    fn events(&mut self, query: &EventQuery) -> Result<EventPage, Fault> {
         self.store()?.events(query)
     }
 
@@ -94,7 +94,7 @@ impl Ledger for EmbeddedLedger {
     fn task(&mut self, key: &TaskKey) -> Result<Option<TaskShown>, Fault> {
         let row = self.store()?.row(&RowKey::Task(key.clone()))?;
         Ok(row.and_then(|row| match row {
-            Row::Task(TaskRow { entry, .. }) => Some(TaskShown::of(&entry)),
+            Row::Task(StoredTask { entry, .. }) => Some(TaskShown::of(&entry)),
             _ => None,
         }))
     }
@@ -102,7 +102,7 @@ impl Ledger for EmbeddedLedger {
     fn job(&mut self, tenant: &TenantId, job: JobId) -> Result<Option<JobSnapshot>, Fault> {
         let row = self.store()?.row(&RowKey::Job(tenant.clone(), job))?;
         Ok(row.and_then(|row| match row {
-            Row::Job(head) => Some(JobSnapshot::of(&head)),
+            Row::Job(head) => Some(JobSnapshot::from(head)),
             _ => None,
         }))
     }

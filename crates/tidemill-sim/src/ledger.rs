@@ -7,9 +7,9 @@ use tidemill_engine::commit::TaskKey;
 use tidemill_engine::outbound::{Delivery, DeliveryKey, DeliveryLetter};
 use tidemill_engine::record::{DeadLetter, Record, RecordKey, RecordValue};
 use tidemill_engine::state::Load;
-use tidemill_engine::state::job::Entry;
+use tidemill_engine::state::job::KeptTask;
 use tidemill_engine::state::queue::Queued;
-use tidemill_model::event_query::{EventQuery, Page};
+use tidemill_model::event_query::{EventPage, EventQuery};
 use tidemill_model::{Entity, Event, JobId, PublicState, TaskHead, TenantId, Timestamp};
 
 use crate::disk::SimDisk;
@@ -26,7 +26,7 @@ pub trait Ledger {
     /// The events behind number `seen`, in the order of the log, with their numbers. Events count from 1.
     fn events_after(&mut self, seen: u64) -> Result<Vec<(u64, Event)>, Fault>;
 
-    fn events(&mut self, query: &EventQuery) -> Result<Page, Fault>;
+    fn events(&mut self, query: &EventQuery) -> Result<EventPage, Fault>;
 
     /// The latest event of an entity.
     fn latest(&mut self, tenant: &TenantId, entity: &Entity) -> Result<Option<Event>, Fault>;
@@ -101,7 +101,7 @@ pub struct TaskShown {
 }
 
 impl TaskShown {
-    pub(crate) fn of(entry: &Entry) -> Self {
+    pub(crate) fn of(entry: &KeptTask) -> Self {
         let state = entry.public_state().filter(|_| entry.stream.version() > 0);
         Self { head: entry.head.clone(), state }
     }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use tidemill_sim::options::Options;
-use tidemill_sim::run::{Failure, Plan, run};
+use tidemill_sim::run::{FailedRun, RunPlan, run};
 use tidemill_sim::seed_list;
-use tidemill_sim::world::Tally;
+use tidemill_sim::world::RunTally;
 
 /// A sixth of a run with the system's allocator is spent in it.
 #[global_allocator]
@@ -22,16 +22,16 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // What goes wrong inside a run is told with the seed and the steps that led to it.
+    // A failure inside a run is reported with the seed and the steps that led to it.
     std::panic::set_hook(Box::new(|_| {}));
     if let Some(path) = &options.list {
         return run_list(path, &options);
     }
-    let sum = Mutex::new(Tally::default());
+    let sum = Mutex::new(RunTally::default());
     let began = Instant::now();
     for plan in options.plans() {
         let Err(failure) = run_all(&plan, &options, &sum, began) else { continue };
-        tell(&failure, &plan, &options);
+        print_failure(&failure, &plan, &options);
         return ExitCode::FAILURE;
     }
     let sum = sum.into_inner().unwrap_or_default();
@@ -50,13 +50,13 @@ fn run_list(path: &str, options: &Options) -> ExitCode {
         }
     };
     let began = Instant::now();
-    let mut sum = Tally::default();
+    let mut sum = RunTally::default();
     for listed in &list {
         let plan = options.plan(listed.kind);
         match run(listed.seed, &plan) {
             Ok(tally) => sum.add(&tally),
             Err(failure) => {
-                tell(&failure, &plan, options);
+                print_failure(&failure, &plan, options);
                 return ExitCode::FAILURE;
             }
         }
@@ -66,7 +66,12 @@ fn run_list(path: &str, options: &Options) -> ExitCode {
 }
 
 /// Runs all seeds of a plan, several at a time. The first failure ends it.
-fn run_all(plan: &Plan, options: &Options, sum: &Mutex<Tally>, began: Instant) -> Result<(), Failure> {
+fn run_all(
+    plan: &RunPlan,
+    options: &Options,
+    sum: &Mutex<RunTally>,
+    began: Instant,
+) -> Result<(), FailedRun> {
     let next = AtomicU64::new(options.start);
     let end = options.start + options.seeds;
     let stop = AtomicBool::new(false);
@@ -100,7 +105,7 @@ fn run_all(plan: &Plan, options: &Options, sum: &Mutex<Tally>, began: Instant) -
     failed.into_inner().expect("nobody panics while noting").map_or(Ok(()), Err)
 }
 
-fn describe(sum: &Tally, began: Instant) -> String {
+fn describe(sum: &RunTally, began: Instant) -> String {
     format!(
         "{} commands, {} events, {} restarts, {} disk operations in {:.1} s",
         sum.commands,
@@ -111,7 +116,7 @@ fn describe(sum: &Tally, began: Instant) -> String {
     )
 }
 
-fn tell(failure: &Failure, plan: &Plan, options: &Options) {
+fn print_failure(failure: &FailedRun, plan: &RunPlan, options: &Options) {
     for line in &failure.trace {
         eprintln!("{line}");
     }

@@ -11,7 +11,7 @@ use tidemill_engine::policy::Policy;
 use tidemill_engine::record::{DeadLetter, Record, RecordKey, RecordValue};
 use tidemill_engine::state::Load;
 use tidemill_engine::state::queue::Queued;
-use tidemill_model::event_query::{EventQuery, Page};
+use tidemill_model::event_query::{EventPage, EventQuery};
 use tidemill_model::{Entity, Event, JobId, TenantId, Timestamp};
 
 use crate::clock::VirtualClock;
@@ -48,7 +48,7 @@ impl Ledger for MemoryLedger {
         Ok((seen + 1..).zip(events).collect())
     }
 
-    fn events(&mut self, query: &EventQuery) -> Result<Page, Fault> {
+    fn events(&mut self, query: &EventQuery) -> Result<EventPage, Fault> {
         at_once(self.backend.events(query.clone()))
     }
 
@@ -61,7 +61,9 @@ impl Ledger for MemoryLedger {
     }
 
     fn job(&mut self, tenant: &TenantId, job: JobId) -> Result<Option<JobSnapshot>, Fault> {
-        Ok(self.backend.with_state(|state| state.job(tenant, job).map(|job| JobSnapshot::of(&job.head))))
+        Ok(self
+            .backend
+            .with_state(|state| state.job(tenant, job).map(|job| JobSnapshot::from(job.head.clone()))))
     }
 
     fn record(&mut self, key: &RecordKey) -> Result<Option<Record>, Fault> {

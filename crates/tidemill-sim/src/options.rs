@@ -3,7 +3,7 @@
 use tidemill_engine::faults::Faults;
 
 use crate::disk::Operation;
-use crate::run::{Kind, Plan};
+use crate::run::{BackendKind, RunPlan};
 
 /// The arguments of `tidemill-sim`, checked.
 #[derive(Debug, Clone)]
@@ -13,7 +13,7 @@ pub struct Options {
     pub threads: usize,
     /// Where seeds are listed that are to be run instead of a range.
     pub list: Option<String>,
-    kinds: Vec<Kind>,
+    kinds: Vec<BackendKind>,
     steps: Option<u64>,
     trace_max: Option<usize>,
     faults: Faults,
@@ -48,7 +48,7 @@ Faults:
             start: 1,
             threads: 2,
             list: None,
-            kinds: vec![Kind::Memory, Kind::Embedded],
+            kinds: vec![BackendKind::Memory, BackendKind::Embedded],
             steps: None,
             trace_max: None,
             faults: Faults::default(),
@@ -89,8 +89,8 @@ Faults:
             "--list" => self.list = Some(value.to_owned()),
             "--trace" => self.trace_max = Some(count()?),
             "--backend" => {
-                self.kinds = match (value, Kind::from_name(value)) {
-                    ("both", _) => vec![Kind::Memory, Kind::Embedded],
+                self.kinds = match (value, BackendKind::from_name(value)) {
+                    ("both", _) => vec![BackendKind::Memory, BackendKind::Embedded],
                     (_, Some(kind)) => vec![kind],
                     _ => return Err(format!("there is no backend {value}")),
                 }
@@ -101,14 +101,14 @@ Faults:
     }
 
     /// What to run, one plan for each backend.
-    pub fn plans(&self) -> Vec<Plan> {
+    pub fn plans(&self) -> Vec<RunPlan> {
         self.kinds.iter().map(|kind| self.plan(*kind)).collect()
     }
 
     /// What to run on a backend.
-    pub fn plan(&self, kind: Kind) -> Plan {
-        let usual = Plan::new(kind);
-        Plan {
+    pub fn plan(&self, kind: BackendKind) -> RunPlan {
+        let usual = RunPlan::new(kind);
+        RunPlan {
             steps: self.steps.unwrap_or(usual.steps),
             trace_max: self.trace_max.unwrap_or(usual.trace_max),
             faults: self.faults,
@@ -123,7 +123,7 @@ Faults:
     }
 
     /// The command that runs one seed again.
-    pub fn replay(&self, seed: u64, kind: Kind) -> String {
+    pub fn replay(&self, seed: u64, kind: BackendKind) -> String {
         let mut command = format!(
             "cargo run -p tidemill-sim --release -- --backend {} --start {seed} --seeds 1",
             kind.as_str()
@@ -165,7 +165,7 @@ mod tests {
             assert!(Options::usage().contains(&format!("\n  {name}")), "{name}");
             let options = parse(&format!("--fault {name}")).unwrap();
             assert_ne!(options.faults, Faults::default(), "{name}");
-            assert!(options.replay(1, Kind::Memory).ends_with(&format!("--fault {name}")));
+            assert!(options.replay(1, BackendKind::Memory).ends_with(&format!("--fault {name}")));
         }
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let options = parse("--seeds 9 --threads 1 --steps 50 --fault skip-counter --backend both").unwrap();
         assert_eq!(options.plans().len(), 2);
         assert_eq!(
-            options.replay(7, Kind::Memory),
+            options.replay(7, BackendKind::Memory),
             "cargo run -p tidemill-sim --release -- --backend memory --start 7 --seeds 1 --steps 50 --fault skip-counter"
         );
     }

@@ -15,16 +15,16 @@ use crate::profile::{Profile, draw_policy};
 use crate::rng::Rng;
 use crate::trace;
 use crate::violation::Violation;
-use crate::world::{Tally, World};
+use crate::world::{RunTally, World};
 
 /// Which backend a world runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum BackendKind {
     Memory,
     Embedded,
 }
 
-impl Kind {
+impl BackendKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -40,8 +40,8 @@ impl Kind {
 
 /// What to run.
 #[derive(Debug, Clone)]
-pub struct Plan {
-    pub kind: Kind,
+pub struct RunPlan {
+    pub kind: BackendKind,
     pub steps: u64,
     /// Rules of the engine that are broken on purpose.
     pub faults: Faults,
@@ -49,16 +49,16 @@ pub struct Plan {
     pub removed_syncs: Vec<(Operation, String)>,
     /// How many of the last steps a failure shows.
     pub trace_max: usize,
-    /// Out of a thousand steps bits of the derived rows turn over in so many, beside those of every world.
+    /// In how many steps of a thousand bits of the derived rows turn over, beside those of every world.
     pub flips: u32,
 }
 
-impl Plan {
-    pub fn new(kind: Kind) -> Self {
+impl RunPlan {
+    pub fn new(kind: BackendKind) -> Self {
         // A run takes some 10 ms in memory and some 25 ms with a disk.
         let steps = match kind {
-            Kind::Memory => 300,
-            Kind::Embedded => 200,
+            BackendKind::Memory => 300,
+            BackendKind::Embedded => 200,
         };
         Self {
             kind,
@@ -73,7 +73,7 @@ impl Plan {
 
 /// A run that broke a promise.
 #[derive(Debug)]
-pub struct Failure {
+pub struct FailedRun {
     pub seed: u64,
     pub violation: Violation,
     /// The last steps in words.
@@ -86,16 +86,16 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 }
 
 /// Runs one seed to its end.
-pub fn run(seed: u64, plan: &Plan) -> Result<Tally, Failure> {
+pub fn run(seed: u64, plan: &RunPlan) -> Result<RunTally, FailedRun> {
     let mut rng = Rng::new(seed);
     let clock = VirtualClock::start();
     let mut policy = draw_policy(&mut rng);
     policy.faults = plan.faults;
     let profile = Profile { flips: plan.flips, ..Profile::draw(&mut rng) };
-    let failure = |violation, trace| Failure { seed, violation, trace };
+    let failure = |violation, trace| FailedRun { seed, violation, trace };
     let ledger: Box<dyn Ledger> = match plan.kind {
-        Kind::Memory => Box::new(MemoryLedger::new(clock.clone(), policy.clone(), rng.bits())),
-        Kind::Embedded => {
+        BackendKind::Memory => Box::new(MemoryLedger::new(clock.clone(), policy.clone(), rng.bits())),
+        BackendKind::Embedded => {
             let disk = SimDisk::new(rng.bits());
             for (operation, prefix) in &plan.removed_syncs {
                 disk.ignore_sync(*operation, prefix);

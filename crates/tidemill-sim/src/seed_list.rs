@@ -1,28 +1,28 @@
 //! The list of seeds that ever broke a promise. They are run again with every change.
 
-use crate::run::Kind;
+use crate::run::BackendKind;
 
 /// A seed that once failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedSeed {
     pub seed: u64,
-    pub kind: Kind,
+    pub kind: BackendKind,
 }
 
 /// Reads a list: a line has a seed, its backend and why it is here. Lines that start with `#` are for readers.
-pub fn parse(text: &str) -> Result<Vec<Listed>, String> {
+pub fn parse(text: &str) -> Result<Vec<ListedSeed>, String> {
     let lines = text.lines().zip(1..).map(|(line, number)| (line.trim(), number));
     let meant = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
     meant.map(|(line, number)| listed(line).map_err(|problem| format!("line {number}: {problem}"))).collect()
 }
 
-fn listed(line: &str) -> Result<Listed, String> {
+fn listed(line: &str) -> Result<ListedSeed, String> {
     let mut words = line.split_whitespace();
     let (seed, kind) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let seed = seed.parse().map_err(|_| format!("{seed} must be a seed"))?;
-    let kind = Kind::from_name(kind).ok_or_else(|| format!("there is no backend {kind}"))?;
+    let kind = BackendKind::from_name(kind).ok_or_else(|| format!("there is no backend {kind}"))?;
     words.next().ok_or("it does not say why it is here")?;
-    Ok(Listed { seed, kind })
+    Ok(ListedSeed { seed, kind })
 }
 
 #[cfg(test)]
@@ -39,7 +39,10 @@ mod tests {
             assert_eq!(parse(text).unwrap_err(), problem);
         }
         let list = parse("# so\n\n7 memory it broke\n 8  embedded it broke\n").unwrap();
-        let expected = [Listed { seed: 7, kind: Kind::Memory }, Listed { seed: 8, kind: Kind::Embedded }];
+        let expected = [
+            ListedSeed { seed: 7, kind: BackendKind::Memory },
+            ListedSeed { seed: 8, kind: BackendKind::Embedded },
+        ];
         assert_eq!(list, expected);
     }
 

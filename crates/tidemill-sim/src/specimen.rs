@@ -21,7 +21,7 @@ use crate::disk::SimDisk;
 use crate::embedded_ledger::{EmbeddedLedger, draw_options};
 use crate::profile::{Profile, draw_policy};
 use crate::rng::Rng;
-use crate::run::Failure;
+use crate::run::FailedRun;
 use crate::violation::Violation;
 use crate::world::World;
 
@@ -37,8 +37,8 @@ pub struct Specimen {
     pub lacks: Vec<String>,
 }
 
-/// Grows a world for so many steps and leaves it where it is.
-pub fn grow(seed: u64, steps: u64) -> Result<Specimen, Failure> {
+/// Grows a world for this many steps and leaves it where it is.
+pub fn grow(seed: u64, steps: u64) -> Result<Specimen, FailedRun> {
     let mut rng = Rng::new(seed);
     let clock = VirtualClock::start();
     let alerts = AlertTargets { people: true, webhook: true };
@@ -54,7 +54,7 @@ pub fn grow(seed: u64, steps: u64) -> Result<Specimen, Failure> {
     let disk = SimDisk::new(rng.bits());
     let retention = Retention { event_millis: 120_000, heartbeat_millis: 20_000 };
     let options = StoreOptions { retention, ..draw_options(&mut rng, policy.clone(), true) };
-    let failure = |violation, trace| Failure { seed, violation, trace };
+    let failure = |violation, trace| FailedRun { seed, violation, trace };
     let told = |fault: Fault| failure(Violation::new("a specimen grows", fault.to_string()), Vec::new());
     let ledger = EmbeddedLedger::create(disk.clone(), options.clone()).map_err(told)?;
     let mut world = World::new(rng, clock.clone(), Box::new(ledger), policy, profile, 0);

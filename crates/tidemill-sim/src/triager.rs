@@ -1,4 +1,4 @@
-//! Whoever tells of workflows: executions that fail and wait, marks on their errors, and the ends of their waits.
+//! The actor behind workflows: executions that fail and wait, marks on their errors, and the ends of their waits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tidemill_engine::triage::{
     BulkAction, BulkFilter, BulkId, Cell, ErrorMark, MarkItem, NewToken, ParkedKey, StatusItem, Until,
     WORKFLOW_ENTITY, WorkflowItem,
 };
-use tidemill_model::workflow::{ErrorCode, ExecutionId, WorkflowStatus};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId, WorkflowStatus};
 use tidemill_model::{
     AppName, Context, Entity, EntityId, EntityType, EventId, EventType, Json, TenantId, Timestamp,
 };
@@ -91,7 +91,7 @@ impl Triager {
             4..=7 => BulkAction::Resume { output, rerun: true },
             _ => BulkAction::Fail { error: Arc::from("E"), cause: Arc::from("none") },
         };
-        let execution = ExecutionId::from(&request);
+        let execution = WorkflowRunId::from(&request);
         if self.rng.chance(100) {
             return Some(Command::LookAfterParked(LookAfterParked {
                 keys: vec![ParkedKey { tenant, execution }],
@@ -106,7 +106,7 @@ impl Triager {
     }
 
     /// Events of one tenant, now and then one that came before.
-    pub(crate) fn tell(&mut self, now: Timestamp) -> Command {
+    pub(crate) fn publish_events(&mut self, now: Timestamp) -> Command {
         let tenant = self.tenant();
         let count = 1 + self.rng.index(4);
         let mut events = Vec::with_capacity(count);
@@ -168,7 +168,7 @@ impl Triager {
         };
         let item = StatusItem {
             once,
-            execution: ExecutionId::trusted(&execution),
+            execution: WorkflowRunId::trusted(&execution),
             cell: Cell {
                 county: Arc::from(format!("county-{}", self.rng.below(3))),
                 data_group_label: None,
@@ -216,7 +216,7 @@ impl Triager {
         };
         let item = MarkItem {
             once: None,
-            execution: execution.as_deref().map(ExecutionId::trusted),
+            execution: execution.as_deref().map(WorkflowRunId::trusted),
             code: code.as_deref().map(ErrorCode::trusted),
             mark,
             by: Some(Arc::from("ann")),
@@ -226,7 +226,7 @@ impl Triager {
         publish(tenant, vec![event(&entity, &said, None, WorkflowItem::Mark(Box::new(item)))])
     }
 
-    /// Somebody ends a wait, or many, or looks who waited too long.
+    /// Somebody ends a wait, or many, or looks for waits that took too long.
     pub(crate) fn unpark(&mut self, now: Timestamp) -> Option<Command> {
         let tenant = self.tenant();
         let action = if self.rng.chance(700) {
@@ -236,7 +236,7 @@ impl Triager {
         };
         Some(match self.rng.below(10) {
             0..=3 => {
-                let execution = ExecutionId::trusted(&self.execution());
+                let execution = WorkflowRunId::trusted(&self.execution());
                 Command::Unpark(Unpark { tenant, execution, how: action, by: None, reason: None })
             }
             4 => {
@@ -265,7 +265,7 @@ impl Triager {
             _ => {
                 let key = |number: u64| ParkedKey {
                     tenant: tenant.clone(),
-                    execution: ExecutionId::trusted(&format!("run-{number}")),
+                    execution: WorkflowRunId::trusted(&format!("run-{number}")),
                 };
                 Command::LookAfterParked(LookAfterParked { keys: (0..EXECUTIONS).map(key).collect() })
             }
@@ -289,11 +289,11 @@ fn event(id: &str, said: &Said, timestamp: Option<Timestamp>, item: WorkflowItem
     }
 }
 
-/// The names that the world uses, for whoever looks at all of them.
+/// The names that the world uses, for checks of all of them.
 pub(crate) fn codes() -> impl Iterator<Item = ErrorCode> {
     (0..CODES).map(|number| ErrorCode::trusted(&format!("2{number}code")))
 }
 
-pub(crate) fn executions() -> impl Iterator<Item = ExecutionId> {
-    (0..EXECUTIONS).map(|number| ExecutionId::trusted(&format!("run-{number}")))
+pub(crate) fn executions() -> impl Iterator<Item = WorkflowRunId> {
+    (0..EXECUTIONS).map(|number| WorkflowRunId::trusted(&format!("run-{number}")))
 }

@@ -10,21 +10,21 @@ use tidemill_engine::commit::TaskKey;
 use tidemill_engine::reply::Reply;
 use tidemill_model::properties::OverflowRef;
 use tidemill_model::{
-    Artifact, ErrorCategory, EventId, Fence, Json, Owner, SessionId, TenantId, Timestamp, Usage, WorkerId,
+    ArtifactFile, ErrorCategory, EventId, Fence, Json, Owner, SessionId, TenantId, Timestamp, Usage, WorkerId,
 };
 
 use crate::rng::Rng;
 
 /// How many lost leases a worker still speaks for.
 const OLD_MAX: usize = 8;
-/// Out of a thousand reports so many are failures when nothing else goes wrong.
+/// How many reports in a thousand are failures when nothing else goes wrong.
 const FAILURES_IN_CALM: u32 = 50;
 
 /// The files that go with an output: none for two outputs of three. No number is drawn for them, so that the course of
 /// seeds stays as it is.
-fn artifacts(value: u64) -> Vec<Artifact> {
+fn artifacts(value: u64) -> Vec<ArtifactFile> {
     let count = if value.is_multiple_of(3) { 1 + value % 2 } else { 0 };
-    let named = |number: u64| Artifact {
+    let named = |number: u64| ArtifactFile {
         path: format!("r1-a1/artifacts/{value}/{number}"),
         size_bytes: value,
         sha256: format!("{:064x}", value * 10 + number),
@@ -46,7 +46,7 @@ pub(crate) struct Worker {
     /// Leases it lost or forgot, for the day it comes back from the dead.
     old: Vec<Held>,
     asleep_until: Option<Timestamp>,
-    /// How it is inclined: out of a thousand reports so many are failures.
+    /// Its inclination: how many reports in a thousand are failures.
     failures: u32,
 }
 
@@ -166,7 +166,7 @@ impl Worker {
         Some(Command::Release(Release { task, fence, worker: self.id.clone(), reason, spent }))
     }
 
-    /// Reports on one of the tasks it holds; out of a thousand reports so many are `failures`.
+    /// Reports on one of the tasks it holds; `failures` reports in a thousand are failures.
     fn finish(&mut self, at: usize, failures: u32, now: Timestamp) -> Command {
         let (report, spent) = match &self.held[at].reported {
             // It did not hear, so it says the same again.

@@ -63,7 +63,7 @@ pub struct World {
     pub(crate) has_flipped: bool,
 }
 
-/// Who asks, and so who hears the answer.
+/// The actor that asks, and so gets the answer.
 #[derive(Debug, Clone, Copy)]
 enum Sender {
     Producer,
@@ -74,7 +74,7 @@ enum Sender {
 
 /// What a run did, for the summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct RunTally {
     /// Commands that were acknowledged.
     pub commands: u64,
     pub events: u64,
@@ -86,7 +86,7 @@ pub struct Tally {
     pub digest: u64,
 }
 
-impl Tally {
+impl RunTally {
     /// Adds another run's numbers. Digests of several runs mean nothing and are left alone.
     pub fn add(&mut self, other: &Self) {
         self.commands += other.commands;
@@ -137,7 +137,7 @@ impl World {
         self.clock.now()
     }
 
-    /// So many steps, and then rest.
+    /// This many steps, and then rest.
     pub(crate) fn live(&mut self, steps: u64) -> Result<(), Violation> {
         for _ in 0..steps {
             self.step()?;
@@ -145,7 +145,7 @@ impl World {
         self.come_to_rest()
     }
 
-    /// So many steps, and then the disk is well again. Whatever is open stays open.
+    /// This many steps, and then the disk is well again. Whatever is open stays open.
     pub(crate) fn live_on(&mut self, steps: u64) -> Result<(), Violation> {
         for _ in 0..steps {
             self.step()?;
@@ -246,7 +246,7 @@ impl World {
             Act::MatchEvents => Some(self.scripter.match_events(self.oracle.log(), self.oracle.executions())),
             Act::EndExecution => self.scripter.end_execution(self.oracle.executions()),
             Act::AnswerScriptLetter => self.scripter.answer_letter(self.oracle.executions()),
-            Act::TellWorkflow => Some(self.triager.tell(now)),
+            Act::TellWorkflow => Some(self.triager.publish_events(now)),
             Act::MarkErrors => Some(self.triager.mark(now)),
             Act::Unpark if self.rng.chance(500) => self.triager.unpark_task(&self.oracle.parked()),
             Act::Unpark => self.triager.unpark(now),
@@ -351,7 +351,7 @@ impl World {
             }
         }
         self.submit(vec![(Sender::Timer, Command::Sweep(Sweep::default()))])?;
-        self.tell_all()?;
+        self.deliver_all()?;
         self.oracle.inspect(&mut *self.ledger)?;
         if self.ledger.disk().is_some() {
             // Long enough for all that may expire and for blobs that nobody came to name.
@@ -370,8 +370,8 @@ impl World {
         self.oracle.check_rest(&mut *self.ledger)
     }
 
-    /// Whoever is to be told takes what comes. All of it comes due.
-    fn tell_all(&mut self) -> Result<(), Violation> {
+    /// Every receiver takes what comes. All deliveries come due.
+    fn deliver_all(&mut self) -> Result<(), Violation> {
         let begin = self.now();
         loop {
             let waiting = self.oracle.deliveries().waiting();
@@ -390,7 +390,7 @@ impl World {
                     return Err(Violation::new("what is due waits", format!("{key:?}")));
                 };
                 let (tenant, delivery, end) = (key.tenant.clone(), key.id, DeliveryEnd::Arrived);
-                let told = self.oracle.deliveries().told_by(key);
+                let told = self.oracle.deliveries().failed_jobs_in(key);
                 let command = EndDelivery { tenant, delivery, attempt: *attempt, told, end };
                 group.push((Sender::Timer, Command::EndDelivery(command)));
             }
@@ -428,9 +428,9 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn tally(&self) -> Tally {
+    pub(crate) fn tally(&self) -> RunTally {
         let disk = self.ledger.disk();
-        Tally {
+        RunTally {
             commands: self.acknowledged,
             events: self.oracle.events(),
             disk_operations: disk.map_or(0, crate::disk::SimDisk::operations),

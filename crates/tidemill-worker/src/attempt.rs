@@ -25,18 +25,18 @@ use crate::child::inputs::{self, NoInputs};
 use crate::child::lines::{LINE_BYTES_MAX, Line, LineSplitter};
 use crate::child::output_log::OutputLog;
 use crate::child::protocol::{self, Record, ResultRecord, Told};
-use crate::child::redaction::{Redaction, secret_not_listed};
+use crate::child::redaction::{Redaction, secret_missing};
 use crate::child::result::{BadResult, output_of};
 use crate::child::tail::Tail;
 use crate::child::verdict::{Failed, no_agent_result, not_started};
 use crate::command_line::arguments_of;
-use crate::command_worker::Shared;
-use crate::log_sink::{LogLine, Stream};
+use crate::command_worker::{CommandConfig, Shared};
+use crate::log_sink::{LogLine, LogSource};
 use crate::pace::Pace;
-use crate::source::{AttemptEnd, Claim, TaskSource};
+use crate::source::{AttemptEnd, HeldTask, TaskSource};
 use crate::spawner::{Child, ChildEvent, ChildExit, ChildPipe, CommandLine, SpawnError};
 use crate::trouble::{Lack, Trouble};
-use crate::vitals::{Stop, Vitals, heard_within};
+use crate::vitals::{Stop, Vitals, acknowledged_within};
 
 /// How much of a pipe is read at a time.
 const READ_BYTES: usize = 64 * 1024;
@@ -104,7 +104,7 @@ pub(crate) type Heart<'a> = Pin<&'a mut (dyn Future<Output = Stop> + Send)>;
 
 pub(crate) struct Attempt<'a, S> {
     shared: &'a Shared<S>,
-    claim: &'a Claim,
+    claim: &'a HeldTask,
     vitals: &'a Vitals,
     /// Nothing runs beside it.
     is_alone: bool,
@@ -118,7 +118,7 @@ pub(crate) struct Attempt<'a, S> {
     /// A result line that was too long to be taken.
     result_was_cut: bool,
     error: Option<ErrorRecord>,
-    /// What it used and the session it ran in, as far as it was told.
+    /// What it used and the session it ran in, as far as it is known.
     spent: Spent,
     agent_home: Option<&'a AgentHome>,
     redaction: Redaction,
@@ -136,7 +136,7 @@ pub(crate) struct Attempt<'a, S> {
 /// Runs an attempt to its end. `heart` is that of `vitals`; unless the end is `Lost` it beats on.
 pub(crate) async fn run<S: TaskSource>(
     shared: &Shared<S>,
-    claim: &Claim,
+    claim: &HeldTask,
     pace: &watch::Receiver<Pace>,
     vitals: &Vitals,
     heart: Heart<'_>,
@@ -145,7 +145,7 @@ pub(crate) async fn run<S: TaskSource>(
     let (step_name, timestamp) = (claim.name.to_string(), shared.clock.now());
     vitals.active(Activity { kind: ActivityKind::Waiting, step_name, timestamp });
     let end = run_with(shared, claim, pace, vitals, heart, agent_home).await;
-    // Whoever took the task over shows a log of its own under the same name.
+    // The worker that took the task over shows its own log under the same name.
     if !matches!(end, End::Lost(Stop::Lost)) {
         shared.source.log_end(claim);
     }
@@ -154,7 +154,7 @@ pub(crate) async fn run<S: TaskSource>(
 
 async fn run_with<S: TaskSource>(
     shared: &Shared<S>,
-    claim: &Claim,
+    claim: &HeldTask,
     pace: &watch::Receiver<Pace>,
     vitals: &Vitals,
     mut heart: Heart<'_>,
@@ -165,8 +165,8 @@ async fn run_with<S: TaskSource>(
         let message = format!("task {} has no command and no handler here", claim.name);
         return failed(WorkReport::failed(message, ErrorCategory::NotFound));
     };
-    if let Some(name) = secret_not_listed(claim, &shared.config.task_secrets) {
-        return failed(not_given(name));
+    if let Some(message) = secret_missing(claim, &shared.config.task_secrets, &shared.config.environment) {
+        return failed(WorkReport::failed(message, ErrorCategory::Auth));
     }
     let unable = |trouble| End::Unable(trouble, Spent::default());
     let mut stopping = pace.clone();
@@ -195,23 +195,20 @@ async fn run_with<S: TaskSource>(
             home: &home.path,
             session: session.as_ref(),
             deadline_millis: shared.clock.now().plus(millis(timeout)).millis(),
+            timeout_millis: millis(timeout),
         }),
         Err(error) => {
             directory.discard().await;
             return unable(Trouble::at(&directory.path, &error));
         }
     };
-    let (worker, is_traced) = (&shared.config.environment, shared.config.is_traced);
-    let env = environment::of_child(worker, claim, &directory, tells.as_ref(), is_traced);
-    let redaction = Redaction::of(claim, worker);
+    let CommandConfig { environment: worker, is_traced, names_secret, .. } = &shared.config;
+    let env = environment::of_child(worker, claim, &directory, tells.as_ref(), *is_traced, *names_secret);
+    let redaction = Redaction::of(claim, worker, *names_secret);
     let kills_before = shared.memory.before();
-    // Where others may be given the task while this process stands still, the child ends without it.
-    let deadline = vitals.deadline().filter(|_| !shared.source.is_in_this_process());
-    let spawned = tokio::select! {
-        biased;
-        stop = &mut heart => return lost(&directory, stop).await,
-        () = vitals.lapsed() => return lost(&directory, Stop::Lost).await,
-        spawned = shared.spawner.spawn_until(CommandLine { argv, env }, deadline) => spawned,
+    let spawned = match start(shared, CommandLine { argv, env }, vitals, heart.as_mut()).await {
+        Ok(spawned) => spawned,
+        Err(stop) => return lost(&directory, stop).await,
     };
     let child = match spawned {
         Ok(child) => child,
@@ -259,18 +256,37 @@ async fn run_with<S: TaskSource>(
     attempt.end(&ended, started.elapsed(), memory_ran_out, heart).await
 }
 
-/// The end of a task that asks for a variable that it may not have.
-fn not_given(name: &str) -> WorkReport {
-    let message = format!(
-        "the task asks for the variable {name}, which TASK_SECRETS of this worker does not list for its tenant"
-    );
-    WorkReport::failed(message, ErrorCategory::Auth)
+/// Starts the child and keeps the lease meanwhile. An error says that the attempt must stop; nothing of the child is left then,
+/// as far as this process can see to that.
+async fn start<S: TaskSource>(
+    shared: &Shared<S>,
+    line: CommandLine,
+    vitals: &Vitals,
+    heart: Heart<'_>,
+) -> Result<Result<Child, SpawnError>, Stop> {
+    // Where others may be given the task while this process stands still, the child ends without it.
+    let deadline = vitals.deadline().filter(|_| !shared.source.is_in_this_process());
+    let mut starting = match shared.spawner.begin(line, deadline) {
+        Ok(starting) => starting,
+        Err(error) => return Ok(Err(error)),
+    };
+    let stop = tokio::select! {
+        biased;
+        stop = heart => stop,
+        () = vitals.lapsed() => Stop::Lost,
+        answered = starting.answered() => return Ok(answered.map(|pid| starting.into_child(pid))),
+    };
+    if stop == Stop::Lost {
+        // Another worker may have the task soon.
+        starting.abandon(acknowledged_within(vitals.lease())).await;
+    }
+    Err(stop)
 }
 
 /// Gives the child the files of its parents, and keeps the lease meanwhile.
 async fn given<S: TaskSource>(
     shared: &Shared<S>,
-    claim: &Claim,
+    claim: &HeldTask,
     directory: &Arc<AttemptDirectory>,
     vitals: &Vitals,
     mut heart: Heart<'_>,
@@ -303,7 +319,7 @@ async fn given<S: TaskSource>(
 
 /// The session that an agent goes on with, if it does: the one that was noted here, because an attempt that was killed could not
 /// report it, else the one that was reported.
-fn session_of(claim: &Claim, home: &AgentHome) -> Option<SessionId> {
+fn session_of(claim: &HeldTask, home: &AgentHome) -> Option<SessionId> {
     let resumes = claim.execution.agent.as_ref().is_some_and(|agent| agent.resume_session);
     if !resumes {
         return None;
@@ -371,15 +387,16 @@ impl<S: TaskSource> Attempt<'_, S> {
         let grace = self.shared.config.kill_grace;
         let timeout_at = Instant::now() + self.timeout;
         let mut heard_at = Instant::now();
-        let mut stdout = Output::new(child.stdout, Stream::Stdout);
-        let mut stderr = Output::new(child.stderr, Stream::Stderr);
+        let mut stdout = Output::new(child.stdout, LogSource::Stdout);
+        let mut stderr = Output::new(child.stderr, LogSource::Stderr);
         let mut ended =
             Ended { exit: None, forced: false, expired: false, survivors: Vec::new(), cause: None };
         let mut gone_at: Option<Instant> = None;
         let mut stuck_at: Option<Instant> = None;
         // A spawner is asked whether it hangs when it is late, and once.
         let (mut is_late, mut has_asked) = (false, false);
-        let mut hung = pin!(handle.clone().hangs(heard_within(self.shared.config.lease)));
+        // By the lease as it is then.
+        let mut hung = pin!(async { handle.clone().hangs(acknowledged_within(self.vitals.lease())).await });
         let mut revoked = pin!(self.shared.source.revoked(self.claim));
         while gone_at.is_none() || stdout.is_open || stderr.is_open {
             let is_running = ended.cause.is_none() && gone_at.is_none();
@@ -444,7 +461,7 @@ impl<S: TaskSource> Attempt<'_, S> {
             if gone_at.is_some() {
                 continue;
             }
-            // Whoever runs the task now must not meet our processes.
+            // The worker that runs the task now must not meet our processes.
             is_late = matches!(cause, Cause::Stop(Stop::Lost) | Cause::Lapsed);
             let grace = if is_late { Duration::ZERO } else { grace };
             handle.end(grace);
@@ -492,8 +509,8 @@ impl<S: TaskSource> Attempt<'_, S> {
     }
 
     /// Takes one line: a word of the protocol, or a line of the log.
-    fn take(&mut self, line: Line<'_>, stream: Stream) {
-        if stream == Stream::Stdout && line.bytes.starts_with(protocol::MARK) {
+    fn take(&mut self, line: Line<'_>, stream: LogSource) {
+        if stream == LogSource::Stdout && line.bytes.starts_with(protocol::MARK) {
             if line.is_cut {
                 self.result_was_cut = true;
                 return self.note(
@@ -502,17 +519,17 @@ impl<S: TaskSource> Attempt<'_, S> {
             }
             // Understood first and cleaned then: a secret may look like a part of the protocol.
             match protocol::parse(line.bytes) {
-                Some(told) => return self.heed(self.redaction.clean_told(told)),
+                Some(told) => return self.heed(self.redaction.clean_record(told)),
                 None => self.note("the next line looks like the protocol and is not understood"),
             }
         }
-        if stream == Stream::Stdout && !line.bytes.trim_ascii().is_empty() {
+        if stream == LogSource::Stdout && !line.bytes.trim_ascii().is_empty() {
             let may_be_object = !line.is_cut && line.bytes.trim_ascii_start().starts_with(b"{");
             self.last_line = may_be_object.then(|| line.bytes.to_vec());
         }
         let bytes = self.redaction.clean_line(line.bytes, line.is_cut);
         let line = Line { bytes: &bytes, ..line };
-        let tail = if stream == Stream::Stderr { &mut self.stderr } else { &mut self.stdout };
+        let tail = if stream == LogSource::Stderr { &mut self.stderr } else { &mut self.stdout };
         tail.push_line(line.bytes);
         self.fresh.extend_from_slice(line.bytes);
         if line.is_cut {
@@ -548,7 +565,7 @@ impl<S: TaskSource> Attempt<'_, S> {
                 self.error = Some(error);
             }
             Record::Usage(usage) => self.spent.usage = Some(usage),
-            // It was told above, and that is all there is to it.
+            // It was handled above.
             Record::Other(kind) if kind == protocol::SESSION => {}
             Record::Other(kind) => {
                 self.note(&format!("a line of the protocol of kind {kind:?} is passed over"));
@@ -562,10 +579,10 @@ impl<S: TaskSource> Attempt<'_, S> {
         let text = format!("[tidemill] {}", self.redaction.clean_text(text));
         self.fresh.extend_from_slice(text.as_bytes());
         self.fresh.push(b'\n');
-        self.shared.config.sink.line(&LogLine { claim: self.claim, stream: Stream::Worker, text: &text });
+        self.shared.config.sink.line(&LogLine { claim: self.claim, stream: LogSource::Worker, text: &text });
     }
 
-    /// Writes the lines that were taken to the log and shows them to those who watch.
+    /// Writes the lines that were taken to the log and shows them to watchers.
     fn flush(&mut self) {
         if self.fresh.is_empty() {
             return;
@@ -575,7 +592,11 @@ impl<S: TaskSource> Attempt<'_, S> {
         if let Err(error) = self.log.append(&self.directory.inner, &lines) {
             // A disk that is full must not fail the task; the live view and the sink still have the lines.
             let text = format!("[tidemill] the log cannot be written: {error}");
-            self.shared.config.sink.line(&LogLine { claim: self.claim, stream: Stream::Worker, text: &text });
+            self.shared.config.sink.line(&LogLine {
+                claim: self.claim,
+                stream: LogSource::Worker,
+                text: &text,
+            });
         }
         lines.clear();
         if lines.capacity() <= 4 * READ_BYTES {
@@ -684,7 +705,9 @@ impl<S: TaskSource> Attempt<'_, S> {
                 Err(BadResult { message, is_unread: true, .. }) => {
                     Err(Trouble::new(Lack::Descriptors, message))
                 }
-                Err(BadResult { message, category, .. }) => Ok(WorkReport::failed(message, category)),
+                Err(BadResult { message, category, code, .. }) => {
+                    Ok(WorkReport::failed(message, category).with_code(code))
+                }
             };
         }
         let (stderr, stdout) = (self.stderr.text(), self.stdout.text());
@@ -706,10 +729,15 @@ impl<S: TaskSource> Attempt<'_, S> {
             ..bad
         })?;
         let clean = self.redaction.clean_json(output.clone());
-        if clean != output && self.has_schema() {
+        if clean != output
+            && let Some(schema) = self.schema()
+            && let Err(problems) = (self.shared.config.check_output)(schema, &clean)
+        {
             // The agent's process has checked the other one.
-            let message = "a secret was cut out of the result, which was to satisfy a schema";
-            return Err(BadResult::new(message.to_owned(), ErrorCategory::Validation));
+            let message = format!(
+                "a secret was cut out of the output, which does not satisfy its schema without it: {problems}"
+            );
+            return Err(BadResult::of_agent(&self.redaction.clean_text(&message)));
         }
         if matches!(self.redaction.clean_text(clean.as_str()), Cow::Owned(_)) {
             // Such as a secret that is JSON itself.
@@ -719,10 +747,10 @@ impl<S: TaskSource> Attempt<'_, S> {
         Ok(clean)
     }
 
-    /// Whether the output has a form that it must have.
-    fn has_schema(&self) -> bool {
+    /// The form that the output must have.
+    fn schema(&self) -> Option<&Json> {
         let last = self.claim.execution.agent.as_ref().and_then(|agent| agent.steps.last());
-        last.is_some_and(|step| step.output_schema.is_some())
+        last.and_then(|step| step.output_schema.as_ref())
     }
 
     /// Hands over what the attempt left, puts its directory into place, and keeps the lease meanwhile.
@@ -735,7 +763,7 @@ impl<S: TaskSource> Attempt<'_, S> {
         if !self.log.finish(&self.directory.inner) {
             self.shared.config.sink.line(&LogLine {
                 claim: self.claim,
-                stream: Stream::Worker,
+                stream: LogSource::Worker,
                 text: "[tidemill] lines are missing in the log: it could not be written",
             });
         }
@@ -748,7 +776,7 @@ impl<S: TaskSource> Attempt<'_, S> {
             tokio::select! {
                 biased;
                 stop = &mut heart => return lost(&self.directory, stop).await,
-                // Whoever may have the task by now keeps files under the same names.
+                // A worker that may have the task by now keeps files under the same names.
                 () = self.vitals.regained() => {}
                 () = tokio::time::sleep(self.shared.config.persistence) => {
                     return lost(&self.directory, Stop::Lost).await;
@@ -792,13 +820,13 @@ impl<S: TaskSource> Attempt<'_, S> {
 /// One stream of a child's output.
 struct Output {
     pipe: ChildPipe,
-    stream: Stream,
+    stream: LogSource,
     lines: LineSplitter,
     is_open: bool,
 }
 
 impl Output {
-    fn new(pipe: ChildPipe, stream: Stream) -> Self {
+    fn new(pipe: ChildPipe, stream: LogSource) -> Self {
         Self { pipe, stream, lines: LineSplitter::default(), is_open: true }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_model::artifact::is_inner_path;
-use tidemill_model::{Artifact, Backoff};
+use tidemill_model::{ArtifactFile, Backoff};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::child::directory::AttemptDirectory;
 use crate::child::inner_file::{InnerDir, Oversize};
 use crate::child::inputs::sha256_of;
 use crate::child::redaction::Redaction;
-use crate::source::{Claim, SourceError, TaskSource};
+use crate::source::{HeldTask, SourceError, TaskSource};
 use crate::trouble::{DESCRIPTORS_TO_KEEP, is_own, look_at_descriptors};
 
 /// The folders of an attempt that are kept, in the order in which they are: what tells how it went comes first, so that
@@ -42,7 +42,7 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_
 #[derive(Debug, Default)]
 pub(crate) struct HandedOver {
     /// The artifacts that are kept, by path.
-    pub(crate) artifacts: Vec<Artifact>,
+    pub(crate) artifacts: Vec<ArtifactFile>,
     /// What was left out, in words.
     pub(crate) notes: Vec<String>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct HandedOver {
 /// Hands over all files and tells what was left out. `Err` when the lease is lost.
 pub(crate) async fn hand_over<S: TaskSource>(
     source: &S,
-    claim: &Claim,
+    claim: &HeldTask,
     directory: &Arc<AttemptDirectory>,
     redaction: &Redaction,
     patience: Duration,
@@ -82,7 +82,7 @@ pub(crate) async fn hand_over<S: TaskSource>(
             note_put(under_way.join_next().await, &mut handed)?;
         }
         let artifact = kept_as.strip_prefix(ARTIFACTS).filter(|path| is_inner_path(path)).zip(sha256);
-        let artifact = artifact.map(|(path, sha256)| Artifact {
+        let artifact = artifact.map(|(path, sha256)| ArtifactFile {
             path: path.to_owned(),
             size_bytes: bytes.len() as u64,
             sha256,
@@ -137,7 +137,7 @@ pub(crate) fn special_note(directory: &InnerDir) -> Option<String> {
     left_out.special_note(ARTIFACTS.trim_end_matches('/'))
 }
 
-type Put = Result<Result<Option<Artifact>, (String, SourceError)>, JoinError>;
+type Put = Result<Result<Option<ArtifactFile>, (String, SourceError)>, JoinError>;
 
 /// Notes what is kept, and what could not be. Only a lost lease ends it all.
 fn note_put(put: Option<Put>, handed: &mut HandedOver) -> Result<(), SourceError> {
@@ -218,7 +218,7 @@ async fn read(
 /// Keeps the log of an attempt that has no directory. What cannot be kept is said in words.
 pub(crate) async fn keep_log<S: TaskSource>(
     source: &S,
-    claim: &Claim,
+    claim: &HeldTask,
     bytes: Vec<u8>,
     patience: Duration,
 ) -> Result<Option<String>, SourceError> {
@@ -232,7 +232,7 @@ pub(crate) async fn keep_log<S: TaskSource>(
 
 async fn put<S: TaskSource>(
     source: &S,
-    claim: &Claim,
+    claim: &HeldTask,
     path: &str,
     bytes: Vec<u8>,
     until: Instant,

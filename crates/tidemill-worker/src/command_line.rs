@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 
 use tidemill_model::Runner;
-use tidemill_model::execution::Run;
+use tidemill_model::runner_spec::Run;
 
-use crate::source::Claim;
+use crate::source::HeldTask;
 
 /// An input up to this size is an argument too; a larger one is in `INPUT_FILE` only.
 pub(crate) const ARGUMENT_BYTES_MAX: usize = 64 * 1024;
@@ -17,7 +17,7 @@ pub(crate) const ARGUMENT_BYTES_MAX: usize = 64 * 1024;
 ///
 /// The input is left out where it is large, and where the definition or the worker (`input_arg`) does not want it there.
 pub(crate) fn arguments_of(
-    claim: &Claim,
+    claim: &HeldTask,
     agent_program: &[OsString],
     input_arg: bool,
 ) -> Option<Vec<OsString>> {
@@ -42,7 +42,7 @@ pub(crate) fn arguments_of(
     Some(argv)
 }
 
-fn push_request_and_input(argv: &mut Vec<OsString>, claim: &Claim, input_arg: bool) {
+fn push_request_and_input(argv: &mut Vec<OsString>, claim: &HeldTask, input_arg: bool) {
     let request = claim.task.request.as_str();
     if request.starts_with('-') {
         // So that no program takes the id for an option.

@@ -1,4 +1,4 @@
-//! A worker that runs tasks as child processes, so many at a time.
+//! A worker that runs tasks as child processes, one in each slot.
 //!
 //! A permit comes first, then the claim: nothing is ever held that cannot run at once. A slot whose task ends takes the
 //! next one in the same commit.
@@ -8,6 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidemill_engine::clock::SystemClock;
@@ -15,35 +16,38 @@ use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::engine::WorkReport;
 use tidemill_engine::metrics::{AttemptMeter, SlotMeter};
 use tidemill_engine::warn_seldom;
-use tidemill_model::{Backoff, ErrorCategory, Runner, TaskSecrets, TenantId};
+use tidemill_model::secrets::is_secret_name;
+use tidemill_model::{Backoff, ErrorCategory, Json, Runner, TaskSecrets, TenantId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{Instrument as _, debug_span};
+use tracing::{Instrument as _, debug_span, warn};
 
 use crate::attempt::{self, End, Heart};
 use crate::child::agent_home::{AgentHome, AgentHomes};
 use crate::child::directory::OutputTree;
 use crate::child::environment;
 use crate::child::memory_pressure::MemoryPressure;
-use crate::log_sink::{AttemptEnding, LogLine, LogSink, NoSink, Stream};
+use crate::log_sink::{AttemptEnding, LogLine, LogSink, LogSource, NoSink};
 use crate::pace::{Pace, WorkerHandle};
 use crate::script_task::{self, ScriptTasks};
-use crate::source::{AttemptEnd, Claim, Followed, SourceError, TaskSource};
+use crate::source::{AttemptEnd, Followed, HeldTask, SourceError, TaskSource};
 use crate::spawner::Spawner;
 use crate::trouble::{Allowance, DESCRIPTORS_TO_START, Lack, Trouble, Troubles, look_at_descriptors};
-use crate::vitals::{Stop, Vitals};
+use crate::vitals::{Stop, Vitals, beat_every};
 
 /// A source that does not answer is asked again after this long, and after twice as long each time.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
-/// What a task did may have cost hours and money: a source that is away for long is no reason to do it again. Whether somebody
-/// else has the task by then, the source says.
+/// What a task did may have cost hours and money: a source that is away for long is no reason to do it again. The
+/// source says whether another worker has the task by then.
 pub(crate) const PERSISTENCE: Duration = Duration::from_secs(24 * 60 * 60);
-/// For so long a worker that stops still offers an outcome.
+/// How long a worker that stops still offers an outcome.
 pub(crate) const PERSISTENCE_AT_STOP: Duration = Duration::from_secs(30);
-/// For so long the files of an attempt are offered to a source that cannot take them, before its outcome goes without them.
+/// How long a worker offers the files of an attempt to a source that cannot take them, before it sends the outcome
+/// without them.
 const UPLOAD_PATIENCE: Duration = Duration::from_secs(60);
-/// For so long nothing is claimed while there are outcomes that could not be reported. Each is tried several times meanwhile.
+/// How long a worker claims nothing while it has outcomes that it could not report. It tries each several times
+/// meanwhile.
 const REPORTS_FIRST: Duration = Duration::from_secs(10);
 /// From the end of a child's grace to its last word, with its task given back.
 const GIVE_BACK: Duration = Duration::from_secs(10);
@@ -59,12 +63,16 @@ pub struct CommandConfig {
     pub environment: Vec<(OsString, OsString)>,
     /// Which variables of it tasks may be given that ask for them by name.
     pub task_secrets: TaskSecrets,
+    /// Which of its variables are secrets by their names. A program that knows its own settings knows better than their names.
+    pub names_secret: fn(&str) -> bool,
     /// Whether tasks get their input as an argument, unless their definition says otherwise. Every user of the machine can
     /// see arguments.
     pub input_arg: bool,
     /// What drives an agent, with its first arguments; empty: this worker runs none.
     pub agent_program: Vec<OsString>,
-    /// Who runs scripts; `None`: this worker runs none.
+    /// What is wrong with an output by its JSON Schema. It checks outputs of agents once more that lost a secret.
+    pub check_output: fn(schema: &Json, output: &Json) -> Result<(), String>,
+    /// What runs scripts; `None`: this worker runs none.
     pub scripts: Option<Arc<dyn ScriptTasks>>,
     /// How many tasks run at a time.
     pub slots: usize,
@@ -72,9 +80,10 @@ pub struct CommandConfig {
     pub claim_max: usize,
     /// How long a claim waits for work.
     pub wait: Duration,
-    /// How often a lease is renewed. It must be well below the lease's length.
+    /// How often a lease is renewed. A lease that is short for it is renewed more often.
     pub heartbeat: Duration,
-    /// How long a lease lasts without being renewed.
+    /// How long a lease is expected to last without being renewed. Only what the source grants counts; one that grants less is
+    /// told of.
     pub lease: Duration,
     /// Wall time for one attempt of a task that does not say its own.
     pub timeout: Duration,
@@ -89,7 +98,7 @@ pub struct CommandConfig {
     pub upload_patience: Duration,
     /// Whether files stay in the output directory once the outcome is recorded.
     pub keep_files: bool,
-    /// Whether children are told which span of which trace they are in.
+    /// Whether children get the trace and span that they are in.
     pub is_traced: bool,
     /// Where the lines of running tasks are shown.
     pub sink: Arc<dyn LogSink>,
@@ -106,8 +115,10 @@ impl CommandConfig {
             tenant: None,
             environment,
             task_secrets: TaskSecrets::default(),
+            names_secret: is_secret_name,
             input_arg: true,
             agent_program: Vec::new(),
+            check_output: |_, _| Err("this worker cannot check it again".to_owned()),
             scripts: None,
             slots: 3,
             claim_max: 10,
@@ -127,7 +138,7 @@ impl CommandConfig {
         }
     }
 
-    fn ended(&self, claim: &Claim, ending: AttemptEnding, took: Duration) {
+    fn ended(&self, claim: &HeldTask, ending: AttemptEnding, took: Duration) {
         self.sink.ended(claim, ending, took);
         self.attempt_meter.ended(ending.outcome, ending.class.map_or("", ErrorCategory::as_str), took);
     }
@@ -152,9 +163,32 @@ pub(crate) struct Shared<S> {
     pub(crate) troubles: Troubles,
     /// Outcomes that could not be reported yet.
     unsent: watch::Sender<usize>,
+    /// The lease, in milliseconds, that was found to be shorter than expected and told of.
+    short_lease: AtomicU64,
 }
 
 impl<S> Shared<S> {
+    /// Tells once of a lease that is shorter than this worker is set to expect.
+    fn compare(&self, granted: Duration) {
+        let (own, interval) = (self.config.lease, self.config.heartbeat);
+        let every = beat_every(interval, granted);
+        if own <= granted && interval <= every {
+            return;
+        }
+        let granted_ms = attempt::millis(granted);
+        if self.short_lease.swap(granted_ms, Ordering::Relaxed) == granted_ms {
+            return;
+        }
+        let (own_ms, every_ms) = (attempt::millis(own), attempt::millis(every));
+        warn!(
+            granted_ms,
+            own_ms,
+            every_ms,
+            "the server grants a shorter lease than this worker is set to (VISIBILITY_EXTENSION_AMOUNT, VISIBILITY_EXTENSION_INTERVAL); \
+             heartbeats follow the server"
+        );
+    }
+
     /// Something of this machine keeps tasks from running: nothing is claimed until it is over.
     fn trouble(&self, trouble: &Trouble) {
         if self.troubles.began(trouble, &self.config.slot_meter) {
@@ -177,7 +211,9 @@ impl<S: TaskSource> CommandWorker<S> {
         let homes = AgentHomes::open(&tree, spawner.run_as());
         let (memory, clock) = (MemoryPressure::watch(), SystemClock::start());
         let (troubles, unsent) = (Troubles::default(), watch::Sender::new(0));
-        let shared = Shared { source, spawner, config, tree, homes, memory, clock, troubles, unsent };
+        let short_lease = AtomicU64::new(u64::MAX);
+        let shared =
+            Shared { source, spawner, config, tree, homes, memory, clock, troubles, unsent, short_lease };
         Ok(Self { shared })
     }
 
@@ -199,7 +235,7 @@ async fn claim_and_run<S: TaskSource>(shared: Arc<Shared<S>>, mut pace: watch::R
     loop {
         let claimed = tokio::select! {
             biased;
-            () = told_to_stop(&mut pace) => break,
+            () = stop_requested(&mut pace) => break,
             claimed = claim(&shared, &permits) => claimed,
         };
         while running.try_join_next().is_some() {}
@@ -214,7 +250,7 @@ async fn claim_and_run<S: TaskSource>(shared: Arc<Shared<S>>, mut pace: watch::R
             Err(error) => {
                 warn_seldom!(error, "no task could be claimed; it is tried again");
                 tokio::select! {
-                    () = told_to_stop(&mut pace) => break,
+                    () = stop_requested(&mut pace) => break,
                     () = tokio::time::sleep(pauses.pause()) => {}
                 }
             }
@@ -223,7 +259,7 @@ async fn claim_and_run<S: TaskSource>(shared: Arc<Shared<S>>, mut pace: watch::R
     while running.join_next().await.is_some() {}
 }
 
-async fn told_to_stop(pace: &mut watch::Receiver<Pace>) {
+async fn stop_requested(pace: &mut watch::Receiver<Pace>) {
     // Without a handle it is over too.
     let _ = pace.wait_for(|pace| *pace != Pace::Work).await;
 }
@@ -255,8 +291,8 @@ async fn able<S: TaskSource>(shared: &Shared<S>) -> usize {
     }
 }
 
-/// Waits while there are outcomes that could not be reported, for a while: whoever was away may be back, and is told what was
-/// done before it is asked for more.
+/// Waits for a while if there are outcomes that could not be reported: a source that was away may be back, and gets
+/// the outcomes before the worker asks it for more.
 async fn reports_first<S>(shared: &Shared<S>) {
     let mut unsent = shared.unsent.subscribe();
     // After that somebody new is served all the same.
@@ -267,7 +303,7 @@ async fn reports_first<S>(shared: &Shared<S>) {
 async fn claim<S: TaskSource>(
     shared: &Shared<S>,
     permits: &Arc<Semaphore>,
-) -> Result<Vec<(Claim, OwnedSemaphorePermit)>, SourceError> {
+) -> Result<Vec<(HeldTask, OwnedSemaphorePermit)>, SourceError> {
     let closed = |_| SourceError::Unavailable("the worker ends".to_owned());
     let mut free = vec![Arc::clone(permits).acquire_owned().await.map_err(closed)?];
     reports_first(shared).await;
@@ -284,7 +320,7 @@ async fn claim<S: TaskSource>(
 /// Runs a task and those that follow it without a pause.
 async fn work_off<S: TaskSource>(
     shared: Arc<Shared<S>>,
-    first: Claim,
+    first: HeldTask,
     permit: OwnedSemaphorePermit,
     pace: watch::Receiver<Pace>,
 ) {
@@ -292,10 +328,11 @@ async fn work_off<S: TaskSource>(
     let mut next = Some(first);
     while let Some(mut claim) = next.take() {
         claim.surroundings = surroundings(&shared, &claim);
-        let (vitals, config) = (Vitals::of(&claim, shared.config.lease), &shared.config);
+        let (vitals, config) = (Vitals::of(&claim), &shared.config);
+        shared.compare(claim.lease);
         let began = Instant::now();
         let span = span_of(&claim);
-        let mut heart = pin!(vitals.keep_lease(&shared.source, &claim, config.heartbeat, config.lease));
+        let mut heart = pin!(vitals.keep_lease(&shared.source, &claim, config.heartbeat));
         let (home, end) = match agent_home(&shared, &claim) {
             Ok(_) if claim.execution.runner == Runner::Script => {
                 let ran = script_task::run(&shared, &claim, &pace, &vitals, heart.as_mut());
@@ -333,7 +370,7 @@ async fn work_off<S: TaskSource>(
                 if stop == Stop::Cancelled {
                     shared.troubles.forget(&claim);
                 }
-                // Whoever took the task over may share it.
+                // The worker that took the task over may share it.
                 if let Some(home) = home.filter(|_| stop == Stop::Cancelled) {
                     home.remove().await;
                 }
@@ -358,7 +395,7 @@ async fn work_off<S: TaskSource>(
     drop(permit);
 }
 
-fn span_of(claim: &Claim) -> tracing::Span {
+fn span_of(claim: &HeldTask) -> tracing::Span {
     debug_span!(
         "attempt",
         tenant = %claim.task.tenant,
@@ -371,8 +408,8 @@ fn span_of(claim: &Claim) -> tracing::Span {
     )
 }
 
-/// What others are told of where an attempt runs.
-fn surroundings<S>(shared: &Shared<S>, claim: &Claim) -> Surroundings {
+/// What the worker says of where an attempt runs.
+fn surroundings<S>(shared: &Shared<S>, claim: &HeldTask) -> Surroundings {
     if !matches!(claim.execution.runner, Runner::Command | Runner::Agent) {
         return Surroundings::default();
     }
@@ -387,11 +424,11 @@ fn surroundings<S>(shared: &Shared<S>, claim: &Claim) -> Surroundings {
 }
 
 /// Gives a task back that this worker cannot run. No attempt is counted.
-async fn give_back<S: TaskSource>(shared: &Shared<S>, claim: &Claim, trouble: &Trouble, spent: Spent) {
+async fn give_back<S: TaskSource>(shared: &Shared<S>, claim: &HeldTask, trouble: &Trouble, spent: Spent) {
     let reason = format!("the worker cannot run tasks: {trouble}");
     let mut pauses = PAUSES;
     // While the lease lasts; then it is free by itself.
-    let until = Instant::now() + shared.config.lease;
+    let until = Instant::now() + claim.lease;
     while let Err(error @ SourceError::Unavailable(_)) =
         shared.source.release(claim, reason.clone(), spent.clone()).await
         && Instant::now() < until
@@ -402,7 +439,7 @@ async fn give_back<S: TaskSource>(shared: &Shared<S>, claim: &Claim, trouble: &T
 }
 
 /// The home of an agent; `None` for other tasks.
-fn agent_home<S>(shared: &Shared<S>, claim: &Claim) -> Result<Option<AgentHome>, Trouble> {
+fn agent_home<S>(shared: &Shared<S>, claim: &HeldTask) -> Result<Option<AgentHome>, Trouble> {
     let is_agent = claim.execution.runner == Runner::Agent;
     let home = is_agent.then(|| shared.homes.begin(claim)).transpose();
     home.map_err(|error| Trouble::at(shared.tree.root(), &error))
@@ -410,7 +447,7 @@ fn agent_home<S>(shared: &Shared<S>, claim: &Claim) -> Result<Option<AgentHome>,
 
 /// Keeps a lease until something is done.
 ///
-/// A lost lease does not end the work: the answer that is awaited may tell of the next task.
+/// A lost lease does not end the work: the awaited answer may bring the next task.
 async fn beside<T>(heart: Heart<'_>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     tokio::select! {
@@ -424,7 +461,7 @@ async fn beside<T>(heart: Heart<'_>, work: impl Future<Output = T>) -> T {
 /// Records an outcome and takes the next task, unless the worker stops. `None` when the outcome was not recorded.
 async fn report<S: TaskSource>(
     shared: &Shared<S>,
-    claim: &Claim,
+    claim: &HeldTask,
     mut end: AttemptEnd,
     pace: &watch::Receiver<Pace>,
     vitals: &Vitals,
@@ -434,7 +471,7 @@ async fn report<S: TaskSource>(
     let mut was_refused = false;
     let mut unsent = None;
     loop {
-        end.began = end.began.filter(|pid| !vitals.has_told_of(*pid));
+        end.began = end.began.filter(|pid| !vitals.has_reported(*pid));
         // Others that have something to report come before anything new.
         let may_claim =
             shared.troubles.is_sound() && !shared.troubles.has_suspects() && *shared.unsent.borrow() == 0;
@@ -457,7 +494,7 @@ async fn report<S: TaskSource>(
                 let at_most = if is_stopping { PERSISTENCE_AT_STOP } else { Duration::MAX };
                 if began.elapsed() >= shared.config.persistence.min(at_most) {
                     let text = format!("the outcome could not be recorded and is given up: {problem}");
-                    shared.config.sink.line(&LogLine { claim, stream: Stream::Worker, text: &text });
+                    shared.config.sink.line(&LogLine { claim, stream: LogSource::Worker, text: &text });
                     return None;
                 }
                 warn_seldom!(problem, request = %claim.task.request, "an outcome could not be recorded; it is tried again");

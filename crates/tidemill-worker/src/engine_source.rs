@@ -5,19 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_engine::backend::Backend;
-use tidemill_engine::command::{Spent, Surroundings};
-use tidemill_engine::engine::{
-    ClaimRequest, Engine, EngineError, FinishRequest, HeartbeatRequest, ParentFiles, WorkReport,
-};
+use tidemill_engine::command::Spent;
+use tidemill_engine::engine::{AttemptReport, Claimant, Engine, EngineError, HeartbeatReport, ParentFiles};
 use tidemill_engine::reply::{Assignment, Ending, Refusal};
 use tidemill_engine::warn_seldom;
-use tidemill_model::{ErrorCategory, TenantId, WorkerId};
+use tidemill_model::{TenantId, WorkerId};
 use tokio::time::Instant;
 
 use crate::moment::Moment;
-use crate::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
+use crate::source::{AttemptEnd, Beat, Followed, HeldTask, Pulse, SourceError, TaskSource};
 
-/// Who claims, and whose tasks.
+/// The worker that claims, and for which tenants.
 #[derive(Debug, Clone)]
 pub struct EngineSourceConfig {
     pub worker: WorkerId,
@@ -40,20 +38,17 @@ impl<B> Clone for EngineSource<B> {
     }
 }
 
-/// If it cannot be noted that a task is given back, its lease runs out.
-pub(crate) fn unreleased<T>(released: Result<T, EngineError>) {
-    if let Err(error) = released {
-        warn_seldom!(error, "a task could not be given back");
-    }
-}
-
 impl<B: Backend> EngineSource<B> {
     pub fn new(engine: Engine<B>, config: EngineSourceConfig) -> Self {
         Self { engine, config: Arc::new(config) }
     }
 
-    fn request(&self, slots: usize) -> ClaimRequest {
-        ClaimRequest {
+    fn lease(&self) -> Duration {
+        Duration::from_millis(self.engine.policy().lease_millis)
+    }
+
+    fn request(&self, slots: usize) -> Claimant {
+        Claimant {
             worker: self.config.worker.clone(),
             generation: self.config.generation,
             max: slots.clamp(1, self.engine.policy().claim_max),
@@ -69,10 +64,7 @@ impl<B: Backend> EngineSource<B> {
         tokio::spawn(async move {
             let claimed = source.engine.claim(request).await.map(|claimed| claimed.tasks);
             if let Err(Ok(unwanted)) = sender.send(claimed) {
-                for task in unwanted {
-                    let worker = source.config.worker.clone();
-                    unreleased(source.engine.release(task.task, task.fence, worker, None).await);
-                }
+                source.engine.give_back(&unwanted, &source.config.worker, None).await;
             }
         });
         match receiver.await {
@@ -83,70 +75,37 @@ impl<B: Backend> EngineSource<B> {
 
     /// What claimed tasks need to run. One that cannot be made ready is failed at once, or given back uncounted if the store
     /// cannot tell now; the last is then told too.
-    async fn prepared(&self, tasks: Vec<Assignment>, asked_at: Moment) -> (Vec<Claim>, Option<EngineError>) {
+    async fn prepared(
+        &self,
+        tasks: Vec<Assignment>,
+        asked_at: Moment,
+    ) -> (Vec<HeldTask>, Option<EngineError>) {
+        let (engine, worker) = (&self.engine, &self.config.worker);
         let mut claims = Vec::with_capacity(tasks.len());
         let mut unread = None;
         for task in tasks {
-            match self.prepare(&task, asked_at).await {
-                Ok(claim) => claims.push(claim),
-                Err(error @ EngineError::Fault(_)) if error.is_transient() => {
-                    let reason = Some(format!("what it needs cannot be read now: {error}"));
-                    let worker = self.config.worker.clone();
-                    unreleased(self.engine.release(task.task, task.fence, worker, reason).await);
+            match engine.load_task(&task, worker).await.map_err(EngineError::from) {
+                Ok(loaded) => {
+                    claims.extend(loaded.map(|loaded| HeldTask::of(loaded, asked_at, self.lease())));
+                }
+                Err(error) if error.is_transient() => {
+                    let reason = format!("what it needs cannot be read now: {error}");
+                    engine.give_back(&[task], worker, Some(&reason)).await;
                     unread = Some(error);
                 }
-                Err(error) => self.refuse(&task, &error).await,
+                Err(error) => engine.fail_unloaded(&task, worker, &error).await,
             }
         }
         (claims, unread)
     }
 
-    async fn prepare(&self, task: &Assignment, asked_at: Moment) -> Result<Claim, EngineError> {
-        let execution = self.engine.execution_of(task).await?;
-        let work = self.engine.work_of(task).await?;
-        Ok(Claim {
-            task: task.task.clone(),
-            app: task.app.clone(),
-            job: task.job,
-            task_id: task.spec.task_id.clone(),
-            name: task.spec.name.clone(),
-            run: task.run,
-            attempt: task.attempt,
-            fence: task.fence,
-            lease_until: task.lease_until,
-            asked_at,
-            timeout_ms: task.spec.options.timeout_ms,
-            session_id: task.session_id.clone(),
-            budget_left: task.budget_left,
-            budget_name: task.budget_name.as_deref().map(ToOwned::to_owned),
-            input: work.input,
-            parents: work.dependency_artifacts,
-            execution,
-            surroundings: Surroundings::default(),
-        })
-    }
-
-    async fn refuse(&self, task: &Assignment, error: &EngineError) {
-        let category = match error {
-            EngineError::Refused(Refusal::NotFound { .. }) => ErrorCategory::NotFound,
-            error if error.is_transient() => ErrorCategory::ServerError,
-            _ => ErrorCategory::Validation,
-        };
-        let report = WorkReport::failed(error.to_string(), category);
-        let finish = FinishRequest::of(task, self.config.worker.clone(), report);
-        // Without an answer the lease runs out and somebody tries again.
-        if let Err(error) = self.engine.finish(finish).await {
-            warn_seldom!(error, request = %task.task.request, "a failure could not be recorded");
-        }
-    }
-
     async fn end(
         &self,
-        claim: &Claim,
+        claim: &HeldTask,
         end: AttemptEnd,
-        next: Option<ClaimRequest>,
+        next: Option<Claimant>,
     ) -> Result<Followed, SourceError> {
-        let finish = FinishRequest {
+        let finish = AttemptReport {
             task: claim.task.clone(),
             fence: claim.fence,
             worker: self.config.worker.clone(),
@@ -174,7 +133,12 @@ impl<B: Backend> EngineSource<B> {
         }
     }
 
-    async fn release(&self, claim: &Claim, reason: Option<String>, spent: Spent) -> Result<(), SourceError> {
+    async fn release(
+        &self,
+        claim: &HeldTask,
+        reason: Option<String>,
+        spent: Spent,
+    ) -> Result<(), SourceError> {
         let worker = self.config.worker.clone();
         let released =
             self.engine.release_spent(claim.task.clone(), claim.fence, worker, reason, spent).await;
@@ -183,10 +147,10 @@ impl<B: Backend> EngineSource<B> {
 }
 
 impl<B: Backend> TaskSource for EngineSource<B> {
-    async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<Claim>, SourceError> {
+    async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<HeldTask>, SourceError> {
         let until = Instant::now() + wait;
         loop {
-            // Whoever has an outcome for a lease that ran out meanwhile is heard first.
+            // Workers with an outcome for a lease that ran out meanwhile come first.
             let wait = self.engine.claims_wait();
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
@@ -210,14 +174,14 @@ impl<B: Backend> TaskSource for EngineSource<B> {
         }
     }
 
-    async fn begin(&self, claim: &Claim, pid: u32) -> Result<(), SourceError> {
+    async fn begin(&self, claim: &HeldTask, pid: u32) -> Result<(), SourceError> {
         let worker = self.config.worker.clone();
         let begun = self.engine.begin(claim.task.clone(), claim.fence, worker, claim.beginning(pid)).await;
         begun.map_err(|error| source_error(&error))
     }
 
-    async fn heartbeat(&self, claim: &Claim, pulse: Pulse) -> Result<Beat, SourceError> {
-        let request = HeartbeatRequest {
+    async fn heartbeat(&self, claim: &HeldTask, pulse: Pulse) -> Result<Beat, SourceError> {
+        let request = HeartbeatReport {
             task: claim.task.clone(),
             fence: claim.fence,
             worker: self.config.worker.clone(),
@@ -226,30 +190,32 @@ impl<B: Backend> TaskSource for EngineSource<B> {
             last_activity: pulse.last_activity,
         };
         let renewed = self.engine.heartbeat(request).await;
-        // A cancel in this process is heard by `revoked`; after it the lease is no longer ours.
-        renewed.map(|lease_until| Beat { lease_until, cancel: false }).map_err(|error| source_error(&error))
+        // `revoked` reports a cancel in this process; after it the lease is no longer ours.
+        renewed
+            .map(|lease_until| Beat { lease_until, lease: self.lease(), cancel: false })
+            .map_err(|error| source_error(&error))
     }
 
-    async fn finish(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
+    async fn finish(&self, claim: &HeldTask, end: AttemptEnd) -> Result<Followed, SourceError> {
         self.end(claim, end, None).await
     }
 
-    async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
+    async fn finish_and_claim(&self, claim: &HeldTask, end: AttemptEnd) -> Result<Followed, SourceError> {
         let next = self.engine.claims_wait().is_zero().then(|| self.request(1));
         self.end(claim, end, next).await
     }
 
-    async fn release(&self, claim: &Claim, reason: String, spent: Spent) -> Result<(), SourceError> {
+    async fn release(&self, claim: &HeldTask, reason: String, spent: Spent) -> Result<(), SourceError> {
         Self::release(self, claim, Some(reason), spent).await
     }
 
-    async fn put_blob(&self, claim: &Claim, path: &str, bytes: Vec<u8>) -> Result<(), SourceError> {
+    async fn put_blob(&self, claim: &HeldTask, path: &str, bytes: Vec<u8>) -> Result<(), SourceError> {
         self.engine.put_task_file(&claim.task, path, bytes).await.map_err(|error| source_error(&error))
     }
 
     async fn artifact(
         &self,
-        claim: &Claim,
+        claim: &HeldTask,
         parent: &ParentFiles,
         path: &str,
     ) -> Result<Vec<u8>, SourceError> {
@@ -261,11 +227,11 @@ impl<B: Backend> TaskSource for EngineSource<B> {
         })
     }
 
-    fn log(&self, claim: &Claim, bytes: &[u8]) {
+    fn log(&self, claim: &HeldTask, bytes: &[u8]) {
         self.engine.live_logs().append(&claim.task, claim.run, claim.attempt, bytes);
     }
 
-    fn log_end(&self, claim: &Claim) {
+    fn log_end(&self, claim: &HeldTask) {
         self.engine.live_logs().end(&claim.task);
     }
 
@@ -274,7 +240,7 @@ impl<B: Backend> TaskSource for EngineSource<B> {
         self.config.generation.is_some()
     }
 
-    fn revoked(&self, claim: &Claim) -> impl Future<Output = ()> + Send {
+    fn revoked(&self, claim: &HeldTask) -> impl Future<Output = ()> + Send {
         self.engine.revoked(&claim.task, claim.fence)
     }
 }

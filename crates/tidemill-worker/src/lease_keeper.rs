@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidemill_engine::backend::Backend;
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::engine::{Engine, EngineError, HeartbeatRequest};
+use tidemill_engine::engine::{Engine, EngineError, HeartbeatReport};
 use tidemill_engine::reply::Refusal;
 use tidemill_engine::warn_seldom;
 use tidemill_model::{Fence, WorkerId};
@@ -137,7 +137,7 @@ impl Leases {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be renewed now. What ran out is told so.
+    /// What is to be renewed now. The holders of leases that ran out learn it.
     fn due(&self, now: Instant) -> Vec<(u64, TaskKey, Fence)> {
         let mut due = Vec::new();
         let mut table = self.lock();
@@ -192,7 +192,7 @@ async fn keep<B: Backend>(leases: Arc<Leases>, engine: Engine<B>, worker: Worker
     loop {
         let now = Instant::now();
         for (number, task, fence) in leases.due(now) {
-            let beat = HeartbeatRequest {
+            let beat = HeartbeatReport {
                 task,
                 fence,
                 worker: worker.clone(),

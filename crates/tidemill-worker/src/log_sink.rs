@@ -13,16 +13,16 @@ use tidemill_engine::engine::WorkReport;
 use tidemill_model::text_direction::turns_text;
 use tidemill_model::{ErrorCategory, ErrorSanitizer, LogLevel, LogRecord, text_stamp};
 
-use crate::source::Claim;
+use crate::source::HeldTask;
 
 /// Lines that wait for a slow terminal. Beyond them lines are left out there; logs have them all.
 const WAITING_LINES_MAX: usize = 4_096;
 /// How long the last of them may take when all is over.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Who wrote a line.
+/// Where a line came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
+pub enum LogSource {
     Stdout,
     Stderr,
     /// The worker itself, about the task.
@@ -32,8 +32,8 @@ pub enum Stream {
 /// One line that a task printed. It shows itself with the task's prefix.
 #[derive(Debug, Clone, Copy)]
 pub struct LogLine<'a> {
-    pub claim: &'a Claim,
-    pub stream: Stream,
+    pub claim: &'a HeldTask,
+    pub stream: LogSource,
     /// Without its end; what is no UTF-8 is replaced.
     pub text: &'a str,
 }
@@ -84,8 +84,8 @@ pub trait LogSink: fmt::Debug + Send + Sync + 'static {
     /// The worker itself has something to say to its operator: what keeps it from claiming, and that it is over.
     fn trouble(&self, _text: &str) {}
 
-    /// An attempt ended after so long. Most sinks leave that to those who follow events.
-    fn ended(&self, _claim: &Claim, _ending: AttemptEnding, _took: Duration) {}
+    /// An attempt ended after `_took`. Most sinks leave that to followers of events.
+    fn ended(&self, _claim: &HeldTask, _ending: AttemptEnding, _took: Duration) {}
 }
 
 /// A text that a terminal shows instead of obeying it, and that cannot pass for further lines: control characters, line
@@ -139,7 +139,7 @@ struct JsonLines {
 }
 
 impl JsonLines {
-    fn record<'a>(&'a self, claim: &'a Claim, level: LogLevel, message: &'a str) -> LogRecord<'a> {
+    fn record<'a>(&'a self, claim: &'a HeldTask, level: LogLevel, message: &'a str) -> LogRecord<'a> {
         LogRecord {
             tenant: Some(&claim.task.tenant),
             job: claim.job,
@@ -174,7 +174,7 @@ impl StderrSink {
         Ok(sink)
     }
 
-    /// Takes secrets out of what tasks print: whoever reads these lines looks after all tenants.
+    /// Takes secrets out of what tasks print: the readers of these lines look after all tenants.
     #[must_use]
     pub fn without_secrets(mut self, sanitizer: ErrorSanitizer) -> Self {
         self.sanitizer = Some(sanitizer);
@@ -207,10 +207,10 @@ impl StderrSink {
             (0, _) => line,
             (count, None) => {
                 let stamp = self.stamp(LogLevel::Warn);
-                format!("{stamp}[tidemill] {count} lines are left out here; the logs have them\n{line}")
+                format!("{stamp}[tidemill] {}\n{line}", left_out_words(count))
             }
             (count, Some(json)) => {
-                let words = format!("{count} lines are left out here; the logs have them");
+                let words = left_out_words(count);
                 let mut text = LogRecord::new(json.clock.now(), LogLevel::Warn, &words).line();
                 text.push_str(&line);
                 text
@@ -240,9 +240,9 @@ impl LogSink for StderrSink {
             self.sanitizer.as_ref().map(|sanitizer| sanitizer.clean_within(line.text, line.text.len()));
         let line = &LogLine { text: clean.as_deref().unwrap_or(line.text), ..*line };
         let (level, stream) = match line.stream {
-            Stream::Stdout => (LogLevel::Info, Some("stdout")),
-            Stream::Stderr => (LogLevel::Info, Some("stderr")),
-            Stream::Worker => (LogLevel::Warn, None),
+            LogSource::Stdout => (LogLevel::Info, Some("stdout")),
+            LogSource::Stderr => (LogLevel::Info, Some("stderr")),
+            LogSource::Worker => (LogLevel::Warn, None),
         };
         let Some(json) = &self.json else {
             let text = plain(line.text.trim_end_matches('\r'));
@@ -261,7 +261,7 @@ impl LogSink for StderrSink {
         });
     }
 
-    fn ended(&self, claim: &Claim, ending: AttemptEnding, took: Duration) {
+    fn ended(&self, claim: &HeldTask, ending: AttemptEnding, took: Duration) {
         let Some(json) = &self.json else { return };
         let record = LogRecord {
             outcome: Some(ending.outcome),
@@ -273,18 +273,23 @@ impl LogSink for StderrSink {
     }
 }
 
+fn left_out_words(count: u64) -> String {
+    let lines = if count == 1 { "line is" } else { "lines are" };
+    format!("{count} {lines} left out here; the logs have them")
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{Sender, channel};
 
     use tidemill_engine::commit::TaskKey;
-    use tidemill_model::execution::ResolvedExecution;
+    use tidemill_model::runner_spec::ResolvedRunner;
     use tidemill_model::{AppName, Fence, Json, RequestId, TaskId, TaskName, TenantId, Timestamp};
 
     use super::*;
 
-    fn claim() -> Claim {
-        Claim {
+    fn claim() -> HeldTask {
+        HeldTask {
             task: TaskKey {
                 tenant: TenantId::new("acme").unwrap(),
                 request: RequestId::new("req-1").unwrap(),
@@ -297,6 +302,7 @@ mod tests {
             attempt: 1,
             fence: Fence(1),
             lease_until: Timestamp::MIN,
+            lease: Duration::ZERO,
             asked_at: crate::moment::Moment::now(),
             timeout_ms: None,
             session_id: None,
@@ -304,7 +310,7 @@ mod tests {
             budget_name: None,
             input: Json::empty_object(),
             parents: Vec::new(),
-            execution: ResolvedExecution::native(),
+            execution: ResolvedRunner::native(),
             surroundings: tidemill_engine::command::Surroundings::default(),
         }
     }
@@ -348,7 +354,7 @@ mod tests {
         let (asked, stands_still) = channel();
         let sink = StderrSink::writing_to(Slow { asked, let_on: waits, seen }).unwrap();
         let claim = claim();
-        let show = |text: &str| sink.line(&LogLine { claim: &claim, stream: Stream::Stdout, text });
+        let show = |text: &str| sink.line(&LogLine { claim: &claim, stream: LogSource::Stdout, text });
         show("0");
         stands_still.recv().unwrap();
         for number in 1..2 * WAITING_LINES_MAX {

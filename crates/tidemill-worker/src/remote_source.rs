@@ -13,11 +13,11 @@ use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{ParentFiles, WorkReport};
 use tidemill_engine::warn_seldom;
 use tidemill_model::{
-    AppName, Artifact, Fence, JobId, Json, RequestId, TaskId, TaskName, TenantId, Timestamp,
+    AppName, ArtifactFile, Fence, JobId, Json, RequestId, TaskId, TaskName, TenantId, Timestamp,
 };
 
 use crate::moment::Moment;
-use crate::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
+use crate::source::{AttemptEnd, Beat, Followed, HeldTask, Pulse, SourceError, TaskSource};
 
 /// What one call may ask for at most.
 const SLOTS_MAX: usize = 64;
@@ -99,15 +99,15 @@ fn late(patience: Duration) -> SourceError {
     SourceError::Unavailable(format!("no answer came in {} s", patience.as_secs()))
 }
 
-fn key_of(claim: &Claim) -> (TaskKey, Fence) {
+fn key_of(claim: &HeldTask) -> (TaskKey, Fence) {
     (claim.task.clone(), claim.fence)
 }
 
-fn tenant_of(claim: &Claim) -> String {
+fn tenant_of(claim: &HeldTask) -> String {
     claim.task.tenant.to_string()
 }
 
-/// What an error means for whoever holds a task.
+/// What an error means for the holder of a task.
 fn refusal(error: ClientError) -> SourceError {
     match error {
         ClientError::Problem(problem) => match (problem.status, problem.code.as_ref()) {
@@ -123,7 +123,7 @@ fn refusal(error: ClientError) -> SourceError {
 }
 
 impl TaskSource for RemoteSource {
-    async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<Claim>, SourceError> {
+    async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<HeldTask>, SourceError> {
         let wait = wait.min(WAIT_MAX);
         let lost = self.lost_claim().take();
         let claim_id = lost.unwrap_or_else(|| {
@@ -142,13 +142,14 @@ impl TaskSource for RemoteSource {
         let answer: Result<api::ClaimedTasks, _> = self.answer(call, patience).await;
         match answer {
             Ok(claimed) => {
-                // The server got the request later than it was sent, and the tasks so long after that.
+                // The server got the request later than it was sent, and claimed the tasks this long after that.
                 let after = Duration::from_millis(claimed.claimed_after_ms.unsigned_abs());
                 let asked_at = match claimed.claimed_after_ms {
                     0.. => sent_at.plus(after.min(sent_at.elapsed())),
                     _ => sent_at.minus(after),
                 };
-                claimed.tasks.into_iter().map(|task| claim_of(task, asked_at)).collect()
+                let lease = Duration::from_millis(claimed.lease_ms);
+                claimed.tasks.into_iter().map(|task| claim_of(task, asked_at, lease)).collect()
             }
             // A claim whose answer was lost was asked for again too late. The next one has another name.
             Err(SourceError::Lost) => Ok(Vec::new()),
@@ -161,7 +162,7 @@ impl TaskSource for RemoteSource {
         }
     }
 
-    async fn begin(&self, claim: &Claim, pid: u32) -> Result<(), SourceError> {
+    async fn begin(&self, claim: &HeldTask, pid: u32) -> Result<(), SourceError> {
         let request = api::BeginRequest {
             tenant_id: Some(tenant_of(claim)),
             request_id: claim.task.request.to_string(),
@@ -174,7 +175,7 @@ impl TaskSource for RemoteSource {
         self.call::<api::Done>("/v1/worker/begin", &request, CALL_PATIENCE).await.map(drop)
     }
 
-    async fn heartbeat(&self, claim: &Claim, pulse: Pulse) -> Result<Beat, SourceError> {
+    async fn heartbeat(&self, claim: &HeldTask, pulse: Pulse) -> Result<Beat, SourceError> {
         let log =
             self.logs().remove(&key_of(claim)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let request = api::HeartbeatRequest {
@@ -189,10 +190,12 @@ impl TaskSource for RemoteSource {
         };
         let answer: api::HeartbeatAnswer = self.call("/v1/worker/heartbeat", &request, CALL_PATIENCE).await?;
         let lease_until = answer.lease_until.map_or(claim.lease_until, Timestamp::clamped);
-        Ok(Beat { lease_until, cancel: answer.cancel })
+        // A server that does not say it grants what it granted with the claim.
+        let lease = answer.lease_ms.map_or(claim.lease, Duration::from_millis);
+        Ok(Beat { lease_until, lease, cancel: answer.cancel })
     }
 
-    async fn finish(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
+    async fn finish(&self, claim: &HeldTask, end: AttemptEnd) -> Result<Followed, SourceError> {
         self.logs().remove(&key_of(claim));
         let request = api::FinishRequest {
             tenant_id: Some(tenant_of(claim)),
@@ -209,7 +212,7 @@ impl TaskSource for RemoteSource {
         Ok(Followed { is_over: finished.state != api::FinishedState::Retrying, next: None })
     }
 
-    async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
+    async fn finish_and_claim(&self, claim: &HeldTask, end: AttemptEnd) -> Result<Followed, SourceError> {
         let finished = self.finish(claim, end).await?;
         // An error is about the finish only: what cannot be claimed now is claimed by the next call.
         let claimed = self.claim(1, Duration::ZERO).await;
@@ -221,7 +224,7 @@ impl TaskSource for RemoteSource {
         Ok(Followed { next, ..finished })
     }
 
-    async fn release(&self, claim: &Claim, reason: String, spent: Spent) -> Result<(), SourceError> {
+    async fn release(&self, claim: &HeldTask, reason: String, spent: Spent) -> Result<(), SourceError> {
         self.logs().remove(&key_of(claim));
         let request = api::ReleaseRequest {
             tenant_id: Some(tenant_of(claim)),
@@ -235,7 +238,7 @@ impl TaskSource for RemoteSource {
         self.call::<api::Done>("/v1/worker/release", &request, CALL_PATIENCE).await.map(drop)
     }
 
-    async fn put_blob(&self, claim: &Claim, path: &str, bytes: Vec<u8>) -> Result<(), SourceError> {
+    async fn put_blob(&self, claim: &HeldTask, path: &str, bytes: Vec<u8>) -> Result<(), SourceError> {
         // The server knows run and attempt by the fence.
         let own = format!("r{}-a{}/", claim.run, claim.attempt);
         let path = path.strip_prefix(&own).unwrap_or(path);
@@ -249,7 +252,7 @@ impl TaskSource for RemoteSource {
 
     async fn artifact(
         &self,
-        claim: &Claim,
+        claim: &HeldTask,
         parent: &ParentFiles,
         path: &str,
     ) -> Result<Vec<u8>, SourceError> {
@@ -263,7 +266,7 @@ impl TaskSource for RemoteSource {
         }
     }
 
-    fn log(&self, claim: &Claim, bytes: &[u8]) {
+    fn log(&self, claim: &HeldTask, bytes: &[u8]) {
         let mut logs = self.logs();
         let waiting = logs.entry(key_of(claim)).or_default();
         waiting.extend_from_slice(bytes);
@@ -272,21 +275,21 @@ impl TaskSource for RemoteSource {
         }
     }
 
-    fn log_end(&self, claim: &Claim) {
+    fn log_end(&self, claim: &HeldTask) {
         self.logs().remove(&key_of(claim));
     }
 
-    async fn revoked(&self, _claim: &Claim) {
+    async fn revoked(&self, _claim: &HeldTask) {
         // Only heartbeats tell.
         std::future::pending::<()>().await;
     }
 }
 
-fn claim_of(task: api::ClaimedTask, asked_at: Moment) -> Result<Claim, SourceError> {
+fn claim_of(task: api::ClaimedTask, asked_at: Moment, lease: Duration) -> Result<HeldTask, SourceError> {
     let strange =
         |what: &dyn std::fmt::Display| SourceError::Unavailable(format!("a claimed task is strange: {what}"));
     let job = task.job_id.map(JobId::new).transpose().map_err(|error| strange(&error))?;
-    Ok(Claim {
+    Ok(HeldTask {
         task: TaskKey {
             tenant: TenantId::new(&task.tenant_id).map_err(|error| strange(&error))?,
             request: RequestId::new(&task.request_id).map_err(|error| strange(&error))?,
@@ -299,6 +302,7 @@ fn claim_of(task: api::ClaimedTask, asked_at: Moment) -> Result<Claim, SourceErr
         attempt: task.attempt,
         fence: Fence(task.fence),
         lease_until: Timestamp::clamped(task.lease_until),
+        lease,
         asked_at,
         timeout_ms: task.timeout_ms,
         session_id: task.session_id,
@@ -316,7 +320,7 @@ fn claim_of(task: api::ClaimedTask, asked_at: Moment) -> Result<Claim, SourceErr
 #[serde(rename_all = "camelCase")]
 struct Named {
     #[serde(default)]
-    dependency_artifacts: HashMap<String, Vec<Artifact>>,
+    dependency_artifacts: HashMap<String, Vec<ArtifactFile>>,
 }
 
 fn parents_of(

@@ -14,16 +14,16 @@ use tokio::time::Instant;
 use crate::attempt::{End, Heart, millis, must_give_back};
 use crate::attempt_files::keep_log;
 use crate::command_worker::Shared;
-use crate::log_sink::{LogLine, Stream};
+use crate::log_sink::{LogLine, LogSource};
 use crate::pace::Pace;
-use crate::source::{AttemptEnd, Claim, SourceError, TaskSource};
+use crate::source::{AttemptEnd, HeldTask, SourceError, TaskSource};
 use crate::trouble::{Lack, Trouble};
 use crate::vitals::{Stop, Vitals};
 
 /// A script that ends sooner has its beginning recorded with its end.
 const BEGIN_DELAY: Duration = Duration::from_millis(20);
 
-/// Whoever can run the scripts of tasks.
+/// Runs the scripts of tasks.
 pub trait ScriptTasks: fmt::Debug + Send + Sync + 'static {
     /// Runs a script to its end. Dropping the future ends the script.
     fn run(&self, task: ScriptTask) -> Pin<Box<dyn Future<Output = ScriptEnd> + Send + '_>>;
@@ -52,7 +52,7 @@ pub enum ScriptEnd {
 /// Why a script failed, as far as it matters to its task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScriptFailure {
-    /// It ran for so long, which was too long.
+    /// It ran for this long, which was too long.
     Timeout(Duration),
     /// It is wrong, or was given or asked for something wrong.
     Validation,
@@ -69,7 +69,7 @@ pub enum ScriptFailure {
 /// Runs the script of a task. `heart` beats on unless the end is `Lost`.
 pub(crate) async fn run<S: TaskSource>(
     shared: &Shared<S>,
-    claim: &Claim,
+    claim: &HeldTask,
     pace: &watch::Receiver<Pace>,
     vitals: &Vitals,
     mut heart: Heart<'_>,
@@ -158,7 +158,7 @@ pub(crate) async fn run<S: TaskSource>(
 }
 
 /// Random numbers of a script come from here, so that a retry goes the same way.
-fn seed_of(claim: &Claim) -> EventId {
+fn seed_of(claim: &HeldTask) -> EventId {
     // FNV-1a: any number will do that depends on the task alone.
     let text = format!("{}/{}/{}", claim.task.tenant, claim.task.request, claim.run);
     let hash = text.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
@@ -167,8 +167,8 @@ fn seed_of(claim: &Claim) -> EventId {
     EventId::from_u128(hash)
 }
 
-fn lost<S: TaskSource>(shared: &Shared<S>, claim: &Claim, stop: Stop) -> End {
-    // Whoever took the task over shows a log of its own under the same name.
+fn lost<S: TaskSource>(shared: &Shared<S>, claim: &HeldTask, stop: Stop) -> End {
+    // The worker that took the task over shows its own log under the same name.
     if stop != Stop::Lost {
         shared.source.log_end(claim);
     }
@@ -190,10 +190,10 @@ fn report(class: ScriptFailure, message: String, stack: &str, elapsed: Duration)
 }
 
 /// Shows what the script wrote, and gives it as its log.
-fn show<S: TaskSource>(shared: &Shared<S>, claim: &Claim, lines: &[(&'static str, String)]) -> Vec<u8> {
+fn show<S: TaskSource>(shared: &Shared<S>, claim: &HeldTask, lines: &[(&'static str, String)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (level, text) in lines {
-        let stream = if matches!(*level, "warn" | "error") { Stream::Stderr } else { Stream::Stdout };
+        let stream = if matches!(*level, "warn" | "error") { LogSource::Stderr } else { LogSource::Stdout };
         for text in text.lines() {
             shared.config.sink.line(&LogLine { claim, stream, text });
             bytes.extend_from_slice(text.as_bytes());

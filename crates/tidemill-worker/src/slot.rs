@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::{ClaimRequest, Claimed, EngineError, FinishRequest, Signal, WorkReport};
+use tidemill_engine::engine::{
+    AttemptReport, Claimant, Claimed, EngineError, Signal, WorkReport, unloaded_report,
+};
 use tidemill_engine::reply::Assignment;
 use tidemill_engine::warn_seldom;
 use tidemill_model::{Backoff, ErrorCategory};
@@ -14,7 +16,6 @@ use tracing::{Instrument as _, debug_span};
 
 use crate::attempt::millis;
 use crate::command_worker::PERSISTENCE_AT_STOP;
-use crate::engine_source::unreleased;
 use crate::handler::{Outcome, TaskContext, TaskError};
 use crate::lease_keeper::LeaseKeeper;
 use crate::native::NativeWorker;
@@ -51,7 +52,7 @@ impl<B: Backend> Slot<B> {
     pub(crate) async fn run(mut self) {
         let mut pauses = PAUSES;
         while *self.stopping.borrow() == Pace::Work {
-            // Whoever has an outcome for a lease that ran out meanwhile is heard first.
+            // Workers with an outcome for a lease that ran out meanwhile come first.
             let wait = self.worker.engine().claims_wait();
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
@@ -89,9 +90,9 @@ impl<B: Backend> Slot<B> {
             let report = match self.run_task(&task, asked_at).instrument(span).await {
                 End::Report(report) => report,
                 End::Lost => return,
-                End::GivenBack(reason) => return self.give_back(task, reason).await,
+                End::GivenBack(reason) => return self.give_back(&[task], Some(&reason)).await,
             };
-            let finish = FinishRequest::of(&task, self.worker.config().worker.clone(), report);
+            let finish = AttemptReport::of(&task, self.worker.config().worker.clone(), report);
             // Without an answer the lease runs out and another worker takes the task.
             let Some((claimed, asked_at)) = self.report(finish).await else { return };
             next = claimed.tasks.into_iter().next().map(|task| (task, asked_at));
@@ -106,9 +107,9 @@ impl<B: Backend> Slot<B> {
         }
     }
 
-    fn claim(&self) -> ClaimRequest {
+    fn claim(&self) -> Claimant {
         let config = self.worker.config();
-        ClaimRequest {
+        Claimant {
             worker: config.worker.clone(),
             generation: config.generation,
             max: 1,
@@ -121,7 +122,7 @@ impl<B: Backend> Slot<B> {
     ///
     /// An outcome that will never be taken as it is, such as one that is too large, fails the task with the reason. With
     /// what was taken it tells when it was asked for.
-    async fn report(&self, mut finish: FinishRequest) -> Option<(Claimed, Instant)> {
+    async fn report(&self, mut finish: AttemptReport) -> Option<(Claimed, Instant)> {
         let began = Instant::now();
         let mut pauses = PAUSES;
         let mut was_refused = false;
@@ -137,14 +138,12 @@ impl<B: Backend> Slot<B> {
                 (self.worker.engine().finish(finish.clone()).await.map(drop), nothing())
             };
             let error = match finished {
-                // Whoever lost a task may have the next one all the same.
+                // A slot that lost its task may still have the next one.
                 Ok(()) | Err(EngineError::Refused(_)) => return Some((claimed, asked_at)),
                 Err(error) => error,
             };
             // The slot has an outcome to mend first.
-            for task in claimed.tasks {
-                self.release(task, None).await;
-            }
+            self.give_back(&claimed.tasks, None).await;
             let is_stopping = *self.stopping.borrow() != Pace::Work;
             let at_most = if is_stopping { PERSISTENCE_AT_STOP } else { Duration::MAX };
             let is_patient = began.elapsed() < self.worker.config().persistence.min(at_most);
@@ -172,11 +171,7 @@ impl<B: Backend> Slot<B> {
                 tokio::time::sleep(PAUSE_MAX).await;
                 return End::GivenBack(format!("what it needs cannot be read now: {error}"));
             }
-            Err(error) => {
-                let category =
-                    if error.is_transient() { ErrorCategory::ServerError } else { ErrorCategory::Validation };
-                return End::Report(WorkReport::failed(error.to_string(), category));
-            }
+            Err(error) => return End::Report(unloaded_report(&error)),
         };
         let timeout =
             task.spec.options.timeout_ms.map_or(self.worker.config().timeout, Duration::from_millis);
@@ -204,14 +199,8 @@ impl<B: Backend> Slot<B> {
         }
     }
 
-    /// Another worker may take the task at once, and no attempt is counted.
-    async fn give_back(&self, task: Assignment, reason: String) {
-        self.release(task, Some(reason)).await;
-    }
-
-    async fn release(&self, task: Assignment, reason: Option<String>) {
-        let worker = self.worker.config().worker.clone();
-        unreleased(self.worker.engine().release(task.task, task.fence, worker, reason).await);
+    async fn give_back(&self, tasks: &[Assignment], reason: Option<&str>) {
+        self.worker.engine().give_back(tasks, &self.worker.config().worker, reason).await;
     }
 }
 

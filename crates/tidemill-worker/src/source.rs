@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::engine::{Beginning, ParentFiles, WorkReport};
-use tidemill_model::execution::ResolvedExecution;
+use tidemill_engine::engine::{Beginning, LoadedTask, ParentFiles, WorkReport};
 use tidemill_model::properties::Activity;
+use tidemill_model::runner_spec::ResolvedRunner;
 use tidemill_model::{AppName, Fence, JobId, Json, SessionId, TaskId, TaskName, Timestamp};
 
 use crate::moment::Moment;
 
 /// A task that a worker holds and is to run.
 #[derive(Debug, Clone)]
-pub struct Claim {
+pub struct HeldTask {
     pub task: TaskKey,
     pub app: AppName,
     pub job: Option<JobId>,
@@ -25,8 +25,10 @@ pub struct Claim {
     pub attempt: u32,
     pub fence: Fence,
     pub lease_until: Timestamp,
-    /// When it was asked for, by the clock of this machine: the lease began no earlier. Whoever counts from the answer
-    /// counts what the answer's way took as its own.
+    /// How long the source's leases last without being renewed, which this worker's own settings do not decide.
+    pub lease: Duration,
+    /// When it was asked for, by the clock of this machine: the lease began no earlier. A worker that counted from
+    /// the answer would count the time of the answer's way as its own.
     pub asked_at: Moment,
     /// Wall time for this attempt, in milliseconds; the worker's own limit when absent.
     pub timeout_ms: Option<u64>,
@@ -40,12 +42,38 @@ pub struct Claim {
     pub input: Json,
     /// The files of those of its parents that left any.
     pub parents: Vec<ParentFiles>,
-    pub execution: ResolvedExecution,
+    pub execution: ResolvedRunner,
     /// Where the attempt writes here, and which variables of this process it gets. The worker says so before it begins.
     pub surroundings: Surroundings,
 }
 
-impl Claim {
+impl HeldTask {
+    /// A task that was claimed from an engine in this process.
+    pub(crate) fn of(loaded: LoadedTask, asked_at: Moment, lease: Duration) -> Self {
+        let LoadedTask { assignment: task, execution, work } = loaded;
+        Self {
+            task: task.task,
+            app: task.app,
+            job: task.job,
+            task_id: task.spec.task_id.clone(),
+            name: task.spec.name.clone(),
+            run: task.run,
+            attempt: task.attempt,
+            fence: task.fence,
+            lease_until: task.lease_until,
+            lease,
+            asked_at,
+            timeout_ms: task.spec.options.timeout_ms,
+            session_id: task.session_id,
+            budget_left: task.budget_left,
+            budget_name: task.budget_name.as_deref().map(ToOwned::to_owned),
+            input: work.input,
+            parents: work.dependency_artifacts,
+            execution,
+            surroundings: Surroundings::default(),
+        }
+    }
+
     /// That the process of the attempt began.
     pub fn beginning(&self, process_id: u32) -> Beginning {
         Beginning { process_id, surroundings: self.surroundings.clone() }
@@ -65,6 +93,8 @@ pub struct Pulse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Beat {
     pub lease_until: Timestamp,
+    /// How long the lease lasts from the heartbeat on.
+    pub lease: Duration,
     /// The task was cancelled: its processes are to end, and nothing is to be reported.
     pub cancel: bool,
 }
@@ -82,7 +112,7 @@ pub struct AttemptEnd {
 pub struct Followed {
     /// Whether the run of the task is over. Otherwise another attempt comes, or somebody else has the task.
     pub is_over: bool,
-    pub next: Option<Claim>,
+    pub next: Option<HeldTask>,
 }
 
 /// Why a source did not do what it was asked.
@@ -106,22 +136,22 @@ pub trait TaskSource: Clone + Send + Sync + 'static {
         &self,
         slots: usize,
         wait: Duration,
-    ) -> impl Future<Output = Result<Vec<Claim>, SourceError>> + Send;
+    ) -> impl Future<Output = Result<Vec<HeldTask>, SourceError>> + Send;
 
     /// Says that the child process of a task runs.
-    fn begin(&self, claim: &Claim, pid: u32) -> impl Future<Output = Result<(), SourceError>> + Send;
+    fn begin(&self, claim: &HeldTask, pid: u32) -> impl Future<Output = Result<(), SourceError>> + Send;
 
     /// Extends the lease.
     fn heartbeat(
         &self,
-        claim: &Claim,
+        claim: &HeldTask,
         pulse: Pulse,
     ) -> impl Future<Output = Result<Beat, SourceError>> + Send;
 
     /// Records how an attempt ended, and takes nothing.
     fn finish(
         &self,
-        claim: &Claim,
+        claim: &HeldTask,
         end: AttemptEnd,
     ) -> impl Future<Output = Result<Followed, SourceError>> + Send;
 
@@ -130,7 +160,7 @@ pub trait TaskSource: Clone + Send + Sync + 'static {
     /// An error is about the finish. Nothing was taken then.
     fn finish_and_claim(
         &self,
-        claim: &Claim,
+        claim: &HeldTask,
         end: AttemptEnd,
     ) -> impl Future<Output = Result<Followed, SourceError>> + Send;
 
@@ -138,7 +168,7 @@ pub trait TaskSource: Clone + Send + Sync + 'static {
     /// What it had used is recorded with the reason.
     fn release(
         &self,
-        claim: &Claim,
+        claim: &HeldTask,
         reason: String,
         spent: Spent,
     ) -> impl Future<Output = Result<(), SourceError>> + Send;
@@ -146,7 +176,7 @@ pub trait TaskSource: Clone + Send + Sync + 'static {
     /// Keeps a log, an artifact or a trace of an attempt under `task/logs/{requestId}/{path}`.
     fn put_blob(
         &self,
-        claim: &Claim,
+        claim: &HeldTask,
         path: &str,
         bytes: Vec<u8>,
     ) -> impl Future<Output = Result<(), SourceError>> + Send;
@@ -154,16 +184,16 @@ pub trait TaskSource: Clone + Send + Sync + 'static {
     /// A file that a parent of the task left. `Refused`: it is not kept any more.
     fn artifact(
         &self,
-        claim: &Claim,
+        claim: &HeldTask,
         parent: &ParentFiles,
         path: &str,
     ) -> impl Future<Output = Result<Vec<u8>, SourceError>> + Send;
 
-    /// Shows output of a running task to those who watch it. Best effort.
-    fn log(&self, claim: &Claim, bytes: &[u8]);
+    /// Shows output of a running task to its watchers. Best effort.
+    fn log(&self, claim: &HeldTask, bytes: &[u8]);
 
     /// Says that no more output comes.
-    fn log_end(&self, claim: &Claim);
+    fn log_end(&self, claim: &HeldTask);
 
     /// Whether nobody can be given a lease of this source while this process stands still, because it is the one that gives
     /// them. A lease that seems to be over is then asked for once more before its child is killed.
@@ -171,7 +201,7 @@ pub trait TaskSource: Clone + Send + Sync + 'static {
         false
     }
 
-    /// Returns when the task was cancelled or taken away, as soon as this process knows. A source that only hears of it
+    /// Returns when the task was cancelled or taken away, as soon as this process knows. A source that learns it only
     /// by heartbeats never returns.
-    fn revoked(&self, claim: &Claim) -> impl Future<Output = ()> + Send;
+    fn revoked(&self, claim: &HeldTask) -> impl Future<Output = ()> + Send;
 }

@@ -18,13 +18,13 @@ use tidemill_engine::metrics::{SlotMeter, TroubleMark};
 use tokio::sync::{Notify, RwLock, RwLockReadGuard, RwLockWriteGuard, watch};
 use tokio::time::Instant;
 
-use crate::source::Claim;
+use crate::source::HeldTask;
 use crate::spawner::SpawnError;
 
 /// From trouble to the first look, and to the last of ever longer pauses.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// For so long after it began trouble may be why a task failed.
+/// How long after it began trouble may be why a task failed.
 const RECENT: Duration = Duration::from_secs(60);
 /// The descriptors that the start of a task takes, with some to spare.
 pub(crate) const DESCRIPTORS_TO_START: usize = 8;
@@ -35,7 +35,7 @@ pub(crate) const DESCRIPTORS_TO_KEEP: usize = 3;
 const GIVEN_BACK_MAX: u32 = 3;
 /// Runs that were given back so, as far as they are remembered.
 const REMEMBERED_MAX: usize = 10_000;
-/// A run that was there when so many spawners died may be the cause, and is run alone.
+/// A run that was there when this many spawners died may be the cause, and runs alone.
 const DEATHS_MAX: u32 = 3;
 
 /// What a worker lacks.
@@ -51,7 +51,7 @@ pub(crate) enum Lack {
 }
 
 impl Lack {
-    /// For whoever may see no paths.
+    /// For readers that may see no paths.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::OutputDirectory => "the output directory cannot be used",
@@ -114,7 +114,7 @@ fn lacks_descriptors(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Whether there are so many descriptors.
+/// Whether this many descriptors are free.
 pub(crate) fn look_at_descriptors(needed: usize) -> Result<(), Trouble> {
     let opened: io::Result<Vec<File>> = (0..needed).map(|_| File::open("/dev/null")).collect();
     opened
@@ -175,7 +175,7 @@ struct State {
 }
 
 /// Counts one more for a run. Of too many, those that were counted once are forgotten first.
-fn count(counts: &mut HashMap<(TaskKey, u32), u32>, claim: &Claim) -> u32 {
+fn count(counts: &mut HashMap<(TaskKey, u32), u32>, claim: &HeldTask) -> u32 {
     if counts.len() >= REMEMBERED_MAX {
         counts.retain(|_, count| *count > 1);
     }
@@ -282,17 +282,17 @@ impl Troubles {
     }
 
     /// Whether a run that found no room may be given back once more. It is counted.
-    pub(crate) fn may_give_back(&self, claim: &Claim) -> bool {
+    pub(crate) fn may_give_back(&self, claim: &HeldTask) -> bool {
         count(&mut self.lock().given_back, claim) <= GIVEN_BACK_MAX
     }
 
     /// A spawner died beside a run, which is given back: another task may be the cause.
-    pub(crate) fn lost_spawner(&self, claim: &Claim) {
+    pub(crate) fn lost_spawner(&self, claim: &HeldTask) {
         count(&mut self.lock().deaths, claim);
     }
 
     /// Waits until a task may run here: beside others, or alone if it may be what kills spawners.
-    pub(crate) async fn turn(&self, claim: &Claim) -> Turn<'_> {
+    pub(crate) async fn turn(&self, claim: &HeldTask) -> Turn<'_> {
         let deaths = self.lock().deaths.get(&(claim.task.clone(), claim.run)).copied().unwrap_or(0);
         if deaths < DEATHS_MAX {
             return Turn::Beside { _others: self.turns.read().await };
@@ -313,7 +313,7 @@ impl Troubles {
     }
 
     /// A run is over.
-    pub(crate) fn forget(&self, claim: &Claim) {
+    pub(crate) fn forget(&self, claim: &HeldTask) {
         let mut state = self.lock();
         let key = (claim.task.clone(), claim.run);
         state.given_back.remove(&key);

@@ -1,4 +1,4 @@
-//! What is known of a running attempt by those who watch over it, and the lease that is kept meanwhile.
+//! What the watchers of a running attempt know of it, and the lease that is kept meanwhile.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,15 +9,17 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::moment::Moment;
-use crate::source::{Claim, Pulse, SourceError, TaskSource};
+use crate::source::{HeldTask, Pulse, SourceError, TaskSource};
 use crate::spawner::ChildHandle;
 
 /// A child that ends sooner has its beginning recorded with its end.
 const BEGIN_DELAY: Duration = Duration::from_millis(20);
-/// After so many failed extensions in a row no more are tried.
+/// After this many failed extensions in a row no more are tried.
 const FAILURES_MAX: u32 = 3;
 /// A call is given at least this long, if the interval is no shorter.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
+/// However short a lease is, it is not extended more often.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// How long a store in this process may take to say whether a lease that seems to be over still is one.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// The least time before the end of a lease that is left for killing the child.
@@ -25,7 +27,7 @@ const MARGIN_MIN: Duration = Duration::from_secs(1);
 /// How long a heartbeat waits for the spawner to measure the child, and which part of its own patience at most.
 const MEASURE_WAIT: Duration = Duration::from_millis(300);
 const MEASURE_PART: u32 = 3;
-/// How long a spawner may take to say that it heard of the end of a lease, and which part of the margin at most.
+/// How long a spawner may take to confirm the end of a lease, and which part of the margin at most.
 const HEARD_WAIT: Duration = Duration::from_secs(1);
 const HEARD_PART: u32 = 2;
 
@@ -54,11 +56,13 @@ struct State {
     child: Option<(u32, ChildHandle, Instant)>,
     begin: Begin,
     activity: Option<Activity>,
+    /// How long the lease lasts that was granted last.
+    lease: Duration,
     /// Until when nobody else can hold the task, with a margin.
     held_until: Option<Moment>,
     /// That is over: somebody else may hold the task by now.
     is_lapsed: bool,
-    /// The process that the last answered heartbeat told of.
+    /// The process that the last answered heartbeat named.
     told: Option<u32>,
     /// The memory of the child when it was measured last.
     rss: u64,
@@ -77,10 +81,16 @@ enum Begin {
 }
 
 impl Vitals {
-    /// Of an attempt whose lease, of this length, was asked for with the claim.
-    pub(crate) fn of(claim: &Claim, lease: Duration) -> Self {
-        let held_until = Some(claim.asked_at.plus(held_part(lease)));
-        Self { state: Mutex::new(State { held_until, ..State::default() }), ..Self::default() }
+    /// Of an attempt whose lease was granted with the claim.
+    pub(crate) fn of(claim: &HeldTask) -> Self {
+        let held_until = Some(claim.asked_at.plus(held_part(claim.lease)));
+        let state = State { held_until, lease: claim.lease, ..State::default() };
+        Self { state: Mutex::new(state), ..Self::default() }
+    }
+
+    /// How long the lease lasts that was granted last.
+    pub(crate) fn lease(&self) -> Duration {
+        self.lock().lease
     }
 
     /// Notes the child. The beginning of one that `has_ended` already is recorded with its end, so nobody has to wake for
@@ -141,8 +151,8 @@ impl Vitals {
         }
     }
 
-    /// Whether a heartbeat told of this process. It says then that the process began, too.
-    pub(crate) fn has_told_of(&self, pid: u32) -> bool {
+    /// Whether a heartbeat named this process. That heartbeat also said that the process began.
+    pub(crate) fn has_reported(&self, pid: u32) -> bool {
         self.lock().told == Some(pid)
     }
 
@@ -178,30 +188,28 @@ impl Vitals {
         Pulse { pid, rss, last_activity: activity }
     }
 
-    /// Says that the child began, and extends the lease at every interval, until somebody else has the task or it was
-    /// cancelled.
+    /// Says that the child began, and extends the lease at every interval, or sooner if the lease is short for it, until
+    /// somebody else has the task or it was cancelled.
     ///
-    /// The end of the lease is watched beside the calls: a source that does not answer extends nothing. `lapsed` tells of it;
-    /// whoever has an outcome by then may still ask for the lease.
+    /// The end of the lease is watched beside the calls: a source that does not answer extends nothing. `lapsed`
+    /// reports it; an attempt that has an outcome by then may still ask for the lease.
     pub(crate) async fn keep_lease<S: TaskSource>(
         &self,
         source: &S,
-        claim: &Claim,
+        claim: &HeldTask,
         interval: Duration,
-        lease: Duration,
     ) -> Stop {
-        let held = held_part(lease);
         tokio::select! {
             biased;
             // First of all: nothing may be done under a lease that is over.
-            stop = self.watch_end(source, claim, held) => stop,
-            stop = self.extend(source, claim, interval, held) => stop,
+            stop = self.watch_end(source, claim) => stop,
+            stop = self.extend(source, claim, interval) => stop,
             () = self.say_begin(source, claim) => Stop::Lost,
         }
     }
 
     /// Notes when the lease was not extended in time. Returns when it is known to be lost.
-    async fn watch_end<S: TaskSource>(&self, source: &S, claim: &Claim, held: Duration) -> Stop {
+    async fn watch_end<S: TaskSource>(&self, source: &S, claim: &HeldTask) -> Stop {
         loop {
             let held_until = self.lock().held_until;
             let Some(at) = held_until else { return Stop::Lost };
@@ -216,8 +224,8 @@ impl Vitals {
                 let pid = pulse.pid;
                 match in_time(LAST_PATIENCE, source.heartbeat(claim, pulse)).await {
                     Ok(beat) if beat.cancel => return Stop::Cancelled,
-                    Ok(_) => {
-                        self.renewed(asked_at.plus(held), pid);
+                    Ok(beat) => {
+                        self.renewed(asked_at, beat.lease, pid);
                         continue;
                     }
                     Err(SourceError::Lost) => return Stop::Lost,
@@ -234,9 +242,12 @@ impl Vitals {
         }
     }
 
-    /// The lease lasts until then, and the source knows of this process.
-    fn renewed(&self, until: Moment, pid: u32) {
+    /// The lease was asked for then and granted for so long, and the source knows of this process.
+    fn renewed(&self, asked_at: Moment, lease: Duration, pid: u32) {
+        let until = asked_at.plus(held_part(lease));
         let mut state = self.lock();
+        state.lease = lease;
+        // A shorter lease takes nothing back of what was granted before.
         if state.held_until.is_none_or(|before| before < until) {
             state.held_until = Some(until);
         }
@@ -251,7 +262,7 @@ impl Vitals {
     }
 
     /// Says that the child began, beside the heartbeats: neither waits for the other. Returns when the lease is lost.
-    async fn say_begin<S: TaskSource>(&self, source: &S, claim: &Claim) {
+    async fn say_begin<S: TaskSource>(&self, source: &S, claim: &HeldTask) {
         loop {
             let Some((at, pid)) = self.begin_at() else {
                 self.changed.notified().await;
@@ -265,20 +276,16 @@ impl Vitals {
     }
 
     /// Extends the lease at every interval.
-    async fn extend<S: TaskSource>(
-        &self,
-        source: &S,
-        claim: &Claim,
-        interval: Duration,
-        held: Duration,
-    ) -> Stop {
-        // A call that fails or hangs must leave time for the next one.
-        let patience = (interval / 2).max(PATIENCE_MIN).min(interval);
+    async fn extend<S: TaskSource>(&self, source: &S, claim: &HeldTask, own: Duration) -> Stop {
         let now = Moment::now();
+        let (interval, held) = (beat_every(own, claim.lease), held_part(claim.lease));
         let mut beat_at = Instant::now() + first_beat(claim.asked_at, now, interval, held).since(now);
         let mut failures = 0;
         loop {
             tokio::time::sleep_until(beat_at).await;
+            // A call that fails or hangs must leave time for the next one.
+            let interval = beat_every(own, self.lease());
+            let patience = (interval / 2).max(PATIENCE_MIN).min(interval);
             let (asked_at, began) = (Moment::now(), Instant::now());
             let beat = async {
                 let pulse = self.pulse(patience).await;
@@ -287,11 +294,11 @@ impl Vitals {
             };
             match in_time(patience, beat).await {
                 Ok((beat, _)) if beat.cancel => return Stop::Cancelled,
-                Ok((_, pid)) => {
+                Ok((beat, pid)) => {
                     failures = 0;
-                    beat_at = began + interval;
+                    beat_at = began + beat_every(own, beat.lease);
                     // The source counts from when it got the call, which was later.
-                    self.renewed(asked_at.plus(held), pid);
+                    self.renewed(asked_at, beat.lease, pid);
                 }
                 Err(SourceError::Lost) => return Stop::Lost,
                 Err(error @ (SourceError::Unavailable(_) | SourceError::Refused(_))) => {
@@ -301,15 +308,15 @@ impl Vitals {
                 }
             }
             if failures == FAILURES_MAX {
-                // While the lease lasts, nobody else runs the task and it may still end by itself. Whoever has an outcome then
-                // wants the lease for it.
+                // While the lease lasts, nobody else runs the task and it may still end by itself. An attempt that
+                // has an outcome then wants the lease for it.
                 self.wanted.notified().await;
                 beat_at = Instant::now();
             }
         }
     }
 
-    async fn begin<S: TaskSource>(&self, source: &S, claim: &Claim, pid: u32) -> Result<(), SourceError> {
+    async fn begin<S: TaskSource>(&self, source: &S, claim: &HeldTask, pid: u32) -> Result<(), SourceError> {
         {
             let mut state = self.lock();
             if state.begin != Begin::Unsaid {
@@ -325,21 +332,27 @@ impl Vitals {
     }
 }
 
+/// How often a lease is extended: as often as the worker is set to, if that is less than half of the lease, so that one
+/// heartbeat may be lost; else three times in a lease.
+pub(crate) fn beat_every(own: Duration, lease: Duration) -> Duration {
+    if own.saturating_mul(2) < lease { own } else { (lease / 3).max(INTERVAL_MIN) }
+}
+
 /// How long after it was asked for a lease is relied on. The rest is for killing the child before somebody else begins.
 pub(crate) fn held_part(lease: Duration) -> Duration {
     lease.saturating_sub((lease / 10).max(MARGIN_MIN).min(lease / 3))
 }
 
-/// How long after the end of the part that is relied on a spawner may take to say that it heard of it. The rest of the margin
-/// is for killing one that hangs.
-pub(crate) fn heard_within(lease: Duration) -> Duration {
+/// How long after the end of the part that is relied on a spawner may take to confirm it. The rest of the margin is
+/// for killing one that hangs.
+pub(crate) fn acknowledged_within(lease: Duration) -> Duration {
     HEARD_WAIT.min(lease.saturating_sub(held_part(lease)) / HEARD_PART)
 }
 
 /// When a lease that was asked for then is extended for the first time.
 ///
-/// An answer may have been long under way, and counts for little then. Still the child is given a moment to begin: a
-/// heartbeat tells of it.
+/// An answer may have been long under way, and counts for little then. Still the child gets a moment to begin: a
+/// heartbeat reports that.
 fn first_beat(asked_at: Moment, now: Moment, interval: Duration, held: Duration) -> Moment {
     let left = asked_at.plus(held).since(now);
     asked_at.plus(interval).max(now.plus((interval / 4).min(left / 2)))
@@ -378,12 +391,31 @@ mod tests {
     }
 
     #[test]
+    fn heartbeats_follow_the_lease_that_was_granted() {
+        for (own, lease, expected) in [
+            (20_000, 45_000, 20_000),
+            (20_000, 40_000, 13_333),
+            (20_000, 9_000, 3_000),
+            (3_000, 9_000, 3_000),
+            (300, 45_000, 300),
+            (20_000, 0, 100),
+        ] {
+            let every = beat_every(Duration::from_millis(own), Duration::from_millis(lease));
+            assert_eq!(every.as_millis(), expected, "{own} {lease}");
+        }
+    }
+
+    #[test]
     fn a_lease_is_relied_on_with_a_margin() {
         for (lease, held) in [(45_000, 40_500), (10_000, 9_000), (6_000, 5_000), (1_500, 1_000), (0, 0)] {
             assert_eq!(held_part(Duration::from_millis(lease)), Duration::from_millis(held), "{lease}");
         }
         for (lease, heard) in [(45_000, 1_000), (6_000, 500), (1_500, 250), (0, 0)] {
-            assert_eq!(heard_within(Duration::from_millis(lease)), Duration::from_millis(heard), "{lease}");
+            assert_eq!(
+                acknowledged_within(Duration::from_millis(lease)),
+                Duration::from_millis(heard),
+                "{lease}"
+            );
         }
     }
 }

@@ -36,6 +36,7 @@ const EXAMPLES: &[&str] = &[
     "tidemill jobs logs JOB --follow",
     "tidemill jobs cancel JOB --reason \"wrong input\"",
     "tidemill jobs resume JOB --task fetch",
+    "tidemill jobs resume JOB --update job.yaml",
     "tidemill jobs add-tasks JOB more.yaml",
     "tidemill jobs budget JOB --usd 5",
     "tidemill jobs retry --status failed --since 2h",
@@ -194,7 +195,7 @@ pub(crate) fn wrapped(text: &str, columns: Option<usize>) -> String {
     lines
 }
 
-/// One line as several of at most `width` columns, the later ones after so many blanks.
+/// One line as several of at most `width` columns, the later ones after `hang` blanks.
 pub(crate) fn fold(text: &str, hang: usize, width: usize) -> String {
     let mut lines = String::new();
     let mut rest = text;

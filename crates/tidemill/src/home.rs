@@ -1,4 +1,4 @@
-//! What differs between the backends for those who keep them going.
+//! What differs between the backends for the node that keeps them going.
 
 use tidemill::Embedded;
 use tidemill_engine::backend::{Backend, Fault};
@@ -10,12 +10,18 @@ use tidemill_outbound::HttpSender;
 pub(crate) trait Home: Backend + Sized {
     type Sender: Sender;
 
-    /// Who carries deliveries: over HTTP, and by whatever else this backend has.
+    /// The sender of deliveries: over HTTP, and by whatever else this backend has.
     fn sender(engine: &Engine<Self>, http: HttpSender) -> Self::Sender;
 
     /// Waits until the store has stopped for good, and says why. A stage on AWS never does.
     fn until_stopped(&self) -> impl Future<Output = Fault> + Send {
         std::future::pending()
+    }
+
+    /// Writes what the next open would have to read again. For a process that ends in order: what still runs in the background
+    /// may keep the store open until the process is gone.
+    fn settle(_engine: &Engine<Self>) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
     }
 
     /// Lets go what nobody needs, where the backend does not do that by itself.
@@ -31,6 +37,14 @@ impl Home for Embedded {
 
     async fn until_stopped(&self) -> Fault {
         Self::until_stopped(self).await
+    }
+
+    async fn settle(engine: &Engine<Self>) {
+        let engine = engine.clone();
+        let settled = tokio::task::spawn_blocking(move || engine.backend().checkpoint()).await;
+        if let Ok(Err(fault)) = settled {
+            tracing::warn!(error = %fault, "the last checkpoint could not be written: the next open replays the log");
+        }
     }
 
     async fn tidy(&self) {}

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_embedded::{Embedded, OpenError, StoreOptions};
-use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::{EngineConfig, EngineError, JobRequest};
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::triage::{TriageKeeper, TriageTimer};
 use tidemill_engine::warn_seldom;
 use tidemill_model::{
@@ -16,7 +16,7 @@ use tidemill_model::{
 use tidemill_worker::{Handlers, NativeWorker, WorkerConfig, WorkerHandle};
 use tokio::task::JoinHandle;
 
-use crate::Engine;
+use crate::EmbeddedEngine;
 
 /// How a host is set up. The defaults work.
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ pub enum HostError {
 /// An engine with its workers in this process.
 #[derive(Debug)]
 pub struct Host {
-    engine: Engine,
+    engine: EmbeddedEngine,
     options: HostOptions,
     worker: Option<WorkerHandle>,
     sweeper: JoinHandle<()>,
@@ -78,7 +78,7 @@ impl Host {
         let config = EngineConfig { policy: options.store.policy.clone(), ..EngineConfig::default() };
         let backend = Embedded::open(dir, options.store.clone(), Arc::clone(&clock) as _)?;
         let generation = backend.generation();
-        let engine = Engine::new(backend, clock, random_seed(), config);
+        let engine = EmbeddedEngine::new(backend, clock, random_seed(), config);
         engine.recover(generation).await?;
         engine.sweep().await?;
         let worker = WorkerConfig {
@@ -93,7 +93,7 @@ impl Host {
         Ok(Self { engine, options, worker: Some(worker), sweeper, triage })
     }
 
-    pub fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &EmbeddedEngine {
         &self.engine
     }
 
@@ -113,7 +113,7 @@ impl Host {
     }
 
     /// Waits until nothing more happens in a job by itself: it is completed, failed or cancelled, or all that is left of it
-    /// is parked. Then it is [`JobStatus::Failing`], and [`Engine::unpark`] lets its tasks go on.
+    /// is parked. Then it is [`JobStatus::Failing`], and [`EmbeddedEngine::unpark`] lets its tasks go on.
     pub async fn wait(&self, job: JobId) -> Result<JobStatus, HostError> {
         let backend = self.engine.backend();
         loop {
@@ -153,7 +153,7 @@ impl TriageTimer for TokioTimer {
     }
 }
 
-async fn sweep(engine: Engine, every: Duration) {
+async fn sweep(engine: EmbeddedEngine, every: Duration) {
     loop {
         tokio::time::sleep(every).await;
         // A store that cannot answer now is asked again the next time.

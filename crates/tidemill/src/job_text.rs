@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use tidemill::document::{Form, Place};
-use tidemill::job_file::read_job;
 use tidemill_server::{TextPlace, TextProblem, WrittenJob};
+use tidemill_source_file::job_file::read_job;
+use tidemill_source_file::{Form, TextPosition};
 
 /// What a text says, or all that is wrong with it. YAML or JSON, by how it begins.
 pub(crate) fn read(text: &str) -> Result<WrittenJob, Vec<TextProblem>> {
@@ -24,7 +24,7 @@ pub(crate) fn read(text: &str) -> Result<WrittenJob, Vec<TextProblem>> {
     Ok(WrittenJob { value, place_of: Box::new(move |path| text_place(document.root.place_of(path))) })
 }
 
-fn text_place(Place { line, column }: Place) -> TextPlace {
+fn text_place(TextPosition { line, column }: TextPosition) -> TextPlace {
     TextPlace { line, column }
 }
 

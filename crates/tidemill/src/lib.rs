@@ -13,9 +13,7 @@
 //! # }
 //! ```
 
-pub mod document;
 pub mod host;
-pub mod job_file;
 
 pub use host::{Host, HostError, HostOptions, task};
 pub use tidemill_embedded::{Embedded, OpenError, StoreOptions};
@@ -26,4 +24,4 @@ pub use tidemill_model::{
 pub use tidemill_worker::{Handlers, TaskContext, TaskError};
 
 /// The engine on the embedded backend.
-pub type Engine = tidemill_engine::engine::Engine<Embedded>;
+pub type EmbeddedEngine = tidemill_engine::engine::Engine<Embedded>;

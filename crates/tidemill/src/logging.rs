@@ -81,8 +81,8 @@ pub(crate) fn usual_filter(in_answer: bool) -> Targets {
 
 /// Which lines are shown: levels, and targets with levels, with commas between them.
 ///
-/// A level alone is that of our own crates. Libraries below them are heard only where they are named: what they say at `trace` may
-/// hold what they send.
+/// A level alone is that of our own crates. Libraries below them write only where they are named: what they say at
+/// `trace` may contain what they send.
 pub(crate) fn filter(text: &str) -> Option<Targets> {
     let mut targets = usual_filter(false);
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -169,7 +169,7 @@ fn line_of(metadata: &Metadata<'_>, mut fields: Fields) -> String {
     let level = level(*metadata.level());
     let message = fields.take_text(MESSAGE).unwrap_or_default();
     if matches!(level, LogLevel::Debug | LogLevel::Trace) {
-        // Who asked for these lines may want to ask for fewer.
+        // The user who asked for these lines may want to ask for fewer.
         fields.put("target", metadata.target().into());
     }
     if let Some(now) = json_now() {
@@ -248,7 +248,8 @@ fn show(line: String) {
     let line = if left_out == 0 {
         line
     } else {
-        let words = format!("{left_out} lines are left out here: standard error was too slow");
+        let lines = if left_out == 1 { "line is" } else { "lines are" };
+        let words = format!("{left_out} {lines} left out here: standard error was too slow");
         let told = match json_now() {
             Some(now) => LogRecord::new(now, LogLevel::Warn, &words).line(),
             None => format!("{}{words}\n", stamp(LogLevel::Warn)),
@@ -277,8 +278,8 @@ pub(crate) fn finish() {
     }
 }
 
-/// Writes an alert that nobody else is told. It is a delivery and no line of the log: it is never left out, and whoever sends it
-/// hears whether it was written.
+/// Writes an alert that nobody else gets. It is a delivery and no line of the log: it is never left out, and the
+/// sender learns whether it was written.
 pub(crate) fn alert(
     tenant: TenantId,
     text: String,
@@ -296,7 +297,7 @@ async fn write_alert(tenant: &TenantId, text: &str) -> Result<(), String> {
     };
     let stands = || "standard error stands still".to_owned();
     let (sender, written) = oneshot::channel();
-    // Whoever has no more patience does not hear of it.
+    // A sender that has lost patience does not hear it.
     let tell: Box<dyn FnOnce() + Send> = Box::new(move || {
         let _ = sender.send(());
     });

@@ -51,7 +51,7 @@ Exit codes:
   2    the arguments, a file or the settings are wrong, or the data directory cannot be \
        used: it is held by another process, it is not there, or a newer release wrote it
   130  interrupted
-  141  whoever read the output closed it";
+  141  the reader of the output closed it";
 
 /// The hidden command that starts tasks. It must run before anything else, on one thread.
 const SPAWNER: &str = "spawner";
@@ -236,7 +236,7 @@ enum Logs {
     ForGood,
 }
 
-/// Reads everything that can be set, once. Warnings are told.
+/// Reads everything that can be set, once. Warnings go to standard error.
 fn settings(
     file: Option<&Path>,
     flags: Flags,

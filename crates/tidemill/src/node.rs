@@ -1,6 +1,6 @@
 //! A node: a store that this process has open, its engine, and what keeps it going.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::engine::{Engine, EngineConfig, EngineError, PULSE_EVERY};
 use tidemill_engine::outbound::{Courier, IN_FLIGHT_MAX};
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::scripts::{Scripts, ScriptsConfig};
 use tidemill_engine::site::Site;
@@ -25,7 +26,7 @@ use tidemill_worker::{
 };
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::config::{Resolved, Role, Values};
+use crate::config::{Resolved, Role, Values, names_secret};
 use crate::file_limit::limit_of_children;
 use crate::home::Home;
 use crate::logging;
@@ -44,8 +45,8 @@ pub(crate) enum NodeError {
     Engine(#[from] EngineError),
     #[error("the process that starts tasks cannot be started: {0}")]
     Spawner(std::io::Error),
-    #[error("the output directory cannot be used: {0}")]
-    Output(std::io::Error),
+    #[error("the output directory {} cannot be used: {error}; make it writable, or set OUTPUT_DIR", dir.display())]
+    Output { dir: PathBuf, error: std::io::Error },
     #[error("{0}")]
     TokenKey(String),
     /// The data directory may be somebody else's.
@@ -59,7 +60,7 @@ pub(crate) struct Node<B> {
     place: String,
     tenant: TenantId,
     engine: Engine<B>,
-    /// Who claims tasks in this process.
+    /// How this process claims tasks.
     claims: EngineSourceConfig,
     life: Life,
     _recovering: Option<Recovering>,
@@ -195,13 +196,24 @@ impl<B: Home> Node<B> {
         sink: Arc<dyn LogSink>,
         scripts: &ScriptPool,
     ) -> Result<WorkerHandle, NodeError> {
+        Ok(self.prepare_worker(config, sink, scripts)?.start())
+    }
+
+    /// A worker that has all it needs and claims nothing yet.
+    pub(crate) fn prepare_worker(
+        &self,
+        config: &Resolved,
+        sink: Arc<dyn LogSink>,
+        scripts: &ScriptPool,
+    ) -> Result<CommandWorker<EngineSource<B>>, NodeError> {
         let spawner = start_spawner(&self.life, &config.values);
         let spawner = spawner.map_err(NodeError::Spawner)?;
         let source = EngineSource::new(self.engine.clone(), self.claims.clone());
         let mut command = command_config(config, sink, scripts);
         command.slot_meter = self.engine.slot_meter().clone();
+        let dir = &config.values.output_dir;
         let worker = CommandWorker::new(source, spawner, command);
-        Ok(worker.map_err(NodeError::Output)?.start())
+        worker.map_err(|error| NodeError::Output { dir: dir.clone(), error })
     }
 
     /// Starts one of the things that only one process does at a time. Health may be off.
@@ -221,7 +233,7 @@ impl<B: Home> Node<B> {
         }
     }
 
-    /// Looks for what stands still, at once and then every so often.
+    /// Looks for what stands still, at once and then at an interval.
     pub(crate) fn start_sweeper(&self, values: &Values) -> Sweeper {
         Sweeper(tokio::spawn(sweep(self.engine.clone(), values.sweep_every)))
     }
@@ -232,13 +244,13 @@ impl<B: Home> Node<B> {
         Triage(tokio::spawn(async move { keeper.run().await }))
     }
 
-    /// Checks the health of tasks every so often, if it is to be.
+    /// Checks the health of tasks at an interval, if the settings say so.
     fn start_health(&self, values: &Values) -> Option<HealthTimer> {
         let check = check_health(self.engine.clone(), self.tenant.clone(), values.health_every?);
         Some(HealthTimer(tokio::spawn(check)))
     }
 
-    /// Starts to tell others what they are to be told.
+    /// Starts the courier.
     pub(crate) fn start_courier(&self, config: &Resolved) -> Deliveries<B> {
         self.start_deliveries(&config.values, config.sanitizer())
     }
@@ -276,7 +288,8 @@ impl<B: Home> Node<B> {
     pub(crate) async fn has_scripts(&self) -> Result<bool, EngineError> {
         let backend = self.engine.backend();
         let subscribed = backend.all_records(RecordKind::Subscription, None, 1).await?;
-        let waiting = backend.due_executions(Timestamp::MAX, &Room::of(0), |_| false).await?;
+        let waiting =
+            backend.look(|state| state.pending().due(Timestamp::MAX, &Room::of(0), |_| false)).await?;
         Ok(!subscribed.is_empty() || waiting.pending > 0)
     }
 }
@@ -320,7 +333,7 @@ pub(crate) enum Duty<B: Home> {
 }
 
 impl<B: Home> Duty<B> {
-    /// Ends in order: running scripts may go on for so long.
+    /// Ends in order: running scripts may go on for `grace`.
     pub(crate) async fn end(self, grace: Duration) {
         if let Self::Scripts(scripts) = self {
             scripts.shut_down(grace).await;
@@ -350,7 +363,7 @@ impl<B: Backend> ScriptsHandle<B> {
         Self { scripts, tasks }
     }
 
-    /// Begins nothing more and lets running scripts end, for so long. What waits stays for the next time.
+    /// Begins nothing more and lets running scripts end, for `grace`. What waits stays for the next time.
     pub(crate) async fn shut_down(mut self, grace: Duration) {
         self.scripts.stop();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
@@ -368,9 +381,9 @@ pub(crate) struct Deliveries<B: Home> {
 }
 
 impl<B: Home> Deliveries<B> {
-    /// Waits until webhooks and callbacks have arrived or are given up, for so long; whether none waits any more.
+    /// Waits for `grace` until webhooks and callbacks have arrived or are given up; whether none waits any more.
     pub(crate) async fn finish(&self, grace: Duration) -> bool {
-        tokio::time::timeout(grace, self.courier.until_told(&self.tenant)).await.is_ok()
+        tokio::time::timeout(grace, self.courier.until_delivered(&self.tenant)).await.is_ok()
     }
 }
 
@@ -473,6 +486,8 @@ pub(crate) fn command_config(
     let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into()));
     let mut command = CommandConfig::new(values.output_dir.clone(), environment.collect());
     command.task_secrets = values.task_secrets.clone().unwrap_or_default();
+    command.names_secret = names_secret;
+    command.check_output = tidemill_agent::check_output;
     // Without its own path there are no agents here; other tasks need none.
     if let Ok(program) = std::env::current_exe() {
         command.agent_program = vec![program.into(), AGENT_TASK.into()];

@@ -127,6 +127,15 @@ impl Output {
         self.say(LogLevel::Warn, line);
     }
 
+    /// A line of words that nobody copies. On a terminal it goes on below itself if it is long.
+    pub(crate) fn advice(&mut self, line: impl fmt::Display) {
+        let size = terminal::size_of(&io::stderr()).filter(|_| self.words.live && json_now().is_none());
+        match size {
+            Some(size) => self.note(fold(&line.to_string(), HANG, size.columns)),
+            None => self.note(line),
+        }
+    }
+
     /// A line about what stopped the command. On a terminal it goes on below itself if it is long.
     pub(crate) fn error(&mut self, line: impl fmt::Display) {
         let size = terminal::size_of(&io::stderr()).filter(|_| self.words.live && json_now().is_none());
@@ -176,7 +185,7 @@ impl Output {
     pub(crate) fn bar(&mut self, step: &'static str, done: u64, total: u64) {
         let text = text_of(Progress { step, done, total: Some(total) });
         let text = if self.words.live { format!("{} {text}", bar_of(done, total)) } else { text };
-        self.words.tell(step, &text);
+        self.words.show_step(step, &text);
     }
 
     /// Ends the output and gives the process' exit code.
@@ -191,10 +200,10 @@ impl Output {
 
 impl Words {
     fn progress(&mut self, progress: Progress) {
-        self.tell(progress.step, &text_of(progress));
+        self.show_step(progress.step, &text_of(progress));
     }
 
-    fn tell(&mut self, step: &'static str, text: &str) {
+    fn show_step(&mut self, step: &'static str, text: &str) {
         let now = Instant::now();
         let every = if self.live { LIVE_EVERY } else { PLAIN_EVERY };
         let is_due = self.told.is_none_or(|(told, at)| told != step || now.duration_since(at) >= every);

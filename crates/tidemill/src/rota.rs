@@ -1,7 +1,7 @@
 //! Duties in turn: what one process of a store does at a time, and how it comes to do it.
 //!
-//! Whoever holds a data directory has every duty. On AWS several servers share a stage; each duty belongs to one of them,
-//! and passes to another when that one is gone.
+//! The holder of a data directory has every duty. On AWS several servers share a stage; each duty belongs to one of
+//! them, and passes to another when that one is gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::config::Role;
 use crate::home::Home;
 use crate::node::{DutyConfig, Node};
 
-/// Who has a duty.
+/// Which process has a duty.
 pub(crate) trait Rota: Clone + Send + Sync + 'static {
     /// Waits until this process has the duty.
     fn take(&self, duty: &'static str) -> impl Future<Output = ()> + Send;
@@ -81,13 +81,13 @@ async fn turns<B: Home, R: Rota>(
     loop {
         tokio::select! {
             () = rota.take(name) => {}
-            () = told(&mut stopped) => return,
+            () = stop_requested(&mut stopped) => return,
         }
         let Some(duty) = node.start_duty(role, &config) else { return };
         tokio::select! {
             // Another does it now.
             () = rota.keep(name) => duty.end(Duration::ZERO).await,
-            () = told(&mut stopped) => {
+            () = stop_requested(&mut stopped) => {
                 // Nobody else begins before running scripts have ended.
                 tokio::select! {
                     () = duty.end(config.values.grace) => {}
@@ -100,6 +100,6 @@ async fn turns<B: Home, R: Rota>(
 }
 
 /// Waits for the word to stop. Without a handle it is over too.
-async fn told(stopped: &mut watch::Receiver<bool>) {
+async fn stop_requested(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }

@@ -11,8 +11,8 @@ use tidemill_engine::scripts::{RunCall, RunDone, RunFailed, ScriptHost, ScriptRu
 use tidemill_model::{Grant, Json, TenantId};
 use tidemill_script::limits::{INPUT_BYTES_CEILING, RESULT_BYTES_CEILING, WALL_CEILING};
 use tidemill_script::{
-    CallKind, ErrorClass, Execution, Failure, Grants, HostCall, Limits, LogLine, NO_HOST, Pool, PoolConfig,
-    Request, Script, Stats, Subject,
+    CallKind, CompletedExecution, ErrorClass, FailedExecution, Grants, HostCall, Limits, NO_HOST, Pool,
+    PoolConfig, Request, ScriptLogLine, ScriptSource, Stats, Subject,
 };
 use tidemill_worker::{ScriptEnd, ScriptFailure, ScriptTask, ScriptTasks};
 use tokio::sync::OnceCell;
@@ -56,25 +56,25 @@ impl ScriptPool {
             .map_err(|error: std::io::Error| Failed::new(ErrorClass::Internal, format!("{NO_HOST}: {error}")))
     }
 
-    async fn execute(&self, request: &Request) -> Result<Execution, Failed> {
+    async fn execute(&self, request: &Request) -> Result<CompletedExecution, Failed> {
         let pool = self.pool().await?;
         pool.execute(request).await.map_err(Failed::of)
     }
 }
 
-/// A failure in the words that all who asked understand.
+/// A failure in words that all callers understand.
 struct Failed {
     class: ErrorClass,
     message: String,
     stack: String,
-    lines: Vec<LogLine>,
+    lines: Vec<ScriptLogLine>,
     lines_truncated: bool,
     took: Duration,
 }
 
 impl Failed {
-    fn of(failure: Failure) -> Self {
-        let Failure { class, message, stack, logs, logs_truncated, stats, .. } = failure;
+    fn of(failure: FailedExecution) -> Self {
+        let FailedExecution { class, message, stack, logs, logs_truncated, stats, .. } = failure;
         Self { class, message, stack, lines: logs, lines_truncated: logs_truncated, took: took(stats) }
     }
 
@@ -88,7 +88,7 @@ impl Failed {
     }
 }
 
-fn lines_of(lines: Vec<LogLine>) -> Vec<(&'static str, String)> {
+fn lines_of(lines: Vec<ScriptLogLine>) -> Vec<(&'static str, String)> {
     lines.into_iter().map(|line| (line.level.as_str(), line.text)).collect()
 }
 
@@ -103,7 +103,7 @@ struct StoredLine<'a> {
     text: &'a str,
 }
 
-fn logs_of(lines: &[LogLine], truncated: bool) -> Option<Json> {
+fn logs_of(lines: &[ScriptLogLine], truncated: bool) -> Option<Json> {
     let mut stored: Vec<_> =
         lines.iter().map(|line| StoredLine { level: line.level.as_str(), text: &line.text }).collect();
     if truncated {
@@ -131,7 +131,7 @@ impl ScriptHost for ScriptPool {
             logs: logs_of(&failed.lines, failed.lines_truncated),
             took: failed.took,
         };
-        let script = Script::new(&run.script.name, &run.script.source);
+        let script = ScriptSource::new(&run.script.name, &run.script.source);
         let script = script.map_err(|error| failed(Failed::wrong(error.to_string())))?;
         let request = Request {
             script: Arc::new(script),
@@ -166,7 +166,7 @@ impl ScriptHost for ScriptPool {
     }
 
     async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        // It fails only if the work panicked, which is told, or the runtime ends.
+        // It fails only if the work panicked, which is reported, or the runtime ends.
         tokio::task::spawn_blocking(work).await.ok()
     }
 }
@@ -213,7 +213,7 @@ impl ScriptTasks for ScriptPool {
                 stack: failed.stack,
                 lines: lines_of(failed.lines),
             };
-            let script = match Script::new(&task.name, &task.source) {
+            let script = match ScriptSource::new(&task.name, &task.source) {
                 Ok(script) => script,
                 Err(error) => return ended(Failed::wrong(error.to_string())),
             };

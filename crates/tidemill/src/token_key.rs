@@ -74,6 +74,13 @@ impl TokenKey {
         Ok(if self.read()?.is_some() { KeyState::Good } else { KeyState::NotMade })
     }
 
+    /// Why the key cannot be made when it is first needed, if the directory of its file tells that.
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        let dir = self.file.parent().filter(|_| self.digits.is_none())?;
+        let error = rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).err()?;
+        Some(format!("{} cannot be made: {}: {error}", self.file.display(), dir.display()))
+    }
+
     /// The key, made if there never was one.
     pub(crate) fn get(&self) -> Result<[u8; KEY_BYTES], String> {
         let key = match self.read()? {
@@ -125,10 +132,15 @@ impl TokenKey {
         let found = file.metadata().map_err(broken)?;
         let own = rustix::process::geteuid().as_raw();
         if !may_own(found.uid(), own) {
+            let owner = found.uid();
+            // What root changed for itself, the server could not read any more.
+            let advice = if own == 0 {
+                format!("run this as user {owner}, as the server does: sudo -u '#{owner}' tidemill …")
+            } else {
+                format!("it must belong to user {own}, whom this runs as, or to root: chown {own} {shown}")
+            };
             return Err(format!(
-                "the token key {shown} belongs to user {}, who can read and change it; it must belong to user {own}, whom \
-                 this runs as, or to root: chown {own} {shown}",
-                found.uid()
+                "the token key {shown} belongs to user {owner}, who can read and change it; {advice}"
             ));
         }
         let mode = found.permissions().mode() & 0o777;
@@ -177,7 +189,7 @@ fn id_of(key: &[u8; KEY_BYTES]) -> String {
     hex::encode(&digest[..8])
 }
 
-/// Whether the file of a key may belong to this user: to whom we run as, or to root, who reads everything anyway.
+/// Whether the file of a key may belong to this user: to the one we run as, or to root, who reads everything anyway.
 pub(crate) fn may_own(owner: u32, own: u32) -> bool {
     owner == own || owner == 0
 }
@@ -237,7 +249,12 @@ mod tests {
         let first = key.get().unwrap();
         std::os::unix::fs::chown(&key.file, Some(65_534), None).unwrap();
         for problem in [key.get().unwrap_err(), key.check().unwrap_err()] {
-            assert!(problem.contains("belongs to user 65534") && problem.contains("chown 0"), "{problem}");
+            // Root is sent to the owner: a key that root took for itself, the server could not read any more.
+            assert!(
+                problem.contains("belongs to user 65534") && problem.contains("sudo -u '#65534' tidemill"),
+                "{problem}"
+            );
+            assert!(!problem.contains("chown"), "{problem}");
         }
         std::os::unix::fs::chown(&key.file, Some(0), None).unwrap();
         assert_eq!(key.get(), Ok(first));
@@ -270,7 +287,7 @@ mod tests {
             let problem = TokenKey::of(&data, None, Some(digits)).get().unwrap_err();
             assert!(problem.contains(word) && problem.contains("TOKEN_KEY"), "{problem}");
         }
-        // Who wants another one says so.
+        // A user who wants another one removes both files.
         std::fs::remove_file(&key.file).unwrap();
         std::fs::remove_file(dir.0.join("data").join(MARK_NAME)).unwrap();
         assert_ne!(key.get().unwrap(), first);

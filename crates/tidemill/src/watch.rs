@@ -50,7 +50,7 @@ struct SaidLine {
 #[derive(Debug)]
 struct PlainLine {
     at: u64,
-    /// It is written so long after it came.
+    /// It is written a while after it came.
     came: Instant,
     text: String,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Watch<'a> {
     job_id: String,
     face: Face,
     said: Arc<Said>,
-    /// Lines of tasks whose start is still to be told.
+    /// Lines of tasks whose start is not shown yet.
     held: Vec<SaidLine>,
     /// Lines that are still to be written, in the order of time.
     plain: Vec<PlainLine>,
@@ -219,7 +219,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The job was found at rest before the stream said so: what the stream still has to say is heard, for a moment.
+    /// The job was found at rest before the stream said so: for a moment, the rest of the stream is read.
     async fn hear_out(&mut self, stream: &mut SseReader) {
         let rest = async {
             while let Ok(Some(message)) = stream.next().await {
@@ -235,7 +235,7 @@ impl<'a> Watch<'a> {
         self.client.get(format!("/v1/jobs/{}", self.job_id)).await
     }
 
-    /// Reads the job with all its tasks. What moved while nobody looked is told.
+    /// Reads the job with all its tasks. What moved while nobody looked is shown.
     async fn load(&mut self) -> Result<JobView, ClientError> {
         let (job, rows) = job_with_tasks(self.client, &self.job_id).await?;
         let mut state = JobState::new(&job, &rows);
@@ -253,7 +253,7 @@ impl<'a> Watch<'a> {
         }
         self.state = Some(state);
         for (task, at, text) in missed {
-            self.tell(task.as_deref(), at, text);
+            self.add_plain_line(task.as_deref(), at, text);
         }
         self.draw();
         Ok(job)
@@ -275,14 +275,14 @@ impl<'a> Watch<'a> {
             }
             if let Some(text) = PlainLines::moved(task, at) {
                 let id = task.task_id.clone();
-                self.tell(Some(&id), at, text);
+                self.add_plain_line(Some(&id), at, text);
             }
         }
         change
     }
 
     /// A line to be written where there is no tree. Of one task they keep their order.
-    fn tell(&mut self, task: Option<&str>, at: u64, text: String) {
+    fn add_plain_line(&mut self, task: Option<&str>, at: u64, text: String) {
         if !matches!(self.face, Face::Plain) {
             return;
         }
@@ -327,22 +327,23 @@ impl<'a> Watch<'a> {
             match self.face {
                 Face::Plain if !task.phase.has_begun() => self.held.push(line),
                 Face::Plain => {
-                    let text = PlainLines::said(&line.task_id, &line.text, line.at);
-                    self.tell(Some(&line.task_id), line.at, text);
+                    let text = PlainLines::output_line(&line.task_id, &line.text, line.at);
+                    self.add_plain_line(Some(&line.task_id), line.at, text);
                 }
                 Face::Tree(_) if !line.text.trim().is_empty() => task.said = Some(line.text),
                 Face::Tree(_) | Face::Silent => {}
             }
         }
         if dropped > 0 {
-            self.tell(None, self.now(), format!("{dropped} more lines are in the logs of the tasks"));
+            let lines = if dropped == 1 { "line is" } else { "lines are" };
+            self.add_plain_line(None, self.now(), format!("{dropped} more {lines} in the logs of the tasks"));
         }
     }
 
     fn draw(&mut self) {
         let now = self.now();
         if let (Face::Tree(tree), Some(state)) = (&mut self.face, &self.state) {
-            // Who cannot be shown anything is no reason to stop.
+            // A terminal that shows nothing is no reason to stop.
             let _ = tree.draw(state, now);
         }
     }
@@ -367,8 +368,8 @@ impl<'a> Watch<'a> {
         self.show_said();
         // The starts of tasks that were killed may never be noted.
         for line in std::mem::take(&mut self.held) {
-            let text = PlainLines::said(&line.task_id, &line.text, line.at);
-            self.tell(Some(&line.task_id), line.at, text);
+            let text = PlainLines::output_line(&line.task_id, &line.text, line.at);
+            self.add_plain_line(Some(&line.task_id), line.at, text);
         }
         self.write_all(out);
         let now = self.now();

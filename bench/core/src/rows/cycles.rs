@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidemill_engine::Engine;
 use tidemill_engine::clock::SystemClock;
-use tidemill_engine::engine::{ClaimRequest, EngineConfig, FinishRequest, WorkReport};
+use tidemill_engine::engine::{AttemptReport, Claimant, EngineConfig, WorkReport};
 use tidemill_model::{Json, WorkerId};
 
 use super::Setting;
@@ -132,7 +132,7 @@ pub async fn drain_async(store: &TestStore, total: u64) {
 
 pub async fn work_async(engine: Engine<tidemill_embedded::Embedded>, number: usize, gate: Arc<Gate>) {
     let worker = WorkerId::new(format!("async-{number}")).unwrap();
-    let request = || ClaimRequest::in_process(worker.clone(), 1, 1);
+    let request = || Claimant::in_process(worker.clone(), 1, 1);
     let mut task = None;
     loop {
         let claimed = match task.take() {
@@ -141,7 +141,7 @@ pub async fn work_async(engine: Engine<tidemill_embedded::Embedded>, number: usi
                 let work = engine.work_of(&assignment).await.expect("inputs are there");
                 std::hint::black_box(work);
                 let report = WorkReport::completed(Json::empty_object(), 1);
-                let finish = FinishRequest::of(&assignment, worker.clone(), report);
+                let finish = AttemptReport::of(&assignment, worker.clone(), report);
                 let (finished, claimed) =
                     engine.finish_and_claim(finish, request()).await.expect("the store works");
                 finished.expect("no report is refused");

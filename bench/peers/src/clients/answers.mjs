@@ -27,7 +27,7 @@ function say(value) {
   process.stdout.write(`${JSON.stringify(value)}\n`);
 }
 
-/** Resolves when `count` has been called so many times. */
+/** Resolves when `count` has been called `times` times. */
 export function countdown(times) {
   let left = times;
   let resolve;

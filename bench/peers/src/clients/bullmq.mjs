@@ -41,7 +41,7 @@ function fan(breadth) {
   return { name: 'join', queueName, data: {}, opts, children };
 }
 
-/** Expects so many completions of jobs of one name. */
+/** Expects `times` completions of jobs of one name. */
 function expect(name, times) {
   counted = name;
   waiting = countdown(times);

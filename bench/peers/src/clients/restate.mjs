@@ -37,7 +37,7 @@ function start(ctx) {
   return ctx.run(() => { moments.push(performance.now()); return {}; });
 }
 
-/** Runs tasks side by side, so many together. */
+/** Runs `count` tasks side by side, `batch` at a time. */
 async function together(ctx, count) {
   for (let done = 0; done < count;) {
     const some = Math.min(batch, count - done);

@@ -183,3 +183,54 @@ fn a_budget_that_is_used_up_is_named() {
     let said = ended.error()["message"].as_str().unwrap().to_owned();
     assert!(said.ends_with(&format!("; its limit is 0.50 USD, what is left of {name}")), "{said}");
 }
+
+#[test]
+fn what_an_attempt_cost_and_its_limit_are_told_once_each() {
+    let lab = Lab::new("spent");
+    lab.task(&json!({ "steps": [{ "name": "a", "prompt": "x" }], "maxCostUsd": 0.01 }));
+    let spent = json!({
+        "is_error": true, "subtype": "error_max_budget_usd", "total_cost_usd": 0.0135, "result": null,
+        "errors": ["Reached maximum budget ($0.01)"], "num_turns": 1,
+    });
+    lab.play(&prints(&[success(&spent)], 1));
+    let ended = lab.go();
+    let said = "step a: the attempt has cost 0.0135 USD; its limit is 0.01 USD (maxCostUsd)";
+    assert_eq!(ended.error()["message"], said);
+    assert!(ended.stdout.contains("step a: 1 turn, "), "{}", ended.stdout);
+}
+
+/// Whether the CLI asks again is its matter, and nothing is said of it where it is ended.
+#[test]
+fn the_log_says_of_the_next_request_only_what_is_known() {
+    let lab = Lab::new("next-request");
+    lab.step(&json!({}));
+    let retry = |status: u16, delay: u64| json!({ "type": "system", "subtype": "api_retry", "attempt": 1, "retry_delay_ms": delay, "error_status": status });
+    lab.play(&format!("echo '{}'\n{}", retry(529, 30), succeeds(&json!({}))));
+    let ended = lab.go();
+    ended.result();
+    let waits = "agent: the API failed (status 529); the CLI means to ask again in 30 ms\n";
+    assert!(ended.stdout.contains(waits), "{}", ended.stdout);
+    lab.play(&format!("echo '{}'\nread -r line\nexit 1", retry(401, 500)));
+    let ended = lab.go();
+    assert!(ended.stdout.contains("agent: the API failed (status 401); this try ends\n"), "{}", ended.stdout);
+    assert!(!ended.stdout.contains("500 ms"), "{}", ended.stdout);
+    let said = ended.error()["message"].as_str().unwrap().to_owned();
+    assert!(said.ends_with("with status 401; check ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN"), "{said}");
+}
+
+#[test]
+fn the_limit_of_the_task_is_named_with_what_is_kept_of_it() {
+    let mut lab = Lab::new("named-limit");
+    lab.step(&json!({}));
+    lab.play("read -r line\nread -r line\nexit 1");
+    lab.set("TIDEMILL_DEADLINE_MS", (now_millis() + 4_000).to_string());
+    lab.set("TIDEMILL_TIMEOUT_MS", "8000");
+    let ended = lab.go();
+    assert_eq!((ended.error()["code"].as_str(), ended.category()), (Some("AGENT_TIMEOUT"), "timeout"));
+    let said = ended.error()["message"].as_str().unwrap().to_owned();
+    let expected = "step only: the time of the task (timeout: 8s) ended before the step did; work stops ";
+    assert!(said.starts_with(expected) && said.contains(" ms earlier"), "{said}");
+    assert_eq!(lab.calls(), 1);
+    assert!(ended.stdout.contains("agent: step only: try 2 of 3 is left out: "), "{}", ended.stdout);
+    assert!(ended.stdout.contains(" ms are left for the task\n"), "{}", ended.stdout);
+}

@@ -7,7 +7,7 @@ use crate::ProblemDocument;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The server said no, and why.
-    #[error("{}", told(.0))]
+    #[error("{}", describe_problem(.0))]
     Problem(Box<ProblemDocument>),
     /// No answer. It may be worth trying again.
     #[error("cannot reach {url}: {cause}")]
@@ -50,7 +50,7 @@ pub fn local_problem(status: u16, code: &'static str, detail: String) -> Problem
 }
 
 /// A problem as lines: one for each detail if there are several, else one.
-fn told(problem: &ProblemDocument) -> String {
+fn describe_problem(problem: &ProblemDocument) -> String {
     if problem.details.len() < 2 {
         return format!("{} ({})", problem.detail, problem.code);
     }

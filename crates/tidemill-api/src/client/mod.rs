@@ -10,4 +10,4 @@ pub use answer::{Body, bytes_of, json_of, succeeded};
 pub use call::{Call, Query};
 pub use error::{ClientError, local_problem};
 pub use http::HttpClient;
-pub use sse::{Message, SseReader};
+pub use sse::{SseMessage, SseReader};

@@ -10,7 +10,7 @@ const MESSAGE_BYTES_MAX: usize = 32 << 20;
 
 /// A message of the stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Message {
+pub struct SseMessage {
     pub id: Option<String>,
     pub event: Option<String>,
     pub data: String,
@@ -28,7 +28,7 @@ impl SseReader {
     }
 
     /// The next message; `None` when the stream has ended.
-    pub async fn next(&mut self) -> Result<Option<Message>, ClientError> {
+    pub async fn next(&mut self) -> Result<Option<SseMessage>, ClientError> {
         loop {
             if let Some(message) = self.parser.message() {
                 return Ok(Some(message));
@@ -50,9 +50,9 @@ struct Parser {
     buffer: Vec<u8>,
     /// Up to here there is no line end.
     searched: usize,
-    open: Message,
+    open: SseMessage,
     has_data: bool,
-    ready: std::collections::VecDeque<Message>,
+    ready: std::collections::VecDeque<SseMessage>,
 }
 
 impl Parser {
@@ -99,7 +99,7 @@ impl Parser {
         }
     }
 
-    fn message(&mut self) -> Option<Message> {
+    fn message(&mut self) -> Option<SseMessage> {
         self.ready.pop_front()
     }
 }
@@ -112,8 +112,8 @@ mod tests {
     fn messages_come_whole_however_they_are_cut() {
         let text = ": hello\r\n\r\nid: 7\nevent: log-event\ndata: {\"a\":\ndata: 1}\n\ndata:x\n\nid: 8\n\n";
         let expected = [
-            Message { id: Some("7".into()), event: Some("log-event".into()), data: "{\"a\":\n1}".into() },
-            Message { data: "x".into(), ..Message::default() },
+            SseMessage { id: Some("7".into()), event: Some("log-event".into()), data: "{\"a\":\n1}".into() },
+            SseMessage { data: "x".into(), ..SseMessage::default() },
         ];
         for size in 1..text.len() {
             let mut parser = Parser::default();

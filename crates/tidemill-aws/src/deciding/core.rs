@@ -17,7 +17,7 @@ use tidemill_engine::record::RecordKey;
 use tidemill_engine::reply::Refusal;
 use tidemill_engine::site::Site;
 use tidemill_engine::state::State;
-use tidemill_engine::state::row::{RowKey, is_open};
+use tidemill_engine::state::row::{JobRows, RowKey, is_open};
 use tidemill_engine::state::trail::Seq;
 use tidemill_model::{Event, EventId, JobId, TenantId, Timestamp};
 
@@ -40,13 +40,13 @@ pub(crate) struct Core {
     ids: IdSource,
     policy: Policy,
     site: Site,
-    /// What does not fit into a group of so many bytes is refused.
+    /// The core refuses a command that does not fit into a group of this many bytes.
     group_bytes_max: usize,
     /// The number of the newest item of the log that is in the state.
     pub(crate) end: u64,
     /// The number of the newest event.
     pub(crate) newest: u64,
-    /// Up to here whoever listens was told of the records that others wrote.
+    /// Up to here the listener knows the records that other processes wrote.
     pub(super) told: u64,
     last_id: u128,
     /// The rows that must be in memory when the store is opened, as of the last flush.
@@ -55,7 +55,7 @@ pub(crate) struct Core {
     pub(crate) is_sound: bool,
     /// The state before it ran ahead, to go back to if the group is not committed.
     pub(super) before: Option<Box<State>>,
-    /// Who is told of records that others wrote.
+    /// Gets the records that other processes wrote.
     pub(crate) record_listener: Arc<RecordListener>,
     /// How many bytes of the log are not in a flush.
     pub(crate) unflushed: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Core {
 
 type Listener = Box<dyn Fn(&RecordKey) + Send + Sync>;
 
-/// Whoever wants to know which records others wrote, once there is somebody.
+/// The listener for records that other processes wrote, once there is one.
 #[derive(Default)]
 pub(crate) struct RecordListener(OnceLock<Listener>);
 
@@ -73,7 +73,7 @@ impl RecordListener {
         let _ = self.0.set(listener);
     }
 
-    pub(super) fn tell(&self, key: &RecordKey) {
+    pub(super) fn notify(&self, key: &RecordKey) {
         if let Some(listener) = self.0.get() {
             listener(key);
         }
@@ -209,7 +209,7 @@ impl Core {
     }
 
     async fn replay(&mut self, item: &LogItem) -> Result<(), Stuck> {
-        self.state.part_with_visitors();
+        self.state.evict_cached_rows();
         let Some(group) = &item.group else { return Err(Stuck::Behind) };
         let entries = read_group(item.number, group)?;
         // What it changes is brought into memory first, all at once. What the table does not have is new.
@@ -258,7 +258,7 @@ impl Core {
         match control {
             Control::Record(write) => {
                 if let RecordWrite::Put { key, .. } = &write {
-                    self.record_listener.tell(key);
+                    self.record_listener.notify(key);
                 }
                 self.state.apply_record(&write);
             }
@@ -294,7 +294,8 @@ impl Core {
             }
             let Some(job) = self.rows.job(tenant, job).await? else { return Ok(false) };
             self.check_at(job.at)?;
-            self.state.load_job(job.head, job.tasks, job.entries);
+            let JobRows { head, tasks, entries } = job.rows;
+            self.state.load_job(head, tasks, entries);
             return Ok(true);
         }
         let Some(found) = self.rows.get(key).await? else { return Ok(false) };
@@ -372,8 +373,8 @@ impl Core {
         now: Timestamp,
         is_contended: bool,
     ) -> Result<Decided, Stuck> {
-        self.state.part_with_visitors();
-        self.state.move_on(now);
+        self.state.evict_cached_rows();
+        self.state.show_due_messages(now);
         let mut decided =
             Decided { answers: Vec::new(), group: Group::default(), commits: Vec::new(), applied: 0 };
         let mut absent = HashSet::new();

@@ -7,7 +7,7 @@ use tidemill_engine::codec::control::Control;
 use tidemill_engine::commit::RecordWrite;
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::state::State;
-use tidemill_engine::state::row::{Row, RowKey};
+use tidemill_engine::state::row::{JobRows, Row, RowKey};
 use tidemill_model::{JobId, TenantId};
 use tokio::task::JoinSet;
 
@@ -48,9 +48,9 @@ impl Core {
             found_at = found;
             backoff.wait().await;
         }
-        // A process that opens the store has heard of nothing yet, and reads what it wants to know.
+        // A process that opens the store has no records yet, and reads those that it needs.
         if told > 0 {
-            self.tell_passed_over(log, told).await?;
+            self.notify_passed_over(log, told).await?;
         }
         self.told = self.end;
         self.is_sound = true;
@@ -58,7 +58,7 @@ impl Core {
     }
 
     /// Tells of records that were written behind item `told` and before the rows that the state was made from.
-    async fn tell_passed_over(&self, log: &CommitLog, told: u64) -> Result<(), Fault> {
+    async fn notify_passed_over(&self, log: &CommitLog, told: u64) -> Result<(), Fault> {
         let mut next = told + 1;
         while next <= self.end {
             let items = log.from(next).await?;
@@ -66,10 +66,10 @@ impl Core {
                 break;
             }
             for item in items {
-                let Some(group) = &item.group else { return self.tell_all().await };
+                let Some(group) = &item.group else { return self.notify_all().await };
                 for entry in read_group(item.number, group)? {
                     if let Entry::Control(Control::Record(RecordWrite::Put { key, .. })) = entry {
-                        self.record_listener.tell(&key);
+                        self.record_listener.notify(&key);
                     }
                 }
                 next = item.number + 1;
@@ -79,12 +79,12 @@ impl Core {
     }
 
     /// Any record may have changed: the log does not say any more which.
-    async fn tell_all(&self) -> Result<(), Fault> {
+    async fn notify_all(&self) -> Result<(), Fault> {
         for kind in [RecordKind::Subscription, RecordKind::Script, RecordKind::ApiKey] {
             let mut scan = Scan::with_gone(records_partition(self.rows.shard(), kind));
             while let Some((sk, _)) = scan.next(&self.rows).await? {
                 if let Some(key) = record_key(kind, &sk) {
-                    self.record_listener.tell(&key);
+                    self.record_listener.notify(&key);
                 }
             }
         }
@@ -204,7 +204,8 @@ impl Core {
             let Some(loaded) = loading.join_next().await else { return Ok(has_found) };
             if let Some(job) = loaded.map_err(|error| unavailable("Query", error))?? {
                 self.check_at(job.at)?;
-                self.state.load_job(job.head, job.tasks, job.entries);
+                let JobRows { head, tasks, entries } = job.rows;
+                self.state.load_job(head, tasks, entries);
                 has_found = true;
             }
         }

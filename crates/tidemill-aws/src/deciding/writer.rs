@@ -25,8 +25,8 @@ use crate::log::commit_log::{CommitLog, LogItem, Nonce, Put};
 use crate::rows::row_store::RowStore;
 use crate::tickets::held_tickets::HeldTickets;
 
-/// After so many bytes of the log the rows that changed are written down, however few items they are: whoever opens the store
-/// reads all that is not.
+/// After this many bytes of the log the writer writes the changed rows, however few items they are: a process that
+/// opens the store reads everything that is not in the rows.
 const FLUSH_BYTES: usize = 16 << 20;
 
 pub(crate) type Answered<T> = oneshot::Sender<Result<T, Fault>>;
@@ -45,7 +45,7 @@ pub(crate) struct Call {
     pub(crate) answer: Answered<Vec<Answer>>,
 }
 
-/// What those who wait listen to.
+/// The notices that waiting callers listen to.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Notices {
     /// There are new events.
@@ -110,13 +110,13 @@ impl Writer {
 
     /// Nobody asked for anything: looks what others did and whether time has made something deliverable.
     async fn look_around(&mut self) {
-        // Whoever asks next is told what is wrong.
+        // The next caller gets the fault.
         if let Err(fault) = self.catch_up().await {
             warn_seldom!(fault, "what others committed could not be read");
         }
         let now = self.clock.now();
         let ready = self.core.look(|core| {
-            core.state.move_on(now);
+            core.state.show_due_messages(now);
             core.state.queue().ready()
         });
         if ready.await > 0 {
@@ -131,7 +131,7 @@ impl Writer {
         let mut next = Some(first);
         while let Some(ask) = next {
             match ask {
-                // Whoever asked has given up, and may have done something else since.
+                // The caller has given up, and may have done something else since.
                 Ask::Execute(call) if call.answer.is_closed() => {}
                 Ask::Execute(call) => {
                     commands += call.commands.len();
@@ -139,7 +139,7 @@ impl Writer {
                 }
                 Ask::CatchUp(reader) => readers.push(reader),
                 Ask::Flush(answer) => {
-                    // Whoever asked may have given up.
+                    // The caller may have given up.
                     let _ = answer.send(self.flush_now().await);
                 }
             }
@@ -154,7 +154,7 @@ impl Writer {
         if !readers.is_empty() {
             let caught_up = if is_newest { Ok(()) } else { self.catch_up().await };
             for reader in readers {
-                // Whoever asked may have given up.
+                // The caller may have given up.
                 let _ = reader.send(caught_up.clone());
             }
         }
@@ -176,14 +176,14 @@ impl Writer {
                 self.flush_if_due(&mut core);
                 drop(core);
                 for (call, answers) in calls.into_iter().zip(answers) {
-                    // Whoever asked may have given up.
+                    // The caller may have given up.
                     let _ = call.answer.send(Ok(answers));
                 }
                 true
             }
             Err(fault) => {
                 for call in calls {
-                    // Whoever asked may have given up; the others tell of the fault.
+                    // The caller may have given up; the others report the fault.
                     let _ = call.answer.send(Err(fault.clone()));
                 }
                 false
@@ -230,7 +230,7 @@ impl Writer {
             match put {
                 Put::Ours => {
                     let (answers, sending) = core.committed(decided);
-                    self.tell(core, &sending);
+                    self.wake_waiters(core, &sending);
                     self.unsent.fetch_add(1, Ordering::AcqRel);
                     // Nobody receives when the process ends.
                     let _ = self.sendings.send(sending);
@@ -281,7 +281,7 @@ impl Writer {
                 self.contention.saw_others();
             }
             for sending in &seen {
-                self.tell(core, sending);
+                self.wake_waiters(core, sending);
             }
             match gone_on {
                 Ok(()) => return Ok(()),
@@ -300,8 +300,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Wakes those who wait for what a group brought.
-    fn tell(&self, core: &Core, sending: &Sending) {
+    /// Wakes the callers that wait for what a group brought.
+    fn wake_waiters(&self, core: &Core, sending: &Sending) {
         if !sending.events.is_empty() {
             self.newest.fetch_max(core.newest, Ordering::AcqRel);
             self.notices.grown.ring();

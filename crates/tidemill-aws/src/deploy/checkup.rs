@@ -27,7 +27,7 @@ const DEAD_RETENTION: u64 = 1_209_600;
 const DETAIL_TYPE: &str = "log-event";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Health {
+pub enum CheckupGrade {
     Good,
     /// It works, but not as well as it could.
     Poor,
@@ -38,7 +38,7 @@ pub enum Health {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     pub name: &'static str,
-    pub health: Health,
+    pub health: CheckupGrade,
     pub found: String,
     /// How to mend it.
     pub advice: Option<String>,
@@ -46,18 +46,18 @@ pub struct Check {
 
 impl Check {
     fn good(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, health: Health::Good, found: found.into(), advice: None }
+        Self { name, health: CheckupGrade::Good, found: found.into(), advice: None }
     }
 
     fn poor(name: &'static str, found: impl Into<String>, advice: &str) -> Self {
-        Self { name, health: Health::Poor, found: found.into(), advice: Some(advice.to_owned()) }
+        Self { name, health: CheckupGrade::Poor, found: found.into(), advice: Some(advice.to_owned()) }
     }
 
     fn bad(name: &'static str, found: impl Into<String>, advice: &str) -> Self {
-        Self { name, health: Health::Bad, found: found.into(), advice: Some(advice.to_owned()) }
+        Self { name, health: CheckupGrade::Bad, found: found.into(), advice: Some(advice.to_owned()) }
     }
 
-    /// What could not be looked at: it is not there, or whoever asks may not look, as a worker may not.
+    /// A part that could not be checked: it is not there, or the caller may not see it, as a worker may not.
     fn unseen(name: &'static str, refusal: &Refusal, advice: &str) -> Self {
         if refusal.is_denied {
             let advice =

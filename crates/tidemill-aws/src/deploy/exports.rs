@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::DeployError;
-use super::plan::find;
+use super::stack_plan::find;
 use super::template::STACKS;
 use crate::connection::Connection;
 use crate::fault::words;
@@ -21,7 +21,7 @@ const PARAMETERS: [(&str, &str); 2] = [("TenantId", "TENANT_ID"), ("AppName", "A
 /// A stack with functions.
 const WITH_FUNCTIONS: usize = 1;
 
-/// Whose jobs a stage does and under which name, as its functions were told; nothing before they are deployed.
+/// Whose jobs a stage runs and under which name, by the settings of its functions; nothing before they are deployed.
 pub async fn identity(
     connection: &Connection,
     stage: &str,

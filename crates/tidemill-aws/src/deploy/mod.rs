@@ -2,14 +2,14 @@
 
 mod checkup;
 mod exports;
-mod plan;
 mod stack;
+mod stack_plan;
 mod template;
 
-pub use checkup::{Check, Health, checkup};
+pub use checkup::{Check, CheckupGrade, checkup};
 pub use exports::{api_url, environment, identity};
-pub use plan::{Change, Plan, plan};
 pub use stack::{Deployed, deploy, upload_code};
+pub use stack_plan::{Change, StackPlan, plan};
 pub use template::{STACKS, StackTemplate, unknown_parameters};
 
 /// Why a stage could not be looked at or deployed.

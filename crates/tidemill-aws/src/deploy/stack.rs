@@ -7,13 +7,14 @@ use aws_sdk_cloudformation::types::{Capability, Parameter, ResourceStatus, Stack
 use aws_sdk_s3::primitives::ByteStream;
 
 use super::DeployError;
-use super::plan::{Change, Chosen, Plan, find};
+use super::stack_plan::{Change, Chosen, StackPlan, find};
 use crate::connection::Connection;
 use crate::fault::words;
 
 /// Between two looks at a stack that is being made.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// What is told of a failure: the first that went wrong, not all that was called off because of it.
+/// How many reasons of a failure are reported: the first that went wrong, not everything that was called off because
+/// of it.
 const REASONS_MAX: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub enum Deployed {
 }
 
 /// Does what a plan says, and waits until it is done.
-pub async fn deploy(connection: &Connection, plan: &Plan) -> Result<Deployed, DeployError> {
+pub async fn deploy(connection: &Connection, plan: &StackPlan) -> Result<Deployed, DeployError> {
     let client = connection.cloudformation();
     let parameters = plan.parameters.iter().map(|(name, chosen)| {
         let parameter = Parameter::builder().parameter_key(name);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use tidemill_engine::backend::Fault;
-use tidemill_model::event_query::{EventQuery, Order, Page};
+use tidemill_model::event_query::{EventPage, EventQuery, Order};
 use tidemill_model::key::Index;
 use tidemill_model::{Event, Position, Timestamp};
 
@@ -23,7 +23,7 @@ pub(crate) async fn page(
     query: &EventQuery,
     unsaved: Vec<Event>,
     now: Timestamp,
-) -> Result<Page, Fault> {
+) -> Result<EventPage, Fault> {
     let mut found: BTreeMap<Position, Event> = BTreeMap::new();
     let mut last = None;
     // Up to where the table was read; nothing is known of what lies behind.

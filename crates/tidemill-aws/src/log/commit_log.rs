@@ -1,6 +1,6 @@
 //! The commit log: one item per group of commits, each put only if nobody put it before.
 //!
-//! The put of item n + 1 is the commit. Of all who try one succeeds; whoever fails was behind.
+//! The put of item n + 1 is the commit. Of all processes that try, one succeeds; a process that fails was behind.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) struct CommitLog {
     shard: String,
 }
 
-/// Who made the item.
+/// Which process made the item.
 #[derive(Debug)]
 pub(crate) enum Put {
     Ours,
@@ -74,8 +74,8 @@ impl CommitLog {
 
     /// Makes item `number`, unless it is there.
     ///
-    /// A put that got no answer may have succeeded, or may still do so. It is made again with the same bytes, and who made
-    /// the item is read off its nonce; so the answer is right whichever of them arrived.
+    /// A put that got no answer may have succeeded, or may still do so. The log makes it again with the same bytes,
+    /// and the nonce of the item says which process made it; so the answer is right whichever put arrived.
     pub(crate) async fn put(
         &self,
         number: u64,
@@ -103,8 +103,8 @@ impl CommitLog {
                 .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
             let Err(error) = put.send().await else { return Ok(Put::Ours) };
             if is_refused(&error) {
-                // The refusal tells what is there, so that whoever lost can go on from it at once.
-                let found = match item_told(&error) {
+                // The refusal contains the item that is there, so that the loser can continue from it at once.
+                let found = match item_of_error(&error) {
                     Some(item) => Some(self.read(number, item).await?),
                     None => self.get(number).await?,
                 };
@@ -229,8 +229,8 @@ impl CommitLog {
 
     /// Empties items, which follow each other from the last that was emptied on.
     ///
-    /// The items themselves stay: whoever slept for days and believes that the log ends there must not be able to put
-    /// another one in its place.
+    /// The items themselves stay: a process that slept for days and believes that the log ends there must not be able
+    /// to put another one in its place.
     pub(crate) async fn trim(&self, items: &[LogItem]) -> Result<(), Fault> {
         let Some(last) = items.last() else { return Ok(()) };
         for item in items {
@@ -303,7 +303,7 @@ impl CommitLog {
 }
 
 /// What a refused put found in its place, if the answer says so.
-fn item_told<R>(error: &SdkError<PutItemError, R>) -> Option<&Item> {
+fn item_of_error<R>(error: &SdkError<PutItemError, R>) -> Option<&Item> {
     match error.as_service_error()? {
         PutItemError::ConditionalCheckFailedException(refusal) => refusal.item(),
         _ => None,

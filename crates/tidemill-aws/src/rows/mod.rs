@@ -2,6 +2,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod pinned_rows;
+pub(crate) mod range_scan;
 pub(crate) mod row_item;
 pub(crate) mod row_scan;
 pub(crate) mod row_store;

@@ -2,14 +2,19 @@
 
 use tidemill_engine::codec::BadBytes;
 use tidemill_engine::codec::stored::{Stored, read_all, read_all_v1};
+use tidemill_engine::commit::TaskKey;
 use tidemill_engine::record::{RecordKey, RecordKind};
 use tidemill_engine::state::row::{Row, RowKey};
-use tidemill_model::{JobId, TenantId};
+use tidemill_model::{JobId, RequestId, TenantId};
 
 /// The form of rows that this release writes.
 const VERSION: u8 = 2;
 /// The form before: fields without numbers.
 const VERSION_1: u8 = 1;
+/// What the sort keys of a job's lists of tasks begin with.
+pub(crate) const TASK_LISTS: &str = "LIST#";
+/// What the sort keys of a job's tasks begin with.
+const TASKS: &str = "TASK#";
 /// The sort key of a row that is alone in its partition.
 const ALONE: &str = "ROW";
 
@@ -25,13 +30,13 @@ pub(crate) fn place(shard: &str, key: &RowKey) -> Place {
     match key {
         RowKey::Task(task) => match task.request.job_part() {
             Some(job) => {
-                Place { pk: job_partition(shard, &task.tenant, job), sk: format!("TASK#{}", task.request) }
+                Place { pk: job_partition(shard, &task.tenant, job), sk: format!("{TASKS}{}", task.request) }
             }
             None => alone(format!("ROW#{shard}#TASK#{}#{}", task.tenant, task.request)),
         },
         RowKey::Job(tenant, job) => Place { pk: jobs_partition(shard, tenant), sk: job.to_string() },
         RowKey::JobTasks(tenant, job, first) => {
-            Place { pk: job_partition(shard, tenant, *job), sk: format!("LIST#{first:010}") }
+            Place { pk: job_partition(shard, tenant, *job), sk: task_list_name(*first) }
         }
         RowKey::Message(message) => {
             Place { pk: messages_partition(shard), sk: format!("{:032x}", message.0) }
@@ -49,6 +54,20 @@ pub(crate) fn place(shard: &str, key: &RowKey) -> Place {
 /// The tasks of a job and their lists.
 pub(crate) fn job_partition(shard: &str, tenant: &TenantId, job: JobId) -> String {
     format!("ROW#{shard}#JOB#{tenant}#{job}")
+}
+
+/// The sort key of the list of tasks that begins with the index `first`.
+pub(crate) fn task_list_name(first: u32) -> String {
+    format!("{TASK_LISTS}{first:010}")
+}
+
+/// The key of a row in the partition of a job, by its sort key.
+pub(crate) fn part_of_job(tenant: &TenantId, job: JobId, sk: &str) -> Option<RowKey> {
+    if let Some(digits) = sk.strip_prefix(TASK_LISTS) {
+        return Some(RowKey::JobTasks(tenant.clone(), job, digits.parse().ok()?));
+    }
+    let request = RequestId::trusted(sk.strip_prefix(TASKS)?);
+    Some(RowKey::Task(TaskKey { tenant: tenant.clone(), request }))
 }
 
 /// The heads of a tenant's jobs, sorted by their ids.
@@ -98,8 +117,6 @@ pub(crate) fn read_row(bytes: &[u8]) -> Result<Row, BadBytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidemill_engine::commit::TaskKey;
-    use tidemill_model::RequestId;
 
     #[test]
     fn what_is_listed_together_is_sorted_as_it_is_listed() {

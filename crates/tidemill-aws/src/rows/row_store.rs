@@ -2,20 +2,18 @@
 //!
 //! Each is written with the number of the log that it reflects, and never over a newer one. `checkpoint` says which of them count.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use tidemill_engine::backend::Fault;
-use tidemill_engine::commit::TaskKey;
-use tidemill_engine::state::job::{Entry, JobHead};
-use tidemill_engine::state::row::{Row, RowKey, TaskRow};
-use tidemill_model::{JobId, TaskSpec, TenantId};
+use tidemill_engine::state::row::{JobRows, Row, RowKey};
+use tidemill_model::{JobId, TenantId};
 
 use crate::connection::Connection;
 use crate::fault::{damaged, is_refused, unavailable};
 use crate::objects::Objects;
-use crate::rows::row_item::{Place, job_partition, place, read_row};
+use crate::rows::row_item::{Place, job_partition, part_of_job, place, read_row};
 use crate::rows::row_scan::Scan;
 use crate::table::batch_get::batch_get;
 use crate::table::item::{Item, binary, key_of, number, read_bytes, read_number, read_text, text};
@@ -24,6 +22,9 @@ use crate::table::item::{Item, binary, key_of, number, read_bytes, read_number, 
 const INLINE_BYTES_MAX: usize = 350_000;
 /// How many rows one call reads.
 pub(crate) const ROWS_AT_ONCE: usize = 100;
+/// More tasks of a job are read with all that lies between them: rows are small, and each that is read alone costs as
+/// much as one of 4 KB.
+const TASKS_ONE_BY_ONE_MAX: usize = 10;
 
 #[derive(Debug, Clone)]
 pub(crate) struct RowStore {
@@ -33,19 +34,17 @@ pub(crate) struct RowStore {
     pub(super) shard: Arc<str>,
 }
 
-/// A row as it was when the log had so many items; `None`: it was gone.
+/// A row as it was when the log had `at` items; `None`: it was gone.
 #[derive(Debug, Clone)]
 pub(crate) struct RowAt {
     pub(crate) at: u64,
     pub(crate) row: Option<Row>,
 }
 
-/// A job with all its parts, and the newest number that one of them reflects.
-pub(crate) struct JobRows {
+/// A job, and the newest number that one of its parts reflects.
+pub(crate) struct JobAt {
     pub(crate) at: u64,
-    pub(crate) head: JobHead,
-    pub(crate) tasks: Vec<(u32, Vec<Arc<TaskSpec>>)>,
-    pub(crate) entries: Vec<(TaskKey, Entry)>,
+    pub(crate) rows: JobRows,
 }
 
 impl RowStore {
@@ -112,31 +111,66 @@ impl RowStore {
         Ok(self.get(key).await?.and_then(|found| found.row))
     }
 
+    /// Rows as readers want them, in the order of `keys`.
+    pub(crate) async fn rows(&self, keys: &[RowKey]) -> Result<Vec<Option<Row>>, Fault> {
+        if let [key] = keys {
+            return Ok(vec![self.row(key).await?]);
+        }
+        if keys.len() > TASKS_ONE_BY_ONE_MAX
+            && let Some(found) = self.tasks_of_one_job(keys).await?
+        {
+            return Ok(found);
+        }
+        let mut found = HashMap::new();
+        for some in keys.chunks(ROWS_AT_ONCE) {
+            found.extend(self.get_many(some).await?);
+        }
+        Ok(keys.iter().map(|key| found.remove(key).and_then(|found| found.row)).collect())
+    }
+
+    /// The rows of tasks of one job, by one question for all that lies between them. `None` if the keys are others.
+    async fn tasks_of_one_job(&self, keys: &[RowKey]) -> Result<Option<Vec<Option<Row>>>, Fault> {
+        let is_in_job = |key: &RowKey| matches!(key, RowKey::Task(task) if task.request.job_part().is_some());
+        let places: Vec<Place> = keys.iter().map(|key| place(&self.shard, key)).collect();
+        if !keys.iter().all(is_in_job) || places.windows(2).any(|two| two[0].pk != two[1].pk) {
+            return Ok(None);
+        }
+        let at: BTreeMap<&str, usize> = places.iter().map(|place| place.sk.as_str()).zip(0..).collect();
+        let (Some((first, _)), Some((last, _))) = (at.first_key_value(), at.last_key_value()) else {
+            return Ok(None);
+        };
+        // What is cut off sorts before all that begins with the rest.
+        let before = first.char_indices().next_back().map(|(end, _)| first[..end].to_owned());
+        let mut scan = Scan::prefix(places[0].pk.clone(), String::new(), before);
+        let mut found = vec![None; keys.len()];
+        while let Some((sk, row)) = scan.next(self).await?
+            && sk.as_str() <= *last
+        {
+            if let Some(index) = at.get(sk.as_str()) {
+                found[*index] = row.row;
+            }
+        }
+        Ok(Some(found))
+    }
+
     /// A job with its tasks, if it is stored.
-    pub(crate) async fn job(&self, tenant: &TenantId, job: JobId) -> Result<Option<JobRows>, Fault> {
+    pub(crate) async fn job(&self, tenant: &TenantId, job: JobId) -> Result<Option<JobAt>, Fault> {
         let Some(RowAt { at, row: Some(Row::Job(head)) }) =
             self.get(&RowKey::Job(tenant.clone(), job)).await?
         else {
             return Ok(None);
         };
-        let mut rows = JobRows { at, head, tasks: Vec::new(), entries: Vec::new() };
+        let (mut at, mut rows) = (at, JobRows::new(head));
         let mut scan = Scan::all(job_partition(&self.shard, tenant, job));
         while let Some((sk, found)) = scan.next(self).await? {
-            rows.at = rows.at.max(found.at);
-            match found.row {
-                Some(Row::JobTasks(tasks)) => {
-                    let first = sk.strip_prefix("LIST#").and_then(|digits| digits.parse().ok());
-                    rows.tasks.push((first.ok_or_else(|| damaged("a list of tasks has no place"))?, tasks));
-                }
-                Some(Row::Task(TaskRow { entry, .. })) => {
-                    let request = sk.strip_prefix("TASK#").unwrap_or_default();
-                    let request = tidemill_model::RequestId::trusted(request);
-                    rows.entries.push((TaskKey { tenant: tenant.clone(), request }, entry));
-                }
+            at = at.max(found.at);
+            match (part_of_job(tenant, job, &sk), found.row) {
+                (Some(key), Some(row)) => rows.push(key, row),
+                (None, Some(Row::JobTasks(_))) => return Err(damaged("a list of tasks has no place")),
                 _ => {}
             }
         }
-        Ok(Some(rows))
+        Ok(Some(JobAt { at, rows }))
     }
 
     pub(super) async fn read(&self, item: &Item) -> Result<RowAt, Fault> {
@@ -164,7 +198,7 @@ impl RowStore {
         let mut item = key_of(&place.pk, &place.sk);
         item.insert("at".to_owned(), number(at));
         match bytes {
-            // What is gone leaves a mark, so that nobody who is behind takes it for something that never was.
+            // A removed row leaves a mark, so that a process that is behind does not take it for one that never was.
             None => {
                 item.insert("gone".to_owned(), AttributeValue::Bool(true));
             }

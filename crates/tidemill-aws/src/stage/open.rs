@@ -59,8 +59,7 @@ impl Aws {
         let mut core = Core::new(rows.clone(), policy, options.site, options.seed, options.group_bytes_max);
         core.rebuild(&log, cursor).await?;
         let (end, newest) = (core.end, Arc::new(AtomicU64::new(core.newest)));
-        let [deliveries_nearer, triage_nearer, triage_ended] =
-            [core.state.deliveries().nearer(), core.state.triage().nearer(), core.state.triage().ended()];
+        let state_notices = core.state.notices();
         let record_listener = Arc::clone(&core.record_listener);
         let core = SharedCore::new(core);
         let notices = Notices::default();
@@ -128,9 +127,7 @@ impl Aws {
             patience: options.patience,
             skew_millis,
             record_listener,
-            deliveries_nearer,
-            triage_nearer,
-            triage_ended,
+            state_notices,
             tasks,
         })
     }

@@ -29,16 +29,16 @@ use crate::fault::{causes, unavailable};
 use crate::service_pause::ServicePause;
 use crate::tickets::ticket::{BATCH, Standing, Ticket, hide_seconds, send};
 
-/// A ticket that was received so often is replaced by a new one when it must wait: the queue counts, and would take it for
-/// one that nobody can deal with.
+/// A ticket that was received this often is replaced by a new one when it must wait: the queue counts, and would take
+/// it for one that nobody can handle.
 const RECEIVES_MAX: u32 = 2;
-/// So many tickets are held at most. Others are hidden once and come again.
+/// How many tickets are held at most. Others are hidden once and come again.
 const HELD_MAX: usize = 1_000;
 /// How many tickets one receive takes while all of them are for nothing.
 const CLEARED_AT_ONCE: u32 = 10;
 /// How long to wait for the next try where receiving does not wait.
 const PAUSE_AFTER_NOTHING: Duration = Duration::from_secs(1);
-/// A ticket that nobody here may claim for is left to others for so long.
+/// How long a ticket that nobody here may claim for is left to others.
 const PASS_ON_SECONDS: i32 = 2;
 /// Each time it comes back for nothing it is held back twice as long, up to this.
 const PASSED_ON_SECONDS_MAX: u64 = 900;
@@ -60,7 +60,7 @@ impl Default for TicketOptions {
     }
 }
 
-/// The tickets of this process, and who waits for more. Clones share everything.
+/// The tickets of this process, and the workers that wait for more. Clones share everything.
 #[derive(Clone)]
 pub(crate) struct HeldTickets {
     shared: Arc<Shared>,
@@ -72,7 +72,7 @@ struct Shared {
     options: TicketOptions,
     clock: Arc<dyn Clock>,
     held: Mutex<HashMap<MessageId, Vec<Held>>>,
-    /// Who waits for work, and whose.
+    /// The workers that wait for work, and the tenants they serve.
     waiting: Mutex<BTreeMap<u64, Option<Arc<[TenantId]>>>>,
     waiters: AtomicU64,
     called: Notice,
@@ -245,7 +245,7 @@ impl HeldTickets {
         loop {
             let now = self.shared.clock.now();
             let look = |core: &mut Core| {
-                core.state.move_on(now);
+                core.state.show_due_messages(now);
                 core.state.queue().next_visible()
             };
             let next = writer.core.look(look).await;
@@ -253,7 +253,7 @@ impl HeldTickets {
             tokio::select! {
                 received = &mut receiving => return received,
                 () = sleep(left) => {
-                    // Whoever follows hears of failures.
+                    // The follower of the log reports failures.
                     if writer.fresh(|_| ()).await.is_ok() {
                         arrived.ring();
                     }
@@ -406,7 +406,7 @@ impl HeldTickets {
             for (message, standing) in moved {
                 match standing {
                     Standing::Over => over.extend(held.remove(&message).unwrap_or_default()),
-                    // Given back: whoever is free takes it.
+                    // Given back: any free worker takes it.
                     Standing::Now(_) => {
                         let given = held.remove(&message).unwrap_or_default();
                         hidden.extend(given.into_iter().map(|held| (held, 0)));
@@ -422,7 +422,8 @@ impl HeldTickets {
         self.delete(&over).await;
     }
 
-    /// Hides tickets for so many seconds. What cannot be hidden comes back earlier, and is looked at then.
+    /// Hides each ticket for its number of seconds. One that cannot be hidden comes back earlier, and is looked at
+    /// then.
     async fn hide(&self, tickets: &[(Held, i32)]) {
         for chunk in tickets.chunks(BATCH) {
             let entries = chunk.iter().enumerate().filter_map(|(index, (held, seconds))| {
@@ -458,8 +459,8 @@ impl HeldTickets {
     }
 }
 
-/// How long a ticket is held back that was passed on so often. Whoever may claim for it follows the log too and need not wait
-/// for the ticket.
+/// How long a ticket is held back that was passed on this often. A process that may claim for it also follows the log
+/// and need not wait for the ticket.
 fn pass_on_millis(passed: u32) -> u64 {
     let seconds = u64::from(PASS_ON_SECONDS.unsigned_abs()) << passed.min(16);
     seconds.min(PASSED_ON_SECONDS_MAX) * 1_000

@@ -1,25 +1,22 @@
 //! Export: a stage as lines of JSON, in the form that a data directory writes. `docs/internals/export-format.md` has the fields.
 //!
-//! Events come tenant by tenant and in the order of their times; what the events of an entity tell of its history is worked
-//! out by whoever reads them. All of it is as of one item of the log, whatever is written meanwhile: rows are pinned, and
-//! events that came later are left out.
+//! Events come tenant by tenant and in the order of their times; the reader works out what the events of an entity
+//! say of its history. All of it is as of one item of the log, whatever is written meanwhile: rows are pinned, and
+//! later events are left out.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::codec::row_key;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::is_guarded;
-use tidemill_engine::export::{ExportError, Exported, FORMAT, Lines, PART_BYTES, VERSION, is_exported, line};
+use tidemill_engine::export::{ExportError, Exported, FORMAT, Lines, VERSION, is_exported, line};
 use tidemill_engine::record::RecordKind;
-use tidemill_engine::state::queue::Queued;
-use tidemill_engine::state::row::{Row, RowKey, TaskRow};
+use tidemill_engine::state::row::{Row, RowKey, StoredTask};
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::EventQuery;
-use tidemill_model::{Event, JobId, Json, RequestId, TaskState, TenantId, Timestamp, overflow};
+use tidemill_model::{Event, JobId, RequestId, TenantId, overflow};
 
 use crate::backend::Aws;
 use crate::fault::unavailable;
@@ -49,7 +46,7 @@ impl Aws {
         found.tenants.extend(window.lately.iter().map(|event| event.tenant.clone()));
         let mut export = Export { store: self, lines: Lines::new(out), done: Exported::default(), window };
         let keys = is_guarded(self).await?;
-        export.lines.put(&line::Header { kind: "header", format: FORMAT, version: VERSION, keys })?;
+        export.lines.put(&line::HeaderLine { kind: "header", format: FORMAT, version: VERSION, keys })?;
         for tenant in &found.tenants {
             export.events(tenant).await?;
         }
@@ -67,7 +64,7 @@ impl Aws {
             self.call(pin.release()).await?;
         }
         let Export { mut lines, done, .. } = export;
-        lines.put(&line::End { kind: "end", tally: done.tally })?;
+        lines.put(&line::EndLine { kind: "end", tally: done.tally })?;
         lines.flush()?;
         Ok(done)
     }
@@ -157,46 +154,15 @@ impl Export<'_, '_> {
             self.done.blobs_missing.push(place.key);
             return Ok(());
         };
-        self.done.tally.blobs += 1;
-        let (tenant_id, key) = (&event.tenant, place.key.as_str());
-        let mut parts = bytes.chunks(PART_BYTES).peekable();
-        loop {
-            let part = BASE64.encode(parts.next().unwrap_or_default());
-            let more = parts.peek().is_some();
-            self.lines.put(&line::Blob { kind: "blob", tenant_id, key, bytes: part, more })?;
-            if !more {
-                return Ok(());
-            }
-        }
+        Ok(self.lines.put_blob(&event.tenant, &place.key, &bytes, &mut self.done.tally)?)
     }
 
     async fn job(&mut self, tenant: &TenantId, job: JobId) -> Result<(), ExportError> {
         let (rows, of) = (self.store.rows.clone(), tenant.clone());
-        let Some(mut rows) = self.store.call(async move { rows.job(&of, job).await }).await? else {
+        let Some(found) = self.store.call(async move { rows.job(&of, job).await }).await? else {
             return Ok(());
         };
-        self.done.tally.jobs += 1;
-        self.lines.put(&line::Job::of(&rows.head))?;
-        rows.tasks.sort_by_key(|(first, _)| *first);
-        let (mut first, mut tasks, mut bytes) = (0, Vec::new(), 0);
-        for spec in rows.tasks.iter().flat_map(|(_, specs)| specs) {
-            let json = Json::of(&**spec);
-            bytes += json.len();
-            tasks.push(json);
-            if bytes >= PART_BYTES {
-                let count = tasks.len();
-                self.lines.put(&line::JobTasks { kind: "jobTasks", job_id: job, first, tasks })?;
-                (first, tasks, bytes) = (first + count, Vec::new(), 0);
-            }
-        }
-        if !tasks.is_empty() {
-            self.lines.put(&line::JobTasks { kind: "jobTasks", job_id: job, first, tasks })?;
-        }
-        for (key, entry) in rows.entries {
-            self.done.tally.tasks += 1;
-            self.lines.put(&line::Task::of(&key, &TaskRow { alone: None, entry, index: None }))?;
-        }
-        Ok(())
+        Ok(self.lines.put_job(found.rows, &mut self.done.tally)?)
     }
 
     async fn row(&self, key: &RowKey) -> Result<Option<Row>, Fault> {
@@ -205,11 +171,11 @@ impl Export<'_, '_> {
     }
 
     async fn task(&mut self, key: &RowKey) -> Result<(), ExportError> {
-        if let (RowKey::Task(task), Some(Row::Task(row @ TaskRow { alone: Some(_), .. }))) =
+        if let (RowKey::Task(task), Some(Row::Task(row @ StoredTask { alone: Some(_), .. }))) =
             (key, self.row(key).await?)
         {
             self.done.tally.tasks += 1;
-            self.lines.put(&line::Task::of(task, &row))?;
+            self.lines.put(&line::TaskLine::of(task, &row))?;
         }
         Ok(())
     }
@@ -223,23 +189,10 @@ impl Export<'_, '_> {
                 continue;
             }
             self.done.tally.messages += 1;
-            let visible_at = self.visible_at(&queued).await?;
-            self.lines.put(&line::Message::of(&queued, visible_at))?;
+            let task = self.row(&RowKey::Task(queued.message.task.clone())).await?;
+            self.lines.put(&line::MessageLine::of(&queued, task.as_ref()))?;
         }
         Ok(())
-    }
-
-    /// When a message may be delivered, were there no leases.
-    async fn visible_at(&self, queued: &Queued) -> Result<Timestamp, Fault> {
-        let message = &queued.message;
-        let is_leased = match self.row(&RowKey::Task(message.task.clone())).await? {
-            Some(Row::Task(TaskRow { entry, .. })) => {
-                entry.message == Some(message.id)
-                    && entry.head.is_some_and(|head| matches!(head.state, TaskState::Leased(_)))
-            }
-            _ => false,
-        };
-        Ok(if is_leased { message.not_before } else { queued.visible_at })
     }
 
     async fn records(&mut self) -> Result<(), ExportError> {
@@ -250,7 +203,7 @@ impl Export<'_, '_> {
             while let Some((sk, row)) = self.next(&mut scan).await? {
                 if let (Some(key), Row::Record(record)) = (record_key(kind, &sk), row) {
                     self.done.tally.records += 1;
-                    self.lines.put(&line::Record::of(&key, &record))?;
+                    self.lines.put(&line::RecordLine::of(&key, &record))?;
                 }
             }
         }

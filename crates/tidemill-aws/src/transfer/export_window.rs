@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use tidemill_engine::backend::Fault;
-use tidemill_model::event_query::{EventQuery, Page};
+use tidemill_model::event_query::{EventPage, EventQuery};
 use tidemill_model::{Event, EventId};
 
 use crate::backend::Aws;
@@ -52,7 +52,7 @@ impl ExportWindow {
     }
 
     /// A page of events, without those that came after the end.
-    pub(crate) async fn page(&mut self, store: &Aws, query: EventQuery) -> Result<Page, Fault> {
+    pub(crate) async fn page(&mut self, store: &Aws, query: EventQuery) -> Result<EventPage, Fault> {
         let lately = self.lately.iter().filter(|event| query.matches(event)).cloned().collect();
         let (connection, table, now) = (store.connection.clone(), Arc::clone(&store.table), store.now());
         let page =

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection, Saved, create_table, save_event};
-use tidemill_conformance::{Lab, ManualClock, World};
+use tidemill_conformance::{Lab, ManualClock, TestWorld};
 use tidemill_embedded::{Embedded, StoreOptions};
 use tidemill_engine::backend::Backend;
 use tidemill_model::access_path::AccessPath;
@@ -15,7 +15,7 @@ use crate::proxy::{Fate, Proxy};
 use crate::site::Site;
 
 /// Runs the sample job and gives its events, in their order.
-async fn sample_job<W: World>(lab: &Lab<W>) -> Vec<Event> {
+async fn sample_job<W: TestWorld>(lab: &Lab<W>) -> Vec<Event> {
     let job = lab.submit("A B C<A D<A E<C+D").await;
     while lab.status(job).await == JobStatus::Running {
         lab.pass(10);
@@ -68,7 +68,7 @@ fn events_reach_the_table_over_the_bus_and_tickets_the_queue() {
         let told = sample_job(&lab).await;
         assert_eq!(told.len(), 2 + 3 * 5, "events that are not in the table yet are known here");
         lab.world.backend().all_sent().await;
-        check_puts(&proxy.heard(), &site.bus, &told);
+        check_puts(&proxy.take_requests(), &site.bus, &told);
 
         let sent = site.drain(&site.events).await;
         let received_at = Timestamp::clamped(1_800_000_100_000);
@@ -136,7 +136,7 @@ fn the_sample_job_tells_the_same_at_home_and_on_aws() {
 
 pub(crate) struct Home(pub(crate) Arc<Embedded>);
 
-impl World for Home {
+impl TestWorld for Home {
     type Backend = Embedded;
 
     fn backend(&self) -> Arc<Embedded> {

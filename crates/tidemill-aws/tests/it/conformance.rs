@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection, create_table};
-use tidemill_conformance::{Lab, ManualClock, World, block_on, policy};
+use tidemill_conformance::{Lab, ManualClock, TestWorld, block_on, policy};
 
 use crate::double::{Double, RUNTIME, double, fresh_name, other_double};
 
@@ -22,7 +22,7 @@ impl TableWorld {
     }
 }
 
-impl World for TableWorld {
+impl TestWorld for TableWorld {
     type Backend = Aws;
     const REOPENS: bool = true;
 

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection};
-use tidemill_conformance::{Lab, ManualClock, World};
-use tidemill_engine::backend::Backend;
+use tidemill_conformance::{Lab, ManualClock, TestWorld};
 use tidemill_engine::engine::{
-    ClaimRequest, Engine, FinishRequest, HeartbeatRequest, NewEvent, PublishRequest, WorkReport,
+    AttemptReport, Claimant, Engine, EventBatch, HeartbeatReport, NewEvent, WorkReport,
 };
 use tidemill_model::{AppName, Entity, EntityId, EntityType, EventType, Json, TenantId, WorkerId};
 
@@ -108,7 +107,7 @@ fn what_a_task_asks_of_aws() {
         let backend = lab.world.backend();
         let step = async |name: &str| {
             backend.own_sent().await;
-            let asked = Asked::of(&proxy.heard());
+            let asked = Asked::of(&proxy.take_requests());
             eprintln!("{name}: {asked:?}");
             asked
         };
@@ -119,19 +118,14 @@ fn what_a_task_asks_of_aws() {
         for _ in 0..2 {
             lab.pass(100);
             let worker = WorkerId::trusted("worker-1");
-            let request = ClaimRequest {
-                worker: worker.clone(),
-                generation: Some(1),
-                max: 1,
-                tenants: None,
-                begin: None,
-            };
+            let request =
+                Claimant { worker: worker.clone(), generation: Some(1), max: 1, tenants: None, begin: None };
             let task = lab.engine.claim(request).await.expect("there is a task").tasks.remove(0);
             let claim = step("claim").await;
             let answer = lab.engine.begin(task.task.clone(), task.fence, worker.clone(), 4_711.into()).await;
             answer.expect("the lease holds");
             let begin = step("begin").await;
-            let beat = HeartbeatRequest {
+            let beat = HeartbeatReport {
                 task: task.task.clone(),
                 fence: task.fence,
                 worker: worker.clone(),
@@ -143,7 +137,7 @@ fn what_a_task_asks_of_aws() {
             let heartbeat = step("heartbeat").await;
             let output = Json::parse(r#"{"rows":120,"file":"out.csv"}"#.to_owned()).expect("it is JSON");
             let report = WorkReport::completed(output, 5);
-            let finish = FinishRequest { task: task.task.clone(), fence: task.fence, worker, report };
+            let finish = AttemptReport { task: task.task.clone(), fence: task.fence, worker, report };
             lab.engine.finish(finish).await.expect("the outcome is taken");
             steps = vec![claim, begin, heartbeat, step("finish").await];
         }
@@ -166,7 +160,7 @@ fn what_a_task_asks_of_aws() {
     });
 }
 
-/// Rows that a command or a group needs are read together, by whoever decides it and by whoever follows.
+/// Rows that a command or a group needs are read together, by the process that decides it and by those that follow.
 #[test]
 fn the_rows_of_many_entities_are_one_question() {
     const ENTITIES: usize = 20;
@@ -184,7 +178,7 @@ fn the_rows_of_many_entities_are_one_question() {
                 properties: Json::empty_object(),
                 ttl: None,
             };
-            let request = PublishRequest {
+            let request = EventBatch {
                 tenant: TenantId::trusted("acme"),
                 app: AppName::trusted("orders"),
                 origin: "test".to_owned(),
@@ -206,7 +200,7 @@ fn the_rows_of_many_entities_are_one_question() {
         let follows = site.open_at(&proxies[1].endpoint, options(3)).await;
         let reads = |proxy: &Proxy| {
             let mut counts = [0, 0];
-            for (operation, _) in proxy.heard() {
+            for (operation, _) in proxy.take_requests() {
                 match operation.as_str() {
                     "GetItem" => counts[0] += 1,
                     "BatchGetItem" => counts[1] += 1,
@@ -218,7 +212,7 @@ fn the_rows_of_many_entities_are_one_question() {
         let _ = proxies.each_ref().map(reads);
         publish(&decides).await;
         assert_eq!(reads(&proxies[0]), [0, 1], "to decide");
-        follows.backend().queue().await.expect("it answers");
+        follows.queue_depth().await.expect("it answers");
         let [alone, together] = reads(&proxies[1]);
         // The next items of the log, and whether there are more of them, are questions of their own.
         assert!(alone <= 2 && together <= 3, "to follow: {alone} rows alone, {together} questions for many");

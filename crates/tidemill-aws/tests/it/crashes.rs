@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidemill_aws::{AwsOptions, Bus, Connection, create_table};
-use tidemill_conformance::{Lab, ManualClock, World, side_by_side};
+use tidemill_conformance::{Lab, ManualClock, TestWorld, side_by_side};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::JobRequest;
 use tidemill_model::access_path::AccessPath;
@@ -71,14 +71,14 @@ async fn run_to_the_end(lab: &Lab<TableWorld>) -> JobId {
     let job = submit(lab).await;
     while lab.status(job).await == JobStatus::Running {
         for task in lab.claim(9).await {
-            // Who wrote what the parents gave may be dead, and the table may not have heard of it.
+            // The process that wrote the outputs of the parents may be dead, and the table may not have them.
             let work = lab.engine.work_of(&task).await.expect("the outputs of the parents are found");
             let given: Vec<_> = task.spec.depends_on.iter().map(output_of).collect();
             let got: Vec<_> = work.dependency_outputs.iter().map(|(_, output)| output.as_str()).collect();
             assert_eq!(got, given, "of the parents of {}", task.spec.task_id);
             lab.complete(&task, &output_of(&task.spec.task_id)).await;
         }
-        // Whoever died with a task in hand is given up.
+        // Time passes until the lease of a process that died with a task has run out.
         lab.pass(LEASE_MILLIS);
     }
     job
@@ -175,7 +175,7 @@ async fn die_at(double: &Double, at: u64, fate: Fate) -> bool {
     lab.world.backend().all_sent().await;
     save_all(double, &site).await;
     drop(lab);
-    // Nobody who looks now holds any of it in memory.
+    // No process that looks now holds any of it in memory.
     let last = open_with(&double.endpoint, on_bus(3), &clock).await;
     check(&last, job, &format!("after {fate:?} at request {at}")).await;
     survived

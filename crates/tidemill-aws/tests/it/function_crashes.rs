@@ -7,15 +7,13 @@ use tidemill_aws::handlers::{
 };
 use tidemill_aws::{Aws, AwsOptions, Connection};
 use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::{
-    ClaimRequest, DeliveryFilter, Engine, EngineConfig, FinishRequest, WorkReport,
-};
+use tidemill_engine::engine::{AttemptReport, Claimant, DeliveryFilter, Engine, EngineConfig, WorkReport};
 use tidemill_engine::health::HealthRules;
 use tidemill_engine::policy::{AlertTargets, Policy};
 use tidemill_model::{AppName, JobId, JobStatus, Json, KnownType, Timestamp, WorkerId};
 
 use crate::double::{Double, RUNTIME, double};
-use crate::functions::{submit, tenant, told};
+use crate::functions::{bus_event, submit, tenant};
 use crate::proxy::{Fate, Proxy};
 use crate::site::Site;
 use crate::tickets::give_up;
@@ -89,10 +87,10 @@ async fn check_job(site: &Site, job: JobId, what: &str) {
         == JobStatus::Running
     {
         let claim =
-            ClaimRequest { worker: worker.clone(), generation: None, max: 9, tenants: None, begin: Some(1) };
+            Claimant { worker: worker.clone(), generation: None, max: 9, tenants: None, begin: Some(1) };
         for task in engine.claim(claim).await.expect("it answers").tasks {
             let report = WorkReport::completed(Json::empty_object(), 1);
-            engine.finish(FinishRequest::of(&task, worker.clone(), report)).await.expect("it is taken");
+            engine.finish(AttemptReport::of(&task, worker.clone(), report)).await.expect("it is taken");
         }
     }
     let head = engine.job_tasks(tenant(), job, 0, 9).await.expect("it answers");
@@ -146,7 +144,7 @@ impl Function for Dispatcher {
     }
 
     async fn call(&self, _: &Site, _: &str, engine: &Engine<Aws>) {
-        dispatch(engine, &told(self.0)).await.expect("it ends");
+        dispatch(engine, &bus_event(self.0)).await.expect("it ends");
     }
 
     async fn check(&self, site: &Site, what: &str) {
@@ -174,7 +172,7 @@ impl Function for Reconcile {
             .iter()
             .map(|event| event["detail"]["eventType"].as_str().unwrap_or_default().to_owned())
             .collect();
-        // Nobody stores events here, and whoever empties the log raises an alert over that.
+        // Nothing stores events here, and housekeeping raises an alert over that when it empties the log.
         kinds.retain(|kind| kind != "Alert Raised");
         kinds.sort_unstable();
         kinds.dedup();
@@ -207,7 +205,7 @@ impl Function for SaveEvent {
             tenant(),
             tidemill_model::access_path::AccessPath::Tenant,
         );
-        // Whoever reads holds nothing of it in memory: it was sent before.
+        // The reading process holds nothing of it in memory: it was sent before.
         let found = site.server(9).await.backend().events(query).await.expect("it answers").events;
         assert_eq!(found.len(), 1, "{what}");
     }
@@ -260,7 +258,7 @@ impl Function for WorkflowEvent {
 
     async fn check(&self, site: &Site, what: &str) {
         let engine = site.server(9).await;
-        let open = engine.backend().triage(|index| index.parked_count(&tenant())).await;
+        let open = engine.backend().look(|state| state.triage().parked_count(&tenant())).await;
         assert_eq!(open.expect("it answers"), 1, "{what}: one execution is parked");
         let events = engine.backend().follow(0, 1_000).await.expect("it answers");
         let taken = events.iter().filter(|(_, event)| event.event_type.as_str() == "WorkflowEvent").count();
@@ -303,7 +301,11 @@ impl Function for HealthCheck {
             |event: &tidemill_model::Event| event.event_type == KnownType::TaskHealthCheck.event_type();
         let checks = events.iter().filter(|(_, event)| is_check(event)).count();
         assert!((1..=2).contains(&checks), "{what}: {checks} checks by two calls");
-        let due = engine.backend().due_deliveries(Timestamp::MAX, 10, |_| false).await.expect("it answers");
+        let due = engine
+            .backend()
+            .look(|state| state.deliveries().due(Timestamp::MAX, 10, |_| false))
+            .await
+            .expect("it answers");
         assert_eq!(due.due.len(), 1, "{what}: people are told once");
         let report = engine.last_health(&tenant()).await.expect("it answers").expect("there was a check");
         assert_eq!(report.findings.len(), 1, "{what}: {report:?}");

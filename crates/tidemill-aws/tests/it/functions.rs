@@ -9,9 +9,9 @@ use tidemill_aws::handlers::{
 use tidemill_aws::{Aws, AwsOptions, AwsSender, Connection, Saved};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::command::{Command, DeliveryEnd, EndDelivery};
-use tidemill_engine::engine::{DeliveryFilter, Engine, JobRequest, Unpark, UnparkRequest};
+use tidemill_engine::engine::{BulkAction, DeliveryFilter, Engine, JobRequest, UnparkRequest};
 use tidemill_engine::outbound::{Parcel, SendError, Sender};
-use tidemill_model::workflow::ExecutionId;
+use tidemill_model::workflow::WorkflowRunId;
 use tidemill_model::{
     AppName, JobId, Json, RequestId, TaskId, TaskName, TaskOptions, TaskSpec, TenantId, Timestamp,
 };
@@ -50,7 +50,7 @@ pub(crate) async fn submit(engine: &Engine<Aws>) -> JobId {
 }
 
 /// What the bus tells of a job.
-pub(crate) fn told(job: JobId) -> BusEvent {
+pub(crate) fn bus_event(job: JobId) -> BusEvent {
     let text = format!(
         r#"{{"detail-type":"log-event","detail":{{"tenantId":"acme","eventType":"Job Created","properties":{{"jobId":"{job}"}}}}}}"#
     );
@@ -73,7 +73,11 @@ impl Sender for Nobody {
 /// Tries each delivery that is due, once.
 async fn deliver(engine: &Engine<Aws>) -> Vec<Result<(), SendError>> {
     let sender = AwsSender::new(engine.clone(), Nobody);
-    let due = engine.backend().due_deliveries(Timestamp::MAX, 10, |_| false).await.expect("it answers");
+    let due = engine
+        .backend()
+        .look(|state| state.deliveries().due(Timestamp::MAX, 10, |_| false))
+        .await
+        .expect("it answers");
     let mut ends = Vec::new();
     for key in due.due {
         let delivery = engine.delivery(&key).await.expect("it answers").expect("it is there");
@@ -104,10 +108,10 @@ async fn a_dispatcher_sends_what_a_writer_that_died_did_not(double: &Double) {
 
     let patience = Duration::from_secs(3_600);
     let function = site.open(AwsOptions { patience, ..site.options(2) }).await;
-    let sent = dispatch(&function, &told(job)).await.expect("it ends");
+    let sent = dispatch(&function, &bus_event(job)).await.expect("it ends");
     assert_eq!(sent, Dispatched { tasks: 0, groups: 1 });
     assert_eq!(site.count(&site.tickets).await, (1, 0));
-    for event in [told(job), told(JobId::from_u128(7)), BusEvent::read("{}").expect("it is JSON")] {
+    for event in [bus_event(job), bus_event(JobId::from_u128(7)), BusEvent::read("{}").expect("it is JSON")] {
         let again = dispatch(&function, &event).await.expect("it ends");
         assert_eq!(again, Dispatched::default(), "{event:?}");
     }
@@ -207,8 +211,8 @@ async fn park(engine: &Engine<Aws>, execution: &str, token: &str, id: &str) {
     }
 }
 
-async fn unpark(engine: &Engine<Aws>, execution: &str, how: Unpark) {
-    let execution = ExecutionId::new(execution).expect("an id");
+async fn unpark(engine: &Engine<Aws>, execution: &str, how: BulkAction) {
+    let execution = WorkflowRunId::new(execution).expect("an id");
     let request = UnparkRequest { tenant: tenant(), execution, how, by: None, reason: None };
     engine.unpark(request).await.expect("it goes on");
 }
@@ -219,7 +223,7 @@ async fn step_functions_is_told_how_a_parked_execution_goes_on(double: &Double) 
     let (execution, token) = waiting_execution(&site).await;
     park(&engine, &execution, &token, "e-1").await;
     let output = Json::trusted(r#"{"resolved":true,"n":7}"#);
-    unpark(&engine, &execution, Unpark::Resume { output, rerun: false }).await;
+    unpark(&engine, &execution, BulkAction::Resume { output, rerun: false }).await;
     assert_eq!(deliver(&engine).await, [Ok(())]);
     let ended = async {
         loop {
@@ -239,7 +243,8 @@ async fn step_functions_is_told_how_a_parked_execution_goes_on(double: &Double) 
 
     // A token that nobody waits with is a failure that tells no secret.
     park(&engine, "other", "not-a-token-of-anybody", "e-2").await;
-    let fail = Unpark::Fail { error: "ResolutionFailed".into(), cause: "Unable to resolve errors".into() };
+    let fail =
+        BulkAction::Fail { error: "ResolutionFailed".into(), cause: "Unable to resolve errors".into() };
     unpark(&engine, "other", fail).await;
     let ends = deliver(&engine).await;
     let problem = ends[1].as_ref().expect_err("nobody waits").to_string();
@@ -249,7 +254,12 @@ async fn step_functions_is_told_how_a_parked_execution_goes_on(double: &Double) 
 
 /// Tries what is due once, as the courier does: how it went is recorded.
 async fn try_once(engine: &Engine<Aws>) -> Result<(), SendError> {
-    let due = engine.backend().due_deliveries(Timestamp::MAX, 10, |_| false).await.expect("it answers").due;
+    let due = engine
+        .backend()
+        .look(|state| state.deliveries().due(Timestamp::MAX, 10, |_| false))
+        .await
+        .expect("it answers")
+        .due;
     let [key] = &due[..] else { panic!("one delivery is due: {due:?}") };
     let attempt = engine.delivery(key).await.expect("it answers").expect("it is there").attempts + 1;
     let sent = deliver(engine).await.remove(0);
@@ -283,7 +293,7 @@ async fn a_token_that_an_unanswered_try_used_counts_as_told(double: &Double) {
     let engine = site.open_at(&proxy.endpoint, options).await;
     let (execution, token) = waiting_execution(&site).await;
     park(&engine, &execution, &token, "e-1").await;
-    unpark(&engine, &execution, Unpark::Resume { output: Json::empty_object(), rerun: false }).await;
+    unpark(&engine, &execution, BulkAction::Resume { output: Json::empty_object(), rerun: false }).await;
     let problem = |tried: Result<(), SendError>| tried.expect_err("it did not go well").0;
     assert_eq!(problem(try_once(&engine).await), "SendTaskSuccess: no answer");
     let throttled = problem(try_once(&engine).await);

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use aws_sdk_s3::primitives::ByteStream;
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection};
-use tidemill_conformance::{Lab, ManualClock, World};
+use tidemill_conformance::{Lab, ManualClock, TestWorld};
 use tidemill_engine::backend::{Backend, Fault};
-use tidemill_engine::engine::{
-    DeliveryFilter, Engine, IdempotencyKey, JobRequest, PublishRequest, TaskRequest,
-};
+use tidemill_engine::engine::{DeliveryFilter, Engine, EventBatch, IdempotencyKey, JobRequest, TaskRequest};
 use tidemill_engine::outbound::Target;
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::record::{RecordKind, RecordValue};
 use tidemill_model::{
     AppName, Entity, EntityId, EntityType, EventType, Json, RequestId, TaskId, TaskName, TaskOptions,
@@ -26,8 +25,8 @@ fn tenant() -> TenantId {
     TenantId::trusted("acme")
 }
 
-fn event(kind: &str) -> PublishRequest {
-    PublishRequest {
+fn event(kind: &str) -> EventBatch {
+    EventBatch {
         tenant: tenant(),
         app: AppName::trusted("orders"),
         origin: "test".to_owned(),

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidemill_aws::{Aws, AwsOptions, Bus, Connection, RestoreError, Restored, create_table, restore};
-use tidemill_conformance::{Lab, ManualClock, World, block_on};
+use tidemill_conformance::{Lab, ManualClock, TestWorld, block_on};
 use tidemill_embedded::real_disk::RealDisk;
 use tidemill_embedded::{Embedded, Store, StoreOptions};
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::command::{Command, PutRecord};
 use tidemill_engine::piece::Piece;
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::record::{Record, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_model::access_path::AccessPath;
@@ -24,7 +25,7 @@ use crate::conformance::TableWorld;
 use crate::double::{Double, RUNTIME, double, fresh_name};
 
 /// Jobs at every stage, records of many kinds, and a large event.
-async fn fill<W: World>(lab: &Lab<W>) -> Vec<JobId> {
+async fn fill<W: TestWorld>(lab: &Lab<W>) -> Vec<JobId> {
     let done = lab.submit("A B<A").await;
     while lab.status(done).await == JobStatus::Running {
         lab.pass(10);
@@ -112,7 +113,7 @@ async fn told<B: Backend>(backend: &B, tenant: &TenantId, jobs: &[JobId]) -> Vec
             }
         }
     }
-    told.push(format!("{:?}", backend.queue().await.expect("it answers").messages));
+    told.push(format!("{:?}", backend.look(|state| state.queue().len()).await.expect("it answers")));
     told
 }
 
@@ -321,7 +322,7 @@ async fn put(
     restore(connection, options, taken).await
 }
 
-/// Whoever hands over dies. What was put does not count, and nothing is put over it.
+/// The store that hands over dies. What was put does not count, and nothing is put over it.
 async fn an_import_that_breaks_off_leaves_nothing_to_use(double: &Double) {
     let (connection, options) = empty(double).await;
     let cut = put(&connection, &options(1), vec![record("old")]).await;

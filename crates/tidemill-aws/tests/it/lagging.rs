@@ -9,8 +9,9 @@ use tidemill_aws::{Aws, AwsOptions};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::command::{Command, PutRecord};
 use tidemill_engine::engine::{
-    ClaimRequest, Engine, FinishRequest, JobRequest, NewEvent, PublishRequest, WorkReport,
+    AttemptReport, Claimant, Engine, EventBatch, JobRequest, NewEvent, WorkReport,
 };
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::Assignment;
 use tidemill_model::{
@@ -52,13 +53,13 @@ async fn submit_chain(engine: &Engine<Aws>) -> tidemill_model::JobId {
 }
 
 async fn claim(engine: &Engine<Aws>) -> Assignment {
-    let request = ClaimRequest { worker: worker(), generation: None, max: 1, tenants: None, begin: Some(1) };
+    let request = Claimant { worker: worker(), generation: None, max: 1, tenants: None, begin: Some(1) };
     engine.claim(request).await.expect("the claim is answered").tasks.remove(0)
 }
 
 async fn complete(engine: &Engine<Aws>, task: &Assignment, output: &str) {
     let report = WorkReport::completed(Json::trusted(output), 1);
-    engine.finish(FinishRequest::of(task, worker(), report)).await.expect("the outcome is taken");
+    engine.finish(AttemptReport::of(task, worker(), report)).await.expect("the outcome is taken");
     engine.backend().own_sent().await;
 }
 
@@ -101,7 +102,7 @@ async fn put(engine: &Engine<Aws>, key: RecordKey, value: Option<&str>) {
 }
 
 async fn publish(engine: &Engine<Aws>) {
-    let request = PublishRequest {
+    let request = EventBatch {
         tenant: tenant(),
         app: AppName::trusted("orders"),
         origin: "test".to_owned(),
@@ -117,7 +118,8 @@ async fn publish(engine: &Engine<Aws>) {
     engine.backend().own_sent().await;
 }
 
-/// A process that slept goes on from rows that are newer than what it knew. What it passes over it is told of all the same.
+/// A process that slept continues from rows that are newer than what it knew. It still learns of the records that it
+/// skipped.
 async fn records_that_were_passed_over_are_told_of(double: &Double) {
     for is_trimmed in [false, true] {
         let site = Site::new(double).await;
@@ -125,20 +127,22 @@ async fn records_that_were_passed_over_are_told_of(double: &Double) {
         let sleeper = site.open(options(1)).await;
         let told = Arc::new(Mutex::new(Vec::new()));
         let hears = Arc::clone(&told);
-        sleeper.backend().tell_records(move |key| hears.lock().expect("nobody panicked").push(key.clone()));
+        sleeper
+            .backend()
+            .listen_to_records(move |key| hears.lock().expect("nobody panicked").push(key.clone()));
         publish(&sleeper).await;
 
         let busy = site.open(options(2)).await;
         put(&busy, subscription("gone"), Some("x")).await;
         put(&busy, subscription("gone"), None).await;
         put(&busy, subscription("kept"), Some("x")).await;
-        // The row of this entity is newer than the sleeper, who therefore cannot go on step by step.
+        // The row of this entity is newer than the sleeper, which therefore cannot continue step by step.
         publish(&busy).await;
         busy.backend().flush().await.expect("the rows are written");
         if is_trimmed {
             assert!(busy.backend().trim_log().await.expect("it is trimmed").groups > 3);
         }
-        sleeper.backend().queue().await.expect("it answers");
+        sleeper.queue_depth().await.expect("it answers");
         let mut told = told.lock().expect("nobody panicked").clone();
         told.retain(|key| key.kind == RecordKind::Subscription);
         told.sort();
@@ -147,7 +151,7 @@ async fn records_that_were_passed_over_are_told_of(double: &Double) {
     }
 }
 
-/// A put takes long, and whoever asked for the next command does not wait for it. It is not done later.
+/// A put takes long, and the caller of the next command does not wait for it. The command is not carried out later.
 async fn what_nobody_waits_for_any_more_is_not_done_later(double: &Double) {
     let site = Site::new(double).await;
     let puts = AtomicU64::new(0);
@@ -159,7 +163,7 @@ async fn what_nobody_waits_for_any_more_is_not_done_later(double: &Double) {
     let engine = site.open_at(&proxy.endpoint, site.options(1)).await;
     let slow = put(&engine, subscription("slow"), Some("x"));
     let given_up = async {
-        while !proxy.heard().iter().any(|(operation, _)| operation == "PutItem") {
+        while !proxy.take_requests().iter().any(|(operation, _)| operation == "PutItem") {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let asked = put(&engine, subscription("given up"), Some("x"));

@@ -1,12 +1,12 @@
-//! Cases of the conformance suite on a stage whose table hears of nothing until somebody looks at events, and then of
-//! everything twice and in the wrong order. Whoever decides by events must not notice.
+//! Cases of the conformance suite on a stage whose table gets nothing until somebody looks at events, and then gets
+//! everything twice and in the wrong order. Decisions that rest on events must not notice.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_aws::{Aws, AwsOptions, save_event};
 use tidemill_conformance::{
-    Lab, ManualClock, World, block_on, deliveries, durability, executions, growth, health, jobs, joins,
+    Lab, ManualClock, TestWorld, block_on, deliveries, durability, executions, growth, health, jobs, joins,
     parking, retries, scenarios, scripts, steering, triage, watching,
 };
 use tidemill_engine::clock::Clock as _;
@@ -21,7 +21,7 @@ struct LateWorld {
     clock: ManualClock,
 }
 
-impl World for LateWorld {
+impl TestWorld for LateWorld {
     type Backend = Aws;
     const REOPENS: bool = true;
 

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// For so long a request may take before it counts as arrived.
+/// How long a request may take before it counts as arrived.
 const ARRIVAL: Duration = Duration::from_millis(500);
 
 /// What becomes of a request.
@@ -99,7 +99,7 @@ impl Proxy {
     }
 
     /// What was asked for since this was called last, by operation, with the bodies.
-    pub(crate) fn heard(&self) -> Vec<(String, Vec<u8>)> {
+    pub(crate) fn take_requests(&self) -> Vec<(String, Vec<u8>)> {
         std::mem::take(&mut self.plan.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

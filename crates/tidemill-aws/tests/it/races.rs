@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidemill_aws::{AwsOptions, Bus, Connection};
-use tidemill_conformance::{Lab, ManualClock, World};
+use tidemill_conformance::{Lab, ManualClock, TestWorld};
 use tidemill_engine::engine::{Engine, EngineConfig, JobRequest};
 use tidemill_model::{
     AppName, JobId, JobStatus, Json, KnownType, TaskId, TaskName, TaskOptions, TaskSpec, TenantId,

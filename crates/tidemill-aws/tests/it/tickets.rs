@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use tidemill_aws::handlers::{QueueEvent, Reconciled, dead_tickets, reconcile};
 use tidemill_aws::{Aws, AwsOptions, TicketOptions};
-use tidemill_engine::engine::{
-    ClaimRequest, Engine, FinishRequest, HeartbeatRequest, TaskRequest, WorkReport,
-};
+use tidemill_engine::engine::{AttemptReport, Claimant, Engine, HeartbeatReport, TaskRequest, WorkReport};
 use tidemill_engine::reply::Assignment;
 use tidemill_model::{AppName, Json, RequestId, TaskName, TaskOptions, TenantId, WorkerId};
 
@@ -38,8 +36,7 @@ async fn submit(engine: &Engine<Aws>, request: &str) {
 }
 
 async fn claim(engine: &Engine<Aws>) -> Vec<Assignment> {
-    let request =
-        ClaimRequest { worker: worker_id(), generation: None, max: 9, tenants: None, begin: Some(1) };
+    let request = Claimant { worker: worker_id(), generation: None, max: 9, tenants: None, begin: Some(1) };
     let claimed = engine.claim(request).await.expect("the claim is answered").tasks;
     engine.backend().own_sent().await;
     claimed
@@ -61,12 +58,12 @@ async fn wait_and_claim(engine: &Engine<Aws>) -> Vec<Assignment> {
 
 async fn finish(engine: &Engine<Aws>, task: &Assignment) {
     let report = WorkReport::completed(Json::empty_object(), 1);
-    engine.finish(FinishRequest::of(task, worker_id(), report)).await.expect("the outcome is taken");
+    engine.finish(AttemptReport::of(task, worker_id(), report)).await.expect("the outcome is taken");
     engine.backend().own_sent().await;
 }
 
 async fn beat(engine: &Engine<Aws>, task: &Assignment) {
-    let request = HeartbeatRequest {
+    let request = HeartbeatReport {
         task: task.task.clone(),
         fence: task.fence,
         worker: worker_id(),
@@ -100,7 +97,7 @@ async fn a_ticket_is_taken_extended_and_deleted(double: &Double) {
     assert_eq!(worker.backend().tickets_held(), 0);
 }
 
-/// Waits until a process holds so many tickets.
+/// Waits until a process holds this many tickets.
 async fn held(engine: &Engine<Aws>, count: usize) {
     while engine.backend().tickets_held() != count {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -201,7 +198,7 @@ async fn a_ticket_of_another_tenant_is_passed_on_ever_more_seldom(double: &Doubl
     let mut delays = Vec::new();
     let passed_on = async {
         while delays.len() < 3 {
-            for (operation, body) in proxy.heard() {
+            for (operation, body) in proxy.take_requests() {
                 if operation == "SendMessageBatch" {
                     let body: serde_json::Value = serde_json::from_slice(&body).expect("it is JSON");
                     delays.push(body["Entries"][0]["DelaySeconds"].as_u64().unwrap_or(0));
@@ -216,7 +213,7 @@ async fn a_ticket_of_another_tenant_is_passed_on_ever_more_seldom(double: &Doubl
     }
     assert_eq!(delays, [4, 8, 16]);
     assert_eq!(site.drain(&site.dead).await, Vec::<serde_json::Value>::new(), "it is never given up");
-    // Whoever may claim does not wait for the ticket.
+    // A worker that may claim does not wait for the ticket.
     let worker = site.worker(3).await;
     let claimed = tokio::time::timeout(Duration::from_secs(5), wait_and_claim(&worker)).await;
     assert_eq!(claimed.expect("the state tells of it").len(), 1);

@@ -14,7 +14,7 @@ fn every_case_is_in_the_list() {
         let section = path.file_stem().unwrap().to_str().unwrap().to_owned();
         for line in std::fs::read_to_string(&path).unwrap().lines() {
             if let Some((name, _)) =
-                line.strip_prefix("pub async fn ").and_then(|rest| rest.split_once("<W: World>"))
+                line.strip_prefix("pub async fn ").and_then(|rest| rest.split_once("<W: TestWorld>"))
             {
                 written.insert(format!("{section}::{name}"));
             }

@@ -2,11 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{JoinHandle, Thread};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use tidemill_engine::backend::{Answer, Fault};
@@ -28,7 +26,7 @@ use crate::data_lock::{DataLock, LockError};
 use crate::disk::Disk;
 use crate::log::{Group, Log, LogKeeper, LogReader};
 use crate::real_disk::RealDisk;
-use crate::store::decider::{Decider, Stir};
+use crate::store::decider::{Decider, Wakeups};
 use crate::store::retention::{Expired, push_carried};
 use crate::store::row_store::{RowStore, io_fault};
 use crate::store::{Store, StoreOptions, group_bytes, wanted};
@@ -55,9 +53,9 @@ pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) options: StoreOptions,
     pub(super) deciding: Mutex<Deciding>,
-    /// Held by whoever writes groups.
+    /// Held by the thread that writes groups.
     writing: Mutex<Writing>,
-    /// Held by whoever takes rows to write them down, before `writing`.
+    /// Held by the thread that takes rows to write them, before `writing`.
     pub(super) flush_turn: Mutex<()>,
     /// Held while rows are written, or read to make the state anew; after `writing`.
     pub(super) flushing: Mutex<()>,
@@ -79,8 +77,8 @@ pub(super) struct Shared {
     room: AtomicU64,
     /// What found no space and was refused, in bytes; 0 when there is space as far as anybody knows.
     refused_bytes: AtomicU64,
-    /// This life of the data directory, as long as the log does not tell of it: on a full disk it is noted later, in
-    /// front of the first command that is decided. 0 when it is noted.
+    /// This life of the data directory, until the log has it: on a full disk it is written later, in front of the
+    /// first command that is decided. 0 when it is written.
     generation_due: AtomicU64,
     generation: AtomicU64,
     /// The number of the newest event on disk.
@@ -107,7 +105,7 @@ pub(super) struct Deciding {
     open: Group,
     /// The number of the open group.
     pub(super) number: GroupNumber,
-    stir: Stir,
+    wakeups: Wakeups,
     /// Groups that nothing more goes into and nobody has begun to write, the oldest first. The newest of them has the
     /// number before the open one's.
     closed: VecDeque<Closed>,
@@ -119,17 +117,17 @@ pub(super) struct Deciding {
 struct Closed {
     group: Group,
     number: GroupNumber,
-    stir: Stir,
+    wakeups: Wakeups,
 }
 
 /// What became of commands that wanted to be decided.
 pub(super) enum Turn {
     /// The answers may leave once the group of that number is on disk.
     Decided(Vec<Answer>, GroupNumber),
-    /// Nothing was looked at: so much waits for the disk that this group must be there first.
+    /// Nothing was looked at: too much waits for the disk, and this group must be there first.
     Crowded(GroupNumber),
-    /// Nothing was looked at: so many rows have changed that some must be taken first.
-    Behind(Listening),
+    /// Nothing was looked at: too many rows have changed, and some must be taken first.
+    FlushFirst(Listening),
 }
 
 pub(super) struct Writing {
@@ -137,16 +135,16 @@ pub(super) struct Writing {
     segment: u32,
 }
 
-/// Rows are taken out of the state once so many have changed.
+/// Rows are taken out of the state once this many have changed.
 pub(super) const FLUSH_ROWS: usize = 16_384;
-/// Rows that were taken are written once they have so many bytes. While that goes on, as many more may come together.
+/// Rows that were taken are written once they have this many bytes. Meanwhile the same amount may gather again.
 pub(super) const HELD_BYTES_MAX: usize = 32 << 20;
-/// Nothing more is decided while rows are being written and so many others have changed.
+/// Nothing more is decided while rows are being written and this many others have changed.
 const CHANGED_ROWS_MAX: usize = 65_536;
-/// Rows are written once the log is so many events ahead of them: they are what an open has to replay.
+/// Rows are written once the log is this many events ahead of them: an open has to replay those.
 pub(super) const FLUSH_EVENTS: u64 = 50_000;
 
-/// A store without room for so many bytes is not ready: most commands that write want less.
+/// A store without room for this many bytes is not ready: most commands that write need less.
 const ORDINARY_BYTES: u64 = 128 << 10;
 
 /// A group that grew larger gives its memory back.
@@ -194,7 +192,7 @@ impl Embedded {
                 decider,
                 open: Group::new(),
                 number: 1,
-                stir: Stir::default(),
+                wakeups: Wakeups::default(),
                 closed: VecDeque::new(),
                 written: HashMap::default(),
                 emptied: Vec::new(),
@@ -275,8 +273,8 @@ impl Embedded {
         self.shared.progress.wait(since + 1).await
     }
 
-    /// Begins to watch a job: the answer resolves when it comes to rest, or when it must be looked at again. Whoever
-    /// watches first and looks then misses nothing.
+    /// Begins to watch a job: the answer resolves when the job comes to rest, or when the caller must look again. A
+    /// caller that watches first and then looks misses nothing.
     pub fn watch_rest(&self, job: JobId) -> JobRest<'_> {
         JobRest::watch(&self.shared.progress, job)
     }
@@ -314,7 +312,7 @@ impl Embedded {
         self.shared.abandoned.store(true, Ordering::Release);
     }
 
-    /// The clock has moved: those who wait for a moment look again. Only needed with a clock that jumps.
+    /// The clock has moved: callers that wait for a moment look again. Only needed with a clock that jumps.
     pub fn time_passed(&self) {
         self.shared.timer_bell.ring();
     }
@@ -369,7 +367,7 @@ impl Shared {
                 Turn::Decided(answers, number) => return Ok((answers, number)),
                 // What becomes of the others' group is their matter; the next try tells what it means for this one.
                 Turn::Crowded(number) => drop(self.write_or_wait(number)),
-                Turn::Behind(relieved) => block_on(relieved),
+                Turn::FlushFirst(relieved) => pollster::block_on(relieved),
             }
         }
     }
@@ -391,10 +389,10 @@ impl Shared {
             return Ok(Turn::Crowded(deciding.newest()));
         }
         if deciding.decider.state.dirty_len() >= CHANGED_ROWS_MAX {
-            // Listened first: who is relieved in between is not missed.
+            // Listen first, so that a relief in between is not missed.
             let relieved = self.relieved.listen();
             if self.settling.load(Ordering::Acquire) > 0 {
-                return Ok(Turn::Behind(relieved));
+                return Ok(Turn::FlushFirst(relieved));
             }
         }
         // What cannot be loaded is known before anything is changed.
@@ -406,7 +404,7 @@ impl Shared {
             let note = note_of_generation(due);
             deciding.decider.load_all(std::slice::from_ref(&note), now)?;
             self.generation_due.store(0, Ordering::Release);
-            let noted = deciding.decider.decide(&note, now, &mut deciding.open, &mut deciding.stir);
+            let noted = deciding.decider.decide(&note, now, &mut deciding.open, &mut deciding.wakeups);
             if let Err(fault) = noted {
                 self.progress.stop(fault.clone());
                 return Err(fault);
@@ -414,7 +412,8 @@ impl Shared {
         }
         let mut answers = Vec::with_capacity(commands.len());
         for command in commands {
-            let mut decide = || deciding.decider.decide(command, now, &mut deciding.open, &mut deciding.stir);
+            let mut decide =
+                || deciding.decider.decide(command, now, &mut deciding.open, &mut deciding.wakeups);
             let mut answer = decide();
             // Those before it are decided, so this one must be too. It changed nothing yet.
             if answer.is_err() && self.rows.trouble.fault().is_some() && self.rows.heal().is_ok() {
@@ -432,7 +431,7 @@ impl Shared {
             }
         }
         let number = deciding.number;
-        deciding.written.extend(deciding.stir.records.drain(..).map(|key| (key, number)));
+        deciding.written.extend(deciding.wakeups.records.drain(..).map(|key| (key, number)));
         Ok(Turn::Decided(answers, deciding.newest()))
     }
 
@@ -515,17 +514,18 @@ impl Shared {
             }
             let Some(mut closed) = deciding.closed.pop_front() else { return Ok(false) };
             let state = &deciding.decider.state;
-            // What was claimed meanwhile, mostly by whoever finished the task before it, needs nobody else.
-            closed.stir.messages = closed.stir.messages.min(state.queue().ready());
+            // A message that was claimed meanwhile, mostly by the worker that finished the task before it, needs no
+            // other worker.
+            closed.wakeups.messages = closed.wakeups.messages.min(state.queue().ready());
             (closed, state.dirty_len(), state.queue().next_visible())
         };
-        let Closed { mut group, number, stir } = closed;
+        let Closed { mut group, number, wakeups } = closed;
         let began = Instant::now();
         match self.append(writing, &group) {
             Ok(()) => {
                 // What was answered is counted.
-                self.meter.wrote(began.elapsed(), group.event_count(), group.byte_count(), stir.jobs);
-                // Whoever waits for an answer comes before those who follow the log.
+                self.meter.wrote(began.elapsed(), group.event_count(), group.byte_count(), wakeups.jobs);
+                // Callers that wait for an answer come before followers of the log.
                 self.progress.reached(number);
                 if group.event_count() > 0 {
                     self.grown.ring();
@@ -541,9 +541,9 @@ impl Shared {
                 return Err(fault);
             }
         }
-        self.progress.rest.rested(&stir.rested);
-        if stir.messages > 0 {
-            self.work.arrived(stir.messages);
+        self.progress.rest.rested(&wakeups.rested);
+        if wakeups.messages > 0 {
+            self.work.arrived(wakeups.messages);
         }
         if next_visible.is_some_and(|at| at.millis() < self.timer_target.load(Ordering::Relaxed)) {
             self.timer_bell.ring();
@@ -582,7 +582,7 @@ impl Shared {
         deciding.open.clear();
         deciding.closed.clear();
         deciding.written.clear();
-        deciding.stir = Stir::default();
+        deciding.wakeups = Wakeups::default();
         let lost = deciding.number;
         // The state is made from the rows. If they are damaged they come first.
         if let Err(fault) = self.rows.heal() {
@@ -608,7 +608,7 @@ impl Shared {
 
     fn run_writer(&self) {
         while self.writer_bell.wait(None) == Heard::Ring {
-            // Faults reach those who wait through the progress.
+            // Faults reach waiting callers through the progress.
             while !self.progress.is_stopped() {
                 let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
                 if !matches!(self.write_group(&mut writing), Ok(true)) {
@@ -632,8 +632,8 @@ impl Deciding {
         }
         let fresh = self.emptied.pop().unwrap_or_default();
         let group = std::mem::replace(&mut self.open, fresh);
-        let stir = std::mem::take(&mut self.stir);
-        self.closed.push_back(Closed { group, number: self.number, stir });
+        let wakeups = std::mem::take(&mut self.wakeups);
+        self.closed.push_back(Closed { group, number: self.number, wakeups });
         self.number += 1;
     }
 
@@ -667,7 +667,7 @@ fn note_of_generation(generation: u64) -> Command {
     Command::PutRecord(PutRecord { key: generation_key(), value, expires_at: None, expected: None })
 }
 
-/// The last life that the store tells of; 0 before the first.
+/// The last life that the store has; 0 before the first.
 fn stored_generation(decider: &Decider) -> Result<u64, Fault> {
     Ok(match decider.row(&RowKey::Record(generation_key()))? {
         Some(Row::Record(record)) => match &record.value {
@@ -688,25 +688,6 @@ impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.progress.stop(Fault::Stopped(format!("it panicked while {}", self.doing)));
-        }
-    }
-}
-
-/// Waits for a future on this thread.
-pub(super) fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How far the log is synced, and who waits for it.
+//! How far the log is synced, and which callers wait for it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +8,6 @@ use std::task::{Context, Poll, Waker};
 
 use tidemill_engine::backend::Fault;
 
-use super::embedded::block_on;
 use super::rest_board::RestBoard;
 
 /// Groups are numbered from 1 in the order they are filled; they reach the disk in that order.
@@ -22,7 +21,8 @@ pub(super) struct Progress {
     troubled: AtomicBool,
     inner: Mutex<Inner>,
     pub(super) rest: RestBoard,
-    /// Where threads wait for a group, by its number: one call wakes them all, and nobody who waits for another.
+    /// Where threads wait for a group, by its number: one call wakes them all, and no thread that waits for another
+    /// group.
     rooms: [Room; ROOMS],
 }
 
@@ -71,7 +71,7 @@ impl Progress {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// A group is on disk: whoever waited for it may go on.
+    /// A group is on disk: its waiters may go on.
     pub(super) fn reached(&self, number: GroupNumber) {
         let mut inner = self.lock();
         self.synced.store(number, Ordering::Release);
@@ -142,7 +142,7 @@ impl Progress {
             *waiting -= 1;
         }
         // After trouble only the lists tell which groups were lost.
-        block_on(self.wait(number))
+        pollster::block_on(self.wait(number))
     }
 
     /// Resolves when a group is on disk, or never will be.

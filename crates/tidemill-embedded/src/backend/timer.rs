@@ -1,4 +1,4 @@
-//! The timer: wakes those who wait for work when a hidden message becomes visible.
+//! The timer: wakes waiting workers when a hidden message becomes visible.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ impl Shared {
                 let mut deciding = self.deciding();
                 let state = &mut deciding.decider.state;
                 let before = state.queue().ready();
-                state.move_on(now);
+                state.show_due_messages(now);
                 (state.queue().ready().saturating_sub(before), state.queue().next_visible())
             };
             self.timer_target

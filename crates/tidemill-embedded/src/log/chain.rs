@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tidemill_model::{Position, Timestamp};
 
-use super::query::{ChainQuery, Order, Page, Window};
+use super::query::{ChainQuery, Order, StoredPage, Window};
 use super::session::Session;
 use super::{LogError, Seq, StoredEvent};
 
 /// The most events that are read backwards in one go to give them in ascending order.
 const STRETCH_MAX: u64 = 4096;
 
-pub(super) fn chain(session: &mut Session<'_>, query: &ChainQuery) -> Result<Page, LogError> {
+pub(super) fn chain(session: &mut Session<'_>, query: &ChainQuery) -> Result<StoredPage, LogError> {
     if query.window.limit == 0 {
-        return Ok(Page::default());
+        return Ok(StoredPage::default());
     }
     let mut strands = Vec::with_capacity(2);
     for (tip, along, lag) in [(query.main, Along::Main, None), (query.aside, Along::Aside, query.lag_millis)]
@@ -31,7 +31,7 @@ pub(super) fn chain(session: &mut Session<'_>, query: &ChainQuery) -> Result<Pag
             });
         }
     }
-    let mut page = Page::default();
+    let mut page = StoredPage::default();
     while let Some(stored) = next(session, &mut strands, query)? {
         if page.events.len() == query.window.limit {
             page.next = page.events.last().map(|stored| stored.event.position());

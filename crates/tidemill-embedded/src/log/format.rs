@@ -7,6 +7,11 @@ use super::LogError;
 use super::files::{self, VERSION};
 use crate::disk::{Disk, read_exact_at};
 
+/// Whether this release may read the log: nothing but this file is looked at.
+pub fn check_format(disk: &dyn Disk) -> Result<(), LogError> {
+    Format::read(disk).map(drop)
+}
+
 /// What the file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Format {

@@ -1,17 +1,9 @@
 //! What can be asked of the log.
 
+pub use tidemill_model::event_query::Order;
 use tidemill_model::{AppName, Event, EventType, Position, TenantId, Timestamp};
 
 use super::{Seq, StoredEvent};
-
-/// The order of a page, by (timestamp, id).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// The oldest first.
-    Ascending,
-    /// The newest first.
-    Descending,
-}
 
 /// Which part of a timeline or history, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +97,7 @@ impl ChainQuery {
 
 /// Some events in the order that was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct StoredPage {
     pub events: Vec<StoredEvent>,
     /// What to give as `after` for the next page, which may turn out empty; `None` when nothing follows.
     pub next: Option<Position>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::entry::{Entries, Entry, RawEntry};
 use super::postings::Extent;
-use super::query::{ChainQuery, Page, TimelineQuery};
+use super::query::{ChainQuery, StoredPage, TimelineQuery};
 use super::raw_segment::RawSegment;
 use super::sealed::SealedSegment;
 use super::session::Session;
@@ -70,12 +70,12 @@ impl LogReader {
     }
 
     /// A page of a timeline.
-    pub fn timeline(&self, query: &TimelineQuery) -> Result<Page, LogError> {
+    pub fn timeline(&self, query: &TimelineQuery) -> Result<StoredPage, LogError> {
         timeline::timeline(&mut Session::new(&self.shared), query)
     }
 
     /// A page of an entity's history.
-    pub fn chain(&self, query: &ChainQuery) -> Result<Page, LogError> {
+    pub fn chain(&self, query: &ChainQuery) -> Result<StoredPage, LogError> {
         chain::chain(&mut Session::new(&self.shared), query)
     }
 

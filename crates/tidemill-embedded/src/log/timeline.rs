@@ -7,7 +7,7 @@ use std::vec;
 
 use tidemill_model::Timestamp;
 
-use super::query::{Order, Page, PostingKey, TimelineQuery, Window};
+use super::query::{Order, PostingKey, StoredPage, TimelineQuery, Window};
 use super::raw_segment::{RawPosting, RawSegment};
 use super::sealed::{ListCursor, SealedSegment};
 use super::session::{Session, missing};
@@ -17,9 +17,9 @@ use super::{LogError, StoredEvent};
 /// How many postings of a segment in memory are looked up at a time.
 const BATCH: usize = 128;
 
-pub(super) fn timeline(session: &mut Session<'_>, query: &TimelineQuery) -> Result<Page, LogError> {
+pub(super) fn timeline(session: &mut Session<'_>, query: &TimelineQuery) -> Result<StoredPage, LogError> {
     let mut merge = Merge::new(session, query);
-    let mut page = Page::default();
+    let mut page = StoredPage::default();
     while page.events.len() < query.window.limit {
         let Some(event) = merge.next(session)? else { return Ok(page) };
         page.events.push(event);

@@ -11,9 +11,10 @@ use crate::log::LogConfig;
 /// What an entry takes beside its texts, at most.
 const ENTRY_BYTES: usize = 160;
 
-/// The open group takes nothing more once it has so many bytes, and rows that are carried are written in groups of it.
+/// The open group takes nothing more once it has this many bytes, and carried rows are written in groups of this
+/// size.
 ///
-/// Half a segment: whoever wants small segments has small groups.
+/// Half a segment: small segments mean small groups.
 pub(crate) fn group_bytes(config: &LogConfig) -> usize {
     usize::try_from(config.segment_bytes / 2).unwrap_or(usize::MAX).min(GROUP_BYTES)
 }
@@ -22,7 +23,7 @@ const GROUP_BYTES: usize = 32 << 20;
 
 /// How much room in the log the commands may need, with some to spare.
 pub(crate) fn wanted(config: &LogConfig, commands: &[Command]) -> u64 {
-    // No more for one command than half a segment: whoever wants small segments has small commands.
+    // No more for one command than half a segment: small segments mean small commands.
     let most = config.segment_bytes / 2;
     commands.iter().map(|command| command.log_bytes().min(most)).sum::<u64>() + config.segment_bytes / 64
 }
@@ -118,7 +119,7 @@ mod tests {
     };
 
     use super::super::Tell;
-    use super::super::decider::{Decider, Stir};
+    use super::super::decider::{Decider, Wakeups};
     use super::super::row_store::RowStore;
     use super::super::row_trouble::RowConfig;
     use super::*;
@@ -160,10 +161,10 @@ mod tests {
         let rows = Arc::new(RowStore::open(&disk, RowConfig::USUAL, &Tell::default()).unwrap());
         let mut decider = Decider::new(rows, Policy::default(), Site::default(), 1, Seq::FIRST);
         decider.group_bytes_max = 20_000;
-        let (mut group, mut stir) = (Group::new(), Stir::default());
+        let (mut group, mut wakeups) = (Group::new(), Wakeups::default());
         let mut decide = |job: u128, tasks: usize| -> (Answer, usize) {
             let now = Timestamp::clamped(1_700_000_000_000);
-            let answer = decider.decide(&submit(job, tasks), now, &mut group, &mut stir).unwrap();
+            let answer = decider.decide(&submit(job, tasks), now, &mut group, &mut wakeups).unwrap();
             (answer, group.byte_count())
         };
         let (answer, filled) = decide(1, 10);

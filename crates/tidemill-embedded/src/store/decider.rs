@@ -39,13 +39,16 @@ pub(crate) struct Decider {
     absent: HashSet<RowKey>,
     /// The rows of the next command are here: it is the only one, and nothing was decided since they were loaded.
     is_ready: bool,
-    /// What does not fit into a group of so many bytes is refused.
+    /// While the log is replayed: how often the rows had been rebuilt when the replay began. Rows that were rebuilt since
+    /// reflect entries which the replay has yet to apply.
+    pub(super) replayed_on: Option<u64>,
+    /// The decider refuses a command that does not fit into a group of this many bytes.
     pub(super) group_bytes_max: usize,
 }
 
-/// What decisions did, so that those who wait for work or for an end can be woken.
+/// Whom decisions wake once their group is on disk: callers who wait for work, for an end or for a record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Stir {
+pub(crate) struct Wakeups {
     /// Messages that may be deliverable now.
     pub(crate) messages: usize,
     /// Jobs that came to rest or in which all that is left is parked, maybe several times.
@@ -56,7 +59,7 @@ pub(crate) struct Stir {
     pub(crate) jobs: JobEvents,
 }
 
-impl Stir {
+impl Wakeups {
     /// Notes jobs of a commit in which nothing more happens by itself. The commit is applied.
     fn note_rested(&mut self, state: &State, commit: &Commit) {
         let is_end = |kind: &TaskChangeKind| {
@@ -95,6 +98,7 @@ impl Decider {
             next_seq,
             absent: HashSet::new(),
             is_ready: false,
+            replayed_on: None,
             group_bytes_max: GROUP_BYTES_MAX,
         }
     }
@@ -114,9 +118,9 @@ impl Decider {
         command: &Command,
         now: Timestamp,
         group: &mut Group,
-        stir: &mut Stir,
+        wakeups: &mut Wakeups,
     ) -> Result<Answer, Fault> {
-        self.state.move_on(now);
+        self.state.show_due_messages(now);
         if let Some(answer) = self.answer_by_head(command)? {
             return Ok(answer);
         }
@@ -137,12 +141,12 @@ impl Decider {
             let limit_bytes = self.group_bytes_max;
             return Ok(Err(Refusal::TooLarge { field: command.large_field(), size_bytes, limit_bytes }));
         }
-        stir.messages += commit.enqueue.iter().filter(|message| message.not_before <= now).count();
-        stir.messages += commit.visibility.iter().filter(|change| change.visible_at <= now).count();
+        wakeups.messages += commit.enqueue.iter().filter(|message| message.not_before <= now).count();
+        wakeups.messages += commit.visibility.iter().filter(|change| change.visible_at <= now).count();
         let links = self.state.apply(&commit, self.next_seq);
-        stir.note_rested(&self.state, &commit);
-        stir.jobs.note(&commit);
-        stir.records.extend(commit.records.iter().filter_map(|write| match write {
+        wakeups.note_rested(&self.state, &commit);
+        wakeups.jobs.note(&commit);
+        wakeups.records.extend(commit.records.iter().filter_map(|write| match write {
             RecordWrite::Put { key, .. } => Some(key.clone()),
             _ => None,
         }));
@@ -178,7 +182,7 @@ impl Decider {
 
     /// Loads the rows that commands need, as far as they are known before the first is decided.
     pub(crate) fn load_all(&mut self, commands: &[Command], now: Timestamp) -> Result<(), Fault> {
-        self.state.part_with_visitors();
+        self.state.evict_cached_rows();
         self.absent.clear();
         self.is_ready = false;
         commands.iter().try_for_each(|command| self.load_for(command, now))?;
@@ -218,7 +222,9 @@ impl Decider {
             return Ok(false);
         }
         if let RowKey::Job(tenant, job) | RowKey::JobTasks(tenant, job, _) = key {
-            let Some(job) = self.rows.job(tenant, *job)? else { return Ok(false) };
+            let job = self.rows.job(tenant, *job)?;
+            self.check_rebuilt()?;
+            let Some(job) = job else { return Ok(false) };
             self.state.load_job(job.head, job.tasks, job.entries);
             return Ok(true);
         }
@@ -227,9 +233,21 @@ impl Decider {
         {
             return self.load(&RowKey::Job(task.tenant.clone(), job));
         }
-        let Some(row) = self.rows.get(key)? else { return Ok(false) };
+        let row = self.rows.get(key)?;
+        self.check_rebuilt()?;
+        let Some(row) = row else { return Ok(false) };
         self.state.load(key.clone(), row);
         Ok(true)
+    }
+
+    /// Fails if a replay is under way and the rows were rebuilt since it began.
+    fn check_rebuilt(&self) -> Result<(), Fault> {
+        match self.replayed_on {
+            Some(times) if times != self.rows.times_rebuilt() => {
+                Err(Fault::Unavailable("the rows were rebuilt while the log was replayed on them".to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Loads everything that is open: jobs, live tasks, messages, and records that stay in memory.
@@ -259,7 +277,7 @@ impl Decider {
 
     /// Applies an entry of the log again, after a crash or for a rebuild.
     pub(crate) fn replay(&mut self, entry: &Entry<'_>) -> Result<(), Fault> {
-        self.state.part_with_visitors();
+        self.state.evict_cached_rows();
         match entry {
             Entry::Event(stored) => {
                 self.state.end_carry();
@@ -344,7 +362,7 @@ impl Decider {
         Ok(keys)
     }
 
-    /// The stored records of a kind, of whatever tenant.
+    /// The stored records of a kind, of all tenants.
     pub(crate) fn stored_records(&self, kind: RecordKind) -> Result<BTreeMap<RecordKey, Record>, Fault> {
         let mut found = BTreeMap::new();
         self.rows.scan(&row_key::records_of_all(kind), &mut |key, row| {

@@ -11,24 +11,47 @@ use super::row_store::{Checkpoint, RowStore};
 use super::watch::{Step, Watch, unwatched};
 use crate::log::{Entry, Log, LogPosition, LogReader, SegmentKind, Seq};
 
-/// After so many changed rows a rebuild writes them down, so that memory does not grow with the log.
+/// After this many changed rows a rebuild writes them, so that memory does not grow with the log.
 const ROWS_IN_MEMORY_MAX: usize = 100_000;
 
 pub(crate) fn decider(rows: &Arc<RowStore>, log: &Log, options: &StoreOptions) -> Result<Decider, Fault> {
     decider_watched(rows, log, options, &mut unwatched)
 }
 
+/// Rows that are found damaged on the way, or that the keeper rebuilds meanwhile, reflect all of the log: what was replayed up to
+/// then began at an older checkpoint, and an entry would be applied twice. So the replay begins anew.
 pub(super) fn decider_watched(
     rows: &Arc<RowStore>,
     log: &Log,
     options: &StoreOptions,
     watch: &mut Watch<'_>,
 ) -> Result<Decider, Fault> {
+    loop {
+        let times = rows.times_rebuilt();
+        let derived = replayed(rows, log, options, watch);
+        if derived.is_err() && rows.has_trouble() {
+            // Nothing goes on without a state, so this does not wait for the keeper's turn.
+            rows.heal()?;
+        }
+        if rows.times_rebuilt() == times {
+            return derived;
+        }
+    }
+}
+
+fn replayed(
+    rows: &Arc<RowStore>,
+    log: &Log,
+    options: &StoreOptions,
+    watch: &mut Watch<'_>,
+) -> Result<Decider, Fault> {
+    let times = rows.times_rebuilt();
     let from = rows.checkpoint()?.map_or(LogPosition::START, |checkpoint| checkpoint.position);
     // Ids of this life must not meet those of another: the end of the log tells lives apart.
     let seed = options.seed ^ log.next_seq().0.rotate_left(32);
     let mut decider =
         Decider::new(Arc::clone(rows), options.policy.clone(), options.site.clone(), seed, from.next_seq);
+    decider.replayed_on = Some(times);
     decider.load_open()?;
     let reader = log.reader();
     let total = log.next_seq().0.saturating_sub(from.next_seq.0);
@@ -51,6 +74,7 @@ pub(super) fn decider_watched(
         reader.replay::<Fault>(from, |entry| replay(&mut decider, &entry))?;
     }
     step.end();
+    decider.replayed_on = None;
     decider.state.end_carry();
     decider.set_next_seq(log.next_seq());
     // Ids go on where the log ends, even if the clock went back since.

@@ -10,16 +10,13 @@
 
 use std::io::{self, Write};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use tidemill_engine::backend::Fault;
-pub use tidemill_engine::export::{ExportError, Exported, FORMAT, Tally, VERSION};
-use tidemill_engine::export::{Lines, PART_BYTES, is_exported, line};
+pub use tidemill_engine::export::{ExportError, ExportTally, Exported, FORMAT, VERSION};
+use tidemill_engine::export::{Lines, is_exported, line};
 use tidemill_engine::record::{RecordKey, RecordKind};
-use tidemill_engine::state::queue::Queued;
-use tidemill_engine::state::row::{Row, RowKey, TaskRow};
+use tidemill_engine::state::row::{Row, RowKey, StoredTask};
 use tidemill_engine::state::stream::Stream;
-use tidemill_model::{Entity, Event, JobId, Json, KnownType, TaskState, TenantId, Timestamp, overflow};
+use tidemill_model::{Entity, Event, JobId, KnownType, TenantId, overflow};
 
 use super::Store;
 use super::row_key;
@@ -47,7 +44,7 @@ impl Store {
             lines: Lines::new(out),
             done: Exported::default(),
         };
-        export.lines.put(&line::Header {
+        export.lines.put(&line::HeaderLine {
             kind: "header",
             format: FORMAT,
             version: VERSION,
@@ -60,7 +57,7 @@ impl Store {
         export.records(watch)?;
         export.entities(watch)?;
         let Export { mut lines, done, .. } = export;
-        lines.put(&line::End { kind: "end", tally: done.tally })?;
+        lines.put(&line::EndLine { kind: "end", tally: done.tally })?;
         lines.flush()?;
         Ok(done)
     }
@@ -131,17 +128,7 @@ impl Export<'_, '_> {
             }
             Err(error) => return Err(io_fault(&error).into()),
         };
-        self.done.tally.blobs += 1;
-        let (tenant_id, key) = (&event.tenant, place.key.as_str());
-        let mut parts = bytes.chunks(PART_BYTES).peekable();
-        loop {
-            let part = BASE64.encode(parts.next().unwrap_or_default());
-            let more = parts.peek().is_some();
-            self.lines.put(&line::Blob { kind: "blob", tenant_id, key, bytes: part, more })?;
-            if !more {
-                return Ok(());
-            }
-        }
+        Ok(self.lines.put_blob(&event.tenant, &place.key, &bytes, &mut self.done.tally)?)
     }
 
     fn jobs(&mut self, watch: &mut Watch<'_>) -> Result<(), ExportError> {
@@ -157,38 +144,18 @@ impl Export<'_, '_> {
 
     fn job(&mut self, tenant: &TenantId, job: JobId) -> Result<(), ExportError> {
         let Some(rows) = self.store.rows.job(tenant, job)? else { return Ok(()) };
-        self.done.tally.jobs += 1;
-        self.lines.put(&line::Job::of(&rows.head))?;
-        let (mut first, mut tasks, mut bytes) = (0, Vec::new(), 0);
-        for spec in rows.task_list() {
-            let json = Json::of(&*spec);
-            bytes += json.len();
-            tasks.push(json);
-            if bytes >= PART_BYTES {
-                let count = tasks.len();
-                self.lines.put(&line::JobTasks { kind: "jobTasks", job_id: job, first, tasks })?;
-                (first, tasks, bytes) = (first + count, Vec::new(), 0);
-            }
-        }
-        if !tasks.is_empty() {
-            self.lines.put(&line::JobTasks { kind: "jobTasks", job_id: job, first, tasks })?;
-        }
-        for (key, entry) in rows.entries {
-            self.done.tally.tasks += 1;
-            self.lines.put(&line::Task::of(&key, &TaskRow { alone: None, entry, index: None }))?;
-        }
-        Ok(())
+        Ok(self.lines.put_job(rows, &mut self.done.tally)?)
     }
 
     fn tasks(&mut self, watch: &mut Watch<'_>) -> Result<(), ExportError> {
         let mut step = Step::begin(watch, "writing tasks", None);
         self.each_row(&[row_key::TASK], |export, key, row| {
-            let (RowKey::Task(key), Row::Task(row @ TaskRow { alone: Some(_), .. })) = (key, row) else {
+            let (RowKey::Task(key), Row::Task(row @ StoredTask { alone: Some(_), .. })) = (key, row) else {
                 return Ok(());
             };
             step.tick();
             export.done.tally.tasks += 1;
-            Ok(export.lines.put(&line::Task::of(&key, &row))?)
+            Ok(export.lines.put(&line::TaskLine::of(&key, &row))?)
         })?;
         step.end();
         Ok(())
@@ -200,24 +167,11 @@ impl Export<'_, '_> {
             let Row::Message(queued) = row else { return Ok(()) };
             step.tick();
             export.done.tally.messages += 1;
-            let visible_at = export.visible_at(&queued)?;
-            Ok(export.lines.put(&line::Message::of(&queued, visible_at))?)
+            let task = export.store.rows.get(&RowKey::Task(queued.message.task.clone()))?;
+            Ok(export.lines.put(&line::MessageLine::of(&queued, task.as_ref()))?)
         })?;
         step.end();
         Ok(())
-    }
-
-    /// When a message may be delivered, were there no leases.
-    fn visible_at(&self, queued: &Queued) -> Result<Timestamp, Fault> {
-        let message = &queued.message;
-        let is_leased = match self.store.rows.get(&RowKey::Task(message.task.clone()))? {
-            Some(Row::Task(TaskRow { entry, .. })) => {
-                entry.message == Some(message.id)
-                    && entry.head.is_some_and(|head| matches!(head.state, TaskState::Leased(_)))
-            }
-            _ => false,
-        };
-        Ok(if is_leased { message.not_before } else { queued.visible_at })
     }
 
     fn records(&mut self, watch: &mut Watch<'_>) -> Result<(), ExportError> {
@@ -229,7 +183,7 @@ impl Export<'_, '_> {
             }
             step.tick();
             export.done.tally.records += 1;
-            Ok(export.lines.put(&line::Record::of(&key, &record))?)
+            Ok(export.lines.put(&line::RecordLine::of(&key, &record))?)
         })?;
         step.end();
         Ok(())
@@ -240,13 +194,14 @@ impl Export<'_, '_> {
         self.each_row(&[row_key::ENTITY], |export, key, row| {
             let (RowKey::Entity(tenant, entity), Row::Entity(stream)) = (key, row) else { return Ok(()) };
             step.tick();
-            if export.is_told_by_events(&stream)? {
+            if export.follows_from_events(&stream)? {
                 return Ok(());
             }
             export.done.tally.entities += 1;
             let Entity { kind, id } = &entity;
-            let (tenant_id, stream) = (&tenant, line::Stream::of(&stream));
-            let line = line::Entity { kind: "entity", tenant_id, entity_type: kind, entity_id: id, stream };
+            let (tenant_id, stream) = (&tenant, line::StreamSummary::of(&stream));
+            let line =
+                line::EntityLine { kind: "entity", tenant_id, entity_type: kind, entity_id: id, stream };
             Ok(export.lines.put(&line)?)
         })?;
         step.end();
@@ -254,7 +209,7 @@ impl Export<'_, '_> {
     }
 
     /// Whether the events in the log are enough to know where the history stands.
-    fn is_told_by_events(&self, stream: &Stream) -> Result<bool, Fault> {
+    fn follows_from_events(&self, stream: &Stream) -> Result<bool, Fault> {
         // The newest events of both chains tell their numbers, and that of the main chain the time.
         Ok(self.is_there(stream.history.main.tip())? && self.is_there(stream.history.aside.tip())?)
     }

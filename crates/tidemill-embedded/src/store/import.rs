@@ -2,8 +2,8 @@
 //!
 //! The new log begins with the events, linked to each other anew, and goes on with the rows of jobs, tasks, messages
 //! and records as the log carries them when its beginning is dropped (`Control::Carry`). So a replay, a rebuild and a
-//! verify need to know nothing about imports. Nothing is started for an imported event: where they end is kept in a
-//! record, and whoever follows the log begins there.
+//! verify need to know nothing about imports. Nothing is started for an imported event: a record says where they end,
+//! and followers of the log begin there.
 //!
 //! After an error what was made so far is worthless; `import_dir` throws it away.
 
@@ -28,7 +28,7 @@ use self::assembly::Assembly;
 use self::fields::BadField;
 use self::line::Line;
 use self::lines::Lines;
-use super::export::{FORMAT, Tally, VERSION};
+use super::export::{ExportTally, FORMAT, VERSION};
 use super::watch::{Step, Watch};
 use super::{Store, StoreOptions};
 use crate::disk::Disk;
@@ -37,7 +37,7 @@ use crate::log::LogError;
 /// What an import did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Imported {
-    pub tally: Tally,
+    pub tally: ExportTally,
     /// Messages that open tasks lacked and got.
     pub messages_made: u64,
     /// Whether the store stays closed until a key is made, and why.

@@ -36,13 +36,13 @@ use tidemill_engine::command::Command;
 use tidemill_engine::policy::Policy;
 use tidemill_engine::site::Site;
 use tidemill_engine::state::State;
-use tidemill_model::event_query::{EventQuery, Page};
+use tidemill_model::event_query::{EventPage, EventQuery};
 use tidemill_model::{Entity, Event, TenantId, Timestamp};
 
 use crate::blob::Blobs;
 use crate::disk::Disk;
 use crate::log::{Group, Log, LogConfig, LogError, LogKeeper, LogReader};
-use decider::{Decider, Stir};
+use decider::{Decider, Wakeups};
 use row_store::{Checkpoint, Former, RowStore};
 use row_trouble::{MADE_AGAIN, RowConfig};
 pub use tell::Tell;
@@ -56,7 +56,7 @@ pub struct StoreOptions {
     /// Makes the ids of this life of the store differ from those of others.
     pub seed: u64,
     pub retention: retention::Retention,
-    /// Who is told what an operator should know and nobody asked for.
+    /// Takes messages for an operator that nobody asked for.
     pub tell: Tell,
     /// How much memory may be used for pages of rows.
     pub row_cache_bytes: usize,
@@ -99,7 +99,7 @@ impl Store {
         Self::open_watched(disk, options, &mut watch::unwatched)
     }
 
-    /// Like `open`, for those who want to know how far it is.
+    /// Like `open`, for callers that want to know how far it is.
     pub fn open_watched(
         disk: Arc<dyn Disk>,
         options: StoreOptions,
@@ -165,10 +165,10 @@ impl Store {
         self.log.reserve(wanted(&self.options.log, commands))?;
         self.group.clear();
         self.decider.load_all(commands, now)?;
-        let mut stir = Stir::default();
+        let mut wakeups = Wakeups::default();
         let mut answers = Vec::with_capacity(commands.len());
         for command in commands {
-            match self.decider.decide(command, now, &mut self.group, &mut stir) {
+            match self.decider.decide(command, now, &mut self.group, &mut wakeups) {
                 Ok(answer) => answers.push(answer),
                 Err(fault) => return Err(self.fall_back(fault)),
             }
@@ -258,7 +258,7 @@ impl Store {
         &self.decider.state
     }
 
-    pub fn events(&self, query: &EventQuery) -> Result<Page, Fault> {
+    pub fn events(&self, query: &EventQuery) -> Result<EventPage, Fault> {
         query::events(&self.reader, &self.decider, query, Timestamp::MIN)
     }
 

@@ -3,7 +3,7 @@
 use tidemill_engine::backend::Fault;
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_engine::state::stream::Stream;
-use tidemill_model::event_query::{self, EventQuery, Page};
+use tidemill_model::event_query::{EventPage, EventQuery};
 use tidemill_model::{AppName, Entity, Event, EventType, TenantId, Timestamp};
 
 use super::decider::Decider;
@@ -23,12 +23,12 @@ pub(crate) fn events(
     decider: &Decider,
     query: &EventQuery,
     now: Timestamp,
-) -> Result<Page, Fault> {
+) -> Result<EventPage, Fault> {
     query.check()?;
     let stream = match query.path.entity() {
         None => None,
         Some(entity) => match stream(decider, &query.tenant, entity)? {
-            None => return Ok(Page { events: Vec::new(), next: None }),
+            None => return Ok(EventPage { events: Vec::new(), next: None }),
             found => found,
         },
     };
@@ -43,14 +43,11 @@ pub(crate) fn answer(
     stream: Option<&Stream>,
     query: &EventQuery,
     now: Timestamp,
-) -> Result<Page, Fault> {
+) -> Result<EventPage, Fault> {
     let mut window = Window {
         from: query.from.unwrap_or(Timestamp::MIN),
         to: query.to.unwrap_or(Timestamp::MAX),
-        order: match query.order {
-            event_query::Order::Ascending => Order::Ascending,
-            event_query::Order::Descending => Order::Descending,
-        },
+        order: query.order,
         after: query.after.map(|cursor| cursor.position),
         limit: query.limit + 1,
     };
@@ -77,7 +74,7 @@ pub(crate) fn answer(
     let more = events.len() > query.limit;
     events.truncate(query.limit);
     let next = events.last().filter(|_| more).map(|last| query.cursor_at(last.position()));
-    Ok(Page { events, next })
+    Ok(EventPage { events, next })
 }
 
 /// The latest event of a stream as of `now`.

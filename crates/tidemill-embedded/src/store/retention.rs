@@ -11,7 +11,7 @@ use tidemill_engine::command::{Command, Forget};
 use tidemill_engine::commit::{RecordWrite, TaskKey};
 use tidemill_engine::record::{Record, RecordKind, RecordValue};
 use tidemill_engine::state::State;
-use tidemill_engine::state::job::Entry as JobEntry;
+use tidemill_engine::state::job::KeptTask;
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_model::overflow;
 use tidemill_model::{Event, JobId, JobStatus, KnownType, Outcome, TaskHead, TenantId, Timestamp};
@@ -25,7 +25,7 @@ use crate::log::{Entry, Fate, Group, LogKeeper, LogReader, SegmentInfo, SegmentK
 const DAY_MILLIS: u64 = 24 * 3_600_000;
 /// A segment is rewritten once this part of its events is expired.
 const WORTHWHILE_PART: u64 = 4;
-/// Rows without a job are carried so many at a time.
+/// How many rows without a job are carried at a time.
 const CARRY_ROWS: usize = 1_000;
 
 /// How many outdated records one pass removes.
@@ -76,11 +76,11 @@ pub struct Expired {
     pub rows_carried: u64,
 }
 
-/// Whoever holds the state and may write to the log.
+/// The component that holds the state and may write to the log.
 pub(crate) trait Keeper {
     /// Whether a job, or a task on its own, is completed. Nothing happens to it any more then.
     fn is_completed(&mut self, work: &RowKey) -> Result<bool, Fault>;
-    /// How far those who follow the log have come.
+    /// How far followers of the log have come.
     fn cursors(&mut self) -> Result<Vec<Record>, Fault>;
     /// Writes the rows of these keys to the log again, each as it stands then. Says how many.
     fn carry(&mut self, keys: &[RowKey]) -> Result<u64, Fault>;
@@ -152,7 +152,7 @@ impl Pass<'_> {
             }
             oldest = false;
             if past > 0 && past * WORTHWHILE_PART >= total {
-                // How many events an entity had, and which was its last, cannot be told without them.
+                // Without them nobody knows how many events an entity had, and which was its last.
                 let keys = self.rows_of_dropped(&completed, segment.id)?;
                 done.rows_carried += carry(keeper, keys)?;
                 note_blobs(keeper, &blobs)?;
@@ -395,11 +395,11 @@ pub(crate) fn is_completed_row(row: &Row) -> bool {
     }
 }
 
-fn is_completed_entry(entry: &JobEntry) -> bool {
+fn is_completed_entry(entry: &KeptTask) -> bool {
     entry.head.as_ref().and_then(TaskHead::outcome) == Some(Outcome::Completed)
 }
 
-/// How far those who follow the log have come, in memory or stored.
+/// How far followers of the log have come, in memory or stored.
 pub(crate) fn cursors(decider: &Decider) -> Result<Vec<Record>, Fault> {
     let mut found = decider.stored_records(RecordKind::Cursor)?;
     for (key, record) in decider.state.records().filter(|(key, _)| key.kind == RecordKind::Cursor) {
@@ -411,7 +411,7 @@ pub(crate) fn cursors(decider: &Decider) -> Result<Vec<Record>, Fault> {
     Ok(found.into_values().collect())
 }
 
-/// The event that everybody who follows the log has seen, if anybody does.
+/// The last event that all followers of the log have seen, if there are followers.
 ///
 /// A cursor holds the number of the last event that was seen, as 8 bytes, little-endian. One that cannot be read has
 /// seen nothing.

@@ -12,7 +12,7 @@ use crate::log::LogReader;
 pub(super) struct Healer {
     reader: LogReader,
     options: StoreOptions,
-    /// Held by whoever makes them.
+    /// Held by the thread that makes them.
     turn: Mutex<()>,
 }
 
@@ -25,7 +25,7 @@ impl Healer {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn tell(&self, sentence: &str) {
+    pub(super) fn report(&self, sentence: &str) {
         self.options.tell.say(sentence);
     }
 

@@ -10,12 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use redb::{AccessGuard, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 use tidemill_engine::backend::Fault;
-use tidemill_engine::commit::{MessageId, TaskKey};
+use tidemill_engine::commit::MessageId;
 use tidemill_engine::execution::ExecutionId;
 use tidemill_engine::record::{RecordKey, RecordKind};
-use tidemill_engine::state::job::{Entry, JobHead};
-use tidemill_engine::state::row::{Row, RowKey, TaskRow};
-use tidemill_model::{JobId, TaskSpec, TenantId, Timestamp};
+use tidemill_engine::state::row::{JobRows, Row, RowKey, RowRange, task_list_of};
+use tidemill_model::{JobId, TenantId, Timestamp};
 
 use super::fresh_rows::{FreshRows, RowBytes, Run};
 use super::row_key;
@@ -48,11 +47,11 @@ pub(crate) struct RowStore {
     disk: Arc<dyn Disk>,
     path: &'static str,
     config: RowConfig,
-    /// What was found wrong with the rows, and who mends it.
+    /// What was found wrong with the rows, and what repairs it.
     pub(crate) trouble: Trouble,
     /// `None` while it is opened anew.
     opened: RwLock<Option<Opened>>,
-    /// Held by whoever writes or opens anew.
+    /// Held by the thread that writes or reopens.
     turn: Mutex<()>,
     /// The rows that the file does not have yet. After `opened`.
     fresh: Mutex<Arc<FreshRows>>,
@@ -92,28 +91,8 @@ pub(crate) struct Checkpoint {
 pub(crate) enum Former {
     /// There are none.
     None,
-    /// There are, and they reflect this, as far as can be told.
+    /// There are, and they reflect this, as far as it is known.
     Rows(Option<Checkpoint>),
-}
-
-/// A job with all its parts.
-pub(crate) struct JobRows {
-    pub(crate) head: JobHead,
-    pub(crate) tasks: Vec<(u32, Vec<Arc<TaskSpec>>)>,
-    pub(crate) entries: Vec<(TaskKey, Entry)>,
-}
-
-impl JobRows {
-    /// The job's tasks as they were handed in.
-    pub(crate) fn task_list(&self) -> Vec<Arc<TaskSpec>> {
-        let mut list = Vec::new();
-        for (first, chunk) in &self.tasks {
-            // A chunk that was stored after the job grew also holds what came later.
-            let known = list.len().saturating_sub(*first as usize);
-            list.extend(chunk.iter().skip(known).cloned());
-        }
-        list
-    }
 }
 
 impl RowStore {
@@ -236,8 +215,8 @@ impl RowStore {
         self.config
     }
 
-    /// Looks at the rows. If a write failed meanwhile, waits until they are opened anew and looks again. If they are damaged
-    /// they are closed and made again: here and now, or by whoever has the task, and then this fails.
+    /// Looks at the rows. If a write failed meanwhile, waits until they are reopened and looks again. Damaged rows
+    /// are closed and rebuilt: here and now, or by the keeper if it has the task, and then this fails.
     fn look<T>(&self, mut look: impl FnMut(&Opened) -> Result<T, LookError>) -> Result<T, Fault> {
         let (mut is_second, mut is_mended) = (false, false);
         loop {
@@ -426,21 +405,12 @@ impl RowStore {
     /// A job with its tasks, if it is stored.
     pub(crate) fn job(&self, tenant: &TenantId, job: JobId) -> Result<Option<JobRows>, Fault> {
         let Some(Row::Job(head)) = self.get(&RowKey::Job(tenant.clone(), job))? else { return Ok(None) };
-        let mut tasks = Vec::new();
-        self.scan(&row_key::tasks_of(tenant, job), &mut |key, row| {
-            if let (RowKey::JobTasks(_, _, first), Row::JobTasks(chunk)) = (key, row) {
-                tasks.push((first, chunk));
-            }
+        let mut rows = JobRows::new(head);
+        self.scan_range(&RowRange::Tasks { tenant: tenant.clone(), job }, &mut |key, row| {
+            rows.push(key, row);
             true
         })?;
-        let mut entries = Vec::new();
-        self.scan(&row_key::entries_of(tenant, job), &mut |key, row| {
-            if let (RowKey::Task(key), Row::Task(TaskRow { entry, .. })) = (key, row) {
-                entries.push((key, entry));
-            }
-            true
-        })?;
-        Ok(Some(JobRows { head, tasks, entries }))
+        Ok(Some(rows))
     }
 
     /// Calls `each` with the rows whose keys begin with `prefix`, in order, until it says no.
@@ -498,11 +468,57 @@ impl RowStore {
         })
     }
 
-    /// Records of a kind whose time is over, of whatever tenant, those after `after`, at most `limit`.
+    /// Calls `each` with the rows of a range, in its order, until it says no.
+    pub(crate) fn scan_range(
+        &self,
+        range: &RowRange,
+        each: &mut dyn FnMut(RowKey, Row) -> bool,
+    ) -> Result<(), Fault> {
+        match range {
+            RowRange::Records { kind, tenant, after } => {
+                let prefix = row_key::records_of(*kind, tenant.as_ref());
+                let mut from = prefix.clone();
+                if let Some(after) = after {
+                    from.extend_from_slice(after.as_bytes());
+                    from.push(0);
+                }
+                self.scan_from(&prefix, &from, each)
+            }
+            RowRange::AllRecords { kind, after } => {
+                let prefix = row_key::records_of_all(*kind);
+                let from = after.as_ref().map(|after| {
+                    let mut from = row_key::bytes_of(&RowKey::Record(after.clone()));
+                    from.push(0);
+                    from
+                });
+                self.scan_from(&prefix, from.as_ref().unwrap_or(&prefix), each)
+            }
+            RowRange::Jobs { tenant, before } => {
+                self.scan_back(&row_key::jobs_of(tenant), &row_key::jobs_before(tenant, *before), each)
+            }
+            RowRange::TaskLists { tenant, job, from } => {
+                let first = RowKey::JobTasks(tenant.clone(), *job, task_list_of(*from));
+                self.scan_from(&row_key::tasks_of(tenant, *job), &row_key::bytes_of(&first), each)
+            }
+            RowRange::Tasks { tenant, job } => {
+                let mut wants_more = true;
+                self.scan(&row_key::tasks_of(tenant, *job), &mut |key, row| {
+                    wants_more = each(key, row);
+                    wants_more
+                })?;
+                if wants_more {
+                    self.scan(&row_key::entries_of(tenant, *job), each)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Records of a kind that expired, of all tenants, those after `after`, at most `limit`.
     ///
-    /// All records of the kind are read, but for executions: their keys are in the order of their moments, newest first, and
-    /// none is outdated before `oldest`. So those are passed over, and what it costs is two looks for each tenant and
-    /// one for each execution that is older.
+    /// It reads all records of the kind, except for executions: their keys are in the order of their moments, newest
+    /// first, and none that is newer than `oldest` has expired. So it skips those, and costs two looks for each
+    /// tenant and one for each older execution.
     pub(crate) fn outdated(
         &self,
         kind: RecordKind,

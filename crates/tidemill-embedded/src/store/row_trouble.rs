@@ -1,8 +1,8 @@
 //! Trouble with the rows: a row or a page that is not what was written, or a panic of the store that keeps them.
 //!
-//! Whoever meets it closes the rows. From then on nothing is answered from them: they are made again from the log, by whoever
-//! was appointed to, and take the place of the damaged ones. Without somebody appointed, as while a store is opened or
-//! verified, damage is only told.
+//! The reader that finds it closes the rows. From then on nothing is answered from them: the healer rebuilds them
+//! from the log, and they replace the damaged ones. Without a healer, as while a store is opened or verified, damage
+//! is only reported.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::row_heal::Healer;
 use super::row_store::{LookError, RowStore};
 use super::{ROW_CACHE_BYTES, StoreOptions};
 
-/// What is told when rows have to be made again, before the reason.
+/// The message that rows have to be rebuilt, before the reason.
 pub(super) const MADE_AGAIN: &str = "the derived rows are damaged and are made again from the log";
 
 /// How rows are read.
@@ -38,13 +38,13 @@ impl RowConfig {
     }
 }
 
-/// Who mends the rows, and what is wrong with them.
+/// What repairs the rows, and what is wrong with them.
 #[derive(Default)]
 pub(crate) struct Trouble {
     healer: OnceLock<Healer>,
-    /// Rung when there is trouble, if somebody else mends it; otherwise whoever meets it does.
+    /// Rung when there is trouble, if another thread repairs it; otherwise the reader that finds it does.
     alarm: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Nothing is mended meanwhile: whoever looks wants to know what is there.
+    /// Nothing is repaired meanwhile: the caller wants to see what is there.
     is_left_alone: AtomicBool,
     is_there: AtomicBool,
     problem: Mutex<Option<String>>,
@@ -58,7 +58,7 @@ impl Trouble {
         let _ = self.healer.set(healer);
     }
 
-    /// From now on trouble is only reported to whoever hears the alarm and then calls `heal`.
+    /// From now on trouble only rings the alarm; its listener then calls `heal`.
     pub(crate) fn raise_alarm_with(&self, alarm: impl Fn() + Send + Sync + 'static) {
         // The first one stays.
         let _ = self.alarm.set(Box::new(alarm));
@@ -80,7 +80,7 @@ impl Trouble {
         })
     }
 
-    /// How often the rows were mended: whoever finds damage in rows that were replaced since has nothing to report.
+    /// How often the rows were repaired: damage in rows that were replaced since is not reported.
     pub(super) fn times(&self) -> u64 {
         self.times.load(Ordering::Acquire)
     }
@@ -117,8 +117,8 @@ impl RowStore {
         self.heal()
     }
 
-    /// Something went wrong with the rows, which had been mended so many times. Mends them if that is what it takes and
-    /// somebody is there to do it.
+    /// Something went wrong with the rows, which had been repaired `times` times. Repairs them if that is necessary
+    /// and there is a healer.
     pub(super) fn mend(&self, fault: Fault, times: u64) -> Result<(), Fault> {
         let Fault::Damaged(problem) = fault else { return Err(fault) };
         let trouble = &self.trouble;
@@ -130,12 +130,22 @@ impl RowStore {
         }
         let sentence = format!("{MADE_AGAIN}: {problem}");
         if trouble.begin(problem) {
-            healer.tell(&sentence);
+            healer.report(&sentence);
         }
         if let Some(alarm) = trouble.alarm.get() {
             alarm();
         }
         self.check_trouble()
+    }
+
+    /// How often the rows were rebuilt from the log since the store was opened.
+    pub(super) fn times_rebuilt(&self) -> u64 {
+        self.trouble.times()
+    }
+
+    /// Whether the rows are damaged and a rebuild is due or under way.
+    pub(super) fn has_trouble(&self) -> bool {
+        self.trouble.fault().is_some()
     }
 
     /// Makes the rows again if there is trouble with them.
@@ -147,7 +157,7 @@ impl RowStore {
         }
         healer.heal(self)?;
         self.trouble.end();
-        healer.tell("the derived rows were made again from the log");
+        healer.report("the derived rows were made again from the log");
         Ok(())
     }
 

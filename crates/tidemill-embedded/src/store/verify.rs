@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidemill_engine::backend::Fault;
 use tidemill_engine::state::State;
-use tidemill_engine::state::job::{Entry, Job};
+use tidemill_engine::state::job::{Job, KeptTask};
 use tidemill_engine::state::row::{RowKey, is_open};
 use tidemill_engine::state::stream::Stream;
 use tidemill_model::access_path::AccessPath;
@@ -20,7 +20,7 @@ use super::watch::{Step, Watch, unwatched};
 use super::{Store, query};
 use crate::log::{Entry as LogEntry, LogPosition};
 
-/// How many differences are told; the rest is only counted.
+/// How many differences are reported; the rest are only counted.
 const FINDINGS_MAX: usize = 100;
 
 /// What was checked and what differs.
@@ -65,7 +65,7 @@ impl Store {
         self.verify_watched(&mut unwatched)
     }
 
-    /// Like `verify`, for those who want to know how far it is.
+    /// Like `verify`, for callers that want to know how far it is.
     pub fn verify_watched(&self, watch: &mut Watch<'_>) -> Result<Findings, Fault> {
         let mut findings = Findings { segments: self.reader.segments().len() as u64, ..Findings::default() };
         Step::begin(watch, "reading the log", None).end();
@@ -77,7 +77,7 @@ impl Store {
             return Ok(findings);
         }
         let expected = self.fold_log(&mut findings, watch)?;
-        // Damage is told, not mended.
+        // Damage is reported, not repaired.
         self.rows.left_alone(|| {
             self.compare_rows(&expected, &mut findings, watch)?;
             self.compare_task_lists(&expected, &mut findings)?;
@@ -213,7 +213,7 @@ impl Store {
                 problems.extend(left.map(|name| format!("{name} is listed as open work, but has no row")));
             }
             Ok(()) => {}
-            // If the log gives it, it was told by name.
+            // If the log gives it, it was reported by name.
             Err(Fault::Damaged(problem)) => {
                 problems.push(format!("{problem}, so not all rows could be looked at"));
             }
@@ -254,7 +254,7 @@ impl Store {
     ) -> Result<(), Fault> {
         let mut step = Step::begin(watch, "folding tasks", None);
         let mut check =
-            |tenant: &TenantId, request: &tidemill_model::RequestId, entry: &Entry| -> Result<(), Fault> {
+            |tenant: &TenantId, request: &tidemill_model::RequestId, entry: &KeptTask| -> Result<(), Fault> {
                 step.tick();
                 findings.tasks += 1;
                 let events = self.history(tenant, Entity::task(request), &entry.stream)?;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tidemill_conformance::block_on;
 use tidemill_embedded::Embedded;
-use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::command::{AddTasks, Cancel, Command, Listed};
 use tidemill_engine::commit::TaskKey;
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::reply::{Refusal, Reply};
 use tidemill_model::{JobId, TaskId};
 

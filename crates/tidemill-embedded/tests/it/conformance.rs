@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidemill_conformance::{ManualClock, World, policy};
+use tidemill_conformance::{ManualClock, TestWorld, policy};
 use tidemill_embedded::log::LogConfig;
 use tidemill_embedded::{Embedded, StoreOptions};
 
@@ -36,7 +36,7 @@ impl Drop for Directory {
     }
 }
 
-impl World for DirectoryWorld {
+impl TestWorld for DirectoryWorld {
     type Backend = Embedded;
     const REOPENS: bool = true;
 

@@ -57,7 +57,7 @@ fn fill(backend: &Embedded, acknowledged: &mut BTreeSet<EventId>) {
     });
 }
 
-fn stored(events: impl Fn(&EventQuery) -> tidemill_model::event_query::Page) -> BTreeSet<EventId> {
+fn stored(events: impl Fn(&EventQuery) -> tidemill_model::event_query::EventPage) -> BTreeSet<EventId> {
     let mut query = EventQuery::all(acme(), AccessPath::Tenant);
     let mut ids = BTreeSet::new();
     loop {

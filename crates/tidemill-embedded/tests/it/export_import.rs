@@ -425,7 +425,7 @@ fn a_bad_line_is_named_and_nothing_is_stored() {
         (changed("task", "\"run\":", "\"run\":429496729"), "; the limit is 1000000000"),
         (changed("task", "\"attempts\":", "\"attempts\":429496729"), "; the limit is 1000000000"),
         (changed("task", "\"events\":", "\"events\":1844674407370955161"), "stream.events is 18446744"),
-        (changed("end", "\"events\":", "\"events\":1"), "the line counts Tally { events: 1"),
+        (changed("end", "\"events\":", "\"events\":1"), "the line counts ExportTally { events: 1"),
     ] {
         let fresh = Fresh::new();
         let refused = import(&fresh, &text).unwrap_err().to_string();

@@ -43,8 +43,8 @@ fn many_large_commands_at_once_make_groups_that_fit() {
     let largest = files.map(|file| file.metadata().unwrap().len()).max().unwrap();
     assert!(largest <= log.segment_bytes, "a segment of {largest} bytes had to be made for a group");
     let backend = open(&dir, StoreOptions { log, ..small() });
-    let depth = block_on(backend.queue()).unwrap();
-    assert_eq!(depth.messages, 60);
+    let messages = block_on(backend.look(|state| state.queue().len())).unwrap();
+    assert_eq!(messages, 60);
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod parts;
 mod retention;
 mod row_damage;
 mod salvage;
+mod short_disk;
 mod specimen;
 mod tmpfs;
 mod torn_write;

@@ -8,9 +8,10 @@ use tidemill_conformance::ManualClock;
 use tidemill_embedded::real_disk::RealDisk;
 use tidemill_embedded::store::Tell;
 use tidemill_embedded::{Embedded, Store, StoreOptions};
-use tidemill_engine::backend::{Backend, Fault};
+use tidemill_engine::backend::Fault;
 use tidemill_engine::command::{Command, PutRecord};
 use tidemill_engine::commit::{MessageId, TaskKey};
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::record::{DeadLetter, DeadLetterState, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::Reply;
 use tidemill_model::{ErrorCategory, JobId, RequestId, Timestamp};
@@ -131,7 +132,7 @@ fn a_closed_store_with_damaged_rows_says_what_it_said() {
     for seed in seeds(40) {
         let dir = copy(&whole);
         let what = damage_rows(&dir, &mut Dice::new(seed));
-        // Whoever verifies is told, or the open has mended it.
+        // Verify reports it, or the open has repaired it.
         let found = specimen::open(&dir).store.verify().unwrap();
         assert!(!found.only_log, "seed {seed}, {what}: {:?}", found.differences);
         let mut lab = specimen::open(&dir);
@@ -218,7 +219,7 @@ fn prepared() -> Fresh {
 }
 
 /// Every block of the file has a wrong byte.
-fn damage_all(dir: &Path) {
+pub(crate) fn damage_all(dir: &Path) {
     let path = dir.join("derived/rows.redb");
     let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
     let bytes = file.metadata().unwrap().len();

@@ -308,6 +308,43 @@ fn what_is_whole_is_saved_and_the_rest_is_told() {
     }
 }
 
+/// Where no rows tell of a job whose first event is lost, it is gone: by its id, as long as anything of it is left.
+#[test]
+fn jobs_that_are_gone_are_named() {
+    let origin = Fresh::new();
+    let mut lab = Lab::open(&origin);
+    let jobs: BTreeSet<_> = (1..4).map(JobId::from_u128).collect();
+    for job in &jobs {
+        lab.run(submit_job(*job, diamond(), None)).unwrap();
+        lab.work_off();
+    }
+    drop(lab);
+    let with_rows = Fresh::new();
+    copy(&origin, &with_rows);
+    Lab::open(&with_rows).store.flush_rows().unwrap();
+    let end = used(&fs::read(&files(&origin, ".log")[0]).unwrap());
+    let mut gone_once = BTreeSet::new();
+    for at in (512..end).step_by(600) {
+        for (origin, has_rows) in [(&with_rows, true), (&origin, false)] {
+            let (damaged, rescued) = (Fresh::new(), Fresh::new());
+            copy(origin, &damaged);
+            change(&files(&damaged, ".log")[0], |bytes| bytes[at] ^= 1);
+            let saved = save(&damaged, &rescued).unwrap();
+            assert_eq!(saved.rows_used, has_rows);
+            let lab = Lab::open(&rescued);
+            let is_missing = |job: &&JobId| {
+                lab.store.state().job(&acme(), **job).is_none() && !lab.has_row(&RowKey::Job(acme(), **job))
+            };
+            let missing: BTreeSet<_> = jobs.iter().filter(is_missing).copied().collect();
+            let gone: BTreeSet<_> = saved.gone.iter().map(|gone| gone.job).collect();
+            assert_eq!((&gone, saved.gone_total), (&missing, missing.len() as u64), "byte {at}: {saved:#?}");
+            assert!(gone.is_empty() || !has_rows, "byte {at}: rows tell of every job");
+            gone_once.extend(gone);
+        }
+    }
+    assert_eq!(gone_once, jobs, "the first event of each was hit");
+}
+
 /// A large value that an event names is gone: that is told, and nothing else is lost with it.
 #[test]
 fn a_lost_value_costs_nothing_else() {

@@ -12,7 +12,7 @@ use tidemill_engine::triage::{
     BulkAction, BulkFilter, BulkId, BulkState, Cell, ErrorGroup, ErrorMark, ErrorState, MarkItem, NewToken,
     Parked, StatusItem, WorkflowItem,
 };
-use tidemill_model::workflow::{ErrorCode, ExecutionId, WorkflowStatus};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId, WorkflowStatus};
 use tidemill_model::{AppName, Context, Entity, EntityId, EntityType, EventId, EventType};
 
 use super::lab::{DAY, Fresh, Lab, acme, assert_not_imported, json, plain, publish, small, unwatched};
@@ -23,12 +23,12 @@ fn code(text: &str) -> ErrorCode {
     ErrorCode::new(text).unwrap()
 }
 
-fn execution(number: u64) -> ExecutionId {
-    ExecutionId::new(format!("arn:run-{number:04}")).unwrap()
+fn execution(number: u64) -> WorkflowRunId {
+    WorkflowRunId::new(format!("arn:run-{number:04}")).unwrap()
 }
 
 fn event(item: WorkflowItem) -> PublishedEvent {
-    let id = item.execution().map_or("-", ExecutionId::as_str);
+    let id = item.execution().map_or("-", WorkflowRunId::as_str);
     PublishedEvent {
         entity: Entity { kind: EntityType::new("WORKFLOW").unwrap(), id: EntityId::new(id).unwrap() },
         event_type: EventType::new("WorkflowEvent").unwrap(),
@@ -68,7 +68,7 @@ fn failed(number: u64, codes: &[&str], token: bool) -> WorkflowItem {
     }))
 }
 
-fn mark(execution: Option<ExecutionId>, code: Option<ErrorCode>, mark: ErrorMark) -> Command {
+fn mark(execution: Option<WorkflowRunId>, code: Option<ErrorCode>, mark: ErrorMark) -> Command {
     let (by, reason) = (Some(Arc::from("ann")), Some(Arc::from("fixed")));
     events([WorkflowItem::Mark(Box::new(MarkItem { once: None, execution, code, mark, by, reason }))])
 }
@@ -218,7 +218,7 @@ fn records_outlive_their_events_and_go_when_nothing_of_them_is_open() {
         recount(&lab);
         lab = lab.rebuilt(&dir, 10);
     }
-    // After 90 days those go that are settled; what is open and whoever waits stays.
+    // After 90 days settled records go; open errors and waiting executions stay.
     lab.pass(75 * DAY);
     lab.store.flush_rows().unwrap();
     lab.store.expire(lab.now).unwrap();
@@ -258,7 +258,7 @@ fn an_export_takes_triage_along_and_leaves_the_tokens() {
     assert_eq!(copy.export(), text);
     assert_eq!(known(&copy), known(&lab));
     recount(&copy);
-    // Whoever holds a token cannot ask for it here; people can let the execution go on all the same.
+    // The holder of a token cannot ask for it here; people can still let the execution go on.
     let key = RecordKey::token(&acme(), &Arc::from(format!("{:064x}", 3)));
     assert_eq!(copy.store.row(&RowKey::Record(key)).unwrap(), None);
     copy.run(unpark(3)).unwrap();

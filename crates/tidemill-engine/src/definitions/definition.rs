@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tidemill_model::{
-    Definition, DefinitionDraft, Execution, Pinned, ResolvedExecution, Runner, TaskName, TaskSpec, TenantId,
+    Definition, DefinitionDraft, Pinned, ResolvedRunner, Runner, RunnerSpec, TaskName, TaskSpec, TenantId,
 };
 
 use crate::engine::limits::LIST_MAX;
@@ -17,6 +17,7 @@ use crate::engine::{Engine, EngineError, check, take_reply};
 use crate::kernel::backend::{Backend, Fault};
 use crate::kernel::command::{Command, PutRecord, PutRecords};
 use crate::kernel::commit::TaskKey;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{Record, RecordKey, RecordKind, RecordValue};
 use crate::kernel::reply::{Assignment, Refusal, Reply};
 
@@ -159,7 +160,7 @@ impl<B: Backend> Engine<B> {
 
     /// How a claimed task is carried out. A task that says nothing of it, as one that began with a message by hand,
     /// gets the definition of its name, else a handler inside the embedding program.
-    pub async fn execution_of(&self, assignment: &Assignment) -> Result<ResolvedExecution, EngineError> {
+    pub async fn execution_of(&self, assignment: &Assignment) -> Result<ResolvedRunner, EngineError> {
         self.execution_of_task(&assignment.task, &assignment.spec).await
     }
 
@@ -167,18 +168,18 @@ impl<B: Backend> Engine<B> {
         &self,
         task: &TaskKey,
         spec: &TaskSpec,
-    ) -> Result<ResolvedExecution, EngineError> {
+    ) -> Result<ResolvedRunner, EngineError> {
         let tenant = &task.tenant;
         let Some(json) = &spec.options.execution else {
             let found = self.definition(tenant.clone(), &spec.name, None).await?;
-            let execution = found.map_or_else(ResolvedExecution::native, |definition| resolved(&definition));
+            let execution = found.map_or_else(ResolvedRunner::native, |definition| resolved(&definition));
             if execution.runner == Runner::Agent {
                 // Nobody could know this when it was claimed.
                 self.check_budget(tenant).await?;
             }
             return Ok(execution);
         };
-        let own: Execution = json.read().map_err(|error| {
+        let own: RunnerSpec = json.read().map_err(|error| {
             let request = &task.request;
             Fault::Damaged(format!("the execution of task {request} cannot be read: {error}"))
         })?;
@@ -188,15 +189,15 @@ impl<B: Backend> Engine<B> {
                 None => return Err(unknown(&format!("{} at version {}", pinned.name, pinned.version))),
             },
             None if own.run.is_some() => {
-                ResolvedExecution { runner: Runner::Command, ..ResolvedExecution::native() }
+                ResolvedRunner { runner: Runner::Command, ..ResolvedRunner::native() }
             }
             None if own.agent.is_some() => {
-                ResolvedExecution { runner: Runner::Agent, ..ResolvedExecution::native() }
+                ResolvedRunner { runner: Runner::Agent, ..ResolvedRunner::native() }
             }
             None if own.script.is_some() => {
-                ResolvedExecution { runner: Runner::Script, ..ResolvedExecution::native() }
+                ResolvedRunner { runner: Runner::Script, ..ResolvedRunner::native() }
             }
-            None => ResolvedExecution::native(),
+            None => ResolvedRunner::native(),
         };
         execution.script = own.script.or(execution.script);
         execution.command = own.run.or(execution.command);
@@ -256,9 +257,9 @@ impl Versions {
 }
 
 /// What a definition says, without a task's own settings.
-fn resolved(definition: &Definition) -> ResolvedExecution {
+fn resolved(definition: &Definition) -> ResolvedRunner {
     let draft = &definition.draft;
-    ResolvedExecution {
+    ResolvedRunner {
         runner: draft.runner,
         command: draft.command.clone(),
         agent: draft.agent(),

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use tidemill_model::artifact::ARTIFACTS_MAX;
-use tidemill_model::dag_violation::{VIOLATIONS_MAX, Violation, Violations};
+use tidemill_model::dag_violation::{DagViolation, DagViolations, VIOLATIONS_MAX};
 use tidemill_model::task_input::new_input_problem;
-use tidemill_model::{Artifact, Json, TaskOptions, TaskSpec};
+use tidemill_model::{ArtifactFile, Json, TaskOptions, TaskSpec};
 
 use crate::engine::EngineError;
 use crate::engine::limits::{
@@ -46,7 +46,7 @@ pub(crate) fn between(
 }
 
 /// The files that a worker names with a completion.
-pub(crate) fn artifacts(artifacts: &[Artifact]) -> Result<(), EngineError> {
+pub(crate) fn artifacts(artifacts: &[ArtifactFile]) -> Result<(), EngineError> {
     between("artifacts", artifacts.len() as u64, 0..=ARTIFACTS_MAX as u64)?;
     let mut named = HashSet::new();
     for (at, artifact) in artifacts.iter().enumerate() {
@@ -118,12 +118,12 @@ pub(crate) fn options(path: &str, options: &TaskOptions) -> Result<(), EngineErr
 
 /// What can be said of tasks without knowing the job they are added to.
 pub(crate) fn added_tasks(tasks: &[TaskSpec]) -> Result<(), EngineError> {
-    let mut violations = Violations::default();
+    let mut violations = DagViolations::default();
     for (at, spec) in tasks.iter().enumerate() {
         let Some(problem) = new_input_problem(&spec.input) else { continue };
         violations.total += 1;
         if violations.listed.len() < VIOLATIONS_MAX {
-            violations.listed.push(Violation::InvalidInput { at, task: spec.task_id.clone(), problem });
+            violations.listed.push(DagViolation::InvalidInput { at, task: spec.task_id.clone(), problem });
         }
     }
     if violations.total > 0 {

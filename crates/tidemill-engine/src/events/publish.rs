@@ -23,7 +23,7 @@ use crate::triage::{TokenTaken, WorkflowItem, ingest};
 
 /// Events of one application.
 #[derive(Debug, Clone)]
-pub struct PublishRequest {
+pub struct EventBatch {
     pub tenant: TenantId,
     pub app: AppName,
     /// The component that publishes, such as `producer-api`.
@@ -205,9 +205,9 @@ impl PublishedEvent {
 
 impl<B: Backend> Engine<B> {
     /// Stores events, all or none, and tells their ids and times in the order they came.
-    pub async fn publish(&self, request: PublishRequest) -> Result<Vec<(EventId, Timestamp)>, EngineError> {
+    pub async fn publish(&self, request: EventBatch) -> Result<Vec<(EventId, Timestamp)>, EngineError> {
         self.check_publish(&request)?;
-        let PublishRequest { tenant, app, origin, events } = request;
+        let EventBatch { tenant, app, origin, events } = request;
         let context = self.context_of(&origin);
         let mut all = Vec::with_capacity(events.len());
         let mut tokens = Vec::new();
@@ -285,7 +285,7 @@ impl<B: Backend> Engine<B> {
         Ok(prepared)
     }
 
-    pub(crate) fn check_publish(&self, request: &PublishRequest) -> Result<(), EngineError> {
+    pub(crate) fn check_publish(&self, request: &EventBatch) -> Result<(), EngineError> {
         check::name("origin", &request.origin)?;
         check::count("events", request.events.len(), self.policy().publish_max)?;
         let now = self.inner.clock.now();

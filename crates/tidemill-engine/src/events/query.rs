@@ -2,7 +2,7 @@
 
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::cursor::Cursor;
-use tidemill_model::event_query::{EventQuery, Order, PAGE_MAX, Page};
+use tidemill_model::event_query::{EventPage, EventQuery, Order, PAGE_MAX};
 use tidemill_model::{Entity, Event, TenantId};
 
 use crate::engine::{Engine, EngineError};
@@ -25,7 +25,7 @@ impl Default for PageRequest {
 
 impl<B: Backend> Engine<B> {
     /// A page of events. With `rehydrate`, large fields are put back; a missing blob is then an error.
-    pub async fn events(&self, query: EventQuery, rehydrate: bool) -> Result<Page, EngineError> {
+    pub async fn events(&self, query: EventQuery, rehydrate: bool) -> Result<EventPage, EngineError> {
         query.check()?;
         let mut page = self.inner.backend.events(query).await?;
         if rehydrate {
@@ -44,7 +44,7 @@ impl<B: Backend> Engine<B> {
         task: &TaskKey,
         page: PageRequest,
         rehydrate: bool,
-    ) -> Result<Page, EngineError> {
+    ) -> Result<EventPage, EngineError> {
         let path = AccessPath::Entity(Entity::task(&task.request));
         let PageRequest { order, limit, after } = page;
         let query = EventQuery { order, limit, after, ..EventQuery::all(task.tenant.clone(), path) };

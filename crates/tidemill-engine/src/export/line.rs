@@ -1,7 +1,5 @@
 //! The lines of an export. Field names are a promise to every file that exists.
 
-#![expect(clippy::struct_field_names, reason = "the names are those of the JSON")]
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
@@ -11,19 +9,19 @@ use tidemill_model::{
     hex,
 };
 
-use crate::export::Tally;
+use crate::export::ExportTally;
 use crate::kernel::commit::{MessageId, TaskKey};
 use crate::kernel::record::{self, DeadLetterState, Effect, RecordKey, RecordKind, RecordValue};
 use crate::kernel::state::job::JobHead;
 use crate::kernel::state::queue::Queued;
-use crate::kernel::state::row::TaskRow;
+use crate::kernel::state::row::{Row, StoredTask};
 use crate::kernel::state::stream;
 use crate::outbound::{Delivery, DeliveryLetter};
 use crate::scripts::execution::{ScriptExecution, ScriptLetter};
 use crate::triage::{Bulk, ErrorGroup, Parked, TriageError, TriageExecution};
 
 #[derive(Serialize)]
-pub struct Header {
+pub struct HeaderLine {
     pub kind: &'static str,
     pub format: &'static str,
     pub version: u32,
@@ -33,7 +31,7 @@ pub struct Header {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Blob<'a> {
+pub struct BlobLine<'a> {
     pub kind: &'static str,
     pub tenant_id: &'a TenantId,
     pub key: &'a str,
@@ -45,7 +43,7 @@ pub struct Blob<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Job<'a> {
+pub struct JobLine<'a> {
     kind: &'static str,
     tenant_id: &'a TenantId,
     app_name: &'a AppName,
@@ -67,7 +65,7 @@ pub struct Job<'a> {
     hops: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     callback_url: Option<&'a str>,
-    stream: Stream,
+    stream: StreamSummary,
 }
 
 /// A budget and what was used of it.
@@ -88,7 +86,7 @@ struct TenantBudget {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct JobTasks {
+pub struct JobTasksLine {
     pub kind: &'static str,
     pub job_id: JobId,
     /// The place of the first of these tasks in its job.
@@ -98,7 +96,7 @@ pub struct JobTasks {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Task<'a> {
+pub struct TaskLine<'a> {
     kind: &'static str,
     tenant_id: &'a TenantId,
     request_id: &'a RequestId,
@@ -112,7 +110,7 @@ pub struct Task<'a> {
     /// The message that stands for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    stream: Stream,
+    stream: StreamSummary,
 }
 
 #[derive(Serialize)]
@@ -138,7 +136,7 @@ struct Head {
 /// What is known of a history beside its events, some of which may have expired.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Stream {
+pub struct StreamSummary {
     events: u64,
     /// Heartbeats, or events that came late; they count apart.
     #[serde(skip_serializing_if = "tidemill_model::is_default")]
@@ -149,7 +147,7 @@ pub struct Stream {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Message<'a> {
+pub struct MessageLine<'a> {
     kind: &'static str,
     id: String,
     tenant_id: &'a TenantId,
@@ -170,7 +168,7 @@ pub struct Message<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Record<'a> {
+pub struct RecordLine<'a> {
     kind: &'static str,
     record: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -236,22 +234,22 @@ struct DeadLetter<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entity<'a> {
+pub struct EntityLine<'a> {
     pub kind: &'static str,
     pub tenant_id: &'a TenantId,
     pub entity_type: &'a EntityType,
     pub entity_id: &'a EntityId,
-    pub stream: Stream,
+    pub stream: StreamSummary,
 }
 
 #[derive(Serialize)]
-pub struct End {
+pub struct EndLine {
     pub kind: &'static str,
     #[serde(flatten)]
-    pub tally: Tally,
+    pub tally: ExportTally,
 }
 
-impl<'a> Job<'a> {
+impl<'a> JobLine<'a> {
     pub fn of(head: &'a JobHead) -> Self {
         Self {
             kind: "job",
@@ -267,7 +265,7 @@ impl<'a> Job<'a> {
             allowance: head.allowance.as_deref().map(Allowance::of),
             hops: head.hops,
             callback_url: head.callback.as_deref(),
-            stream: Stream::of(&head.stream),
+            stream: StreamSummary::of(&head.stream),
         }
     }
 }
@@ -278,8 +276,8 @@ impl Allowance {
     }
 }
 
-impl<'a> Task<'a> {
-    pub fn of(key: &'a TaskKey, row: &'a TaskRow) -> Self {
+impl<'a> TaskLine<'a> {
+    pub fn of(key: &'a TaskKey, row: &'a StoredTask) -> Self {
         Self {
             kind: "task",
             tenant_id: &key.tenant,
@@ -288,7 +286,7 @@ impl<'a> Task<'a> {
             task: row.alone.as_ref().map(|alone| &*alone.spec),
             head: row.entry.head.as_ref().map(Head::of),
             message: row.entry.message.map(digits),
-            stream: Stream::of(&row.entry.stream),
+            stream: StreamSummary::of(&row.entry.stream),
         }
     }
 }
@@ -322,7 +320,7 @@ fn state_name(state: &TaskState) -> &'static str {
     }
 }
 
-impl Stream {
+impl StreamSummary {
     pub fn of(stream: &stream::Stream) -> Self {
         Self {
             events: stream.version(),
@@ -332,9 +330,19 @@ impl Stream {
     }
 }
 
-impl<'a> Message<'a> {
-    pub fn of(queued: &'a Queued, visible_at: Timestamp) -> Self {
+impl<'a> MessageLine<'a> {
+    /// `task` is the row of the task that the message is for. Leases stay behind, so a message that is hidden by one may
+    /// be delivered as soon as it might have been without.
+    pub fn of(queued: &'a Queued, task: Option<&Row>) -> Self {
         let message = &queued.message;
+        let is_leased = match task {
+            Some(Row::Task(StoredTask { entry, .. })) => {
+                entry.message == Some(message.id)
+                    && entry.head.as_ref().is_some_and(|head| matches!(head.state, TaskState::Leased(_)))
+            }
+            _ => false,
+        };
+        let visible_at = if is_leased { message.not_before } else { queued.visible_at };
         Self {
             kind: "message",
             id: digits(message.id),
@@ -352,7 +360,7 @@ impl<'a> Message<'a> {
     }
 }
 
-impl<'a> Record<'a> {
+impl<'a> RecordLine<'a> {
     pub fn of(key: &'a RecordKey, record: &'a record::Record) -> Self {
         let mut line = Self {
             kind: "record",

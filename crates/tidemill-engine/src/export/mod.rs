@@ -1,5 +1,7 @@
 //! The lines of an export, for every home of a store. `docs/internals/export-format.md` has the fields.
 
+mod blob_lines;
+mod job_lines;
 pub mod line;
 
 use std::io::{self, BufWriter, Write};
@@ -13,12 +15,12 @@ use crate::kernel::record::RecordKind;
 pub const FORMAT: &str = "tidemill-export";
 /// The version that this release writes. A newer one is refused by an import.
 pub const VERSION: u32 = 1;
-/// A line holds about so many bytes of tasks, or of a large value, at most.
+/// A line holds about this many bytes of tasks, or of a large value, at most.
 pub const PART_BYTES: usize = 1 << 20;
 
 /// How many of each there are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub struct ExportTally {
     pub events: u64,
     pub blobs: u64,
     pub jobs: u64,
@@ -32,7 +34,7 @@ pub struct Tally {
 /// What an export did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exported {
-    pub tally: Tally,
+    pub tally: ExportTally,
     /// Large values that events name and that are not there: their keys.
     pub blobs_missing: Vec<String>,
 }

@@ -1,23 +1,24 @@
-//! Whom to alarm: once for each task, attempt and health, again after an hour, and once more when it is over.
+//! When to raise an alarm: once for each task, attempt and health, again after an hour, and once more when it is
+//! over.
 
 use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
-use tidemill_model::properties::Health;
+use tidemill_model::properties::HealthLevel;
 use tidemill_model::{RequestId, Timestamp};
 
 use crate::health::report::{Finding, FindingKind};
 use crate::health::rule::{HealthRules, Judged};
 use crate::kernel::clock::AHEAD_MILLIS_MAX;
 
-/// What goes on for so long is told again.
+/// An alarm that stands for this long is repeated.
 const REPEAT_MILLIS: u64 = 60 * 60_000;
-/// The worst tasks of a tenant that alarms are raised for. The others are counted, and told of when these are well.
+/// How many of a tenant's worst tasks raise alarms. The others are counted, and raise alarms when these are well.
 const REQUESTS_MAX: usize = 1_000;
 /// Alarms that are remembered, those of tasks that became less ill included.
 const REMEMBERED_MAX: usize = 2 * REQUESTS_MAX;
 
-/// What was told and is not over.
+/// Alarms that were raised and are not over.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Alarms {
     pub(crate) tasks: Vec<TaskAlarm>,
@@ -30,8 +31,8 @@ pub(crate) struct TaskAlarm {
     pub(crate) request_id: RequestId,
     pub(crate) run: u32,
     pub(crate) attempt: u32,
-    pub(crate) health: Health,
-    /// When it was told first, if it was told more than once.
+    pub(crate) health: HealthLevel,
+    /// When it was raised first, if it was raised more than once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_at: Option<Timestamp>,
     pub(crate) told_at: Timestamp,
@@ -41,7 +42,7 @@ pub(crate) struct TaskAlarm {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FindingAlarm {
     pub(crate) kind: FindingKind,
-    /// When it was told first, if it was told more than once.
+    /// When it was raised first, if it was raised more than once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_at: Option<Timestamp>,
     pub(crate) told_at: Timestamp,
@@ -75,8 +76,8 @@ impl Alarms {
         self.tasks.is_empty() && self.findings.is_empty()
     }
 
-    /// What is to be told now. `ill` are all tasks that are not healthy, the worst first; `processing` are those of the
-    /// alarmed tasks that still run.
+    /// The alarms to raise now. `ill` are all tasks that are not healthy, the worst first; `processing` are those of
+    /// the alarmed tasks that still run.
     pub(crate) fn after<'c>(
         &self,
         ill: &'c [Judged],
@@ -155,7 +156,7 @@ mod tests {
         Timestamp::clamped(1_800_000_000_000 + minutes * 60_000)
     }
 
-    fn ill(name: &str, attempt: u32, health: Health) -> Judged {
+    fn ill(name: &str, attempt: u32, health: HealthLevel) -> Judged {
         Judged {
             health,
             silent_millis: Reverse(1),
@@ -205,7 +206,7 @@ mod tests {
     #[test]
     fn a_task_is_told_of_once_and_again_when_it_is_well() {
         let mut series = Series::default();
-        let stuck = [ill("t-1", 1, Health::Critical)];
+        let stuck = [ill("t-1", 1, HealthLevel::Critical)];
         assert_eq!(series.check(0, &stuck, &[], &[]), "+t-1");
         assert_eq!(series.check(5, &stuck, &[], &[]), "");
         assert_eq!(series.check(10, &stuck, &[], &[]), "");
@@ -220,12 +221,12 @@ mod tests {
     fn another_attempt_another_health_and_an_hour_are_told() {
         let mut series = Series::default();
         for (minute, tasks, expected) in [
-            (0, [ill("t-1", 1, Health::Overtime)], "+t-1"),
-            (5, [ill("t-1", 1, Health::Critical)], "+t-1"),
-            (10, [ill("t-1", 2, Health::Critical)], "+t-1"),
-            (69, [ill("t-1", 2, Health::Critical)], ""),
-            (70, [ill("t-1", 2, Health::Critical)], "+t-1"),
-            (75, [ill("t-1", 2, Health::Critical)], ""),
+            (0, [ill("t-1", 1, HealthLevel::Overtime)], "+t-1"),
+            (5, [ill("t-1", 1, HealthLevel::Critical)], "+t-1"),
+            (10, [ill("t-1", 2, HealthLevel::Critical)], "+t-1"),
+            (69, [ill("t-1", 2, HealthLevel::Critical)], ""),
+            (70, [ill("t-1", 2, HealthLevel::Critical)], "+t-1"),
+            (75, [ill("t-1", 2, HealthLevel::Critical)], ""),
         ] {
             assert_eq!(series.check(minute, &tasks, &[], &[]), expected, "minute {minute}");
         }
@@ -234,7 +235,7 @@ mod tests {
     #[test]
     fn what_was_told_before_the_clock_was_set_back_is_told_again() {
         let mut series = Series::default();
-        let stuck = [ill("t-1", 1, Health::Critical)];
+        let stuck = [ill("t-1", 1, HealthLevel::Critical)];
         assert_eq!(series.check(10_000, &stuck, &[FindingKind::Pending], &[]), "+t-1 +pending");
         assert_eq!(series.check(0, &stuck, &[FindingKind::Pending], &[]), "+t-1 +pending");
         assert_eq!(series.check(5, &stuck, &[FindingKind::Pending], &[]), "");
@@ -242,11 +243,11 @@ mod tests {
 
     #[test]
     fn warnings_alarm_only_who_wants_them() {
-        let warned = [ill("t-1", 1, Health::Warning)];
+        let warned = [ill("t-1", 1, HealthLevel::Warning)];
         let mut series = Series::default();
         assert_eq!(series.check(0, &warned, &[], &[]), "");
         assert_eq!(series.check(5, &[], &[], &["t-1"]), "", "nobody heard of it");
-        assert_eq!(series.check(10, &[ill("t-1", 1, Health::Critical)], &[], &[]), "+t-1");
+        assert_eq!(series.check(10, &[ill("t-1", 1, HealthLevel::Critical)], &[], &[]), "+t-1");
         assert_eq!(series.check(15, &warned, &[], &[]), "", "better, and not well");
         assert_eq!(series.check(20, &[], &[], &["t-1"]), "-t-1");
         series.rules.alert_warnings = true;
@@ -269,11 +270,11 @@ mod tests {
         let many = |range: std::ops::Range<usize>, health| -> Vec<Judged> {
             range.map(|n| ill(&format!("t-{n:05}"), 1, health)).collect()
         };
-        let told = series.check(0, &many(0..5_000, Health::Overtime), &[], &[]);
+        let told = series.check(0, &many(0..5_000, HealthLevel::Overtime), &[], &[]);
         assert_eq!(told.split(' ').count(), REQUESTS_MAX);
         // Worse ones push them aside.
-        let mut both = many(5_000..9_000, Health::Critical);
-        both.extend(many(0..5_000, Health::Overtime));
+        let mut both = many(5_000..9_000, HealthLevel::Critical);
+        both.extend(many(0..5_000, HealthLevel::Overtime));
         let told = series.check(5, &both, &[], &[]);
         assert!(told.split(' ').all(|word| word.starts_with('+')), "nobody is well");
         assert_eq!(series.alarms.tasks.len(), REMEMBERED_MAX);

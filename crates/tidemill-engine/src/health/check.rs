@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_model::properties::{Health, HealthSummary, TaskHealth, TaskHealthCheck};
+use tidemill_model::properties::{HealthLevel, HealthSummary, TaskHealth, TaskHealthCheck};
 use tidemill_model::{AppName, Entity, Event, EventId, Json, KnownType, RequestId, TenantId, Timestamp};
 
 use crate::engine::limits::LIST_MAX;
@@ -49,10 +49,10 @@ struct Pending {
 }
 
 impl<B: Backend> Engine<B> {
-    /// Looks at what a tenant has live, writes down what was found, and tells whom it alarms. One check runs at a time.
+    /// Looks at the live work of a tenant, records what it found, and raises alarms. One check runs at a time.
     pub async fn check_health(&self, tenant: &TenantId) -> Result<HealthReport, EngineError> {
         let _turn = self.inner.health.turn().await;
-        let mut lookout = self.inner.backend.lookout(Some(tenant.clone())).await?;
+        let mut lookout = self.inner.backend.look(|state| state.lookout(Some(tenant))).await?;
         self.check_tenant(tenant, lookout.remove(tenant).unwrap_or_default()).await
     }
 
@@ -60,7 +60,7 @@ impl<B: Backend> Engine<B> {
     /// stands. Says how many these were.
     pub async fn check_health_of_all(&self, own: &TenantId) -> Result<usize, EngineError> {
         let _turn = self.inner.health.turn().await;
-        let mut tenants = self.inner.backend.lookout(None).await?;
+        let mut tenants = self.inner.backend.look(|state| state.lookout(None)).await?;
         for tenant in self.known_tenants(own).await? {
             tenants.entry(tenant).or_default();
         }
@@ -85,7 +85,7 @@ impl<B: Backend> Engine<B> {
         self.inner.health.last()
     }
 
-    /// How long it is until the next check, if there is one every so often and `own` is always among the checked.
+    /// How long it is until the next check, if there is one every `every` and `own` is always among the checked.
     pub async fn until_health_check(&self, own: &TenantId, every: Duration) -> Result<Duration, EngineError> {
         let last = self.last_health(own).await?.map(|report| report.checked_at);
         let passed = last.map(|last| Duration::from_millis(self.inner.clock.now().since(last)));
@@ -96,7 +96,8 @@ impl<B: Backend> Engine<B> {
         let mut tenants = self
             .inner
             .backend
-            .triage(|index| {
+            .look(|state| {
+                let index = state.triage();
                 let waits = |tenant: &&TenantId| index.parked_count(tenant) > 0;
                 index.tenants().filter(waits).cloned().collect::<BTreeSet<_>>()
             })
@@ -175,7 +176,8 @@ impl<B: Backend> Engine<B> {
         let mut sight = Sight::default();
         let mut after = None;
         loop {
-            let tasks = self.inner.backend.live_tasks(tenant.clone(), after.take(), PAGE).await?;
+            let tasks =
+                self.inner.backend.look(|state| state.live_tasks(tenant, after.as_ref(), PAGE)).await?;
             let Some(last) = tasks.last() else { break };
             after = Some(last.request.clone());
             for task in &tasks {
@@ -211,7 +213,7 @@ impl<B: Backend> Engine<B> {
                 count: pending.count,
                 message: format!(
                     "{} for a start longer than {}, the oldest for {}",
-                    tell(pending.count, "task waits", "tasks wait"),
+                    counted(pending.count, "task waits", "tasks wait"),
                     text::span(rules.pending_millis),
                     text::span(oldest.0),
                 ),
@@ -219,7 +221,8 @@ impl<B: Backend> Engine<B> {
             });
         }
         let until = now.minus(rules.parked_millis);
-        let parked = self.inner.backend.triage(|index| {
+        let parked = self.inner.backend.look(|state| {
+            let index = state.triage();
             let all = index.parked_after(tenant, None, None).take_while(|parked| parked.since < until);
             all.take(PARKED_COUNTED_MAX)
                 .map(|parked| (parked.since, parked.execution.clone()))
@@ -234,7 +237,7 @@ impl<B: Backend> Engine<B> {
                 count,
                 message: format!(
                     "{}{more} longer than {}, the oldest for {}",
-                    tell(count, "execution is parked", "executions are parked"),
+                    counted(count, "execution is parked", "executions are parked"),
                     text::span(rules.parked_millis),
                     text::span(now.since(*since)),
                 ),
@@ -248,7 +251,7 @@ impl<B: Backend> Engine<B> {
                 count,
                 message: format!(
                     "{} although nothing is left that could bring it further",
-                    tell(count, "job is open", "jobs are open"),
+                    counted(count, "job is open", "jobs are open"),
                 ),
                 examples: lookout.stalled_jobs.iter().map(ToString::to_string).collect(),
             });
@@ -261,7 +264,7 @@ impl<B: Backend> Engine<B> {
                 count,
                 message: format!(
                     "{} to arrive, the oldest for {}",
-                    tell(count, "delivery waits", "deliveries wait"),
+                    counted(count, "delivery waits", "deliveries wait"),
                     text::span(millis),
                 ),
                 examples: Vec::new(),
@@ -337,10 +340,10 @@ impl Sight {
     fn take_in(&mut self, task: Judged) {
         self.summary.total_processing += 1;
         match task.health {
-            Health::Critical => self.summary.critical += 1,
-            Health::Overtime => self.summary.overtime += 1,
-            Health::Warning => self.summary.warning += 1,
-            Health::Healthy => {
+            HealthLevel::Critical => self.summary.critical += 1,
+            HealthLevel::Overtime => self.summary.overtime += 1,
+            HealthLevel::Warning => self.summary.warning += 1,
+            HealthLevel::Healthy => {
                 self.summary.healthy += 1;
                 self.healthy.push(task);
                 if self.healthy.len() >= 2 * TASKS_MAX {
@@ -364,6 +367,6 @@ impl Pending {
     }
 }
 
-fn tell(count: u64, one: &str, many: &str) -> String {
+fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

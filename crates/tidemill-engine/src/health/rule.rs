@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use tidemill_model::properties::Health;
+use tidemill_model::properties::HealthLevel;
 use tidemill_model::{RequestId, Timestamp, WorkerId};
 
 use crate::health::facts::{Hold, LiveTask};
@@ -10,8 +10,8 @@ use crate::health::facts::{Hold, LiveTask};
 /// How long is too long, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HealthRules {
-    /// A task that was not heard of for longer is suspicious, and after four times that it counts as stuck. Where a worker
-    /// was given a longer lease, that lease counts instead.
+    /// A task that was silent for longer is suspicious, and after four times that it counts as stuck. If a worker got
+    /// a longer lease, that lease counts instead.
     pub silence_millis: u64,
     /// An attempt that runs for longer is out of time.
     pub overtime_millis: u64,
@@ -39,35 +39,40 @@ impl Default for HealthRules {
 }
 
 impl HealthRules {
-    /// Whether somebody is told of such a task.
-    pub fn alarms(&self, health: Health) -> bool {
+    /// Whether such a task raises an alarm.
+    pub fn alarms(&self, health: HealthLevel) -> bool {
         match health {
-            Health::Critical | Health::Overtime => true,
-            Health::Warning => self.alert_warnings,
-            Health::Healthy => false,
+            HealthLevel::Critical | HealthLevel::Overtime => true,
+            HealthLevel::Warning => self.alert_warnings,
+            HealthLevel::Healthy => false,
         }
     }
 }
 
-/// How a task is that has been running for `elapsed_millis`, was last heard of `silent_millis` ago and was given leave for
-/// `lease_millis` then. The first rule that holds counts.
-pub fn classify(elapsed_millis: u64, silent_millis: u64, lease_millis: u64, rules: &HealthRules) -> Health {
+/// The health of a task that has been running for `elapsed_millis`, last reported `silent_millis` ago and then got a
+/// lease of `lease_millis`. The first rule that holds counts.
+pub fn classify(
+    elapsed_millis: u64,
+    silent_millis: u64,
+    lease_millis: u64,
+    rules: &HealthRules,
+) -> HealthLevel {
     let rules = &HealthRules { silence_millis: rules.silence_millis.max(lease_millis), ..*rules };
     if silent_millis > rules.silence_millis.saturating_mul(4) {
-        Health::Critical
+        HealthLevel::Critical
     } else if elapsed_millis > rules.overtime_millis {
-        Health::Overtime
+        HealthLevel::Overtime
     } else if silent_millis > rules.silence_millis {
-        Health::Warning
+        HealthLevel::Warning
     } else {
-        Health::Healthy
+        HealthLevel::Healthy
     }
 }
 
 /// A task that is processing, as it was found. The worst comes first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Judged {
-    pub(crate) health: Health,
+    pub(crate) health: HealthLevel,
     pub(crate) silent_millis: Reverse<u64>,
     pub(crate) elapsed_millis: Reverse<u64>,
     pub(crate) request: RequestId,
@@ -82,7 +87,7 @@ impl Judged {
         if !task.begun {
             return None;
         }
-        // Nothing is to be heard of a task before it may be taken again, or before whoever took it had time to speak.
+        // A task is silent before it may be claimed again, or before the worker that claimed it had time to report.
         let (elapsed_millis, heard_at, until, worker) = match &task.hold {
             Hold::Parked => return None,
             Hold::Nobody { from } => (0, task.last_event_at.max(*from), None, None),
@@ -92,7 +97,7 @@ impl Judged {
             }
         };
         let silent_millis = now.since(heard_at);
-        // Who checks may have other settings than who works: what the worker was given says when to expect it.
+        // The checker may have other settings than the worker: the lease that the worker got says when to expect it.
         let lease_millis = until.map_or(0, |until| until.since(heard_at));
         Some(Self {
             health: classify(elapsed_millis, silent_millis, lease_millis, rules),
@@ -148,24 +153,24 @@ mod tests {
     fn the_first_rule_that_holds_counts() {
         let rules = HealthRules::default();
         for (elapsed, silent, expected) in [
-            (0, 0, Health::Healthy),
-            (3_600_000, 45_000, Health::Healthy),
-            (0, 45_001, Health::Warning),
-            (3_600_001, 0, Health::Overtime),
-            (3_600_001, 45_001, Health::Overtime),
-            (0, 180_000, Health::Warning),
-            (0, 180_001, Health::Critical),
-            (3_600_001, 180_001, Health::Critical),
-            (u64::MAX, u64::MAX, Health::Critical),
+            (0, 0, HealthLevel::Healthy),
+            (3_600_000, 45_000, HealthLevel::Healthy),
+            (0, 45_001, HealthLevel::Warning),
+            (3_600_001, 0, HealthLevel::Overtime),
+            (3_600_001, 45_001, HealthLevel::Overtime),
+            (0, 180_000, HealthLevel::Warning),
+            (0, 180_001, HealthLevel::Critical),
+            (3_600_001, 180_001, HealthLevel::Critical),
+            (u64::MAX, u64::MAX, HealthLevel::Critical),
         ] {
             assert_eq!(classify(elapsed, silent, 45_000, &rules), expected, "{elapsed} {silent}");
         }
         let hasty = HealthRules { silence_millis: 10, overtime_millis: 100, ..rules };
         for (elapsed, silent, expected) in [
-            (100, 10, Health::Healthy),
-            (101, 10, Health::Overtime),
-            (100, 11, Health::Warning),
-            (100, 41, Health::Critical),
+            (100, 10, HealthLevel::Healthy),
+            (101, 10, HealthLevel::Overtime),
+            (100, 11, HealthLevel::Warning),
+            (100, 41, HealthLevel::Critical),
         ] {
             assert_eq!(classify(elapsed, silent, 0, &hasty), expected, "{elapsed} {silent}, hasty");
         }
@@ -181,19 +186,23 @@ mod tests {
         };
         let waiting = |from| LiveTask { hold: Hold::Nobody { from: at(from) }, ..held(0, 100) };
         for (what, task, expected) in [
-            ("heard of a moment ago", held(500, 990), (Health::Healthy, 500_000, 10_000)),
-            ("long not heard of", held(500, 700), (Health::Critical, 500_000, 300_000)),
-            ("taken a moment ago, after a long pause", held(999, 100), (Health::Healthy, 1_000, 1_000)),
-            ("to be tried again later", waiting(1_300), (Health::Healthy, 0, 0)),
-            ("to be tried again since a minute", waiting(940), (Health::Warning, 0, 60_000)),
-            ("to be tried again since long", waiting(500), (Health::Critical, 0, 500_000)),
-            ("stamped ahead of the clock", held(999, 1_200), (Health::Healthy, 1_000, 0)),
+            ("heard of a moment ago", held(500, 990), (HealthLevel::Healthy, 500_000, 10_000)),
+            ("long not heard of", held(500, 700), (HealthLevel::Critical, 500_000, 300_000)),
+            ("taken a moment ago, after a long pause", held(999, 100), (HealthLevel::Healthy, 1_000, 1_000)),
+            ("to be tried again later", waiting(1_300), (HealthLevel::Healthy, 0, 0)),
+            ("to be tried again since a minute", waiting(940), (HealthLevel::Warning, 0, 60_000)),
+            ("to be tried again since long", waiting(500), (HealthLevel::Critical, 0, 500_000)),
+            ("stamped ahead of the clock", held(999, 1_200), (HealthLevel::Healthy, 1_000, 0)),
             (
                 "given ten minutes, of which half are over",
                 leased(700, 600),
-                (Health::Healthy, 300_000, 300_000),
+                (HealthLevel::Healthy, 300_000, 300_000),
             ),
-            ("given ten minutes, and silent since", leased(300, 600), (Health::Warning, 700_000, 700_000)),
+            (
+                "given ten minutes, and silent since",
+                leased(300, 600),
+                (HealthLevel::Warning, 700_000, 700_000),
+            ),
         ] {
             let judged = of(&task).unwrap();
             assert_eq!((judged.health, judged.elapsed_millis.0, judged.silent_millis.0), expected, "{what}");

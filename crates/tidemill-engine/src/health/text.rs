@@ -1,7 +1,7 @@
 //! What health alerts say.
 
 use tidemill_model::RequestId;
-use tidemill_model::properties::Health;
+use tidemill_model::properties::HealthLevel;
 
 use crate::health::report::{Finding, FindingKind};
 use crate::health::rule::Judged;
@@ -12,7 +12,7 @@ pub const LINES_MAX: usize = 20;
 /// What alerts are about.
 pub const KIND: &str = "task_health";
 
-/// Tells of tasks and of what else stands. `types` gives the type of a task's newest event.
+/// Reports tasks and what else stands still. `types` gives the type of a task's newest event.
 pub(crate) fn raised<'t>(
     stage: &str,
     tenant: &str,
@@ -59,12 +59,12 @@ fn rest(count: usize, what: &str) -> Option<String> {
     Some(format!("and {left} more {what}{}", if left == 1 { "" } else { "s" }))
 }
 
-pub fn health_word(health: Health) -> &'static str {
+pub fn health_word(health: HealthLevel) -> &'static str {
     match health {
-        Health::Critical => "critical",
-        Health::Overtime => "overtime",
-        Health::Warning => "warning",
-        Health::Healthy => "healthy",
+        HealthLevel::Critical => "critical",
+        HealthLevel::Overtime => "overtime",
+        HealthLevel::Warning => "warning",
+        HealthLevel::Healthy => "healthy",
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
 
     fn judged(name: &str, worker: Option<&str>) -> Judged {
         Judged {
-            health: Health::Critical,
+            health: HealthLevel::Critical,
             silent_millis: Reverse(190_000),
             elapsed_millis: Reverse(3_900_000),
             request: RequestId::trusted(name),

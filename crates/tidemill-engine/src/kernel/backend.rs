@@ -4,27 +4,22 @@
 //! promises are written at each method and checked by the suite in `tidemill-conformance`; a backend is finished when it
 //! passes.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
-use tidemill_model::event_query::{BadQuery, EventQuery, Page};
+use tidemill_model::event_query::{BadQuery, EventPage, EventQuery};
 use tidemill_model::{
-    AppName, Entity, Event, JobId, JobStatus, PublicState, RequestId, TaskHead, TaskId, TaskSpec, TenantId,
-    Timestamp,
+    AppName, Entity, Event, JobId, JobStatus, PublicState, TaskHead, TaskId, TaskSpec, TenantId, Timestamp,
 };
 
-use crate::health::{LiveTask, Lookout};
 use crate::kernel::command::{Command, Forget};
 use crate::kernel::commit::TaskKey;
-use crate::kernel::notice::Notice;
-use crate::kernel::record::{Record, RecordKey, RecordKind};
+use crate::kernel::record::{Record, RecordKey};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::job::JobHead;
-use crate::kernel::state::{DueDeliveries, DueExecutions, Room, TriageIndex};
+use crate::kernel::state::row::{Row, RowKey, RowRange};
+use crate::kernel::state::{State, StateNotices};
 use crate::metrics::CommitMetrics;
-use crate::outbound::DeliveryKey;
-use crate::scripts::execution::ExecutionKey;
 
 /// Why the backend could not do its part. The command may or may not be worth repeating, but it was not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -79,36 +74,59 @@ pub trait Backend: Send + Sync + 'static {
     /// It may return early; it never misses a message that was enqueued, released or came due after the call.
     fn work(&self, tenants: Option<Arc<[TenantId]>>) -> impl Future<Output = ()> + Send;
 
-    /// A task as it stands. Like every read below: durable facts only, and nothing of another tenant.
-    fn task(&self, key: TaskKey) -> impl Future<Output = Result<Option<TaskSnapshot>, Fault>> + Send;
-
-    fn job(
+    /// Looks for something in the state, all of it as of one moment. What is found is answered once it is durable; that
+    /// nothing is found is answered at once, because it may be stored.
+    ///
+    /// `find` is called once, under the lock that decisions take: it must be short. Nothing is held while this waits.
+    fn find<T: Send>(
         &self,
-        tenant: TenantId,
-        job: JobId,
-    ) -> impl Future<Output = Result<Option<JobSnapshot>, Fault>> + Send;
+        find: impl FnOnce(&State) -> Option<T> + Send,
+    ) -> impl Future<Output = Result<Option<T>, Fault>> + Send;
 
-    /// A job's tasks in the order they were handed in, from the index `from` on, at most `limit`.
-    fn job_tasks(
+    /// Looks at the state, all of it as of one moment, and answers once what was seen is durable.
+    fn look<T: Send>(
         &self,
-        tenant: TenantId,
-        job: JobId,
-        from: u32,
-        limit: usize,
-    ) -> impl Future<Output = Result<Vec<TaskSnapshot>, Fault>> + Send;
+        look: impl FnOnce(&State) -> T + Send,
+    ) -> impl Future<Output = Result<T, Fault>> + Send {
+        async move {
+            let seen = self.find(|state| Some(look(state))).await?;
+            Ok(seen.expect("what is found is answered"))
+        }
+    }
 
-    /// A tenant's jobs, newest first, those before `before` if it is given, at most `limit`.
-    fn jobs(
+    /// Rows as they were last written down, in the order of `keys`; `None` for one that is not stored. Each was checked.
+    ///
+    /// They are durable and may be older than what is in memory: a caller that needs the current state looks there
+    /// first.
+    fn stored(&self, keys: Vec<RowKey>) -> impl Future<Output = Result<Vec<Option<Row>>, Fault>> + Send;
+
+    /// Goes through stored rows in the order of the range. `step` takes each into what began as `seed`, and says
+    /// whether it wants another. Each was checked, and is as old as those of `stored`.
+    fn scan<T: Send + 'static>(
         &self,
-        tenant: TenantId,
-        status: Option<JobStatus>,
-        before: Option<JobId>,
-        limit: usize,
-    ) -> impl Future<Output = Result<Vec<JobSnapshot>, Fault>> + Send;
+        range: RowRange,
+        seed: T,
+        step: impl FnMut(&mut T, RowKey, Row) -> bool + Send + 'static,
+    ) -> impl Future<Output = Result<T, Fault>> + Send;
 
-    /// A page of events on one of the eight access paths, ordered by (timestamp, id). Events are as they were stored:
-    /// large fields may lie in a blob.
-    fn events(&self, query: EventQuery) -> impl Future<Output = Result<Page, Fault>> + Send;
+    /// A record as it stands. A backend that knows when a record was last written need not wait for more than that.
+    fn record(&self, key: RecordKey) -> impl Future<Output = Result<Option<Record>, Fault>> + Send {
+        async move {
+            let row = RowKey::Record(key.clone());
+            let found = self.find(|state| state.is_loaded(&row).then(|| state.record(&key).cloned())).await?;
+            if let Some(record) = found {
+                return Ok(record);
+            }
+            Ok(self.stored(vec![row]).await?.pop().flatten().and_then(Row::into_record))
+        }
+    }
+
+    /// What the state rings when it changes. The same for as long as the backend lives.
+    fn notices(&self) -> StateNotices;
+
+    /// A page of events on one of the eight access paths, ordered by (timestamp, id). Like every read: durable facts
+    /// only, and nothing of another tenant. Events are as they were stored: large fields may lie in a blob.
+    fn events(&self, query: EventQuery) -> impl Future<Output = Result<EventPage, Fault>> + Send;
 
     /// Whether an event that was committed may be missing from answers for a while.
     fn events_lag(&self) -> bool {
@@ -139,71 +157,6 @@ pub trait Backend: Send + Sync + 'static {
     /// the call. When the store has stopped it waits for ever.
     fn committed(&self, after: u64) -> impl Future<Output = ()> + Send;
 
-    fn record(&self, key: RecordKey) -> impl Future<Output = Result<Option<Record>, Fault>> + Send;
-
-    /// Records of one kind and tenant in the order of their ids, after `after`, at most `limit`.
-    fn records(
-        &self,
-        kind: RecordKind,
-        tenant: Option<TenantId>,
-        after: Option<Arc<str>>,
-        limit: usize,
-    ) -> impl Future<Output = Result<Vec<(RecordKey, Record)>, Fault>> + Send;
-
-    /// Records of one kind, of whatever tenant, in the order of tenants and ids, after `after`, at most `limit`. For
-    /// the engine's own work, never for a tenant's question.
-    fn all_records(
-        &self,
-        kind: RecordKind,
-        after: Option<RecordKey>,
-        limit: usize,
-    ) -> impl Future<Output = Result<Vec<(RecordKey, Record)>, Fault>> + Send;
-
-    /// The executions of scripts that are due at `now`, without those that `skip` names, as far as there is room.
-    fn due_executions(
-        &self,
-        now: Timestamp,
-        room: &Room,
-        skip: impl Fn(&ExecutionKey) -> bool + Send,
-    ) -> impl Future<Output = Result<DueExecutions, Fault>> + Send;
-
-    /// The deliveries that are due at `now`, without those that `skip` names, at most `limit`.
-    fn due_deliveries(
-        &self,
-        now: Timestamp,
-        limit: usize,
-        skip: impl Fn(&DeliveryKey) -> bool + Send,
-    ) -> impl Future<Output = Result<DueDeliveries, Fault>> + Send;
-
-    /// Rung when there is another delivery to try, another moment, or one fewer.
-    fn deliveries_nearer(&self) -> Notice;
-
-    /// Looks at groups of errors, parked executions and bulks, all as of one moment.
-    fn triage<T: Send>(
-        &self,
-        look: impl FnOnce(&TriageIndex) -> T + Send,
-    ) -> impl Future<Output = Result<T, Fault>> + Send;
-
-    /// Rung when something may have to be done for parked executions or bulks earlier than before.
-    fn triage_nearer(&self) -> Notice;
-
-    /// Rung when an execution's wait ends.
-    fn triage_ended(&self) -> Notice;
-
-    /// A tenant's dispatched tasks that are not done, in the order of their ids, after `after`, at most `limit`.
-    fn live_tasks(
-        &self,
-        tenant: TenantId,
-        after: Option<RequestId>,
-        limit: usize,
-    ) -> impl Future<Output = Result<Vec<LiveTask>, Fault>> + Send;
-
-    /// What may have stood for too long beside tasks: of one tenant, or of each that has tasks, jobs or deliveries open.
-    fn lookout(
-        &self,
-        tenant: Option<TenantId>,
-    ) -> impl Future<Output = Result<BTreeMap<TenantId, Lookout>, Fault>> + Send;
-
     /// Stores a blob durably before it returns. A key that exists is replaced whole.
     fn put_blob(
         &self,
@@ -226,8 +179,6 @@ pub trait Backend: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<u64>, Fault>> + Send {
         async move { Ok(self.blob(tenant, key).await?.map(|bytes| bytes.len() as u64)) }
     }
-
-    fn queue(&self) -> impl Future<Output = Result<QueueDepth, Fault>> + Send;
 
     /// What was written since the process began. A backend that writes nothing counts nothing.
     fn commits(&self) -> CommitMetrics {
@@ -259,9 +210,9 @@ pub struct JobSnapshot {
     pub head: JobHead,
 }
 
-impl JobSnapshot {
-    pub fn of(head: &JobHead) -> Self {
-        Self { status: head.status(), head: head.clone() }
+impl From<JobHead> for JobSnapshot {
+    fn from(head: JobHead) -> Self {
+        Self { status: head.status(), head }
     }
 }
 

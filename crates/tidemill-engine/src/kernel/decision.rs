@@ -43,7 +43,7 @@ pub(crate) trait Decision {
     fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal>;
 }
 
-/// What a command writes at most that keeps or replays a dead letter: a delivery is as large as what it tells of.
+/// What a command writes at most that keeps or replays a dead letter: a delivery is as large as the event it reports.
 pub(crate) const LETTER_BYTES: u64 = 2_200_000;
 
 /// Whose jobs may fail by a command.
@@ -82,6 +82,6 @@ pub fn decide(
 ) -> Result<(Commit, Reply), Refusal> {
     let mut draft = Draft::new(circumstances, state.deliveries());
     let reply = command.decision().decide(state, &mut draft)?;
-    callback::tell(state, &mut draft);
+    callback::enqueue_deliveries(state, &mut draft);
     Ok((draft.into_commit(), reply))
 }

@@ -17,7 +17,7 @@ use crate::kernel::policy::Policy;
 use crate::kernel::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordValue};
 use crate::kernel::site::{Origin, Site};
 use crate::kernel::state::job::Job;
-use crate::kernel::state::{Deliveries, Place, TaskView};
+use crate::kernel::state::{Deliveries, TaskPlace, TaskRef};
 use crate::outbound::Lane;
 use crate::triage::notes::Notes;
 
@@ -25,7 +25,7 @@ pub(crate) struct Draft<'a, 'c> {
     circumstances: &'a mut Circumstances<'c>,
     commit: Commit,
     /// When the last event of a job was stamped that another one of it may follow in this commit.
-    told_job: Option<(Entity, Timestamp)>,
+    last_job_event: Option<(Entity, Timestamp)>,
     notes: Notes,
     /// Deliveries that waited before, and those that begin here.
     waiting: &'a Deliveries,
@@ -55,7 +55,7 @@ impl<'a, 'c> Draft<'a, 'c> {
         Self {
             circumstances,
             commit: Commit::default(),
-            told_job: None,
+            last_job_event: None,
             notes: Notes::default(),
             waiting,
             begun: BTreeMap::new(),
@@ -151,10 +151,10 @@ impl<'a, 'c> Draft<'a, 'c> {
     }
 
     /// The subject of a task's events.
-    pub(crate) fn task_subject(&self, key: &TaskKey, task: &TaskView<'_>) -> Subject {
+    pub(crate) fn task_subject(&self, key: &TaskKey, task: &TaskRef<'_>) -> Subject {
         let app = match task.place {
-            Place::Alone(alone) => alone.app.clone(),
-            Place::InJob { job, .. } => job.head.app.clone(),
+            TaskPlace::Alone(alone) => alone.app.clone(),
+            TaskPlace::InJob { job, .. } => job.head.app.clone(),
         };
         let last = task.entry.stream.last_timestamp();
         Subject { tenant: key.tenant.clone(), app, entity: self.site().task(&key.request), last }
@@ -162,20 +162,20 @@ impl<'a, 'c> Draft<'a, 'c> {
 
     pub(crate) fn job_subject(&self, job: &Job) -> Subject {
         let entity = self.site().job(job.head.job);
-        let told = self.told_job.as_ref().filter(|(told, _)| *told == entity).map(|(_, at)| *at);
+        let told = self.last_job_event.as_ref().filter(|(told, _)| *told == entity).map(|(_, at)| *at);
         let last = job.head.stream.last_timestamp().max(told);
         Subject { tenant: job.head.tenant.clone(), app: job.head.app.clone(), entity, last }
     }
 
     /// When the last event of a task was stamped that is drafted so far.
-    pub(crate) fn told_of(&self, task: &RequestId) -> Option<Timestamp> {
+    pub(crate) fn last_time_of(&self, task: &RequestId) -> Option<Timestamp> {
         let entity = self.site().task(task);
         self.commit.events.iter().rev().find(|event| event.entity == entity).map(|event| event.timestamp)
     }
 
     /// Another event of the job may follow in this commit, and is stamped after the last one.
-    pub(crate) fn told_job(&mut self, subject: &Subject) {
-        self.told_job = subject.last.map(|last| (subject.entity.clone(), last));
+    pub(crate) fn note_job_event(&mut self, subject: &Subject) {
+        self.last_job_event = subject.last.map(|last| (subject.entity.clone(), last));
     }
 
     /// Appends an event of a task or a job. Its time is now, or just after the entity's last event.
@@ -223,7 +223,7 @@ impl<'a, 'c> Draft<'a, 'c> {
     }
 
     /// The same in whole.
-    pub(crate) fn told(&self) -> Option<&Event> {
+    pub(crate) fn last_whole_event(&self) -> Option<&Event> {
         self.commit.events.last()
     }
 
@@ -276,7 +276,7 @@ impl<'a, 'c> Draft<'a, 'c> {
     }
 }
 
-/// Who writes an event, and under which id if that is fixed already.
+/// The author of an event, and its id if that is fixed already.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct By<'a> {
     pub(crate) origin: Origin,
@@ -309,11 +309,11 @@ impl<'a> JobFacts<'a> {
 }
 
 /// The identity that a task's events carry.
-pub(crate) fn identity(request: &RequestId, task: &TaskView<'_>) -> TaskIdentity {
+pub(crate) fn identity(request: &RequestId, task: &TaskRef<'_>) -> TaskIdentity {
     let run = task.entry.head.as_ref().map_or(1, |head| head.run);
     match task.place {
-        Place::Alone(_) => TaskIdentity { request_id: request.clone(), job_id: None, task_id: None, run },
-        Place::InJob { job, index } => TaskIdentity {
+        TaskPlace::Alone(_) => TaskIdentity { request_id: request.clone(), job_id: None, task_id: None, run },
+        TaskPlace::InJob { job, index } => TaskIdentity {
             request_id: request.clone(),
             job_id: Some(job.head.job),
             task_id: Some(job.node(index).spec.task_id.clone()),
@@ -323,16 +323,16 @@ pub(crate) fn identity(request: &RequestId, task: &TaskView<'_>) -> TaskIdentity
 }
 
 /// What a task does, wherever it is kept.
-pub(crate) fn job_name_of(task: &TaskView<'_>) -> Option<Arc<str>> {
+pub(crate) fn job_name_of(task: &TaskRef<'_>) -> Option<Arc<str>> {
     match task.place {
-        Place::Alone(_) => None,
-        Place::InJob { job, .. } => job.head.name.clone(),
+        TaskPlace::Alone(_) => None,
+        TaskPlace::InJob { job, .. } => job.head.name.clone(),
     }
 }
 
-pub(crate) fn spec_of(task: &TaskView<'_>) -> Arc<TaskSpec> {
+pub(crate) fn spec_of(task: &TaskRef<'_>) -> Arc<TaskSpec> {
     match task.place {
-        Place::Alone(alone) => Arc::clone(&alone.spec),
-        Place::InJob { job, index } => Arc::clone(&job.node(index).spec),
+        TaskPlace::Alone(alone) => Arc::clone(&alone.spec),
+        TaskPlace::InJob { job, index } => Arc::clone(&job.node(index).spec),
     }
 }

@@ -38,13 +38,15 @@ faults! {
     ignore_budgets,
     /// A job that comes to rest tells nobody.
     skip_callback,
-    /// A job that failed is not told to people.
+    /// A job that failed raises no alert for people.
     skip_job_failed,
-    /// A change of tasks is told and not made.
+    /// A change of tasks is reported and not made.
     forget_changes,
+    /// A change of tasks does not say which attempts had other work.
+    forget_rework,
     /// A delivery whose first try failed is forgotten.
     forget_delivery,
-    /// A check of health is taken whatever was told meanwhile.
+    /// A check of health is accepted whatever was reported meanwhile.
     skip_check_version,
     /// A task that was running in crash after crash is run beside others.
     crowd_suspects,

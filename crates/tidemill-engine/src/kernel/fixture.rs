@@ -53,7 +53,7 @@ impl Fixture {
 
     /// Decides and makes the commit true.
     pub(crate) fn run(&mut self, command: &Command) -> Result<(Commit, Reply), Refusal> {
-        self.state.move_on(self.now);
+        self.state.show_due_messages(self.now);
         let mut circumstances =
             Circumstances { now: self.now, ids: &mut self.ids, policy: &self.policy, site: &self.site };
         let (commit, reply) = decide(&self.state, command, &mut circumstances)?;

@@ -1,7 +1,7 @@
 //! A list of a tenant's jobs, the newest first: those in memory, and between them those that are only stored.
 //!
-//! Jobs in memory hide what is stored of them; they are few beside the finished ones. A backend begins the list under its
-//! lock and reads stored jobs without it.
+//! Jobs in memory hide what is stored of them; they are few beside the finished ones. The list begins under the
+//! lock of a backend, and stored jobs are read without it.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::kernel::state::State;
 use crate::kernel::state::job::JobHead;
 
 #[derive(Debug)]
-pub struct JobList {
+pub(super) struct JobList {
     status: Option<JobStatus>,
     before: Option<JobId>,
     limit: usize,
@@ -25,7 +25,7 @@ pub struct JobList {
 
 impl JobList {
     /// Begins with the jobs in memory: at most `limit` older than `before`, with this status if there is one.
-    pub fn begin(
+    pub(super) fn begin(
         state: &State,
         tenant: &TenantId,
         status: Option<JobStatus>,
@@ -50,23 +50,23 @@ impl JobList {
     }
 
     /// Takes in the next stored job. They come the newest first.
-    pub fn push_stored(&mut self, head: &JobHead) {
+    pub(super) fn push_stored(&mut self, head: JobHead) {
         while let Some(newer) = self.rest.pop_if(|newer| newer.job > head.job) {
-            self.found.push(JobSnapshot::of(&newer));
+            self.found.push(newer.into());
         }
-        if !self.live.contains(&head.job) && self.wants(head) {
-            self.found.push(JobSnapshot::of(head));
+        if !self.live.contains(&head.job) && self.wants(&head) {
+            self.found.push(head.into());
         }
     }
 
     /// Whether no stored job is wanted any more.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.found.len() >= self.limit
     }
 
     /// The list, when there are no more stored jobs or none is wanted.
-    pub fn finish(mut self) -> Vec<JobSnapshot> {
-        self.found.extend(self.rest.iter().rev().map(JobSnapshot::of));
+    pub(super) fn finish(mut self) -> Vec<JobSnapshot> {
+        self.found.extend(self.rest.into_iter().rev().map(JobSnapshot::from));
         self.found.truncate(self.limit);
         self.found
     }
@@ -103,7 +103,7 @@ mod tests {
                     heads.iter().enumerate().filter(|(_, head)| before.is_none_or(|id| head.job < id))
                 {
                     if !list.is_full() {
-                        list.push_stored(&JobHead { cancelled: is_live(at), ..head.clone() });
+                        list.push_stored(JobHead { cancelled: is_live(at), ..head.clone() });
                     }
                 }
                 list.finish().into_iter().map(|job| job.head.job).collect::<Vec<_>>()

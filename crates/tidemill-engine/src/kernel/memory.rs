@@ -5,25 +5,20 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tidemill_model::event_query::{EventQuery, Page};
-use tidemill_model::{Entity, Event, JobId, JobStatus, RequestId, TenantId, Timestamp};
+use tidemill_model::event_query::{EventPage, EventQuery};
+use tidemill_model::{Entity, Event, TenantId};
 
-use crate::health::{LiveTask, Lookout};
-use crate::kernel::backend::{Answer, Backend, Fault, JobSnapshot, QueueDepth, TaskSnapshot};
+use crate::kernel::backend::{Answer, Backend, Fault};
 use crate::kernel::clock::Clock;
 use crate::kernel::command::Command;
-use crate::kernel::commit::TaskKey;
 use crate::kernel::decision::{Circumstances, decide};
 use crate::kernel::id_source::IdSource;
-use crate::kernel::job_list::JobList;
 use crate::kernel::notice::Notice;
 use crate::kernel::policy::Policy;
-use crate::kernel::record::{Record, RecordKey, RecordKind};
 use crate::kernel::site::Site;
+use crate::kernel::state::row::{Row, RowKey, RowRange};
 use crate::kernel::state::trail::Seq;
-use crate::kernel::state::{DueDeliveries, DueExecutions, Room, State, TriageIndex};
-use crate::outbound::DeliveryKey;
-use crate::scripts::execution::ExecutionKey;
+use crate::kernel::state::{State, StateNotices};
 
 /// A backend that forgets everything when it is dropped.
 #[derive(Debug)]
@@ -71,7 +66,7 @@ impl<C: Clock> MemoryBackend<C> {
         Self { clock, inner: Mutex::new(inner), grown }
     }
 
-    /// Wakes those who wait for work: time has moved on and a hidden message may be due.
+    /// Wakes waiting workers: time has moved on and a hidden message may be due.
     pub fn time_passed(&self) {
         self.lock().arrived();
     }
@@ -105,7 +100,7 @@ impl<C: Clock> MemoryBackend<C> {
 
 impl Inner {
     fn execute(&mut self, command: &Command, now: tidemill_model::Timestamp) -> Answer {
-        self.state.move_on(now);
+        self.state.show_due_messages(now);
         let mut circumstances =
             Circumstances { now, ids: &mut self.ids, policy: &self.policy, site: &self.site };
         let (commit, reply) = decide(&self.state, command, &mut circumstances)?;
@@ -137,35 +132,29 @@ impl<C: Clock> Backend for MemoryBackend<C> {
         Arrival { inner: &self.inner, seen }.await;
     }
 
-    async fn task(&self, key: TaskKey) -> Result<Option<TaskSnapshot>, Fault> {
-        Ok(TaskSnapshot::of(&self.lock().state, &key))
+    async fn find<T: Send>(&self, find: impl FnOnce(&State) -> Option<T> + Send) -> Result<Option<T>, Fault> {
+        Ok(find(&self.lock().state))
     }
 
-    async fn job(&self, tenant: TenantId, job: JobId) -> Result<Option<JobSnapshot>, Fault> {
-        Ok(self.lock().state.job(&tenant, job).map(|job| JobSnapshot::of(&job.head)))
+    /// Everything is in memory.
+    async fn stored(&self, keys: Vec<RowKey>) -> Result<Vec<Option<Row>>, Fault> {
+        Ok(vec![None; keys.len()])
     }
 
-    async fn job_tasks(
+    async fn scan<T: Send + 'static>(
         &self,
-        tenant: TenantId,
-        job: JobId,
-        from: u32,
-        limit: usize,
-    ) -> Result<Vec<TaskSnapshot>, Fault> {
-        Ok(TaskSnapshot::of_job(&self.lock().state, &tenant, job, from, limit))
+        _range: RowRange,
+        seed: T,
+        _step: impl FnMut(&mut T, RowKey, Row) -> bool + Send + 'static,
+    ) -> Result<T, Fault> {
+        Ok(seed)
     }
 
-    async fn jobs(
-        &self,
-        tenant: TenantId,
-        status: Option<JobStatus>,
-        before: Option<JobId>,
-        limit: usize,
-    ) -> Result<Vec<JobSnapshot>, Fault> {
-        Ok(JobList::begin(&self.lock().state, &tenant, status, before, limit).finish())
+    fn notices(&self) -> StateNotices {
+        self.lock().state.notices()
     }
 
-    async fn events(&self, query: EventQuery) -> Result<Page, Fault> {
+    async fn events(&self, query: EventQuery) -> Result<EventPage, Fault> {
         query.check()?;
         let now = self.clock.now();
         Ok(query.select(self.lock().events.iter().filter(|event| !event.is_outlived(now))))
@@ -201,95 +190,6 @@ impl<C: Clock> Backend for MemoryBackend<C> {
         }
     }
 
-    async fn record(&self, key: RecordKey) -> Result<Option<Record>, Fault> {
-        Ok(self.lock().state.record(&key).cloned())
-    }
-
-    async fn records(
-        &self,
-        kind: RecordKind,
-        tenant: Option<TenantId>,
-        after: Option<Arc<str>>,
-        limit: usize,
-    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
-        let inner = self.lock();
-        let mut found: Vec<_> = inner
-            .state
-            .records()
-            .filter_map(|(key, record)| record.map(|record| (key.clone(), record.clone())))
-            .filter(|(key, _)| key.kind == kind && key.tenant == tenant)
-            .filter(|(key, _)| after.as_ref().is_none_or(|after| key.id > *after))
-            .collect();
-        found.sort_by(|(a, _), (b, _)| a.cmp(b));
-        found.truncate(limit);
-        Ok(found)
-    }
-
-    async fn all_records(
-        &self,
-        kind: RecordKind,
-        after: Option<RecordKey>,
-        limit: usize,
-    ) -> Result<Vec<(RecordKey, Record)>, Fault> {
-        let inner = self.lock();
-        let mut found: Vec<_> = inner
-            .state
-            .records()
-            .filter_map(|(key, record)| record.map(|record| (key.clone(), record.clone())))
-            .filter(|(key, _)| key.kind == kind && after.as_ref().is_none_or(|after| key > after))
-            .collect();
-        found.sort_by(|(a, _), (b, _)| a.cmp(b));
-        found.truncate(limit);
-        Ok(found)
-    }
-
-    async fn due_executions(
-        &self,
-        now: Timestamp,
-        room: &Room,
-        skip: impl Fn(&ExecutionKey) -> bool + Send,
-    ) -> Result<DueExecutions, Fault> {
-        Ok(self.lock().state.pending().due(now, room, skip))
-    }
-
-    async fn due_deliveries(
-        &self,
-        now: Timestamp,
-        limit: usize,
-        skip: impl Fn(&DeliveryKey) -> bool + Send,
-    ) -> Result<DueDeliveries, Fault> {
-        Ok(self.lock().state.deliveries().due(now, limit, skip))
-    }
-
-    fn deliveries_nearer(&self) -> Notice {
-        self.lock().state.deliveries().nearer()
-    }
-
-    async fn triage<T: Send>(&self, look: impl FnOnce(&TriageIndex) -> T + Send) -> Result<T, Fault> {
-        Ok(look(self.lock().state.triage()))
-    }
-
-    fn triage_nearer(&self) -> Notice {
-        self.lock().state.triage().nearer()
-    }
-
-    fn triage_ended(&self) -> Notice {
-        self.lock().state.triage().ended()
-    }
-
-    async fn live_tasks(
-        &self,
-        tenant: TenantId,
-        after: Option<RequestId>,
-        limit: usize,
-    ) -> Result<Vec<LiveTask>, Fault> {
-        Ok(self.lock().state.live_tasks(&tenant, after.as_ref(), limit))
-    }
-
-    async fn lookout(&self, tenant: Option<TenantId>) -> Result<BTreeMap<TenantId, Lookout>, Fault> {
-        Ok(self.lock().state.lookout(tenant.as_ref()))
-    }
-
     async fn put_blob(&self, tenant: TenantId, key: String, bytes: Vec<u8>) -> Result<(), Fault> {
         self.lock().blobs.insert((tenant, key), bytes);
         Ok(())
@@ -297,13 +197,6 @@ impl<C: Clock> Backend for MemoryBackend<C> {
 
     async fn blob(&self, tenant: TenantId, key: String) -> Result<Option<Vec<u8>>, Fault> {
         Ok(self.lock().blobs.get(&(tenant, key)).cloned())
-    }
-
-    async fn queue(&self) -> Result<QueueDepth, Fault> {
-        let now = self.clock.now();
-        let mut inner = self.lock();
-        inner.state.move_on(now);
-        Ok(inner.state.queue().depth())
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows what a capability does. `command` lists the commands; each lives in the folder of its capability.
 
+pub(crate) mod any_backend;
 pub mod backend;
 pub mod clock;
 pub mod codec;
@@ -15,14 +16,16 @@ pub mod faults;
 pub(crate) mod fixture;
 pub(crate) mod forget;
 pub mod id_source;
-pub mod job_list;
+mod job_list;
 pub mod memory;
 pub mod notice;
 pub mod piece;
 pub mod policy;
 pub(crate) mod put_record;
+pub mod reads;
 pub mod record;
 pub mod reply;
 pub mod site;
 mod snapshot;
 pub mod state;
+mod stored_job;

@@ -1,6 +1,6 @@
 //! Put control records, on condition of the versions they have.
 
-use tidemill_model::{Execution, TaskName, TaskSpec, TenantId, Timestamp};
+use tidemill_model::{RunnerSpec, TaskName, TaskSpec, TenantId, Timestamp};
 
 use crate::kernel::commit::RecordWrite;
 use crate::kernel::decision::Decision;
@@ -84,7 +84,7 @@ pub(crate) fn decide_all(
 /// Whether a task that is not finished rests on a definition. Open work is always in memory.
 fn is_used(state: &State, tenant: &TenantId, name: &TaskName) -> bool {
     let rests_on = |spec: &TaskSpec| {
-        spec.name == *name && spec.options.execution.as_ref().is_some_and(Execution::names_definition)
+        spec.name == *name && spec.options.execution.as_ref().is_some_and(RunnerSpec::names_definition)
     };
     let jobs = state.jobs().filter(|job| job.head.tenant == *tenant && !job.head.is_at_rest());
     let mut open = jobs

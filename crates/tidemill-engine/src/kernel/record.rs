@@ -1,5 +1,6 @@
 //! Control records: everything durable that is neither an event nor a task, job or message.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,7 @@ pub enum RecordKind {
     Token,
     /// Wishes about many parked executions. Always in memory.
     Bulk,
-    /// What is to be told to others and has not arrived.
+    /// A delivery that has not arrived.
     Delivery,
 }
 
@@ -148,6 +149,16 @@ pub enum Effect {
     Job(JobId),
     Task(RequestId),
     Event(EventId),
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Job(job) => write!(f, "job {job}"),
+            Self::Task(request) => write!(f, "task {request}"),
+            Self::Event(event) => write!(f, "event {event}"),
+        }
+    }
 }
 
 /// A message that will not be delivered again unless somebody replays it.
@@ -291,16 +302,16 @@ impl RecordKey {
         Self::of_tenant(RecordKind::ErrorGroup, tenant, Arc::from(code.as_str()))
     }
 
-    pub fn triage_error(tenant: &TenantId, code: &ErrorCode, execution: &workflow::ExecutionId) -> Self {
+    pub fn triage_error(tenant: &TenantId, code: &ErrorCode, execution: &workflow::WorkflowRunId) -> Self {
         let id = format!("{TRIAGE_ERROR}{code}{ROUTE_END}{execution}");
         Self::of_tenant(RecordKind::Triage, tenant, Arc::from(id))
     }
 
-    pub fn triage_execution(tenant: &TenantId, execution: &workflow::ExecutionId) -> Self {
+    pub fn triage_execution(tenant: &TenantId, execution: &workflow::WorkflowRunId) -> Self {
         Self::of_tenant(RecordKind::Triage, tenant, Arc::from(format!("{TRIAGE_EXECUTION}{execution}")))
     }
 
-    pub fn parked(tenant: &TenantId, execution: &workflow::ExecutionId) -> Self {
+    pub fn parked(tenant: &TenantId, execution: &workflow::WorkflowRunId) -> Self {
         Self::of_tenant(RecordKind::Parked, tenant, Arc::from(execution.as_str()))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_model::dag_violation::Violations;
+use tidemill_model::dag_violation::DagViolations;
 use tidemill_model::workflow::{self, ErrorCode};
 use tidemill_model::{
     AppName, EventId, Fence, JobId, Json, Outcome, RequestId, SessionId, TaskId, TaskName, TaskSpec,
@@ -10,6 +10,7 @@ use tidemill_model::{
 };
 
 use crate::kernel::commit::{Message, MessageId, Receipt, TaskKey};
+use crate::kernel::record::Effect;
 use crate::outbound::DeliveryId;
 use crate::scripts::execution::{ExecutionId, ExecutionStatus};
 use crate::triage::{Bulk, BulkId, TokenTaken};
@@ -149,7 +150,7 @@ pub enum Ending {
     Parked,
 }
 
-/// The attempt that a report ended, for those who count.
+/// The attempt that a report ended, for metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     pub spec: Arc<TaskSpec>,
@@ -224,9 +225,9 @@ pub enum Refusal {
     #[error("job {0} is cancelled")]
     JobCancelled(JobId),
     #[error(transparent)]
-    Graph(Violations),
-    #[error("the key was used before for a request with another body")]
-    IdempotencyConflict,
+    Graph(DagViolations),
+    #[error("the key was used before for a request with another body, which made {earlier}")]
+    IdempotencyConflict { earlier: Effect },
     #[error("requestId {0} was used before for another task")]
     RequestTaken(RequestId),
     #[error("nothing to resume")]
@@ -269,9 +270,9 @@ pub enum Refusal {
     #[error("unfinished {what} of the tenant would be {count}; {limit} is {max}")]
     TenantFull { what: &'static str, limit: &'static str, count: usize, max: usize },
     #[error("the execution {0} is not parked")]
-    NotParked(workflow::ExecutionId),
+    NotParked(workflow::WorkflowRunId),
     #[error("the token of execution {0} has expired")]
-    TokenExpired(workflow::ExecutionId),
+    TokenExpired(workflow::WorkflowRunId),
     #[error("error code {code} is new, and the limit of {limit} codes is reached")]
     TooManyCodes { code: ErrorCode, limit: usize },
     #[error("bulk {0} has ended")]

@@ -6,7 +6,7 @@ use tidemill_model::{JobId, PublicState, TaskId, TenantId};
 
 use crate::kernel::backend::{BLOCKED_BY_MAX, TaskSnapshot};
 use crate::kernel::commit::TaskKey;
-use crate::kernel::state::{Place, State, TaskView};
+use crate::kernel::state::{State, TaskPlace, TaskRef};
 
 impl TaskSnapshot {
     pub fn of(state: &State, key: &TaskKey) -> Option<Self> {
@@ -20,16 +20,16 @@ impl TaskSnapshot {
             let key = TaskKey { tenant: tenant.clone(), request: job.request_of(index) };
             Self::of_view(
                 key,
-                &TaskView { entry: &job.node(index).entry, place: Place::InJob { job, index } },
+                &TaskRef { entry: &job.node(index).entry, place: TaskPlace::InJob { job, index } },
             )
         };
         (from..total).take(limit).map(snapshot).collect()
     }
 
-    fn of_view(task: TaskKey, view: &TaskView<'_>) -> Self {
+    fn of_view(task: TaskKey, view: &TaskRef<'_>) -> Self {
         let (app, job, spec) = match view.place {
-            Place::Alone(alone) => (alone.app.clone(), None, Arc::clone(&alone.spec)),
-            Place::InJob { job, index } => {
+            TaskPlace::Alone(alone) => (alone.app.clone(), None, Arc::clone(&alone.spec)),
+            TaskPlace::InJob { job, index } => {
                 (job.head.app.clone(), Some(job.head.job), Arc::clone(&job.node(index).spec))
             }
         };
@@ -46,8 +46,8 @@ impl TaskSnapshot {
 }
 
 /// The parents that are not completed, of a task that is not dispatched.
-fn blocked_by(view: &TaskView<'_>) -> Vec<TaskId> {
-    let Place::InJob { job, index } = view.place else { return Vec::new() };
+fn blocked_by(view: &TaskRef<'_>) -> Vec<TaskId> {
+    let TaskPlace::InJob { job, index } = view.place else { return Vec::new() };
     if view.entry.head.is_some() {
         return Vec::new();
     }

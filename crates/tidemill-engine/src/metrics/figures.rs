@@ -12,9 +12,10 @@ impl<B: Backend> Engine<B> {
     /// What was counted since the process began, and how full everything is now. Nothing is scanned for it.
     pub async fn metrics(&self) -> Result<Metrics, EngineError> {
         let inner = &self.inner;
-        let queue = inner.backend.queue().await?;
+        let queue = self.queue_depth().await?;
         let now = inner.clock.now();
-        let deliveries = inner.backend.due_deliveries(Timestamp::MIN, 0, |_| true).await?;
+        let deliveries =
+            inner.backend.look(|state| state.deliveries().due(Timestamp::MIN, 0, |_| true)).await?;
         Ok(Metrics {
             queue,
             queue_oldest_millis: queue.oldest_ready.map(|since| now.since(since)),
@@ -34,12 +35,12 @@ impl<B: Backend> Engine<B> {
         self.inner.meter.named(tenant)
     }
 
-    /// How many workers, here and elsewhere, were heard of within [`WORKER_SEEN`](crate::metrics::WORKER_SEEN).
+    /// How many workers, here and elsewhere, reported within [`WORKER_SEEN`](crate::metrics::WORKER_SEEN).
     pub fn workers_seen(&self) -> usize {
         self.inner.meter.workers_seen()
     }
 
-    /// The workers of this process that were heard of within [`WORKER_SEEN`](crate::metrics::WORKER_SEEN), and when. They
+    /// The workers of this process that reported within [`WORKER_SEEN`](crate::metrics::WORKER_SEEN), and when. They
     /// work for all tenants.
     pub fn local_workers(&self) -> Vec<(WorkerId, Timestamp)> {
         let now = self.now();
@@ -58,7 +59,7 @@ impl<B: Backend> Engine<B> {
         &self.inner.slots
     }
 
-    /// Where whoever exports traces says how it goes.
+    /// Where the exporter of traces counts.
     pub fn span_meter(&self) -> &SpanMeter {
         &self.inner.spans
     }

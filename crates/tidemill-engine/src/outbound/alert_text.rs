@@ -4,14 +4,14 @@ use serde::Serialize;
 use tidemill_model::{Day, EventId, JobId, Json, TaskId, TenantId, Timestamp};
 
 use crate::outbound::delivery::{DeliveryId, Target};
-use crate::outbound::failed_jobs::{FailedJob, FailedJobs};
+use crate::outbound::failed_jobs::FailedJobs;
 use crate::scripts::execution::SourceEvent;
 
 /// The kind of all events on a bus.
 const DETAIL_TYPE: &str = "log-event";
 const UNKNOWN: &str = "unknown";
 
-/// Tells that an event could not be delivered. Whoever reads these knows the words of EventBridge.
+/// Reports that an event could not be delivered. Readers of these alerts know the words of EventBridge.
 pub fn delivery_failure(event: &SourceEvent, id: DeliveryId) -> String {
     let or_unknown = |text: &str| if text.is_empty() { UNKNOWN.to_owned() } else { one_line(text) };
     let task = match (event.entity_type.as_str(), event.entity_id.as_str()) {
@@ -36,18 +36,29 @@ pub fn standing(name: &str, stage: &str, tenant: &str, message: &str, is_raised:
     format!("{sign} *{word}: {name}* ({}, tenant {tenant})\n{}", one_line(stage), one_line(message))
 }
 
-/// Tells of jobs that failed. `known` gives what the failed task said and where the job is shown, as far as it is known.
+/// What is known of a failed job when people are told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownFailure {
+    /// What the failed task said.
+    pub error: Option<String>,
+    /// Where the job is shown.
+    pub link: Option<String>,
+    /// What became of the job after it failed: `resumed`, `completed` or `cancelled`.
+    pub since: Option<&'static str>,
+}
+
+/// Tells of jobs that failed. `known` gives what is known of each, by its place among those that are named.
 pub fn jobs_failed(
     stage: &str,
     tenant: &str,
     failed: &FailedJobs,
-    known: impl Fn(&FailedJob) -> (Option<String>, Option<String>),
+    known: impl Fn(usize) -> KnownFailure,
 ) -> String {
     let what =
         if failed.count == 1 { "Job failed".to_owned() } else { format!("{} jobs failed", failed.count) };
     let mut lines = vec![format!(":x: *{what}* ({}, tenant {tenant})", one_line(stage))];
-    for job in &failed.named {
-        let (error, link) = known(job);
+    for (place, job) in failed.named.iter().enumerate() {
+        let KnownFailure { error, link, since } = known(place);
         let name = job.name.as_ref().map(|name| format!("{} ", one_line(name))).unwrap_or_default();
         let error = error.map(|error| format!(": {}", one_line(&error))).unwrap_or_default();
         let others = match job.tasks.saturating_sub(1) {
@@ -55,7 +66,8 @@ pub fn jobs_failed(
             1 => ", and 1 other task".to_owned(),
             others => format!(", and {others} other tasks"),
         };
-        lines.push(format!("• {name}{}: task {} failed{others}{error}", job.job, job.task));
+        let since = since.map(|since| format!(" ({since} since)")).unwrap_or_default();
+        lines.push(format!("• {name}{}{since}: task {} failed{others}{error}", job.job, job.task));
         lines.extend(link);
     }
     let left = usize::try_from(failed.count).unwrap_or(usize::MAX).saturating_sub(failed.named.len());
@@ -156,7 +168,7 @@ pub(crate) fn one_line(text: &str) -> String {
 /// The kind of the alert that ends a row of alerts.
 pub const TOO_MANY_ALERTS: &str = "too_many_alerts";
 
-/// Tells that further alerts are not sent while so many wait.
+/// Reports that further alerts are not sent while this many wait.
 pub fn too_many_alerts(stage: &str, tenant: &str, limit: usize) -> String {
     let message = format!(
         "{limit} alerts wait to be sent. Further ones are not sent until some have arrived; \
@@ -176,6 +188,7 @@ mod tests {
     use tidemill_model::{AppName, EntityId, EntityType, EventId, EventType};
 
     use super::*;
+    use crate::outbound::failed_jobs::FailedJob;
 
     fn event(event_type: &str, kind: &str, id: &str, timestamp: Timestamp) -> SourceEvent {
         SourceEvent {
@@ -197,24 +210,29 @@ mod tests {
             name: name.map(std::sync::Arc::from),
             task: TaskId::trusted("load"),
             tasks,
+            run: Some(1),
         };
         let mut failed = FailedJobs::default();
         failed.add(job(1, Some("nightly\n*x*"), 1));
-        let known = |job: &FailedJob| {
-            (Some("exit status 1\nno route".to_owned()), Some(format!("http://t/jobs/{}", job.job)))
-        };
         let id = JobId::from_u128(1);
+        let known = |since| {
+            let (error, link) =
+                (Some("exit status 1\nno route".to_owned()), Some(format!("http://t/jobs/{id}")));
+            move |_| KnownFailure { error: error.clone(), link: link.clone(), since }
+        };
         assert_eq!(
-            jobs_failed("prod", "acme", &failed, known),
+            jobs_failed("prod", "acme", &failed, known(None)),
             format!(
                 ":x: *Job failed* (prod, tenant acme)\n\
                  • nightly *x* {id}: task load failed: exit status 1 no route\n\
                  http://t/jobs/{id}"
             )
         );
+        let since = jobs_failed("prod", "acme", &failed, known(Some("completed")));
+        assert!(since.contains(&format!(" {id} (completed since): task load failed: exit")), "{since}");
         failed.add(job(2, None, 3));
         (3..=1_000).for_each(|n| failed.add(job(n, None, 2)));
-        let text = jobs_failed("prod", "acme", &failed, |_| (None, None));
+        let text = jobs_failed("prod", "acme", &failed, |_| KnownFailure::default());
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], ":x: *1000 jobs failed* (prod, tenant acme)");
         assert_eq!(lines[2], format!("• {}: task load failed, and 2 other tasks", JobId::from_u128(2)));

@@ -1,5 +1,5 @@
-//! Callbacks: whoever asked for it is told when a job comes to rest, in the commit that brings it there. So are people
-//! of a job that failed, if they are to be.
+//! Callbacks: the commit that brings a job to rest also makes the delivery to the URL that the job names. It makes
+//! the alert about a failed job too, if people want one.
 //!
 //! Jobs come to rest in many ways: the last task ends, somebody cancels, a wait is given up. So this looks at what a
 //! decision has drafted, not at the decisions.
@@ -20,7 +20,7 @@ use crate::kernel::state::{State, change_head};
 use crate::outbound::{FailedJob, Target, outbox};
 use crate::scripts::execution::SourceEvent;
 
-/// What is told of a job.
+/// The body of a callback.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AtRest<'a> {
@@ -34,8 +34,8 @@ struct AtRest<'a> {
     at: Timestamp,
 }
 
-/// Tells of the jobs that this decision brings to rest.
-pub(crate) fn tell(state: &State, draft: &mut Draft<'_, '_>) {
+/// Enqueues the deliveries about jobs that this decision brings to rest.
+pub(crate) fn enqueue_deliveries(state: &State, draft: &mut Draft<'_, '_>) {
     #[cfg(feature = "faults")]
     if draft.policy().faults.skip_callback {
         return;
@@ -52,7 +52,7 @@ pub(crate) fn tell(state: &State, draft: &mut Draft<'_, '_>) {
         if head.status() == JobStatus::Failed && people_want(job, draft.policy()) {
             let task = failed_task(job, draft.commit());
             let (job, name, tasks) = (head.job, head.name.clone(), head.counts.failed);
-            let told = task.map(|task| (FailedJob { job, name, task, tasks }, event.clone()));
+            let told = task.map(|(task, run)| (FailedJob { job, name, task, tasks, run }, event.clone()));
             failed.entry(tenant).or_default().extend(told);
         }
         let Some(url) = head.callback.clone() else { continue };
@@ -83,8 +83,8 @@ fn people_want(job: &Job, policy: &Policy) -> bool {
     wanted.is_some_and(|wanted| wanted.want(&job.head.tenant, job.head.name.as_deref()))
 }
 
-/// The task that failed last, as far as it can be told: one that fails here, else the first that had failed.
-fn failed_task(job: &Job, commit: &Commit) -> Option<TaskId> {
+/// The task that failed last, as far as it is known, with its run: one that fails here, else the first that had failed.
+fn failed_task(job: &Job, commit: &Commit) -> Option<(TaskId, Option<u32>)> {
     let here = commit.tasks.iter().rev().find_map(|change| match change.kind {
         TaskChangeKind::Finish { outcome: Outcome::Failed | Outcome::TimedOut, .. } => {
             let (of, task) = change.task.request.parts()?;
@@ -93,7 +93,8 @@ fn failed_task(job: &Job, commit: &Commit) -> Option<TaskId> {
         _ => None,
     });
     let index = here.or_else(|| job.failed.first().copied())?;
-    Some(job.node(index).spec.task_id.clone())
+    let node = job.node(index);
+    Some((node.spec.task_id.clone(), node.entry.head.as_ref().map(|head| head.run)))
 }
 
 /// The jobs of which somebody wants to hear and of which a task ends here, or which are cancelled. No other comes to rest.
@@ -165,7 +166,7 @@ mod tests {
     use std::sync::Arc;
 
     use serde_json::{Value, json};
-    use tidemill_model::workflow::ExecutionId;
+    use tidemill_model::workflow::WorkflowRunId;
     use tidemill_model::{ErrorCategory, OnFailure, TaskSpec};
 
     use super::*;
@@ -328,7 +329,7 @@ mod tests {
     fn a_parked_job_is_told_once_its_wait_is_over() {
         let fail = BulkAction::Fail { error: Arc::from("Broken"), cause: Arc::from("for good") };
         let output = BulkAction::Resume { output: Json::trusted("{}"), rerun: false };
-        let execution = || ExecutionId::from(&task("a").request);
+        let execution = || WorkflowRunId::from(&task("a").request);
         let unpark = |how| {
             let unpark = Unpark { tenant: tenant(), execution: execution(), how, by: None, reason: None };
             Command::Unpark(unpark)
@@ -351,7 +352,7 @@ mod tests {
         }
     }
 
-    /// A fixture that tells of failed jobs after ten seconds.
+    /// A fixture that reports failed jobs after ten seconds.
     fn with_alerts(names: &str) -> Fixture {
         let mut fixture = Fixture::new();
         fixture.policy.alerts = AlertTargets { people: true, webhook: true };
@@ -433,7 +434,7 @@ mod tests {
         assert_eq!(begun(&one_fails(&mut fixture, 1, Some("other"))), []);
         assert_eq!(begun(&one_fails(&mut fixture, 2, None)), []);
         assert_eq!(begun(&one_fails(&mut fixture, 3, Some("nightly-load"))).len(), 2);
-        // A failure that another task outlives is told when the job is at rest, and a cancelled job is none.
+        // A failure that another task outlives is reported when the job is at rest, and a cancelled job is none.
         let mut fixture = with_alerts("");
         fixture.submit_job(vec![spec("a", &[]), spec("b", &[]), spec("c", &[])]);
         fixture.claim(2);
@@ -456,7 +457,7 @@ mod tests {
         assert_eq!(begun(&fixture.run(&cancel()).unwrap().0), []);
     }
 
-    /// Whatever happens: what is told is what the state says, when it says it for the first time.
+    /// In every case the callback says what the state says, when the state says it for the first time.
     #[test]
     fn what_is_told_is_what_the_state_says() {
         let mut rests = 0;
@@ -473,7 +474,7 @@ mod tests {
                     [completed(), failed(ErrorCategory::Auth), timed_out(), completed()][pick(4)].clone();
                 let head = fixture.state.task(&task(name)).and_then(|task| task.entry.head.clone());
                 let unpark = |how| {
-                    let execution = ExecutionId::from(&task(name).request);
+                    let execution = WorkflowRunId::from(&task(name).request);
                     Command::Unpark(Unpark { tenant: tenant(), execution, how, by: None, reason: None })
                 };
                 let command = match pick(12) {

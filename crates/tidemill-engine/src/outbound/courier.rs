@@ -30,7 +30,7 @@ pub const IN_FLIGHT_MAX: usize = WEBHOOKS_MAX + 2 * ALERTS_MAX;
 const TENANT_MAX: usize = WEBHOOKS_MAX / 3;
 /// Those of them to one host: one that hangs does not hold up the tenant's others.
 const WAY_MAX: usize = TENANT_MAX * 3 / 4;
-/// A store that could not is asked again after so long.
+/// How long to wait before asking a store again that could not answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Delivers for an engine. Clones share everything. There is one for each data directory.
@@ -132,7 +132,7 @@ impl<B: Backend, S: Sender> Courier<B, S> {
     /// Does one delivery after the other, until it is stopped or the store has to be opened again. Several may run at
     /// once, up to [`IN_FLIGHT_MAX`].
     pub async fn work(&self) {
-        let nearer = self.engine.backend().deliveries_nearer();
+        let nearer = self.engine.backend().notices().deliveries_nearer;
         let stop = &self.shared.stop;
         while !stop.is_set() {
             let (heard, freed) = (nearer.listen(), self.shared.freed.listen());
@@ -174,14 +174,15 @@ impl<B: Backend, S: Sender> Courier<B, S> {
         }
     }
 
-    /// Tries what is due now and is wanted, each once, and no more: for those who do not stay. Says how many these were.
+    /// Tries what is due now and is wanted, each once, and no more: for processes that do not stay. Returns how many
+    /// these were.
     pub async fn work_due(&self, wants: impl Fn(&Target) -> bool) -> Result<usize, EngineError> {
         let mut passed = Vec::new();
         let mut tried = 0;
         loop {
             let now = self.engine.now();
             let skip = |key: &DeliveryKey| passed.contains(key);
-            let due = self.engine.backend().due_deliveries(now, 1, skip).await?;
+            let due = self.engine.backend().look(|state| state.deliveries().due(now, 1, skip)).await?;
             let Some(key) = due.due.into_iter().next() else { return Ok(tried) };
             let wanted = self.engine.delivery(&key).await?.is_some_and(|delivery| wants(&delivery.target));
             if wanted {
@@ -196,7 +197,7 @@ impl<B: Backend, S: Sender> Courier<B, S> {
     }
 
     /// Resolves once no webhook, no callback and no alert about a failed job of a tenant waits, or nobody can say. Others have to do the work.
-    pub async fn until_told(&self, tenant: &TenantId) {
+    pub async fn until_delivered(&self, tenant: &TenantId) {
         loop {
             let freed = self.shared.freed.listen();
             match self.engine.has_webhooks_waiting(tenant).await {
@@ -218,7 +219,7 @@ impl<B: Backend, S: Sender> Courier<B, S> {
         loop {
             let now = self.engine.now();
             let skip = |key: &DeliveryKey| self.in_flight(|in_flight| in_flight.has(key));
-            let due = self.engine.backend().due_deliveries(now, 0, skip).await?;
+            let due = self.engine.backend().look(|state| state.deliveries().due(now, 0, skip)).await?;
             match self.in_flight(|in_flight| in_flight.begin(&due.ways)) {
                 Begun::One(way, id) => return Ok((Some((way, id)), None)),
                 Begun::Raced => {}
@@ -232,13 +233,13 @@ impl<B: Backend, S: Sender> Courier<B, S> {
 
     async fn deliver(&self, key: &DeliveryKey) -> Result<(), EngineError> {
         let Some(delivery) = self.engine.delivery(key).await? else { return Ok(()) };
-        let told = delivery.told();
+        let told = delivery.failed_job_count();
         let body = match &delivery.failed_jobs {
             Some(jobs) => self.engine.failed_jobs_body(key, &delivery, jobs).await?,
             None => delivery.body,
         };
         let Delivery { id, target, attempts, .. } = delivery;
-        let attempt = attempts + 1;
+        let (attempt, to) = (attempts + 1, target.name());
         let parcel = Parcel { id, tenant: key.tenant.clone(), target, body, attempt };
         let end = match self.shared.sender.send(parcel).await {
             Ok(()) => {
@@ -247,8 +248,8 @@ impl<B: Backend, S: Sender> Courier<B, S> {
             }
             Err(error) => {
                 let error = self.engine.clean(&error.0);
-                // Dead letters and alerts tell of those that never arrive.
-                debug!(attempt, error, "a delivery failed");
+                // The name of the place and not its address, which may hold a secret.
+                warn_seldom!(error, to, attempt, tenant = %key.tenant, "a delivery did not arrive");
                 DeliveryEnd::Failed { error: Arc::from(error) }
             }
         };

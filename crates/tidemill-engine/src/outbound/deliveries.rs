@@ -8,6 +8,7 @@ use crate::engine::limits::{LIST_MAX, MANY_LETTERS_MAX};
 use crate::engine::{Engine, EngineError, check, take_reply};
 use crate::kernel::backend::Backend;
 use crate::kernel::command::{Command, DeliveryEnd, DiscardDelivery, EndDelivery, ReplayDelivery};
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{DELIVERY_LETTER, DeadLetterState, RecordKey, RecordKind, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::outbound::{Delivery, DeliveryId, DeliveryKey, DeliveryLetter};
@@ -56,14 +57,16 @@ impl<B: Backend> Engine<B> {
         })
     }
 
-    /// Whether anything of a tenant has not arrived yet, but for alerts that tell of no failed job.
+    /// Whether anything of a tenant has not arrived yet, except for alerts about something else than failed jobs.
     pub(crate) async fn has_webhooks_waiting(&self, tenant: &TenantId) -> Result<bool, EngineError> {
         let mut after = None;
         loop {
             let page = (RecordKind::Delivery, Some(tenant.clone()), after.take(), LIST_MAX);
             let records = self.inner.backend.records(page.0, page.1, page.2, page.3).await?;
             let is_webhook = |value: &RecordValue| match value {
-                RecordValue::Delivery(delivery) => !delivery.target.is_alert() || delivery.told() > 0,
+                RecordValue::Delivery(delivery) => {
+                    !delivery.target.is_alert() || delivery.failed_job_count() > 0
+                }
                 _ => false,
             };
             if records.iter().any(|(_, record)| is_webhook(&record.value)) {

@@ -43,13 +43,13 @@ pub enum Target {
     Workflow,
     /// An address that came with a job.
     Callback(Arc<str>),
-    /// The people who look after the installation.
+    /// The operators of the installation.
     People,
     /// The operator's webhook for alerts.
     AlertWebhook,
     /// The event bus of a stage on AWS; the body is the event as the bus has it.
     Bus,
-    /// Whoever waits with a task token of AWS Step Functions.
+    /// The holder of a task token of AWS Step Functions.
     TaskToken,
 }
 
@@ -114,11 +114,11 @@ pub struct Way {
 
 /// How often a delivery is tried before it is given up.
 const TRIES_MAX: u32 = 4;
-/// Alerts are tried at least so often.
+/// Alerts are tried at least this often.
 const ALERT_PAUSE_MILLIS_MAX: u64 = 5 * 60_000;
 
-/// How long to wait after so many tries failed; `None` gives the delivery up. The first pause is `first_millis`, and each
-/// further one is twice as long.
+/// How long to wait after this many tries failed; `None` gives the delivery up. The first pause is `first_millis`,
+/// and each further one is twice as long.
 pub fn pause_after(target: &Target, tries: u32, first_millis: u64) -> Option<u64> {
     let doubled = first_millis.saturating_mul(1 << tries.saturating_sub(1).min(32));
     if target.is_alert() {
@@ -134,7 +134,7 @@ pub fn pause_after(target: &Target, tries: u32, first_millis: u64) -> Option<u64
 pub struct Delivery {
     pub id: DeliveryId,
     pub target: Target,
-    /// The event that it tells of, without its properties.
+    /// The event that it reports, without its properties.
     pub event: SourceEvent,
     pub body: Json,
     /// How many tries failed.
@@ -147,7 +147,7 @@ pub struct Delivery {
     /// The dead letter that it does again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_of: Option<DeliveryId>,
-    /// The failed jobs that an alert tells of. Others join them until it is tried.
+    /// The failed jobs that an alert reports. Others join them until it is tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_jobs: Option<Box<FailedJobs>>,
 }
@@ -167,7 +167,7 @@ impl Delivery {
     }
 
     /// How many failed jobs it tells of; 0 if it tells of something else.
-    pub fn told(&self) -> u32 {
+    pub fn failed_job_count(&self) -> u32 {
         self.failed_jobs.as_ref().map_or(0, |jobs| jobs.count)
     }
 }

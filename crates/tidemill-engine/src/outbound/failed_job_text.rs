@@ -1,16 +1,15 @@
-//! Failed jobs as people are told of them: what their tasks said, and where they are shown.
-
-use std::collections::HashMap;
+//! The text of an alert about failed jobs: what their tasks said, and where they are shown.
 
 use tidemill_model::last_error::in_short;
-use tidemill_model::{JobId, Json, TenantId};
+use tidemill_model::{JobId, JobStatus, Json, TenantId};
 
 use crate::engine::limits::LIST_MAX;
 use crate::engine::{Engine, EngineError};
 use crate::kernel::backend::Backend;
 use crate::kernel::commit::TaskKey;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{Record, RecordKey, RecordKind, RecordValue};
-use crate::outbound::alert_text::{self, ToldJob, ToldJobs};
+use crate::outbound::alert_text::{self, KnownFailure, ToldJob, ToldJobs};
 use crate::outbound::{Delivery, DeliveryKey, FailedJob, FailedJobs, JOB_FAILED, Target};
 use crate::scripts::{AlertKind, StandingAlert};
 
@@ -27,28 +26,26 @@ impl<B: Backend> Engine<B> {
         delivery: &Delivery,
         failed: &FailedJobs,
     ) -> Result<Json, EngineError> {
-        let mut told: HashMap<JobId, ToldJob> = HashMap::with_capacity(failed.named.len());
+        let mut told = Vec::with_capacity(failed.named.len());
+        let mut since = Vec::with_capacity(failed.named.len());
         for job in &failed.named {
-            let last_error = self.last_error_of(&key.tenant, job).await?;
-            told.insert(
-                job.job,
-                ToldJob {
-                    job_id: job.job,
-                    name: job.name.as_deref().map(|name| self.clean(name)),
-                    task_id: job.task.clone(),
-                    failed_tasks: job.tasks,
-                    last_error,
-                    url: self.page_of(job.job),
-                },
-            );
+            since.push(self.became_of(&key.tenant, job).await?);
+            told.push(ToldJob {
+                job_id: job.job,
+                name: job.name.as_deref().map(|name| self.clean(name)),
+                task_id: job.task.clone(),
+                failed_tasks: job.tasks,
+                last_error: self.last_error_of(&key.tenant, job).await?,
+                url: self.page_of(job.job),
+            });
         }
         let stage = self.inner.site.environment();
-        let known = |job: &FailedJob| {
-            told.get(&job.job).map_or((None, None), |told| (told.last_error.clone(), told.url.clone()))
+        let known = |place: usize| {
+            let ToldJob { last_error, url, .. } = &told[place];
+            KnownFailure { error: last_error.clone(), link: url.clone(), since: since[place] }
         };
         let text = alert_text::jobs_failed(&stage, key.tenant.as_str(), failed, known);
-        let jobs: Vec<_> = failed.named.iter().filter_map(|job| told.remove(&job.job)).collect();
-        let jobs = Some(ToldJobs { job_count: failed.count, jobs: &jobs });
+        let jobs = Some(ToldJobs { job_count: failed.count, jobs: &told });
         let Delivery { target, event, .. } = delivery;
         Ok(alert_text::body(target, JOB_FAILED, &key.tenant, &stage, &text, event, jobs))
     }
@@ -59,11 +56,33 @@ impl<B: Backend> Engine<B> {
         Some(format!("{}/jobs/{job}", url.trim_end_matches('/')))
     }
 
-    /// What the last attempt of a failed task said, in a line.
+    /// What the last attempt of a failed task said, in a line. A resume that came meanwhile changes nothing of it.
     async fn last_error_of(&self, tenant: &TenantId, job: &FailedJob) -> Result<Option<String>, EngineError> {
-        let task = TaskKey { tenant: tenant.clone(), request: job.job.request_id(&job.task) };
-        let last = self.task_detail(task).await?.and_then(|detail| detail.last_error);
+        let task = task_of(tenant, job);
+        let last = match job.run {
+            Some(run) => self.error_of_run(task, run).await?,
+            None => self.task_detail(task).await?.and_then(|detail| detail.last_error),
+        };
         Ok(last.map(|last| self.clean_within(&in_short(&last.message), ERROR_CHARS_MAX)))
+    }
+
+    /// What became of a job after it failed, if anything did.
+    async fn became_of(
+        &self,
+        tenant: &TenantId,
+        job: &FailedJob,
+    ) -> Result<Option<&'static str>, EngineError> {
+        let Some(now) = self.job(tenant.clone(), job.job).await? else { return Ok(None) };
+        Ok(match now.head.status() {
+            JobStatus::Completed => Some("completed"),
+            JobStatus::Cancelled => Some("cancelled"),
+            JobStatus::Failed if now.head.is_at_rest() => {
+                let task = self.inner.backend.task(task_of(tenant, job)).await?;
+                let run = task.and_then(|task| task.head).map(|head| head.run);
+                (job.run.is_some() && run != job.run).then_some("resumed")
+            }
+            _ => Some("resumed"),
+        })
     }
 
     /// Alerts about failed jobs that people have not got yet.
@@ -107,4 +126,8 @@ impl<B: Backend> Engine<B> {
             message: self.clean_within(&format!("{jobs} failed: {names}{more}"), MESSAGE_CHARS_MAX),
         })
     }
+}
+
+fn task_of(tenant: &TenantId, job: &FailedJob) -> TaskKey {
+    TaskKey { tenant: tenant.clone(), request: job.job.request_id(&job.task) }
 }

@@ -1,7 +1,7 @@
-//! Failed jobs that people are told of: which they are, and how many stand in one alert.
+//! Failed jobs that raise an alert for people: which they are, and how many one alert reports.
 //!
-//! A failure waits a little for others of its tenant, and all of them are told together. So however many jobs fail,
-//! people hear of them at most once in that time.
+//! A failure waits a little for others of its tenant, and one alert reports all of them. So however many jobs fail,
+//! people get at most one alert in that time.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub const JOB_FAILED: &str = "job_failed";
 /// Jobs that one alert names; the others are counted.
 pub const JOBS_NAMED_MAX: usize = 10;
 
-/// Which failed jobs are told.
+/// Which failed jobs raise an alert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobFailedAlerts {
     /// Without any, all.
@@ -66,7 +66,7 @@ impl JobFailedAlerts {
         })
     }
 
-    /// Whether the failure of a job is told. One without a name is told where any name will do.
+    /// Whether the failure of a job raises an alert. A job without a name does where any name will do.
     pub fn want(&self, tenant: &TenantId, name: Option<&str>) -> bool {
         let fits = |pattern: &Pattern| {
             let of_tenant = pattern.tenant.as_ref().is_none_or(|own| fits(own, tenant.as_str()));
@@ -131,6 +131,10 @@ pub struct FailedJob {
     pub task: TaskId,
     /// How many of its tasks failed.
     pub tasks: u32,
+    /// The run of the task that failed: what it said stays what is told, though a resume has begun another one. None in
+    /// what was written before this was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u32>,
 }
 
 #[cfg(test)]
@@ -190,8 +194,13 @@ mod tests {
 
     #[test]
     fn the_first_are_named_and_all_are_counted() {
-        let job =
-            |n| FailedJob { job: JobId::from_u128(n), name: None, task: TaskId::trusted("a"), tasks: 1 };
+        let job = |n| FailedJob {
+            job: JobId::from_u128(n),
+            name: None,
+            task: TaskId::trusted("a"),
+            tasks: 1,
+            run: Some(1),
+        };
         let mut failed = FailedJobs::default();
         (0..1_000).for_each(|n| failed.add(job(n)));
         assert_eq!((failed.count, failed.named.len()), (1_000, JOBS_NAMED_MAX));

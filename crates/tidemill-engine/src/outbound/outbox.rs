@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tidemill_model::workflow::ExecutionId;
+use tidemill_model::workflow::WorkflowRunId;
 use tidemill_model::{EventId, Json, TenantId, Timestamp};
 
 use crate::kernel::commit::RecordWrite;
@@ -15,6 +15,7 @@ use crate::kernel::record::{DeadLetterState, RecordKey, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
 use crate::kernel::state::row::RowKey;
+use crate::outbound::alert_text::KnownFailure;
 use crate::outbound::{
     Delivery, DeliveryId, DeliveryKey, DeliveryLetter, FailedJob, FailedJobs, JOB_FAILED, Lane, Target,
     alert_text, pause_after,
@@ -29,7 +30,7 @@ pub struct EndDelivery {
     pub delivery: DeliveryId,
     /// Counts from 1. Each try ends once.
     pub attempt: u32,
-    /// How many failed jobs the try told of. If more have joined, it told too little, and does not count.
+    /// How many failed jobs the try reported. If more have joined, it reported too few, and does not count.
     pub told: u32,
     pub end: DeliveryEnd,
 }
@@ -167,7 +168,7 @@ fn put_new(tenant: &TenantId, delivery: Delivery, draft: &mut Draft<'_, '_>) -> 
 struct WaitEnded<'a> {
     event_id: EventId,
     tenant_id: &'a TenantId,
-    execution_id: &'a ExecutionId,
+    execution_id: &'a WorkflowRunId,
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<&'a Json>,
@@ -183,7 +184,7 @@ struct WaitEnded<'a> {
 /// Tells the workflow webhook how the wait of an execution ended. The event that says so was appended last.
 pub(crate) fn wait_ended(
     tenant: &TenantId,
-    execution: &ExecutionId,
+    execution: &WorkflowRunId,
     outcome: &Unparked,
     token_digest: Option<&Arc<str>>,
     of_task: bool,
@@ -200,7 +201,7 @@ pub(crate) fn wait_ended(
     if targets.is_empty() {
         return;
     }
-    let Some(event) = draft.told().map(SourceEvent::of) else { return };
+    let Some(event) = draft.last_whole_event().map(SourceEvent::of) else { return };
     let (word, output, error, cause, at) = match outcome {
         Unparked::Resumed { output, at, .. } => ("resumed", Some(output), None, None, *at),
         Unparked::Failed { error, cause, at, .. } => ("failed", None, Some(&**error), Some(&**cause), *at),
@@ -223,7 +224,7 @@ pub(crate) fn wait_ended(
     }
 }
 
-/// Tells those who look after the installation. It is tried until it arrives.
+/// Alerts the operators of the installation. It is tried until it arrives.
 fn alert(
     tenant: &TenantId,
     kind: &str,
@@ -299,7 +300,8 @@ pub(crate) fn jobs_failed(
         }
         // What the tasks said is looked up when it is sent.
         let environment = draft.site().environment();
-        let text = alert_text::jobs_failed(&environment, tenant.as_str(), &failed, |_| (None, None));
+        let text =
+            alert_text::jobs_failed(&environment, tenant.as_str(), &failed, |_| KnownFailure::default());
         let first = others.map_or(&event, |(_, delivery)| &delivery.event);
         let body = alert_text::body(&target, JOB_FAILED, tenant, &environment, &text, first, None);
         if let Some((version, delivery)) = others {
@@ -341,7 +343,7 @@ fn gathering<'s>(
     (delivery.attempts == 0 && left > 0 && left <= gather_millis).then_some((record.version, delivery))
 }
 
-/// Tells of an alert that was raised or cleared. The event that says so was appended last.
+/// Reports an alert that was raised or cleared. The event that says so was appended last.
 pub(crate) fn standing(
     tenant: &TenantId,
     name: &str,
@@ -349,7 +351,7 @@ pub(crate) fn standing(
     is_raised: bool,
     draft: &mut Draft<'_, '_>,
 ) {
-    let Some(event) = draft.told().map(SourceEvent::of) else { return };
+    let Some(event) = draft.last_whole_event().map(SourceEvent::of) else { return };
     let stage = draft.site().environment();
     let text = alert_text::standing(name, &stage, tenant.as_str(), message, is_raised);
     alert(tenant, name, &text, is_raised, &event, draft);
@@ -357,7 +359,7 @@ pub(crate) fn standing(
 
 /// Tells what a check of health found. The event that says so was appended last.
 pub(crate) fn health(tenant: &TenantId, text: &str, is_raised: bool, draft: &mut Draft<'_, '_>) {
-    let Some(event) = draft.told().map(SourceEvent::of) else { return };
+    let Some(event) = draft.last_whole_event().map(SourceEvent::of) else { return };
     alert(tenant, crate::health::text::KIND, text, is_raised, &event, draft);
 }
 
@@ -367,7 +369,7 @@ pub(crate) fn end(state: &State, command: &EndDelivery, draft: &mut Draft<'_, '_
     let refused = || Refusal::NotDelivering { id: *id, attempt: *attempt };
     let record = state.record(&key).ok_or_else(refused)?;
     let RecordValue::Delivery(before) = &record.value else { return Err(refused()) };
-    if before.attempts + 1 != *attempt || before.told() != *told {
+    if before.attempts + 1 != *attempt || before.failed_job_count() != *told {
         return Err(refused());
     }
     let DeliveryEnd::Failed { error } = end else {
@@ -507,7 +509,7 @@ mod tests {
     use crate::kernel::command::{Alert, Command, DiscardDelivery, LookAfterParked, ReplayDelivery, Unpark};
     use crate::kernel::fixture::{Fixture, tenant};
     use crate::kernel::policy::AlertTargets;
-    use crate::triage::property::{execution, resume, status, token, told};
+    use crate::triage::property::{execution, publish_status, resume, status, token};
     use crate::triage::{BulkAction, ParkedKey, StatusItem};
     use tidemill_model::workflow::WorkflowStatus;
 
@@ -520,7 +522,7 @@ mod tests {
         let failed = status(id, WorkflowStatus::Failed, &["20a"]);
         let item = StatusItem { token: Some(token("digest-of-it")), ..failed };
         let now = fixture.now;
-        fixture.run(&told(item, now)).unwrap();
+        fixture.run(&publish_status(item, now)).unwrap();
         fixture
     }
 
@@ -712,7 +714,7 @@ mod tests {
         for id in ["e2", "e3"] {
             let failed = status(id, WorkflowStatus::Failed, &["20a"]);
             let now = fixture.now;
-            fixture.run(&told(StatusItem { token: Some(token(id)), ..failed }, now)).unwrap();
+            fixture.run(&publish_status(StatusItem { token: Some(token(id)), ..failed }, now)).unwrap();
         }
         for id in ["e1", "e2", "e3"] {
             fixture.run(&crate::triage::property::unpark(id)).unwrap();

@@ -1,7 +1,7 @@
-//! Parked tasks: a task that failed for good waits for somebody, and goes on when somebody says how.
+//! Parked tasks: a task that failed for good waits for a person, and goes on when the person says how.
 //!
 //! The task's own failed attempt says that it is parked, so its state folds from its own events. The workflow event
-//! beside it is for whoever looks after errors, and holds no token that anybody could use.
+//! beside it is for the people who handle errors, and holds no token that anybody could use.
 
 use std::sync::Arc;
 
@@ -10,7 +10,9 @@ use tidemill_model::properties::{
     CompletionSource, FailureSource, TaskCompleted, TaskFailed, TaskProcessingFailed,
 };
 use tidemill_model::sanitize::REDACTED;
-use tidemill_model::workflow::{ErrorCode, ErrorFingerprint, ExecutionId, Family, NO_COUNTY, WorkflowStatus};
+use tidemill_model::workflow::{
+    ErrorCode, ErrorFingerprint, Family, NO_COUNTY, WorkflowRunId, WorkflowStatus,
+};
 use tidemill_model::{ErrorCategory, EventType, Fence, Json, KnownType, OnFailure, Outcome, TaskHead};
 
 use crate::kernel::command::Cause;
@@ -18,7 +20,7 @@ use crate::kernel::commit::{TaskChangeKind, TaskKey};
 use crate::kernel::draft::{By, Draft, Subject, identity, spec_of};
 use crate::kernel::reply::Refusal;
 use crate::kernel::site::Origin;
-use crate::kernel::state::{Place, State, TaskView};
+use crate::kernel::state::{State, TaskPlace, TaskRef};
 use crate::parking::unpark::How;
 use crate::triage::ingest::{self, TaskError};
 use crate::triage::{BulkAction, Cell, NewToken, Unparked};
@@ -29,14 +31,14 @@ use crate::work::resume::{reopen, reopen_job};
 pub(crate) const PARK_EXPIRED: &str = "PARK_EXPIRED";
 
 /// Whether a task waits for somebody when it has failed for good.
-pub(crate) fn is_parking(task: &TaskView<'_>) -> bool {
+pub(crate) fn is_parking(task: &TaskRef<'_>) -> bool {
     spec_of(task).options.on_failure == OnFailure::Park
 }
 
 /// A failure that no further attempt helps against.
 pub(crate) struct Defeat<'a> {
     pub(crate) key: &'a TaskKey,
-    pub(crate) task: &'a TaskView<'a>,
+    pub(crate) task: &'a TaskRef<'a>,
     pub(crate) category: ErrorCategory,
     pub(crate) error: &'a str,
     /// What was worked out before the decision.
@@ -55,7 +57,7 @@ impl Defeat<'_> {
             (&made.code, made.message.as_str())
         };
         let cell = cell_of(self.task);
-        // Whoever parked an execution of this name from outside did not mean this task.
+        // A sender that parked an execution of this name from outside did not mean this task.
         ingest::unpark_task(state, draft, self.key, Unparked::WentOn { at });
         let error = TaskError { task: self.key, code, title: Some(title), cell: &cell, event, at };
         ingest::task_failed(state, draft, &error);
@@ -71,7 +73,7 @@ impl Defeat<'_> {
         let spec = spec_of(self.task);
         let cell = cell_of(self.task);
         let told = Told {
-            execution_id: ExecutionId::from(&self.key.request),
+            execution_id: WorkflowRunId::from(&self.key.request),
             county: &cell.county,
             status: WorkflowStatus::Failed,
             phase: &cell.phase,
@@ -109,6 +111,7 @@ impl Defeat<'_> {
             parked: true,
             error: self.error.to_owned(),
             error_category: self.category,
+            code: None,
             duration_ms: None,
             usage: None,
             session_id: None,
@@ -129,11 +132,11 @@ pub(crate) struct Wait {
 }
 
 /// Where a task's errors are counted.
-fn cell_of(task: &TaskView<'_>) -> Cell {
+fn cell_of(task: &TaskRef<'_>) -> Cell {
     let spec = spec_of(task);
     let (phase, step) = match task.place {
-        Place::InJob { job, .. } => (job.head.name.as_deref(), spec.task_id.as_str()),
-        Place::Alone(_) => (None, spec.name.as_str()),
+        TaskPlace::InJob { job, .. } => (job.head.name.as_deref(), spec.task_id.as_str()),
+        TaskPlace::Alone(_) => (None, spec.name.as_str()),
     };
     Cell {
         county: Arc::from(spec.options.county.as_deref().unwrap_or(NO_COUNTY)),
@@ -143,9 +146,9 @@ fn cell_of(task: &TaskView<'_>) -> Cell {
     }
 }
 
-/// A token that nobody ever sees: the wait is ended by whoever may do so by name.
+/// A token that nobody ever sees: people end the wait by the name of the task.
 fn unseen_token(draft: &mut Draft<'_, '_>) -> NewToken {
-    // No token has this digest: whoever could find one could turn the hash around.
+    // No token has this digest: finding one would mean to invert the hash.
     let mut part = || format!("{:016x}", draft.random());
     let digest = [part(), part(), part(), part()].concat();
     NewToken { digest: Arc::from(digest), sealed: Arc::from([]) }
@@ -154,7 +157,7 @@ fn unseen_token(draft: &mut Draft<'_, '_>) -> NewToken {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Told<'a> {
-    execution_id: ExecutionId,
+    execution_id: WorkflowRunId,
     county: &'a str,
     status: WorkflowStatus,
     phase: &'a str,
@@ -186,12 +189,12 @@ pub(crate) fn go_on(
     key: &TaskKey,
     how: How<'_>,
 ) -> Result<(), Refusal> {
-    let not_parked = || Refusal::NotParked(ExecutionId::from(&key.request));
+    let not_parked = || Refusal::NotParked(WorkflowRunId::from(&key.request));
     let task = state.task(key).ok_or_else(not_parked)?;
     let head = task.entry.head.as_ref().filter(|head| head.is_parked()).ok_or_else(not_parked)?;
     match how {
         How::Act(BulkAction::Resume { rerun: true, .. }) => {
-            if let Place::InJob { job, .. } = task.place {
+            if let TaskPlace::InJob { job, .. } = task.place {
                 reopen_job(job, draft);
             }
             reopen(key, &task, draft)
@@ -214,7 +217,7 @@ pub(crate) fn go_on(
     }
 }
 
-fn complete(key: &TaskKey, task: &TaskView<'_>, head: &TaskHead, output: &Json, draft: &mut Draft<'_, '_>) {
+fn complete(key: &TaskKey, task: &TaskRef<'_>, head: &TaskHead, output: &Json, draft: &mut Draft<'_, '_>) {
     // No worker holds it, so the fence is raised: what an old one says is not taken for this.
     let fence = head.fence.next();
     let finish =
@@ -236,14 +239,14 @@ fn complete(key: &TaskKey, task: &TaskView<'_>, head: &TaskHead, output: &Json, 
     let mut subject = draft.task_subject(key, task);
     let by = By::component(Origin::ProducerApi);
     draft.event(&mut subject, KnownType::TaskCompleted, by, Json::of(&completed));
-    if let Place::InJob { job, index } = task.place {
+    if let TaskPlace::InJob { job, index } = task.place {
         advance_after(job, index, draft);
     }
 }
 
 fn fail(
     key: &TaskKey,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     head: &TaskHead,
     error: &str,
     (source, code): (FailureSource, &str),
@@ -281,7 +284,7 @@ fn fail(
 #[cfg(test)]
 mod tests {
     use tidemill_model::TaskSpec;
-    use tidemill_model::workflow::ExecutionId;
+    use tidemill_model::workflow::WorkflowRunId;
 
     use super::*;
     use crate::kernel::command::{Cancel, Command, LookAfterParked, Report, Resume, ResumeTarget, Unpark};
@@ -313,7 +316,7 @@ mod tests {
     }
 
     fn unpark(fixture: &mut Fixture, key: &TaskKey, how: BulkAction) -> Result<Commit, Refusal> {
-        let execution = ExecutionId::from(&key.request);
+        let execution = WorkflowRunId::from(&key.request);
         let command = Unpark { tenant: tenant(), execution, how, by: None, reason: None };
         fixture.run(&Command::Unpark(command)).map(|(commit, _)| commit)
     }
@@ -327,7 +330,7 @@ mod tests {
     }
 
     fn is_waiting(fixture: &Fixture, key: &TaskKey) -> bool {
-        fixture.state.triage().parked(&tenant(), &ExecutionId::from(&key.request)).is_some()
+        fixture.state.triage().parked(&tenant(), &WorkflowRunId::from(&key.request)).is_some()
     }
 
     #[test]
@@ -411,7 +414,7 @@ mod tests {
     fn the_webhook_hears_how_each_wait_of_a_task_ended() {
         let act = |how| {
             move |key: &TaskKey| {
-                let execution = ExecutionId::from(&key.request);
+                let execution = WorkflowRunId::from(&key.request);
                 Command::Unpark(Unpark { tenant: tenant(), execution, how, by: None, reason: None })
             }
         };
@@ -427,7 +430,7 @@ mod tests {
             Command::Cancel(Cancel { tenant: tenant(), job, by: "ann".to_owned(), reason: None })
         };
         let look = |key: &TaskKey| {
-            let execution = ExecutionId::from(&key.request);
+            let execution = WorkflowRunId::from(&key.request);
             Command::LookAfterParked(LookAfterParked {
                 keys: vec![crate::triage::ParkedKey { tenant: tenant(), execution }],
             })
@@ -458,7 +461,7 @@ mod tests {
     fn commands_name_what_they_need_to_know_of_errors() {
         let (mut fixture, key) = parked();
         let execution =
-            RowKey::Record(RecordKey::triage_execution(&tenant(), &ExecutionId::from(&key.request)));
+            RowKey::Record(RecordKey::triage_execution(&tenant(), &WorkflowRunId::from(&key.request)));
         let job = key.request.job_part().unwrap();
         let kept = |fixture: &Fixture| {
             // A state that has the task and has let the records of its errors go.
@@ -497,9 +500,9 @@ mod tests {
     #[test]
     fn an_error_is_counted_where_its_task_stands() {
         let (fixture, key) = parked();
-        let record = RecordKey::parked(&tenant(), &ExecutionId::from(&key.request));
+        let record = RecordKey::parked(&tenant(), &WorkflowRunId::from(&key.request));
         assert_eq!(record.kind, RecordKind::Parked);
-        let waiting = fixture.state.triage().parked(&tenant(), &ExecutionId::from(&key.request)).unwrap();
+        let waiting = fixture.state.triage().parked(&tenant(), &WorkflowRunId::from(&key.request)).unwrap();
         let cell = &waiting.cell;
         assert_eq!((&*cell.county, &*cell.phase, &*cell.step), ("Cook", "work", "a"));
         assert_eq!(waiting.task.as_ref(), Some(&key.request));

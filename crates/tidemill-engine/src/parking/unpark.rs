@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tidemill_model::workflow::{self, ExecutionId};
+use tidemill_model::workflow::{self, WorkflowRunId};
 use tidemill_model::{
     AppName, Entity, EntityId, EntityType, JobId, Json, KnownType, RequestId, TenantId, Timestamp,
 };
@@ -29,7 +29,7 @@ use crate::triage::{BulkAction, Parked, ParkedKey, TokenState, Unparked, WORKFLO
 #[derive(Debug, Clone)]
 pub struct UnparkRequest {
     pub tenant: TenantId,
-    pub execution: ExecutionId,
+    pub execution: WorkflowRunId,
     pub how: BulkAction,
     pub by: Option<String>,
     pub reason: Option<String>,
@@ -39,7 +39,7 @@ pub struct UnparkRequest {
 #[derive(Debug, Clone)]
 pub struct Unpark {
     pub tenant: TenantId,
-    pub execution: workflow::ExecutionId,
+    pub execution: workflow::WorkflowRunId,
     pub how: BulkAction,
     pub by: Option<Arc<str>>,
     pub reason: Option<Arc<str>>,
@@ -63,7 +63,7 @@ impl Decision for Unpark {
     }
 }
 
-/// Gives up parked executions whose time is over, and tells of those whose time is nearly over.
+/// Gives up parked executions whose time is over, and raises an alarm for those whose time is nearly over.
 #[derive(Debug, Clone)]
 pub struct LookAfterParked {
     pub keys: Vec<ParkedKey>,
@@ -89,11 +89,11 @@ impl Decision for LookAfterParked {
 
 /// The application that these events come from.
 const APP: &str = "tidemill";
-/// The entity whose events tell of parked executions as a whole.
+/// The entity of events about parked executions as a whole.
 const ENTITY: &str = "workflow";
 /// A larger output is not repeated in the event that tells of it.
 const TOLD_OUTPUT_BYTES_MAX: usize = 16 * 1024;
-/// The event that says so holds an error of so many characters.
+/// The error in the event about a wait that was given up.
 const GIVEN_UP: &str = "ParkTimeout";
 
 pub(crate) fn decide(state: &State, command: &Unpark, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
@@ -109,7 +109,7 @@ pub(crate) enum How<'a> {
     Expire,
 }
 
-/// Who ends it, why, and after which event of the same commit.
+/// The author of the end of a wait, why, and after which event of the same commit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Who<'a> {
     pub(crate) by: Option<&'a Arc<str>>,
@@ -120,7 +120,7 @@ pub(crate) struct Who<'a> {
 pub(crate) fn unpark(
     state: &State,
     tenant: &TenantId,
-    id: &ExecutionId,
+    id: &WorkflowRunId,
     how: How<'_>,
     who: &Who<'_>,
     draft: &mut Draft<'_, '_>,
@@ -150,7 +150,7 @@ pub(crate) fn unpark(
     if let Some(task) = &task {
         park::go_on(state, draft, task, how)?;
     }
-    tell(state, tenant, id, how, who, draft);
+    append_event(state, tenant, id, how, who, draft);
     wait::end_wait(state, tenant, held, outcome, token, draft);
     Ok(())
 }
@@ -158,7 +158,7 @@ pub(crate) fn unpark(
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Told<'a> {
-    execution_id: &'a ExecutionId,
+    execution_id: &'a WorkflowRunId,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<&'a Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,10 +171,10 @@ struct Told<'a> {
     reason: Option<&'a Arc<str>>,
 }
 
-fn tell(
+fn append_event(
     state: &State,
     tenant: &TenantId,
-    id: &ExecutionId,
+    id: &WorkflowRunId,
     how: How<'_>,
     who: &Who<'_>,
     draft: &mut Draft<'_, '_>,
@@ -202,7 +202,7 @@ fn tell(
 }
 
 /// The entity of an execution that runs elsewhere.
-pub(crate) fn entity_of(id: &ExecutionId) -> Entity {
+pub(crate) fn entity_of(id: &WorkflowRunId) -> Entity {
     Entity { kind: EntityType::trusted(WORKFLOW_ENTITY), id: EntityId::trusted(id.as_str()) }
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn settled_action() -> BulkAction {
 }
 
 /// The rows that ending a wait needs.
-pub(crate) fn rows(state: &State, tenant: &TenantId, id: &ExecutionId) -> Vec<RowKey> {
+pub(crate) fn rows(state: &State, tenant: &TenantId, id: &WorkflowRunId) -> Vec<RowKey> {
     let mut rows = ingest::execution_rows(state, tenant, id);
     rows.push(RowKey::Entity(tenant.clone(), entity_of(id)));
     if let Some(request) = state.triage().parked(tenant, id).and_then(|parked| parked.task.clone()) {
@@ -263,7 +263,7 @@ impl Jobs {
 #[serde(rename_all = "camelCase")]
 struct Expiring<'a> {
     kind: &'static str,
-    execution_id: &'a ExecutionId,
+    execution_id: &'a WorkflowRunId,
     since: Timestamp,
     deadline: Timestamp,
     codes: &'a [tidemill_model::workflow::ErrorCode],

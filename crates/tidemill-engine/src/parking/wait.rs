@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_model::workflow::{ErrorCode, ExecutionId};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId};
 use tidemill_model::{TenantId, Timestamp};
 
 use crate::kernel::draft::Draft;
@@ -144,7 +144,7 @@ pub(crate) fn end_wait(
     if let Some(digest) = &digest {
         turn_token(state, tenant, digest, token, draft);
     }
-    // Of one that runs elsewhere, whoever holds the token let it go on.
+    // If the execution runs elsewhere and went on, the holder of the token let it go on and knows.
     if of_task || !matches!(outcome, Unparked::WentOn { .. }) {
         outbox::wait_ended(tenant, &id, &outcome, digest.as_ref(), of_task, draft);
     }
@@ -160,7 +160,7 @@ pub(crate) fn end_wait(
 
 pub(crate) fn put_token(
     place: Held,
-    execution: &ExecutionId,
+    execution: &WorkflowRunId,
     token: &NewToken,
     state: TokenState,
     draft: &mut Draft<'_, '_>,

@@ -11,11 +11,12 @@ use crate::kernel::command::Command;
 use crate::kernel::commit::{MessageId, RecordWrite, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::Draft;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{DeadLetter, DeadLetterState, Record, RecordKey, RecordKind, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
-use crate::kernel::state::job::Entry;
+use crate::kernel::state::job::KeptTask;
 use crate::kernel::state::row::RowKey;
-use crate::kernel::state::{Place, State, TaskView};
+use crate::kernel::state::{State, TaskPlace, TaskRef};
 use crate::work::resume::{leave_parking, reopen, reopen_job};
 use crate::work::rows::steered_rows;
 use crate::work::tenant_limit;
@@ -77,7 +78,7 @@ pub(crate) fn replay(
             draft.enqueue(&key, head.run, draft.now());
         }
         _ => {
-            if let Place::InJob { job, .. } = task.place {
+            if let TaskPlace::InJob { job, .. } = task.place {
                 reopen_job(job, draft);
             }
             reopen(&key, &task, draft)?;
@@ -104,17 +105,17 @@ pub(crate) fn discard(
 }
 
 /// The dead letter that the newest run of a task ended in.
-fn letter_of(entry: &Entry) -> Option<MessageId> {
+fn letter_of(entry: &KeptTask) -> Option<MessageId> {
     entry.head.as_ref()?.letter.map(MessageId)
 }
 
 /// The row that `close_letter` needs.
-pub(crate) fn letter_row(tenant: &TenantId, entry: &Entry) -> Option<RowKey> {
+pub(crate) fn letter_row(tenant: &TenantId, entry: &KeptTask) -> Option<RowKey> {
     letter_of(entry).map(|message| RowKey::Record(RecordKey::dead_letter(tenant, message)))
 }
 
 /// A task that runs again needs its dead letter no more: its work is done again, as by a replay.
-pub(crate) fn close_letter(state: &State, key: &TaskKey, task: &TaskView<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn close_letter(state: &State, key: &TaskKey, task: &TaskRef<'_>, draft: &mut Draft<'_, '_>) {
     #[cfg(feature = "faults")]
     if draft.policy().faults.keep_letters_open {
         return;

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde::Serialize;
-use tidemill_model::{Artifact, JobId, Json, RequestId, TaskId, TaskName, TaskState, TenantId, Timestamp};
+use tidemill_model::{
+    ArtifactFile, JobId, Json, RequestId, TaskId, TaskName, TaskState, TenantId, Timestamp,
+};
 
 use crate::engine::limits::VISIBILITY_MILLIS_MAX;
 use crate::engine::{Engine, EngineError, check, take_reply};
@@ -13,6 +15,7 @@ use crate::kernel::command::Command;
 use crate::kernel::commit::{Delivered, Message, Receipt, TaskKey};
 use crate::kernel::decision::{Decision, MayFail};
 use crate::kernel::draft::Draft;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
 use crate::kernel::state::queue::Queued;
@@ -22,13 +25,14 @@ use crate::work::finish::{self, Exhausted};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
-    pub messages: Vec<Delivery>,
+    pub messages: Vec<DeliveredMessage>,
     /// When nothing was there: the next moment at which it is worth trying, as far as it is known.
     pub next: Option<Timestamp>,
 }
 
+/// A message that was received by hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delivery {
+pub struct DeliveredMessage {
     pub message: Message,
     pub receipt: Receipt,
     /// How often the message was received by hand, this time included.
@@ -48,7 +52,7 @@ struct Body<'a> {
     input: &'a Json,
     dependency_outputs: BTreeMap<&'a TaskId, &'a Json>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    dependency_artifacts: BTreeMap<&'a TaskId, &'a [Artifact]>,
+    dependency_artifacts: BTreeMap<&'a TaskId, &'a [ArtifactFile]>,
 }
 
 #[derive(Debug, Clone)]
@@ -129,7 +133,7 @@ impl<B: Backend> Engine<B> {
         }
         let reply = self.execute(Command::Receive(Receive { tenants, max, visibility_millis })).await?;
         let (messages, next) = take_reply!(reply, Reply::Received { messages, next } => (messages, next))?;
-        let deliveries = messages.into_iter().map(|(message, receipt, deliveries)| Delivery {
+        let deliveries = messages.into_iter().map(|(message, receipt, deliveries)| DeliveredMessage {
             message,
             receipt,
             deliveries,
@@ -162,6 +166,7 @@ impl<B: Backend> Engine<B> {
     }
 
     pub async fn queue_depth(&self) -> Result<QueueDepth, EngineError> {
-        Ok(self.inner.backend.queue().await?)
+        let now = self.inner.clock.now();
+        Ok(self.inner.backend.look(|state| state.queue().depth(now)).await?)
     }
 }

@@ -11,6 +11,7 @@ use crate::kernel::command::Command;
 use crate::kernel::commit::{MessageId, NewTask, RecordWrite, TaskChangeKind, TaskKey};
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::Draft;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
 use crate::kernel::state::row::RowKey;
@@ -19,7 +20,7 @@ use crate::work::tenant_limit;
 
 /// A message by hand. For a task that is known it is another delivery; else the task begins with it, unannounced.
 #[derive(Debug, Clone)]
-pub struct SendRequest {
+pub struct NewMessage {
     pub tenant: TenantId,
     pub app: AppName,
     /// Any task of the tenant, or a new id without the form of a job task's; minted when absent.
@@ -73,7 +74,7 @@ pub(crate) fn send(state: &State, command: &Send, draft: &mut Draft<'_, '_>) -> 
 }
 
 impl<B: Backend> Engine<B> {
-    pub async fn send(&self, request: SendRequest) -> Result<MessageId, EngineError> {
+    pub async fn send(&self, request: NewMessage) -> Result<MessageId, EngineError> {
         check::between("delay", request.delay_millis, 0..=DELAY_MILLIS_MAX)?;
         check::between("run", request.run.into(), 1..=u32::MAX.into())?;
         let task = match request.request {

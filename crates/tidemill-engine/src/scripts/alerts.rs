@@ -7,7 +7,7 @@ use tidemill_model::{Json, TenantId, Timestamp};
 
 use crate::outbound::JOB_FAILED;
 
-/// Failures are looked at over so long.
+/// The span over which failures are counted.
 const WINDOW_MILLIS: u64 = 5 * 60_000;
 /// With fewer runs in that time nothing is said.
 const RUNS_MIN: usize = 20;
@@ -16,7 +16,7 @@ const FAILURES_RAISE: usize = 10;
 const FAILURES_CLEAR: usize = 5;
 const DEPTH_RAISE: usize = 90;
 const DEPTH_CLEAR: usize = 80;
-/// What goes on for so long is said again.
+/// An alert that stands for this long is repeated.
 const REPEAT_MILLIS: u64 = 60 * 60_000;
 /// Runs of one tenant that are remembered. More than these in the window make the window shorter.
 const RUNS_MAX: usize = 10_000;
@@ -31,7 +31,7 @@ pub enum AlertKind {
     ParkedExpiring,
     /// Something that a check of health told. It stands until another check finds it no more.
     TaskHealth,
-    /// Jobs failed. It stands until people were told.
+    /// Jobs failed. It stands until people got the alert.
     JobFailed,
 }
 
@@ -111,7 +111,7 @@ struct Properties<'a> {
 }
 
 impl Alerts {
-    /// Takes over an alert that a former life raised, by the properties it was told with.
+    /// Takes over an alert that a former life raised, by its properties.
     pub(crate) fn restore(&mut self, tenant: &TenantId, properties: &[u8], now: Timestamp) {
         let Ok(Stored { alert, message, raised_at }) = serde_json::from_slice(properties) else { return };
         let standing = Standing { since: raised_at, told: now, message };
@@ -152,7 +152,7 @@ impl Alerts {
         told
     }
 
-    /// So many of `buffer` executions wait, most of them of `fullest`.
+    /// `waiting` of `buffer` executions wait, most of them of `fullest`.
     pub(crate) fn depth(
         &mut self,
         waiting: usize,
@@ -167,7 +167,7 @@ impl Alerts {
         let limits = Limits { raise: DEPTH_RAISE, clear: DEPTH_CLEAR };
         let is_over = waiting * 100 > buffer * DEPTH_RAISE;
         let sight = Sight { percent, is_over, is_under: percent < DEPTH_CLEAR, message };
-        let told = tell(&mut standing, AlertKind::ScriptQueueDepth, &tenant, sight, limits, now);
+        let told = raise_or_clear(&mut standing, AlertKind::ScriptQueueDepth, &tenant, sight, limits, now);
         self.depth = standing.map(|standing| (tenant, standing));
         told
     }
@@ -212,7 +212,7 @@ impl Runs {
             message,
         };
         let limits = Limits { raise: FAILURES_RAISE, clear: FAILURES_CLEAR };
-        tell(&mut self.standing, AlertKind::ScriptFailureRate, tenant, sight, limits, now)
+        raise_or_clear(&mut self.standing, AlertKind::ScriptFailureRate, tenant, sight, limits, now)
     }
 }
 
@@ -229,7 +229,7 @@ struct Limits {
     clear: usize,
 }
 
-fn tell(
+fn raise_or_clear(
     standing: &mut Option<Standing>,
     kind: AlertKind,
     tenant: &TenantId,

@@ -8,9 +8,10 @@ use tidemill_model::{
 };
 
 use crate::engine::limits::{FILE_TASKS_BYTES_MAX, LIST_MAX};
-use crate::engine::{Engine, EngineError, NewEvent, PublishRequest, Rights};
+use crate::engine::{Engine, EngineError, EventBatch, NewEvent, Rights};
 use crate::kernel::backend::{Backend, Fault};
 use crate::kernel::command::{Alert, Command, Prepared, Publish, PublishedEvent, ScriptEffect};
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{ALERT, RecordKind, RecordValue};
 use crate::scripts::execution::{ExecutionKey, ScriptExecution};
 use crate::scripts::{RunCall, SCRIPT_ORIGIN, ScriptBoard, Telling};
@@ -62,7 +63,7 @@ impl<B: Backend> Engine<B> {
             return Ok(effects);
         }
         let origin = context.origin.to_string();
-        let request = PublishRequest { tenant: key.tenant.clone(), app, origin, events };
+        let request = EventBatch { tenant: key.tenant.clone(), app, origin, events };
         if !request.events.is_empty() {
             self.check_publish(&request)?;
         }
@@ -138,7 +139,7 @@ impl<B: Backend> Engine<B> {
             return Ok(());
         }
         let origin = self.script_context(1).origin.to_string();
-        let request = PublishRequest { tenant: tenant.clone(), app: app.clone(), origin, events };
+        let request = EventBatch { tenant: tenant.clone(), app: app.clone(), origin, events };
         self.check_publish(&request)?;
         for (at, event) in request.events.iter().enumerate() {
             self.as_workflow(tenant, &format!("events[{at}]"), event, &mut Vec::new())?;
@@ -157,7 +158,7 @@ impl<B: Backend> Engine<B> {
         }
         let asked: Asked =
             error.read().map_err(|error| EngineError::invalid("resolveError", error.to_string()))?;
-        let id = asked.execution_id.map(workflow::ExecutionId::new).transpose()?;
+        let id = asked.execution_id.map(workflow::WorkflowRunId::new).transpose()?;
         let code = asked.error_code.map(ErrorCode::new).transpose()?;
         let scope = ErrorScope::of(id, code)
             .ok_or_else(|| EngineError::invalid("resolveError", "needs executionId, errorCode or both"))?;
@@ -165,7 +166,7 @@ impl<B: Backend> Engine<B> {
         self.mark_event(&scope, ErrorMark::Resolve, Some(by), asked.reason)
     }
 
-    /// Who writes events that so many scripts brought about.
+    /// The author of events that came about through `hop` scripts.
     pub(crate) fn script_context(&self, hop: u32) -> Context {
         Context {
             environment: self.inner.site.environment(),
@@ -200,8 +201,8 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Tells an alert. It stands in memory too, so a store that cannot take it now does not matter.
-    pub(crate) async fn tell_alert(&self, telling: Telling) {
+    /// Records an alert. It stands in memory too, so a store that cannot take it now does not matter.
+    pub(crate) async fn record_alert(&self, telling: Telling) {
         let Telling { tenant, kind, is_raised, message, properties } = telling;
         let alert = Alert { tenant, name: kind.as_str(), is_raised, message, properties };
         if let Err(error) = self.execute(Command::Alert(alert)).await {

@@ -8,6 +8,7 @@ use crate::engine::limits::{LIST_MAX, MANY_LETTERS_MAX};
 use crate::engine::{Engine, EngineError, check, take_reply};
 use crate::kernel::backend::Backend;
 use crate::kernel::command::{Command, DiscardLetter, ReplayLetter};
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{DeadLetterState, RecordKey, RecordKind, RecordValue, SCRIPT_LETTER};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::Room;
@@ -288,7 +289,8 @@ impl<B: Backend> Engine<B> {
 
     /// What scripts did in this process.
     pub async fn script_metrics(&self) -> Result<ScriptMetrics, EngineError> {
-        let found = self.backend().due_executions(Timestamp::MIN, &Room::of(0), |_| true).await?;
+        let found =
+            self.backend().look(|state| state.pending().due(Timestamp::MIN, &Room::of(0), |_| true)).await?;
         Ok(self.inner.board.counters.read(found.pending as u64))
     }
 }

@@ -1,10 +1,10 @@
-//! Lanes: tenants whose events take long to match, or who change very many subscriptions, are matched on their own, so that
-//! nobody else waits for them.
+//! Lanes: a tenant whose events take long to match, or that changes very many subscriptions, is matched on its own,
+//! so that no other tenant waits for it.
 //!
-//! A lane has a cursor of its own, which begins where the router put the tenant aside and is as durable as the router's.
-//! The lanes take turns; each turn ends after an event that took long, or after some subscriptions were taken in. A lane
-//! never passes the router, which hears of changes to subscriptions first, and takes in what it was told of before it looks
-//! at an event. It goes back to the router when it has caught up and was cheap for a while.
+//! A lane has its own cursor, which begins where the router put the tenant aside and is as durable as the router's.
+//! The lanes take turns; each turn ends after an event that took long, or after some subscriptions were taken in. A
+//! lane never passes the router, which gets changes to subscriptions first, and takes in the changes it got before it
+//! looks at an event. It goes back to the router when it has caught up and was cheap for a while.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -17,6 +17,7 @@ use tidemill_model::{Event, SubscriptionId, TenantId, Timestamp};
 use crate::Engine;
 use crate::kernel::backend::Backend;
 use crate::kernel::notice::Notice;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{RecordKey, RecordKind, RecordValue};
 use crate::scripts::host::ScriptHost;
 use crate::scripts::matching::{self, Batch, Index, Place, Wanted};
@@ -27,7 +28,7 @@ use crate::scripts::stop::{First, Stop, any, either};
 const EVENTS_MAX: usize = 1_000;
 /// Subscriptions that are read at a time.
 const PAGE: usize = 1_000;
-/// A tenant that cost little for so long is matched with all others again.
+/// A tenant that cost little for this long is matched with all others again.
 const CHEAP_MILLIS: u64 = 60_000;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// No more tenants than these are put aside: each lane reads the log for itself.
@@ -197,7 +198,7 @@ impl<'a, B: Backend, H: ScriptHost> LaneRouter<'a, B, H> {
         Self { engine, host, stop, lanes, seed, followed: 0, own: BTreeMap::new() }
     }
 
-    /// Takes the lanes in turn until it is told to stop or the store breaks.
+    /// Takes the lanes in turn until it must stop or the store breaks.
     pub(super) async fn run(mut self) {
         loop {
             let moved = self.lanes.moved.listen();

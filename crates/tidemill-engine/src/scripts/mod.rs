@@ -1,7 +1,7 @@
 //! Routing: which scripts run for which events, and when.
 //!
-//! `Scripts` follows the log, queues what matches in the commit that moves its cursor, and hands queued executions to a
-//! [`ScriptHost`], which runs them. It needs no runtime of its own: whoever starts it drives [`Scripts::route`],
+//! `Scripts` follows the log, queues what matches in the commit that moves its cursor, and hands queued executions to
+//! a [`ScriptHost`], which runs them. It needs no runtime of its own: its owner drives [`Scripts::route`],
 //! [`Scripts::route_aside`], [`Scripts::feed`] and as many [`Scripts::work`] as [`Scripts::places`] says.
 
 mod alerts;
@@ -54,7 +54,7 @@ use router::Router;
 use stop::{First, Stop, any, either};
 use window::Window;
 
-/// What the engine and those who run scripts share.
+/// What the engine and the runners of scripts share.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptBoard {
     /// Rung when there is something new to run, or when it is to run has changed.
@@ -88,7 +88,7 @@ impl ScriptBoard {
 pub struct ScriptsConfig {
     /// Runs at the same time.
     pub workers: usize,
-    /// Executions that are fetched ahead; an alert is raised when more than nine in ten of so many wait.
+    /// Executions that are fetched ahead; an alert is raised when more than nine in ten of this number wait.
     pub buffer: usize,
     /// How often a run that failed is tried again.
     pub max_retries: u32,
@@ -108,7 +108,7 @@ impl Default for ScriptsConfig {
 const LOOPS_PER_PLACE: usize = 3;
 /// How often alerts are looked at when nothing happens.
 const WATCH: Duration = Duration::from_secs(30);
-/// A store that could not is asked again after so long.
+/// How long to wait before asking a store again that could not answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs scripts for the events of an engine's log. Clones share everything. There is one for each data directory.
@@ -204,8 +204,11 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
             let now = self.engine.now();
             let room = self.room(last.take());
             let held: usize = room.held.values().sum();
-            let found =
-                self.engine.backend().due_executions(now, &room, |key| self.shared.window().holds(key)).await;
+            let found = self
+                .engine
+                .backend()
+                .look(|state| state.pending().due(now, &room, |key| self.shared.window().holds(key)))
+                .await;
             let wait = match found {
                 Ok(found) => {
                     self.watch(found.pending, found.fullest.as_ref()).await;
@@ -214,7 +217,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
                     let mut window = self.shared.window();
                     found.due.into_iter().for_each(|key| window.add(key));
                     window.set_more(found.more);
-                    // Who took one since the window was looked at did not know who has more.
+                    // A runner that took one since the window was looked at did not know which tenants have more.
                     let was_taken = window.waiting() < held + count;
                     let is_low = was_taken && window.is_low(self.config.buffer, self.kept());
                     drop(window);
@@ -265,7 +268,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
             told
         };
         for telling in told {
-            self.engine.tell_alert(telling).await;
+            self.engine.record_alert(telling).await;
         }
     }
 

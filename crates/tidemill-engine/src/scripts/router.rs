@@ -3,8 +3,8 @@
 //! Matching twice queues once, so a crash at any point loses and repeats nothing. Where nothing matches, the cursor is
 //! written only now and then; where nobody is subscribed, the log is not read at all and no cursor holds up retention.
 //!
-//! All tenants wait for what is done here, so there is only so much of it for each of them: whose events or subscriptions
-//! take more goes into a lane.
+//! All tenants wait for what is done here, so each of them gets only a limited amount of it: a tenant whose events or
+//! subscriptions take more goes into a lane.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,6 +17,7 @@ use tidemill_model::{Event, SubscriptionId, TenantId};
 use crate::Engine;
 use crate::engine::{EngineError, ScriptChange};
 use crate::kernel::backend::{Backend, Fault};
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{RecordKey, RecordKind};
 use crate::scripts::host::ScriptHost;
 use crate::scripts::lanes::{LANES_MAX, Lanes, Returned, cursor_of};
@@ -26,10 +27,10 @@ use crate::warn_seldom;
 
 /// Events that are read at a time.
 const EVENTS_MAX: usize = 1_000;
-/// The cursor is written after so many events without a match, and after so long without any event.
+/// The cursor is written after this many events without a match, and after `QUIET` without any event.
 pub(super) const LAZY_EVENTS: u64 = 10_000;
 pub(super) const QUIET: Duration = Duration::from_secs(5);
-/// A store that could not is asked again after so long.
+/// How long to wait before asking a store again that could not answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Comparisons that one event may take here, where all tenants wait for it.
 const WORK_MAX: usize = 10_000;
@@ -51,7 +52,7 @@ pub(super) struct Router<'a, B, H> {
     host: &'a H,
     stop: &'a Stop,
     lanes: &'a Lanes,
-    /// The subscriptions of those who are not put aside. Who has none is not here.
+    /// The subscriptions of tenants that are not put aside. A tenant without any is not here.
     tenants: HashMap<TenantId, Index, foldhash::fast::RandomState>,
     /// The last event that was matched; `None` when nobody follows.
     cursor: Option<u64>,
@@ -98,7 +99,7 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
         }
     }
 
-    /// Follows the log until it is told to stop or the store breaks.
+    /// Follows the log until it must stop or the store breaks.
     pub(super) async fn run(mut self) {
         let mut is_begun = false;
         loop {
@@ -212,7 +213,7 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
             if is_last {
                 return Ok(true);
             }
-            if self.engine.script_changes().is_told_of_another(tenant) {
+            if self.engine.script_changes().has_change_of_another(tenant) {
                 return Ok(false);
             }
         }
@@ -265,7 +266,7 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
         let newest = self.engine.backend().newest();
         let events = self.engine.backend().follow(cursor, EVENTS_MAX).await;
         let events = events.map_err(|fault| ended(&fault.into()))?;
-        // Whoever published one of these after a subscription was acknowledged meets it.
+        // An event that was published after a subscription was acknowledged must meet it.
         self.catch_up().await?;
         if events.is_empty() {
             // Events that expired are passed over.
@@ -343,7 +344,7 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
             weight += matching::weight(known.as_ref());
             if weight > TURN_WEIGHT_MAX && has_room {
                 // Nobody waits for a tenant that is alone, until somebody comes.
-                if !is_alone || self.engine.script_changes().is_told_of_another(tenant) {
+                if !is_alone || self.engine.script_changes().has_change_of_another(tenant) {
                     return self.put_aside(tenant, ids).await;
                 }
                 weight = 0;
@@ -390,9 +391,9 @@ impl<'a, B: Backend, H: ScriptHost> Router<'a, B, H> {
         }
     }
 
-    /// Finds who wants an event.
+    /// Finds the subscriptions that want an event.
     async fn look_at(&mut self, number: u64, event: &Event) -> Result<(), Option<Ended>> {
-        // Who is put aside is not here.
+        // A tenant that is put aside is not here.
         let Some(index) = self.tenants.get(&event.tenant) else { return Ok(()) };
         let count = |index: &Index| {
             index.read().unwrap_or_else(PoisonError::into_inner).count(&event.tenant, &event.event_type)

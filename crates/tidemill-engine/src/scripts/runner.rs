@@ -20,10 +20,10 @@ use crate::warn_seldom;
 
 /// The largest result that is kept, as JSON.
 pub const RESULT_BYTES_MAX: usize = 64 * 1_024;
-/// A store that could not is asked again after so long.
+/// How long to wait before asking a store again that could not answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// For so long an event may be on its way to where it is looked up, on a backend that hears of events late. What is not found
-/// afterwards is gone.
+/// How long an event may take to arrive where it is looked up, on a backend that gets events late. An event that is
+/// not found afterwards is gone.
 const LATE_MILLIS: u64 = 3_600_000;
 /// What is kept of a stack, and of a line that a script wrote.
 const STACK_CHARS_MAX: usize = 8 * 1_024;
@@ -81,7 +81,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
         board.counters.ended(took, class.as_deref(), !status.is_pending());
         let told = board.alerts().ended(&key.tenant, class.is_some(), self.engine.now());
         if let Some(told) = told {
-            self.engine.tell_alert(told).await;
+            self.engine.record_alert(told).await;
         }
         status.is_pending()
     }
@@ -224,7 +224,7 @@ impl<B: Backend, H: ScriptHost> Scripts<B, H> {
         Ok(None)
     }
 
-    /// An event as far as it matters to those who put its large fields back.
+    /// An event, as far as it is needed to put its large fields back.
     fn event_with(&self, key: &ExecutionKey, source: &SourceEvent, properties: Json) -> Event {
         Event {
             id: source.id,

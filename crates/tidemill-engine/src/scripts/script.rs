@@ -4,8 +4,8 @@
 //! removal leaves the number of the last version behind, so versions never start again. Whether a script compiles is
 //! asked before it comes here. A script with subscriptions cannot be removed.
 //!
-//! Only engines change these records, and most stores have one: how many there are is counted once and then kept in memory,
-//! until another engine is heard of. Whoever matches events hears of every change by `script_changes`.
+//! Only engines change these records, and most stores have one engine: how many records there are is counted once and
+//! then kept in memory, until another engine writes. The router learns of every change by `script_changes`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +21,7 @@ use crate::engine::{Engine, EngineError, check};
 use crate::kernel::backend::{Backend, Fault};
 use crate::kernel::command::{PutRecord, PutRecords};
 use crate::kernel::notice::{Listening, Notice};
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{RecordKey, RecordKind};
 use crate::kernel::reply::Refusal;
 
@@ -62,7 +63,7 @@ pub enum ScriptChange {
     Subscription(TenantId, SubscriptionId),
 }
 
-/// What changed since somebody last asked. A change is here before the one who made it has an answer.
+/// What changed since the last `take`. A change is here before its author has an answer.
 #[derive(Debug, Default)]
 pub struct ScriptChanges {
     changed: Mutex<BTreeSet<ScriptChange>>,
@@ -76,7 +77,7 @@ impl ScriptChanges {
     }
 
     /// Whether a subscription of another tenant changed since somebody last asked.
-    pub(crate) fn is_told_of_another(&self, tenant: &TenantId) -> bool {
+    pub(crate) fn has_change_of_another(&self, tenant: &TenantId) -> bool {
         let changed = self.lock();
         let least = ScriptChange::Subscription(TenantId::trusted(""), SubscriptionId::trusted(""));
         // They lie in order, so that another tenant's are at either end.
@@ -90,7 +91,7 @@ impl ScriptChanges {
         self.notice.listen()
     }
 
-    pub(crate) fn tell(&self, change: ScriptChange) {
+    pub(crate) fn note_change(&self, change: ScriptChange) {
         self.lock().insert(change);
         self.notice.ring();
     }
@@ -107,7 +108,7 @@ pub(crate) struct Scripts {
     books: Mutex<HashMap<TenantId, Book, foldhash::fast::RandomState>>,
 }
 
-/// How many there are of a tenant's. Reserved before they are written, so that a limit holds for those who come together.
+/// How many there are of a tenant's. Reserved before they are written, so that a limit holds for concurrent requests.
 #[derive(Debug, Default)]
 struct Book {
     scripts: usize,
@@ -137,9 +138,9 @@ impl<B: Backend> Engine<B> {
         &self.inner.scripts.changes
     }
 
-    /// Another process on the same store wrote or removed a record. Whoever has this told does so before events that were
-    /// committed with it or after it can be read here.
-    pub fn heard_of(&self, key: &RecordKey) {
+    /// Another process on the same store wrote or removed a record. The backend calls this before events that were committed
+    /// with it or after it can be read here.
+    pub fn note_record_change(&self, key: &RecordKey) {
         if key.kind == RecordKind::ApiKey {
             self.inner.keys.forget(&key.id);
         }
@@ -153,7 +154,7 @@ impl<B: Backend> Engine<B> {
         };
         // They are counted anew when it matters next.
         self.inner.scripts.books.lock().unwrap_or_else(PoisonError::into_inner).remove(tenant);
-        self.script_changes().tell(change);
+        self.script_changes().note_change(change);
     }
 
     /// Writes a script that compiles and gives it as it stands then.
@@ -223,7 +224,7 @@ impl<B: Backend> Engine<B> {
                 Err(EngineError::Refused(Refusal::RecordConflict { .. })) => {}
                 Err(error) => return Err(error.into()),
                 Ok(()) => {
-                    self.script_changes().tell(ScriptChange::Script(tenant.clone(), id.clone()));
+                    self.script_changes().note_change(ScriptChange::Script(tenant.clone(), id.clone()));
                     return Ok(script);
                 }
             }
@@ -321,7 +322,7 @@ impl<B: Backend> Engine<B> {
                 Err(EngineError::Refused(Refusal::RecordConflict { .. })) => {}
                 Err(error) => return Err(error.into()),
                 Ok(()) => {
-                    self.script_changes().tell(ScriptChange::Script(tenant.clone(), id.clone()));
+                    self.script_changes().note_change(ScriptChange::Script(tenant.clone(), id.clone()));
                     return Ok(());
                 }
             }
@@ -348,7 +349,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Counts a tenant's scripts and subscriptions, the first time that it matters. Nothing is written without it, so
-    /// those who count at the same time find the same.
+    /// callers that count at the same time find the same.
     pub(crate) async fn counted(&self, tenant: &TenantId) -> Result<(), EngineError> {
         if self.inner.scripts.books().contains_key(tenant) {
             return Ok(());
@@ -494,15 +495,15 @@ mod tests {
         let subscription =
             |tenant: &TenantId, id| ScriptChange::Subscription(tenant.clone(), SubscriptionId::trusted(id));
         let changes = ScriptChanges::default();
-        changes.tell(ScriptChange::Script(two.clone(), ScriptId::trusted("s")));
-        assert!(!changes.is_told_of_another(&one), "a script matches nothing");
-        changes.tell(subscription(&one, "a"));
-        changes.tell(subscription(&one, "b"));
-        assert!(!changes.is_told_of_another(&one));
-        assert!(changes.is_told_of_another(&two));
-        changes.tell(subscription(&two, "a"));
-        assert!(changes.is_told_of_another(&one) && changes.is_told_of_another(&two));
+        changes.note_change(ScriptChange::Script(two.clone(), ScriptId::trusted("s")));
+        assert!(!changes.has_change_of_another(&one), "a script matches nothing");
+        changes.note_change(subscription(&one, "a"));
+        changes.note_change(subscription(&one, "b"));
+        assert!(!changes.has_change_of_another(&one));
+        assert!(changes.has_change_of_another(&two));
+        changes.note_change(subscription(&two, "a"));
+        assert!(changes.has_change_of_another(&one) && changes.has_change_of_another(&two));
         changes.take();
-        assert!(!changes.is_told_of_another(&two));
+        assert!(!changes.has_change_of_another(&two));
     }
 }

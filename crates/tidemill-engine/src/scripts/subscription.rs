@@ -10,6 +10,7 @@ use crate::engine::limits::LIST_MAX;
 use crate::engine::{Engine, EngineError, check};
 use crate::kernel::backend::{Backend, Fault};
 use crate::kernel::command::PutRecords;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{RecordKey, RecordKind};
 use crate::kernel::reply::Refusal;
 use crate::scripts::script::{ScriptChange, ScriptError, WRITES_MAX, exists, removal, unknown};
@@ -71,7 +72,7 @@ impl<B: Backend> Engine<B> {
             }
             Err(error) => Err(error.into()),
             Ok(()) => {
-                self.script_changes().tell(ScriptChange::Subscription(tenant.clone(), id));
+                self.script_changes().note_change(ScriptChange::Subscription(tenant.clone(), id));
                 Ok(subscription)
             }
         }
@@ -146,7 +147,7 @@ impl<B: Backend> Engine<B> {
                 Err(EngineError::Refused(Refusal::RecordConflict { .. })) => {}
                 Err(error) => return Err(error.into()),
                 Ok(()) => {
-                    self.script_changes().tell(ScriptChange::Subscription(tenant.clone(), id.clone()));
+                    self.script_changes().note_change(ScriptChange::Subscription(tenant.clone(), id.clone()));
                     return Ok((known, changed));
                 }
             }
@@ -167,7 +168,7 @@ impl<B: Backend> Engine<B> {
                 Err(error) => return Err(error.into()),
                 Ok(()) => {
                     self.inner.scripts.release(tenant, &known.script_id, true);
-                    self.script_changes().tell(ScriptChange::Subscription(tenant.clone(), id.clone()));
+                    self.script_changes().note_change(ScriptChange::Subscription(tenant.clone(), id.clone()));
                     return Ok(());
                 }
             }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tidemill_model::workflow::{ErrorCode, ErrorType, ExecutionId};
+use tidemill_model::workflow::{ErrorCode, ErrorType, WorkflowRunId};
 use tidemill_model::{BadId, EventId, IdProblem, Json, Timestamp};
 
 use crate::triage::Parked;
@@ -35,7 +35,7 @@ impl fmt::Display for BulkId {
     }
 }
 
-/// What is done with each execution.
+/// What is done with a parked execution, alone or in a bulk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum BulkAction {
@@ -66,7 +66,7 @@ pub struct BulkFilter {
     pub step: Option<Arc<str>>,
     /// Only these.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub executions: Option<Vec<ExecutionId>>,
+    pub executions: Option<Vec<WorkflowRunId>>,
     /// Only those without an open error.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub settled: bool,
@@ -140,7 +140,7 @@ pub struct Bulk {
     pub state: BulkState,
     /// The last one that was handled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<(Timestamp, ExecutionId)>,
+    pub after: Option<(Timestamp, WorkflowRunId)>,
     pub created_at: Timestamp,
     /// When its last page was.
     pub stepped_at: Timestamp,

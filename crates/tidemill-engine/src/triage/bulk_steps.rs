@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use tidemill_model::workflow::{ErrorCode, ExecutionId};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId};
 use tidemill_model::{TenantId, Timestamp};
 
 use crate::engine::limits::BULK_EXECUTIONS_MAX;
@@ -22,8 +22,9 @@ use crate::triage::changes::{check_action, check_words};
 use crate::triage::view::as_of;
 use crate::triage::{Bulk, BulkAction, BulkFilter, BulkId, BulkState, ErrorState, Parked};
 
+/// A bulk as a person asks for it.
 #[derive(Debug, Clone)]
-pub struct BulkRequest {
+pub struct NewBulk {
     pub tenant: TenantId,
     pub action: BulkAction,
     pub filter: BulkFilter,
@@ -42,7 +43,7 @@ pub struct BulkPreview {
     /// The oldest of them.
     pub first: Vec<Arc<Parked>>,
     /// Those that were named and do not fit, or are not parked.
-    pub left_out: Vec<ExecutionId>,
+    pub left_out: Vec<WorkflowRunId>,
 }
 
 /// How many parked executions a preview names, and how many codes.
@@ -202,7 +203,7 @@ pub(crate) fn fitting<'s>(
     index: &'s TriageIndex,
     tenant: &TenantId,
     filter: &'s BulkFilter,
-    after: Option<&(Timestamp, tidemill_model::workflow::ExecutionId)>,
+    after: Option<&(Timestamp, tidemill_model::workflow::WorkflowRunId)>,
 ) -> Box<dyn Iterator<Item = &'s Arc<Parked>> + 's> {
     if let Some(ids) = &filter.executions {
         let mut found: Vec<_> = ids.iter().filter_map(|id| index.parked(tenant, id)).collect();
@@ -341,7 +342,8 @@ impl<B: Backend> Engine<B> {
     ) -> Result<BulkPreview, EngineError> {
         check_filter(filter)?;
         if filter.settled {
-            let fitting = self.inner.backend.triage(|index| {
+            let fitting = self.inner.backend.look(|state| {
+                let index = state.triage();
                 let all = fitting(index, tenant, filter, None);
                 all.cloned().collect::<Vec<_>>()
             });
@@ -353,15 +355,15 @@ impl<B: Backend> Engine<B> {
             }
             return Ok(preview_of(filter, settled.iter()));
         }
-        let preview = |index: &TriageIndex| preview_of(filter, fitting(index, tenant, filter, None));
-        Ok(self.inner.backend.triage(preview).await?)
+        let preview = |state: &State| preview_of(filter, fitting(state.triage(), tenant, filter, None));
+        Ok(self.inner.backend.look(preview).await?)
     }
 
     /// Whether none of a parked execution's errors has to be mended any more.
     async fn is_settled(&self, tenant: &TenantId, parked: &Parked) -> Result<bool, EngineError> {
         let now = self.inner.clock.now();
         for code in &parked.codes {
-            let group = self.inner.backend.triage(|index| index.group(tenant, code).cloned()).await?;
+            let group = self.inner.backend.look(|state| state.triage().group(tenant, code).cloned()).await?;
             let Some(group) = group.map(|group| as_of(&group, now)) else { continue };
             let counts = group.counts();
             if counts.open + counts.unrecoverable == 0 {
@@ -380,8 +382,8 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Begins to unpark all executions that fit and are parked now. The server goes on by itself.
-    pub async fn start_bulk(&self, request: BulkRequest) -> Result<Arc<Bulk>, EngineError> {
-        let BulkRequest { tenant, action, filter, rate_per_second, by, reason } = request;
+    pub async fn start_bulk(&self, request: NewBulk) -> Result<Arc<Bulk>, EngineError> {
+        let NewBulk { tenant, action, filter, rate_per_second, by, reason } = request;
         check_action(&action)?;
         check_filter(&filter)?;
         check_words(by.as_deref(), reason.as_deref())?;
@@ -389,7 +391,7 @@ impl<B: Backend> Engine<B> {
             let problem = format!("is {rate}; it must be from 1 to {RATE_MAX}");
             return Err(EngineError::invalid("ratePerSecond", problem));
         }
-        // Whether an error is open is not for a decision to find out about ever so many.
+        // A decision must not check for very many errors whether they are open, so they are counted here.
         let total =
             if filter.settled { Some(self.preview_bulk(&tenant, &filter).await?.total) } else { None };
         let command = StartBulk {
@@ -407,12 +409,12 @@ impl<B: Backend> Engine<B> {
     }
 
     pub async fn bulk(&self, tenant: &TenantId, id: BulkId) -> Result<Option<Arc<Bulk>>, EngineError> {
-        Ok(self.inner.backend.triage(|index| index.bulk(tenant, id).cloned()).await?)
+        Ok(self.inner.backend.look(|state| state.triage().bulk(tenant, id).cloned()).await?)
     }
 
     /// A tenant's bulks, newest first.
     pub async fn bulks(&self, tenant: &TenantId) -> Result<Vec<Arc<Bulk>>, EngineError> {
-        Ok(self.inner.backend.triage(|index| index.bulks(tenant)).await?)
+        Ok(self.inner.backend.look(|state| state.triage().bulks(tenant)).await?)
     }
 
     /// Stops a bulk. What it did stays done.

@@ -42,7 +42,7 @@ impl Cell {
 /// How often, and in how many executions, by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Counts {
+pub struct ErrorCounts {
     pub occurrences: u64,
     pub open: u64,
     pub resolved: u64,
@@ -50,7 +50,7 @@ pub struct Counts {
     pub ignored: u64,
 }
 
-impl Counts {
+impl ErrorCounts {
     /// The executions that had the error.
     pub fn executions(&self) -> u64 {
         self.open + self.resolved + self.unrecoverable + self.ignored
@@ -99,5 +99,5 @@ impl Counts {
 pub struct GroupCell {
     #[serde(flatten)]
     pub cell: Cell,
-    pub counts: Counts,
+    pub counts: ErrorCounts,
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tidemill_model::workflow::{
-    ErrorCode, ErrorScope, ExecutionId, Families, IN_AN_ID, MessageKind, TaskToken, TokenCleaner,
-    WorkflowBody, WorkflowMessage,
+    ErrorCode, ErrorScope, Families, IN_AN_ID, MessageKind, TaskToken, TokenCleaner, WorkflowBody,
+    WorkflowMessage, WorkflowRunId,
 };
 use tidemill_model::{
     AppName, Context, Entity, EntityId, EntityType, EventId, EventType, Json, KnownType, TenantId, Timestamp,
@@ -20,9 +20,6 @@ use crate::triage::{
     BulkAction, Cell, ERROR_ENTITY, ErrorMark, MarkItem, NewToken, StatusItem, TokenState, TokenTaken,
     TriageExecution, Unparked, WORKFLOW_ENTITY, WorkflowItem,
 };
-
-/// What a parked execution is told to do.
-pub type Unpark = BulkAction;
 
 /// Workflow events, each read and checked.
 #[derive(Debug, Clone)]
@@ -104,8 +101,8 @@ impl<B: Backend> Engine<B> {
         Context { environment: self.inner.site.environment(), origin: Arc::from(origin), worker_id: None }
     }
 
-    /// Reads an event of a family that came by the way of other events. `None` if it is of none. Its token is told, for
-    /// [`cut_tokens`].
+    /// Reads an event of a family that came by the way of other events. `None` if it is of none. It returns the token
+    /// too, for [`cut_tokens`].
     pub(crate) fn as_workflow(
         &self,
         tenant: &TenantId,
@@ -174,7 +171,7 @@ impl<B: Backend> Engine<B> {
         Ok(self.inner.tokens.seal(tenant, token)?)
     }
 
-    /// A token for a task that is parked here. Nobody is told it.
+    /// A token for a task that is parked here. Nobody gets it.
     pub fn mint_park_token(&self, tenant: &TenantId) -> Result<NewToken, EngineError> {
         let token = self.inner.tokens.mint()?;
         self.seal(tenant, &token)
@@ -207,7 +204,8 @@ impl<B: Backend> Engine<B> {
             }
         }
         if let Some(code) = scope.code() {
-            let is_known = self.inner.backend.triage(|index| index.group(tenant, code).is_some()).await?;
+            let is_known =
+                self.inner.backend.look(|state| state.triage().group(tenant, code).is_some()).await?;
             if !is_known {
                 return Err(Refusal::NotFound { what: "error code", id: code.to_string() }.into());
             }
@@ -227,7 +225,7 @@ impl<B: Backend> Engine<B> {
         #[serde(rename_all = "camelCase")]
         struct Told<'a> {
             #[serde(skip_serializing_if = "Option::is_none")]
-            execution_id: Option<&'a ExecutionId>,
+            execution_id: Option<&'a WorkflowRunId>,
             #[serde(skip_serializing_if = "Option::is_none")]
             error_code: Option<&'a ErrorCode>,
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -276,7 +274,7 @@ impl<B: Backend> Engine<B> {
         Ok((NewEvent { entity, event_type, timestamp: None, properties, ttl: None }, item))
     }
 
-    /// The token with this digest, for whoever is to tell its owner. `None` if there is none.
+    /// The token with this digest, for the sender that notifies its owner. `None` if there is none.
     pub async fn token(
         &self,
         tenant: &TenantId,
@@ -289,7 +287,7 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// What became of a token, for those who have it.
+    /// What became of a token, for its holder.
     pub async fn token_outcome(
         &self,
         tenant: &TenantId,
@@ -320,7 +318,7 @@ impl<B: Backend> Engine<B> {
         tenant: &TenantId,
         token: &TaskToken,
     ) -> Result<TokenOutcome, EngineError> {
-        let ended = self.inner.backend.triage_ended();
+        let ended = self.inner.backend.notices().triage_ended;
         loop {
             let heard = ended.listen();
             match self.token_outcome(tenant, token).await? {
@@ -333,7 +331,7 @@ impl<B: Backend> Engine<B> {
     pub(crate) async fn known_execution(
         &self,
         tenant: &TenantId,
-        id: &ExecutionId,
+        id: &WorkflowRunId,
     ) -> Result<Option<TriageExecution>, EngineError> {
         let record = self.inner.backend.record(RecordKey::triage_execution(tenant, id)).await?;
         Ok(match record.map(|record| record.value) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tidemill_model::workflow::{ErrorCode, ExecutionId};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId};
 use tidemill_model::{EventId, Timestamp};
 
 use crate::triage::ErrorState;
@@ -26,7 +26,7 @@ pub struct Occurrence {
 #[serde(rename_all = "camelCase")]
 pub struct TriageError {
     pub code: ErrorCode,
-    pub execution: ExecutionId,
+    pub execution: WorkflowRunId,
     pub count: u64,
     pub first_seen: Timestamp,
     pub last_seen: Timestamp,
@@ -38,7 +38,7 @@ pub struct TriageError {
     pub cell: u32,
     /// Newest last.
     pub occurrences: Vec<Occurrence>,
-    /// Who changed its state last, and why, if it was changed by itself.
+    /// The author of the last change of its state, and why, if it was changed by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tidemill_model::workflow::{ErrorCode, ExecutionId, WorkflowStatus};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId, WorkflowStatus};
 use tidemill_model::{EventId, Json, RequestId, Timestamp};
 
 use crate::triage::Cell;
@@ -100,7 +100,7 @@ pub struct Seen {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TriageExecution {
-    pub id: ExecutionId,
+    pub id: WorkflowRunId,
     /// Where it was last seen.
     pub cell: Cell,
     pub status: WorkflowStatus,

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tidemill_model::workflow::{ErrorCode, ExecutionId};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId};
 use tidemill_model::{EventId, Timestamp};
 
-use crate::triage::{CELLS_MAX, Cell, Counts, GroupCell};
+use crate::triage::{CELLS_MAX, Cell, ErrorCounts, GroupCell};
 
 /// How many hours the trend of a code goes back.
 pub const HOURS_MAX: usize = 48;
@@ -59,7 +59,7 @@ pub enum GroupKind {
     Task,
 }
 
-/// A mark on a code: when, by whom, and why.
+/// A mark on a code: when, its author, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mark {
@@ -88,7 +88,7 @@ pub struct Ignored {
     /// It ends at this moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// It ends when the code has occurred so often in all.
+    /// It ends when the code has occurred this often in all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_occurrences: Option<u64>,
     /// The group's clock when it ended.
@@ -100,7 +100,7 @@ pub struct Ignored {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sample {
-    pub execution: ExecutionId,
+    pub execution: WorkflowRunId,
     pub event: EventId,
     /// Which of the event's errors, from 0.
     pub index: u32,
@@ -155,8 +155,8 @@ impl ErrorGroup {
     }
 
     /// What was counted in all places.
-    pub fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
+    pub fn counts(&self) -> ErrorCounts {
+        let mut counts = ErrorCounts::default();
         self.cells.iter().for_each(|cell| counts.add(&cell.counts));
         counts
     }
@@ -251,9 +251,9 @@ impl ErrorGroup {
             return found;
         }
         if self.cells.len() < CELLS_MAX {
-            self.cells.push(GroupCell { cell: cell.clone(), counts: Counts::default() });
+            self.cells.push(GroupCell { cell: cell.clone(), counts: ErrorCounts::default() });
         } else if self.cells.len() == CELLS_MAX {
-            self.cells.push(GroupCell { cell: Cell::other(), counts: Counts::default() });
+            self.cells.push(GroupCell { cell: Cell::other(), counts: ErrorCounts::default() });
         }
         self.cells.len() - 1
     }

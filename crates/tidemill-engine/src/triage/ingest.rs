@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tidemill_model::workflow::contract::Standing;
-use tidemill_model::workflow::{ExecutionId, WorkflowStatus};
+use tidemill_model::workflow::{WorkflowRunId, WorkflowStatus};
 use tidemill_model::{EventId, TenantId, Timestamp};
 
 use crate::kernel::draft::Draft;
@@ -163,7 +163,7 @@ fn status(
         // What came late is an error of it all the same.
         _ => more_codes(state, tenant, held, &item.errors, draft),
     }
-    // A token that came too late is known, so that whoever has it hears why it is good for nothing.
+    // A token that came too late is recorded, so that its holder learns why it does not work.
     if let Some(token) = item.token.as_ref().filter(|_| !is_newer && item.status == WorkflowStatus::Failed) {
         let place = draft.notes().find(state, RecordKey::token(tenant, &token.digest));
         if !draft.notes().is_there(place) {
@@ -195,7 +195,7 @@ fn remember(held: Held, body_hash: [u8; 32], event: EventId, draft: &mut Draft<'
     draft.notes().put(held, Some(value), expires_at);
 }
 
-pub(crate) fn new_execution(id: &ExecutionId, cell: &Cell, at: Timestamp) -> TriageExecution {
+pub(crate) fn new_execution(id: &WorkflowRunId, cell: &Cell, at: Timestamp) -> TriageExecution {
     TriageExecution {
         id: id.clone(),
         cell: cell.clone(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_model::Timestamp;
-use tidemill_model::workflow::{ErrorCode, ExecutionId, WorkflowStatus};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId, WorkflowStatus};
 
 use crate::triage::Cell;
 
@@ -14,7 +14,7 @@ pub enum WorkflowItem {
 }
 
 impl WorkflowItem {
-    pub fn execution(&self) -> Option<&ExecutionId> {
+    pub fn execution(&self) -> Option<&WorkflowRunId> {
         match self {
             Self::Status(item) => Some(&item.execution),
             Self::Mark(item) => item.execution.as_ref(),
@@ -35,7 +35,7 @@ impl WorkflowItem {
 pub struct StatusItem {
     /// The same for each delivery of the same event; `None` when nothing tells repetitions apart.
     pub once: Option<[u8; 32]>,
-    pub execution: ExecutionId,
+    pub execution: WorkflowRunId,
     pub cell: Cell,
     pub status: WorkflowStatus,
     /// Whether the event's time is known to the second only.
@@ -58,7 +58,7 @@ pub struct NewToken {
 pub struct MarkItem {
     pub once: Option<[u8; 32]>,
     /// Both: that code in that execution. One of them is there.
-    pub execution: Option<ExecutionId>,
+    pub execution: Option<WorkflowRunId>,
     pub code: Option<ErrorCode>,
     pub mark: ErrorMark,
     pub by: Option<Arc<str>>,
@@ -78,6 +78,6 @@ pub enum ErrorMark {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Until {
     pub time: Option<Timestamp>,
-    /// So many occurrences more.
+    /// This many more occurrences.
     pub occurrences: Option<u64>,
 }

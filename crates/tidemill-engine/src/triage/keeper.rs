@@ -1,4 +1,5 @@
-//! Keeps time for triage: carries out bulks, tells of parked executions whose time is nearly over, and gives them up.
+//! Keeps time for triage: carries out bulks, raises an alarm for parked executions whose time is nearly over, and
+//! gives them up.
 //!
 //! It wakes when the state says that something is due earlier than before, and when the next moment has come. What it
 //! did is known from the records alone, so it goes on after a restart where it stopped.
@@ -20,7 +21,7 @@ use crate::warn_seldom;
 
 /// How many parked executions are looked after at a time.
 const PARKED_MAX: usize = 100;
-/// A store that could not is asked again after so long.
+/// How long to wait before asking a store again that could not answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Lets time pass.
@@ -54,8 +55,8 @@ impl<B: Backend, T: TriageTimer> TriageKeeper<B, T> {
 
     /// Does what is due, until it is stopped or the store has to be opened again.
     pub async fn run(&self) {
-        let nearer = self.engine.backend().triage_nearer();
-        // When the next page of a bulk may be, as far as it was told.
+        let nearer = self.engine.backend().notices().triage_nearer;
+        // When the next page of a bulk may be, as far as it is known.
         let mut paced: HashMap<(TenantId, BulkId), Timestamp> = HashMap::new();
         while !self.stop.is_set() {
             let heard = nearer.listen();
@@ -85,7 +86,7 @@ impl<B: Backend, T: TriageTimer> TriageKeeper<B, T> {
         }
     }
 
-    /// Does what is due now, and no more: for those who do not stay.
+    /// Does what is due now, and no more: for processes that do not stay.
     pub async fn run_due(&self) -> Result<(), EngineError> {
         let mut paced = HashMap::new();
         while self.turn(&mut paced).await?.is_some_and(|next| next <= self.engine.now()) {}
@@ -98,7 +99,7 @@ impl<B: Backend, T: TriageTimer> TriageKeeper<B, T> {
         paced: &mut HashMap<(TenantId, BulkId), Timestamp>,
     ) -> Result<Option<Timestamp>, EngineError> {
         let now = self.engine.now();
-        let due = self.engine.backend().triage(|index| index.due(now, PARKED_MAX)).await?;
+        let due = self.engine.backend().look(|state| state.triage().due(now, PARKED_MAX)).await?;
         let mut next = due.next;
         let mut come_at = |at: Timestamp| next = Some(next.map_or(at, |next: Timestamp| next.min(at)));
         if !due.parked.is_empty() {

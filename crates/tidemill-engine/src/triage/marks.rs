@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_model::workflow::{ErrorCode, ExecutionId};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId};
 use tidemill_model::{EventId, TenantId, Timestamp};
 
 use crate::kernel::draft::Draft;
@@ -19,7 +19,7 @@ use crate::triage::{
 /// An error that occurred.
 pub(crate) struct Occurred<'a> {
     pub(crate) tenant: &'a TenantId,
-    pub(crate) execution: &'a ExecutionId,
+    pub(crate) execution: &'a WorkflowRunId,
     pub(crate) code: &'a ErrorCode,
     pub(crate) kind: GroupKind,
     pub(crate) title: Option<&'a str>,
@@ -64,7 +64,7 @@ pub(crate) fn occurs(
         group.move_one(cell, before, Some(after));
         group.occurred(here, sample);
         let clock = group.clock;
-        // Perhaps it was ignored until it came so often.
+        // Perhaps it was ignored until it occurred a number of times.
         group.lapse(now);
         (after, clock, cell)
     });
@@ -153,7 +153,7 @@ fn mark_code(
 fn mark_execution(
     state: &State,
     tenant: &TenantId,
-    execution: &ExecutionId,
+    execution: &WorkflowRunId,
     code: Option<&ErrorCode>,
     item: &MarkItem,
     at: Timestamp,
@@ -189,7 +189,7 @@ pub(crate) fn turn_error(
     state: &State,
     tenant: &TenantId,
     code: &ErrorCode,
-    execution: &ExecutionId,
+    execution: &WorkflowRunId,
     to: impl FnOnce(ErrorState) -> ErrorState,
     (by, reason): (Option<&Arc<str>>, Option<&Arc<str>>),
     draft: &mut Draft<'_, '_>,

@@ -1,7 +1,7 @@
 //! Error triage: what is kept of errors, of the executions that had them, and of those that wait for somebody.
 //!
-//! Here are the records, what they say, and who keeps time for them. What changes them is decided in
-//! `decide/triage*.rs`, always in the commit of the event that tells it; callers use `engine/triage.rs`.
+//! Here are the records, what they say, the decisions that change them, always in the commit of the event that
+//! reports the change, the keeper of their times, and the methods for callers.
 
 mod bulk;
 pub(crate) mod bulk_steps;
@@ -24,7 +24,7 @@ mod token;
 pub(crate) mod view;
 
 pub use bulk::{Bulk, BulkAction, BulkFilter, BulkId, BulkState};
-pub use cell::{CELLS_MAX, Cell, Counts, GroupCell};
+pub use cell::{CELLS_MAX, Cell, ErrorCounts, GroupCell};
 pub use error::{OCCURRENCES_MAX, Occurrence, TriageError};
 pub use execution::{CODES_MAX, SEEN_MAX, Seen, TokenState, TriageExecution, Unparked};
 pub use group::{ErrorGroup, ErrorState, GroupKind, HOURS_MAX, Ignored, Mark, SAMPLES_MAX, Sample, Settled};

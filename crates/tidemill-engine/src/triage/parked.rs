@@ -1,7 +1,7 @@
 //! Parked executions: those that wait for somebody. There is a record only while one waits.
 
 use serde::{Deserialize, Serialize};
-use tidemill_model::workflow::{ErrorCode, ExecutionId};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId};
 use tidemill_model::{RequestId, TenantId, Timestamp};
 
 use crate::triage::Cell;
@@ -10,20 +10,20 @@ use crate::triage::Cell;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParkedKey {
     pub tenant: TenantId,
-    pub execution: ExecutionId,
+    pub execution: WorkflowRunId,
 }
 
 /// An execution that waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Parked {
-    pub execution: ExecutionId,
+    pub execution: WorkflowRunId,
     pub since: Timestamp,
     /// When it is given up.
     pub deadline: Timestamp,
     /// When an alarm tells that it will be.
     pub alarm_at: Timestamp,
-    /// Whether it was told.
+    /// Whether an alarm reported it.
     pub is_told: bool,
     /// The codes that it was parked with.
     pub codes: Vec<ErrorCode>,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tidemill_model::workflow::{ErrorCode, ExecutionId, WorkflowStatus};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId, WorkflowStatus};
 use tidemill_model::{
     AppName, Context, Entity, EntityId, EntityType, EventId, EventType, Json, KnownType, Timestamp,
 };
@@ -15,8 +15,8 @@ use crate::kernel::fixture::{Fixture, tenant};
 use crate::kernel::record::{RecordKey, RecordKind, RecordValue};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::triage::{
-    BulkAction, BulkFilter, BulkId, BulkState, CELLS_MAX, Cell, Counts, ErrorGroup, ErrorMark, ErrorState,
-    MarkItem, NewToken, ParkedKey, SEEN_MAX, StatusItem, TokenState, TokenTaken, TriageError,
+    BulkAction, BulkFilter, BulkId, BulkState, CELLS_MAX, Cell, ErrorCounts, ErrorGroup, ErrorMark,
+    ErrorState, MarkItem, NewToken, ParkedKey, SEEN_MAX, StatusItem, TokenState, TokenTaken, TriageError,
     TriageExecution, Unparked, Until, WORKFLOW_ENTITY, WorkflowItem,
 };
 
@@ -24,8 +24,8 @@ pub(crate) fn code(text: &str) -> ErrorCode {
     ErrorCode::new(text).unwrap()
 }
 
-pub(crate) fn execution(text: &str) -> ExecutionId {
-    ExecutionId::new(text).unwrap()
+pub(crate) fn execution(text: &str) -> WorkflowRunId {
+    WorkflowRunId::new(text).unwrap()
 }
 
 pub(crate) fn cell(county: &str, step: &str) -> Cell {
@@ -54,7 +54,7 @@ pub(crate) fn status(id: &str, status: WorkflowStatus, errors: &[&str]) -> Statu
 }
 
 pub(crate) fn event(item: WorkflowItem, at: Option<Timestamp>) -> PublishedEvent {
-    let id = item.execution().map_or("-", ExecutionId::as_str);
+    let id = item.execution().map_or("-", WorkflowRunId::as_str);
     PublishedEvent {
         entity: Entity { kind: EntityType::trusted(WORKFLOW_ENTITY), id: EntityId::trusted(id) },
         event_type: EventType::trusted("WorkflowEvent"),
@@ -70,7 +70,7 @@ pub(crate) fn publish(events: Vec<PublishedEvent>) -> Command {
     Command::Publish(Publish { tenant: tenant(), app: AppName::trusted("flow"), context, events })
 }
 
-pub(crate) fn told(item: StatusItem, at: Timestamp) -> Command {
+pub(crate) fn publish_status(item: StatusItem, at: Timestamp) -> Command {
     publish(vec![event(WorkflowItem::Status(Box::new(item)), Some(at))])
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn state_of(fixture: &Fixture, text: &str, id: &str) -> ErrorState {
 fn recount(fixture: &Fixture) {
     let errors = errors(fixture);
     let groups = fixture.state.triage().groups(&tenant());
-    let mut counted: BTreeMap<ErrorCode, BTreeMap<u32, Counts>> = BTreeMap::new();
+    let mut counted: BTreeMap<ErrorCode, BTreeMap<u32, ErrorCounts>> = BTreeMap::new();
     for error in &errors {
         let group = groups.iter().find(|group| group.code == error.code).expect("errors have groups");
         let state = group.state_of(error.state, error.clock);
@@ -145,12 +145,12 @@ fn recount(fixture: &Fixture) {
         for (at, cell) in (0..).zip(&group.cells) {
             let expected = counted.get(&group.code).and_then(|cells| cells.get(&at)).copied();
             let expected = expected.unwrap_or_default();
-            let found = Counts { occurrences: 0, ..cell.counts };
+            let found = ErrorCounts { occurrences: 0, ..cell.counts };
             assert_eq!(found, expected, "{} in {:?}", group.code, cell.cell);
         }
     }
     // Every execution that says so is in the list of those that wait, and no other is.
-    let waiting: BTreeSet<ExecutionId> = fixture
+    let waiting: BTreeSet<WorkflowRunId> = fixture
         .state
         .records()
         .filter_map(|(_, record)| match &record?.value {
@@ -158,7 +158,7 @@ fn recount(fixture: &Fixture) {
             _ => None,
         })
         .collect();
-    let listed: BTreeSet<ExecutionId> = fixture
+    let listed: BTreeSet<WorkflowRunId> = fixture
         .state
         .triage()
         .parked_after(&tenant(), None, None)
@@ -222,7 +222,7 @@ fn counts_are_those_of_a_recount_and_each_wait_ends_once() {
         fixture.policy.triage_millis = 3_600_000;
         fixture.policy.park_millis = 60_000;
         let mut number = 0;
-        let mut waits: BTreeMap<ExecutionId, i64> = BTreeMap::new();
+        let mut waits: BTreeMap<WorkflowRunId, i64> = BTreeMap::new();
         for _ in 0..120 {
             fixture.now = fixture.now.plus(random.below(20_000));
             let command = match random.below(14) {
@@ -297,14 +297,14 @@ fn counts_are_those_of_a_recount_and_each_wait_ends_once() {
             }
             recount(&fixture);
         }
-        // A wait that ended by itself, or was told twice, would show as more ends than tokens that were used.
+        // A wait that ended by itself, or was reported twice, would show as more ends than tokens that were used.
         let used = fixture.state.records().filter_map(|(_, record)| match &record?.value {
             RecordValue::Token(token) if matches!(token.state, TokenState::Used | TokenState::Expired) => {
                 Some(token.execution.clone())
             }
             _ => None,
         });
-        let mut tokens: BTreeMap<ExecutionId, i64> = BTreeMap::new();
+        let mut tokens: BTreeMap<WorkflowRunId, i64> = BTreeMap::new();
         used.for_each(|id| *tokens.entry(id).or_default() += 1);
         assert_eq!(waits, tokens, "seed {seed}: each wait ends once");
     }
@@ -316,7 +316,9 @@ fn a_mark_on_a_code_holds_for_all_and_for_those_that_come() {
     let mut fixture = Fixture::new();
     let now = fixture.now;
     for id in ["e1", "e2"] {
-        fixture.run(&told(status(id, WorkflowStatus::Failed, &["20Cook", "20Cook", "31001"]), now)).unwrap();
+        fixture
+            .run(&publish_status(status(id, WorkflowStatus::Failed, &["20Cook", "20Cook", "31001"]), now))
+            .unwrap();
     }
     let counts = group(&fixture, "20Cook").counts();
     assert_eq!((counts.occurrences, counts.open, counts.executions()), (4, 2, 2), "each entry counts");
@@ -326,10 +328,10 @@ fn a_mark_on_a_code_holds_for_all_and_for_those_that_come() {
         assert_eq!(state_of(&fixture, "20Cook", "e2"), first);
         fixture.now = fixture.now.plus(1);
         let at = fixture.now;
-        fixture.run(&told(status("e1", WorkflowStatus::Failed, &["20Cook"]), at)).unwrap();
+        fixture.run(&publish_status(status("e1", WorkflowStatus::Failed, &["20Cook"]), at)).unwrap();
         assert_eq!(state_of(&fixture, "20Cook", "e1"), again);
         let id = format!("n{}", at.millis());
-        fixture.run(&told(status(&id, WorkflowStatus::Failed, &["20Cook"]), at)).unwrap();
+        fixture.run(&publish_status(status(&id, WorkflowStatus::Failed, &["20Cook"]), at)).unwrap();
         assert_eq!(state_of(&fixture, "20Cook", &id), new);
         recount(&fixture);
     };
@@ -345,7 +347,7 @@ fn a_mark_on_a_code_holds_for_all_and_for_those_that_come() {
     assert_eq!(state_of(&fixture, "31001", "e1"), Unrecoverable);
     assert_eq!(state_of(&fixture, "31001", "e2"), Open);
     let at = fixture.now;
-    fixture.run(&told(status("e1", WorkflowStatus::Failed, &["31001"]), at)).unwrap();
+    fixture.run(&publish_status(status("e1", WorkflowStatus::Failed, &["31001"]), at)).unwrap();
     assert_eq!(state_of(&fixture, "31001", "e1"), Unrecoverable, "it stays so whatever comes");
     fixture.run(&marked(Some("e1"), Some("31001"), ErrorMark::Resolve)).unwrap();
     assert_eq!(state_of(&fixture, "31001", "e1"), Resolved);
@@ -365,12 +367,12 @@ fn an_ignored_code_comes_back_after_its_time_or_count() {
     ] {
         let mut fixture = Fixture::new();
         let now = fixture.now;
-        fixture.run(&told(status("e0", WorkflowStatus::Failed, &["20Cook"]), now)).unwrap();
+        fixture.run(&publish_status(status("e0", WorkflowStatus::Failed, &["20Cook"]), now)).unwrap();
         fixture.run(&marked(None, Some("20Cook"), ErrorMark::Ignore(until))).unwrap();
         for (number, is_back) in (1..).zip(comes_back) {
             fixture.now = now.plus(number * 4_000);
             let (id, at) = (format!("e{number}"), fixture.now);
-            fixture.run(&told(status(&id, WorkflowStatus::Failed, &["20Cook"]), at)).unwrap();
+            fixture.run(&publish_status(status(&id, WorkflowStatus::Failed, &["20Cook"]), at)).unwrap();
             let expected = if is_back { ErrorState::Open } else { ErrorState::Ignored };
             for id in ["e0", &id] {
                 assert_eq!(state_of(&fixture, "20Cook", id), expected, "{id} of {until:?}");
@@ -389,7 +391,7 @@ fn a_repeated_event_counts_once_however_many_came_between() {
         once[..8].copy_from_slice(&number.to_be_bytes());
         let mut item = status("e1", WorkflowStatus::InProgress, &["20Cook"]);
         item.once = Some(once);
-        told(item, now)
+        publish_status(item, now)
     };
     let many = SEEN_MAX as u64 * 2;
     for number in 0..many {
@@ -413,7 +415,7 @@ fn places_beyond_the_limit_are_counted_together() {
     for number in 0..CELLS_MAX + 10 {
         let mut item = status(&format!("e{number}"), WorkflowStatus::Failed, &["20Cook"]);
         item.cell = cell(&format!("county {number}"), "Transform");
-        fixture.run(&told(item, now)).unwrap();
+        fixture.run(&publish_status(item, now)).unwrap();
     }
     let group = group(&fixture, "20Cook");
     assert_eq!(group.cells.len(), CELLS_MAX + 1);
@@ -431,10 +433,12 @@ fn an_execution_waits_with_its_newest_token_until_it_goes_on() {
         ..status("e1", WorkflowStatus::Failed, &["20Cook"])
     };
     // What the answer says of the token.
-    let heard = |fixture: &mut Fixture, item: StatusItem, at| match fixture.run(&told(item, at)).unwrap().1 {
-        Reply::Noted { tokens, .. } => tokens.into_iter().map(|(_, token)| token).next(),
-        other => panic!("{other:?}"),
-    };
+    let heard =
+        |fixture: &mut Fixture, item: StatusItem, at| match fixture.run(&publish_status(item, at)).unwrap().1
+        {
+            Reply::Noted { tokens, .. } => tokens.into_iter().map(|(_, token)| token).next(),
+            other => panic!("{other:?}"),
+        };
     assert_eq!(heard(&mut fixture, failed("t1"), now), Some(TokenTaken::Waits));
     assert_eq!(heard(&mut fixture, failed("t1"), now.plus(1)), Some(TokenTaken::Waits));
     assert_eq!(known(&fixture, "e1").token, TokenState::Unused, "the same token is the same wait");
@@ -455,7 +459,7 @@ fn an_execution_waits_with_its_newest_token_until_it_goes_on() {
     assert_eq!(token_of(&fixture, "t1"), TokenState::Replaced);
     assert_eq!(fixture.state.triage().parked_count(&tenant()), 1);
     // One that came late ends nothing and its token is good for nothing.
-    fixture.run(&told(status("e1", WorkflowStatus::InProgress, &[]), now)).unwrap();
+    fixture.run(&publish_status(status("e1", WorkflowStatus::InProgress, &[]), now)).unwrap();
     assert_eq!(heard(&mut fixture, failed("t0"), now), Some(TokenTaken::Late));
     assert!(known(&fixture, "e1").parked);
     assert_eq!(token_of(&fixture, "t0"), TokenState::Replaced);
@@ -477,16 +481,17 @@ fn an_execution_waits_with_its_newest_token_until_it_goes_on() {
         other => panic!("{other:?}"),
     };
     // Another status says that it went on by itself.
-    fixture.run(&told(failed("t3"), now.plus(4))).unwrap();
+    fixture.run(&publish_status(failed("t3"), now.plus(4))).unwrap();
     assert!(matches!(outcome_of(&fixture, "t2"), Some(Unparked::Resumed { .. })), "its token tells it still");
-    let (commit, _) = fixture.run(&told(status("e1", WorkflowStatus::Succeeded, &[]), now.plus(5))).unwrap();
+    let (commit, _) =
+        fixture.run(&publish_status(status("e1", WorkflowStatus::Succeeded, &[]), now.plus(5))).unwrap();
     assert_eq!(commit.events.len(), 1, "nothing more is told");
     let ended = known(&fixture, "e1");
     assert_eq!((ended.parked, ended.token), (false, TokenState::Replaced));
     // The same token was never used: the execution may wait with it again. It may not with an older one.
     assert_eq!(heard(&mut fixture, failed("t1"), now.plus(6)), Some(TokenTaken::Replaced));
     assert!(!known(&fixture, "e1").parked);
-    fixture.run(&told(failed("t3"), now.plus(7))).unwrap();
+    fixture.run(&publish_status(failed("t3"), now.plus(7))).unwrap();
     assert!(known(&fixture, "e1").parked);
     assert_eq!(token_of(&fixture, "t3"), TokenState::Unused);
     fixture.run(&unpark("e1")).unwrap();
@@ -498,10 +503,10 @@ fn a_step_that_is_over_is_not_begun_again_within_its_second() {
     let mut fixture = Fixture::new();
     let now = fixture.now;
     let coarse = |which| StatusItem { whole_second: true, ..status("e1", which, &[]) };
-    fixture.run(&told(coarse(WorkflowStatus::Failed), now)).unwrap();
-    fixture.run(&told(coarse(WorkflowStatus::InProgress), now)).unwrap();
+    fixture.run(&publish_status(coarse(WorkflowStatus::Failed), now)).unwrap();
+    fixture.run(&publish_status(coarse(WorkflowStatus::InProgress), now)).unwrap();
     assert_eq!(known(&fixture, "e1").status, WorkflowStatus::Failed);
-    fixture.run(&told(coarse(WorkflowStatus::InProgress), now.plus(1_000))).unwrap();
+    fixture.run(&publish_status(coarse(WorkflowStatus::InProgress), now.plus(1_000))).unwrap();
     assert_eq!(known(&fixture, "e1").status, WorkflowStatus::InProgress);
 }
 
@@ -511,7 +516,7 @@ fn nobody_waits_for_ever() {
     fixture.policy.park_millis = 100_000;
     let now = fixture.now;
     let item = StatusItem { token: Some(token("t1")), ..status("e1", WorkflowStatus::Failed, &["20Cook"]) };
-    fixture.run(&told(item, now)).unwrap();
+    fixture.run(&publish_status(item, now)).unwrap();
     let look = |fixture: &mut Fixture| {
         let keys = vec![ParkedKey { tenant: tenant(), execution: execution("e1") }];
         let (commit, reply) = fixture.run(&Command::LookAfterParked(LookAfterParked { keys })).unwrap();
@@ -547,7 +552,7 @@ fn a_bulk_goes_on_where_it_was_and_touches_nobody_twice() {
         let text = if number % 5 == 0 { "31001" } else { "20Cook" };
         let id = format!("e{number}");
         let item = StatusItem { token: Some(token(&id)), ..status(&id, WorkflowStatus::Failed, &[text]) };
-        fixture.run(&told(item, now)).unwrap();
+        fixture.run(&publish_status(item, now)).unwrap();
     }
     let id = BulkId::mint(EventId::from_u128(1));
     let start = StartBulk {
@@ -561,12 +566,12 @@ fn a_bulk_goes_on_where_it_was_and_touches_nobody_twice() {
         reason: None,
     };
     fixture.run(&Command::StartBulk(start)).unwrap();
-    // Whoever is parked later is none of its business.
+    // The bulk does not touch an execution that is parked later.
     fixture.now = now.plus(1);
     let late =
         StatusItem { token: Some(token("late")), ..status("late", WorkflowStatus::Failed, &["20Cook"]) };
     let at = fixture.now;
-    fixture.run(&told(late, at)).unwrap();
+    fixture.run(&publish_status(late, at)).unwrap();
     let mut resumed = BTreeSet::new();
     let mut pages = 0;
     loop {
@@ -596,7 +601,7 @@ fn a_bulk_keeps_its_rate() {
     for number in 0..60 {
         let id = format!("e{number}");
         let item = StatusItem { token: Some(token(&id)), ..status(&id, WorkflowStatus::Failed, &["20Cook"]) };
-        fixture.run(&told(item, begin)).unwrap();
+        fixture.run(&publish_status(item, begin)).unwrap();
     }
     let id = BulkId::mint(EventId::from_u128(1));
     let start = StartBulk {
@@ -631,14 +636,14 @@ fn executions_go_on_by_themselves_when_nothing_is_left_to_mend() {
     let now = fixture.now;
     for (id, errors) in [("e1", &["20Cook"][..]), ("e2", &["20Cook", "31001"]), ("e3", &["31001"])] {
         let item = StatusItem { token: Some(token(id)), ..status(id, WorkflowStatus::Failed, errors) };
-        fixture.run(&told(item, now)).unwrap();
+        fixture.run(&publish_status(item, now)).unwrap();
     }
     // By execution: at once.
     let (commit, _) = fixture.run(&marked(Some("e3"), None, ErrorMark::Resolve)).unwrap();
     let types: Vec<_> = commit.events.iter().map(|event| event.event_type.as_str()).collect();
     assert_eq!(types, ["WorkflowEvent", "Execution Resumed"]);
     assert!(commit.events[0].position() < commit.events[1].position());
-    // By code: by a bulk of its own, which leaves alone whoever has something else.
+    // By code: by a bulk of its own, which leaves alone executions with other errors.
     fixture.run(&marked(None, Some("20Cook"), ErrorMark::Resolve)).unwrap();
     let (tenant, bulk) = fixture.state.triage().due(fixture.now, 0).bulks[0].clone();
     let (_, reply) = fixture.run(&Command::StepBulk(StepBulk { tenant, bulk })).unwrap();
@@ -655,10 +660,10 @@ fn an_execution_is_found_by_all_its_codes_whenever_they_came() {
     let many: Vec<String> = (0..150).map(|number| format!("31{number:03}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let failed = |errors: &[&str]| status("e1", WorkflowStatus::Failed, errors);
-    fixture.run(&told(failed(&["20early"]), now)).unwrap();
+    fixture.run(&publish_status(failed(&["20early"]), now)).unwrap();
     let parks = StatusItem { token: Some(token("t1")), ..failed(&many) };
-    fixture.run(&told(parks, now.plus(2))).unwrap();
-    fixture.run(&told(failed(&["20late"]), now.plus(1))).unwrap();
+    fixture.run(&publish_status(parks, now.plus(2))).unwrap();
+    fixture.run(&publish_status(failed(&["20late"]), now.plus(1))).unwrap();
     for text in many.iter().copied().chain(["20late", "20early"]) {
         let filter = Some(code(text));
         assert_eq!(
@@ -697,7 +702,7 @@ fn what_is_parked_and_mended_in_one_command_goes_on() {
     assert!(!known(&fixture, "e1").parked);
 }
 
-/// What the workflow webhook is to be told: of whom, and how it ended.
+/// What the workflow webhook gets: which execution, and how its wait ended.
 pub(crate) fn webhook(fixture: &Fixture) -> Vec<(String, String)> {
     let mut told: Vec<_> = fixture
         .state
@@ -725,7 +730,7 @@ fn the_webhook_hears_of_every_wait_that_somebody_ended() {
         [("bulk-1", "20Bulk"), ("bulk-2", "20Bulk"), ("code", "20Code"), ("own", "20Own"), ("on", "20On")]
     {
         let item = StatusItem { token: Some(token(id)), ..status(id, WorkflowStatus::Failed, &[error]) };
-        fixture.run(&told(item, now)).unwrap();
+        fixture.run(&publish_status(item, now)).unwrap();
     }
     assert_eq!(webhook(&fixture), []);
     let id = BulkId::mint(EventId::from_u128(7));
@@ -746,8 +751,8 @@ fn the_webhook_hears_of_every_wait_that_somebody_ended() {
     fixture.run(&marked(None, Some("20Code"), ErrorMark::Resolve)).unwrap();
     let (tenant, bulk) = fixture.state.triage().due(fixture.now, 0).bulks[0].clone();
     fixture.run(&Command::StepBulk(StepBulk { tenant, bulk })).unwrap();
-    // Whoever holds the token let this one go on.
-    fixture.run(&told(status("on", WorkflowStatus::Succeeded, &[]), now.plus(1))).unwrap();
+    // The holder of the token let this one go on.
+    fixture.run(&publish_status(status("on", WorkflowStatus::Succeeded, &[]), now.plus(1))).unwrap();
     let expected = [("bulk-1", "failed"), ("bulk-2", "failed"), ("code", "resumed"), ("own", "resumed")];
     assert_eq!(webhook(&fixture), expected.map(|(id, how)| (id.to_owned(), how.to_owned())));
 }

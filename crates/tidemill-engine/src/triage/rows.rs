@@ -1,6 +1,6 @@
 //! The rows that triage needs in memory, and when they may go.
 
-use tidemill_model::workflow::{ErrorCode, ExecutionId, WorkflowStatus};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId, WorkflowStatus};
 use tidemill_model::{RequestId, TenantId};
 
 use crate::kernel::draft::Draft;
@@ -50,7 +50,7 @@ pub(crate) fn item_rows(state: &State, tenant: &TenantId, item: &WorkflowItem, r
 }
 
 /// The rows of an execution: its own, and then those of its errors and of its token.
-pub(crate) fn execution_rows(state: &State, tenant: &TenantId, execution: &ExecutionId) -> Vec<RowKey> {
+pub(crate) fn execution_rows(state: &State, tenant: &TenantId, execution: &WorkflowRunId) -> Vec<RowKey> {
     let key = RecordKey::triage_execution(tenant, execution);
     let mut rows = Vec::new();
     if let Some(known) = execution_of(state, &key) {
@@ -67,7 +67,7 @@ pub(crate) fn execution_rows(state: &State, tenant: &TenantId, execution: &Execu
 
 /// The rows that failing, completing or unparking a task may need.
 pub(crate) fn task_rows(state: &State, tenant: &TenantId, request: &RequestId) -> Vec<RowKey> {
-    execution_rows(state, tenant, &ExecutionId::from(request))
+    execution_rows(state, tenant, &WorkflowRunId::from(request))
 }
 
 fn execution_of<'s>(state: &'s State, key: &RecordKey) -> Option<&'s TriageExecution> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_model::workflow::{ErrorCode, ExecutionId, WorkflowStatus};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId, WorkflowStatus};
 use tidemill_model::{EventId, Timestamp};
 
 use crate::kernel::commit::TaskKey;
@@ -31,7 +31,7 @@ pub(crate) struct TaskError<'a> {
 /// Notes a failure of a task, as that of an execution of its own.
 pub(crate) fn task_failed(state: &State, draft: &mut Draft<'_, '_>, error: &TaskError<'_>) {
     let tenant = &error.task.tenant;
-    let execution = ExecutionId::from(&error.task.request);
+    let execution = WorkflowRunId::from(&error.task.request);
     let held = draft.notes().find(state, RecordKey::triage_execution(tenant, &execution));
     if !draft.notes().is_there(held) {
         let made = TriageExecution {
@@ -79,7 +79,7 @@ pub(crate) fn park_task(
     park_timeout_millis: Option<u64>,
     code: &ErrorCode,
 ) {
-    let execution = ExecutionId::from(&task.request);
+    let execution = WorkflowRunId::from(&task.request);
     let held = draft.notes().find(state, RecordKey::triage_execution(&task.tenant, &execution));
     park(state, &task.tenant, held, token, std::slice::from_ref(code), park_timeout_millis, draft);
 }
@@ -89,7 +89,7 @@ pub(crate) fn task_completed(state: &State, draft: &mut Draft<'_, '_>, task: &Ta
     if !has_triage(state, task) {
         return;
     }
-    let execution = ExecutionId::from(&task.request);
+    let execution = WorkflowRunId::from(&task.request);
     let held = draft.notes().find(state, RecordKey::triage_execution(&task.tenant, &execution));
     let now = draft.now();
     let codes = draft.notes().change_execution(held, |known| {
@@ -108,7 +108,7 @@ pub(crate) fn task_completed(state: &State, draft: &mut Draft<'_, '_>, task: &Ta
 
 /// A task that was parked waits no longer, whatever becomes of it.
 pub(crate) fn unpark_task(state: &State, draft: &mut Draft<'_, '_>, task: &TaskKey, how: Unparked) {
-    let execution = ExecutionId::from(&task.request);
+    let execution = WorkflowRunId::from(&task.request);
     let held = draft.notes().find(state, RecordKey::triage_execution(&task.tenant, &execution));
     if draft.notes().execution(held).is_some_and(|known| known.parked) {
         let token =
@@ -119,6 +119,6 @@ pub(crate) fn unpark_task(state: &State, draft: &mut Draft<'_, '_>, task: &TaskK
 
 /// Whether a task failed before. Its record is in memory if it was among the rows of the command.
 fn has_triage(state: &State, task: &TaskKey) -> bool {
-    let execution = ExecutionId::from(&task.request);
+    let execution = WorkflowRunId::from(&task.request);
     state.record(&RecordKey::triage_execution(&task.tenant, &execution)).is_some()
 }

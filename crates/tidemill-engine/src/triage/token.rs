@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
-use tidemill_model::workflow::{ExecutionId, TaskToken};
+use tidemill_model::workflow::{TaskToken, WorkflowRunId};
 use tidemill_model::{TenantId, Timestamp, hex};
 
 use crate::triage::{NewToken, TokenState, Unparked};
@@ -15,7 +15,7 @@ use crate::triage::{NewToken, TokenState, Unparked};
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredToken {
-    pub execution: ExecutionId,
+    pub execution: WorkflowRunId,
     pub state: TokenState,
     pub since: Timestamp,
     pub sealed: Arc<[u8]>,

@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::EventQuery;
-use tidemill_model::workflow::{ErrorCode, ErrorType, ExecutionId, WorkflowStatus};
+use tidemill_model::workflow::{ErrorCode, ErrorType, WorkflowRunId, WorkflowStatus};
 use tidemill_model::{Entity, EntityId, EntityType, EventId, Json, RequestId, TenantId, Timestamp};
 
 use crate::engine::limits::LIST_MAX;
 use crate::engine::{Engine, EngineError, check};
 use crate::kernel::backend::Backend;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{RecordKey, RecordKind, RecordValue, TRIAGE_EXECUTION};
 use crate::kernel::state::{CountedGroup, ParkedAt};
 use crate::triage::bulk_steps::fitting;
 use crate::triage::{
-    BulkFilter, Cell, Counts, ErrorGroup, ErrorState, GroupKind, Parked, TriageError, TriageExecution,
+    BulkFilter, Cell, ErrorCounts, ErrorGroup, ErrorState, GroupKind, Parked, TriageError, TriageExecution,
     WORKFLOW_ENTITY,
 };
 
@@ -50,7 +51,7 @@ pub enum GroupSort {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownGroup {
     pub group: Arc<ErrorGroup>,
-    pub counts: Counts,
+    pub counts: ErrorCounts,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,12 +75,12 @@ pub struct ShownError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorPage {
     pub errors: Vec<ShownError>,
-    pub next: Option<ExecutionId>,
+    pub next: Option<WorkflowRunId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownOccurrence {
-    pub execution: ExecutionId,
+    pub execution: WorkflowRunId,
     pub event: EventId,
     pub index: u32,
     pub at: Timestamp,
@@ -123,7 +124,7 @@ impl TriageFilter {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TriageExecutionPage {
     pub executions: Vec<ShownTriageExecution>,
-    pub next: Option<ExecutionId>,
+    pub next: Option<WorkflowRunId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,10 +136,10 @@ pub struct ParkedPage {
     pub total: usize,
 }
 
-/// What was counted, for those who watch.
+/// What was counted, for metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TriageMetrics {
-    pub by_type: Vec<(TenantId, ErrorType, Counts)>,
+    pub by_type: Vec<(TenantId, ErrorType, ErrorCounts)>,
     pub parked: Vec<(TenantId, usize)>,
 }
 
@@ -163,7 +164,7 @@ impl GroupFilter {
     }
 
     /// How far in front a group stands.
-    fn rank_of(&self, sort: GroupSort, counts: &Counts, group: &ErrorGroup) -> u64 {
+    fn rank_of(&self, sort: GroupSort, counts: &ErrorCounts, group: &ErrorGroup) -> u64 {
         match sort {
             GroupSort::Count => counts.occurrences,
             GroupSort::Recent => group.last_seen.millis(),
@@ -209,7 +210,7 @@ impl GroupFilter {
         let counts = if self.wants_all_cells() {
             group.counts()
         } else {
-            let mut counts = Counts::default();
+            let mut counts = ErrorCounts::default();
             let mut any = false;
             for cell in group.cells.iter().filter(|cell| self.wants_cell(&cell.cell)) {
                 counts.add(&cell.counts);
@@ -228,7 +229,7 @@ impl GroupFilter {
 /// A group in the order of a list.
 struct Ranked<G> {
     rank: u64,
-    counts: Counts,
+    counts: ErrorCounts,
     group: G,
 }
 
@@ -277,7 +278,8 @@ impl<B: Backend> Engine<B> {
             // What is counted is at hand: nothing else is looked at of a group that is not shown.
             self.inner
                 .backend
-                .triage(|index| {
+                .look(|state| {
+                    let index = state.triage();
                     let found = index.counted(tenant).filter_map(|group| filter.rank(group, sort, now));
                     let (leading, total) = leading(found.collect(), end);
                     let shown = |ranked: Ranked<&Arc<ErrorGroup>>| Ranked {
@@ -289,7 +291,7 @@ impl<B: Backend> Engine<B> {
                 })
                 .await?
         } else {
-            let groups = self.inner.backend.triage(|index| index.groups(tenant)).await?;
+            let groups = self.inner.backend.look(|state| state.triage().groups(tenant)).await?;
             let text = filter.text.as_ref().map(|text| text.to_lowercase());
             let selected = groups.iter().filter_map(|group| {
                 let ShownGroup { group, counts } = filter.select(group, text.as_deref(), now)?;
@@ -313,7 +315,7 @@ impl<B: Backend> Engine<B> {
         code: &ErrorCode,
     ) -> Result<Option<ShownGroup>, EngineError> {
         let now = self.inner.clock.now();
-        let group = self.inner.backend.triage(|index| index.group(tenant, code).cloned()).await?;
+        let group = self.inner.backend.look(|state| state.triage().group(tenant, code).cloned()).await?;
         Ok(group.map(|group| {
             let group = as_of(&group, now);
             ShownGroup { counts: group.counts(), group }
@@ -376,7 +378,7 @@ impl<B: Backend> Engine<B> {
         Ok(shown)
     }
 
-    /// What an event tells of one of its errors.
+    /// What an event says of one of its errors.
     async fn details(
         &self,
         tenant: &TenantId,
@@ -405,14 +407,14 @@ impl<B: Backend> Engine<B> {
         tenant: &TenantId,
         code: &ErrorCode,
         state: Option<ErrorState>,
-        after: Option<ExecutionId>,
+        after: Option<WorkflowRunId>,
         limit: usize,
     ) -> Result<ErrorPage, EngineError> {
         check::count("limit", limit, LIST_MAX)?;
         let Some(ShownGroup { group, .. }) = self.error_group(tenant, code).await? else {
             return Ok(ErrorPage { errors: Vec::new(), next: None });
         };
-        let begin = RecordKey::triage_error(tenant, code, &ExecutionId::trusted("")).id;
+        let begin = RecordKey::triage_error(tenant, code, &WorkflowRunId::trusted("")).id;
         let mut from =
             after.map_or(Arc::clone(&begin), |after| RecordKey::triage_error(tenant, code, &after).id);
         let mut errors: Vec<ShownError> = Vec::new();
@@ -447,7 +449,7 @@ impl<B: Backend> Engine<B> {
     pub async fn errors_of_execution(
         &self,
         tenant: &TenantId,
-        execution: &ExecutionId,
+        execution: &WorkflowRunId,
     ) -> Result<Vec<ShownError>, EngineError> {
         let Some(known) = self.known_execution(tenant, execution).await? else { return Ok(Vec::new()) };
         let now = self.inner.clock.now();
@@ -455,7 +457,7 @@ impl<B: Backend> Engine<B> {
         for code in &known.codes {
             let record = self.inner.backend.record(RecordKey::triage_error(tenant, code, execution)).await?;
             let Some(RecordValue::TriageError(error)) = record.map(|record| record.value) else { continue };
-            let group = self.inner.backend.triage(|index| index.group(tenant, code).cloned()).await?;
+            let group = self.inner.backend.look(|state| state.triage().group(tenant, code).cloned()).await?;
             let Some(group) = group.map(|group| as_of(&group, now)) else { continue };
             let state = group.state_of(error.state, error.clock);
             let step = group.cells.get(error.cell as usize).map(|cell| &cell.cell.step);
@@ -472,10 +474,10 @@ impl<B: Backend> Engine<B> {
     pub async fn triage_execution(
         &self,
         tenant: &TenantId,
-        id: &ExecutionId,
+        id: &WorkflowRunId,
     ) -> Result<Option<ShownTriageExecution>, EngineError> {
         let Some(execution) = self.known_execution(tenant, id).await? else { return Ok(None) };
-        let parked = self.inner.backend.triage(|index| index.parked(tenant, id).cloned()).await?;
+        let parked = self.inner.backend.look(|state| state.triage().parked(tenant, id).cloned()).await?;
         Ok(Some(ShownTriageExecution { execution, parked }))
     }
 
@@ -484,7 +486,7 @@ impl<B: Backend> Engine<B> {
         &self,
         tenant: &TenantId,
         filter: &TriageFilter,
-        after: Option<ExecutionId>,
+        after: Option<WorkflowRunId>,
         limit: usize,
     ) -> Result<TriageExecutionPage, EngineError> {
         check::count("limit", limit, LIST_MAX)?;
@@ -515,7 +517,8 @@ impl<B: Backend> Engine<B> {
                 break;
             }
         }
-        let executions = self.inner.backend.triage(|index| {
+        let executions = self.inner.backend.look(|state| {
+            let index = state.triage();
             for shown in &mut executions {
                 shown.parked = index.parked(tenant, &shown.execution.id).cloned();
             }
@@ -533,7 +536,8 @@ impl<B: Backend> Engine<B> {
         limit: usize,
     ) -> Result<ParkedPage, EngineError> {
         check::count("limit", limit, LIST_MAX)?;
-        let page = self.inner.backend.triage(|index| {
+        let page = self.inner.backend.look(|state| {
+            let index = state.triage();
             let mut found = fitting(index, tenant, filter, after.as_ref());
             let parked: Vec<_> = found.by_ref().take(limit).cloned().collect();
             let more = found.next().is_some();
@@ -549,11 +553,12 @@ impl<B: Backend> Engine<B> {
         let (by_type, parked) = self
             .inner
             .backend
-            .triage(|index| {
+            .look(|state| {
+                let index = state.triage();
                 let tenants: Vec<_> = index.tenants().cloned().collect();
-                let mut by_type: BTreeMap<(TenantId, ErrorType), Counts> = BTreeMap::new();
+                let mut by_type: BTreeMap<(TenantId, ErrorType), ErrorCounts> = BTreeMap::new();
                 for tenant in &tenants {
-                    let mut own: BTreeMap<ErrorType, Counts> = BTreeMap::new();
+                    let mut own: BTreeMap<ErrorType, ErrorCounts> = BTreeMap::new();
                     for group in index.counted(tenant) {
                         let lapsed = group.is_ignored.then(|| as_of(group.group, now).counts());
                         let counts = lapsed.unwrap_or(group.counts);
@@ -571,7 +576,7 @@ impl<B: Backend> Engine<B> {
 }
 
 /// Where the events of an execution are.
-fn entity_of(execution: &ExecutionId, of_task: bool) -> Entity {
+fn entity_of(execution: &WorkflowRunId, of_task: bool) -> Entity {
     if of_task {
         return Entity::task(&RequestId::trusted(execution.as_str()));
     }

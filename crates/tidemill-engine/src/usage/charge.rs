@@ -15,11 +15,11 @@ use crate::kernel::draft::{By, Draft, Subject, identity, spec_of};
 use crate::kernel::record::{Record, RecordKey, RecordValue, UsageOf};
 use crate::kernel::site::Origin;
 use crate::kernel::state::row::RowKey;
-use crate::kernel::state::{Place, State, TaskView};
+use crate::kernel::state::{State, TaskPlace, TaskRef};
 use crate::parking::park::Defeat;
 use crate::work::finish::{cut, report_failure};
 
-/// The entity whose events tell of a tenant's budget.
+/// The entity of events about a tenant's budget.
 pub(crate) const BUDGET_ENTITY: &str = "budget";
 
 /// Whose budgets there are.
@@ -37,7 +37,7 @@ pub(crate) struct Charge<'a> {
 }
 
 /// The sums that an attempt belongs to.
-pub(crate) fn sums_of(key: &TaskKey, task: &TaskView<'_>, at: Timestamp) -> Vec<RecordKey> {
+pub(crate) fn sums_of(key: &TaskKey, task: &TaskRef<'_>, at: Timestamp) -> Vec<RecordKey> {
     let spec = spec_of(task);
     let (tenant, name, day) = (&key.tenant, &spec.name, Day::of(at));
     let mut sums = vec![
@@ -47,7 +47,7 @@ pub(crate) fn sums_of(key: &TaskKey, task: &TaskView<'_>, at: Timestamp) -> Vec<
         RecordKey::usage(tenant, UsageOf::Month(day.month())),
         RecordKey::usage(tenant, UsageOf::DayAndDefinition(day, name)),
     ];
-    if let Place::InJob { job, .. } = task.place {
+    if let TaskPlace::InJob { job, .. } = task.place {
         sums.push(RecordKey::usage(tenant, UsageOf::Job(job.head.job)));
     }
     sums
@@ -57,7 +57,7 @@ pub(crate) fn sums_of(key: &TaskKey, task: &TaskView<'_>, at: Timestamp) -> Vec<
 pub(crate) fn charge(
     state: &State,
     key: &TaskKey,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     charge: &Charge<'_>,
     draft: &mut Draft<'_, '_>,
 ) {
@@ -74,8 +74,8 @@ pub(crate) fn charge(
     charge_tenant(state, key, task, charge, draft);
 }
 
-fn charge_job(key: &TaskKey, task: &TaskView<'_>, charge: &Charge<'_>, draft: &mut Draft<'_, '_>) {
-    let Place::InJob { job, .. } = task.place else { return };
+fn charge_job(key: &TaskKey, task: &TaskRef<'_>, charge: &Charge<'_>, draft: &mut Draft<'_, '_>) {
+    let TaskPlace::InJob { job, .. } = task.place else { return };
     let Some(before) = job.head.allowance.as_deref() else { return };
     let after = Allowance { spent: before.spent.plus(charge.usage), ..*before };
     let (tenant, id) = (key.tenant.clone(), job.head.job);
@@ -92,14 +92,14 @@ fn charge_job(key: &TaskKey, task: &TaskView<'_>, charge: &Charge<'_>, draft: &m
         let mut subject = draft.job_subject(job);
         let by = By::component(Origin::Dispatcher);
         draft.event(&mut subject, KnownType::BudgetExceeded, by, Json::of(&exceeded));
-        draft.told_job(&subject);
+        draft.note_job_event(&subject);
     }
 }
 
 fn charge_tenant(
     state: &State,
     key: &TaskKey,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     charge: &Charge<'_>,
     draft: &mut Draft<'_, '_>,
 ) {
@@ -128,17 +128,17 @@ fn charge_tenant(
 
 /// What a budget says of an agent task that could start.
 pub(crate) enum Verdict {
-    /// It may; so many millionths of a dollar are left of that budget, if dollars are limited.
+    /// It may; `left` has how many millionths of a dollar are left of that budget, if dollars are limited.
     Start { left: Option<(u64, Arc<str>)> },
     /// It may not.
     Refuse(String),
 }
 
 /// Whether the budgets let a task start.
-pub(crate) fn judge(state: &State, key: &TaskKey, task: &TaskView<'_>, now: Timestamp) -> Verdict {
+pub(crate) fn judge(state: &State, key: &TaskKey, task: &TaskRef<'_>, now: Timestamp) -> Verdict {
     let (options, job) = match task.place {
-        Place::InJob { job, index } => (&job.node(index).spec.options, job.head.allowance.as_deref()),
-        Place::Alone(alone) => (&alone.spec.options, None),
+        TaskPlace::InJob { job, index } => (&job.node(index).spec.options, job.head.allowance.as_deref()),
+        TaskPlace::Alone(alone) => (&alone.spec.options, None),
     };
     if !options.agent {
         return Verdict::Start { left: None };
@@ -164,7 +164,7 @@ pub(crate) fn judge(state: &State, key: &TaskKey, task: &TaskView<'_>, now: Time
 pub(crate) fn refuse(
     state: &State,
     key: &TaskKey,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     head: &TaskHead,
     error: &str,
     draft: &mut Draft<'_, '_>,

@@ -8,6 +8,7 @@ use tidemill_model::{Day, JobId, TaskName, TenantId, UsageSum};
 use crate::engine::limits::{LIST_MAX, USAGE_ROWS_MAX};
 use crate::engine::{Engine, EngineError, check};
 use crate::kernel::backend::Backend;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::record::{
     DAY_AND_DEFINITION_USAGE, DAY_USAGE, DEFINITION_USAGE, JOB_USAGE, RecordKey, RecordKind, RecordValue,
     UsageOf,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tidemill_model::dag_violation::{Violation, Violations};
+use tidemill_model::dag_violation::{DagViolation, DagViolations};
 use tidemill_model::properties::OverflowRef;
 use tidemill_model::{
     EventId, JobId, JobStatus, Json, KnownType, PublicState, TaskId, TaskSpec, TenantId, Timestamp, dag,
@@ -17,6 +17,7 @@ use crate::kernel::command::Command;
 use crate::kernel::commit::RecordWrite;
 use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, JobFacts};
+use crate::kernel::reads::Reads as _;
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::State;
@@ -144,10 +145,10 @@ impl<B: Backend> Engine<B> {
         limit_bytes: usize,
     ) -> Result<AddedTasks, EngineError> {
         if tasks.is_empty() {
-            return Err(Refusal::Graph(one(Violation::EmptyTasks)).into());
+            return Err(Refusal::Graph(one(DagViolation::EmptyTasks)).into());
         }
         if tasks.len() > dag::JOB_TASKS_MAX {
-            return Err(Refusal::Graph(one(Violation::TooManyTasks { count: tasks.len() })).into());
+            return Err(Refusal::Graph(one(DagViolation::TooManyTasks { count: tasks.len() })).into());
         }
         check::added_tasks(&tasks)?;
         let json = Json::of(&tasks);
@@ -183,6 +184,6 @@ impl<B: Backend> Engine<B> {
     }
 }
 
-fn one(violation: Violation) -> Violations {
-    Violations { listed: vec![violation], total: 1 }
+fn one(violation: DagViolation) -> DagViolations {
+    DagViolations { listed: vec![violation], total: 1 }
 }

@@ -14,7 +14,7 @@ use crate::kernel::draft::{By, Draft, identity};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::row::RowKey;
-use crate::kernel::state::{Place, State, TaskView};
+use crate::kernel::state::{State, TaskPlace, TaskRef};
 use crate::work::finish::cut;
 use crate::work::resume::leave_parking;
 use crate::work::rows::job_rows;
@@ -66,7 +66,7 @@ pub(crate) fn decide(state: &State, command: &Cancel, draft: &mut Draft<'_, '_>)
     for (index, node) in (0u32..).zip(&job.nodes) {
         let Some(head) = node.entry.head.as_ref().filter(|head| head.outcome().is_none()) else { continue };
         let key = TaskKey { tenant: command.tenant.clone(), request: job.request_of(index) };
-        let task = TaskView { entry: &node.entry, place: Place::InJob { job, index } };
+        let task = TaskRef { entry: &node.entry, place: TaskPlace::InJob { job, index } };
         let fence = head.fence.next();
         let finish = TaskChangeKind::Finish {
             fence,

@@ -12,7 +12,7 @@ use crate::kernel::draft::{By, Draft, identity};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::row::RowKey;
-use crate::kernel::state::{Place, State};
+use crate::kernel::state::{State, TaskPlace};
 use crate::work::finish::cut;
 use crate::work::resume::leave_parking;
 use crate::work::rows::steered_rows;
@@ -50,7 +50,7 @@ pub(crate) fn decide(
     let Some(task) = state.task(&key) else {
         return Err(Refusal::NotFound { what: "task", id: key.request.to_string() });
     };
-    if let Place::InJob { job, .. } = task.place {
+    if let TaskPlace::InJob { job, .. } = task.place {
         return Err(Refusal::PartOfJob { request: key.request, job: job.head.job });
     }
     let Some(head) = task.entry.head.as_ref() else {

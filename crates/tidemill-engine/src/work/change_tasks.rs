@@ -16,7 +16,7 @@ use crate::kernel::draft::{By, Draft};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::State;
-use crate::kernel::state::job::{Entry, spec_bytes};
+use crate::kernel::state::job::{KeptTask, spec_bytes};
 use crate::kernel::state::row::RowKey;
 use crate::work::rows::{job_rows, steered_rows, tasks_bytes};
 use crate::work::{resume, tenant_limit};
@@ -126,13 +126,17 @@ fn in_job(state: &State, command: &ChangeTasks, draft: &mut Draft<'_, '_>) -> Re
             job: *id,
             specs: std::sync::Arc::clone(specs),
         });
-        for (key, kind) in &reworked {
-            draft.change(key, kind.clone());
+        #[cfg(feature = "faults")]
+        if draft.policy().faults.forget_rework {
+            reworked.clear();
+        }
+        for (key, kind) in reworked {
+            draft.change(&key, kind);
         }
     }
     let mut subject = draft.job_subject(job);
     draft.event(&mut subject, KnownType::JobTasksChanged, By::component(Origin::ProducerApi), told.clone());
-    draft.told_job(&subject);
+    draft.note_job_event(&subject);
     Ok(())
 }
 
@@ -160,7 +164,7 @@ fn alone(state: &State, command: &ChangeTasks, draft: &mut Draft<'_, '_>) -> Res
 }
 
 /// What tells afterwards that the attempts of a task so far had other work; nothing if there was none.
-fn rework(key: TaskKey, entry: &Entry) -> Option<(TaskKey, TaskChangeKind)> {
+fn rework(key: TaskKey, entry: &KeptTask) -> Option<(TaskKey, TaskChangeKind)> {
     let fence = entry.head.as_ref().map(|head| head.fence).filter(|fence| fence.0 > 0)?;
     Some((key, TaskChangeKind::Rework { fence }))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidemill_model::field_problem::{FieldProblems, code};
 use tidemill_model::properties::{CHANGED_TASKS_MAX, ChangeSource, ChangedTask, JobTasksChanged};
 use tidemill_model::{
-    AddTasksFile, Execution, JobId, Json, PublicState, RequestId, TaskId, TaskName, TaskOptions, TaskSpec,
+    AddTasksFile, JobId, Json, PublicState, RequestId, RunnerSpec, TaskId, TaskName, TaskOptions, TaskSpec,
     TenantId,
 };
 
@@ -15,6 +15,7 @@ use crate::engine::{Engine, EngineError, check, take_reply};
 use crate::kernel::backend::{Backend, Fault, TaskSnapshot};
 use crate::kernel::command::{ChangeTarget, ChangeTasks, Command, ResumeTarget};
 use crate::kernel::commit::TaskKey;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::reply::{Refusal, Reply};
 use crate::work::job_file::{Definitions, Rights, options_of, variable_closed};
 
@@ -160,7 +161,7 @@ impl<B: Backend> Engine<B> {
         known: &mut Definitions,
     ) -> Result<Option<Change>, EngineError> {
         let Some(json) = &spec.options.execution else { return Ok(None) };
-        let mut execution: Execution = json.read().map_err(|error| {
+        let mut execution: RunnerSpec = json.read().map_err(|error| {
             Fault::Damaged(format!("the execution of {} cannot be read: {error}", spec.task_id))
         })?;
         let Some(pinned) = execution.definition.clone() else { return Ok(None) };
@@ -257,11 +258,11 @@ fn check_graph(tasks: &[TaskSpec], known: &[TaskSnapshot]) -> Result<(), EngineE
 
 /// The fields in which two forms of a task differ, as job files name them.
 fn differences(then: &TaskSpec, now: &TaskSpec) -> Vec<&'static str> {
-    let read = |spec: &TaskSpec| -> Execution {
+    let read = |spec: &TaskSpec| -> RunnerSpec {
         spec.options.execution.as_ref().and_then(|json| json.read().ok()).unwrap_or_default()
     };
     let (before, after) = (read(then), read(now));
-    let name = |execution: &Execution| execution.definition.as_ref().map(|pinned| pinned.name.clone());
+    let name = |execution: &RunnerSpec| execution.definition.as_ref().map(|pinned| pinned.name.clone());
     let is_renamed = name(&before) != name(&after);
     let checks = [
         ("name", is_renamed),

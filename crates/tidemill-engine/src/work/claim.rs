@@ -12,7 +12,7 @@ use crate::kernel::draft::{By, Draft, identity, job_name_of, spec_of};
 use crate::kernel::reply::{Assignment, Refusal, Reply};
 use crate::kernel::state::queue::Queued;
 use crate::kernel::state::row::RowKey;
-use crate::kernel::state::{Place, State, TaskView};
+use crate::kernel::state::{State, TaskPlace, TaskRef};
 use crate::triage::ingest;
 use crate::usage::charge::{self, Verdict};
 use crate::work::finish::{self, Exhausted};
@@ -43,7 +43,7 @@ impl Decision for Claim {
     }
 }
 
-/// Messages that turn out to be stale are dropped on the way; so many more than asked for are looked at.
+/// How many more messages than asked for a claim looks at: it drops stale ones on the way.
 pub(crate) const LOOK_AHEAD: usize = 64;
 /// A message of a task that somebody holds comes back this long after the lease ends, in milliseconds.
 const AFTER_LEASE_MILLIS: u64 = 1_000;
@@ -192,12 +192,12 @@ fn exhausted(head: &TaskHead, takeover: bool, draft: &Draft<'_, '_>) -> Option<E
 }
 
 #[cfg(not(feature = "faults"))]
-fn judge_budgets(state: &State, key: &TaskKey, task: &TaskView<'_>, draft: &Draft<'_, '_>) -> Verdict {
+fn judge_budgets(state: &State, key: &TaskKey, task: &TaskRef<'_>, draft: &Draft<'_, '_>) -> Verdict {
     charge::judge(state, key, task, draft.now())
 }
 
 #[cfg(feature = "faults")]
-fn judge_budgets(state: &State, key: &TaskKey, task: &TaskView<'_>, draft: &Draft<'_, '_>) -> Verdict {
+fn judge_budgets(state: &State, key: &TaskKey, task: &TaskRef<'_>, draft: &Draft<'_, '_>) -> Verdict {
     match charge::judge(state, key, task, draft.now()) {
         Verdict::Refuse(_) if draft.policy().faults.ignore_budgets => Verdict::Start { left: None },
         verdict => verdict,
@@ -219,7 +219,7 @@ enum Delivery<'s> {
         until: Timestamp,
     },
     Run {
-        task: TaskView<'s>,
+        task: TaskRef<'s>,
         head: &'s TaskHead,
         takeover: bool,
     },
@@ -246,7 +246,7 @@ fn judge<'s>(state: &'s State, message: &Message, now: Timestamp) -> Delivery<'s
 }
 
 /// When the message that stands for the task becomes visible, if it is another one than this.
-fn standing(state: &State, task: &TaskView<'_>, message: &Message) -> Option<Timestamp> {
+fn standing(state: &State, task: &TaskRef<'_>, message: &Message) -> Option<Timestamp> {
     let standing = task.entry.message.filter(|standing| *standing != message.id)?;
     state.queue().get(standing).map(|queued| queued.visible_at)
 }
@@ -254,7 +254,7 @@ fn standing(state: &State, task: &TaskView<'_>, message: &Message) -> Option<Tim
 fn acquire(
     command: &Claim,
     queued: &Queued,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     head: &TaskHead,
     takeover: bool,
     until: Timestamp,
@@ -283,8 +283,8 @@ fn acquire(
         draft.event(&mut subject, KnownType::TaskProcessingStarted, by, Json::of(&started));
     }
     let (app, job) = match task.place {
-        Place::Alone(alone) => (alone.app.clone(), None),
-        Place::InJob { job, .. } => (job.head.app.clone(), Some(job.head.job)),
+        TaskPlace::Alone(alone) => (alone.app.clone(), None),
+        TaskPlace::InJob { job, .. } => (job.head.app.clone(), Some(job.head.job)),
     };
     Assignment {
         task: key.clone(),

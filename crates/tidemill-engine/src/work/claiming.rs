@@ -9,8 +9,8 @@ use tidemill_model::artifact::{ARTIFACTS_FOLDER, attempt_folder, parts_of_kept};
 use tidemill_model::event_query::{EventQuery, Order};
 use tidemill_model::task_input::{DEPENDENCY_ARTIFACTS, DEPENDENCY_OUTPUTS};
 use tidemill_model::{
-    Artifact, Entity, Event, Fence, Json, KnownType, Owner, RequestId, TaskId, TenantId, Timestamp, Usage,
-    WorkerId,
+    ArtifactFile, Entity, Event, Fence, Json, KnownType, Owner, RequestId, TaskId, TenantId, Timestamp,
+    Usage, WorkerId,
 };
 
 use crate::engine::limits::{
@@ -20,11 +20,12 @@ use crate::engine::{Engine, EngineError, check, take_reply};
 use crate::kernel::backend::{Backend, Fault};
 use crate::kernel::command::{Begin, Claim, Command, Release, Spent, Surroundings};
 use crate::kernel::commit::TaskKey;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::reply::{Assignment, Reply};
 
 /// A worker that asks for tasks.
 #[derive(Debug, Clone)]
-pub struct ClaimRequest {
+pub struct Claimant {
     pub worker: WorkerId,
     /// The life of the data directory the worker belongs to; `None` for a worker on another machine.
     pub generation: Option<u64>,
@@ -37,7 +38,7 @@ pub struct ClaimRequest {
     pub begin: Option<u32>,
 }
 
-impl ClaimRequest {
+impl Claimant {
     /// A worker inside the server that runs its tasks in this process.
     pub fn in_process(worker: WorkerId, generation: u64, max: usize) -> Self {
         Self { worker, generation: Some(generation), max, tenants: None, begin: Some(std::process::id()) }
@@ -100,7 +101,7 @@ pub struct ParentFiles {
     pub attempt: u32,
     pub fence: Fence,
     /// By their paths below `artifacts`.
-    pub artifacts: Vec<Artifact>,
+    pub artifacts: Vec<ArtifactFile>,
 }
 
 impl ParentFiles {
@@ -116,7 +117,7 @@ struct Completion {
     #[serde(default, deserialize_with = "given")]
     output: Option<Json>,
     #[serde(default)]
-    artifacts: Vec<Artifact>,
+    artifacts: Vec<ArtifactFile>,
     #[serde(default)]
     fence: Option<Fence>,
 }
@@ -128,13 +129,13 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::
 
 impl<B: Backend> Engine<B> {
     /// Takes tasks for a worker. An empty answer comes at once; `work_arrived` waits.
-    pub async fn claim(&self, request: ClaimRequest) -> Result<Claimed, EngineError> {
+    pub async fn claim(&self, request: Claimant) -> Result<Claimed, EngineError> {
         let command = self.claim_command(request)?;
         let reply = self.execute(command).await?;
         take_reply!(reply, Reply::Claimed { tasks, next } => Claimed { tasks, next })
     }
 
-    pub(crate) fn claim_command(&self, request: ClaimRequest) -> Result<Command, EngineError> {
+    pub(crate) fn claim_command(&self, request: Claimant) -> Result<Command, EngineError> {
         check::count("max", request.max, self.policy().claim_max)?;
         let owner = Owner { worker: Arc::from(request.worker.as_str()), generation: request.generation };
         Ok(Command::Claim(Claim {
@@ -266,7 +267,7 @@ impl<B: Backend> Engine<B> {
         &self,
         tenant: &TenantId,
         request: &RequestId,
-    ) -> Result<Option<(Option<Json>, Vec<Artifact>)>, EngineError> {
+    ) -> Result<Option<(Option<Json>, Vec<ArtifactFile>)>, EngineError> {
         let event = match self.completion_of(tenant, request).await {
             Ok(event) => event,
             Err(EngineError::Fault(Fault::Damaged(_))) => return Ok(None),
@@ -307,13 +308,13 @@ fn parent_files(
     task: &TaskId,
     request: RequestId,
     fence: Option<Fence>,
-    artifacts: Vec<Artifact>,
+    artifacts: Vec<ArtifactFile>,
 ) -> Option<ParentFiles> {
     let (run, attempt, _) = parts_of_kept(&artifacts.first()?.path)?;
-    let inner = |artifact: Artifact| {
+    let inner = |artifact: ArtifactFile| {
         let (_, _, path) =
             parts_of_kept(&artifact.path).filter(|parts| (parts.0, parts.1) == (run, attempt))?;
-        Some(Artifact { path: path.to_owned(), ..artifact })
+        Some(ArtifactFile { path: path.to_owned(), ..artifact })
     };
     let artifacts = artifacts.into_iter().filter_map(inner).collect();
     Some(ParentFiles { task: task.clone(), request, run, attempt, fence: fence?, artifacts })
@@ -345,7 +346,7 @@ fn merged(input: &Json, outputs: &[(TaskId, Json)], files: &[ParentFiles]) -> Js
     }
     text.push('}');
     if !files.is_empty() {
-        let files: BTreeMap<&TaskId, &[Artifact]> =
+        let files: BTreeMap<&TaskId, &[ArtifactFile]> =
             files.iter().map(|parent| (&parent.task, &*parent.artifacts)).collect();
         text.push_str(",\"");
         text.push_str(DEPENDENCY_ARTIFACTS);
@@ -375,7 +376,8 @@ mod tests {
             let merged = merged(&Json::parse(input.to_owned()).unwrap(), outputs, &[]);
             assert_eq!(merged.as_str(), expected);
         }
-        let kept = |path: &str| Artifact { path: path.to_owned(), size_bytes: 1, sha256: "00".to_owned() };
+        let kept =
+            |path: &str| ArtifactFile { path: path.to_owned(), size_bytes: 1, sha256: "00".to_owned() };
         let left = vec![kept("r1-a2/artifacts/x/y"), kept("r1-a1/artifacts/old"), kept("r1-a2/logs/z")];
         let files =
             parent_files(&TaskId::trusted("b"), RequestId::trusted("b"), Some(Fence(3)), left).unwrap();

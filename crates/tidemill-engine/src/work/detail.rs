@@ -17,9 +17,11 @@ use crate::engine::limits::{LIST_MAX, LISTED_OUTPUT_BYTES_MAX};
 use crate::engine::{Engine, EngineError, check};
 use crate::kernel::backend::{Backend, Fault, TaskSnapshot};
 use crate::kernel::commit::TaskKey;
+use crate::kernel::reads::Reads as _;
 
-/// So many of a task's last failed attempts are looked at: those that a worker gave back come in between.
-const ATTEMPTS_LOOKED_AT_MAX: usize = 10;
+/// How many of a task's last failed attempts and ends are looked at: attempts that a worker gave back, and later runs, come
+/// in between.
+const EVENTS_LOOKED_AT_MAX: usize = 10;
 
 /// A task, when it ran and what came of it. All but `task` is about its newest run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +79,7 @@ struct Attempt {
     run: u32,
     error: String,
     error_category: ErrorCategory,
+    code: Option<String>,
     /// Whether it was an attempt: one that a worker gave back is none.
     #[serde(default = "yes")]
     counted: bool,
@@ -86,11 +89,11 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn said(self) -> LastError {
+    fn into_last_error(self) -> LastError {
         // A parked task has no other end.
         let is_bare = self.error == RETRIES_EXHAUSTED;
         let message = if is_bare { RECEIVED_TOO_OFTEN.to_owned() } else { self.error };
-        LastError::new(message, self.error_category)
+        LastError { message, category: self.error_category, code: self.code }
     }
 }
 
@@ -119,6 +122,30 @@ impl<B: Backend> Engine<B> {
     pub async fn task_detail(&self, task: TaskKey) -> Result<Option<TaskDetail>, EngineError> {
         let Some(snapshot) = self.inner.backend.task(task).await? else { return Ok(None) };
         self.detail_of(snapshot, Extent::Whole).await.map(Some)
+    }
+
+    /// Why a run of a task failed, whatever came after it. None if it did not fail, or nothing is left of it.
+    pub(crate) async fn error_of_run(
+        &self,
+        task: TaskKey,
+        run: u32,
+    ) -> Result<Option<LastError>, EngineError> {
+        let Some(snapshot) = self.inner.backend.task(task.clone()).await? else { return Ok(None) };
+        let Some(head) = snapshot.head.clone() else { return Ok(None) };
+        if head.run == run {
+            return Ok(self.detail_of(snapshot, Extent::Whole).await?.last_error);
+        }
+        for (known, outcome) in
+            [(KnownType::TaskFailed, Outcome::Failed), (KnownType::TaskTimeout, Outcome::TimedOut)]
+        {
+            let ends = self.last_few(&task, known).await?;
+            let Some(end) = ends.into_iter().find(|event| run_of(event) == run) else { continue };
+            let then = TaskHead { run, state: TaskState::Done(outcome), ..head };
+            let mut detail = waiting(snapshot);
+            self.fill_ending(&mut detail, end, &then, Extent::Whole).await?;
+            return Ok(detail.last_error);
+        }
+        Ok(None)
     }
 
     /// A job's tasks in the order they were handed in, from the index `from` on. Large outputs are left out.
@@ -168,12 +195,12 @@ impl<B: Backend> Engine<B> {
             None => None,
         };
         let Some(event) = told else { return Ok(detail) };
-        self.tell_ending(&mut detail, event, &head, extent).await?;
+        self.fill_ending(&mut detail, event, &head, extent).await?;
         Ok(detail)
     }
 
     /// Puts into `detail` what an event says.
-    async fn tell_ending(
+    async fn fill_ending(
         &self,
         detail: &mut TaskDetail,
         event: Event,
@@ -219,16 +246,16 @@ impl<B: Backend> Engine<B> {
         Ok(match (head.outcome(), ending.source.as_deref()) {
             (Some(Outcome::Completed), _) => None,
             (Some(Outcome::Cancelled), _) if head.attempts == 0 => None,
-            (None | Some(Outcome::Cancelled), _) => attempt().await?.map(Attempt::said),
+            (None | Some(Outcome::Cancelled), _) => attempt().await?.map(Attempt::into_last_error),
             (Some(Outcome::Failed), Some("api" | "expired")) => {
-                attempt().await?.map(Attempt::said).or_else(own)
+                attempt().await?.map(Attempt::into_last_error).or_else(own)
             }
             (Some(Outcome::Failed), Some("dlq")) if detail.error.as_deref() == Some(RETRIES_EXHAUSTED) => {
                 // It was the last attempt that ended it only if both were written under the same right.
                 let last = attempt().await?.filter(|attempt| attempt.fence == ending.fence);
                 let received =
                     || own().map(|own| LastError { message: RECEIVED_TOO_OFTEN.to_owned(), ..own });
-                last.map(Attempt::said).or_else(received)
+                last.map(Attempt::into_last_error).or_else(received)
             }
             (Some(_), _) => own(),
         })
@@ -236,13 +263,17 @@ impl<B: Backend> Engine<B> {
 
     /// The last attempt of a run that failed.
     async fn last_attempt(&self, task: &TaskKey, run: u32) -> Result<Option<Attempt>, EngineError> {
-        let path =
-            AccessPath::TypeEntity(KnownType::TaskProcessingFailed.event_type(), Entity::task(&task.request));
-        let all = EventQuery::all(task.tenant.clone(), path);
-        let query = EventQuery { order: Order::Descending, limit: ATTEMPTS_LOOKED_AT_MAX, ..all };
-        let page = self.inner.backend.events(query).await?;
-        let attempts = page.events.iter().filter_map(|event| event.properties.read::<Attempt>().ok());
+        let events = self.last_few(task, KnownType::TaskProcessingFailed).await?;
+        let attempts = events.iter().filter_map(|event| event.properties.read::<Attempt>().ok());
         Ok(attempts.filter(|attempt| attempt.run == run).find(|attempt| attempt.counted || attempt.parked))
+    }
+
+    /// The last events of a kind, the latest first.
+    async fn last_few(&self, task: &TaskKey, known: KnownType) -> Result<Vec<Event>, EngineError> {
+        let path = AccessPath::TypeEntity(known.event_type(), Entity::task(&task.request));
+        let all = EventQuery::all(task.tenant.clone(), path);
+        let query = EventQuery { order: Order::Descending, limit: EVENTS_LOOKED_AT_MAX, ..all };
+        Ok(self.inner.backend.events(query).await?.events)
     }
 
     /// The event that ended the newest run: the latest, but for what a replaced worker may have written after it.

@@ -6,8 +6,8 @@ use tidemill_model::properties::{
     TaskTimeout,
 };
 use tidemill_model::{
-    Artifact, ErrorCategory, Fence, Json, KnownType, LastError, Outcome, PublicState, TaskHead, TaskState,
-    Timestamp, WorkerId,
+    ArtifactFile, ErrorCategory, Fence, Json, KnownType, LastError, Outcome, PublicState, TaskHead,
+    TaskState, Timestamp, WorkerId,
 };
 
 use crate::kernel::command::{Cause, Report, Spent};
@@ -18,7 +18,7 @@ use crate::kernel::reply::{Ended, Ending, Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::job::Job;
 use crate::kernel::state::row::RowKey;
-use crate::kernel::state::{Place, State, TaskView};
+use crate::kernel::state::{State, TaskPlace, TaskRef};
 use crate::parking::park::{Defeat, Wait, is_parking};
 use crate::triage::ingest;
 use crate::usage::charge::{self, Charge};
@@ -121,7 +121,7 @@ fn differs(head: &TaskHead, command: &Finish, draft: &Draft<'_, '_>) -> bool {
 }
 
 /// The answer to a report that was taken before: a worker may not have heard it.
-fn repeat(state: &State, task: &TaskView<'_>, head: &TaskHead, command: &Finish) -> Option<Reply> {
+fn repeat(state: &State, task: &TaskRef<'_>, head: &TaskHead, command: &Finish) -> Option<Reply> {
     if head.fence != command.fence {
         return None;
     }
@@ -156,7 +156,7 @@ fn repeat(state: &State, task: &TaskView<'_>, head: &TaskHead, command: &Finish)
 fn complete(
     state: &State,
     command: &Finish,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     head: &TaskHead,
     draft: &mut Draft<'_, '_>,
 ) -> Ending {
@@ -192,19 +192,19 @@ fn complete(
     if may_have_failed(head) {
         ingest::task_completed(state, draft, key);
     }
-    if let Place::InJob { job, index } = task.place {
+    if let TaskPlace::InJob { job, index } = task.place {
         advance_after(job, index, draft);
     }
     Ending::Done(Outcome::Completed)
 }
 
 #[cfg(not(feature = "faults"))]
-fn left(artifacts: &[Artifact], _: &Draft<'_, '_>) -> Vec<Artifact> {
+fn left(artifacts: &[ArtifactFile], _: &Draft<'_, '_>) -> Vec<ArtifactFile> {
     artifacts.to_vec()
 }
 
 #[cfg(feature = "faults")]
-fn left(artifacts: &[Artifact], draft: &Draft<'_, '_>) -> Vec<Artifact> {
+fn left(artifacts: &[ArtifactFile], draft: &Draft<'_, '_>) -> Vec<ArtifactFile> {
     if draft.policy().faults.forget_artifacts { Vec::new() } else { artifacts.to_vec() }
 }
 
@@ -222,7 +222,7 @@ pub(crate) fn advance_after(job: &Job, index: u32, draft: &mut Draft<'_, '_>) {
     }
     if job.head.counts.completed + 1 == job.head.counts.total() {
         let mut subject = draft.job_subject(job);
-        subject.not_before(last_told(job, index, draft));
+        subject.not_before(last_event_time(job, index, draft));
         let completed = JobCompleted {
             job_id: job.head.job,
             total_tasks: job.head.counts.total(),
@@ -235,18 +235,18 @@ pub(crate) fn advance_after(job: &Job, index: u32, draft: &mut Draft<'_, '_>) {
 
 /// The latest time of any event of the job's tasks, with the end of this one. Their clocks may run ahead of the job's: events of a
 /// task that happen in the same millisecond are stamped one after another.
-fn last_told(job: &Job, index: u32, draft: &Draft<'_, '_>) -> Option<Timestamp> {
+fn last_event_time(job: &Job, index: u32, draft: &Draft<'_, '_>) -> Option<Timestamp> {
     #[cfg(feature = "faults")]
     if draft.policy().faults.stamp_jobs_early {
         return None;
     }
-    job.told_at.max(draft.told_of(&job.request_of(index)))
+    job.told_at.max(draft.last_time_of(&job.request_of(index)))
 }
 
 fn time_out(
     state: &State,
     command: &Finish,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     head: &TaskHead,
     draft: &mut Draft<'_, '_>,
 ) -> Ending {
@@ -303,7 +303,7 @@ struct Failure<'a> {
 fn fail(
     state: &State,
     command: &Finish,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     head: &TaskHead,
     failure: &Failure<'_>,
     draft: &mut Draft<'_, '_>,
@@ -344,7 +344,7 @@ fn fail(
             error_category: failure.category,
             retry_count: attempts,
             source: FailureSource::Worker,
-            code: None,
+            code: code_of(command),
             duration_ms,
             usage: command.spent.usage,
             session_id: command.spent.session_id.clone(),
@@ -361,15 +361,20 @@ fn fail(
     defeat.note(state, draft);
     charge_for(state, command, task, held_millis, true, &subject, draft);
     let ended = TaskHead { attempts, last_error: Some(failure.category), ..head.clone() };
-    let said = LastError::new(error, failure.category);
+    let said = LastError { code: code_of(command), ..LastError::new(error, failure.category) };
     let end = End { fence: head.fence, why: Exhausted::Attempts, said };
     end_exhausted(key, task, &ended, end, subject, draft);
     report_failure(task, draft);
     Ending::Done(Outcome::Failed)
 }
 
+/// What went wrong, for programs, if the runner for agents says so.
+fn code_of(command: &Finish) -> Option<String> {
+    command.cause.as_ref()?.agent_code.clone()
+}
+
 /// How long to wait before the next attempt, if one follows an attempt that took too long.
-fn delay_after_timeout(task: &TaskView<'_>, head: &TaskHead, draft: &mut Draft<'_, '_>) -> Option<u64> {
+fn delay_after_timeout(task: &TaskRef<'_>, head: &TaskHead, draft: &mut Draft<'_, '_>) -> Option<u64> {
     let policy = spec_of(task).options.retry.unwrap_or(draft.policy().retry);
     #[cfg(feature = "faults")]
     if draft.policy().faults.end_with_timeout {
@@ -382,11 +387,11 @@ fn delay_after_timeout(task: &TaskView<'_>, head: &TaskHead, draft: &mut Draft<'
     policy.delay_after(head.attempts.saturating_add(1), jitter, None)
 }
 
-/// An attempt failed and another one follows, so many milliseconds later.
+/// An attempt failed and another one follows after `delay` milliseconds.
 fn try_again(
     state: &State,
     command: &Finish,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     head: &TaskHead,
     failure: &Failure<'_>,
     (took_millis, delay): (u64, u64),
@@ -412,7 +417,7 @@ fn try_again(
 /// The event of an attempt that failed.
 fn attempt_failed(
     command: &Finish,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     failure: &Failure<'_>,
     (attempt_number, took_millis): (u32, u64),
     subject: &mut Subject,
@@ -425,6 +430,7 @@ fn attempt_failed(
         parked: false,
         error: cut(failure.error, draft.policy().error_chars_max),
         error_category: failure.category,
+        code: code_of(command),
         duration_ms: command.spent.usage.map(|_| took_millis),
         usage: command.spent.usage,
         session_id: command.spent.session_id.clone(),
@@ -452,6 +458,7 @@ fn park(
         parked: true,
         error: defeat.error.to_owned(),
         error_category: failure.category,
+        code: code_of(command),
         duration_ms: command.spent.usage.map(|_| took_millis),
         usage: command.spent.usage,
         session_id: command.spent.session_id.clone(),
@@ -470,7 +477,7 @@ fn park(
 fn charge_for(
     state: &State,
     command: &Finish,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     duration_millis: u64,
     is_end: bool,
     subject: &Subject,
@@ -512,7 +519,7 @@ impl Exhausted {
         }
     }
 
-    /// The same for somebody who asks why, where no attempt said anything.
+    /// The same as an answer to why, where no attempt said anything.
     fn reason(self) -> &'static str {
         match self {
             Self::Deliveries => RECEIVED_TOO_OFTEN,
@@ -533,7 +540,7 @@ struct End {
 pub(crate) fn give_up(
     state: &State,
     key: &TaskKey,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     head: &TaskHead,
     why: Exhausted,
     draft: &mut Draft<'_, '_>,
@@ -552,7 +559,7 @@ pub(crate) fn give_up(
 
 fn end_exhausted(
     key: &TaskKey,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     head: &TaskHead,
     End { fence, why, said }: End,
     mut subject: Subject,
@@ -590,10 +597,10 @@ fn end_exhausted(
 }
 
 /// Tells the job that a task of it failed, once per task and run.
-pub(crate) fn report_failure(task: &TaskView<'_>, draft: &mut Draft<'_, '_>) {
-    let Place::InJob { job, index } = task.place else { return };
+pub(crate) fn report_failure(task: &TaskRef<'_>, draft: &mut Draft<'_, '_>) {
+    let TaskPlace::InJob { job, index } = task.place else { return };
     let mut subject = draft.job_subject(job);
-    subject.not_before(draft.told_of(&job.request_of(index)));
+    subject.not_before(draft.last_time_of(&job.request_of(index)));
     let detected = JobFailureDetected {
         job_id: job.head.job,
         failed_task_id: job.node(index).spec.task_id.clone(),

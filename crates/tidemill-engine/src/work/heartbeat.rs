@@ -8,7 +8,7 @@ use crate::kernel::decision::Decision;
 use crate::kernel::draft::{By, Draft, Subject, identity};
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::row::RowKey;
-use crate::kernel::state::{State, TaskView};
+use crate::kernel::state::{State, TaskRef};
 use crate::work::rows::task_row;
 
 #[derive(Debug, Clone)]
@@ -68,7 +68,7 @@ pub(crate) fn begin(state: &State, command: &Begin, draft: &mut Draft<'_, '_>) -
 
 fn start(
     command: &Begin,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     lease: &Lease,
     subject: &mut Subject,
     draft: &mut Draft<'_, '_>,
@@ -128,7 +128,7 @@ pub(crate) fn held<'s>(
     state: &'s State,
     key: &TaskKey,
     fence: Fence,
-) -> Result<(TaskView<'s>, &'s Lease), Refusal> {
+) -> Result<(TaskRef<'s>, &'s Lease), Refusal> {
     let task = state.task(key);
     let Some((task, head)) = task.and_then(|task| task.entry.head.as_ref().map(|head| (task, head))) else {
         return Err(Refusal::NotFound { what: "task", id: key.request.to_string() });

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tidemill_model::field_problem::{FieldProblems, code};
 use tidemill_model::job_file::COUNTY_LABEL;
 use tidemill_model::{
-    AddTasksFile, AppName, CallbackUrl, Definition, Execution, JobFile, JobId, Json, Pinned, Runner,
+    AddTasksFile, AppName, CallbackUrl, Definition, JobFile, JobId, Json, Pinned, Runner, RunnerSpec,
     TaskEntry, TaskFile, TaskId, TaskName, TaskOptions, TaskSettings, TaskSpec, TaskWork, TenantId,
 };
 
@@ -25,8 +25,8 @@ use crate::work::submit_task::ALONE;
 /// What a client may do with the files it hands in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// Bring commands and agents along, and set any variable. Those who may not set only variables that the definition
-    /// opens.
+    /// Bring commands and agents along, and set any variable. A client without this right sets only variables that
+    /// the definition opens.
     pub inline: bool,
 }
 
@@ -217,8 +217,8 @@ impl<B: Backend> Engine<B> {
         Err(FieldProblems::one("callbackUrl", code::INVALID_VALUE, message).into())
     }
 
-    /// Who may not bring commands sets only what a definition opens: there are too many programs that take orders from
-    /// their environment. A request that was carried out before is answered as it was.
+    /// A client that may not bring commands sets only variables that a definition opens: too many programs take
+    /// orders from their environment. A request that was carried out before gets the same answer as then.
     async fn check_variables<'f>(
         &self,
         tasks: impl Iterator<Item = (String, &'f TaskWork, &'f TaskSettings)>,
@@ -248,7 +248,7 @@ impl<B: Backend> Engine<B> {
     }
 }
 
-/// Refuses what only those may hand in who may write definitions.
+/// Refuses what only clients with the right to write definitions may hand in.
 fn check_rights<'f>(
     tasks: impl Iterator<Item = (String, &'f TaskWork)>,
     rights: Rights,
@@ -337,13 +337,13 @@ pub(crate) fn spec_of(
 ) -> TaskSpec {
     let TaskEntry { task_id, work, depends_on, input, settings } = task;
     let mut county = settings.labels.get(COUNTY_LABEL).cloned();
-    let mut execution = Execution {
+    let mut execution = RunnerSpec {
         idle_timeout_ms: settings.idle_timeout.map(|span| span.0),
         env: settings.env,
         secrets: settings.secrets,
         path: settings.path,
         labels: settings.labels,
-        ..Execution::default()
+        ..RunnerSpec::default()
     };
     let (mut timeout, mut retry) = (settings.timeout, settings.retry);
     let (mut on_failure, mut park_timeout) = (settings.on_failure, settings.park_timeout);

@@ -5,6 +5,7 @@ use tidemill_model::{JobId, JobStatus, TenantId, Timestamp};
 use crate::engine::limits::{LIST_MAX, MANY_JOBS_MAX};
 use crate::engine::{Engine, EngineError, check};
 use crate::kernel::backend::{Backend, JobSnapshot};
+use crate::kernel::reads::Reads as _;
 use crate::kernel::reply::Refusal;
 use crate::kernel::state::job::JobHead;
 
@@ -29,7 +30,7 @@ pub struct ManyJobs {
     pub more: bool,
 }
 
-/// Ids hold the time they were made, which is before the job was created; by so much at most.
+/// Ids hold the time they were made, which is before the job was created, by this much at most.
 const MINTED_BEFORE_MILLIS: u64 = 3_600_000;
 
 impl JobFilter {

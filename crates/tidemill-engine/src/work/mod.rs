@@ -14,6 +14,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod job_file;
 pub(crate) mod job_filter;
 pub mod live_log;
+pub(crate) mod load;
 pub(crate) mod ran;
 pub(crate) mod read;
 pub(crate) mod recover;

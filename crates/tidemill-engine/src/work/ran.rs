@@ -1,22 +1,22 @@
 //! What ran: the command, prompt or script of a task's last attempt as it was resolved, with its variables, worker and place.
 //!
-//! Little of it is stored for it. A task is pinned to the version of its definition, and neither that nor its input nor the
-//! outputs of its parents change, so they are resolved again when somebody asks. If the task was given other work since
-//! the attempt was claimed, that is told in place of it. Only what the worker alone knows, where the
-//! attempt wrote and which of its own variables it passed on, stands in the event of the beginning.
+//! Little of it is stored for it. A task is pinned to the version of its definition, and neither that nor its input
+//! nor the outputs of its parents change, so they are resolved again on demand. If the task was given other work
+//! since the attempt was claimed, the answer says that instead. The event of the beginning holds only what the worker
+//! alone knows: where the attempt wrote and which of its own variables it passed on.
 //!
-//! No secret is in it: variables of a worker are told by their names, and texts are cleaned as errors are.
+//! No secret is in it: variables of a worker are shown by their names, and texts are cleaned as errors are.
 
 use serde::Deserialize;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::artifact::attempt_folder;
 use tidemill_model::event_query::{EventQuery, Order};
-use tidemill_model::execution::Run;
 use tidemill_model::properties::TaskProcessingStarted;
+use tidemill_model::runner_spec::Run;
 use tidemill_model::sanitize::REDACTED;
 use tidemill_model::secrets::is_secret_name;
 use tidemill_model::{
-    Artifact, Entity, Fence, Json, KnownType, ResolvedExecution, Runner, TaskId, TaskState, Timestamp,
+    ArtifactFile, Entity, Fence, Json, KnownType, ResolvedRunner, Runner, TaskId, TaskState, Timestamp,
 };
 
 use crate::engine::limits::LISTED_OUTPUT_BYTES_MAX;
@@ -40,7 +40,7 @@ pub struct Ran {
     pub worker_id: String,
     pub process_id: u32,
     pub started_at: Timestamp,
-    /// Where it wrote, on the machine of its worker, if that was told.
+    /// Where it wrote, on the machine of its worker, if the worker said so.
     pub directory: Option<String>,
     /// Whether the task was given other work since. What this attempt carried out is not known any more.
     pub changed_since: bool,
@@ -74,12 +74,12 @@ pub struct RanVariable {
     pub name: String,
     /// `None` for one that comes from the worker's own environment.
     pub value: Option<String>,
-    pub origin: Origin,
+    pub origin: RanOrigin,
 }
 
 /// Where a variable came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum RanOrigin {
     /// The worker's environment, as every task gets it.
     Worker,
     /// The worker's environment, because the definition asks for it. Its value is never shown.
@@ -96,7 +96,7 @@ pub struct RanDependency {
     pub task: TaskId,
     /// `None`: too large to be shown here, or not to be had any more.
     pub output: Option<Json>,
-    pub artifacts: Vec<Artifact>,
+    pub artifacts: Vec<ArtifactFile>,
 }
 
 impl<B: Backend> Engine<B> {
@@ -116,7 +116,7 @@ impl<B: Backend> Engine<B> {
         // Newer than the event: a change that followed the claim of this attempt is seen.
         let Some(snapshot) = &self.task(key.clone()).await? else { return Ok(None) };
         let changed_since = snapshot.head.as_ref().is_some_and(|head| started.fence <= head.reworked);
-        let execution = if changed_since { None } else { self.told_execution(snapshot).await? };
+        let execution = if changed_since { None } else { self.known_runner(snapshot).await? };
         let (dependencies, dependencies_omitted) = self.dependencies_of(snapshot).await?;
         let mut ran = Ran {
             run: started.task.run,
@@ -154,10 +154,7 @@ impl<B: Backend> Engine<B> {
 
     /// How the task is carried out, as far as it can be told afterwards. One that was not pinned when it was handed in
     /// had the definition of its name at that moment, which may be another one by now.
-    async fn told_execution(
-        &self,
-        snapshot: &TaskSnapshot,
-    ) -> Result<Option<ResolvedExecution>, EngineError> {
+    async fn known_runner(&self, snapshot: &TaskSnapshot) -> Result<Option<ResolvedRunner>, EngineError> {
         if snapshot.spec.options.execution.is_none() {
             return Ok(None);
         }
@@ -189,13 +186,13 @@ impl<B: Backend> Engine<B> {
         &self,
         snapshot: &TaskSnapshot,
         started: &TaskProcessingStarted,
-        execution: Option<&ResolvedExecution>,
+        execution: Option<&ResolvedRunner>,
     ) -> Vec<RanVariable> {
         let mut variables: Vec<RanVariable> = Vec::new();
         let asked = execution.map_or(&[][..], |execution| &execution.secrets);
         let literal = |name: &str| execution.is_some_and(|execution| execution.env.contains_key(name));
         for name in &started.variables {
-            let origin = if asked.contains(name) { Origin::Secret } else { Origin::Worker };
+            let origin = if asked.contains(name) { RanOrigin::Secret } else { RanOrigin::Worker };
             if !literal(name) {
                 variables.push(RanVariable { name: name.clone(), value: None, origin });
             }
@@ -206,7 +203,7 @@ impl<B: Backend> Engine<B> {
             } else {
                 self.clean_within(value, RAN_CHARS_MAX)
             };
-            variables.push(RanVariable { name: name.clone(), value: Some(value), origin: Origin::Task });
+            variables.push(RanVariable { name: name.clone(), value: Some(value), origin: RanOrigin::Task });
         }
         variables.extend(own_variables(snapshot, started));
         variables.sort_by(|one, other| one.name.cmp(&other.name));
@@ -218,7 +215,7 @@ impl<B: Backend> Engine<B> {
         &self,
         snapshot: &TaskSnapshot,
         run: u32,
-        execution: &ResolvedExecution,
+        execution: &ResolvedRunner,
     ) -> Result<Vec<RanPrompt>, EngineError> {
         let steps = execution.agent.iter().flat_map(|agent| &agent.steps);
         let attempt = snapshot.head.as_ref().map_or(1, |head| match head.state {
@@ -265,7 +262,7 @@ fn own_variables(snapshot: &TaskSnapshot, started: &TaskProcessingStarted) -> Ve
     let told = own.into_iter().map(|(name, value)| RanVariable {
         name: name.to_owned(),
         value: Some(value),
-        origin: Origin::Tidemill,
+        origin: RanOrigin::Tidemill,
     });
     told.collect()
 }

@@ -9,6 +9,7 @@ use crate::engine::limits::{LIST_MAX, TASK_STATES_EVENTS_MAX};
 use crate::engine::{Engine, EngineError, check};
 use crate::kernel::backend::{Backend, JobSnapshot, TaskSnapshot};
 use crate::kernel::commit::TaskKey;
+use crate::kernel::reads::Reads as _;
 
 /// The events that tell a task's state. Heartbeats are left out: they never change it.
 const STATE_TYPES: [KnownType; 6] = [

@@ -60,6 +60,7 @@ pub(crate) fn decide(state: &State, command: &Release, draft: &mut Draft<'_, '_>
             parked: false,
             error: cut(reason, draft.policy().error_chars_max),
             error_category: ErrorCategory::ServerError,
+            code: None,
             duration_ms: command.spent.usage.map(|_| held_for(head, draft)),
             usage: command.spent.usage,
             session_id: command.spent.session_id.clone(),

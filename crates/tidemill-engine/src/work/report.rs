@@ -6,15 +6,16 @@ use tidemill_model::overflow::DETAIL_BYTES_MAX;
 use tidemill_model::properties::{Activity, OverflowRef, TaskCompleted, TaskIdentity, Usage};
 use tidemill_model::workflow::{self, ErrorFingerprint};
 use tidemill_model::{
-    Artifact, Entity, ErrorCategory, Event, EventId, Fence, Json, KnownType, OnFailure, SessionId, Timestamp,
-    WorkerId,
+    ArtifactFile, Entity, ErrorCategory, Event, EventId, Fence, Json, KnownType, OnFailure, SessionId,
+    Timestamp, WorkerId,
 };
 
 use crate::engine::limits::{OUTPUT_BYTES_MAX, RETRY_DELAY_MILLIS_MAX};
-use crate::engine::{Beginning, ClaimRequest, Claimed, Engine, EngineError, check, digest, take_reply};
+use crate::engine::{Beginning, Claimant, Claimed, Engine, EngineError, check, digest, take_reply};
 use crate::kernel::backend::{Answer, Backend};
 use crate::kernel::command::{Command, Finish, Heartbeat};
 use crate::kernel::commit::TaskKey;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::reply::{Assignment, Ending, Reply};
 use crate::kernel::site::Origin;
 use crate::triage::NewToken;
@@ -29,7 +30,7 @@ pub enum Report {
         duration_millis: u64,
         exit_code: i32,
         /// The files it left. Empty when they were moved to the blob store with the output.
-        artifacts: Vec<Artifact>,
+        artifacts: Vec<ArtifactFile>,
     },
     /// Whether it is tried again depends on the category and the attempts left.
     Failed {
@@ -73,11 +74,13 @@ pub struct Cause {
     pub code: workflow::ErrorCode,
     /// The message without what varies.
     pub title: String,
+    /// What the runner for agents calls it, if it was an agent's.
+    pub agent_code: Option<String>,
     /// For a task that is parked when it fails for good.
     pub token: Option<NewToken>,
 }
 
-/// What an agent tells of its attempt, however it ended.
+/// What an agent reports of its attempt, however it ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spent {
     pub usage: Option<Usage>,
@@ -93,14 +96,14 @@ const ARTIFACT_JSON_BYTES: usize = 160;
 
 /// The end of an attempt, as its worker reports it.
 #[derive(Debug, Clone)]
-pub struct FinishRequest {
+pub struct AttemptReport {
     pub task: TaskKey,
     pub fence: Fence,
     pub worker: WorkerId,
     pub report: WorkReport,
 }
 
-impl FinishRequest {
+impl AttemptReport {
     pub fn of(assignment: &Assignment, worker: WorkerId, report: WorkReport) -> Self {
         Self { task: assignment.task.clone(), fence: assignment.fence, worker, report }
     }
@@ -115,7 +118,7 @@ pub enum WorkReport {
         duration_millis: u64,
         exit_code: i32,
         /// The files it left, by their paths below `artifacts`. They are kept already, under this lease.
-        artifacts: Vec<Artifact>,
+        artifacts: Vec<ArtifactFile>,
         usage: Option<Usage>,
         session_id: Option<SessionId>,
     },
@@ -151,13 +154,22 @@ impl WorkReport {
         Self::Failed { error, category, retry_after_millis: None, code: None, usage: None, session_id: None }
     }
 
+    /// The same with the task's own code of its error, if it failed.
+    #[must_use]
+    pub fn with_code(mut self, own: Option<&str>) -> Self {
+        if let Self::Failed { code, .. } = &mut self {
+            *code = own.map(str::to_owned);
+        }
+        self
+    }
+
     pub fn timed_out(timeout_millis: u64, elapsed_millis: u64, signal: Signal) -> Self {
         Self::TimedOut { timeout_millis, elapsed_millis, signal, usage: None, session_id: None }
     }
 
     /// The same with the files that the attempt left, if it completed: of others nobody is given any.
     #[must_use]
-    pub fn with_artifacts(mut self, left: Vec<Artifact>) -> Self {
+    pub fn with_artifacts(mut self, left: Vec<ArtifactFile>) -> Self {
         if let Self::Completed { artifacts, .. } = &mut self {
             *artifacts = left;
         }
@@ -199,15 +211,17 @@ impl Signal {
     }
 }
 
+/// What is recorded of a reported end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Finished {
+pub struct RecordedEnding {
     pub ending: Ending,
     /// The same was reported before.
     pub repeated: bool,
 }
 
+/// A sign of life of an attempt, as its worker reports it.
 #[derive(Debug, Clone)]
-pub struct HeartbeatRequest {
+pub struct HeartbeatReport {
     pub task: TaskKey,
     pub fence: Fence,
     pub worker: WorkerId,
@@ -219,8 +233,8 @@ pub struct HeartbeatRequest {
 
 impl<B: Backend> Engine<B> {
     /// Extends the lease of a task and tells until when.
-    pub async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Timestamp, EngineError> {
-        let HeartbeatRequest { task, fence, worker, process_id, rss, mut last_activity } = request;
+    pub async fn heartbeat(&self, request: HeartbeatReport) -> Result<Timestamp, EngineError> {
+        let HeartbeatReport { task, fence, worker, process_id, rss, mut last_activity } = request;
         if let Some(activity) = &mut last_activity {
             check::name("lastActivity.stepName", &activity.step_name)?;
             activity.step_name = self.clean(&activity.step_name);
@@ -231,7 +245,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Records how an attempt ended.
-    pub async fn finish(&self, request: FinishRequest) -> Result<Finished, EngineError> {
+    pub async fn finish(&self, request: AttemptReport) -> Result<RecordedEnding, EngineError> {
         let command = self.finish_command(request).await?;
         finished(Ok(self.execute(command).await?))
     }
@@ -240,9 +254,9 @@ impl<B: Backend> Engine<B> {
     /// worker from its next task.
     pub async fn finish_and_claim(
         &self,
-        finish: FinishRequest,
-        claim: ClaimRequest,
-    ) -> Result<(Result<Finished, EngineError>, Claimed), EngineError> {
+        finish: AttemptReport,
+        claim: Claimant,
+    ) -> Result<(Result<RecordedEnding, EngineError>, Claimed), EngineError> {
         let claim = self.claim_command(claim)?;
         let (finish, malformed) = match self.finish_command(finish).await {
             Ok(command) => (Some(command), None),
@@ -263,12 +277,12 @@ impl<B: Backend> Engine<B> {
     pub async fn end_and_claim(
         &self,
         began: Option<Beginning>,
-        finish: FinishRequest,
-        claim: Option<ClaimRequest>,
-    ) -> Result<(Result<Finished, EngineError>, Claimed), EngineError> {
+        finish: AttemptReport,
+        claim: Option<Claimant>,
+    ) -> Result<(Result<RecordedEnding, EngineError>, Claimed), EngineError> {
         let nothing = || Claimed { tasks: Vec::new(), next: None };
         let claim = claim.map(|claim| self.claim_command(claim)).transpose()?;
-        let FinishRequest { task, fence, worker, .. } = finish.clone();
+        let AttemptReport { task, fence, worker, .. } = finish.clone();
         let is_begun = began.is_some();
         let start = began.map(|beginning| beginning.command(task, fence, worker));
         let finish = match self.finish_command(finish).await {
@@ -287,8 +301,8 @@ impl<B: Backend> Engine<B> {
         Ok((finished, claimed))
     }
 
-    async fn finish_command(&self, request: FinishRequest) -> Result<Command, EngineError> {
-        let FinishRequest { task, fence, worker, report } = request;
+    async fn finish_command(&self, request: AttemptReport) -> Result<Command, EngineError> {
+        let AttemptReport { task, fence, worker, report } = request;
         let spent = report.spent();
         let spent = Spent { usage: spent.usage.map(Usage::bounded), ..spent };
         let mut cause = None;
@@ -354,21 +368,22 @@ impl<B: Backend> Engine<B> {
         // An unknown task is for the decision to refuse.
         let Some(snapshot) = self.inner.backend.task(task.clone()).await? else { return Ok(None) };
         let parks = snapshot.spec.options.on_failure == OnFailure::Park;
-        // Nobody is told the token of a task that runs here: a key that cannot be had now keeps no failure back.
+        // Nobody gets the token of a task that runs here, so a key that cannot be had now holds no failure back.
         let token = if parks { self.mint_park_token(&task.tenant).ok() } else { None };
         let kind = snapshot.spec.kind_of_work();
+        let agent_code = code.and_then(workflow::agent_code).map(str::to_owned);
         let ErrorFingerprint { code, message: title, .. } = ErrorFingerprint::of(category, kind, error, code);
-        Ok(Some(Box::new(Cause { code, title, token })))
+        Ok(Some(Box::new(Cause { code, title, agent_code, token })))
     }
 
-    /// The files of an attempt by their paths among all files of its task. Of an attempt that still has its lease, each must
-    /// have been kept before, with the size that is told; any other report is for the decision to refuse or to repeat.
+    /// The files of an attempt by their paths among all files of its task. Of an attempt that still has its lease,
+    /// each must have been kept before, with the reported size; the decision refuses or repeats any other report.
     async fn kept_artifacts(
         &self,
         task: &TaskKey,
         fence: Fence,
-        mut artifacts: Vec<Artifact>,
-    ) -> Result<Vec<Artifact>, EngineError> {
+        mut artifacts: Vec<ArtifactFile>,
+    ) -> Result<Vec<ArtifactFile>, EngineError> {
         if artifacts.is_empty() {
             return Ok(artifacts);
         }
@@ -396,7 +411,7 @@ impl<B: Backend> Engine<B> {
         &self,
         task: &TaskKey,
         output: &Json,
-        artifacts: &[Artifact],
+        artifacts: &[ArtifactFile],
         completion: &Completion<'_>,
     ) -> Result<Option<Moved>, EngineError> {
         let listed: usize = artifacts.iter().map(|file| 6 * file.path.len() + ARTIFACT_JSON_BYTES).sum();
@@ -450,14 +465,14 @@ struct Moved {
     id: EventId,
     place: OverflowRef,
     /// The files that the event itself still names.
-    artifacts: Vec<Artifact>,
+    artifacts: Vec<ArtifactFile>,
 }
 
 /// What of a completion may stay in its event when the output moves.
 #[derive(Default, Deserialize)]
 struct Stayed {
     #[serde(default)]
-    artifacts: Vec<Artifact>,
+    artifacts: Vec<ArtifactFile>,
 }
 
 /// What the completion's event holds beside the output.
@@ -469,6 +484,6 @@ struct Completion<'a> {
     spent: &'a Spent,
 }
 
-fn finished(answer: Answer) -> Result<Finished, EngineError> {
-    take_reply!(answer?, Reply::Finished { ending, ended } => Finished { ending, repeated: ended.is_none() })
+fn finished(answer: Answer) -> Result<RecordedEnding, EngineError> {
+    take_reply!(answer?, Reply::Finished { ending, ended } => RecordedEnding { ending, repeated: ended.is_none() })
 }

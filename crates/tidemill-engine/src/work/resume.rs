@@ -17,7 +17,7 @@ use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::job::Job;
 use crate::kernel::state::row::RowKey;
-use crate::kernel::state::{Place, State, TaskView};
+use crate::kernel::state::{State, TaskPlace, TaskRef};
 use crate::queue::dead_letter::close_letter;
 use crate::triage::{Unparked, ingest};
 use crate::work::rows::{job_rows, letter_rows, steered_rows};
@@ -70,7 +70,7 @@ pub(crate) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>)
             let Some(task) = state.task(&key) else {
                 return Err(Refusal::NotFound { what: "task", id: request.to_string() });
             };
-            if let Place::InJob { job, .. } = task.place {
+            if let TaskPlace::InJob { job, .. } = task.place {
                 reopen_job(job, draft);
             }
             reopen(&key, &task, draft)?;
@@ -106,7 +106,7 @@ pub(crate) fn decide(state: &State, command: &Resume, draft: &mut Draft<'_, '_>)
             let mut resumed = Vec::with_capacity(indexes.len());
             for index in indexes.iter().copied() {
                 let key = TaskKey { tenant: command.tenant.clone(), request: job.request_of(index) };
-                let task = TaskView { entry: &job.node(index).entry, place: Place::InJob { job, index } };
+                let task = TaskRef { entry: &job.node(index).entry, place: TaskPlace::InJob { job, index } };
                 reopen(&key, &task, draft)?;
                 leave_parking(state, &key, &task, draft);
                 close_letter(state, &key, &task, draft);
@@ -131,7 +131,7 @@ pub(crate) fn reopen_job(job: &Job, draft: &mut Draft<'_, '_>) {
 }
 
 /// A parked task that is run again waits for nobody.
-pub(crate) fn leave_parking(state: &State, key: &TaskKey, task: &TaskView<'_>, draft: &mut Draft<'_, '_>) {
+pub(crate) fn leave_parking(state: &State, key: &TaskKey, task: &TaskRef<'_>, draft: &mut Draft<'_, '_>) {
     if task.entry.head.as_ref().is_some_and(TaskHead::is_parked) {
         let at = draft.now();
         ingest::unpark_task(state, draft, key, Unparked::WentOn { at });
@@ -139,7 +139,7 @@ pub(crate) fn leave_parking(state: &State, key: &TaskKey, task: &TaskView<'_>, d
 }
 
 /// Opens the next run of a failed or parked task: head, message, `Task Pending`.
-pub(crate) fn reopen(key: &TaskKey, task: &TaskView<'_>, draft: &mut Draft<'_, '_>) -> Result<(), Refusal> {
+pub(crate) fn reopen(key: &TaskKey, task: &TaskRef<'_>, draft: &mut Draft<'_, '_>) -> Result<(), Refusal> {
     let is_over = |head: &&TaskHead| head.outcome().map_or(head.is_parked(), Outcome::may_resume);
     let failed = task.entry.head.as_ref().filter(is_over);
     let Some(run) = failed.and_then(|head| head.run.checked_add(1)) else {
@@ -150,8 +150,8 @@ pub(crate) fn reopen(key: &TaskKey, task: &TaskView<'_>, draft: &mut Draft<'_, '
     let spec = spec_of(task);
     let identity = TaskIdentity { run, ..identity(&key.request, task) };
     let pending = match task.place {
-        Place::InJob { .. } => TaskPending::in_job(identity, spec.name.clone(), &spec.depends_on),
-        Place::Alone(_) => TaskPending::alone(identity, spec.name.clone()),
+        TaskPlace::InJob { .. } => TaskPending::in_job(identity, spec.name.clone(), &spec.depends_on),
+        TaskPlace::Alone(_) => TaskPending::alone(identity, spec.name.clone()),
     };
     let mut subject = draft.task_subject(key, task);
     draft.event(&mut subject, KnownType::TaskPending, By::component(Origin::ProducerApi), Json::of(&pending));

@@ -1,7 +1,7 @@
-//! Revocations: a worker in this process is told at once that a lease of its own has ended.
+//! Revocations: the engine tells a worker in this process at once that its lease has ended.
 //!
-//! Whoever ends a lease through the engine rings here: a cancel, or a claim that took the task over. Whether a ring was
-//! meant for a lease is for the head to say. Workers elsewhere learn it from the answer to their next heartbeat.
+//! A command that ends a lease rings here: a cancel, or a claim that took the task over. The head says whether a ring
+//! was meant for a lease. Workers elsewhere learn it from the answer to their next heartbeat.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,7 @@ use crate::kernel::backend::{Answer, Backend};
 use crate::kernel::command::Command;
 use crate::kernel::commit::TaskKey;
 use crate::kernel::notice::Notice;
+use crate::kernel::reads::Reads as _;
 use crate::kernel::reply::Reply;
 
 /// Tasks whose leases somebody watches.
@@ -62,7 +63,7 @@ impl Revocations {
         Watch { revocations: self.clone(), task: task.clone(), changed: changed.clone() }
     }
 
-    /// Tells those who watch a task that these commands may have ended the lease of.
+    /// Tells the watchers of tasks whose leases these commands may have ended.
     pub(crate) fn look_at(&self, asked: &[Watchable], answers: &[Answer]) {
         let watched = self.lock();
         if watched.is_empty() {

@@ -1,7 +1,7 @@
 //! What happens after this process stood still: claims wait a little.
 //!
-//! Leases ran out while nobody could renew them, and outcomes were reached that nobody could report. Whoever has them is
-//! heard first, under the fence of its lease; only then is a task given to somebody else.
+//! Leases ran out while no worker could renew them, and workers could not report outcomes. The server first hears the
+//! workers that have them, under the fence of their leases; only then does it give a task to another worker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::kernel::backend::Backend;
 
-/// How often whoever keeps an engine going says that time passes, at least.
+/// How often the owner of an engine says that time passes, at least.
 pub const PULSE_EVERY: Duration = Duration::from_millis(500);
 /// No gap in time counts that is shorter.
 const GAP_MILLIS_MIN: u64 = 2_000;
@@ -67,7 +67,7 @@ mod tests {
             (1_000, 0),
             (2_000, 0),
             (6_999, 0),
-            (12_000, 3_000), // a gap, seen by whoever looks first
+            (12_000, 3_000), // a gap, seen by the first look
             (12_001, 2_999),
             (14_999, 1),
             (15_000, 0),

@@ -35,7 +35,7 @@ pub struct JobRequest {
     pub name: Option<String>,
     /// What its agents may use in all.
     pub budget: Option<Budget>,
-    /// Who is told once it is at rest.
+    /// The URL that is called once it is at rest.
     pub callback: Option<CallbackUrl>,
     pub tasks: Vec<TaskSpec>,
     pub idempotency: Option<IdempotencyKey>,
@@ -86,7 +86,7 @@ pub struct SubmitJob {
     pub once: Vec<Once>,
     /// What the job's agents may use in all.
     pub budget: Option<Budget>,
-    /// Who is told once the job is at rest.
+    /// The URL that is called once the job is at rest.
     pub callback: Option<Arc<str>>,
 }
 
@@ -115,7 +115,9 @@ pub(crate) fn decide(
 ) -> Result<Reply, Refusal> {
     let job = &command.job;
     if let Some(effect) = earlier_effect(state, &command.once, draft)? {
-        let Effect::Job(earlier) = effect else { return Err(Refusal::IdempotencyConflict) };
+        let Effect::Job(earlier) = effect else {
+            return Err(Refusal::IdempotencyConflict { earlier: effect });
+        };
         let reply = repeat(state, job, earlier)?;
         remember(state, &command.once, &effect, draft);
         return Ok(reply);
@@ -180,15 +182,13 @@ pub(crate) fn earlier_effect(
     let mut found: Option<&Effect> = None;
     for once in once {
         let Some(record) = valid(state, once, draft) else { continue };
-        match &record.value {
-            RecordValue::Idempotency(earlier)
-                if earlier.body_hash == once.body_hash
-                    && found.is_none_or(|found| *found == earlier.effect) =>
-            {
-                found = Some(&earlier.effect);
-            }
-            _ => return Err(Refusal::IdempotencyConflict),
+        // A key of this kind has no other value.
+        let RecordValue::Idempotency(earlier) = &record.value else { continue };
+        let is_same = earlier.body_hash == once.body_hash;
+        if !is_same || found.is_some_and(|found| *found != earlier.effect) {
+            return Err(Refusal::IdempotencyConflict { earlier: earlier.effect.clone() });
         }
+        found = Some(&earlier.effect);
     }
     Ok(found.cloned())
 }

@@ -19,7 +19,7 @@ use crate::kernel::record::Effect;
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::row::RowKey;
-use crate::kernel::state::{Place, State};
+use crate::kernel::state::{State, TaskPlace};
 use crate::work::rows::{once_rows, task_row};
 use crate::work::submit_job::{IdempotencyKey, earlier_effect, once, remember};
 use crate::work::tenant_limit;
@@ -83,17 +83,19 @@ pub(crate) fn decide(
     let task = &command.task;
     let key = TaskKey { tenant: task.tenant.clone(), request: task.request.clone() };
     if let Some(effect) = earlier_effect(state, &command.once, draft)? {
-        let Effect::Task(request) = &effect else { return Err(Refusal::IdempotencyConflict) };
+        let Effect::Task(request) = &effect else {
+            return Err(Refusal::IdempotencyConflict { earlier: effect });
+        };
         // The id names another task than the key does.
         if *request != key.request && state.task(&key).is_some() {
-            return Err(Refusal::IdempotencyConflict);
+            return Err(Refusal::IdempotencyConflict { earlier: effect });
         }
         remember(state, &command.once, &effect, draft);
         return Ok(Reply::TaskSubmitted { request: request.clone(), repeated: true });
     }
     if let Some(known) = state.task(&key) {
         let is_same = |earlier: &NewTask| earlier.spec == task.spec && earlier.app == task.app;
-        if !matches!(known.place, Place::Alone(earlier) if is_same(earlier)) {
+        if !matches!(known.place, TaskPlace::Alone(earlier) if is_same(earlier)) {
             return Err(Refusal::RequestTaken(key.request));
         }
         remember(state, &command.once, &Effect::Task(key.request.clone()), draft);

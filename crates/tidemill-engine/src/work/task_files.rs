@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use tidemill_model::{Artifact, Json};
+use tidemill_model::{ArtifactFile, Json};
 
 use crate::engine::{Engine, EngineError, check};
 use crate::kernel::backend::{Backend, Fault};
 use crate::kernel::commit::TaskKey;
 use crate::kernel::notice::Notice;
+use crate::kernel::reads::Reads as _;
 
 /// The files of one task, its logs left out.
 pub const TASK_FILES_MAX: usize = 10_000;
@@ -114,7 +115,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Refuses files that were not kept before, or with another size.
-    pub(super) async fn check_kept(&self, task: &TaskKey, named: &[Artifact]) -> Result<(), EngineError> {
+    pub(super) async fn check_kept(&self, task: &TaskKey, named: &[ArtifactFile]) -> Result<(), EngineError> {
         let list = self.file_list(task).await?;
         for (at, artifact) in named.iter().enumerate() {
             let mut size = list.get(&artifact.path).copied();

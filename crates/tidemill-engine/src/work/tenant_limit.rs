@@ -8,7 +8,7 @@ use crate::kernel::commit::{RecordWrite, TaskKey};
 use crate::kernel::draft::{Draft, spec_of};
 use crate::kernel::reply::Refusal;
 use crate::kernel::state::job::{Job, spec_bytes};
-use crate::kernel::state::{Load, Place, State, TaskView};
+use crate::kernel::state::{Load, State, TaskPlace, TaskRef};
 
 /// Names of the limits, as operators set them.
 const TASKS: &str = "TENANT_TASKS_MAX";
@@ -38,13 +38,13 @@ pub(crate) fn check_in_job<'t>(
 pub(crate) fn check_again(
     state: &State,
     key: &TaskKey,
-    task: &TaskView<'_>,
+    task: &TaskRef<'_>,
     draft: &Draft<'_, '_>,
 ) -> Result<(), Refusal> {
     let ended = (!task.entry.is_live()).then(|| spec_of(task));
     match task.place {
-        Place::InJob { job, .. } => check_in_job(state, job, &ended, draft),
-        Place::Alone(_) => check(state, &key.tenant, &ended, draft),
+        TaskPlace::InJob { job, .. } => check_in_job(state, job, &ended, draft),
+        TaskPlace::Alone(_) => check(state, &key.tenant, &ended, draft),
     }
 }
 

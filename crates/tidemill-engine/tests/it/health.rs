@@ -1,15 +1,15 @@
-//! Who is told of what checks find: once, again after an hour, and when it is over.
+//! Alarms about what checks find: once, again after an hour, and when it is over.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use tidemill_conformance::{ManualClock, block_on};
 use tidemill_engine::Engine;
-use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::{ClaimRequest, EngineConfig, TaskRequest};
+use tidemill_engine::engine::{Claimant, EngineConfig, TaskRequest};
 use tidemill_engine::health::HealthRules;
 use tidemill_engine::memory::MemoryBackend;
 use tidemill_engine::policy::{AlertTargets, Policy};
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::record::{RecordKind, RecordValue};
 use tidemill_model::{AppName, Json, RequestId, TaskName, TaskOptions, TenantId, WorkerId};
 
@@ -52,7 +52,7 @@ impl Desk {
     }
 
     fn claim(&self) {
-        let request = ClaimRequest {
+        let request = Claimant {
             worker: WorkerId::trusted("worker-i-001"),
             generation: Some(1),
             max: 256,
@@ -62,7 +62,7 @@ impl Desk {
         block_on(self.engine.claim(request)).unwrap();
     }
 
-    /// Lets so many minutes pass and checks; gives what people are told by it.
+    /// Lets `minutes` minutes pass and checks; returns what people are told by it.
     fn check_after(&mut self, minutes: u64) -> Vec<String> {
         self.clock.advance(minutes * MINUTE);
         block_on(self.engine.check_health(&acme())).unwrap();

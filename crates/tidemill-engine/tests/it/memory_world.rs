@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use tidemill_conformance::conformance_tests;
-use tidemill_conformance::{ManualClock, World, policy};
+use tidemill_conformance::{ManualClock, TestWorld, policy};
 use tidemill_engine::memory::MemoryBackend;
 
 struct MemoryWorld(Arc<MemoryBackend<ManualClock>>);
 
-impl World for MemoryWorld {
+impl TestWorld for MemoryWorld {
     type Backend = MemoryBackend<ManualClock>;
 
     fn backend(&self) -> Arc<Self::Backend> {

@@ -14,7 +14,7 @@ use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::Clock;
 use tidemill_engine::command::{Command, Prepared, Publish, PublishedEvent};
 use tidemill_engine::engine::{
-    EngineConfig, ExecutionFilter, LetterFilter, NewEvent, PublishRequest, ShownExecution, ShownStatus,
+    EngineConfig, EventBatch, ExecutionFilter, LetterFilter, NewEvent, ShownExecution, ShownStatus,
     WriteScript,
 };
 use tidemill_engine::execution::ScriptLetter;
@@ -300,7 +300,7 @@ impl Lab {
             ttl: None,
         };
         let (tenant, app) = (TenantId::new(tenant).unwrap(), AppName::new("shop").unwrap());
-        let request = PublishRequest { tenant, app, origin: "test".to_owned(), events: vec![event] };
+        let request = EventBatch { tenant, app, origin: "test".to_owned(), events: vec![event] };
         block_on(self.engine.publish(request)).unwrap();
     }
 

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tidemill_conformance::block_on;
 use tidemill_engine::clock::Clock;
-use tidemill_engine::engine::{
-    Define, EVENTS_LOOKED_AT_MAX, NewEvent, PublishRequest, ShownStatus, WriteScript,
-};
+use tidemill_engine::engine::{Define, EVENTS_LOOKED_AT_MAX, EventBatch, NewEvent, ShownStatus, WriteScript};
 use tidemill_engine::execution::ExecutionId;
 use tidemill_engine::scripts::ScriptsConfig;
 use tidemill_model::{
@@ -281,7 +279,7 @@ fn a_large_event_is_looked_up_and_one_that_is_gone_is_told() {
         properties: Json::of(&large),
         ttl: Some(lab.fake.clock.now().millis() / 1_000 + 5),
     };
-    let request = PublishRequest {
+    let request = EventBatch {
         tenant: acme(),
         app: AppName::new("shop").unwrap(),
         origin: "test".to_owned(),
@@ -371,7 +369,7 @@ fn what_readers_cannot_read_is_refused_by_name() {
             ttl: None,
         };
         let (tenant, app) = (acme(), AppName::new("shop").unwrap());
-        let request = PublishRequest { tenant, app, origin: "test".to_owned(), events: vec![event] };
+        let request = EventBatch { tenant, app, origin: "test".to_owned(), events: vec![event] };
         let refused = block_on(lab.engine.publish(request)).unwrap_err();
         assert_eq!(refused.to_string(), format!("events[0].properties {problem}"));
     }

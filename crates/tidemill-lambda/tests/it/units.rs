@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const UNITS: [(&str, &str); 5] = [
+const UNITS: [(&str, &str); 6] = [
     ("tidemill-worker@.service", include_str!("../../../../deploy/systemd/tidemill-worker@.service")),
+    ("tidemill.service", include_str!("../../../../deploy/systemd/tidemill.service")),
     ("tidemill-server.service", include_str!("../../../../deploy/systemd/tidemill-server.service")),
     ("tidemill-workers.target", include_str!("../../../../deploy/systemd/tidemill-workers.target")),
     (
@@ -108,7 +109,7 @@ fn in_14_log_files() {
     let ran = Command::new(deploy().join("run-worker"))
         .current_dir(&place)
         .env("TIDEMILL_PROGRAM", &program)
-        // The end of its output is the end of those who write the files.
+        // Its output ends when the processes that write the files have ended.
         .output()
         .expect("the script runs");
     assert!(ran.status.success(), "{ran:?}");

@@ -18,4 +18,4 @@ pub use operator::Operator;
 pub use parse::{
     CONDITIONS_MAX, FILTER_BYTES_MAX, GROUP_DEPTH_MAX, INVALID_FILTER, LIST_MAX, TEXT_BYTES_MAX,
 };
-pub use rules::{Condition, ConditionResult, FilterRules, Group, Logic, Rule};
+pub use rules::{Condition, ConditionResult, FilterRules, Logic, Rule, RuleGroup};

@@ -1,14 +1,14 @@
-//! Reading rules: everything that is wrong with them is told at once, each thing with its place.
+//! Reading rules: all problems are reported at once, each with its place.
 
 use serde_json::{Map, Value};
 
 use super::field_path::FieldPath;
 use super::operator::Operator;
-use super::rules::{Condition, FilterRules, Group, Logic, Rule};
+use super::rules::{Condition, FilterRules, Logic, Rule, RuleGroup};
 use tidemill_model::document::kind;
-use tidemill_model::execution::entry_path;
 use tidemill_model::field_problem::FieldProblems;
 use tidemill_model::nearest::unknown_field;
+use tidemill_model::runner_spec::entry_path;
 
 /// The code of every problem with rules.
 pub const INVALID_FILTER: &str = "INVALID_FILTER";
@@ -66,12 +66,12 @@ impl Reader<'_> {
         self.problems.add(place, INVALID_FILTER, message);
     }
 
-    fn read(&mut self, value: &Value) -> Option<Group> {
+    fn read(&mut self, value: &Value) -> Option<RuleGroup> {
         match value {
             Value::Null => None,
             Value::Object(fields) if is_group(fields) => self.group(PLACE, fields, 1),
             Value::Object(fields) => {
-                Some(Group { logic: Logic::And, rules: self.entries(PLACE, fields, Logic::And, 1) })
+                Some(RuleGroup { logic: Logic::And, rules: self.entries(PLACE, fields, Logic::And, 1) })
             }
             other => {
                 self.problem(PLACE, format!("must be an object or null, not {}", kind(other)));
@@ -80,7 +80,7 @@ impl Reader<'_> {
         }
     }
 
-    fn group(&mut self, place: &str, fields: &Map<String, Value>, depth: usize) -> Option<Group> {
+    fn group(&mut self, place: &str, fields: &Map<String, Value>, depth: usize) -> Option<RuleGroup> {
         if !self.within_depth(place, depth) {
             return None;
         }
@@ -108,7 +108,7 @@ impl Reader<'_> {
             }
         };
         self.only(place, fields, &["logic", "conditions"]);
-        Some(Group { logic, rules })
+        Some(RuleGroup { logic, rules })
     }
 
     /// Conditions by field: a plain value is `eq`, an object holds operators, which must all hold.
@@ -131,7 +131,7 @@ impl Reader<'_> {
             let together = self.operators(&place, &field, operators);
             if together.len() > 1 && logic == Logic::Or {
                 if self.within_depth(&place, depth + 1) {
-                    rules.push(Rule::Group(Group { logic: Logic::And, rules: together }));
+                    rules.push(Rule::Group(RuleGroup { logic: Logic::And, rules: together }));
                 }
             } else {
                 rules.extend(together);

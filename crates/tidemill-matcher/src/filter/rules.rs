@@ -9,12 +9,12 @@ use super::operator::Operator;
 /// The checked rules of one subscription. Without conditions they match every event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilterRules {
-    pub(super) root: Group,
+    pub(super) root: RuleGroup,
 }
 
 /// Rules joined by `AND` or `OR`. A group without rules matches.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Group {
+pub struct RuleGroup {
     pub logic: Logic,
     pub rules: Vec<Rule>,
 }
@@ -22,7 +22,7 @@ pub struct Group {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rule {
     Condition(Condition),
-    Group(Group),
+    Group(RuleGroup),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,10 +58,10 @@ pub struct ConditionResult<'r> {
 impl FilterRules {
     /// Rules that every event passes.
     pub fn all() -> Self {
-        Self { root: Group { logic: Logic::And, rules: Vec::new() } }
+        Self { root: RuleGroup { logic: Logic::And, rules: Vec::new() } }
     }
 
-    pub fn root(&self) -> &Group {
+    pub fn root(&self) -> &RuleGroup {
         &self.root
     }
 
@@ -99,7 +99,7 @@ impl Serialize for FilterRules {
     }
 }
 
-impl Group {
+impl RuleGroup {
     fn matches(&self, data: &Value) -> bool {
         let passes = |rule: &Rule| match rule {
             Rule::Condition(condition) => condition.holds(data),

@@ -1,7 +1,7 @@
 //! Rules as alternatives: conjunctions of which one must hold.
 
 use super::conjunction::bytes_of;
-use crate::filter::{Condition, FilterRules, Group, Logic, Rule};
+use crate::filter::{Condition, FilterRules, Logic, Rule, RuleGroup};
 
 /// How many conjunctions rules are split into at most. More than [`crate::filter::CONDITIONS_MAX`], so that a plain
 /// list of alternatives always fits.
@@ -32,7 +32,7 @@ impl Alternatives<'_> {
     }
 }
 
-fn bytes_of_group(group: &Group) -> usize {
+fn bytes_of_group(group: &RuleGroup) -> usize {
     let of_rule = |rule: &Rule| match rule {
         Rule::Condition(condition) => bytes_of(&condition.value),
         Rule::Group(group) => bytes_of_group(group),
@@ -52,7 +52,7 @@ fn of_rule(rule: &Rule) -> Alternatives<'_> {
     }
 }
 
-fn of_group(group: &Group) -> Alternatives<'_> {
+fn of_group(group: &RuleGroup) -> Alternatives<'_> {
     let mut parts: Vec<Alternatives<'_>> = group.rules.iter().map(of_rule).collect();
     if parts.is_empty() {
         return Alternatives { conjunctions: vec![Vec::new()], exact: true };
@@ -78,7 +78,7 @@ fn both<'r>(left: Alternatives<'r>, right: &Alternatives<'r>) -> Alternatives<'r
     Alternatives { conjunctions: joined.collect(), exact: left.exact && right.exact }
 }
 
-fn either<'r>(group: &'r Group, parts: Vec<Alternatives<'r>>) -> Alternatives<'r> {
+fn either<'r>(group: &'r RuleGroup, parts: Vec<Alternatives<'r>>) -> Alternatives<'r> {
     let exact = parts.iter().all(|part| part.exact);
     let conjunctions: Vec<_> = parts.into_iter().flat_map(|part| part.conjunctions).collect();
     if conjunctions.iter().any(Vec::is_empty) {
@@ -94,7 +94,7 @@ fn either<'r>(group: &'r Group, parts: Vec<Alternatives<'r>>) -> Alternatives<'r
 }
 
 /// Conditions of which one holds whenever the group does; as few as there can be. None for a group that always holds.
-fn cover<'r>(group: &'r Group) -> Option<Vec<&'r Condition>> {
+fn cover<'r>(group: &'r RuleGroup) -> Option<Vec<&'r Condition>> {
     let of_rule = |rule: &'r Rule| match rule {
         Rule::Condition(condition) => Some(vec![condition]),
         Rule::Group(group) => cover(group),

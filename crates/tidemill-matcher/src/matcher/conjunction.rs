@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::event_values::EventValues;
 use super::path_trie::PathId;
 use super::slab::Slot;
-use crate::filter::{Group, Logic, Operator, Rule};
+use crate::filter::{Logic, Operator, Rule, RuleGroup};
 
 /// One alternative of a subscription's rules.
 #[derive(Debug)]
 pub(super) struct Conjunction {
     pub(super) subscription: Slot,
-    /// Whether it is the only alternative; otherwise several may hold and the subscription is told once.
+    /// Whether it is the only alternative; otherwise several may hold and the subscription is reported once.
     pub(super) lone: bool,
     /// The rules, if the alternatives say less than they do.
     pub(super) rules: Option<Arc<Tree>>,
@@ -70,7 +70,7 @@ impl Predicate {
 
 impl Tree {
     pub(super) fn of(
-        group: &Group,
+        group: &RuleGroup,
         predicate: &mut impl FnMut(&crate::filter::Condition) -> Predicate,
     ) -> Self {
         let part = |rule: &Rule| match rule {

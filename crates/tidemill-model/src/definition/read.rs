@@ -2,133 +2,105 @@
 
 use serde_json::Value;
 
-use super::agent_fields::{AgentFields, step_timeout};
-use super::{
-    DESCRIPTION_BYTES_MAX, DefinitionDraft, OPEN_VARIABLES_MAX, Runner, SCRIPT_BYTES_MAX, SECRETS_MAX,
-};
+use super::{DefinitionDraft, OPEN_VARIABLES_MAX, Runner, SCRIPT_BYTES_MAX};
+use crate::agent::{STEP_TIMEOUT_MILLIS_ALLOWED, asks};
 use crate::document::Document;
-use crate::execution::{
-    VARIABLE_NAME_BYTES_MAX, check_path, is_loading_variable, is_reserved_variable, is_variable_name,
-};
+use crate::field_kinds::{schema_of, schema_with};
 use crate::field_problem::{FieldProblems, code};
+use crate::fields::{Fields as _, Part, field};
 use crate::id::TaskName;
-use crate::job_file::{ATTEMPTS_MAX, TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, parking, retry};
-use crate::task_secrets::is_own_variable;
+use crate::job_file::{TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, check_parking};
+use crate::runner_spec::{
+    VARIABLE_NAME_BYTES_MAX, is_loading_variable, is_reserved_variable, is_variable_name,
+};
+use crate::span::Millis;
 
-pub(super) const FIELDS: &str = "name, description, runner, command, env, openEnv, secrets, path, inputArg, timeout, taskTimeout, idleTimeout, \
-                      maxAttempts, retry, labels, onFailure, parkTimeout, prompt, outputSchema, outputFile, maxTurns, tools, steps, model, \
-                      permissionMode, agentAttempts, resumeSession, settings, maxCostUsd, script";
 /// What an answer holds beside the draft. It may be sent back and is not read.
-const ANSWERED: [&str; 3] = ["version", "createdAt", "updatedAt"];
+pub(super) const ANSWERED: [&str; 3] = ["version", "createdAt", "updatedAt"];
 
 impl DefinitionDraft {
     /// Reads a definition, or tells everything that is wrong.
     pub fn read(value: Value) -> Result<Self, FieldProblems> {
         let mut problems = FieldProblems::default();
-        let Some(mut document) = Document::open("", value, &mut problems) else { return Err(problems) };
-        let draft = draft(&mut document);
-        document.close(FIELDS);
-        match draft {
+        match Self::read_at("", value, &mut problems) {
             Some(draft) => problems.or(draft),
             None => Err(problems),
         }
     }
 }
 
-fn draft(document: &mut Document<'_>) -> Option<DefinitionDraft> {
+pub(super) fn pass_over_answer(document: &mut Document<'_>) {
     for field in ANSWERED {
         document.take(field);
     }
-    let name = name(document);
-    let runner = runner(document);
-    let asks = AgentFields::asks(document);
-    let brings_command = document.has("command");
-    let command = document.run("command");
-    let brings_script = document.has("script");
-    let mut retry = retry(document);
-    let max_attempts = document.number("maxAttempts", 1..=ATTEMPTS_MAX.into());
-    let max_attempts = max_attempts.and_then(|attempts| u32::try_from(attempts).ok());
-    if let (Some(own), Some(inner)) = (max_attempts, retry.max_attempts)
-        && own != inner
-    {
-        document.problem(
-            "maxAttempts",
-            code::INVALID_VALUE,
-            format!("is {own}, and retry.maxAttempts {inner}"),
-        );
-    }
-    if !retry.is_empty() {
-        retry.max_attempts = retry.max_attempts.or(max_attempts);
-    }
-    let timeout = match runner {
-        Some(Runner::Agent) => step_timeout(document),
-        _ => document.span("timeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
-    };
-    let agent = AgentFields::read(document);
-    let (on_failure, park_timeout) = parking(document);
-    let rest = DefinitionDraft {
-        description: document.long_text("description", DESCRIPTION_BYTES_MAX),
-        command,
-        env: document.env("env"),
-        open_env: open_env(document),
-        secrets: secrets(document),
-        path: path(document),
-        input_arg: document.flag("inputArg").unwrap_or(true),
-        timeout,
-        task_timeout: document.span("taskTimeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
-        idle_timeout: document.span("idleTimeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
-        max_attempts: max_attempts.or(retry.max_attempts),
-        retry,
-        labels: document.labels("labels"),
-        on_failure,
-        park_timeout,
-        prompt: agent.prompt,
-        output_schema: agent.output_schema,
-        output_file: agent.output_file,
-        max_turns: agent.max_turns,
-        tools: agent.tools,
-        steps: agent.steps,
-        model: agent.model,
-        permission_mode: agent.permission_mode,
-        agent_attempts: agent.attempts,
-        resume_session: agent.resume_session,
-        settings: agent.settings,
-        max_cost: agent.max_cost,
-        script: document.long_text("script", SCRIPT_BYTES_MAX),
-        ..DefinitionDraft::of(TaskName::trusted("-"), Runner::Command)
-    };
-    let (name, runner) = (name?, runner?);
-    match runner {
-        Runner::Command if !brings_command => document.missing("command"),
-        Runner::Native | Runner::Agent | Runner::Script if brings_command => {
-            let message = format!("is for the runner command, and this one is {}", runner.as_str());
-            document.problem("command", code::INVALID_VALUE, message);
-        }
-        Runner::Agent if !asks => document.missing("prompt"),
-        Runner::Script if !brings_script => document.missing("script"),
-        Runner::Command | Runner::Native | Runner::Agent | Runner::Script => {}
-    }
-    Some(DefinitionDraft { name, runner, ..rest })
 }
 
-fn name(document: &mut Document<'_>) -> Option<TaskName> {
-    if !document.has("name") {
-        document.missing("name");
+/// What several fields say together.
+pub(super) fn settle(mut draft: DefinitionDraft, document: &mut Document<'_>) -> DefinitionDraft {
+    if let (Some(own), Some(inner)) = (draft.max_attempts, draft.retry.max_attempts)
+        && own != inner
+    {
+        let message = format!("is {own}, and retry.maxAttempts {inner}");
+        document.problem("maxAttempts", code::INVALID_VALUE, message);
     }
-    let text = document.text("name")?;
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if let Some(found) = text.chars().find(|c| !fits(*c)) {
-        let message = format!("holds {found:?}; allowed are letters, digits, `_` and `-`");
-        document.problem("name", code::INVALID_VALUE, message);
-        return None;
+    if !draft.retry.is_empty() {
+        draft.retry.max_attempts = draft.retry.max_attempts.or(draft.max_attempts);
     }
-    let name = TaskName::new(text);
-    name.map_err(|bad| document.problem("name", code::INVALID_VALUE, bad.problem.to_string())).ok()
+    draft.max_attempts = draft.max_attempts.or(draft.retry.max_attempts);
+    if let Some(timeout) = draft.timeout {
+        let allowed = match draft.runner {
+            Runner::Agent => STEP_TIMEOUT_MILLIS_ALLOWED,
+            Runner::Command | Runner::Script | Runner::Native => TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX,
+        };
+        draft.timeout = document.span_within("timeout", timeout, allowed);
+    }
+    if draft.task_timeout.is_some() && draft.runner != Runner::Agent {
+        // It would do nothing, and nobody would notice.
+        let message =
+            format!("is for the runner agent, and this one is {}; use timeout", draft.runner.as_str());
+        document.problem("taskTimeout", code::INVALID_VALUE, message);
+    }
+    check_parking(draft.on_failure, draft.park_timeout, document);
+    draft
+}
+
+pub(super) fn name() -> impl Part<Value = TaskName> {
+    let read = |document: &mut Document<'_>, field| {
+        if !document.has(field) {
+            document.missing(field);
+        }
+        let text = document.text(field)?;
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if let Some(found) = text.chars().find(|c| !fits(*c)) {
+            let message = format!("holds {found:?}; allowed are letters, digits, `_` and `-`");
+            document.problem(field, code::INVALID_VALUE, message);
+            return None;
+        }
+        let name = TaskName::new(text);
+        name.map_err(|bad| document.problem(field, code::INVALID_VALUE, bad.problem.to_string())).ok()
+    };
+    let read = move |document: &mut Document<'_>, field| {
+        read(document, field).unwrap_or_else(|| TaskName::trusted("-"))
+    };
+    let pattern = [("pattern", "^[A-Za-z0-9_-]{1,200}$".into())];
+    field("name", read, schema_with::<String>(pattern)).required()
+}
+
+/// The runner. It is read before the fields that it needs or does not have.
+pub(super) fn runner() -> impl Part<Value = Runner> {
+    let read = |document: &mut Document<'_>, field| match read_runner(document, field) {
+        Some(runner) => {
+            check_work(document, runner);
+            runner
+        }
+        None => Runner::Command,
+    };
+    field("runner", read, schema_of::<Option<Runner>>)
 }
 
 /// The runner that is named, or the one that the other fields are for.
-fn runner(document: &mut Document<'_>) -> Option<Runner> {
-    if !document.has("runner") {
+fn read_runner(document: &mut Document<'_>, field: &str) -> Option<Runner> {
+    if !document.has(field) {
         let told = [
             ("command", Runner::Command),
             ("prompt", Runner::Agent),
@@ -137,69 +109,69 @@ fn runner(document: &mut Document<'_>) -> Option<Runner> {
         ];
         let told = told.into_iter().find(|(field, _)| document.has(field)).map(|(_, runner)| runner);
         if told.is_none() {
-            document.missing("runner");
+            document.missing(field);
         }
-        document.take("runner");
+        document.take(field);
         return told;
     }
-    let text = document.text("runner")?;
+    let text = document.text(field)?;
     let known = [Runner::Command, Runner::Agent, Runner::Script, Runner::Native];
     let runner = known.into_iter().find(|runner| runner.as_str() == text);
     if runner.is_none() {
-        document.problem("runner", code::INVALID_VALUE, "must be command, agent, script or native");
+        document.problem(field, code::INVALID_VALUE, "must be command, agent, script or native");
     }
     runner
 }
 
+fn check_work(document: &mut Document<'_>, runner: Runner) {
+    match runner {
+        Runner::Command if !document.has("command") => document.missing("command"),
+        Runner::Native | Runner::Agent | Runner::Script if document.has("command") => {
+            let message = format!("is for the runner command, and this one is {}", runner.as_str());
+            document.problem("command", code::INVALID_VALUE, message);
+        }
+        Runner::Agent if !asks(document) => document.missing("prompt"),
+        Runner::Script if !document.has("script") => document.missing("script"),
+        Runner::Command | Runner::Native | Runner::Agent | Runner::Script => {}
+    }
+}
+
+/// How long it may be depends on the runner.
+pub(super) fn timeout() -> impl Part<Value = Option<Millis>> {
+    field(
+        "timeout",
+        |document: &mut Document<'_>, field| document.any_span(field),
+        schema_of::<Option<Millis>>,
+    )
+}
+
+pub(super) fn script() -> impl Part<Value = Option<String>> {
+    let read = |document: &mut Document<'_>, field| document.long_text(field, SCRIPT_BYTES_MAX);
+    field("script", read, schema_of::<Option<String>>)
+}
+
 /// Names of variables that others may set.
-fn open_env(document: &mut Document<'_>) -> Vec<String> {
-    let names = document.texts("openEnv").unwrap_or_default();
-    if names.len() > OPEN_VARIABLES_MAX {
-        let message = format!("has {} names; the limit is {OPEN_VARIABLES_MAX}", names.len());
-        document.problem("openEnv", code::TOO_LONG, message);
-    }
-    for (at, name) in names.iter().enumerate() {
-        let field = format!("openEnv[{at}]");
-        if name.len() > VARIABLE_NAME_BYTES_MAX {
-            let message = format!("is {} bytes; the limit is {VARIABLE_NAME_BYTES_MAX}", name.len());
-            document.problem(&field, code::TOO_LONG, message);
-        } else if !is_variable_name(name) {
-            document.problem(&field, code::INVALID_VALUE, "is no name of a variable");
-        } else if is_reserved_variable(name) {
-            document.problem(&field, code::RESERVED_VARIABLE, "is set by the worker and by nobody else");
-        } else if is_loading_variable(name) {
-            let message =
-                "makes programs run other code than the definition names, and cannot be open to others";
-            document.problem(&field, code::RESERVED_VARIABLE, message);
-        }
-    }
-    names
-}
-
-/// Names of variables of the worker's environment that the task is given.
-pub(crate) fn secrets(document: &mut Document<'_>) -> Vec<String> {
-    let names = document.texts("secrets").unwrap_or_default();
-    if names.len() > SECRETS_MAX {
-        let message = format!("has {} names; the limit is {SECRETS_MAX}", names.len());
-        document.problem("secrets", code::TOO_LONG, message);
-    }
-    for (at, name) in names.iter().enumerate() {
-        let field = format!("secrets[{at}]");
-        if !is_variable_name(name) {
-            document.problem(&field, code::INVALID_VALUE, "is no name of a variable");
-        } else if is_own_variable(name) {
-            let message = "belongs to the worker itself and cannot be handed over";
-            document.problem(&field, code::RESERVED_VARIABLE, message);
-        }
-    }
-    names
-}
-
-/// Directories that come before those of `PATH`.
-pub(crate) fn path(document: &mut Document<'_>) -> Vec<String> {
-    let directories = document.texts("path").unwrap_or_default();
-    check_path(&document.path("path"), &directories, document.problems);
-    directories
+pub(super) fn open_env() -> impl Part<Value = Vec<String>> {
+    let read = |document: &mut Document<'_>, field| {
+        document.names(field, OPEN_VARIABLES_MAX, |name| {
+            let told = if name.len() > VARIABLE_NAME_BYTES_MAX {
+                let message = format!("is {} bytes; the limit is {VARIABLE_NAME_BYTES_MAX}", name.len());
+                (code::TOO_LONG, message)
+            } else if !is_variable_name(name) {
+                (code::INVALID_VALUE, "is no name of a variable".to_owned())
+            } else if is_reserved_variable(name) {
+                (code::RESERVED_VARIABLE, "is set by the worker and by nobody else".to_owned())
+            } else if is_loading_variable(name) {
+                let message =
+                    "makes programs run other code than the definition names, and cannot be open to others";
+                (code::RESERVED_VARIABLE, message.to_owned())
+            } else {
+                return Ok(());
+            };
+            Err(told)
+        })
+    };
+    field("openEnv", read, schema_with::<Option<Vec<String>>>([("maxItems", OPEN_VARIABLES_MAX.into())]))
 }
 
 #[cfg(test)]
@@ -211,7 +183,7 @@ mod tests {
         AgentStep, MicroUsd, PROMPT_BYTES_MAX, PermissionMode, SETTINGS_BYTES_MAX, STEPS_MAX, TOOLS_MAX,
     };
     use crate::definition::Definition;
-    use crate::execution::Run;
+    use crate::runner_spec::Run;
     use crate::span::Millis;
     use crate::task_spec::OnFailure;
     use crate::time::Timestamp;
@@ -266,6 +238,7 @@ mod tests {
             (json!({ "maxAttempts": 0 }), "maxAttempts", code::OUT_OF_RANGE),
             (json!({ "maxAttempts": 2, "retry": { "maxAttempts": 3 } }), "maxAttempts", code::INVALID_VALUE),
             (json!({ "priority": 1 }), "priority", code::UNKNOWN_FIELD),
+            (json!({ "taskTimeout": "5m" }), "taskTimeout", code::INVALID_VALUE),
             (json!({ "onFailure": "stop" }), "onFailure", code::INVALID_VALUE),
             (json!({ "parkTimeout": "366d" }), "parkTimeout", code::OUT_OF_RANGE),
             (json!({ "onFailure": "fail", "parkTimeout": "1d" }), "parkTimeout", code::INVALID_VALUE),
@@ -398,7 +371,7 @@ mod tests {
         let spec = draft.agent().unwrap();
         let [step] = &spec.steps[..] else { panic!("{spec:?}") };
         let expected = AgentStep {
-            output_schema: draft.output_schema.clone(),
+            output_schema: draft.agent.output_schema.clone(),
             output_file: Some("tags.json".to_owned()),
             max_turns: Some(5),
             tools: vec!["Read".to_owned()],
@@ -443,7 +416,7 @@ mod tests {
         assert!(closed.input_arg && told.get("inputArg").is_none());
         let hidden = DefinitionDraft::read(with(&json!({ "inputArg": false }))).unwrap();
         assert_eq!(serde_json::to_value(&hidden).unwrap()["inputArg"], json!(false));
-        // As it is stored by those who knew nothing of it.
+        // As releases stored it that did not know the field.
         let old = r#"{"name":"scrape","runner":"command","command":["x"],"env":{"REGION":"eu"},"version":3,
             "createdAt":1700000000000,"updatedAt":1700000000000}"#;
         let old: Definition = serde_json::from_str(old).unwrap();
@@ -465,7 +438,7 @@ mod tests {
             (draft.on_failure, draft.park_timeout),
             (Some(OnFailure::Park), Some(Millis(172_800_000)))
         );
-        assert_eq!(draft.output_schema, None);
+        assert_eq!(draft.agent.output_schema, None);
         let (created_at, updated_at) = (Timestamp::MIN, Timestamp::MAX);
         let answer = Definition { draft: draft.clone(), version: 3, created_at, updated_at };
         let json = serde_json::to_value(&answer).unwrap();

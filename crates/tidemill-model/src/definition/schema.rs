@@ -1,107 +1,69 @@
 //! The JSON Schema of definition files, for editors.
 
-use std::collections::BTreeMap;
-
-use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Value, json};
 
-use super::Runner;
-use crate::agent::{MicroUsd, PermissionMode};
-use crate::execution::Run;
-use crate::job_file::{AgentStepShape, OnFailureShape, RetryShape};
-use crate::span::Millis;
+use super::DefinitionDraft;
+use super::read::ANSWERED;
+use crate::agent::AgentFields;
+use crate::fields::{Fields as _, described_as};
 
 /// The JSON Schema (2020-12) of a definition as it is written.
 pub fn schema() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
-    generator.into_root_schema_for::<DefinitionShape>().to_value()
+    generator.into_root_schema_for::<WrittenDefinition>().to_value()
 }
 
-/// A task definition: what tasks of its name do.
-#[derive(JsonSchema, Serialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(rename = "DefinitionFile", extend("anyOf" = kinds()))]
-struct DefinitionShape {
-    /// Letters, digits, `_` and `-`.
-    #[schemars(regex(pattern = "^[A-Za-z0-9_-]{1,200}$"))]
-    name: String,
-    /// What it is for.
-    #[schemars(length(max = 10_000))]
-    description: Option<String>,
-    /// What carries the task out. It may be left out where another field tells it: command, prompt, steps or script.
-    runner: Option<Runner>,
-    /// For the runner `command`: a list of arguments, or one text for the shell.
-    command: Option<Run>,
-    /// Variables of the task's environment, with literal values.
-    env: Option<BTreeMap<String, String>>,
-    /// Names of variables that producers and scripts may set for a task of this definition. None when it is left out.
-    #[schemars(length(max = 64))]
-    open_env: Option<Vec<String>>,
-    /// Names of variables of the worker's environment that the operator lists in `TASK_SECRETS`.
-    #[schemars(length(max = 64))]
-    secrets: Option<Vec<String>>,
-    /// Directories that come before those of PATH.
-    #[schemars(length(max = 16))]
-    path: Option<Vec<String>>,
-    /// Whether the program gets its input as an argument too, which every user of the machine can see.
-    input_arg: Option<bool>,
-    /// How long one attempt may take: 1s to 7d. For the runner `agent`: one try of a step, held between 1s and 15m.
-    timeout: Option<Millis>,
-    /// For the runner `agent`: how long one attempt may take with all its steps and tries, 1s to 7d.
-    task_timeout: Option<Millis>,
-    /// How long an attempt may print nothing: 1s to 7d.
-    idle_timeout: Option<Millis>,
-    /// Attempts in all; the same as `retry.maxAttempts`.
-    #[schemars(range(min = 1, max = 1_000))]
-    max_attempts: Option<u32>,
-    /// How often and how fast it is tried again.
-    retry: Option<RetryShape>,
-    /// Words to find the task by.
-    labels: Option<BTreeMap<String, String>>,
-    /// What happens when a task has failed for good.
-    on_failure: Option<OnFailureShape>,
-    /// How long a parked task waits before it is failed: 1s to 365d.
-    park_timeout: Option<Millis>,
-    /// For the runner `agent`: a template; `{{path}}` stands for a value of the input.
-    prompt: Option<String>,
-    /// For the runner `agent`: a JSON Schema of type object that the output must satisfy. Nothing is fetched for it.
-    output_schema: Option<Map<String, Value>>,
-    /// For the runner `agent`: a bare file name for the output.
-    #[schemars(length(min = 1, max = 200))]
-    output_file: Option<String>,
-    /// For the runner `agent`: 30 when it is left out.
-    #[schemars(range(min = 1, max = 200))]
-    max_turns: Option<u32>,
-    /// For the runner `agent`: the tools that it may use, such as `Read`. None means no tools.
-    #[schemars(length(max = 100))]
-    tools: Option<Vec<String>>,
-    /// For the runner `agent`, instead of a prompt and what belongs to it: several prompts, one after the other.
-    #[schemars(length(max = 20))]
-    steps: Option<Vec<AgentStepShape>>,
-    /// For the runner `agent`: for steps that name none; `inherit` leaves the choice to the CLI.
-    #[schemars(length(min = 1, max = 200))]
-    model: Option<String>,
-    /// For the runner `agent`: `acceptEdits` when it is left out.
-    permission_mode: Option<PermissionMode>,
-    /// For the runner `agent`: tries within one attempt.
-    #[schemars(range(min = 1, max = 10))]
-    agent_attempts: Option<u32>,
-    /// For the runner `agent`: whether a further try or attempt goes on with the session of the failed one.
-    resume_session: Option<bool>,
-    /// For the runner `agent`: settings of the CLI, such as `hooks`.
-    settings: Option<Map<String, Value>>,
-    /// For the runner `agent`: what one attempt may cost, in dollars.
-    max_cost_usd: Option<MicroUsd>,
-    /// For the runner `script`: the body of a function that sees `ctx.input`.
-    script: Option<String>,
-    /// Of a definition that was got from a server. It is not read.
-    version: Option<Value>,
-    /// The same.
-    created_at: Option<Value>,
-    /// The same.
-    updated_at: Option<Value>,
+/// A definition as it is written. As it is stored, its own schema says.
+struct WrittenDefinition;
+
+described_as! {
+    WrittenDefinition => "DefinitionFile", DefinitionDraft, file;
+}
+
+/// What people write: they know of no drafts and answers.
+fn file(mut schema: Schema, generator: &mut SchemaGenerator) -> Schema {
+    schema.insert("description".to_owned(), "A task definition: what tasks of its name do.".into());
+    schema.insert("anyOf".to_owned(), kinds());
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for (field, text) in SHORTER {
+            properties[field]["description"] = text.into();
+        }
+        let texts = ["Of a definition that was got from a server. It is not read.", "The same.", "The same."];
+        for (field, text) in ANSWERED.into_iter().zip(texts) {
+            let mut any = generator.subschema_for::<Option<Value>>();
+            any.insert("description".to_owned(), text.into());
+            properties.insert(field.to_owned(), any.to_value());
+        }
+    }
+    of_agents(&mut schema);
+    schema
+}
+
+/// Fields of an agent of which less is said among those of other runners.
+const SHORTER: [(&str, &str); 4] = [
+    ("prompt", "A template; `{{path}}` stands for a value of the input."),
+    ("tools", "The tools that it may use, such as `Read`. None means no tools."),
+    (STEPS, "Several prompts, one after the other."),
+    ("agentAttempts", "Tries within one attempt."),
+];
+const STEPS: &str = "steps";
+
+/// Says of the fields of an agent that they are for that runner.
+pub(super) fn of_agents(schema: &mut Schema) {
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
+    for field in AgentFields::names() {
+        let instead = if field == STEPS { ", instead of a prompt and what belongs to it" } else { "" };
+        let Some(Value::String(text)) =
+            properties.get_mut(field).and_then(|field| field.get_mut("description"))
+        else {
+            continue;
+        };
+        let mut letters = text.chars();
+        let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+        *text = format!("For the runner `agent`{instead}: {}{}", first.unwrap_or_default(), letters.as_str());
+    }
 }
 
 /// What each runner needs. The runner may be left out where the fields tell it.
@@ -113,20 +75,22 @@ fn kinds() -> Value {
     let steps =
         json!({ "required": ["steps"], "properties": { "steps": { "type": "array", "minItems": 1 } } });
     json!([
-        { "required": ["command"], "properties": { "command": given, "runner": runner("command") } },
+        { "required": ["command"],
+          "properties": { "command": given, "taskTimeout": none, "runner": runner("command") } },
         { "anyOf": [prompt, steps], "properties": { "command": none, "runner": runner("agent") } },
         { "required": ["script", "runner"],
-          "properties": { "script": given, "command": none, "runner": { "const": "script" } } },
+          "properties": { "script": given, "command": none, "taskTimeout": none, "runner": { "const": "script" } } },
         { "required": ["script"],
-          "properties": { "script": given, "command": none, "prompt": none, "steps": none, "runner": none } },
-        { "required": ["runner"], "properties": { "command": none, "runner": { "const": "native" } } },
+          "properties": { "script": given, "command": none, "prompt": none, "steps": none, "taskTimeout": none,
+                          "runner": none } },
+        { "required": ["runner"],
+          "properties": { "command": none, "taskTimeout": none, "runner": { "const": "native" } } },
     ])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::DefinitionDraft;
 
     #[test]
     fn the_schema_accepts_and_refuses_what_the_reader_does() {
@@ -174,6 +138,12 @@ mod tests {
             (json!({ "command": ["x"], "path": vec!["a"; 17] }), false),
             (json!({ "command": ["x"], "timeout": "30s", "idleTimeout": 5_000, "maxAttempts": 3 }), true),
             (json!({ "command": ["x"], "timeout": true }), false),
+            (json!({ "command": ["x"], "taskTimeout": "5m" }), false),
+            (json!({ "command": ["x"], "taskTimeout": null }), true),
+            (json!({ "script": "return 1", "taskTimeout": "5m" }), false),
+            (json!({ "script": "return 1", "runner": "script", "taskTimeout": "5m" }), false),
+            (json!({ "runner": "native", "taskTimeout": "5m" }), false),
+            (json!({ "prompt": "x", "taskTimeout": "5m" }), true),
             (json!({ "command": ["x"], "retry": 5 }), true),
             (json!({ "command": ["x"], "retry": { "maxAttempts": 5 } }), true),
             (json!({ "command": ["x"], "retry": 0 }), false),
@@ -201,10 +171,10 @@ mod tests {
             (&json!("DefinitionFile"), &json!(false))
         );
         let properties = schema["properties"].as_object().unwrap();
-        for field in super::super::read::FIELDS.split(", ") {
-            let shape = properties.get(field.trim());
+        for field in DefinitionDraft::names() {
+            let shape = properties.get(field);
             assert!(shape.is_some_and(|shape| shape.get("description").is_some()), "{field}: {shape:?}");
         }
-        assert_eq!(properties.len(), super::super::read::FIELDS.split(", ").count() + 3);
+        assert_eq!(properties.len(), DefinitionDraft::names().len() + 3);
     }
 }

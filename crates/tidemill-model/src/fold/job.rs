@@ -1,6 +1,6 @@
 //! The fold of a job: its graph, the state of each of its tasks, and where it stands as a whole.
 
-use super::task::{Fact, TaskView};
+use super::task::{Fact, FoldedTask};
 use super::{BadHistory, in_order, read};
 use crate::dag::Dag;
 use crate::event::{Event, Position};
@@ -12,7 +12,7 @@ use crate::task_spec::TaskSpec;
 
 /// What the events of a job and of its tasks say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobView {
+pub struct FoldedJob {
     pub job: JobId,
     /// The client's request that created it.
     pub request: RequestId,
@@ -20,12 +20,12 @@ pub struct JobView {
     /// `Job Created` and every `Job Tasks Added`, in order.
     pub dag: Dag,
     /// By index in the graph; `None` for a task that was not dispatched.
-    pub tasks: Vec<Option<TaskView>>,
+    pub tasks: Vec<Option<FoldedTask>>,
     pub counts: JobCounts,
     pub status: JobStatus,
 }
 
-impl JobView {
+impl FoldedJob {
     /// The public state of a task.
     pub fn state(&self, task: u32) -> Option<PublicState> {
         self.tasks[task as usize].map(|view| view.state)
@@ -44,7 +44,7 @@ impl JobView {
 /// What these events say about the one job they belong to. Moved task lists must have been put back.
 ///
 /// Events of other entities, and of tasks that are not in the graph, are passed over.
-pub fn fold_job<'a>(events: impl IntoIterator<Item = &'a Event>) -> Result<JobView, BadHistory> {
+pub fn fold_job<'a>(events: impl IntoIterator<Item = &'a Event>) -> Result<FoldedJob, BadHistory> {
     let events = in_order(events);
     let mut created: Option<(Position, JobCreated)> = None;
     let mut dag = Dag::default();
@@ -79,7 +79,7 @@ pub fn fold_job<'a>(events: impl IntoIterator<Item = &'a Event>) -> Result<JobVi
         counts.parked += u32::from(task.is_some_and(|view| view.parked));
     }
     let status = counts.status();
-    let mut view = JobView {
+    let mut view = FoldedJob {
         job: properties.job_id,
         request: properties.request_id,
         created,
@@ -109,7 +109,7 @@ fn count(dag: &Dag, id: EventId, found: u32) -> Result<(), BadHistory> {
     if found == expected { Ok(()) } else { Err(BadHistory::Totals { id, found, expected }) }
 }
 
-fn fold_tasks(dag: &Dag, job: JobId, events: &[&Event]) -> Result<Vec<Option<TaskView>>, BadHistory> {
+fn fold_tasks(dag: &Dag, job: JobId, events: &[&Event]) -> Result<Vec<Option<FoldedTask>>, BadHistory> {
     let job = format!("{job}_");
     let mut facts = vec![Vec::new(); dag.len()];
     for event in events.iter().filter(|event| event.entity.kind.as_str() == "TASK") {
@@ -118,14 +118,14 @@ fn fold_tasks(dag: &Dag, job: JobId, events: &[&Event]) -> Result<Vec<Option<Tas
             facts[task as usize].extend(Fact::of(event)?);
         }
     }
-    Ok(facts.iter().map(|facts| TaskView::of(facts)).collect())
+    Ok(facts.iter().map(|facts| FoldedTask::of(facts)).collect())
 }
 
 /// Whether a resume has opened a new run since the job was cancelled.
 ///
 /// The two events belong to different entities, whose timestamps may each run ahead of the clock by a few milliseconds.
 /// Their ids are minted in the order of commits, so ids tell which one came later.
-fn is_reopened(tasks: &[Option<TaskView>], cancelled: EventId) -> bool {
+fn is_reopened(tasks: &[Option<FoldedTask>], cancelled: EventId) -> bool {
     let resumed = tasks.iter().flatten().filter(|view| view.run > 1);
     resumed.filter_map(|view| view.opened).any(|opened| opened.id > cancelled)
 }
@@ -139,7 +139,7 @@ mod tests {
     use crate::json::Json;
     use crate::sample;
 
-    /// Who did what, with which properties.
+    /// The entity, what happened to it, and with which properties.
     type Step<'a> = (&'a str, &'a str, &'a str);
 
     /// A story of a job: each step is an event in a millisecond of its own.
@@ -205,7 +205,7 @@ mod tests {
         (task, "Task Pending", r#"{"run":2}"#)
     }
 
-    fn states(view: &JobView) -> String {
+    fn states(view: &FoldedJob) -> String {
         let letter = |task| match view.state(task) {
             None => '.',
             Some(PublicState::Pending) => 'p',

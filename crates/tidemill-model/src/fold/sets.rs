@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::task::{Fact, TaskView};
+use super::task::{Fact, FoldedTask};
 use super::{BadHistory, in_order};
 use crate::event::Event;
 use crate::head::PublicState;
 use crate::id::{RequestId, TenantId};
 
-/// Every task that events tell of, by tenant and request id, in the set of its state.
+/// Every task that events are about, by tenant and request id, in the set of its state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StateSets {
     pub pending: BTreeSet<(TenantId, RequestId)>,
@@ -30,7 +30,7 @@ impl StateSets {
         }
         let mut sets = Self::default();
         for (key, facts) in tasks {
-            if let Some(view) = TaskView::of(&facts) {
+            if let Some(view) = FoldedTask::of(&facts) {
                 sets.of_state(view.state).insert(key);
             }
         }

@@ -15,7 +15,7 @@ use crate::known_type::KnownType;
 
 /// What the events of a task say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TaskView {
+pub struct FoldedTask {
     /// The newest run, counted from 1.
     pub run: u32,
     pub state: PublicState,
@@ -34,12 +34,12 @@ pub struct TaskView {
 }
 
 /// What these events of one task say, or `None` when none of them is about its state: it was not dispatched.
-pub fn fold_task<'a>(events: impl IntoIterator<Item = &'a Event>) -> Result<Option<TaskView>, BadHistory> {
+pub fn fold_task<'a>(events: impl IntoIterator<Item = &'a Event>) -> Result<Option<FoldedTask>, BadHistory> {
     let mut facts = Vec::new();
     for event in in_order(events) {
         facts.extend(Fact::of(event)?);
     }
-    Ok(TaskView::of(&facts))
+    Ok(FoldedTask::of(&facts))
 }
 
 /// One event as far as it matters to a task's state.
@@ -130,7 +130,7 @@ impl Fact {
     }
 }
 
-impl TaskView {
+impl FoldedTask {
     /// The fold of facts in order.
     pub(super) fn of(facts: &[Fact]) -> Option<Self> {
         // An event of a run proves that the run was opened, even where its `Task Pending` has not arrived or is gone.
@@ -214,7 +214,7 @@ mod tests {
             .collect()
     }
 
-    fn fold(events: &[Event]) -> TaskView {
+    fn fold(events: &[Event]) -> FoldedTask {
         fold_task(events).unwrap().unwrap()
     }
 

@@ -1,139 +1,110 @@
 //! From a JSON value to a checked job, or to everything that is wrong with it.
 
-use serde_json::Value;
+use schemars::SchemaGenerator;
+use serde_json::{Value, json};
 
+use super::schema::{DependsOnShape, OnFailureShape, RetryShape, TaskIdShape, WrittenBudget};
 use super::text::{self, Shape, Source, Tasks};
-use super::{
-    ATTEMPTS_MAX, AddTasksFile, JOB_NAME_BYTES_MAX, JobFile, PARK_MILLIS_MAX, RETRY_DELAY_MILLIS_MAX,
-    RetryEntry, TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN, TaskEntry, TaskFile, TaskSettings, TaskWork,
-};
+use super::{ATTEMPTS_MAX, AddTasksFile, JobFile, RetryEntry, TaskEntry, TaskFile, TaskSettings, TaskWork};
+use crate::agent::{AgentShape, AgentSpec, read_inline};
 use crate::budget::Budget;
-use crate::callback_url::{BadCallbackUrl, CallbackUrl};
+use crate::callback_url::{BadCallbackUrl, CALLBACK_URL_BYTES_MAX, CallbackUrl};
 use crate::dag::JOB_TASKS_MAX;
-use crate::definition::{AgentFields, SCRIPT_BYTES_MAX, path, secrets};
+use crate::definition::SCRIPT_BYTES_MAX;
 use crate::document::Document;
+use crate::field_kinds::{schema_of, schema_with};
 use crate::field_problem::{FieldProblems, code};
+use crate::fields::{Fields, ObjectShape, Part, field, fields};
 use crate::id::{RequestId, TaskId, TaskName};
 use crate::json::Json;
+use crate::runner_spec::Run;
 use crate::span::Millis;
-use crate::task_input::new_input_problem;
+use crate::task_input::{DEPENDENCY_ARTIFACTS, DEPENDENCY_OUTPUTS, new_input_problem};
 use crate::task_spec::OnFailure;
 
-const JOB_FIELDS: &str = "name, requestId, budget, tasks, callbackUrl";
-pub(super) const TASK_FIELDS: &str = "taskId, name, run, agent, script, dependsOn, input, timeout, idleTimeout, retry, env, secrets, path, labels, onFailure, parkTimeout";
-const ALONE_FIELDS: &str = "requestId, name, run, agent, script, input, timeout, idleTimeout, retry, env, secrets, path, labels, onFailure, parkTimeout";
+macro_rules! readers {
+    ($($type:ty, $shape:expr, $what:literal;)+) => {
+        $(impl $type {
+            #[doc = concat!("Reads ", $what, ", or tells everything that is wrong.")]
+            pub fn read(value: Value) -> Result<Self, FieldProblems> {
+                read(Source::Value(value), $shape)
+            }
 
-impl JobFile {
-    /// Reads a job, or tells everything that is wrong.
-    pub fn read(value: Value) -> Result<Self, FieldProblems> {
-        Self::read_from(Source::Value(value))
-    }
-
-    /// The same from its JSON text, which takes little more memory than the job.
-    pub fn read_text(text: &str) -> Result<Self, FieldProblems> {
-        Self::read_from(Source::Text(text))
-    }
-
-    fn read_from(source: Source<'_>) -> Result<Self, FieldProblems> {
-        let mut problems = FieldProblems::default();
-        let mut file = Self { name: None, request_id: None, budget: None, callback: None, tasks: Vec::new() };
-        if let Some(text::File { fields, tasks: list, .. }) = text::read(source, Shape::Job, &mut problems) {
-            let mut document = Document::of(String::new(), fields, None, &mut problems);
-            file.name = document.short_text("name", JOB_NAME_BYTES_MAX);
-            file.request_id = request_id(&mut document);
-            let budget = document.take("budget");
-            file.budget = budget.and_then(|budget| Budget::read("budget", budget, document.problems));
-            file.callback = callback(&mut document);
-            file.tasks = tasks(&mut document, list);
-            document.close(JOB_FIELDS);
-        }
-        problems.or(file)
-    }
-}
-
-impl AddTasksFile {
-    /// Reads further tasks, or tells everything that is wrong.
-    pub fn read(value: Value) -> Result<Self, FieldProblems> {
-        Self::read_from(Source::Value(value))
-    }
-
-    /// The same from their JSON text.
-    pub fn read_text(text: &str) -> Result<Self, FieldProblems> {
-        Self::read_from(Source::Text(text))
-    }
-
-    fn read_from(source: Source<'_>) -> Result<Self, FieldProblems> {
-        let mut problems = FieldProblems::default();
-        let mut file = Self { tasks: Vec::new() };
-        if let Some(text::File { fields, tasks: list, .. }) = text::read(source, Shape::Job, &mut problems) {
-            let mut document = Document::of(String::new(), fields, None, &mut problems);
-            file.tasks = tasks(&mut document, list);
-            document.close("tasks");
-        }
-        problems.or(file)
-    }
-}
-
-impl TaskFile {
-    /// Reads a task without a job, or tells everything that is wrong.
-    pub fn read(value: Value) -> Result<Self, FieldProblems> {
-        Self::read_from(Source::Value(value))
-    }
-
-    /// The same from its JSON text.
-    pub fn read_text(text: &str) -> Result<Self, FieldProblems> {
-        Self::read_from(Source::Text(text))
-    }
-
-    fn read_from(source: Source<'_>) -> Result<Self, FieldProblems> {
-        let mut problems = FieldProblems::default();
-        let Some(text::File { fields, input: given, .. }) = text::read(source, Shape::Task, &mut problems)
-        else {
-            return Err(problems);
-        };
-        let mut document = Document::of(String::new(), fields, given, &mut problems);
-        let request_id = request_id(&mut document);
-        let work = work(&mut document);
-        let input = input(&mut document);
-        let settings = settings(&mut document, work.as_ref());
-        document.close(ALONE_FIELDS);
-        match work {
-            Some(work) => problems.or(Self { request_id, work, input, settings }),
-            None => Err(problems),
-        }
-    }
-}
-
-fn request_id(document: &mut Document<'_>) -> Option<RequestId> {
-    let text = document.text("requestId")?;
-    RequestId::standalone(text)
-        .map_err(|bad| document.problem("requestId", code::INVALID_VALUE, bad.problem.to_string()))
-        .ok()
-}
-
-fn callback(document: &mut Document<'_>) -> Option<CallbackUrl> {
-    let text = document.text("callbackUrl")?;
-    let code_of = |bad: &BadCallbackUrl| match bad {
-        BadCallbackUrl::TooLong(_) => code::TOO_LONG,
-        _ => code::INVALID_VALUE,
+            /// The same from JSON text, which takes little more memory than what comes of it.
+            pub fn read_text(text: &str) -> Result<Self, FieldProblems> {
+                read(Source::Text(text), $shape)
+            }
+        })+
     };
-    CallbackUrl::new(&text)
-        .map_err(|bad| document.problem("callbackUrl", code_of(&bad), bad.to_string()))
-        .ok()
 }
 
-fn tasks(document: &mut Document<'_>, list: Tasks) -> Vec<TaskEntry> {
-    match list {
-        Tasks::Missing => document.missing("tasks"),
+readers! {
+    JobFile, Shape::Job, "a job";
+    AddTasksFile, Shape::Job, "further tasks of a job";
+    TaskFile, Shape::Task, "a task without a job";
+}
+
+fn read<T: Fields>(source: Source<'_>, shape: Shape) -> Result<T, FieldProblems> {
+    let mut problems = FieldProblems::default();
+    let Some(text::File { fields, input, tasks }) = text::read(source, shape, &mut problems) else {
+        return Err(problems);
+    };
+    let mut document = Document::of(String::new(), fields, input, tasks, &mut problems);
+    let read = T::read(&mut document);
+    document.close_as::<T>();
+    problems.or(read)
+}
+
+pub(super) fn request_id() -> impl Part<Value = Option<RequestId>> {
+    let read = |document: &mut Document<'_>, name| {
+        let text = document.text(name)?;
+        RequestId::standalone(text)
+            .map_err(|bad| document.problem(name, code::INVALID_VALUE, bad.problem.to_string()))
+            .ok()
+    };
+    let pattern = [("pattern", "^[A-Za-z0-9_-]{1,256}$".into())];
+    field("requestId", read, schema_with::<Option<String>>(pattern))
+}
+
+pub(super) fn budget() -> impl Part<Value = Option<Budget>> {
+    let read = |document: &mut Document<'_>, name| {
+        let value = document.take(name)?;
+        Budget::read_at(document.path(name), value, document.problems)
+    };
+    field("budget", read, schema_of::<Option<WrittenBudget>>)
+}
+
+pub(super) fn callback() -> impl Part<Value = Option<CallbackUrl>> {
+    let read = |document: &mut Document<'_>, name| {
+        let text = document.text(name)?;
+        let code_of = |bad: &BadCallbackUrl| match bad {
+            BadCallbackUrl::TooLong(_) => code::TOO_LONG,
+            _ => code::INVALID_VALUE,
+        };
+        CallbackUrl::new(&text).map_err(|bad| document.problem(name, code_of(&bad), bad.to_string())).ok()
+    };
+    let pattern = r"^[Hh][Tt][Tt][Pp][Ss]?://[^@#/?\\ ]+([/?][^# ]*)?$";
+    let keywords = [("maxLength", CALLBACK_URL_BYTES_MAX.into()), ("pattern", pattern.into())];
+    field("callbackUrl", read, schema_with::<Option<String>>(keywords))
+}
+
+pub(super) fn tasks() -> impl Part<Value = Vec<TaskEntry>> {
+    let bounds = [("minItems", 1.into()), ("maxItems", JOB_TASKS_MAX.into())];
+    field("tasks", read_tasks, schema_with::<Vec<TaskEntry>>(bounds)).required()
+}
+
+fn read_tasks(document: &mut Document<'_>, name: &str) -> Vec<TaskEntry> {
+    match document.tasks() {
+        Tasks::Missing => document.missing(name),
         Tasks::Other(kind) => {
-            document.problem("tasks", code::INVALID_TYPE, format!("must be a list, not {kind}"));
+            document.problem(name, code::INVALID_TYPE, format!("must be a list, not {kind}"));
         }
         Tasks::List { count: 0, .. } => {
-            document.problem("tasks", code::EMPTY_TASKS, "is empty: a job has at least one task");
+            document.problem(name, code::EMPTY_TASKS, "is empty: a job has at least one task");
         }
         Tasks::List { count, .. } if count > JOB_TASKS_MAX => {
             let message = format!("has {count} tasks; the limit is {JOB_TASKS_MAX}");
-            document.problem("tasks", code::TOO_MANY_TASKS, message);
+            document.problem(name, code::TOO_MANY_TASKS, message);
         }
         Tasks::List { entries, problems, .. } => {
             document.problems.append(problems);
@@ -143,140 +114,177 @@ fn tasks(document: &mut Document<'_>, list: Tasks) -> Vec<TaskEntry> {
     Vec::new()
 }
 
-pub(super) fn entry(task: &mut Document<'_>) -> Option<TaskEntry> {
-    if !task.has("taskId") {
-        task.missing("taskId");
-    }
-    let id = task.text("taskId");
-    let id = id.and_then(|text| task_id(task, "taskId", &text));
-    let work = work(task);
+pub(super) fn task_id() -> impl Part<Value = TaskId> {
+    let read = |task: &mut Document<'_>, name| {
+        if !task.has(name) {
+            task.missing(name);
+        }
+        let id = task.text(name).and_then(|text| {
+            let id = TaskId::new(text);
+            id.map_err(|bad| task.problem(name, code::INVALID_TASK_ID, bad.problem.to_string())).ok()
+        });
+        id.unwrap_or_else(|| TaskId::trusted("-"))
+    };
+    field("taskId", read, schema_of::<TaskIdShape>).required()
+}
+
+pub(super) fn depends_on() -> impl Part<Value = Vec<TaskId>> {
+    field("dependsOn", read_depends_on, schema_of::<Option<DependsOnShape>>)
+}
+
+fn read_depends_on(task: &mut Document<'_>, name: &str) -> Vec<TaskId> {
     let mut depends_on = Vec::new();
     // A bare text is the only one.
-    let is_one = task.get("dependsOn").is_some_and(Value::is_string);
-    let parents = if is_one { task.text("dependsOn").map(|one| vec![one]) } else { task.texts("dependsOn") };
+    let is_one = task.get(name).is_some_and(Value::is_string);
+    let parents = if is_one { task.text(name).map(|one| vec![one]) } else { task.texts(name) };
     for (at, text) in parents.unwrap_or_default().into_iter().enumerate() {
         // The place is only spelled out when it is needed: a wide join has very many.
         match TaskId::new(&text) {
             Ok(parent) => depends_on.push(parent),
             Err(bad) => {
-                let message = bad.problem.to_string();
-                let field = if is_one { "dependsOn".to_owned() } else { format!("dependsOn[{at}]") };
-                task.problem(&field, code::INVALID_TASK_ID, message);
+                let field = if is_one { name.to_owned() } else { format!("{name}[{at}]") };
+                task.problem(&field, code::INVALID_TASK_ID, bad.problem.to_string());
             }
         }
     }
-    let input = input(task);
-    let settings = settings(task, work.as_ref());
-    Some(TaskEntry { task_id: id?, work: work?, depends_on, input, settings })
+    depends_on
 }
 
-fn task_id(task: &mut Document<'_>, field: &str, text: &str) -> Option<TaskId> {
-    let id = TaskId::new(text);
-    id.map_err(|bad| task.problem(field, code::INVALID_TASK_ID, bad.problem.to_string())).ok()
-}
-
-/// What the task does: exactly one of four fields says it.
-fn work(task: &mut Document<'_>) -> Option<TaskWork> {
-    // Unlike elsewhere a null is not nothing here: it is more likely a value that got lost.
-    let given: Vec<_> =
-        ["name", "run", "agent", "script"].into_iter().filter(|field| task.mentions(field)).collect();
-    if given.len() != 1 {
-        let what = if given.is_empty() { "none".to_owned() } else { given.join(" and ") };
-        let message =
-            format!("is one of name, run, agent and script, and exactly one is needed; given: {what}");
-        let at = given.get(1).copied().unwrap_or("name");
-        task.problem(at, code::ONE_OF, message);
+fields! {
+    /// The fields of which exactly one says what a task does.
+    struct WorkFields {
+        /// A stored task definition.
+        name: Option<TaskName> = definition_name(),
+        /// A command: a list of arguments, or one text for the shell.
+        run: Option<Run> = field("run", |task: &mut Document<'_>, name| task.run(name), schema_of::<Run>),
+        /// An agent: its prompt, or an object that says more.
+        agent: Option<AgentSpec> = field("agent", read_inline, schema_of::<AgentShape>),
+        /// A script for the sandbox: the body of a function that sees `ctx.input`.
+        script: Option<String> = field(
+            "script",
+            |task: &mut Document<'_>, name| task.long_text(name, SCRIPT_BYTES_MAX),
+            schema_of::<String>
+        ),
     }
-    for field in ["name", "run", "agent", "script"] {
-        if task.mentions(field) && !task.has(field) {
-            task.problem(field, code::INVALID_TYPE, "is null");
+}
+
+fn definition_name() -> impl Part<Value = Option<TaskName>> {
+    let read = |task: &mut Document<'_>, name| {
+        let text = task.text(name)?;
+        TaskName::new(text)
+            .map_err(|bad| task.problem(name, code::INVALID_VALUE, bad.problem.to_string()))
+            .ok()
+    };
+    field("name", read, schema_with::<String>([("pattern", r"^[^#\x00-\x1f\x7f-\x9f]{1,200}$".into())]))
+}
+
+impl Fields for TaskWork {
+    const ABOUT: &'static str = WorkFields::ABOUT;
+
+    fn names() -> Vec<&'static str> {
+        WorkFields::names()
+    }
+
+    fn read(task: &mut Document<'_>) -> Self {
+        // Unlike elsewhere a null is not nothing here: it is more likely a value that got lost.
+        let mut given = WorkFields::names();
+        given.retain(|field| task.mentions(field));
+        if given.len() != 1 {
+            let what = if given.is_empty() { "none".to_owned() } else { given.join(" and ") };
+            let message =
+                format!("is one of name, run, agent and script, and exactly one is needed; given: {what}");
+            let at = given.get(1).copied().unwrap_or("name");
+            task.problem(at, code::ONE_OF, message);
+        }
+        for field in &given {
+            if !task.has(field) {
+                task.problem(field, code::INVALID_TYPE, "is null");
+            }
+        }
+        let WorkFields { name, run, agent, script } = WorkFields::read(task);
+        let agent = agent.map(|agent| Self::Agent(Box::new(agent)));
+        let work = run.map(Self::Inline).or(agent).or(script.map(Self::Script)).or(name.map(Self::Named));
+        if given.len() == 1 {
+            check_only_inline(task, work.as_ref());
+        }
+        work.unwrap_or_else(|| Self::Script(String::new()))
+    }
+
+    fn describe(generator: &mut SchemaGenerator, shape: &mut ObjectShape) {
+        WorkFields::describe(generator, shape);
+        let one_of: Vec<_> =
+            WorkFields::names().into_iter().map(|field| json!({ "required": [field] })).collect();
+        shape.rules.insert("oneOf".to_owned(), one_of.into());
+    }
+}
+
+/// Refuses what only a command or an agent has that the file brings along.
+fn check_only_inline(task: &mut Document<'_>, work: Option<&TaskWork>) {
+    let rule = match work {
+        Some(TaskWork::Named(_)) => "is for a task with run or agent; a definition says its own",
+        Some(TaskWork::Script(_)) => "is for a task with run or agent; a script sees no variables",
+        Some(TaskWork::Inline(_) | TaskWork::Agent(_)) | None => return,
+    };
+    for field in ["secrets", "path"] {
+        if task.has(field) {
+            task.problem(field, code::INVALID_VALUE, rule);
         }
     }
-    let name = task.text("name");
-    let name = name.and_then(|text| {
-        let name = TaskName::new(text);
-        name.map_err(|bad| task.problem("name", code::INVALID_VALUE, bad.problem.to_string())).ok()
-    });
-    let run = task.run("run");
-    let agent =
-        task.take("agent").and_then(|value| AgentFields::read_inline(task.path("agent"), value, task));
-    let script = task.long_text("script", SCRIPT_BYTES_MAX);
-    if given.len() != 1 {
-        return None;
-    }
-    let script = script.map(TaskWork::Script);
-    let agent = agent.map(|agent| TaskWork::Agent(Box::new(agent)));
-    run.map(TaskWork::Inline).or(agent).or(script).or_else(|| name.map(TaskWork::Named))
 }
 
-fn input(task: &mut Document<'_>) -> Json {
-    let Some(input) = task.json("input") else { return Json::empty_object() };
-    if let Some(problem) = new_input_problem(&input) {
-        task.problem("input", code::INVALID_INPUT, problem.to_string());
-    }
-    input
+pub(super) fn input() -> impl Part<Value = Json> {
+    let read = |task: &mut Document<'_>, name| {
+        let Some(input) = task.json(name) else { return Json::empty_object() };
+        if let Some(problem) = new_input_problem(&input) {
+            task.problem(name, code::INVALID_INPUT, problem.to_string());
+        }
+        input
+    };
+    // Without the keys under which the outputs and artifacts of other tasks are put.
+    let reserved = json!({ DEPENDENCY_OUTPUTS: false, DEPENDENCY_ARTIFACTS: false });
+    field("input", read, schema_with::<Option<serde_json::Map<String, Value>>>([("properties", reserved)]))
 }
 
-fn settings(task: &mut Document<'_>, work: Option<&TaskWork>) -> TaskSettings {
-    for field in ["secrets", "path"].into_iter().filter(|field| task.has(field)).collect::<Vec<_>>() {
-        let rule = match work {
-            Some(TaskWork::Named(_)) => "is for a task with run or agent; a definition says its own",
-            Some(TaskWork::Script(_)) => "is for a task with run or agent; a script sees no variables",
-            Some(TaskWork::Inline(_) | TaskWork::Agent(_)) | None => continue,
-        };
-        task.problem(field, code::INVALID_VALUE, rule);
-    }
-    let (on_failure, park_timeout) = parking(task);
-    TaskSettings {
-        timeout: task.span("timeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
-        idle_timeout: task.span("idleTimeout", TIMEOUT_MILLIS_MIN..=TIMEOUT_MILLIS_MAX),
-        retry: retry(task),
-        env: task.env("env"),
-        secrets: secrets(task),
-        path: path(task),
-        labels: task.labels("labels"),
-        on_failure,
-        park_timeout,
-    }
-}
-
-/// What happens when the task has failed for good, and how long it then waits.
-pub(crate) fn parking(task: &mut Document<'_>) -> (Option<OnFailure>, Option<Millis>) {
-    let on_failure = match task.text("onFailure").as_deref() {
-        None => None,
-        Some("fail") => Some(OnFailure::Fail),
-        Some("park") => Some(OnFailure::Park),
-        Some(_) => {
-            task.problem("onFailure", code::INVALID_VALUE, "must be fail or park");
+pub(crate) fn on_failure() -> impl Part<Value = Option<OnFailure>> {
+    let read = |task: &mut Document<'_>, name| match task.text(name)?.as_str() {
+        "fail" => Some(OnFailure::Fail),
+        "park" => Some(OnFailure::Park),
+        _ => {
+            task.problem(name, code::INVALID_VALUE, "must be fail or park");
             None
         }
     };
-    let park_timeout = task.span("parkTimeout", TIMEOUT_MILLIS_MIN..=PARK_MILLIS_MAX);
+    field("onFailure", read, schema_of::<Option<OnFailureShape>>)
+}
+
+pub(super) fn settle_parking(settings: TaskSettings, task: &mut Document<'_>) -> TaskSettings {
+    check_parking(settings.on_failure, settings.park_timeout, task);
+    settings
+}
+
+/// Refuses a time to wait for a task that does not wait.
+pub(crate) fn check_parking(
+    on_failure: Option<OnFailure>,
+    park_timeout: Option<Millis>,
+    task: &mut Document<'_>,
+) {
     if on_failure == Some(OnFailure::Fail) && park_timeout.is_some() {
         task.problem("parkTimeout", code::INVALID_VALUE, "is for a task with onFailure: park");
     }
-    (on_failure, park_timeout)
 }
 
-pub(crate) fn retry(task: &mut Document<'_>) -> RetryEntry {
+pub(crate) fn retry() -> impl Part<Value = RetryEntry> {
+    field("retry", read_retry, schema_of::<Option<RetryShape>>)
+}
+
+fn read_retry(task: &mut Document<'_>, name: &str) -> RetryEntry {
     // A bare number says how often it is tried in all.
-    if task.get("retry").is_some_and(Value::is_number) {
-        let attempts = task.number("retry", 1..=ATTEMPTS_MAX.into());
-        let max_attempts = attempts.and_then(|attempts| u32::try_from(attempts).ok());
+    if task.get(name).is_some_and(Value::is_number) {
+        let max_attempts = task.count(name, 1..=ATTEMPTS_MAX);
         return RetryEntry { max_attempts, ..RetryEntry::default() };
     }
-    let Some(value) = task.take("retry") else { return RetryEntry::default() };
-    let place = task.path("retry");
-    let Some(mut retry) = Document::open(place, value, task.problems) else { return RetryEntry::default() };
-    let max_attempts = retry.number("maxAttempts", 1..=ATTEMPTS_MAX.into());
-    let entry = RetryEntry {
-        max_attempts: max_attempts.and_then(|attempts| u32::try_from(attempts).ok()),
-        first_delay: retry.span("firstDelay", 0..=RETRY_DELAY_MILLIS_MAX),
-        max_delay: retry.span("maxDelay", 0..=RETRY_DELAY_MILLIS_MAX),
-        on_timeout: retry.flag("onTimeout"),
-    };
-    retry.close("maxAttempts, firstDelay, maxDelay, onTimeout");
-    entry
+    let Some(value) = task.take(name) else { return RetryEntry::default() };
+    RetryEntry::read_at(task.path(name), value, task.problems).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -286,7 +294,7 @@ mod tests {
 
     use super::*;
     use crate::agent::{AgentSpec, MicroUsd};
-    use crate::execution::Run;
+    use crate::runner_spec::Run;
     use crate::span::Millis;
 
     fn problems_of(value: Value) -> Vec<(String, &'static str)> {

@@ -9,11 +9,11 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::{Map, Value};
 
 use super::TaskEntry;
-use super::read::{TASK_FIELDS, entry};
 use crate::bounded_value::{BadValue, BoundedValue, Key, Room};
 use crate::dag::JOB_TASKS_MAX;
 use crate::document::{Document, kind};
 use crate::field_problem::{FieldProblems, code};
+use crate::fields::Fields as _;
 use crate::json::Json;
 use crate::plain_json::Plain;
 
@@ -27,7 +27,7 @@ pub(super) struct File {
 
 /// The tasks of a file.
 #[derive(Default)]
-pub(super) enum Tasks {
+pub(crate) enum Tasks {
     #[default]
     Missing,
     /// How many there are, those that are sound, and what is wrong with the others.
@@ -212,10 +212,10 @@ impl<'de> Visitor<'de> for TasksSeed<'_> {
             let place = format!("tasks[{count}]");
             count += 1;
             match read {
-                Ok(File { fields, input, .. }) => {
-                    let mut task = Document::of(place, fields, input, &mut problems);
-                    entries.extend(entry(&mut task));
-                    task.close(TASK_FIELDS);
+                Ok(File { fields, input, tasks }) => {
+                    let mut task = Document::of(place, fields, input, tasks, &mut problems);
+                    entries.push(TaskEntry::read(&mut task));
+                    task.close_as::<TaskEntry>();
                 }
                 Err(kind) => {
                     problems.add(place, code::INVALID_TYPE, format!("must be an object, not {kind}"));

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::error_code::{ErrorCode, ExecutionId};
+use super::error_code::{ErrorCode, WorkflowRunId};
 use super::family::{Families, Family, MessageKind};
-use super::place::Place;
+use super::phase_step::PhaseStep;
 use super::raw_object::{Reader, SECOND_MILLIS, kind_of};
 use super::token::{IN_AN_ID, TaskToken, TokenCleaner};
 use crate::field_problem::{FieldProblems, code};
@@ -59,11 +59,11 @@ pub enum WorkflowBody {
 /// Where an execution stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusEvent {
-    pub execution: ExecutionId,
+    pub execution: WorkflowRunId,
     pub county: String,
     pub data_group_label: Option<String>,
     pub status: WorkflowStatus,
-    pub place: Place,
+    pub place: PhaseStep,
     pub token: Option<TaskToken>,
     /// In their order; the same code twice is two occurrences.
     pub errors: Vec<WorkflowError>,
@@ -115,15 +115,15 @@ impl WorkflowStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorScope {
     /// All errors of one execution.
-    Execution(ExecutionId),
+    Execution(WorkflowRunId),
     /// One code in all executions.
     Code(ErrorCode),
     /// One code in one execution.
-    Pair(ExecutionId, ErrorCode),
+    Pair(WorkflowRunId, ErrorCode),
 }
 
 impl ErrorScope {
-    pub fn of(execution: Option<ExecutionId>, code: Option<ErrorCode>) -> Option<Self> {
+    pub fn of(execution: Option<WorkflowRunId>, code: Option<ErrorCode>) -> Option<Self> {
         match (execution, code) {
             (Some(execution), Some(code)) => Some(Self::Pair(execution, code)),
             (Some(execution), None) => Some(Self::Execution(execution)),
@@ -132,7 +132,7 @@ impl ErrorScope {
         }
     }
 
-    pub fn execution(&self) -> Option<&ExecutionId> {
+    pub fn execution(&self) -> Option<&WorkflowRunId> {
         match self {
             Self::Execution(execution) | Self::Pair(execution, _) => Some(execution),
             Self::Code(_) => None,
@@ -295,7 +295,7 @@ fn read_envelope(envelope: &mut Reader<'_, '_>, families: &Families) -> Option<W
 }
 
 fn read_status(fields: &mut Reader<'_, '_>, family: &Family) -> Option<StatusEvent> {
-    let execution = fields.id("executionId", ExecutionId::new, true);
+    let execution = fields.id("executionId", WorkflowRunId::new, true);
     let county = if family.needs_county() {
         fields.required_text("county", COUNTY_BYTES_MAX)
     } else {
@@ -320,7 +320,7 @@ fn read_status(fields: &mut Reader<'_, '_>, family: &Family) -> Option<StatusEve
         county: county?,
         data_group_label,
         status: status?,
-        place: Place { phase: phase?, step: step? },
+        place: PhaseStep { phase: phase?, step: step? },
         token,
         errors: errors?,
     })
@@ -358,7 +358,7 @@ fn read_errors(fields: &mut Reader<'_, '_>) -> Option<Vec<WorkflowError>> {
 }
 
 fn read_scope(fields: &mut Reader<'_, '_>) -> Option<ErrorScope> {
-    let execution = fields.id("executionId", ExecutionId::new, false);
+    let execution = fields.id("executionId", WorkflowRunId::new, false);
     let code = fields.id("errorCode", ErrorCode::new, false);
     if !fields.has("executionId") && !fields.has("errorCode") {
         fields.problem("", code::ONE_OF, "must have executionId, errorCode or both");
@@ -643,7 +643,7 @@ mod tests {
             read(&json!({ "source": "elephant.workflow", "detail-type": detail_type, "detail": detail }))
         };
         let body = |detail: Value| scope("ElephantErrorResolved", detail).unwrap().body;
-        let (execution, error) = (ExecutionId::new("e").unwrap(), ErrorCode::new("20x").unwrap());
+        let (execution, error) = (WorkflowRunId::new("e").unwrap(), ErrorCode::new("20x").unwrap());
         assert_eq!(
             body(json!({ "executionId": "e" })),
             WorkflowBody::Resolved(ErrorScope::Execution(execution.clone()))

@@ -12,7 +12,7 @@ use crate::id::{BadId, IdProblem, RequestId, TEXT, check, is_text, text_id, text
 
 text_id!(
     /// One execution of a workflow: the name that its own engine gave it, or the request id of one of our tasks.
-    ExecutionId, "executionId", 512, TEXT, is_text, check_execution
+    WorkflowRunId, "executionId", 512, TEXT, is_text, check_execution
 );
 
 text_id!(
@@ -43,7 +43,7 @@ impl ErrorCode {
     }
 }
 
-impl From<&RequestId> for ExecutionId {
+impl From<&RequestId> for WorkflowRunId {
     /// Every request id is an execution id: it is shorter and has fewer characters to choose from.
     fn from(request: &RequestId) -> Self {
         Self::trusted(request.as_str())

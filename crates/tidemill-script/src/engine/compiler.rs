@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use rquickjs::{Context, Ctx, Runtime, Value, context::intrinsic};
 
 use super::bytecode::{Bytecode, compile};
-use crate::script::{CompileError, Script};
+use crate::script_source::{CompileError, ScriptSource};
 
 /// What the compiler may allocate. Sources are small, but a hostile one may grow while it is compiled.
 const COMPILER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -30,7 +30,7 @@ impl Program {
 }
 
 /// Compiles a script, or says where it is wrong.
-pub(crate) fn compile_script(script: &Script) -> Result<Program, CompileError> {
+pub(crate) fn compile_script(script: &ScriptSource) -> Result<Program, CompileError> {
     let body = script.source();
     with_compiler(|ctx| {
         // The body begins at line 1. What stands before it is on line 0, because the engine takes a first line of 0 for
@@ -83,7 +83,7 @@ fn with_compiler<T>(use_it: impl FnOnce(&Ctx<'_>) -> Result<T, CompileError>) ->
 }
 
 /// What the compiler complained of, in the lines and columns of the script's own source.
-fn error_of(_: &Ctx<'_>, thrown: &Value<'_>, script: &Script) -> CompileError {
+fn error_of(_: &Ctx<'_>, thrown: &Value<'_>, script: &ScriptSource) -> CompileError {
     let Some(message) = text_of(thrown, "message") else {
         // Out of memory leaves nothing behind.
         return CompileError::unplaced("the script is too large to compile");

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use rquickjs::promise::PromiseState;
 use rquickjs::{Context, Ctx, Function, Object, Persistent, Promise, Runtime, Value, context::intrinsic};
+use serde::{Deserialize, Serialize};
 use tidemill_model::{EventId, Timestamp};
 
 use super::arena::Arena;
@@ -13,13 +14,14 @@ use super::bytecode::load;
 use super::compiler::{OWN_FILE, Program, compile_own, place_in};
 use super::session::{Session, Traces};
 use crate::call::{Grants, RawCall};
-use crate::execution::{LogLine, Stats};
+use crate::execution::{ScriptLogLine, Stats};
 use crate::failure::ErrorClass;
-use crate::limits::{self, Limits};
+use crate::limits::{self, CALLS_MAX, LOG_LINES_CEILING, Limits};
+use crate::wire::short_list;
 
 const PRELUDE: &str = include_str!("prelude.js");
 
-/// Cycles are looked for when so much is in use: most executions never get there.
+/// Cycles are looked for when this much is in use: most executions never get there.
 const COLLECT_FROM_BYTES: usize = 8 * 1024 * 1024;
 
 /// What scripts can use of the language. There is no compiler, no clock of high resolution and no weak reference.
@@ -46,21 +48,23 @@ pub(crate) struct Task<'a> {
 }
 
 /// How it ended.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Ended {
     pub(crate) outcome: Result<Finished, Broken>,
-    pub(crate) logs: Vec<LogLine>,
+    #[serde(deserialize_with = "short_list::<LOG_LINES_CEILING, _, _>")]
+    pub(crate) logs: Vec<ScriptLogLine>,
     pub(crate) logs_truncated: bool,
     pub(crate) stats: Stats,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Finished {
     pub(crate) result: String,
+    #[serde(deserialize_with = "short_list::<CALLS_MAX, _, _>")]
     pub(crate) calls: Vec<RawCall>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Broken {
     pub(crate) class: ErrorClass,
     pub(crate) message: String,
@@ -202,7 +206,7 @@ impl Machine {
         while !self.session.is_over() && !self.arena.has_refused() && ctx.execute_pending_job() {}
         match promise.state() {
             PromiseState::Resolved => {
-                self.session.tell_rejections();
+                self.session.warn_about_rejections();
                 promise.result::<Value>().unwrap_or(Err(rquickjs::Error::Unknown)).map_err(caught)
             }
             PromiseState::Rejected => match promise.result::<Value>() {
@@ -253,14 +257,14 @@ impl Machine {
     }
 
     /// What a thrown value is, in texts.
-    fn tell<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>) -> rquickjs::Result<Told> {
+    fn describe<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>) -> rquickjs::Result<Told> {
         let told: Object = self.entrances.tell.clone().restore(ctx)?.call((thrown.clone(),))?;
         Ok(Told { name: told.get("name")?, text: told.get("text")?, stack: told.get("stack")? })
     }
 
     /// What a thrown value means.
     fn broken_by<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>) -> Broken {
-        let Ok(Told { name, text, stack }) = self.tell(ctx, thrown) else {
+        let Ok(Told { name, text, stack }) = self.describe(ctx, thrown) else {
             drop(ctx.catch());
             return Broken::new(ErrorClass::Script, "the script threw something that cannot be described");
         };
@@ -350,7 +354,7 @@ mod tests {
 
     use super::*;
     use crate::engine::compiler::compile_script;
-    use crate::script::Script;
+    use crate::script_source::ScriptSource;
 
     const CONTEXT: &str = r#"{"event":{"id":"e","type":"user.created","timestamp":5,"data":{"n":[1,{"x":"y"}]}},
         "tenant":{"id":"t","tenantID":"t"}}"#;
@@ -364,7 +368,7 @@ mod tests {
     }
 
     fn run_with(machine: &mut Machine, source: &str, grants: Grants, limits: Limits) -> Ended {
-        let program = compile_script(&Script::new("test", source).unwrap()).unwrap();
+        let program = compile_script(&ScriptSource::new("test", source).unwrap()).unwrap();
         let task = Task {
             execution: EventId::from_u128(0x0193_2c07_5a5a_7abc_9def_0123_4567_89ab),
             now: Timestamp::clamped(1_700_000_000_123),

@@ -6,7 +6,7 @@ use std::time::Instant;
 use tidemill_model::EventId;
 
 use crate::call::{CallKind, RawCall, check_call, derived_id, id_text};
-use crate::execution::{LogLevel, LogLine};
+use crate::execution::{ScriptLogLevel, ScriptLogLine};
 use crate::limits::{self, Limits};
 
 /// Shared by the functions that a script can reach. It is emptied before each execution.
@@ -16,7 +16,7 @@ pub(super) struct Session {
     timed_out: Cell<bool>,
     limits: Cell<Limits>,
     execution: Cell<EventId>,
-    logs: RefCell<Vec<LogLine>>,
+    logs: RefCell<Vec<ScriptLogLine>>,
     log_bytes: Cell<usize>,
     logs_truncated: Cell<bool>,
     calls: RefCell<Vec<RawCall>>,
@@ -27,7 +27,7 @@ pub(super) struct Session {
 
 /// What an execution leaves behind.
 pub(super) struct Traces {
-    pub(super) logs: Vec<LogLine>,
+    pub(super) logs: Vec<ScriptLogLine>,
     pub(super) logs_truncated: bool,
     pub(super) calls: Vec<RawCall>,
 }
@@ -79,11 +79,11 @@ impl Session {
     }
 
     /// Says in the log that errors were lost, as a forgotten `await` does it.
-    pub(super) fn tell_rejections(&self) {
+    pub(super) fn warn_about_rejections(&self) {
         let count = self.rejections.get();
         if count > 0 {
             let text = format!("{count} promises were rejected and nobody waited for them");
-            self.emit(LogLevel::Warn as i32, text, false);
+            self.emit(ScriptLogLevel::Warn as i32, text, false);
         }
     }
 
@@ -100,7 +100,7 @@ impl Session {
             self.logs_truncated.set(true);
         }
         self.log_bytes.set(bytes);
-        logs.push(LogLine { level: LogLevel::from_number(level), text });
+        logs.push(ScriptLogLine { level: ScriptLogLevel::from_number(level), text });
         true
     }
 

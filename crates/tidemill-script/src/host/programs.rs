@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::engine::compiler::Program;
-use crate::script::Version;
+use crate::script_source::Version;
 
 const PROGRAMS_MAX: usize = 256;
 const PROGRAMS_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -45,12 +45,12 @@ impl Programs {
 mod tests {
     use super::*;
     use crate::engine::compiler::compile_script;
-    use crate::script::Script;
+    use crate::script_source::ScriptSource;
 
     #[test]
     fn the_least_recently_used_program_goes_first() {
         let mut programs = Programs::default();
-        let script = Script::new("s", "return 1").unwrap();
+        let script = ScriptSource::new("s", "return 1").unwrap();
         let version = |number: usize| {
             let mut bytes = [0; 32];
             bytes[..8].copy_from_slice(&(number as u64).to_le_bytes());

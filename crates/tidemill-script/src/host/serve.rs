@@ -11,7 +11,7 @@ use super::programs::Programs;
 use crate::engine::compiler::compile_script;
 use crate::engine::machine::{Machine, Task};
 use crate::limits::{INPUT_BYTES_CEILING, SOURCE_BYTES_MAX, STACK_BYTES};
-use crate::script::{CompileError, Script};
+use crate::script_source::{CompileError, ScriptSource};
 use crate::wire::{Answer, Execute, FrameBuffer, Order, Setup};
 
 /// The longest order: an input and a source, and some numbers.
@@ -23,7 +23,7 @@ const ORDER_BYTES_MAX: usize = INPUT_BYTES_CEILING + SOURCE_BYTES_MAX + 64 * 102
 pub fn host_main() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
-        // Nobody listens on standard error but a person who tries to find out why hosts do not start.
+        // Only a person who wants to know why hosts do not start reads standard error.
         Err(error) => {
             let _ = writeln!(io::stderr(), "script host: {error}");
             ExitCode::FAILURE
@@ -99,7 +99,7 @@ impl Host {
         name: &str,
         source: &str,
     ) -> Result<std::rc::Rc<crate::engine::compiler::Program>, CompileError> {
-        let script = Script::new(name, source)?;
+        let script = ScriptSource::new(name, source)?;
         let program = compile_script(&script)?;
         Ok(self.programs.put(script.version(), program))
     }

@@ -14,10 +14,10 @@ use super::keeper::{self, Errand};
 use super::shares::Shares;
 use crate::call::accept;
 use crate::engine::machine::{Broken, Ended, Finished};
-use crate::execution::{Execution, Request};
-use crate::failure::{ErrorClass, Failure};
+use crate::execution::{CompletedExecution, Request};
+use crate::failure::{ErrorClass, FailedExecution};
 use crate::limits::Limits;
-use crate::script::{CompileError, Script, Version};
+use crate::script_source::{CompileError, ScriptSource, Version};
 use crate::wire::{Answer, Execute, Order, answer_bytes_max};
 
 /// Runs scripts in hosts. Clones share it; with the last one all hosts are killed.
@@ -108,12 +108,13 @@ impl Pool {
     }
 
     /// Runs a script. Dropping the future kills its host and nothing else.
-    pub async fn execute(&self, request: &Request) -> Result<Execution, Failure> {
+    pub async fn execute(&self, request: &Request) -> Result<CompletedExecution, FailedExecution> {
         let inner = &self.inner;
         let mut limits = request.limits.clamped();
         limits.memory_bytes = limits.memory_bytes.min(inner.config.memory_bytes);
-        let context =
-            request.context().map_err(|problem| Failure::new(ErrorClass::Validation, problem.to_string()))?;
+        let context = request
+            .context()
+            .map_err(|problem| FailedExecution::new(ErrorClass::Validation, problem.to_string()))?;
         // Declared before the host, so that it is given back after it.
         let _permit = Inner::permit(inner, &request.tenant).await;
         let version = request.script.version();
@@ -146,11 +147,14 @@ impl Pool {
                 let place = Some((error.line, error.column));
                 let message = format!("the script does not compile: {}", error.message);
                 let stack = format!("    at {}:{}:{}", request.script.name(), error.line, error.column);
-                Err(Failure { stack, place, ..Failure::new(ErrorClass::Syntax, message) })
+                Err(FailedExecution { stack, place, ..FailedExecution::new(ErrorClass::Syntax, message) })
             }
             Ok(Ok(_)) => {
                 inner.lose(host);
-                Err(Failure::new(ErrorClass::Internal, "the script host gave an answer to something else"))
+                Err(FailedExecution::new(
+                    ErrorClass::Internal,
+                    "the script host gave an answer to something else",
+                ))
             }
             Ok(Err(error)) => {
                 // It closed its socket, or sent what is no answer. How it ended tells which.
@@ -161,13 +165,13 @@ impl Pool {
                 Inner::keep_warm(inner);
                 let (class, message) =
                     if lost { verdict(&status) } else { (ErrorClass::Internal, error.to_string()) };
-                Err(Failure::new(class, message))
+                Err(FailedExecution::new(class, message))
             }
             Err(_) => {
                 inner.lose(host);
                 let millis = limits.wall.as_millis();
                 let message = format!("the script ran longer than {millis} ms and did not yield");
-                Err(Failure::new(ErrorClass::Timeout, message))
+                Err(FailedExecution::new(ErrorClass::Timeout, message))
             }
         }
     }
@@ -178,8 +182,8 @@ impl Pool {
         tenant: &TenantId,
         name: &str,
         source: &str,
-    ) -> Result<Result<Script, CompileError>, Failure> {
-        let script = match Script::new(name, source) {
+    ) -> Result<Result<ScriptSource, CompileError>, FailedExecution> {
+        let script = match ScriptSource::new(name, source) {
             Ok(script) => script,
             Err(error) => return Ok(Err(error)),
         };
@@ -233,7 +237,7 @@ impl Pool {
 }
 
 /// Runs a script in a host, which is given the source if it has it no more.
-async fn run<'a>(host: &mut Host, mut execute: Execute<'a>, script: &'a Script) -> io::Result<Answer> {
+async fn run<'a>(host: &mut Host, mut execute: Execute<'a>, script: &'a ScriptSource) -> io::Result<Answer> {
     let known = host.knows(execute.version);
     let bytes_max = answer_bytes_max(&execute.limits);
     if known {
@@ -248,12 +252,16 @@ async fn run<'a>(host: &mut Host, mut execute: Execute<'a>, script: &'a Script) 
 }
 
 /// What an answer means, and whether its host can be trusted with another order.
-fn taken(ended: Ended, request: &Request, limits: &Limits) -> (bool, Result<Execution, Failure>) {
+fn taken(
+    ended: Ended,
+    request: &Request,
+    limits: &Limits,
+) -> (bool, Result<CompletedExecution, FailedExecution>) {
     let Ended { outcome, logs, logs_truncated, stats } = ended;
     let log_bytes: usize = logs.iter().map(|line| line.text.len()).sum();
     let strange = || {
         let message = "the script host gave an answer that cannot be";
-        (false, Err(Failure::new(ErrorClass::Internal, message)))
+        (false, Err(FailedExecution::new(ErrorClass::Internal, message)))
     };
     if logs.len() > limits.log_lines || log_bytes > limits.log_bytes {
         return strange();
@@ -265,10 +273,10 @@ fn taken(ended: Ended, request: &Request, limits: &Limits) -> (bool, Result<Exec
             }
             let Some(calls) = accept(request.execution, request.grants, calls) else { return strange() };
             let Ok(result) = Json::parse(result) else { return strange() };
-            (true, Ok(Execution { result, logs, logs_truncated, calls, stats }))
+            (true, Ok(CompletedExecution { result, logs, logs_truncated, calls, stats }))
         }
         Err(Broken { class, message, stack, place }) => {
-            (true, Err(Failure { class, message, stack, place, logs, logs_truncated, stats }))
+            (true, Err(FailedExecution { class, message, stack, place, logs, logs_truncated, stats }))
         }
     }
 }
@@ -276,10 +284,10 @@ fn taken(ended: Ended, request: &Request, limits: &Limits) -> (bool, Result<Exec
 /// How the message of an execution begins that had no process to run in.
 pub const NO_HOST: &str = "no script host can be started";
 
-fn broken_down(error: &io::Error) -> Failure {
-    // Whoever asked is told, and tells of it.
+fn broken_down(error: &io::Error) -> FailedExecution {
+    // The caller gets the failure, and reports it.
     tracing::debug!(%error, "there is no script host");
-    Failure::new(ErrorClass::Internal, format!("{NO_HOST}: {error}"))
+    FailedExecution::new(ErrorClass::Internal, format!("{NO_HOST}: {error}"))
 }
 
 impl Inner {
@@ -306,7 +314,7 @@ impl Inner {
     fn grant(self: &Arc<Self>, state: &mut State) {
         while let Some((tenant, waiter)) = state.shares.next() {
             let permit = Permit { pool: Some(Arc::clone(self)), tenant };
-            // Whoever waited may have given up. The permit must not give itself back here: that would take the lock.
+            // The waiter may have given up. The permit must not give itself back here: that would take the lock.
             if let Err(mut unwanted) = waiter.send(permit) {
                 unwanted.pool = None;
                 state.shares.release(&unwanted.tenant);

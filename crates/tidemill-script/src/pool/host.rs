@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use super::config::PoolConfig;
 use super::keeper::Errand;
 use crate::failure::ErrorClass;
-use crate::script::Version;
+use crate::script_source::Version;
 use crate::wire::{Answer, FrameBuffer, Order, Setup};
 
 /// How many scripts are remembered to be known to a host. Beyond, all are forgotten and sent once more.
@@ -183,7 +183,7 @@ impl Process {
                 // At once, not when the thread comes to it. Where the end is asked for, that end comes first.
                 let _ = child.kill();
             }
-            // The thread ends after the last sender: this one is heard.
+            // The thread ends after the last sender, so it gets this one.
             let _ = self.errands.send(Errand::Reap(child, reply));
         }
     }

@@ -1,4 +1,11 @@
-//! Frames, and the values in them.
+//! Frames, and the messages in them.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use postcard::ser_flavors::Size;
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A frame that breaks the form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -67,90 +74,51 @@ impl FrameBuffer {
     }
 }
 
-/// A frame being written.
-pub(super) struct Writer(Vec<u8>);
+/// A message as a frame. It is measured first: a large one has its room at once and is copied once.
+pub(super) fn frame(message: &impl Serialize) -> Vec<u8> {
+    let size = postcard::serialize_with_flavor(message, Size::default()).expect("it has a size");
+    let length = u32::try_from(size).expect("frames are far shorter");
+    let mut frame = vec![0; LENGTH_BYTES + size];
+    let (head, body) = frame.split_at_mut(LENGTH_BYTES);
+    head.copy_from_slice(&length.to_le_bytes());
+    postcard::to_slice(message, body).expect("it has the size that it was found to have");
+    frame
+}
 
-impl Writer {
-    pub(super) fn new(tag: u8, room: usize) -> Self {
-        let mut bytes = Vec::with_capacity(LENGTH_BYTES + 1 + room);
-        bytes.extend_from_slice(&[0; LENGTH_BYTES]);
-        bytes.push(tag);
-        Self(bytes)
-    }
-
-    pub(super) fn byte(&mut self, value: u8) {
-        self.0.push(value);
-    }
-
-    pub(super) fn bool(&mut self, value: bool) {
-        self.byte(u8::from(value));
-    }
-
-    pub(super) fn number(&mut self, value: u64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(super) fn raw(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    pub(super) fn text(&mut self, text: &str) {
-        let length = u32::try_from(text.len()).expect("texts are far shorter");
-        self.raw(&length.to_le_bytes());
-        self.raw(text.as_bytes());
-    }
-
-    pub(super) fn finish(mut self) -> Vec<u8> {
-        let length = u32::try_from(self.0.len() - LENGTH_BYTES).expect("frames are far shorter");
-        self.0[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
-        self.0
+/// The message in a frame's body, which ends with it.
+pub(super) fn message<'a, M: Deserialize<'a>>(body: &'a [u8]) -> Result<M, BadFrame> {
+    match postcard::take_from_bytes(body) {
+        Ok((message, [])) => Ok(message),
+        Ok(_) => Err(BadFrame("bytes after its end")),
+        Err(_) => Err(BadFrame("something else")),
     }
 }
 
-/// A body being read.
-pub(super) struct Reader<'a>(&'a [u8]);
+/// A list of up to `MAX` elements. A longer one is refused at the first that is too much: in memory they are far larger than
+/// in the frame.
+pub(crate) fn short_list<'de, const MAX: usize, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    struct ShortList<const MAX: usize, T>(PhantomData<T>);
+    impl<'de, const MAX: usize, T: Deserialize<'de>> Visitor<'de> for ShortList<MAX, T> {
+        type Value = Vec<T>;
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(body: &'a [u8]) -> Self {
-        Self(body)
-    }
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "up to {MAX} elements")
+        }
 
-    pub(super) fn raw(&mut self, count: usize) -> Result<&'a [u8], BadFrame> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(BadFrame("too few bytes"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], BadFrame> {
-        Ok(*self.raw(N)?.first_chunk().expect("it has N bytes"))
-    }
-
-    pub(super) fn byte(&mut self) -> Result<u8, BadFrame> {
-        Ok(self.array::<1>()?[0])
-    }
-
-    pub(super) fn bool(&mut self) -> Result<bool, BadFrame> {
-        match self.byte()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(BadFrame("a flag that is none")),
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+            let mut list = Vec::new();
+            while let Some(element) = elements.next_element()? {
+                if list.len() == MAX {
+                    return Err(A::Error::invalid_length(MAX, &self));
+                }
+                list.push(element);
+            }
+            Ok(list)
         }
     }
-
-    pub(super) fn number(&mut self) -> Result<u64, BadFrame> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    pub(super) fn small(&mut self) -> Result<u32, BadFrame> {
-        u32::try_from(self.number()?).map_err(|_| BadFrame("a number that is too large"))
-    }
-
-    pub(super) fn text(&mut self) -> Result<&'a str, BadFrame> {
-        let length = u32::from_le_bytes(self.array()?) as usize;
-        std::str::from_utf8(self.raw(length)?).map_err(|_| BadFrame("a text that is none"))
-    }
-
-    pub(super) fn end(self) -> Result<(), BadFrame> {
-        if self.0.is_empty() { Ok(()) } else { Err(BadFrame("bytes after its end")) }
-    }
+    deserializer.deserialize_seq(ShortList::<MAX, T>(PhantomData))
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use tidemill_script::ErrorClass::{
     Memory, Output, Permission, Script as Thrown, Syntax, Timeout, Validation,
 };
-use tidemill_script::{CallKind, ErrorClass, Execution, Failure, Grants, Pool, Script, limits};
+use tidemill_script::{
+    CallKind, CompletedExecution, ErrorClass, FailedExecution, Grants, Pool, ScriptSource, limits,
+};
 
 use crate::lab::{self, request, request_of, run};
 
@@ -183,9 +185,9 @@ fn folder() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile")
 }
 
-fn script(name: &str) -> Arc<Script> {
+fn script(name: &str) -> Arc<ScriptSource> {
     let source = std::fs::read_to_string(folder().join(format!("{name}.js"))).unwrap();
-    Arc::new(Script::new(name, source).unwrap())
+    Arc::new(ScriptSource::new(name, source).unwrap())
 }
 
 #[test]
@@ -198,7 +200,7 @@ fn every_hostile_script_has_a_row() {
     assert_eq!(files, rows);
 }
 
-async fn attack(pool: &Pool, name: &str, end: End) -> Result<Execution, Failure> {
+async fn attack(pool: &Pool, name: &str, end: End) -> Result<CompletedExecution, FailedExecution> {
     let mut asked = request_of("evil", script(name));
     asked.limits.memory_bytes = MEMORY_BYTES;
     asked.grants = Grants::NONE.with(CallKind::Publish);
@@ -215,7 +217,7 @@ async fn attack(pool: &Pool, name: &str, end: End) -> Result<Execution, Failure>
 }
 
 /// What is wrong with how a script ended.
-fn complaint(name: &str, end: End, found: &Result<Execution, Failure>) -> Option<String> {
+fn complaint(name: &str, end: End, found: &Result<CompletedExecution, FailedExecution>) -> Option<String> {
     match (end, found) {
         (Returns(expected), Ok(done)) if done.result.as_str() == expected => {}
         (Fails(classes), Err(failure)) if classes.contains(&failure.class) => {}

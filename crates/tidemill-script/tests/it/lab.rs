@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidemill_model::{EventId, EventType, Json, TenantId, Timestamp};
-use tidemill_script::{Execution, Failure, Grants, Limits, Pool, PoolConfig, Request, Script, Subject};
+use tidemill_script::{
+    CompletedExecution, FailedExecution, Grants, Limits, Pool, PoolConfig, Request, ScriptSource, Subject,
+};
 
 /// Longer than anything takes that does not hang.
 pub(crate) const HANG: Duration = Duration::from_secs(60);
@@ -23,10 +25,10 @@ pub(crate) fn pool(size: usize) -> Pool {
 }
 
 pub(crate) fn request(tenant: &str, source: &str) -> Request {
-    request_of(tenant, Arc::new(Script::new("test", source).unwrap()))
+    request_of(tenant, Arc::new(ScriptSource::new("test", source).unwrap()))
 }
 
-pub(crate) fn request_of(tenant: &str, script: Arc<Script>) -> Request {
+pub(crate) fn request_of(tenant: &str, script: Arc<ScriptSource>) -> Request {
     Request {
         script,
         tenant: TenantId::new(tenant).unwrap(),
@@ -45,7 +47,7 @@ pub(crate) fn request_of(tenant: &str, script: Arc<Script>) -> Request {
     }
 }
 
-pub(crate) async fn run(pool: &Pool, request: &Request) -> Result<Execution, Failure> {
+pub(crate) async fn run(pool: &Pool, request: &Request) -> Result<CompletedExecution, FailedExecution> {
     tokio::time::timeout(HANG, pool.execute(request)).await.expect("the pool hangs")
 }
 

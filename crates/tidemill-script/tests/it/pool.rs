@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_model::{Json, TenantId};
-use tidemill_script::{CallKind, ErrorClass, Grants, HostCall, Limits, Script, Subject, derived_id};
+use tidemill_script::{CallKind, ErrorClass, Grants, HostCall, Limits, ScriptSource, Subject, derived_id};
 
 use crate::lab::{self, request, run};
 
@@ -251,7 +251,8 @@ async fn idle_hosts_end_but_for_one() {
     let asked = request("a", "return 1");
     let runs = (0..4).map(|_| {
         let (pool, mut asked) = (pool.clone(), asked.clone());
-        asked.script = Arc::new(Script::new("test", "let n = 0; while (n < 3e5) n++; return n").unwrap());
+        asked.script =
+            Arc::new(ScriptSource::new("test", "let n = 0; while (n < 3e5) n++; return n").unwrap());
         tokio::spawn(async move { run(&pool, &asked).await.unwrap() })
     });
     for handle in runs.collect::<Vec<_>>() {
@@ -313,7 +314,7 @@ async fn a_program_that_is_no_host_is_told() {
 async fn many_scripts_go_through_one_host_and_are_sent_again_when_it_forgot_them() {
     let pool = lab::pool(1);
     let scripts: Vec<_> =
-        (0..300).map(|n| Arc::new(Script::new("many", format!("return {n}")).unwrap())).collect();
+        (0..300).map(|n| Arc::new(ScriptSource::new("many", format!("return {n}")).unwrap())).collect();
     for _ in 0..2 {
         for (n, script) in scripts.iter().enumerate() {
             let done = run(&pool, &lab::request_of("a", Arc::clone(script))).await.unwrap();

@@ -1,6 +1,7 @@
-//! Saying that there is no place: who is refused hears why, even when the process has no file left to open.
+//! Saying that there is no place: a refused client learns why, even when the process has no file left to open.
 //!
-//! A few files are kept in reserve. One of them is closed so that one more connection can be taken, told, and let go.
+//! The server keeps a few files in reserve. It closes one of them so that it can accept one more connection, answer
+//! it, and close it.
 
 use std::fs::File;
 use std::net::TcpStream as StdStream;
@@ -16,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 const REFUSALS_MAX: usize = 64;
 /// Files in reserve.
 const RESERVE: usize = 4;
-/// How long who is refused may take to hear it.
+/// How long a refused client may take to read the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How much is read of what they sent meanwhile. A connection that is closed with bytes unread takes the answer with it.
 const UNREAD_MAX: usize = 128 * 1024;
@@ -55,7 +56,7 @@ impl Refusals {
         let refusals = self.clone();
         tokio::spawn(async move {
             // Whether the client hears it is its own matter.
-            let _ = tokio::time::timeout(PATIENCE, tell(&stream)).await;
+            let _ = tokio::time::timeout(PATIENCE, send_refusal(&stream)).await;
             drop(stream);
             refusals.under_way.fetch_sub(1, Ordering::AcqRel);
             refusals.refill();
@@ -88,7 +89,7 @@ impl Refusals {
 }
 
 /// Says it, and listens until the client has heard it.
-async fn tell(stream: &TcpStream) -> std::io::Result<()> {
+async fn send_refusal(stream: &TcpStream) -> std::io::Result<()> {
     let mut unsent = FULL.as_bytes();
     while !unsent.is_empty() {
         stream.writable().await?;

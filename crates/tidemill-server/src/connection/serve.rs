@@ -61,9 +61,9 @@ pub async fn check_listen<B: Backend>(engine: &Engine<B>, address: SocketAddr) -
 
 /// Answers requests until `shutdown` resolves. Then nobody new is let in, streams and long polls end at once, and
 /// requests in flight may go on for the grace.
-pub async fn serve<B: Backend>(
+pub async fn serve(
     listener: TcpListener,
-    app: App<B>,
+    app: App,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     check_listen(app.engine(), listener.local_addr()?).await?;
@@ -95,7 +95,7 @@ pub async fn serve<B: Backend>(
             },
             Err(error) if is_exhausted(&error) => {
                 warn_seldom!(error, "no connection can be accepted");
-                // Without an idle connection whose place could be taken, whoever comes is told so.
+                // Without an idle connection whose place could be taken, the next client is refused with an answer.
                 if !registry.dismiss_oldest() && refusals.refuse_next(&listener) {
                     continue;
                 }
@@ -111,7 +111,7 @@ pub async fn serve<B: Backend>(
     }
     drop(listener);
     app.close();
-    // Whoever is left has had its time. The receivers may all be gone.
+    // A client that is left has had its time. The receivers may all be gone.
     let _ = tokio::time::timeout(grace, registry.emptied()).await;
     let _ = end.send(true);
     registry.emptied().await;

@@ -210,7 +210,7 @@
     graph.addEventListener("pointerup", release);
     graph.addEventListener("pointercancel", () => { held = null; graph.classList.remove("held"); });
     graph.addEventListener("dragstart", (event) => event.preventDefault());
-    // Who walks through it with the keyboard sees where they are.
+    // A user who walks through it with the keyboard sees where they are.
     graph.addEventListener("focusin", (event) => {
       const rect = event.target.querySelector?.("rect");
       if (!rect || !event.target.matches(":focus-visible")) return;

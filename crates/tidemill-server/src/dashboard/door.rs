@@ -1,10 +1,9 @@
-//! The door: who looks at a page, and whether a form came from one of ours.
+//! The door: which user looks at a page, and whether a form came from one of ours.
 
 use std::time::Instant;
 
 use axum::http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use axum::http::request::Parts;
-use tidemill_engine::backend::Backend;
 use tokio::sync::watch;
 
 use super::cookie;
@@ -20,7 +19,7 @@ use crate::router::check_closed;
 /// The field of every form that only our own pages know to fill.
 pub(super) const TOKEN_FIELD: &str = "form_token";
 
-/// Who looks at a page.
+/// The user who looks at a page.
 #[derive(Debug, Clone)]
 pub(super) struct Viewer {
     pub(super) caller: Caller,
@@ -40,23 +39,20 @@ pub(super) struct OpenSession {
 
 impl OpenSession {
     /// Whether it goes on. Looking counts as use.
-    pub(super) fn holds<B>(&self, dashboard: &Dashboard<B>) -> bool {
+    pub(super) fn holds(&self, dashboard: &Dashboard) -> bool {
         dashboard.sessions.find(&self.word, Instant::now()).is_some()
     }
 }
 
 impl Viewer {
     /// Whether the viewer's session goes on, if it takes one.
-    pub(super) fn is_in<B>(&self, dashboard: &Dashboard<B>) -> bool {
+    pub(super) fn is_in(&self, dashboard: &Dashboard) -> bool {
         self.session.as_ref().is_none_or(|session| session.holds(dashboard))
     }
 }
 
-/// The viewer, or `None` for somebody who must log in first.
-pub(super) async fn admit<B: Backend>(
-    dashboard: &Dashboard<B>,
-    parts: &Parts,
-) -> Result<Option<Viewer>, Problem> {
+/// The viewer, or `None` for a user who must log in first.
+pub(super) async fn admit(dashboard: &Dashboard, parts: &Parts) -> Result<Option<Viewer>, Problem> {
     let keyless = |caller| Viewer { caller, token: dashboard.token.clone(), session: None };
     if let Some(caller) = parts.extensions.get::<Caller>() {
         return Ok(Some(keyless(caller.clone())));
@@ -80,7 +76,7 @@ pub(super) async fn admit<B: Backend>(
 }
 
 /// Without keys even a page that needs no login is for this machine only.
-pub(super) async fn check_open<B: Backend>(dashboard: &Dashboard<B>, parts: &Parts) -> Result<(), Problem> {
+pub(super) async fn check_open(dashboard: &Dashboard, parts: &Parts) -> Result<(), Problem> {
     if dashboard.app.engine().has_keys().await? { Ok(()) } else { check_local(parts) }
 }
 

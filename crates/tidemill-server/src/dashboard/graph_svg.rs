@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::chart::share;
 use super::graph::{EDGES_DRAWN_MAX, Group, Node, Place, STATES, TASKS_DRAWN_MAX, groups, layers, places};
 use super::screen::fingerprint;
-use super::widgets::number;
+use super::widgets::{counted, number};
 
 const NODE_WIDTH: usize = 168;
 const NODE_HEIGHT: usize = 34;
@@ -153,18 +153,19 @@ fn draw_groups(tasks: &[Task], job_address: &str) -> Picture {
             @let (x, y) = grid.corner(at);
             @let link = group.only.map_or_else(|| format!("{job_address}#tasks"), |task| tasks[task].link.clone());
             a href=(link) id={ "n" (at) } class="node group" data-state=(group.state()) {
-                title { (group.name) ": " (told(group)) }
+                title { (group.name) ": " (describe_counts(group)) }
                 rect x=(x) y=(y) width=(NODE_WIDTH) height=(GROUP_HEIGHT) rx="7" {}
                 circle cx=(x + 15) cy=(y + 16) r="4.5" {}
                 text x=(x + 27) y=(y + 20) { (shortened(&group.name)) }
                 text class="count" x=(x + NODE_WIDTH - 10) y=(y + 20) text-anchor="end" { "×" (number(group.total())) }
                 svg x=(x + 10) y=(y + 31) width=(NODE_WIDTH - 20) height="6" viewBox="0 0 1000 8" preserveAspectRatio="none" {
-                    (share(&parts(group), &told(group)))
+                    (share(&parts(group), &describe_counts(group)))
                 }
             }
         }
     };
-    let about = format!("{} tasks, those of one name at one depth as one node", number(tasks.len() as u64));
+    let about =
+        format!("{}, those of one name at one depth as one node", counted(tasks.len() as u64, "task"));
     let note = html! {
         p class="faint graph-note" {
             "Above " (TASKS_DRAWN_MAX) " tasks or " (number(EDGES_DRAWN_MAX as u64)) " edges, those of one name at one depth are drawn as one. The list below has each of them."
@@ -179,7 +180,7 @@ fn parts(group: &Group) -> Vec<(&'static str, u64)> {
     STATES.into_iter().zip(group.counts).collect()
 }
 
-fn told(group: &Group) -> String {
+fn describe_counts(group: &Group) -> String {
     let told = parts(group).into_iter().filter(|(_, count)| *count > 0);
     told.map(|(state, count)| format!("{} {state}", number(count))).collect::<Vec<_>>().join(", ")
 }

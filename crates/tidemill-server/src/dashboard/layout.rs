@@ -2,7 +2,6 @@
 
 use axum::http::StatusCode;
 use maud::{DOCTYPE, Markup, html};
-use tidemill_engine::backend::Backend;
 
 use super::asset::ADDRESSES;
 use super::door::Viewer;
@@ -37,13 +36,7 @@ fn brand() -> Markup {
 }
 
 /// A whole page. `address` is where it lives, `seen` the newest event that it may show.
-pub(super) fn page<B: Backend>(
-    visit: &Visit<B>,
-    screen: &Screen,
-    note: Option<&str>,
-    address: &str,
-    seen: u64,
-) -> Markup {
+pub(super) fn page(visit: &Visit, screen: &Screen, note: Option<&str>, address: &str, seen: u64) -> Markup {
     let live = (screen.watch != Watch::Nothing).then(|| format!("/live{address}"));
     html! {
         (DOCTYPE)

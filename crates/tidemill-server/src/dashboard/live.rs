@@ -1,7 +1,8 @@
 //! Pages that stay up to date: what changed is sent as server-sent events.
 //!
-//! The stream hears of its tenant's events. When something that the page watches was committed, the page is made again, and the
-//! pieces that differ from what was sent last are sent. So what is live and what a reload shows cannot differ.
+//! The stream gets its tenant's events. When something that the page watches was committed, the page is made again,
+//! and the pieces that differ from what was sent last are sent. So what is live and what a reload shows cannot
+//! differ.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -70,11 +71,7 @@ impl Sent {
 }
 
 /// The stream of a page. `seq` of the query, or the id of the last event, says what the reader has seen.
-pub(super) async fn open<B: Backend>(
-    visit: Visit<B>,
-    show: Show<B>,
-    parts: &Parts,
-) -> Result<Response<Body>, Problem> {
+pub(super) async fn open(visit: Visit, show: Show, parts: &Parts) -> Result<Response<Body>, Problem> {
     let app = &visit.dashboard.app;
     let tenant = visit.tenant()?;
     // Before the page is made: between the two nothing is missed.
@@ -93,9 +90,9 @@ pub(super) async fn open<B: Backend>(
     Ok(response)
 }
 
-async fn follow<B: Backend>(
-    mut visit: Visit<B>,
-    show: Show<B>,
+async fn follow(
+    mut visit: Visit,
+    show: Show,
     screen: Screen,
     (tenant, seen, mut news): (TenantId, u64, Receiver<News>),
     outlet: Outlet,
@@ -104,7 +101,7 @@ async fn follow<B: Backend>(
     let (backend, peer) = (app.engine().backend(), visit.api.peer.clone());
     let (mut closing, mut welcome) = (app.closing(), Welcome::of(&app, &visit.viewer.caller));
     let (watch, letters) = (screen.watch.clone(), screen.shows_letters);
-    let deliveries = backend.deliveries_nearer();
+    let deliveries = backend.notices().deliveries_nearer;
     let mut heard = Box::pin(deliveries.listen());
     let mut changes = app.letter_changes();
     let mut sent = Sent::default();
@@ -130,7 +127,7 @@ async fn follow<B: Backend>(
                 Err(RecvError::Closed) if closing.has_begun() => return outlet.end(CLOSING),
                 Err(RecvError::Closed) => return,
             },
-            // What becomes of deliveries is told by no event.
+            // No event reports what becomes of deliveries.
             () = &mut heard, if letters => {
                 heard = Box::pin(deliveries.listen());
                 is_touched = true;

@@ -37,15 +37,15 @@ use crate::route::{Access, READ, raw};
 
 /// The bytes of a form. A script's source is the largest thing in one, and grows when it is encoded.
 const FORM_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// The bytes of a login: a key, and an address of ours. Whoever sends it may be anybody.
+/// The bytes of a login: a key, and an address of ours. Anybody may send it.
 const LOGIN_BYTES_MAX: usize = 4 * 1024;
 const NOTE_SECONDS: u64 = 60;
 /// The characters of a note; it travels in a cookie.
 const NOTE_CHARS_MAX: usize = 300;
 
 /// What all visits share.
-pub(super) struct Dashboard<B> {
-    pub(super) app: App<B>,
+pub(super) struct Dashboard {
+    pub(super) app: App,
     pub(super) api: Router,
     pub(super) sessions: Sessions,
     pub(super) pulses: Pulses,
@@ -61,7 +61,7 @@ type Answered = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 /// What the log calls the route of a page.
 const PAGE: &str = "dashboard";
 
-pub(crate) fn mount<B: Backend>(app: App<B>, api: Router) -> Router {
+pub(crate) fn mount(app: App, api: Router) -> Router {
     let dashboard = Arc::new(Dashboard {
         api: api.clone(),
         sessions: Sessions::default(),
@@ -80,7 +80,7 @@ pub(crate) fn mount<B: Backend>(app: App<B>, api: Router) -> Router {
             any(move |request: Request| answered(request.method().clone(), PAGE, handle(request))),
         );
     };
-    for Page { path, show, acts, is_live, is_large } in pages::all::<B>() {
+    for Page { path, show, acts, is_live, is_large } in pages::all() {
         let show = if is_large { apart(show) } else { show };
         let (own, shown) = (Arc::clone(&dashboard), Arc::clone(&show));
         let post = acts.iter().find(|(at, _)| *at == path).map(|(_, act)| Arc::clone(act));
@@ -116,7 +116,7 @@ pub(crate) fn mount<B: Backend>(app: App<B>, api: Router) -> Router {
 }
 
 /// Makes a page on a thread of its own when it is its turn: what takes long there keeps nobody else waiting.
-fn apart<B: Backend>(show: Show<B>) -> Show<B> {
+fn apart(show: Show) -> Show {
     Arc::new(move |visit| {
         let show = Arc::clone(&show);
         Box::pin(async move {
@@ -133,10 +133,10 @@ fn apart<B: Backend>(show: Show<B>) -> Show<B> {
 }
 
 /// A page, or what a form does.
-async fn answer<B: Backend>(
-    dashboard: Arc<Dashboard<B>>,
-    show: Option<Show<B>>,
-    act: Option<Act<B>>,
+async fn answer(
+    dashboard: Arc<Dashboard>,
+    show: Option<Show>,
+    act: Option<Act>,
     request: Request,
 ) -> Response<Body> {
     let (mut parts, body) = request.into_parts();
@@ -161,11 +161,7 @@ async fn answer<B: Backend>(
     }))
 }
 
-async fn visit<B: Backend>(
-    dashboard: &Arc<Dashboard<B>>,
-    viewer: &Viewer,
-    parts: &mut Parts,
-) -> Result<Visit<B>, Problem> {
+async fn visit(dashboard: &Arc<Dashboard>, viewer: &Viewer, parts: &mut Parts) -> Result<Visit, Problem> {
     if let Access::Roles(roles) = READ
         && !viewer.caller.has_any(roles)
     {
@@ -191,11 +187,11 @@ async fn visit<B: Backend>(
     })
 }
 
-async fn see<B: Backend>(
-    dashboard: &Arc<Dashboard<B>>,
+async fn see(
+    dashboard: &Arc<Dashboard>,
     viewer: &Viewer,
     parts: &mut Parts,
-    show: Show<B>,
+    show: Show,
 ) -> Result<Response<Body>, Problem> {
     let visit = visit(dashboard, viewer, parts).await?;
     // Before the page is made: what happens meanwhile is sent again, which does no harm.
@@ -216,12 +212,12 @@ async fn see<B: Backend>(
     Ok(response)
 }
 
-async fn do_it<B: Backend>(
-    dashboard: &Arc<Dashboard<B>>,
+async fn do_it(
+    dashboard: &Arc<Dashboard>,
     viewer: &Viewer,
     parts: &mut Parts,
     body: Body,
-    act: Act<B>,
+    act: Act,
 ) -> Result<Response<Body>, Problem> {
     door::check_origin(parts)?;
     let visit = visit(dashboard, viewer, parts).await?;
@@ -243,8 +239,8 @@ async fn do_it<B: Backend>(
     }
 }
 
-async fn read_form<B>(
-    dashboard: &Dashboard<B>,
+async fn read_form(
+    dashboard: &Dashboard,
     holder: Option<Holder>,
     body: Body,
     bytes_max: usize,
@@ -258,7 +254,7 @@ async fn read_form<B>(
 }
 
 /// What changes on a page, as it changes.
-async fn stream<B: Backend>(dashboard: Arc<Dashboard<B>>, show: Show<B>, request: Request) -> Response<Body> {
+async fn stream(dashboard: Arc<Dashboard>, show: Show, request: Request) -> Response<Body> {
     let (mut parts, _) = request.into_parts();
     let clean = |problem: &Problem| problem.answer(|text| dashboard.app.engine().clean(text));
     let viewer = match door::admit(&dashboard, &parts).await {
@@ -273,7 +269,7 @@ async fn stream<B: Backend>(dashboard: Arc<Dashboard<B>>, show: Show<B>, request
     closed(opened.unwrap_or_else(|problem| clean(&problem)))
 }
 
-async fn login<B: Backend>(dashboard: Arc<Dashboard<B>>, request: Request) -> Response<Body> {
+async fn login(dashboard: Arc<Dashboard>, request: Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
     if let Err(problem) = door::check_open(&dashboard, &parts).await {
         return closed(problem.answer(|text| dashboard.app.engine().clean(text)));
@@ -289,7 +285,7 @@ async fn login<B: Backend>(dashboard: Arc<Dashboard<B>>, request: Request) -> Re
     closed(match tried {
         Ok((word, next)) => {
             let mut response = see_other(own_address(next.as_deref()));
-            // Behind a proxy that speaks TLS the browser is told to send it over TLS only.
+            // Behind a proxy that speaks TLS the browser must send it over TLS only.
             let is_secure = parts
                 .headers
                 .get(header::ORIGIN)
@@ -309,8 +305,8 @@ async fn login<B: Backend>(dashboard: Arc<Dashboard<B>>, request: Request) -> Re
     })
 }
 
-async fn try_login<B: Backend>(
-    dashboard: &Dashboard<B>,
+async fn try_login(
+    dashboard: &Dashboard,
     parts: &Parts,
     body: Body,
 ) -> Result<(String, Option<String>), (Problem, Option<String>)> {
@@ -347,7 +343,7 @@ fn address_of(parts: &Parts) -> Option<IpAddr> {
 }
 
 /// What a key that is none is answered, after a while.
-async fn failed_login<B>(dashboard: &Dashboard<B>, parts: &Parts) -> Problem {
+async fn failed_login(dashboard: &Dashboard, parts: &Parts) -> Problem {
     let guard = dashboard.app.logins();
     let address = address_of(parts);
     let verdict = guard.note(address, Instant::now());
@@ -363,7 +359,7 @@ async fn failed_login<B>(dashboard: &Dashboard<B>, parts: &Parts) -> Problem {
     Problem::unauthenticated("This key is unknown or was revoked.")
 }
 
-async fn logout<B: Backend>(dashboard: Arc<Dashboard<B>>, request: Request) -> Response<Body> {
+async fn logout(dashboard: Arc<Dashboard>, request: Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let done = async {
         let Some(viewer) = door::admit(&dashboard, &parts).await? else { return Ok(()) };
@@ -389,7 +385,7 @@ async fn logout<B: Backend>(dashboard: Arc<Dashboard<B>>, request: Request) -> R
     })
 }
 
-async fn give_asset<B: Backend>(dashboard: Arc<Dashboard<B>>, request: Request) -> Response<Body> {
+async fn give_asset(dashboard: Arc<Dashboard>, request: Request) -> Response<Body> {
     let (parts, _) = request.into_parts();
     let found = match door::check_open(&dashboard, &parts).await {
         Ok(()) => asset::find(parts.uri.path().trim_start_matches("/assets/")),

@@ -1,14 +1,14 @@
 //! The pulse of a tenant: how many tasks end per minute, and which jobs are open.
 //!
 //! Both would take long to read from the store at every look. So the first look at the overview starts a reader that
-//! follows the log as long as somebody looks. What it tells of jobs it reads from their heads, which all other answers
+//! follows the log as long as somebody looks. It reads what it says of jobs from their heads, which all other answers
 //! come from too.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidemill_engine::Engine;
+use tidemill_engine::AnyBackend;
 use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::{Clock, SystemClock};
 use tidemill_engine::commit::TaskKey;
@@ -23,23 +23,24 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::watch;
 
 use crate::app::App;
+use crate::app::Engine;
 use crate::stream::Herald;
 
 /// The minutes that are shown.
 pub(super) const MINUTES: u64 = 60;
 const MINUTE_MILLIS: u64 = 60_000;
-/// Events of the past hour that are read when somebody begins to look, the newest first; of each type so many.
+/// How many events of the past hour are read of each type when somebody begins to look, the newest first.
 const BACK_EVENTS_MAX: usize = 100_000;
 const EVENTS_AT_ONCE: usize = 1_000;
-/// What is read of the past at a time. The store answers without a pause, so whoever reads much of it must make way for
-/// others by itself, and often: they may wait on the same thread.
+/// How many events of the past are read at a time. The store answers without a pause, so a reader of much of it must
+/// yield to others by itself, and often: they may wait on the same thread.
 const BACK_AT_ONCE: usize = 200;
 const JOBS_AT_ONCE: usize = 200;
-/// A reader goes on for so long after the last look.
+/// How long a reader goes on after the last look.
 const UNWATCHED_MAX: Duration = Duration::from_secs(120);
-/// So often it is looked how far the log was told, when nothing happens.
+/// How often it is checked how far the log was read, when nothing happens.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// Changes of jobs are gathered for so long.
+/// How long changes of jobs are gathered.
 const GATHER: Duration = Duration::from_millis(200);
 /// How long a first look waits for what is counted; a page that has not all of it is made again soon.
 const PATIENCE: Duration = Duration::from_millis(80);
@@ -64,7 +65,7 @@ pub(super) struct Pulse {
     pub(super) is_counted: bool,
     /// Whether the past hour was read.
     pub(super) is_read: bool,
-    /// Whether something was told that is not part of it yet.
+    /// Whether an event came that is not part of it yet.
     pub(super) is_behind: bool,
     /// The number of the last event that is part of it.
     after: u64,
@@ -124,7 +125,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl Pulses {
     /// The tenant's pulse, which is read from now on for a while.
-    pub(super) async fn look<B: Backend>(&self, app: &App<B>, tenant: &TenantId) -> Pulse {
+    pub(super) async fn look(&self, app: &App, tenant: &TenantId) -> Pulse {
         let beat = {
             let mut beats = lock(&self.0);
             beats.retain(|_, beat| Arc::strong_count(beat) > 1);
@@ -150,7 +151,7 @@ impl Pulses {
     }
 }
 
-async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
+async fn read(app: App, tenant: TenantId, beat: Arc<Beat>) {
     let engine = app.engine();
     let backend = engine.backend();
     let clock = SystemClock::start();
@@ -172,7 +173,7 @@ async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
         (pulse.is_read, pulse.after) = (true, after);
     }
     beat.ready.send_replace(true);
-    // Whoever waited for it goes first.
+    // Waiters for it go first.
     tokio::task::yield_now().await;
     let mut closing = app.closing();
     let (mut came, mut is_missed) = (None, false);
@@ -182,7 +183,7 @@ async fn read<B: Backend>(app: App<B>, tenant: TenantId, beat: Arc<Beat>) {
             let Some(last) = catch_up(backend, &tenant, after, &beat, &mut touched).await else { return };
             after = last;
         }
-        let told = app.herald().told();
+        let told = app.herald().announced();
         loop {
             match came.take().map_or_else(|| news.try_recv(), Ok) {
                 Ok((number, event)) if number > after => {
@@ -266,8 +267,8 @@ fn uncounted(error: &dyn std::fmt::Display) {
 }
 
 /// Reads what was missed from the log, up to what there is now; the number of the last event.
-async fn catch_up<B: Backend>(
-    backend: &B,
+async fn catch_up(
+    backend: &AnyBackend,
     tenant: &TenantId,
     mut after: u64,
     beat: &Beat,
@@ -315,16 +316,13 @@ fn loose_task_of(event: &Event) -> Option<RequestId> {
 }
 
 /// The tasks without a job that are not done.
-async fn loose_tasks<B: Backend>(
-    engine: &Engine<B>,
-    tenant: &TenantId,
-) -> Option<HashMap<RequestId, PublicState>> {
+async fn loose_tasks(engine: &Engine, tenant: &TenantId) -> Option<HashMap<RequestId, PublicState>> {
     let mut states = HashMap::new();
     let mut after = None;
     loop {
         let tasks = engine
             .backend()
-            .live_tasks(tenant.clone(), after, EVENTS_AT_ONCE)
+            .look(|state| state.live_tasks(tenant, after.as_ref(), EVENTS_AT_ONCE))
             .await
             .inspect_err(|error| uncounted(error))
             .ok()?;
@@ -340,7 +338,7 @@ async fn loose_tasks<B: Backend>(
     }
 }
 
-async fn count_jobs<B: Backend>(engine: &Engine<B>, tenant: &TenantId, beat: &Beat) -> Option<()> {
+async fn count_jobs(engine: &Engine, tenant: &TenantId, beat: &Beat) -> Option<()> {
     let mut before = None;
     loop {
         let jobs = engine
@@ -363,9 +361,9 @@ async fn count_jobs<B: Backend>(engine: &Engine<B>, tenant: &TenantId, beat: &Be
     }
 }
 
-/// What happened before the reader began: up to the number `newest` of the log, which is told by when it came.
-async fn read_back<B: Backend>(
-    engine: &Engine<B>,
+/// What happened before the reader began, up to the number `newest` of the log, by when it came.
+async fn read_back(
+    engine: &Engine,
     tenant: &TenantId,
     beat: &Beat,
     from: Timestamp,

@@ -1,11 +1,9 @@
-//! One visit to a page: who, where, and the way to what is shown.
+//! One visit to a page: the viewer, the page, and the way to what is shown.
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::Response;
-use tidemill_engine::Engine;
-use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::Clock;
 use tidemill_model::TenantId;
 
@@ -15,11 +13,12 @@ use super::inside::Inside;
 use super::mount::Dashboard;
 use super::screen::Screen;
 use crate::api::Role;
+use crate::app::Engine;
 use crate::problem::Problem;
 use crate::route::{ADMIN, Access, SUBMIT};
 
-pub(super) struct Visit<B> {
-    pub(super) dashboard: Arc<Dashboard<B>>,
+pub(super) struct Visit {
+    pub(super) dashboard: Arc<Dashboard>,
     pub(super) viewer: Viewer,
     pub(super) api: Inside,
     /// The named parts of the path.
@@ -29,7 +28,7 @@ pub(super) struct Visit<B> {
     pub(super) now: u64,
 }
 
-impl<B> Clone for Visit<B> {
+impl Clone for Visit {
     fn clone(&self) -> Self {
         Self {
             dashboard: Arc::clone(&self.dashboard),
@@ -69,8 +68,8 @@ impl From<Screen> for Sight {
     }
 }
 
-impl<B: Backend> Visit<B> {
-    pub(super) fn engine(&self) -> &Engine<B> {
+impl Visit {
+    pub(super) fn engine(&self) -> &Engine {
         self.dashboard.app.engine()
     }
 

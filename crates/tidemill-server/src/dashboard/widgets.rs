@@ -1,7 +1,7 @@
 //! Small parts that all pages are made of.
 
 use maud::{Markup, PreEscaped, html};
-use tidemill_model::{Day, Json};
+use tidemill_model::{Day, Json, MicroUsd};
 
 use super::door::{TOKEN_FIELD, Viewer};
 
@@ -156,7 +156,7 @@ pub(super) fn tail(full: &str, most: usize) -> Markup {
     html! { span title=(full) { "…" (end) } }
 }
 
-/// A text cut to so many characters, whole for the pointer.
+/// A text cut to `most` characters, whole for the pointer.
 pub(super) fn cut(text: &str, most: usize) -> Markup {
     if text.chars().count() <= most {
         return html! { (text) };
@@ -210,11 +210,19 @@ pub(super) fn number(count: u64) -> String {
 }
 
 pub(super) fn dollars(micros: u64) -> String {
-    let (whole, rest) = (micros / 1_000_000, micros % 1_000_000);
-    if micros > 0 && micros < 10_000 {
-        return format!("${whole}.{:04}", rest / 100);
-    }
-    format!("${}.{:02}", number(whole), rest / 10_000)
+    let exact = MicroUsd(micros).to_string();
+    let (_, decimals) = exact.split_once('.').unwrap_or((&exact, "00"));
+    format!("${}.{decimals}", number(micros / 1_000_000))
+}
+
+/// A noun as it stands beside a count: `step` or `steps`.
+pub(super) fn noun(count: u64, one: &str) -> String {
+    format!("{one}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A count with its noun: `1 step`, `1,200 steps`.
+pub(super) fn counted(count: u64, one: &str) -> String {
+    format!("{} {}", number(count), noun(count, one))
 }
 
 /// A list without anything in it, and what to do about that.
@@ -341,6 +349,11 @@ mod tests {
             ("12 B".into(), "1.5 KiB".into(), "5.0 MiB".into())
         );
         assert_eq!((dollars(1_230_000), dollars(1_200)), ("$1.23".into(), "$0.0012".into()));
+        assert_eq!((dollars(1_350), dollars(1_234_567_800)), ("$0.00135".into(), "$1,234.5678".into()));
+        assert_eq!((dollars(0), dollars(500_000)), ("$0.00".into(), "$0.50".into()));
+        for (count, expected) in [(0, "0 steps"), (1, "1 step"), (2, "2 steps"), (1_200, "1,200 steps")] {
+            assert_eq!(counted(count, "step"), expected);
+        }
         let job = "job-0123456789abcdef0123456789abcdef";
         assert_eq!(shortened(job), "job-0123…abcdef");
         assert_eq!(shortened(&format!("{job}_load")), "job-0123…abcdef_load");

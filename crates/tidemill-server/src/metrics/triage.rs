@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use tidemill_engine::engine::TriageMetrics;
-use tidemill_engine::triage::Counts;
+use tidemill_engine::triage::ErrorCounts;
 use tidemill_model::workflow::ErrorType;
 
 use super::text::{Kind, Text};
 
 pub(super) fn render(metrics: &TriageMetrics, text: &mut Text) {
-    let mut by_type = BTreeMap::<ErrorType, Counts>::new();
+    let mut by_type = BTreeMap::<ErrorType, ErrorCounts>::new();
     for (_, error_type, counts) in &metrics.by_type {
         by_type.entry(*error_type).or_default().add(counts);
     }
@@ -41,7 +41,7 @@ mod tests {
     fn errors_are_counted_by_type_and_tenants_together() {
         let tenant = |name: &str| tidemill_model::TenantId::trusted(name);
         let of = |text| ErrorType::parse(text).unwrap();
-        let counts = |occurrences, open| Counts { occurrences, open, ..Counts::default() };
+        let counts = |occurrences, open| ErrorCounts { occurrences, open, ..ErrorCounts::default() };
         let metrics = TriageMetrics {
             by_type: vec![
                 (tenant("acme"), of("20"), counts(3, 2)),

@@ -3,13 +3,8 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::{
-    ClaimRequest as Claim, EngineError, FinishRequest, ParentFiles, Work, WorkReport,
-};
-use tidemill_engine::reply::{Assignment, Refusal};
-use tidemill_engine::warn_seldom;
-use tidemill_model::{ErrorCategory, MicroUsd, TenantId, WorkerId};
+use tidemill_engine::engine::{self, LoadedTask, ParentFiles};
+use tidemill_model::{MicroUsd, WorkerId};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::Instant;
 
@@ -32,7 +27,7 @@ const CLAIM_ID_BYTES_MAX: usize = 128;
 /// Holds the place of a claim while it is worked on.
 type Place = OwnedMutexGuard<Option<Taken>>;
 
-pub(super) async fn claim<B: Backend>(mut call: Call<B>) -> Reply {
+pub(super) async fn claim(mut call: Call) -> Reply {
     let came_at = std::time::Instant::now();
     let request: ClaimRequest = json_body::read(&call.body)?;
     call.forget_body();
@@ -44,7 +39,7 @@ pub(super) async fn claim<B: Backend>(mut call: Call<B>) -> Reply {
     }
     let wait = wait_of(request.wait_ms)?;
     let total = call.inputs.number(WORKER_SLOTS).and_then(|slots| u32::try_from(slots).ok());
-    call.app.workers().heard(&call.caller, worker.as_str(), total, came_at);
+    call.app.workers().note_contact(&call.caller, worker.as_str(), total, came_at);
     let deadline = Instant::now() + wait;
     let given = match request.claim_id {
         Some(id) if id.is_empty() || id.len() > CLAIM_ID_BYTES_MAX => {
@@ -66,8 +61,8 @@ pub(super) async fn claim<B: Backend>(mut call: Call<B>) -> Reply {
         call.app.leases().claimed(call.caller.name(), leases);
     }
     let mut claimed = Vec::with_capacity(tasks.len());
-    for task in tasks {
-        claimed.extend(ready_to_run(&call.app, task, &worker).await?);
+    for task in &tasks {
+        claimed.extend(call.app.engine().load_task(task, &worker).await?.map(claimed_task));
     }
     let lease_ms = call.app.engine().policy().lease_millis;
     json(StatusCode::OK, &ClaimedTasks { tasks: claimed, lease_ms, claimed_after_ms })
@@ -83,8 +78,8 @@ fn millis_between(from: std::time::Instant, to: std::time::Instant) -> i64 {
 }
 
 /// What the claim gave before, or what can be claimed until the deadline.
-async fn take<B: Backend>(
-    call: &Call<B>,
+async fn take(
+    call: &Call,
     worker: &WorkerId,
     max: usize,
     deadline: Instant,
@@ -93,7 +88,8 @@ async fn take<B: Backend>(
     let (engine, tenants) = (call.app.engine(), call.caller.tenants());
     let mut closing = call.app.closing();
     let mut welcome = Welcome::of(&call.app, &call.caller);
-    // Somebody may be at the same claim: the request whose answer was lost, or who will not come back.
+    // Another request may be working on the same claim: one whose answer was lost, or whose sender will not come
+    // back.
     let mut place = tokio::select! {
         place = given.lock_owned() => place,
         () = tokio::time::sleep_until(deadline) => return Ok(None),
@@ -110,7 +106,7 @@ async fn take<B: Backend>(
         if !welcome.holds().await {
             return Err(Problem::unauthenticated("the API key is unknown or was revoked"));
         }
-        // Whoever has an outcome for a lease that ran out while this process stood still is heard first.
+        // Workers with an outcome for a lease that ran out while this process stood still come first.
         let wait = engine.claims_wait();
         if !wait.is_zero() {
             tokio::time::sleep_until(deadline.min(Instant::now() + wait)).await;
@@ -119,7 +115,7 @@ async fn take<B: Backend>(
             }
             continue;
         }
-        let request = Claim {
+        let request = engine::Claimant {
             worker: worker.clone(),
             generation: None,
             max,
@@ -130,7 +126,7 @@ async fn take<B: Backend>(
         if !taken.tasks.is_empty() {
             if call.peer.is_gone() {
                 *returned = None;
-                give_back(&call.app, &taken.tasks, worker).await;
+                engine.give_back(&taken.tasks, worker, None).await;
                 return Ok(None);
             }
             return Ok(Some(taken));
@@ -150,7 +146,7 @@ async fn take<B: Backend>(
 }
 
 /// What an earlier request of the same name took, without what others have by now.
-async fn still_held<B: Backend>(app: &App<B>, mut earlier: Taken) -> Result<Taken, Problem> {
+async fn still_held(app: &App, mut earlier: Taken) -> Result<Taken, Problem> {
     let mut held = Vec::with_capacity(earlier.tasks.len());
     for task in earlier.tasks {
         let snapshot = app.engine().task(task.task.clone()).await?;
@@ -169,9 +165,9 @@ async fn still_held<B: Backend>(app: &App<B>, mut earlier: Taken) -> Result<Take
 }
 
 /// Claims in a task of its own: a request that is dropped meanwhile must not leave tasks with nobody.
-async fn claim_now<B: Backend>(
-    app: &App<B>,
-    request: Claim,
+async fn claim_now(
+    app: &App,
+    request: engine::Claimant,
     mut place: Place,
 ) -> Result<(Place, Taken), Problem> {
     let (answer, answered) = oneshot::channel();
@@ -187,7 +183,7 @@ async fn claim_now<B: Backend>(
         }
         if let Err(Ok((mut place, taken))) = answer.send(claimed.map(|taken| (place, taken))) {
             *place = None;
-            give_back(&app, &taken.tasks, &worker).await;
+            app.engine().give_back(&taken.tasks, &worker, None).await;
         }
     });
     match answered.await {
@@ -196,55 +192,10 @@ async fn claim_now<B: Backend>(
     }
 }
 
-/// Others may take the tasks at once, and no attempt is counted.
-async fn give_back<B: Backend>(app: &App<B>, tasks: &[Assignment], worker: &WorkerId) {
-    for task in tasks {
-        let released = app.engine().release(task.task.clone(), task.fence, worker.clone(), None).await;
-        // If it cannot be noted, the lease runs out.
-        if let Err(error) = released {
-            warn_seldom!(error, task = %task.task.request, "a task could not be given back");
-        }
-    }
-}
-
-/// A claimed task with all that it needs. One whose needs cannot be met is reported as failed.
-async fn ready_to_run<B: Backend>(
-    app: &App<B>,
-    task: Assignment,
-    worker: &WorkerId,
-) -> Result<Option<ClaimedTask>, Problem> {
-    let engine = app.engine();
-    let prepared = async {
-        let execution = engine.execution_of(&task).await?;
-        Ok::<_, EngineError>((engine.work_of(&task).await?, execution))
-    };
-    let (work, execution) = match prepared.await {
-        Ok(prepared) => prepared,
-        Err(EngineError::Fault(fault)) => return Err(fault.into()),
-        Err(error) => {
-            let category = match &error {
-                EngineError::Refused(Refusal::NotFound { .. }) => ErrorCategory::NotFound,
-                error if error.is_transient() => ErrorCategory::ServerError,
-                _ => ErrorCategory::Validation,
-            };
-            let report = WorkReport::failed(error.to_string(), category);
-            match engine.finish(FinishRequest::of(&task, worker.clone(), report)).await {
-                // If it was taken away meanwhile, there is nothing to report.
-                Ok(_) | Err(EngineError::Refused(_)) => {}
-                Err(error) => {
-                    warn_seldom!(error, task = %task.task.request, "a failure could not be recorded");
-                }
-            }
-            return Ok(None);
-        }
-    };
-    Ok(Some(claimed_task(&task, work, execution)))
-}
-
-fn claimed_task(task: &Assignment, work: Work, execution: tidemill_model::ResolvedExecution) -> ClaimedTask {
-    let tenant: &TenantId = &task.task.tenant;
+fn claimed_task(loaded: LoadedTask) -> ClaimedTask {
+    let LoadedTask { assignment: task, execution, work } = loaded;
     ClaimedTask {
-        tenant_id: tenant.to_string(),
+        tenant_id: task.task.tenant.to_string(),
         app: task.app.to_string(),
         request_id: task.task.request.to_string(),
         job_id: task.job.map(|job| job.to_string()),
@@ -255,7 +206,7 @@ fn claimed_task(task: &Assignment, work: Work, execution: tidemill_model::Resolv
         fence: task.fence.0,
         lease_until: task.lease_until.millis(),
         timeout_ms: task.spec.options.timeout_ms,
-        session_id: task.session_id.clone(),
+        session_id: task.session_id,
         budget_left_usd: task.budget_left.map(MicroUsd),
         budget_name: task.budget_name.as_deref().map(ToOwned::to_owned),
         input: work.input,

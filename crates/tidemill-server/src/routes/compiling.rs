@@ -4,7 +4,6 @@
 
 use std::collections::HashSet;
 
-use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{CompileProblem, Rights};
 use tidemill_model::job_file::{TaskEntry, TaskWork};
 
@@ -15,12 +14,7 @@ use crate::route::Call;
 const RETRY_SECONDS: u64 = 5;
 
 /// Refuses a source that does not compile; `field` is where the request has it.
-pub(super) async fn compile<B: Backend>(
-    call: &Call<B>,
-    field: &str,
-    name: &str,
-    source: &str,
-) -> Result<(), Problem> {
+pub(super) async fn compile(call: &Call, field: &str, name: &str, source: &str) -> Result<(), Problem> {
     let compiler = call.app.compiler().ok_or_else(elsewhere)?;
     match compiler.compile(&call.tenant()?, name, source).await {
         Ok(()) => Ok(()),
@@ -46,13 +40,9 @@ pub(super) fn elsewhere() -> Problem {
     Problem { retry_after: None, ..Problem::unavailable("SCRIPTS_UNAVAILABLE", message, RETRY_SECONDS) }
 }
 
-/// Refuses tasks whose own scripts do not compile. Those of callers who may not bring any along are not looked at: they
-/// are refused anyway.
-pub(super) async fn compile_tasks<B: Backend>(
-    call: &Call<B>,
-    tasks: &[TaskEntry],
-    rights: Rights,
-) -> Result<(), Problem> {
+/// Refuses tasks whose own scripts do not compile. Those of callers that may not bring any along are not looked at:
+/// they are refused anyway.
+pub(super) async fn compile_tasks(call: &Call, tasks: &[TaskEntry], rights: Rights) -> Result<(), Problem> {
     let mut known = HashSet::new();
     for (at, task) in tasks.iter().enumerate() {
         let TaskWork::Script(source) = &task.work else { continue };
@@ -65,8 +55,8 @@ pub(super) async fn compile_tasks<B: Backend>(
 }
 
 /// The same for one task; `name` is what its stacks call it.
-pub(super) async fn compile_work<B: Backend>(
-    call: &Call<B>,
+pub(super) async fn compile_work(
+    call: &Call,
     field: &str,
     name: &str,
     work: &TaskWork,

@@ -28,14 +28,14 @@ const ID: Kind = Kind::Word { most: 36 };
 /// How many one call changes.
 const MANY_MAX: usize = 1_000;
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(
             Method::GET,
             "/v1/dead-letters",
             READ,
             [GROUP, "listDeadLetters", "List dead letters of one kind, oldest first"],
-            list::<B>,
+            list,
         )
         .query("kind", Kind::Choice(&["task", "script", "event"]), "`task` when absent.")
         .query("state", Kind::Choice(&["open", "replayed", "discarded"]), "Only those in this state.")
@@ -54,7 +54,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/dead-letters/replay",
             ADMIN,
             [GROUP, "replayDeadLetters", "Do the work of many again"],
-            replay_many::<B>,
+            replay_many,
         )
         .about("With `dryRun` nothing is done: the answer tells which ones it would be.")
         .reads::<LettersFilter>()
@@ -65,7 +65,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/dead-letters/discard",
             ADMIN,
             [GROUP, "discardDeadLetters", "Put many aside"],
-            discard_many::<B>,
+            discard_many,
         )
         .about("They stay on record. With `dryRun` nothing is done: the answer tells which ones it would be.")
         .reads::<LettersFilter>()
@@ -76,7 +76,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/dead-letters/{id}",
             READ,
             [GROUP, "getDeadLetter", "Look at a dead letter"],
-            get::<B>,
+            get,
         )
         .part("id", ID, "The dead letter.")
         .gives::<DeadLetterView>(200, "The dead letter."),
@@ -85,7 +85,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/dead-letters/{id}/replay",
             ADMIN,
             [GROUP, "replayDeadLetter", "Do its work again"],
-            replay::<B>,
+            replay,
         )
         .about(
             "A task runs again; a script runs once more for that event and for no other subscription; an \
@@ -99,7 +99,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/dead-letters/{id}/discard",
             ADMIN,
             [GROUP, "discardDeadLetter", "Put it aside"],
-            discard::<B>,
+            discard,
         )
         .about("It stays on record.")
         .part("id", ID, "The dead letter.")
@@ -130,7 +130,7 @@ fn delivery_of(text: &str) -> Option<DeliveryId> {
     EventId::new(text).ok().filter(|id| id.to_string() == text).map(DeliveryId)
 }
 
-async fn find<B: Backend>(call: &Call<B>) -> Result<Found, Problem> {
+async fn find(call: &Call) -> Result<Found, Problem> {
     let (given, tenant) = (call.inputs.part("id"), call.tenant()?);
     let absent = || Problem::not_found("dead letter", given);
     if let Some(id) = execution_of(given)
@@ -151,7 +151,7 @@ async fn find<B: Backend>(call: &Call<B>) -> Result<Found, Problem> {
 }
 
 /// A letter with all that is known of it: an event that is too large for it is looked up.
-async fn shown<B: Backend>(call: &Call<B>, found: Found) -> Result<DeadLetterView, Problem> {
+async fn shown(call: &Call, found: Found) -> Result<DeadLetterView, Problem> {
     let mut letter = match found {
         Found::Task(letter) => return Ok(DeadLetterView::Task(TaskLetterView::of(&letter))),
         Found::Script(letter) => letter,
@@ -169,7 +169,7 @@ async fn shown<B: Backend>(call: &Call<B>, found: Found) -> Result<DeadLetterVie
     Ok(DeadLetterView::Script(Box::new(ScriptLetterView::of((&tenant, *letter)))))
 }
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let inputs = &call.inputs;
     let state = inputs.text("state").map(|state| match state {
         "open" => DeadLetterState::Open,
@@ -202,7 +202,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &Page { items: items.collect(), next_cursor })
 }
 
-async fn list_scripts<B: Backend>(call: &Call<B>, state: Option<DeadLetterState>) -> Reply {
+async fn list_scripts(call: &Call, state: Option<DeadLetterState>) -> Reply {
     let (inputs, tenant) = (&call.inputs, call.tenant()?);
     let after = match inputs.text("cursor") {
         Some(cursor) => {
@@ -224,7 +224,7 @@ async fn list_scripts<B: Backend>(call: &Call<B>, state: Option<DeadLetterState>
     json(StatusCode::OK, &Page { items: page.letters.into_iter().map(shown).collect(), next_cursor })
 }
 
-async fn list_events<B: Backend>(call: &Call<B>, state: Option<DeadLetterState>) -> Reply {
+async fn list_events(call: &Call, state: Option<DeadLetterState>) -> Reply {
     let (inputs, tenant) = (&call.inputs, call.tenant()?);
     let after = match inputs.text("cursor") {
         Some(cursor) => {
@@ -250,12 +250,12 @@ fn after_moment(millis: u64) -> Timestamp {
     Timestamp::clamped(millis.saturating_add(1))
 }
 
-async fn get<B: Backend>(call: Call<B>) -> Reply {
+async fn get(call: Call) -> Reply {
     let found = find(&call).await?;
     json(StatusCode::OK, &shown(&call, found).await?)
 }
 
-async fn replay<B: Backend>(call: Call<B>) -> Reply {
+async fn replay(call: Call) -> Reply {
     let id = call.inputs.part("id").to_owned();
     let (engine, tenant) = (call.app.engine(), call.tenant()?);
     let replayed = Replayed { id, request_id: None, execution_id: None, delivery_id: None };
@@ -277,7 +277,7 @@ async fn replay<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::ACCEPTED, &replayed)
 }
 
-async fn discard<B: Backend>(call: Call<B>) -> Reply {
+async fn discard(call: Call) -> Reply {
     let (engine, tenant) = (call.app.engine(), call.tenant()?);
     match find(&call).await? {
         Found::Task(letter) => engine.discard(tenant, letter.message).await?,
@@ -295,19 +295,19 @@ enum Deed {
     Discard,
 }
 
-async fn replay_many<B: Backend>(call: Call<B>) -> Reply {
+async fn replay_many(call: Call) -> Reply {
     let done = many(&call, Deed::Replay).await;
     call.app.letters_changed();
     json(StatusCode::ACCEPTED, &done?)
 }
 
-async fn discard_many<B: Backend>(call: Call<B>) -> Reply {
+async fn discard_many(call: Call) -> Reply {
     let done = many(&call, Deed::Discard).await;
     call.app.letters_changed();
     json(StatusCode::OK, &done?)
 }
 
-async fn many<B: Backend>(call: &Call<B>, deed: Deed) -> Result<ManyLettersView, Problem> {
+async fn many(call: &Call, deed: Deed) -> Result<ManyLettersView, Problem> {
     let filter: LettersFilter = json_body::read(&call.body)?;
     let tenant = call.tenant()?;
     let is_timed = filter.event_type.is_some() || filter.from.is_some() || filter.to.is_some();
@@ -364,8 +364,8 @@ fn changed(letters: &[impl ToString], more: bool) -> ManyLettersView {
     ManyLettersView { ids: letters.iter().map(ToString::to_string).collect(), more }
 }
 
-async fn many_events<B: Backend>(
-    call: &Call<B>,
+async fn many_events(
+    call: &Call,
     tenant: &TenantId,
     filter: LettersFilter,
     deed: Deed,
@@ -381,8 +381,8 @@ async fn many_events<B: Backend>(
     Ok(changed(&letters, more))
 }
 
-async fn many_scripts<B: Backend>(
-    call: &Call<B>,
+async fn many_scripts(
+    call: &Call,
     tenant: &TenantId,
     filter: LettersFilter,
     deed: Deed,

@@ -4,7 +4,6 @@ use axum::http::header::ETAG;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use serde_json::Value;
-use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{Define, EngineError};
 use tidemill_engine::reply::Refusal;
 use tidemill_model::definition::{Definition, DefinitionDraft};
@@ -23,14 +22,14 @@ const GROUP: &str = "Task definitions";
 const NAME: Kind = Kind::Word { most: 200 };
 const IF_MATCH: &str = "The version that must be there; 412 if it is another.";
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(
             Method::POST,
             "/v1/task-definitions",
             ADMIN,
             [GROUP, "createDefinition", "Create a definition"],
-            create::<B>,
+            create,
         )
         .reads::<DefinitionDraft>()
         .sample(serde_json::json!({"name": "example", "runner": "command", "command": ["cat"]}))
@@ -41,7 +40,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/task-definitions",
             READ,
             [GROUP, "listDefinitions", "List definitions"],
-            list::<B>,
+            list,
         )
         .paged()
         .gives::<Page<Definition>>(200, "A page of definitions, by name."),
@@ -50,7 +49,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/task-definitions/{name}",
             READ,
             [GROUP, "getDefinition", "Look at a definition"],
-            get::<B>,
+            get,
         )
         .about("Its newest version, or any other. Versions stay readable after a removal.")
         .part("name", NAME, "The definition.")
@@ -61,7 +60,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/task-definitions/{name}",
             ADMIN,
             [GROUP, "replaceDefinition", "Replace a definition"],
-            replace::<B>,
+            replace,
         )
         .about("Makes the next version. Jobs that were submitted before keep theirs.")
         .part("name", NAME, "The definition.")
@@ -75,7 +74,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/task-definitions/{name}",
             ADMIN,
             [GROUP, "deleteDefinition", "Remove a definition"],
-            remove::<B>,
+            remove,
         )
         .about("Refused while tasks that are not finished use it.")
         .part("name", NAME, "The definition.")
@@ -85,7 +84,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
     ]
 }
 
-fn name_of<B>(call: &Call<B>) -> Result<(TenantId, TaskName), Problem> {
+fn name_of(call: &Call) -> Result<(TenantId, TaskName), Problem> {
     let given = call.inputs.part("name");
     let name = TaskName::new(given).map_err(|_| Problem::not_found("task definition", given))?;
     Ok((call.tenant()?, name))
@@ -110,7 +109,7 @@ fn unmatched(error: EngineError) -> Problem {
 }
 
 /// Refuses a definition whose script does not compile.
-async fn compile_script<B: Backend>(call: &Call<B>, draft: &DefinitionDraft) -> Result<(), Problem> {
+async fn compile_script(call: &Call, draft: &DefinitionDraft) -> Result<(), Problem> {
     match draft.script.as_ref().filter(|_| draft.runner == Runner::Script) {
         Some(script) => compile(call, "script", draft.name.as_str(), script).await,
         None => Ok(()),
@@ -118,18 +117,14 @@ async fn compile_script<B: Backend>(call: &Call<B>, draft: &DefinitionDraft) -> 
 }
 
 /// Refuses a definition that asks for variables that no worker hands over, if this server knows which.
-fn check_secrets<B: Backend>(
-    call: &Call<B>,
-    tenant: &TenantId,
-    draft: &DefinitionDraft,
-) -> Result<(), Problem> {
+fn check_secrets(call: &Call, tenant: &TenantId, draft: &DefinitionDraft) -> Result<(), Problem> {
     let Some(list) = &call.app.config().task_secrets else { return Ok(()) };
     let mut problems = FieldProblems::default();
     not_listed("", &draft.secrets, tenant, list, &mut problems);
     Ok(problems.or(())?)
 }
 
-async fn create<B: Backend>(call: Call<B>) -> Reply {
+async fn create(call: Call) -> Reply {
     let draft = DefinitionDraft::read(json_body::value(&call.body)?)?;
     let tenant = call.tenant()?;
     check_secrets(&call, &tenant, &draft)?;
@@ -138,7 +133,7 @@ async fn create<B: Backend>(call: Call<B>) -> Reply {
     tagged(StatusCode::CREATED, &definition)
 }
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let after = match call.inputs.text("cursor") {
         Some(cursor) => {
             Some(TaskName::new(list_cursor::read("name", cursor)?).map_err(|_| list_cursor::refuse())?)
@@ -154,7 +149,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &Page { items, next_cursor })
 }
 
-async fn get<B: Backend>(call: Call<B>) -> Reply {
+async fn get(call: Call) -> Reply {
     let (tenant, name) = name_of(&call)?;
     match call.app.engine().definition(tenant, &name, call.inputs.number("version")).await? {
         Some(definition) => tagged(StatusCode::OK, &definition),
@@ -162,7 +157,7 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
     }
 }
 
-async fn replace<B: Backend>(call: Call<B>) -> Reply {
+async fn replace(call: Call) -> Reply {
     let (tenant, name) = name_of(&call)?;
     let mut value = json_body::value(&call.body)?;
     // The path says it already; a body may repeat it.
@@ -180,7 +175,7 @@ async fn replace<B: Backend>(call: Call<B>) -> Reply {
     tagged(StatusCode::OK, &definition)
 }
 
-async fn remove<B: Backend>(call: Call<B>) -> Reply {
+async fn remove(call: Call) -> Reply {
     let (tenant, name) = name_of(&call)?;
     call.app.engine().undefine(tenant, &name, call.inputs.number("If-Match")).await.map_err(unmatched)?;
     let mut response = Response::default();

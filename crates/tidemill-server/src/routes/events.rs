@@ -3,7 +3,7 @@
 use axum::http::header::{CACHE_CONTROL, HeaderValue};
 use axum::http::{Method, StatusCode};
 use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::{NewEvent, PublishRequest as Publish};
+use tidemill_engine::engine::{EventBatch, NewEvent};
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::{AppName, Entity, EntityId, EntityType, EventType, JobId, Json, RequestId, Timestamp};
 
@@ -23,9 +23,9 @@ const ORIGIN: &str = "producer-api";
 /// What an event without an entity is about.
 const APP_ENTITY: &str = "APP";
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::POST, "/v1/events", SUBMIT, [GROUP, "publishEvents", "Publish events"], publish::<B>)
+        Route::new(Method::POST, "/v1/events", SUBMIT, [GROUP, "publishEvents", "Publish events"], publish)
             .about(
                 "One event, or up to 1,000 under `events`: all are stored or none. The types and entities of the \
                  engine's own events are reserved.",
@@ -34,7 +34,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .sample(serde_json::json!({"eventType": "example", "properties": {"role": "admin"}}))
             .reads_much()
             .gives::<EventsAccepted>(202, "They are stored."),
-        Route::new(Method::GET, "/v1/events", READ, [GROUP, "listEvents", "Query events"], list::<B>)
+        Route::new(Method::GET, "/v1/events", READ, [GROUP, "listEvents", "Query events"], list)
             .about("Any of the filters; each combination is answered by an index of its own.")
             .query("entity", Kind::Entity, "What it is about: type, slash, id, such as `TASK/req-1`.")
             .query("app", Kind::Text { most: 64 }, "The application.")
@@ -44,7 +44,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .query("order", ORDERS, "By time; `asc` when absent.")
             .paged()
             .gives::<Page<EventJson>>(200, "A page of events."),
-        Route::new(Method::GET, "/v1/stream", READ, [GROUP, "streamEvents", "Follow events as they happen"], stream::<B>)
+        Route::new(Method::GET, "/v1/stream", READ, [GROUP, "streamEvents", "Follow events as they happen"], stream)
             .about(
                 "Server-sent events: `data` is the event, `id` its number. A client that comes back with \
                  `Last-Event-ID` misses nothing. A comment comes every 15 seconds. Slow readers are disconnected \
@@ -61,7 +61,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
 
 const NUMBER: Kind = Kind::Integer { least: 0, most: u64::MAX };
 
-async fn publish<B: Backend>(call: Call<B>) -> Reply {
+async fn publish(call: Call) -> Reply {
     let request: PublishRequest = json_body::read(&call.body)?;
     let app = call.app.config().app.clone();
     let (drafts, is_batch) = drafts(request)?;
@@ -71,7 +71,7 @@ async fn publish<B: Backend>(call: Call<B>) -> Reply {
         events.push(new_event(draft, &app, &path)?);
     }
     let origin = ORIGIN.to_owned();
-    let publish = Publish { tenant: call.tenant()?, app, origin, events };
+    let publish = EventBatch { tenant: call.tenant()?, app, origin, events };
     let mut problem = match call.app.engine().publish(publish).await {
         Ok(stored) => {
             let events: Vec<_> = stored
@@ -137,7 +137,7 @@ fn new_event(draft: EventDraft, app: &AppName, path: &str) -> Result<NewEvent, P
     Ok(NewEvent { entity: Entity { kind, id }, event_type, timestamp, properties, ttl: draft.ttl })
 }
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let inputs = &call.inputs;
     // The parameters were checked when they came in.
     let entity = inputs.text("entity").and_then(|text| text.split_once('/'));
@@ -153,7 +153,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &event_page(&page))
 }
 
-async fn stream<B: Backend>(call: Call<B>) -> Reply {
+async fn stream(call: Call) -> Reply {
     let inputs = &call.inputs;
     let filter = EventFilter {
         tenant: call.tenant()?,

@@ -1,7 +1,6 @@
 //! Executions of scripts, what they were counted as, and alerts about them.
 
 use axum::http::{Method, StatusCode};
-use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{ExecutionFilter, ShownStatus};
 use tidemill_engine::execution::ExecutionId;
 use tidemill_model::{ScriptId, SubscriptionId};
@@ -19,14 +18,14 @@ const GROUP: &str = "Executions";
 const STATUS: Kind = Kind::Choice(&["queued", "processing", "retrying", "success", "dead_letter"]);
 const SUBSCRIPTION: Kind = Kind::Word { most: SubscriptionId::LENGTH_MAX };
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(
             Method::GET,
             "/v1/executions",
             READ,
             [GROUP, "listExecutions", "List executions of scripts"],
-            list::<B>,
+            list,
         )
         .about("The newest event comes first. Executions that ended are kept for 30 days.")
         .query("scriptId", scripts::ID, "Only those of this script.")
@@ -39,7 +38,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/executions/{id}",
             READ,
             [GROUP, "getExecution", "Look at an execution"],
-            get::<B>,
+            get,
         )
         .part("id", Kind::Word { most: 36 }, "The execution.")
         .gives::<ExecutionView>(200, "The execution."),
@@ -48,18 +47,18 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/alerts",
             READ,
             [GROUP, "listAlerts", "List the alerts that stand"],
-            alerts::<B>,
+            alerts,
         )
         .about("Those of scripts and of parked executions are told by the events `Alert Raised` and `Alert Cleared` too. Those \
              of health are as the last check found them.")
         .gives::<Page<AlertView>>(200, "All of the tenant's."),
-        Route::new(Method::GET, "/metrics", READ, ["Server", "getMetrics", "Read the metrics"], metrics::<B>)
+        Route::new(Method::GET, "/metrics", READ, ["Server", "getMetrics", "Read the metrics"], metrics)
             .about("In the text format of Prometheus. Counted by this process, of all tenants together. Names of definitions and jobs are those of the key's tenant only.")
             .gives_raw(200, "The metrics.", METRICS_TEXT),
     ]
 }
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let (inputs, tenant) = (&call.inputs, call.tenant()?);
     let after = match inputs.text("cursor") {
         Some(cursor) => {
@@ -79,7 +78,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &Page { items, next_cursor })
 }
 
-async fn get<B: Backend>(call: Call<B>) -> Reply {
+async fn get(call: Call) -> Reply {
     let (given, tenant) = (call.inputs.part("id"), call.tenant()?);
     let absent = || Problem::not_found("execution", given);
     let id = ExecutionId::new(given).map_err(|_| absent())?;
@@ -87,13 +86,13 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &ExecutionView::of((&tenant, shown)))
 }
 
-async fn alerts<B: Backend>(call: Call<B>) -> Reply {
+async fn alerts(call: Call) -> Reply {
     let standing = call.app.engine().standing_alerts(Some(&call.tenant()?)).await?;
     let items = standing.into_iter().map(AlertView::of).collect();
     json(StatusCode::OK, &Page { items, next_cursor: None })
 }
 
-async fn metrics<B: Backend>(call: Call<B>) -> Reply {
+async fn metrics(call: Call) -> Reply {
     let (engine, tenant) = (call.app.engine(), call.tenant()?);
     let named = engine.named_metrics(&tenant);
     let text = render(&engine.metrics().await?, &named, call.app.logins().failed());

@@ -1,7 +1,6 @@
 //! Checks of health.
 
 use axum::http::{Method, StatusCode};
-use tidemill_engine::backend::Backend;
 
 use crate::api::HealthCheckView;
 use crate::problem::Problem;
@@ -10,14 +9,14 @@ use crate::views::View;
 
 const GROUP: &str = "Health";
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(
             Method::POST,
             "/v1/health-check",
             SUBMIT,
             [GROUP, "checkHealth", "Check the tenant's tasks now"],
-            check::<B>,
+            check,
         )
         .about(
             "Looks at all tasks that are processing and at what else may stand still, writes the event \
@@ -30,19 +29,19 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/health-check",
             READ,
             [GROUP, "getHealthCheck", "Look at the last check"],
-            last::<B>,
+            last,
         )
         .gives::<HealthCheckView>(200, "What was found last, by the timer or on demand.")
         .fails(&[404]),
     ]
 }
 
-async fn check<B: Backend>(call: Call<B>) -> Reply {
+async fn check(call: Call) -> Reply {
     let report = call.app.engine().check_health(&call.tenant()?).await?;
     json(StatusCode::OK, &HealthCheckView::of(report))
 }
 
-async fn last<B: Backend>(call: Call<B>) -> Reply {
+async fn last(call: Call) -> Reply {
     let absent = || {
         let detail = "no check of health was made yet; POST /v1/health-check makes one";
         Problem::new(StatusCode::NOT_FOUND, "NOT_FOUND", detail)

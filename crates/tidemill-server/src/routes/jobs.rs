@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use axum::http::{Method, StatusCode};
-use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::JobFilter;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::job_file::{AddTasksFile, JobFile};
@@ -16,6 +15,7 @@ use crate::api::{
     JobView, JobsCancelled, JobsFilter, JobsResumed, Page, ResumeRequest, Resumed, TaskRow, TasksAdded,
     TasksChanged,
 };
+use crate::given_job::GivenJob;
 use crate::param::Kind;
 use crate::problem::Problem;
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json, page_size};
@@ -37,9 +37,9 @@ const STATUSES: Kind = Kind::Choice(&["running", "failing", "failed", "completed
 const TASK_STATES: Kind = Kind::Choice(&["waiting", "pending", "processing", "completed", "failed"]);
 pub(super) const ORDERS: Kind = Kind::Choice(&["asc", "desc"]);
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::POST, "/v1/jobs", SUBMIT, [GROUP, "createJob", "Submit a job"], create::<B>)
+        Route::new(Method::POST, "/v1/jobs", SUBMIT, [GROUP, "createJob", "Submit a job"], create)
             .about(
                 "The body is a job file. Its job and the start of its root tasks are one commit. Tasks name stored \
                  definitions; commands inside the job need the role admin. Repeating the request with the same \
@@ -52,21 +52,21 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .gives::<JobAccepted>(201, "The job was created.")
             .gives::<JobAccepted>(200, "The same request created this job before.")
             .fails(&[409]),
-        Route::new(Method::POST, "/v1/jobs/check", SUBMIT, [GROUP, "checkJob", "Check a job file"], check::<B>)
+        Route::new(Method::POST, "/v1/jobs/check", SUBMIT, [GROUP, "checkJob", "Check a job file"], check)
             .about("Says what submitting it would say, and keeps nothing. Limits of what is stored are not looked at.")
             .reads::<JobFile>()
             .reads_much()
             .example(serde_json::json!({"name": "hello", "tasks": [{"taskId": "hello", "run": ["echo", "hi"]}]}))
             .gives::<JobChecked>(200, "It could be submitted.")
             .fails(&[409]),
-        Route::new(Method::GET, "/v1/jobs", READ, [GROUP, "listJobs", "List jobs, newest first"], list::<B>)
+        Route::new(Method::GET, "/v1/jobs", READ, [GROUP, "listJobs", "List jobs, newest first"], list)
             .query("status", STATUSES, "Only jobs with this status.")
             .query("name", Kind::Text { most: 200 }, "Only jobs with exactly this name.")
             .query("from", Kind::Moment, "Only jobs created at this time or later.")
             .query("to", Kind::Moment, "Only jobs created at this time or before.")
             .paged()
             .gives::<Page<JobSummary>>(200, "A page of jobs, without their tasks."),
-        Route::new(Method::POST, "/v1/jobs/retry", SUBMIT, [GROUP, "retryJobs", "Retry many jobs"], retry_many::<B>)
+        Route::new(Method::POST, "/v1/jobs/retry", SUBMIT, [GROUP, "retryJobs", "Retry many jobs"], retry_many)
             .about(
                 "Runs the failed tasks of all matching jobs again; of failed jobs when no status is given. \
                  An empty filter is refused: `all` says that every job is meant.",
@@ -74,7 +74,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .reads::<JobsFilter>()
             .example(serde_json::json!({"name": "no-such-job", "status": "failed"}))
             .gives::<JobsResumed>(202, "These jobs go on."),
-        Route::new(Method::POST, "/v1/jobs/cancel", SUBMIT, [GROUP, "cancelJobs", "Cancel many jobs"], cancel_many::<B>)
+        Route::new(Method::POST, "/v1/jobs/cancel", SUBMIT, [GROUP, "cancelJobs", "Cancel many jobs"], cancel_many)
             .about(
                 "Cancels all matching jobs; those that run when no status is given. An empty filter is refused: `all` says \
                  that every job is meant.",
@@ -82,30 +82,30 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .reads::<JobsFilter>()
             .example(serde_json::json!({"name": "no-such-job", "status": "running", "reason": "example"}))
             .gives::<JobsCancelled>(202, "These jobs were cancelled."),
-        Route::new(Method::GET, "/v1/jobs/{jobId}", READ, [GROUP, "getJob", "Look at a job"], get::<B>)
+        Route::new(Method::GET, "/v1/jobs/{jobId}", READ, [GROUP, "getJob", "Look at a job"], get)
             .about("Shows the first 1,000 tasks; `nextCursor` continues at `/v1/jobs/{jobId}/tasks`.")
             .job_id()
             .gives::<JobView>(200, "The job."),
-        Route::new(Method::GET, "/v1/jobs/{jobId}/tasks", READ, [GROUP, "listJobTasks", "List a job's tasks"], tasks::<B>)
+        Route::new(Method::GET, "/v1/jobs/{jobId}/tasks", READ, [GROUP, "listJobTasks", "List a job's tasks"], tasks)
             .job_id()
             .query("status", TASK_STATES, "Only tasks in this state.")
             .paged()
             .gives::<Page<TaskRow>>(200, "A page of tasks in the order they were handed in."),
-        Route::new(Method::POST, "/v1/jobs/{jobId}/tasks", SUBMIT, [GROUP, "addTasks", "Add tasks to a job"], add::<B>)
+        Route::new(Method::POST, "/v1/jobs/{jobId}/tasks", SUBMIT, [GROUP, "addTasks", "Add tasks to a job"], add)
             .about("They may depend on tasks of the job and on each other. Those that wait for nothing start at once.")
             .job_id()
             .reads::<AddTasksFile>()
             .reads_much()
             .gives::<TasksAdded>(201, "The tasks were added.")
             .fails(&[409]),
-        Route::new(Method::GET, "/v1/jobs/{jobId}/events", READ, [GROUP, "listJobEvents", "Read a job's events"], events::<B>)
+        Route::new(Method::GET, "/v1/jobs/{jobId}/events", READ, [GROUP, "listJobEvents", "Read a job's events"], events)
             .about("Events of the job itself; its tasks have their own.")
             .job_id()
             .query("type", Kind::Text { most: 128 }, "Only events of this type.")
             .query("order", ORDERS, "By time; `asc` when absent.")
             .paged()
             .gives::<Page<EventJson>>(200, "A page of events."),
-        Route::new(Method::PUT, "/v1/jobs/{jobId}/tasks", SUBMIT, [GROUP, "changeTasks", "Change tasks that did not complete"], change::<B>)
+        Route::new(Method::PUT, "/v1/jobs/{jobId}/tasks", SUBMIT, [GROUP, "changeTasks", "Change tasks that did not complete"], change)
             .about("Takes all tasks of the job as they are to be. Those that did not complete have this work from their next attempt on, \
                     which `Job Tasks Changed` tells; those that the job does not have are added. Dependencies stay, and no task can be \
                     removed. Nothing runs again by it: resume the job.")
@@ -114,14 +114,14 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .reads_much()
             .gives::<TasksChanged>(200, "These tasks were changed.")
             .fails(&[403, 409]),
-        Route::new(Method::POST, "/v1/jobs/{jobId}/resume", SUBMIT, [GROUP, "resumeJob", "Run failed tasks again"], resume::<B>)
+        Route::new(Method::POST, "/v1/jobs/{jobId}/resume", SUBMIT, [GROUP, "resumeJob", "Run failed tasks again"], resume)
             .about("All failed tasks, or those that are named. What is completed stays completed. With `newest` they take the newest \
                     versions of their definitions, which `Job Tasks Changed` tells.")
             .job_id()
             .may_read::<ResumeRequest>()
             .gives::<Resumed>(202, "These tasks run again.")
             .fails(&[409]),
-        Route::new(Method::POST, "/v1/jobs/{jobId}/cancel", SUBMIT, [GROUP, "cancelJob", "Cancel a job"], cancel::<B>)
+        Route::new(Method::POST, "/v1/jobs/{jobId}/cancel", SUBMIT, [GROUP, "cancelJob", "Cancel a job"], cancel)
             .about("Ends everything active in it. A resume opens it again. Repeating it changes nothing.")
             .job_id()
             .may_read::<CancelRequest>()
@@ -130,9 +130,12 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
     ]
 }
 
-async fn create<B: Backend>(mut call: Call<B>) -> Reply {
+async fn create(mut call: Call) -> Reply {
     let tenant = call.tenant()?;
-    let file = JobFile::read_text(json_body::sound(&call.body)?)?;
+    let file = match call.given.take() {
+        Some(GivenJob(file)) => file,
+        None => JobFile::read_text(json_body::sound(&call.body)?)?,
+    };
     let (rights, once) = (rights(&call), idempotency(&call, "POST /v1/jobs"));
     call.forget_body();
     check_secrets(&call, &tenant, rights, settings_of(&file.tasks))?;
@@ -153,7 +156,7 @@ async fn create<B: Backend>(mut call: Call<B>) -> Reply {
     )
 }
 
-async fn check<B: Backend>(mut call: Call<B>) -> Reply {
+async fn check(mut call: Call) -> Reply {
     let tenant = call.tenant()?;
     let file = JobFile::read_text(json_body::sound(&call.body)?)?;
     let rights = rights(&call);
@@ -164,7 +167,7 @@ async fn check<B: Backend>(mut call: Call<B>) -> Reply {
     json(StatusCode::OK, &JobChecked { total_tasks })
 }
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let inputs = &call.inputs;
     let moment = |name: &str, add: u64| inputs.number(name).map(|millis| Timestamp::clamped(millis + add));
     let filter = JobFilter {
@@ -188,14 +191,20 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &Page { items: jobs.iter().map(job_summary).collect(), next_cursor })
 }
 
-/// A filter from a body. An empty one would hit everything by mistake: who means everything says so.
-fn read_filter<B>(call: &Call<B>) -> Result<(JobFilter, usize, Option<String>), Problem> {
+/// The characters of a name in a filter.
+const NAME_CHARS_MAX: usize = 200;
+
+/// A filter from a body. An empty one would hit everything by mistake, so a caller that means everything must say so.
+fn read_filter(call: &Call) -> Result<(JobFilter, usize, Option<String>), Problem> {
     let wanted: JobsFilter = json_body::read(&call.body)?;
     let is_narrow = wanted.status.is_some()
         || wanted.name.is_some()
         || wanted.created_after.is_some()
         || wanted.created_before.is_some();
     all_or_some(wanted.all, is_narrow, "status, name, createdAfter or createdBefore")?;
+    if wanted.name.as_ref().is_some_and(|name| !(1..=NAME_CHARS_MAX).contains(&name.chars().count())) {
+        return Err(Problem::invalid_field("name", format!("must have 1 to {NAME_CHARS_MAX} characters")));
+    }
     let moment = |field: &str, given: Option<u64>| {
         given
             .map(|millis| Timestamp::new("moment", millis))
@@ -228,7 +237,7 @@ pub(super) fn all_or_some(all: bool, is_narrow: bool, conditions: &str) -> Resul
     }
 }
 
-async fn retry_many<B: Backend>(call: Call<B>) -> Reply {
+async fn retry_many(call: Call) -> Reply {
     let (filter, limit, reason) = read_filter(&call)?;
     if reason.is_some() {
         return Err(Problem::field("UNKNOWN_FIELD", "reason", "is not a field of this request"));
@@ -237,20 +246,20 @@ async fn retry_many<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::ACCEPTED, &JobsResumed { job_ids: texts(&many.jobs), more: many.more })
 }
 
-async fn cancel_many<B: Backend>(call: Call<B>) -> Reply {
+async fn cancel_many(call: Call) -> Reply {
     let (filter, limit, reason) = read_filter(&call)?;
     let (tenant, by) = (call.tenant()?, call.caller.name());
     let many = call.app.engine().cancel_many(tenant, filter, by, reason.as_deref(), limit).await?;
     json(StatusCode::ACCEPTED, &JobsCancelled { job_ids: texts(&many.jobs), more: many.more })
 }
 
-pub(super) fn job_of<B>(call: &Call<B>) -> Result<(TenantId, JobId), Problem> {
+pub(super) fn job_of(call: &Call) -> Result<(TenantId, JobId), Problem> {
     let job = JobId::new(call.inputs.part("jobId"));
     let job = job.map_err(|_| Problem::not_found("job", call.inputs.part("jobId")))?;
     Ok((call.tenant()?, job))
 }
 
-async fn get<B: Backend>(call: Call<B>) -> Reply {
+async fn get(call: Call) -> Reply {
     let (tenant, job) = job_of(&call)?;
     let engine = call.app.engine();
     let Some(snapshot) = engine.job(tenant.clone(), job).await? else {
@@ -285,7 +294,7 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
     )
 }
 
-async fn tasks<B: Backend>(call: Call<B>) -> Reply {
+async fn tasks(call: Call) -> Reply {
     let (tenant, job) = job_of(&call)?;
     let engine = call.app.engine();
     let Some(snapshot) = engine.job(tenant.clone(), job).await? else {
@@ -330,7 +339,7 @@ async fn tasks<B: Backend>(call: Call<B>) -> Reply {
 /// The tasks whose states are looked at in one go.
 const LOOK_MAX: usize = 1_000;
 
-async fn add<B: Backend>(mut call: Call<B>) -> Reply {
+async fn add(mut call: Call) -> Reply {
     let (tenant, job) = job_of(&call)?;
     let file = AddTasksFile::read_text(json_body::sound(&call.body)?)?;
     call.forget_body();
@@ -359,7 +368,7 @@ async fn add<B: Backend>(mut call: Call<B>) -> Reply {
     )
 }
 
-async fn events<B: Backend>(call: Call<B>) -> Reply {
+async fn events(call: Call) -> Reply {
     let (tenant, job) = job_of(&call)?;
     let engine = call.app.engine();
     if engine.job(tenant.clone(), job).await?.is_none() {
@@ -371,7 +380,7 @@ async fn events<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &event_page(&page))
 }
 
-async fn change<B: Backend>(mut call: Call<B>) -> Reply {
+async fn change(mut call: Call) -> Reply {
     let (tenant, job) = job_of(&call)?;
     let file = AddTasksFile::read_text(json_body::sound(&call.body)?)?;
     call.forget_body();
@@ -384,7 +393,7 @@ async fn change<B: Backend>(mut call: Call<B>) -> Reply {
     json(StatusCode::OK, &TasksChanged { job_id: job.to_string(), changed, added, kept })
 }
 
-async fn resume<B: Backend>(call: Call<B>) -> Reply {
+async fn resume(call: Call) -> Reply {
     let (tenant, job) = job_of(&call)?;
     let request: ResumeRequest = json_body::read_or_default(&call.body)?;
     let mut tasks = None;
@@ -407,7 +416,7 @@ async fn resume<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::ACCEPTED, &Resumed { job_id: job.to_string(), resumed: task_ids(&resumed) })
 }
 
-async fn cancel<B: Backend>(call: Call<B>) -> Reply {
+async fn cancel(call: Call) -> Reply {
     let (tenant, job) = job_of(&call)?;
     let request: CancelRequest = json_body::read_or_default(&call.body)?;
     let by = call.caller.name().to_owned();

@@ -1,7 +1,6 @@
-//! API keys: who may call.
+//! API keys: which callers may call.
 
 use axum::http::{Method, StatusCode};
-use tidemill_engine::backend::Backend;
 use tidemill_model::{ApiKeyRecord, KeyId, TenantId, Timestamp};
 
 use crate::api::{KeyCreated, KeyRequest, KeyView, Page};
@@ -17,19 +16,19 @@ const KEYS_READ: usize = 200;
 /// Keys that one page looks at, or one search for a key.
 const KEYS_LOOKED_AT_MAX: usize = 20_000;
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::POST, "/v1/keys", ADMIN, [GROUP, "createKey", "Create a key"], create::<B>)
+        Route::new(Method::POST, "/v1/keys", ADMIN, [GROUP, "createKey", "Create a key"], create)
             .about(
                 "The token is shown this once. The first key ends keyless mode at once, so let it be an admin's. \
                  An admin makes keys for its own tenant.",
             )
             .reads::<KeyRequest>()
             .gives::<KeyCreated>(201, "The key."),
-        Route::new(Method::GET, "/v1/keys", ADMIN, [GROUP, "listKeys", "List keys"], list::<B>)
+        Route::new(Method::GET, "/v1/keys", ADMIN, [GROUP, "listKeys", "List keys"], list)
             .paged()
             .gives::<Page<KeyView>>(200, "A page of keys, revoked ones included, without their secrets."),
-        Route::new(Method::DELETE, "/v1/keys/{id}", ADMIN, [GROUP, "revokeKey", "Revoke a key"], revoke::<B>)
+        Route::new(Method::DELETE, "/v1/keys/{id}", ADMIN, [GROUP, "revokeKey", "Revoke a key"], revoke)
             .about("At once and for good. Repeating it changes nothing.")
             .part("id", Kind::Word { most: 12 }, "The key's id.")
             .gives::<KeyView>(200, "The key, out of force."),
@@ -52,7 +51,7 @@ fn may_see(caller: &Caller, key: &ApiKeyRecord) -> bool {
     caller.is_operator() || key.tenants.iter().all(|tenant| caller.tenants().contains(tenant))
 }
 
-async fn create<B: Backend>(call: Call<B>) -> Reply {
+async fn create(call: Call) -> Reply {
     let request: KeyRequest = json_body::read(&call.body)?;
     let mut tenants = Vec::new();
     for (at, text) in request.tenants.iter().flatten().enumerate() {
@@ -61,7 +60,10 @@ async fn create<B: Backend>(call: Call<B>) -> Reply {
         let tenant =
             tenant.map_err(|error| Problem::invalid_field(field.clone(), error.problem.to_string()))?;
         if !call.caller.is_operator() && !call.caller.tenants().contains(&tenant) {
-            let detail = format!("{field} is not the tenant of your key");
+            let detail = format!(
+                "{field} is not the tenant of your key; keys of another tenant are made on the data directory while the \
+                 server is stopped: tidemill keys create --tenant {tenant} --data DIR"
+            );
             return Err(Problem::forbidden("FOREIGN_TENANT", detail));
         }
         if tenants.contains(&tenant) {
@@ -77,7 +79,7 @@ async fn create<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::CREATED, &KeyCreated { key: view(&key), token: token.reveal() })
 }
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let mut after = match call.inputs.text("cursor") {
         Some(cursor) => {
             Some(KeyId::new(list_cursor::read("key", cursor)?).map_err(|_| list_cursor::refuse())?)
@@ -105,7 +107,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &Page { items, next_cursor })
 }
 
-async fn revoke<B: Backend>(call: Call<B>) -> Reply {
+async fn revoke(call: Call) -> Reply {
     let given = call.inputs.part("id");
     let absent = || Problem::not_found("key", given);
     let id = KeyId::new(given).map_err(|_| absent())?;

@@ -26,12 +26,10 @@ mod workflow_bulk;
 mod workflow_errors;
 mod workflow_executions;
 
-use tidemill_engine::backend::Backend;
-
 use crate::route::Route;
 
 /// All routes.
-pub(crate) fn table<B: Backend>() -> Vec<Route<B>> {
+pub(crate) fn table() -> Vec<Route> {
     let mut routes = Vec::new();
     routes.extend(jobs::routes());
     routes.extend(tasks::routes());
@@ -59,6 +57,6 @@ pub(crate) fn table<B: Backend>() -> Vec<Route<B>> {
 }
 
 /// The OpenAPI document of the API.
-pub fn openapi_document<B: Backend>() -> serde_json::Value {
-    crate::openapi::document(&table::<B>())
+pub fn openapi_document() -> serde_json::Value {
+    crate::openapi::document(&table())
 }

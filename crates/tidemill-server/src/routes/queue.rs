@@ -1,13 +1,12 @@
-//! The raw queue: messages by hand, for those who bring their own workers.
+//! The raw queue: messages by hand, for users with their own workers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use tidemill_engine::backend::Backend;
 use tidemill_engine::commit::{MessageId, Receipt};
-use tidemill_engine::engine::{Delivery, EngineError, SendRequest as Send};
+use tidemill_engine::engine::{DeliveredMessage, EngineError, NewMessage};
 use tidemill_engine::reply::Refusal;
 use tidemill_model::{AppName, Json, RequestId, TaskName};
 use tokio::time::Instant;
@@ -30,14 +29,14 @@ pub(super) const WAIT_MILLIS_MAX: u64 = 30_000;
 
 const RECEIPT: Kind = Kind::Word { most: 64 };
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(
             Method::GET,
             "/v1/queues/tasks",
             ADMIN,
             [GROUP, "getQueue", "See how full the queue is"],
-            get::<B>,
+            get,
         )
         .gives::<QueueView>(200, "The queue."),
         Route::new(
@@ -45,7 +44,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/queues/tasks/messages",
             ADMIN,
             [GROUP, "sendMessage", "Send a message"],
-            send::<B>,
+            send,
         )
         .about("For a task that is known it is another delivery; else a task begins with it, unannounced.")
         .reads::<SendRequest>()
@@ -57,7 +56,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/queues/tasks/messages/receive",
             ADMIN,
             [GROUP, "receiveMessages", "Receive messages"],
-            receive::<B>,
+            receive,
         )
         .about("They are hidden for a while and come again unless they are deleted.")
         .may_read::<ReceiveRequest>()
@@ -68,7 +67,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/queues/tasks/messages/{receipt}",
             ADMIN,
             [GROUP, "deleteMessage", "Delete a message"],
-            delete::<B>,
+            delete,
         )
         .about("The receipt of an older delivery deletes nothing.")
         .part("receipt", RECEIPT, "Of the newest delivery.")
@@ -78,7 +77,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/queues/tasks/messages/{receipt}/visibility",
             ADMIN,
             [GROUP, "changeVisibility", "Hide or show a message"],
-            visibility::<B>,
+            visibility,
         )
         .part("receipt", RECEIPT, "Of the newest delivery.")
         .reads::<VisibilityRequest>()
@@ -91,7 +90,7 @@ fn write_receipt(receipt: Receipt) -> String {
     format!("{:032x}-{}", receipt.message.0, receipt.delivery)
 }
 
-fn read_receipt<B>(call: &Call<B>) -> Result<Receipt, Problem> {
+fn read_receipt(call: &Call) -> Result<Receipt, Problem> {
     let given = call.inputs.part("receipt");
     let parts =
         given.split_once('-').filter(|(message, _)| message.len() == 32).and_then(|(message, delivery)| {
@@ -105,7 +104,7 @@ fn no_receipt(given: &str) -> Problem {
     Problem::not_found("receipt", given)
 }
 
-async fn get<B: Backend>(call: Call<B>) -> Reply {
+async fn get(call: Call) -> Reply {
     let engine = call.app.engine();
     let depth = engine.queue_depth().await?;
     let policy = engine.policy();
@@ -120,7 +119,7 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
     )
 }
 
-async fn send<B: Backend>(call: Call<B>) -> Reply {
+async fn send(call: Call) -> Reply {
     let SendRequest { body, attributes, delay_ms } = json_body::read(&call.body)?;
     let SendAttributes { request_id, tenant_id, app_name } = attributes.unwrap_or_default();
     let tenant = call.tenant()?;
@@ -133,7 +132,7 @@ async fn send<B: Backend>(call: Call<B>) -> Reply {
         request_id.map(RequestId::new).transpose().map_err(|error| bad("attributes.requestId", &error))?;
     let app = app_name.map(AppName::new).transpose().map_err(|error| bad("attributes.appName", &error))?;
     let name = TaskName::new(&body.name).map_err(|error| bad("body.name", &error))?;
-    let send = Send {
+    let send = NewMessage {
         tenant,
         app: app.unwrap_or_else(|| call.app.config().app.clone()),
         request,
@@ -146,7 +145,7 @@ async fn send<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::ACCEPTED, &Sent { message_id: format!("{:032x}", message.0) })
 }
 
-async fn receive<B: Backend>(mut call: Call<B>) -> Reply {
+async fn receive(mut call: Call) -> Reply {
     let request: ReceiveRequest = json_body::read_or_default(&call.body)?;
     call.forget_body();
     let max = request.max.unwrap_or(1);
@@ -195,10 +194,7 @@ pub(super) fn wait_of(wait_ms: Option<u64>) -> Result<Duration, Problem> {
 }
 
 /// A delivery as its receiver sees it; `None` when its task is gone.
-async fn message_of<B: Backend>(
-    call: &Call<B>,
-    delivery: Delivery,
-) -> Result<Option<ReceivedMessage>, Problem> {
+async fn message_of(call: &Call, delivery: DeliveredMessage) -> Result<Option<ReceivedMessage>, Problem> {
     let engine = call.app.engine();
     let task = &delivery.message.task;
     let body = match engine.message_body(task).await {
@@ -229,13 +225,13 @@ fn done(existed: bool, given: &str) -> Reply {
     Ok(response)
 }
 
-async fn delete<B: Backend>(call: Call<B>) -> Reply {
+async fn delete(call: Call) -> Reply {
     let receipt = read_receipt(&call)?;
     let existed = call.app.engine().delete(Some(call.tenant()?), receipt).await?;
     done(existed, call.inputs.part("receipt"))
 }
 
-async fn visibility<B: Backend>(call: Call<B>) -> Reply {
+async fn visibility(call: Call) -> Reply {
     let receipt = read_receipt(&call)?;
     let request: VisibilityRequest = json_body::read(&call.body)?;
     let tenant = Some(call.tenant()?);

@@ -1,10 +1,9 @@
-//! Trying a script out: it runs in the sandbox, and what it asks for is told and not done.
+//! Trying a script out: it runs in the sandbox, and what it asks for is reported and not done.
 
 use std::sync::Arc;
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json as value};
-use tidemill_engine::backend::Backend;
 use tidemill_engine::clock::{Clock, SystemClock};
 use tidemill_engine::engine::EngineError;
 use tidemill_engine::execution::ExecutionId;
@@ -21,14 +20,14 @@ use crate::route::{ADMIN, Call, Reply, Route, VALUES_BYTES_MAX, json};
 /// Seconds after which a sandbox that is not there may be asked again.
 const RETRY_SECONDS: u64 = 5;
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(
             Method::POST,
             "/v1/script-tests",
             ADMIN,
             ["Scripts", "testScript", "Try a script out"],
-            test::<B>,
+            test,
         )
         .about("Runs it once for an event that did not happen. Nothing is stored, published or submitted.")
         .reads::<ScriptTestRequest>()
@@ -37,7 +36,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
     ]
 }
 
-async fn test<B: Backend>(call: Call<B>) -> Reply {
+async fn test(call: Call) -> Reply {
     let request: ScriptTestRequest = json_body::read(&call.body)?;
     for (field, text, most) in
         [("name", &request.name, NAME_BYTES_MAX), ("source", &request.source, SOURCE_BYTES_MAX)]
@@ -82,8 +81,8 @@ async fn test<B: Backend>(call: Call<B>) -> Reply {
 }
 
 /// What a run would have come to: it fails if its result or what it asked for is refused.
-async fn checked<B: Backend>(
-    call: &Call<B>,
+async fn checked(
+    call: &Call,
     tenant: &TenantId,
     script: &ScriptId,
     done: RunDone,
@@ -117,7 +116,7 @@ fn view(ran: Result<RunDone, RunFailed>) -> ScriptTestView {
             result: Some(done.result.read().unwrap_or(Value::Null)),
             error: None,
             logs: lines(done.logs),
-            calls: done.calls.iter().map(told).collect(),
+            calls: done.calls.iter().map(describe_call).collect(),
             duration_ms: millis(done.took),
         },
         Err(failed) => ScriptTestView {
@@ -134,7 +133,7 @@ fn view(ran: Result<RunDone, RunFailed>) -> ScriptTestView {
     }
 }
 
-fn told(call: &RunCall) -> Value {
+fn describe_call(call: &RunCall) -> Value {
     match call {
         RunCall::Publish { event_type, data, .. } => {
             value!({"call": "publish", "type": event_type, "data": data})

@@ -4,7 +4,6 @@ use axum::http::header::ETAG;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use serde_json::Value;
-use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{EVENTS_LOOKED_AT_MAX, EngineError, ExplainedEvent, ScriptError, WriteScript};
 use tidemill_engine::reply::Refusal;
 use tidemill_model::{Script, ScriptDraft, ScriptId, TenantId};
@@ -21,9 +20,9 @@ const GROUP: &str = "Scripts";
 pub(super) const ID: Kind = Kind::Word { most: ScriptId::LENGTH_MAX };
 const IF_MATCH: &str = "The version that must be there; 412 if it is another.";
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::POST, "/v1/scripts", ADMIN, [GROUP, "createScript", "Save a new script"], create::<B>)
+        Route::new(Method::POST, "/v1/scripts", ADMIN, [GROUP, "createScript", "Save a new script"], create)
             .about(
                 "It must compile: a problem with the code COMPILE_ERROR tells line and column. Without an `id` one is \
                  minted.",
@@ -31,7 +30,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .reads::<ScriptDraft>()
             .gives::<Script>(201, "It was saved.")
             .fails(&[409]),
-        Route::new(Method::GET, "/v1/scripts", READ, [GROUP, "listScripts", "List scripts"], list::<B>)
+        Route::new(Method::GET, "/v1/scripts", READ, [GROUP, "listScripts", "List scripts"], list)
             .paged()
             .gives::<Page<ScriptSummary>>(200, "A page of scripts, by id, without their sources."),
         Route::new(
@@ -39,7 +38,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/scripts/explain",
             READ,
             [GROUP, "explainEvent", "Say which subscriptions an event matches, and why"],
-            explain::<B>,
+            explain,
         )
         .about("Changes nothing and runs nothing. Name an event that happened, or describe one.")
         .reads::<ExplainRequest>()
@@ -47,7 +46,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .reads_at_most(VALUES_BYTES_MAX)
         .gives::<ExplanationView>(200, "What becomes of the event.")
         .fails(&[404]),
-        Route::new(Method::GET, "/v1/scripts/{id}", READ, [GROUP, "getScript", "Look at a script"], get::<B>)
+        Route::new(Method::GET, "/v1/scripts/{id}", READ, [GROUP, "getScript", "Look at a script"], get)
             .about("Its newest version, or any other. Versions stay readable after a removal.")
             .part("id", ID, "The script.")
             .query("version", Kind::Integer { least: 1, most: u64::MAX }, "The newest when absent.")
@@ -57,7 +56,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/scripts/{id}",
             ADMIN,
             [GROUP, "replaceScript", "Replace a script"],
-            replace::<B>,
+            replace,
         )
         .about("Makes the next version. Executions that wait run with it.")
         .part("id", ID, "The script.")
@@ -70,7 +69,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/scripts/{id}",
             ADMIN,
             [GROUP, "deleteScript", "Remove a script"],
-            remove::<B>,
+            remove,
         )
         .about("Refused while it has subscriptions. Executions that wait for it become dead letters.")
         .part("id", ID, "The script.")
@@ -80,7 +79,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
     ]
 }
 
-fn id_of<B>(call: &Call<B>) -> Result<(TenantId, ScriptId), Problem> {
+fn id_of(call: &Call) -> Result<(TenantId, ScriptId), Problem> {
     let given = call.inputs.part("id");
     let id = ScriptId::new(given).map_err(|_| Problem::not_found("script", given))?;
     Ok((call.tenant()?, id))
@@ -104,14 +103,14 @@ fn unmatched(error: ScriptError) -> Problem {
     }
 }
 
-async fn create<B: Backend>(call: Call<B>) -> Reply {
+async fn create(call: Call) -> Reply {
     let draft = ScriptDraft::read(json_body::value(&call.body)?)?;
     compile(&call, "source", &draft.name, &draft.source).await?;
     let script = call.app.engine().put_script(&call.tenant()?, draft, WriteScript::Create).await?;
     tagged(StatusCode::CREATED, &script)
 }
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let after = match call.inputs.text("cursor") {
         Some(cursor) => {
             Some(ScriptId::new(list_cursor::read("script", cursor)?).map_err(|_| list_cursor::refuse())?)
@@ -128,7 +127,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &Page { items, next_cursor })
 }
 
-async fn get<B: Backend>(call: Call<B>) -> Reply {
+async fn get(call: Call) -> Reply {
     let (tenant, id) = id_of(&call)?;
     match call.app.engine().script(&tenant, &id, call.inputs.number("version")).await? {
         Some(script) => tagged(StatusCode::OK, &script),
@@ -136,7 +135,7 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
     }
 }
 
-async fn replace<B: Backend>(call: Call<B>) -> Reply {
+async fn replace(call: Call) -> Reply {
     let (tenant, id) = id_of(&call)?;
     let mut value = json_body::value(&call.body)?;
     // The path says it already; a body may repeat it.
@@ -147,7 +146,7 @@ async fn replace<B: Backend>(call: Call<B>) -> Reply {
         }
     }
     let draft = ScriptDraft::read(value)?;
-    // A script that is not there is told before the compiler is asked.
+    // A script that is not there is refused before the compiler is asked.
     if call.app.engine().script(&tenant, &id, None).await?.is_none() {
         return Err(Problem::not_found("script", id.as_str()));
     }
@@ -157,7 +156,7 @@ async fn replace<B: Backend>(call: Call<B>) -> Reply {
     tagged(StatusCode::OK, &script)
 }
 
-async fn remove<B: Backend>(call: Call<B>) -> Reply {
+async fn remove(call: Call) -> Reply {
     let (tenant, id) = id_of(&call)?;
     let removed = call.app.engine().remove_script(&tenant, &id, call.inputs.number("If-Match")).await;
     removed.map_err(unmatched)?;
@@ -166,7 +165,7 @@ async fn remove<B: Backend>(call: Call<B>) -> Reply {
     Ok(response)
 }
 
-async fn explain<B: Backend>(call: Call<B>) -> Reply {
+async fn explain(call: Call) -> Reply {
     let tenant = call.tenant()?;
     let request: ExplainRequest = json_body::read(&call.body)?;
     let event = match (request.event_id, request.event) {

@@ -1,4 +1,4 @@
-//! What submissions share: who may bring commands, which secrets these may ask for, and idempotency keys.
+//! What submissions share: which callers may bring commands, which secrets these may ask for, and idempotency keys.
 
 use sha2::{Digest, Sha256};
 use tidemill_engine::engine::{IdempotencyKey, Rights};
@@ -9,19 +9,19 @@ use crate::problem::Problem;
 use crate::route::Call;
 
 /// What the caller may put into a job.
-pub(super) fn rights<B>(call: &Call<B>) -> Rights {
+pub(super) fn rights(call: &Call) -> Rights {
     Rights { inline: call.caller.may_run_inline() }
 }
 
 /// Refuses tasks that ask for variables that no worker hands over, if this server knows which. `path` is the place of the
 /// settings of a task.
-pub(super) fn check_secrets<'t, B>(
-    call: &Call<B>,
+pub(super) fn check_secrets<'t>(
+    call: &Call,
     tenant: &TenantId,
     rights: Rights,
     tasks: impl Iterator<Item = (String, &'t TaskSettings)>,
 ) -> Result<(), Problem> {
-    // Who may not bring commands is refused for these.
+    // A caller that may not bring commands is refused because of the commands.
     let Some(list) = call.app.config().task_secrets.as_ref().filter(|_| rights.inline) else { return Ok(()) };
     let mut problems = FieldProblems::default();
     for (path, settings) in tasks {
@@ -39,7 +39,10 @@ pub(super) fn not_listed(
     problems: &mut FieldProblems,
 ) {
     for (at, name) in secrets.iter().enumerate().filter(|(_, name)| !list.admits(tenant, name)) {
-        let message = format!("is {name}, which TASK_SECRETS does not list for this tenant");
+        let message = format!(
+            "is {name}, which TASK_SECRETS does not list for this tenant; the operator sets it where the server, or \
+             `tidemill run`, gets its settings"
+        );
         problems.add(format!("{path}secrets[{at}]"), code::SECRET_NOT_LISTED, message);
     }
 }
@@ -51,7 +54,7 @@ pub(super) fn settings_of(tasks: &[TaskEntry]) -> impl Iterator<Item = (String, 
 }
 
 /// The client's promise that requests with its key are the same request. The body counts byte by byte.
-pub(super) fn idempotency<B>(call: &Call<B>, route: &str) -> Option<IdempotencyKey> {
+pub(super) fn idempotency(call: &Call, route: &str) -> Option<IdempotencyKey> {
     call.inputs.text("Idempotency-Key").map(|key| IdempotencyKey {
         route: route.to_owned(),
         key: key.to_owned(),

@@ -3,7 +3,6 @@
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use serde_json::Value;
-use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::SubscriptionFilter;
 use tidemill_matcher::{Subscription, SubscriptionDraft};
 use tidemill_model::{EventType, ScriptId, SubscriptionId, TenantId};
@@ -18,14 +17,14 @@ use crate::{json_body, list_cursor};
 const GROUP: &str = "Subscriptions";
 const ID: Kind = Kind::Word { most: SubscriptionId::LENGTH_MAX };
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(
             Method::POST,
             "/v1/subscriptions",
             ADMIN,
             [GROUP, "createSubscription", "Subscribe a script to events"],
-            create::<B>,
+            create,
         )
         .about("It sees events that come after it. Without an `id` one is minted.")
         .reads::<SubscriptionDraft>()
@@ -36,7 +35,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/subscriptions",
             READ,
             [GROUP, "listSubscriptions", "List subscriptions"],
-            list::<B>,
+            list,
         )
         .query("scriptId", scripts::ID, "Only those of this script.")
         .query("eventType", Kind::Text { most: EventType::LENGTH_MAX }, "Only those of this type.")
@@ -48,7 +47,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/subscriptions/{id}",
             READ,
             [GROUP, "getSubscription", "Look at a subscription"],
-            get::<B>,
+            get,
         )
         .part("id", ID, "The subscription.")
         .gives::<Subscription>(200, "The subscription."),
@@ -57,7 +56,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/subscriptions/{id}",
             ADMIN,
             [GROUP, "replaceSubscription", "Replace a subscription"],
-            replace::<B>,
+            replace,
         )
         .about("What was matched before runs all the same.")
         .part("id", ID, "The subscription.")
@@ -68,7 +67,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/subscriptions/{id}/enable",
             ADMIN,
             [GROUP, "enableSubscription", "Enable a subscription"],
-            enable::<B>,
+            enable,
         )
         .about("It sees events that come from now on. Repeating it changes nothing.")
         .part("id", ID, "The subscription.")
@@ -78,7 +77,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/subscriptions/{id}/disable",
             ADMIN,
             [GROUP, "disableSubscription", "Disable a subscription"],
-            disable::<B>,
+            disable,
         )
         .about("What was matched before runs all the same. Repeating it changes nothing.")
         .part("id", ID, "The subscription.")
@@ -88,26 +87,26 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/subscriptions/{id}",
             ADMIN,
             [GROUP, "deleteSubscription", "Remove a subscription"],
-            remove::<B>,
+            remove,
         )
         .part("id", ID, "The subscription.")
         .gives_nothing(204, "It was removed."),
     ]
 }
 
-fn id_of<B>(call: &Call<B>) -> Result<(TenantId, SubscriptionId), Problem> {
+fn id_of(call: &Call) -> Result<(TenantId, SubscriptionId), Problem> {
     let given = call.inputs.part("id");
     let id = SubscriptionId::new(given).map_err(|_| Problem::not_found("subscription", given))?;
     Ok((call.tenant()?, id))
 }
 
-async fn create<B: Backend>(call: Call<B>) -> Reply {
+async fn create(call: Call) -> Reply {
     let draft = SubscriptionDraft::read(json_body::value(&call.body)?)?;
     let made = call.app.engine().subscribe(&call.tenant()?, draft).await?;
     json(StatusCode::CREATED, &made)
 }
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let inputs = &call.inputs;
     let after = match inputs.text("cursor") {
         Some(cursor) => {
@@ -131,7 +130,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &Page { items, next_cursor })
 }
 
-async fn get<B: Backend>(call: Call<B>) -> Reply {
+async fn get(call: Call) -> Reply {
     let (tenant, id) = id_of(&call)?;
     match call.app.engine().subscription(&tenant, &id).await? {
         Some(subscription) => json(StatusCode::OK, &subscription),
@@ -139,7 +138,7 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
     }
 }
 
-async fn replace<B: Backend>(call: Call<B>) -> Reply {
+async fn replace(call: Call) -> Reply {
     let (tenant, id) = id_of(&call)?;
     let mut value = json_body::value(&call.body)?;
     // The path says it already; a body may repeat it.
@@ -150,27 +149,27 @@ async fn replace<B: Backend>(call: Call<B>) -> Reply {
         }
     }
     let draft = SubscriptionDraft::read(value)?;
-    // One that is not there is told before anything that it says is looked at.
+    // One that is not there is refused before anything in the body is looked at.
     if call.app.engine().subscription(&tenant, &id).await?.is_none() {
         return Err(Problem::not_found("subscription", id.as_str()));
     }
     json(StatusCode::OK, &call.app.engine().resubscribe(&tenant, &id, &draft).await?)
 }
 
-async fn enable<B: Backend>(call: Call<B>) -> Reply {
+async fn enable(call: Call) -> Reply {
     set_enabled(&call, true).await
 }
 
-async fn disable<B: Backend>(call: Call<B>) -> Reply {
+async fn disable(call: Call) -> Reply {
     set_enabled(&call, false).await
 }
 
-async fn set_enabled<B: Backend>(call: &Call<B>, enabled: bool) -> Reply {
+async fn set_enabled(call: &Call, enabled: bool) -> Reply {
     let (tenant, id) = id_of(call)?;
     json(StatusCode::OK, &call.app.engine().enable_subscription(&tenant, &id, enabled).await?)
 }
 
-async fn remove<B: Backend>(call: Call<B>) -> Reply {
+async fn remove(call: Call) -> Reply {
     let (tenant, id) = id_of(&call)?;
     call.app.engine().unsubscribe(&tenant, &id).await?;
     let mut response = Response::default();

@@ -4,7 +4,6 @@ use axum::http::header::{CONTENT_DISPOSITION, HeaderValue};
 use axum::http::{Method, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use tidemill_engine::backend::Backend;
 
 use super::tasks::{GROUP, key_of};
 use crate::api::{Artifact, Page};
@@ -18,9 +17,9 @@ use crate::stream::{channel, follow_log};
 const TEXT: &str = "text/plain; charset=utf-8";
 const ATTEMPTS: Kind = Kind::Integer { least: 1, most: u32::MAX as u64 };
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/v1/tasks/{requestId}/logs", READ, [GROUP, "getTaskLogs", "Read what a task printed"], logs::<B>)
+        Route::new(Method::GET, "/v1/tasks/{requestId}/logs", READ, [GROUP, "getTaskLogs", "Read what a task printed"], logs)
             .about(
                 "Of the last attempt, or of the one that is named. With `follow`, what a running task prints comes as \
                  it is printed, until its run is over.",
@@ -30,7 +29,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .query("run", ATTEMPTS, "The run; the newest when absent.")
             .query("attempt", ATTEMPTS, "The attempt within the run; the last when absent.")
             .gives_raw(200, "Standard output and standard error, as they came.", TEXT),
-        Route::new(Method::GET, "/v1/tasks/{requestId}/artifacts", READ, [GROUP, "listArtifacts", "List a task's files"], list::<B>)
+        Route::new(Method::GET, "/v1/tasks/{requestId}/artifacts", READ, [GROUP, "listArtifacts", "List a task's files"], list)
             .about("The logs, artifacts and traces of all its attempts.")
             .request_id()
             .paged()
@@ -40,15 +39,16 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/tasks/{requestId}/artifacts/{*path}",
             READ,
             [GROUP, "getArtifact", "Download a file of a task"],
-            download::<B>,
+            download,
         )
+        .about("Of one attempt; without `r{run}-a{attempt}/` the file of the newest attempt that left one of that name.")
         .request_id()
-        .part("path", Kind::File, "As the list gives it.")
+        .part("path", Kind::File, "As the list gives it, or without the folder of its attempt: `traces/session_trace.json`.")
         .gives_raw(200, "The file.", "application/octet-stream"),
     ]
 }
 
-async fn logs<B: Backend>(call: Call<B>) -> Reply {
+async fn logs(call: Call) -> Reply {
     let key = key_of(&call)?;
     let engine = call.app.engine();
     let Some(detail) = engine.task_detail(key.clone()).await? else {
@@ -73,7 +73,7 @@ async fn logs<B: Backend>(call: Call<B>) -> Reply {
     Ok(raw(StatusCode::OK, TEXT, if is_same { live.bytes } else { Vec::new() }))
 }
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let key = key_of(&call)?;
     let engine = call.app.engine();
     if engine.task(key.clone()).await?.is_none() {
@@ -104,15 +104,34 @@ fn path_of_cursor(cursor: &str) -> Result<String, Problem> {
     path.ok().and_then(|path| String::from_utf8(path).ok()).ok_or_else(list_cursor::refuse)
 }
 
-async fn download<B: Backend>(call: Call<B>) -> Reply {
+async fn download(call: Call) -> Reply {
     let key = key_of(&call)?;
     let path = call.inputs.part("path");
+    let engine = call.app.engine();
     // Only what an attempt left: no other blob lies below such a folder.
-    let is_of_attempt = path.starts_with('r') && path.contains('/');
-    let found = if is_of_attempt { call.app.engine().task_file(&key, path).await? } else { None };
+    let found = if attempt_of(path).is_some() {
+        engine.task_file(&key, path).await?
+    } else {
+        let files = engine.task_files(&key).await?;
+        let newest = files.iter().filter_map(|file| {
+            let (attempt, name) = attempt_of(&file.path)?;
+            (name == path).then_some((attempt, &file.path))
+        });
+        match newest.max() {
+            Some((_, path)) => engine.task_file(&key, path).await?,
+            None => None,
+        }
+    };
     let bytes = found.ok_or_else(|| Problem::not_found("file", path))?;
     let mut response = raw(StatusCode::OK, "application/octet-stream", bytes);
     // Never shown in place: what a task wrote is not a page of ours.
     response.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     Ok(response)
+}
+
+/// Run and attempt of a file, and its name below their folder: `r1-a2/logs/output.log`.
+fn attempt_of(path: &str) -> Option<((u32, u32), &str)> {
+    let (folder, name) = path.split_once('/')?;
+    let (run, attempt) = folder.strip_prefix('r')?.split_once("-a")?;
+    Some(((run.parse().ok()?, attempt.parse().ok()?), name))
 }

@@ -6,14 +6,14 @@
 
 use axum::http::StatusCode;
 use serde::Deserialize;
-use tidemill_engine::Engine;
-use tidemill_engine::backend::{Backend, TaskSnapshot};
+use tidemill_engine::backend::TaskSnapshot;
 use tidemill_engine::commit::TaskKey;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
 use tidemill_model::{Event, EventId, KnownType, Position, PublicState, RequestId, TenantId, Timestamp};
 
 use crate::api::Page;
+use crate::app::Engine;
 use crate::list_cursor;
 use crate::problem::Problem;
 use crate::route::{Call, Reply, json, page_size};
@@ -24,7 +24,7 @@ const EVENTS_LOOKED_AT_MAX: usize = 4_000;
 /// Events that are read at a time.
 const EVENTS_READ: usize = 200;
 
-pub(super) async fn list<B: Backend>(call: Call<B>) -> Reply {
+pub(super) async fn list(call: Call) -> Reply {
     let (engine, tenant) = (call.app.engine(), call.tenant()?);
     let (state, types): (Option<PublicState>, &[KnownType]) = match call.inputs.text("state") {
         Some("pending") => (Some(PublicState::Pending), &[KnownType::TaskPending]),
@@ -66,8 +66,8 @@ pub(super) async fn list<B: Backend>(call: Call<B>) -> Reply {
 }
 
 /// The events of `types` before a place, newest first.
-async fn walk_back<B: Backend>(
-    engine: &Engine<B>,
+async fn walk_back(
+    engine: &Engine,
     tenant: &TenantId,
     types: &[KnownType],
     after: Option<Position>,
@@ -96,8 +96,8 @@ fn first_run() -> u32 {
 }
 
 /// Whether the task is in the wanted state and this event is the one that stands for it in the list.
-async fn stands_for<B: Backend>(
-    engine: &Engine<B>,
+async fn stands_for(
+    engine: &Engine,
     tenant: &TenantId,
     event: &Event,
     task: &TaskSnapshot,

@@ -1,7 +1,6 @@
 //! Tasks: submit one on its own, look at any, steer.
 
 use axum::http::{Method, StatusCode};
-use tidemill_engine::backend::Backend;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::EngineError;
 use tidemill_engine::reply::Refusal;
@@ -26,9 +25,9 @@ use crate::views::jobs::{event_page, event_query, task_view};
 
 pub(super) const GROUP: &str = "Tasks";
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::POST, "/v1/tasks", SUBMIT, [GROUP, "createTask", "Submit a task"], create::<B>)
+        Route::new(Method::POST, "/v1/tasks", SUBMIT, [GROUP, "createTask", "Submit a task"], create)
             .about(
                 "A task without a job. Repeating the request with the same `Idempotency-Key`, or the same `requestId`, \
                  and the same content gives the first task again.",
@@ -39,7 +38,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .gives::<TaskAccepted>(202, "The task was taken.")
             .gives::<TaskAccepted>(200, "The same request made this task before.")
             .fails(&[409]),
-        Route::new(Method::GET, "/v1/tasks", READ, [GROUP, "listTasks", "List tasks, newest first"], task_list::list::<B>)
+        Route::new(Method::GET, "/v1/tasks", READ, [GROUP, "listTasks", "List tasks, newest first"], task_list::list)
             .about("Tasks of jobs and tasks on their own, once they were dispatched. Without a state, all of them. A page may have few \
                  tasks, or none, although there is a next one.")
             .query(
@@ -51,22 +50,22 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .query("withoutJob", Kind::Flag, "Only tasks on their own (`true`) or only tasks of jobs (`false`).")
             .paged()
             .gives::<Page<TaskSummary>>(200, "A page of tasks."),
-        Route::new(Method::GET, "/v1/tasks/{requestId}", READ, [GROUP, "getTask", "Look at a task"], get::<B>)
+        Route::new(Method::GET, "/v1/tasks/{requestId}", READ, [GROUP, "getTask", "Look at a task"], get)
             .request_id()
             .gives::<TaskView>(200, "The task, with its whole output."),
-        Route::new(Method::GET, "/v1/tasks/{requestId}/events", READ, [GROUP, "listTaskEvents", "Read a task's events"], events::<B>)
+        Route::new(Method::GET, "/v1/tasks/{requestId}/events", READ, [GROUP, "listTaskEvents", "Read a task's events"], events)
             .about("Its history: every attempt, error and heartbeat.")
             .request_id()
             .query("type", Kind::Text { most: 128 }, "Only events of this type.")
             .query("order", ORDERS, "By time; `asc` when absent.")
             .paged()
             .gives::<Page<EventJson>>(200, "A page of events."),
-        Route::new(Method::POST, "/v1/tasks/{requestId}/retry", SUBMIT, [GROUP, "retryTask", "Run a failed task again"], retry::<B>)
+        Route::new(Method::POST, "/v1/tasks/{requestId}/retry", SUBMIT, [GROUP, "retryTask", "Run a failed task again"], retry)
             .request_id()
             .may_read::<RetryRequest>()
             .gives::<RetriedTask>(202, "It runs again.")
             .fails(&[409]),
-        Route::new(Method::POST, "/v1/tasks/{requestId}/cancel", SUBMIT, [GROUP, "cancelTask", "Cancel a task without a job"], cancel::<B>)
+        Route::new(Method::POST, "/v1/tasks/{requestId}/cancel", SUBMIT, [GROUP, "cancelTask", "Cancel a task without a job"], cancel)
             .about("A task of a job ends with its job.")
             .request_id()
             .may_read::<CancelRequest>()
@@ -75,13 +74,13 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
     ]
 }
 
-pub(super) fn key_of<B>(call: &Call<B>) -> Result<TaskKey, Problem> {
+pub(super) fn key_of(call: &Call) -> Result<TaskKey, Problem> {
     let given = call.inputs.part("requestId");
     let request = RequestId::new(given).map_err(|_| Problem::not_found("task", given))?;
     Ok(TaskKey { tenant: call.tenant()?, request })
 }
 
-async fn create<B: Backend>(mut call: Call<B>) -> Reply {
+async fn create(mut call: Call) -> Reply {
     let tenant = call.tenant()?;
     let file = TaskFile::read_text(json_body::sound(&call.body)?)?;
     let (rights, once) = (rights(&call), idempotency(&call, "POST /v1/tasks"));
@@ -95,7 +94,7 @@ async fn create<B: Backend>(mut call: Call<B>) -> Reply {
     json(status, &TaskAccepted { request_id: task.request.to_string(), status: TaskStateName::Pending })
 }
 
-async fn get<B: Backend>(call: Call<B>) -> Reply {
+async fn get(call: Call) -> Reply {
     let key = key_of(&call)?;
     let engine = call.app.engine();
     let Some(detail) = engine.task_detail(key.clone()).await? else {
@@ -105,7 +104,7 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &TaskView { ran, ..task_view(detail) })
 }
 
-async fn events<B: Backend>(call: Call<B>) -> Reply {
+async fn events(call: Call) -> Reply {
     let TaskKey { tenant, request } = key_of(&call)?;
     let engine = call.app.engine();
     let event_type = call.inputs.text("type").map(EventType::trusted);
@@ -117,7 +116,7 @@ async fn events<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &event_page(&page))
 }
 
-async fn retry<B: Backend>(call: Call<B>) -> Reply {
+async fn retry(call: Call) -> Reply {
     let TaskKey { tenant, request } = key_of(&call)?;
     let wanted: RetryRequest = json_body::read_or_default(&call.body)?;
     let engine = call.app.engine();
@@ -137,7 +136,7 @@ async fn retry<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::ACCEPTED, &RetriedTask { request_id: request.to_string(), status })
 }
 
-async fn cancel<B: Backend>(call: Call<B>) -> Reply {
+async fn cancel(call: Call) -> Reply {
     let TaskKey { tenant, request } = key_of(&call)?;
     let wanted: CancelRequest = json_body::read_or_default(&call.body)?;
     let by = call.caller.name().to_owned();

@@ -1,7 +1,6 @@
 //! What agents used, and budgets.
 
 use axum::http::{Method, Response, StatusCode};
-use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{EngineError, UsageBy, UsageQuery};
 use tidemill_model::budget::BUDGET_TOKENS_MAX;
 use tidemill_model::{Budget, Day, MicroUsd, Period};
@@ -15,9 +14,9 @@ use crate::{json_body, list_cursor};
 
 const GROUP: &str = "Usage";
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/v1/usage", READ, [GROUP, "listUsage", "Sum up what agents used"], list::<B>)
+        Route::new(Method::GET, "/v1/usage", READ, [GROUP, "listUsage", "Sum up what agents used"], list)
             .about(
                 "Tokens, turns, time and dollars, added up as attempts end, failed ones included. Jobs come newest \
                  first, days oldest first, names in their order. Days are those of UTC; for jobs, those on which they \
@@ -28,10 +27,10 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             .query("to", Kind::Day, "The last day.")
             .paged()
             .gives::<Page<UsageRowView>>(200, "A page of sums."),
-        Route::new(Method::GET, "/v1/budget", READ, [GROUP, "getBudget", "Look at the tenant's budget"], get::<B>)
+        Route::new(Method::GET, "/v1/budget", READ, [GROUP, "getBudget", "Look at the tenant's budget"], get)
             .gives::<BudgetView>(200, "The budget and what was used of it.")
             .fails(&[404]),
-        Route::new(Method::PUT, "/v1/budget", ADMIN, [GROUP, "setBudget", "Set the tenant's budget"], set::<B>)
+        Route::new(Method::PUT, "/v1/budget", ADMIN, [GROUP, "setBudget", "Set the tenant's budget"], set)
             .about(
                 "Once it is used up no further agent task of the tenant starts: it fails with the code \
                  BUDGET_EXCEEDED. What was used before in the period counts.",
@@ -44,7 +43,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/budget",
             ADMIN,
             [GROUP, "removeBudget", "Remove the tenant's budget"],
-            remove::<B>,
+            remove,
         )
         .about("Repeating it changes nothing.")
         .gives_nothing(204, "There is no budget any more."),
@@ -53,7 +52,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/jobs/{jobId}/budget",
             ADMIN,
             [GROUP, "setJobBudget", "Set a job's budget"],
-            set_of_job::<B>,
+            set_of_job,
         )
         .about("Raise it, and resume the job, to let agents go on that were stopped by it.")
         .job_id()
@@ -65,7 +64,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/jobs/{jobId}/budget",
             ADMIN,
             [GROUP, "removeJobBudget", "Remove a job's budget"],
-            remove_of_job::<B>,
+            remove_of_job,
         )
         .about("Repeating it changes nothing.")
         .job_id()
@@ -75,7 +74,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
 
 const BY: Kind = Kind::Choice(&["job", "definition", "day", "tenant"]);
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let inputs = &call.inputs;
     let (by, kind) = match inputs.text("by") {
         Some("job") => (UsageBy::Job, "usage-job"),
@@ -114,7 +113,7 @@ fn budget_of(usd: Option<MicroUsd>, tokens: Option<u64>) -> Result<Budget, Probl
     Ok(Budget { usd, tokens })
 }
 
-async fn get<B: Backend>(call: Call<B>) -> Reply {
+async fn get(call: Call) -> Reply {
     let tenant = call.tenant()?;
     match call.app.engine().budget(&tenant).await? {
         Some(budget) => json(StatusCode::OK, &BudgetView::of(&budget.allowance, Some(budget.period))),
@@ -122,7 +121,7 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
     }
 }
 
-async fn set<B: Backend>(call: Call<B>) -> Reply {
+async fn set(call: Call) -> Reply {
     let request: BudgetRequest = json_body::read(&call.body)?;
     let budget = budget_of(request.usd, request.tokens)?;
     let period = request.period.unwrap_or_default();
@@ -130,12 +129,12 @@ async fn set<B: Backend>(call: Call<B>) -> Reply {
     get(call).await
 }
 
-async fn remove<B: Backend>(call: Call<B>) -> Reply {
+async fn remove(call: Call) -> Reply {
     call.app.engine().set_budget(call.tenant()?, Period::Total, None).await?;
     nothing()
 }
 
-async fn set_of_job<B: Backend>(call: Call<B>) -> Reply {
+async fn set_of_job(call: Call) -> Reply {
     let (tenant, job) = job_of(&call)?;
     let request: JobBudgetRequest = json_body::read(&call.body)?;
     let budget = budget_of(request.usd, request.tokens)?;
@@ -148,7 +147,7 @@ async fn set_of_job<B: Backend>(call: Call<B>) -> Reply {
     }
 }
 
-async fn remove_of_job<B: Backend>(call: Call<B>) -> Reply {
+async fn remove_of_job(call: Call) -> Reply {
     let (tenant, job) = job_of(&call)?;
     call.app.engine().set_job_budget(tenant, job, None).await?;
     nothing()

@@ -1,12 +1,10 @@
 //! The calls of workers on other machines: claim, begin, heartbeat, finish, release, and files.
 
 use axum::http::{Method, StatusCode};
-use tidemill_engine::backend::{Backend, TaskSnapshot};
+use tidemill_engine::backend::TaskSnapshot;
 use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::engine::{
-    Beginning, EngineError, FinishRequest as Finish, HeartbeatRequest as Heartbeat, Signal, WorkReport,
-};
+use tidemill_engine::engine::{AttemptReport, Beginning, EngineError, HeartbeatReport, Signal, WorkReport};
 use tidemill_engine::reply::{Ending, Refusal};
 use tidemill_model::properties::Usage;
 use tidemill_model::{ErrorCategory, Fence, Outcome, RequestId, TaskHead, TaskId, TenantId, WorkerId};
@@ -28,15 +26,17 @@ const LOG_BYTES_MAX: usize = 256 * 1024;
 const HEARTBEAT_BYTES_MAX: usize = 6 * LOG_BYTES_MAX + SMALL_BODY_BYTES_MAX;
 /// The folders of an attempt.
 const FOLDERS: [&str; 3] = ["logs/", "artifacts/", "traces/"];
+/// The name of a worker that gives none for a task that nobody has. It is refused, or repeats what is known already.
+const NAMELESS: &str = "worker";
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(
             Method::POST,
             "/v1/worker/claim",
             WORK,
             [GROUP, "claimTasks", "Claim tasks"],
-            claiming::claim::<B>,
+            claiming::claim,
         )
         .about(
             "Waits up to `waitMs` for the first task. The tasks are the worker's until their lease runs out; \
@@ -47,7 +47,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
         .header(
             claiming::WORKER_SLOTS,
             Kind::Integer { least: 1, most: 1_000_000 },
-            "How many tasks the worker runs at a time, for those who look at workers.",
+            "How many tasks the worker runs at a time, for the list of workers.",
         )
         .reads::<ClaimRequest>()
         .reads_little()
@@ -58,7 +58,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/worker/begin",
             WORK,
             [GROUP, "beginTask", "Say that a task's process runs"],
-            begin::<B>,
+            begin,
         )
         .reads::<BeginRequest>()
         .reads_little()
@@ -69,7 +69,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/worker/heartbeat",
             WORK,
             [GROUP, "heartbeat", "Extend a lease"],
-            heartbeat::<B>,
+            heartbeat,
         )
         .about("409 LEASE_LOST: another worker has the task. Kill it and report nothing.")
         .reads::<HeartbeatRequest>()
@@ -81,7 +81,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/worker/finish",
             WORK,
             [GROUP, "finishTask", "Report how an attempt ended"],
-            finish::<B>,
+            finish,
         )
         .about(
             "Repeating the same report is fine. 409 LEASE_LOST: the report came too late and does not count. \
@@ -96,7 +96,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/worker/release",
             WORK,
             [GROUP, "releaseTask", "Give a task back"],
-            release::<B>,
+            release,
         )
         .about("Another worker may take it at once, and no attempt is counted.")
         .reads::<ReleaseRequest>()
@@ -106,14 +106,14 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
     ]
 }
 
-pub(super) fn file_routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn file_routes() -> Vec<Route> {
     vec![
         Route::new(
             Method::PUT,
             "/v1/worker/blobs/{requestId}/{fence}/{*path}",
             WORK,
             [GROUP, "putBlob", "Store a file of an attempt"],
-            put_blob::<B>,
+            put_blob,
         )
         .about("Before the attempt is finished. A file that exists is replaced.")
         .request_id()
@@ -128,7 +128,7 @@ pub(super) fn file_routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/worker/inputs/{requestId}/{fence}/{taskId}/{*path}",
             WORK,
             [GROUP, "getInput", "Get a file that a dependency left"],
-            get_input::<B>,
+            get_input,
         )
         .about(
             "One that `dependencyArtifacts` of the task names; check it by its `sha256`. 409 ARTIFACT_MISSING: it is not kept \
@@ -145,7 +145,7 @@ pub(super) fn file_routes<B: Backend>() -> Vec<Route<B>> {
 }
 
 /// The tenant that a worker means. One that its key does not name looks as if it had no such task.
-pub(super) fn tenant_of<B>(call: &Call<B>, given: Option<&str>, request: &str) -> Result<TenantId, Problem> {
+pub(super) fn tenant_of(call: &Call, given: Option<&str>, request: &str) -> Result<TenantId, Problem> {
     let tenants = call.caller.tenants();
     match given {
         Some(given) => {
@@ -157,26 +157,26 @@ pub(super) fn tenant_of<B>(call: &Call<B>, given: Option<&str>, request: &str) -
     }
 }
 
-/// A task that a worker speaks of, and the right it claims to have.
-struct Claim {
+/// A task that a worker speaks of, and the lease that it says it has.
+struct NamedTask {
     key: TaskKey,
     fence: Fence,
     worker: WorkerId,
     snapshot: TaskSnapshot,
 }
 
-async fn spoken_of<B: Backend>(
-    call: &Call<B>,
+async fn spoken_of(
+    call: &Call,
     tenant: Option<&str>,
     request: &str,
     fence: u64,
     worker: Option<&str>,
-) -> Result<Claim, Problem> {
+) -> Result<NamedTask, Problem> {
     let id = RequestId::new(request);
     let id = id.map_err(|error| Problem::invalid_field("requestId", error.problem.to_string()))?;
     let key = TaskKey { tenant: tenant_of(call, tenant, request)?, request: id };
     let foreign = |who| {
-        let detail = format!("{who} claimed {request}; whoever claims a task speaks for it");
+        let detail = format!("{who} claimed {request}; only the key that claimed a task may report on it");
         Problem::forbidden("FOREIGN_LEASE", detail)
     };
     let leases = call.app.leases();
@@ -197,17 +197,22 @@ async fn spoken_of<B: Backend>(
             return Err(foreign("another key"));
         }
     }
-    let holder = snapshot.head.as_ref().and_then(TaskHead::lease).map(|lease| lease.owner.worker.clone());
-    let worker = match worker {
-        Some(worker) => WorkerId::new(worker)
-            .map_err(|error| Problem::invalid_field("workerId", error.problem.to_string()))?,
-        None => WorkerId::trusted(holder.as_deref().unwrap_or("worker")),
+    let speaker = match worker {
+        Some(worker) => Some(
+            WorkerId::new(worker)
+                .map_err(|error| Problem::invalid_field("workerId", error.problem.to_string()))?,
+        ),
+        None => lease.map(|lease| WorkerId::trusted(&lease.owner.worker)),
     };
-    call.app.workers().heard(&call.caller, worker.as_str(), None, std::time::Instant::now());
-    Ok(Claim { key, fence: Fence(fence), worker, snapshot })
+    // A worker without a name and without a lease cannot be listed.
+    if let Some(speaker) = &speaker {
+        call.app.workers().note_contact(&call.caller, speaker.as_str(), None, std::time::Instant::now());
+    }
+    let worker = speaker.unwrap_or_else(|| WorkerId::trusted(NAMELESS));
+    Ok(NamedTask { key, fence: Fence(fence), worker, snapshot })
 }
 
-async fn begin<B: Backend>(mut call: Call<B>) -> Reply {
+async fn begin(mut call: Call) -> Reply {
     let request: BeginRequest = json_body::read(&call.body)?;
     call.forget_body();
     let tenant = request.tenant_id.as_deref();
@@ -219,7 +224,7 @@ async fn begin<B: Backend>(mut call: Call<B>) -> Reply {
     json(StatusCode::OK, &Done { ok: true })
 }
 
-async fn heartbeat<B: Backend>(mut call: Call<B>) -> Reply {
+async fn heartbeat(mut call: Call) -> Reply {
     let request: HeartbeatRequest = json_body::read(&call.body)?;
     call.forget_body();
     let tenant = request.tenant_id.as_deref();
@@ -230,7 +235,7 @@ async fn heartbeat<B: Backend>(mut call: Call<B>) -> Reply {
     }
     let engine = call.app.engine();
     let renewed = engine
-        .heartbeat(Heartbeat {
+        .heartbeat(HeartbeatReport {
             task: claim.key.clone(),
             fence: claim.fence,
             worker: claim.worker,
@@ -244,12 +249,14 @@ async fn heartbeat<B: Backend>(mut call: Call<B>) -> Reply {
             if let (Some(log), Some(head)) = (request.log, &claim.snapshot.head) {
                 engine.live_logs().append(&claim.key, head.run, head.attempts + 1, log.as_bytes());
             }
-            json(StatusCode::OK, &HeartbeatAnswer { lease_until: Some(until.millis()), cancel: false })
+            let (lease_until, lease_ms) = (Some(until.millis()), Some(engine.policy().lease_millis));
+            json(StatusCode::OK, &HeartbeatAnswer { lease_until, lease_ms, cancel: false })
         }
         Err(error @ EngineError::Refused(Refusal::LeaseLost { .. })) => {
             let head = engine.task(claim.key).await?.and_then(|snapshot| snapshot.head);
             if head.is_some_and(|head| was_cancelled(&head, claim.fence)) {
-                return json(StatusCode::OK, &HeartbeatAnswer { lease_until: None, cancel: true });
+                let cancelled = HeartbeatAnswer { lease_until: None, lease_ms: None, cancel: true };
+                return json(StatusCode::OK, &cancelled);
             }
             Err(error.into())
         }
@@ -262,7 +269,7 @@ fn was_cancelled(head: &TaskHead, fence: Fence) -> bool {
     head.outcome() == Some(Outcome::Cancelled) && head.fence.0 == fence.0.saturating_add(1)
 }
 
-async fn finish<B: Backend>(mut call: Call<B>) -> Reply {
+async fn finish(mut call: Call) -> Reply {
     let request: FinishRequest = json_body::read(&call.body)?;
     call.forget_body();
     let tenant = request.tenant_id.as_deref();
@@ -270,7 +277,7 @@ async fn finish<B: Backend>(mut call: Call<B>) -> Reply {
         spoken_of(&call, tenant, &request.request_id, request.fence, request.worker_id.as_deref()).await?;
     let report = report_of(request.outcome)?;
     let engine = call.app.engine();
-    let finish = Finish { task: claim.key.clone(), fence: claim.fence, worker: claim.worker, report };
+    let finish = AttemptReport { task: claim.key.clone(), fence: claim.fence, worker: claim.worker, report };
     let surroundings = Surroundings { directory: request.directory, variables: request.variables };
     let began = request.pid.map(|process_id| Beginning { process_id, surroundings });
     let ended = engine.end_and_claim(began, finish, None).await;
@@ -339,7 +346,7 @@ fn report_of(outcome: OutcomeReport) -> Result<WorkReport, Problem> {
     })
 }
 
-async fn release<B: Backend>(mut call: Call<B>) -> Reply {
+async fn release(mut call: Call) -> Reply {
     let request: ReleaseRequest = json_body::read(&call.body)?;
     call.forget_body();
     let tenant = request.tenant_id.as_deref();
@@ -353,12 +360,12 @@ async fn release<B: Backend>(mut call: Call<B>) -> Reply {
 }
 
 /// The head of a task that the worker has as it says.
-fn held(claim: &Claim) -> Result<&TaskHead, Problem> {
+fn held(claim: &NamedTask) -> Result<&TaskHead, Problem> {
     let lost = || Problem::conflict("LEASE_LOST", format!("the lease of {} is lost", claim.key.request));
     claim.snapshot.head.as_ref().filter(|head| head.lease_of(claim.fence).is_some()).ok_or_else(lost)
 }
 
-async fn get_input<B: Backend>(call: Call<B>) -> Reply {
+async fn get_input(call: Call) -> Reply {
     let inputs = &call.inputs;
     let fence = inputs.number("fence").unwrap_or(0);
     let claim = spoken_of(&call, inputs.text("tenantId"), inputs.part("requestId"), fence, None).await?;
@@ -380,7 +387,7 @@ async fn get_input<B: Backend>(call: Call<B>) -> Reply {
     }
 }
 
-async fn put_blob<B: Backend>(call: Call<B>) -> Reply {
+async fn put_blob(call: Call) -> Reply {
     let inputs = &call.inputs;
     let fence = inputs.number("fence").unwrap_or(0);
     let claim = spoken_of(&call, inputs.text("tenantId"), inputs.part("requestId"), fence, None).await?;

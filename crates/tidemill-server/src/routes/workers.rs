@@ -1,4 +1,4 @@
-//! Workers: who is there, and what they do for the tenant that asks.
+//! Workers: which ones there are, and what they do for the tenant that asks.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -22,17 +22,17 @@ use crate::views::jobs::task_summary;
 const LIVE_AT_ONCE: usize = 1_000;
 /// Live tasks that one page looks at.
 const LIVE_LOOKED_AT_MAX: usize = 20_000;
-/// Tasks that are told of one worker.
+/// How many tasks of one worker are listed.
 const TASKS_TOLD_MAX: usize = 20;
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(
             Method::GET,
             "/v1/workers",
             READ,
             ["Worker", "listWorkers", "List the workers that serve the tenant"],
-            list::<B>,
+            list,
         )
         .about(
             "Those that this server heard of in the last hour, and those that have tasks of the tenant. Of a worker that \
@@ -52,7 +52,7 @@ struct Found {
     running: u32,
 }
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let tenant = call.tenant()?;
     let after = call.inputs.text("cursor").map(name_of_cursor).transpose()?;
     let mut found = known(&call, &tenant);
@@ -71,8 +71,8 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &Page { items, next_cursor })
 }
 
-/// Workers that were heard of: those of this process, and those that came with a key for the tenant.
-fn known<B: Backend>(call: &Call<B>, tenant: &TenantId) -> BTreeMap<String, Found> {
+/// Workers that reported: those of this process, and those that came with a key for the tenant.
+fn known(call: &Call, tenant: &TenantId) -> BTreeMap<String, Found> {
     let engine = call.app.engine();
     let found =
         |place, last_seen_at, slots| Found { place, last_seen_at, slots, held: Vec::new(), running: 0 };
@@ -90,9 +90,10 @@ fn known<B: Backend>(call: &Call<B>, tenant: &TenantId) -> BTreeMap<String, Foun
     all
 }
 
-/// Adds the tenant's tasks to those who have them. Whoever has one is there, be it that another server heard of it.
-async fn add_holders<B: Backend>(
-    call: &Call<B>,
+/// Adds the tenant's tasks to the workers that have them. A worker that has one is there, even if only another server
+/// heard it.
+async fn add_holders(
+    call: &Call,
     tenant: &TenantId,
     found: &mut BTreeMap<String, Found>,
 ) -> Result<(), Problem> {
@@ -100,7 +101,8 @@ async fn add_holders<B: Backend>(
     let lease_millis = engine.policy().lease_millis;
     let (mut after, mut looked_at) = (None, 0);
     while looked_at < LIVE_LOOKED_AT_MAX {
-        let live = engine.backend().live_tasks(tenant.clone(), after, LIVE_AT_ONCE).await;
+        let live =
+            engine.backend().look(|state| state.live_tasks(tenant, after.as_ref(), LIVE_AT_ONCE)).await;
         let live = live.map_err(EngineError::from)?;
         let is_last = live.len() < LIVE_AT_ONCE;
         looked_at += live.len();
@@ -127,8 +129,8 @@ async fn add_holders<B: Backend>(
     Ok(())
 }
 
-async fn tasks_of<B: Backend>(
-    call: &Call<B>,
+async fn tasks_of(
+    call: &Call,
     tenant: &TenantId,
     held: Vec<LiveTask>,
 ) -> Result<Vec<WorkerTaskView>, Problem> {

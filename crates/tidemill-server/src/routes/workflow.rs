@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 use schemars::{Schema, SchemaGenerator, json_schema};
-use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{EngineError, IngestRequest, TokenOutcome};
 use tidemill_engine::reply::Refusal;
 use tidemill_model::Json;
@@ -32,14 +31,14 @@ const EVENTS_MAX: usize = 100;
 /// The longest wait for the outcome of a token.
 const WAIT_MILLIS_MAX: u64 = 60_000;
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(
             Method::POST,
             "/v1/workflow-events",
             SUBMIT,
             [GROUP, "publishWorkflowEvents", "Take in workflow events"],
-            publish::<B>,
+            publish,
         )
         .about(
             "One event, or a list of up to 100: all are stored or none. What comes again under the same `id` counts \
@@ -54,7 +53,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/workflow/catalogue",
             READ,
             [GROUP, "listErrorCatalogue", "List the codes that are known"],
-            catalogue::<B>,
+            catalogue,
         )
         .paged()
         .gives::<Page<CatalogueEntry>>(200, "A page of forms of codes with what they mean."),
@@ -63,7 +62,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/workflow/catalogue/{code}",
             READ,
             [GROUP, "lookUpErrorCode", "Look up what a code means"],
-            look_up::<B>,
+            look_up,
         )
         .about("By the longest form that is known. Of a code that is not listed only its type may be known.")
         .part("code", CODE, "The code, such as `10050Broward`.")
@@ -73,7 +72,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/workflow/tokens/outcome",
             SUBMIT,
             [GROUP, "awaitToken", "Ask what became of a task token"],
-            outcome::<B>,
+            outcome,
         )
         .about(
             "For the workflow that gave the token away: how its execution goes on. With `waitMs` the answer waits for \
@@ -94,7 +93,7 @@ fn envelopes(generator: &mut SchemaGenerator) -> Schema {
     })
 }
 
-async fn publish<B: Backend>(call: Call<B>) -> Reply {
+async fn publish(call: Call) -> Reply {
     let tenant = call.tenant()?;
     let envelopes = json_body::one_or_many(&call.body, EVENTS_MAX)?;
     let is_list = envelopes.is_list;
@@ -149,7 +148,7 @@ fn time_field(envelope: &Json) -> &'static str {
     if envelope["detail"]["timestamp"].is_null() { "time" } else { "detail.timestamp" }
 }
 
-async fn catalogue<B: Backend>(call: Call<B>) -> Reply {
+async fn catalogue(call: Call) -> Reply {
     let entries = call.app.config().catalogue.entries();
     let offset = offset_of(call.inputs.text("cursor"), "catalogue")?;
     let limit = page_size(&call.inputs);
@@ -165,18 +164,18 @@ pub(super) fn offset_of(cursor: Option<&str>, list: &str) -> Result<usize, Probl
     list_cursor::read(list, cursor)?.parse().map_err(|_| list_cursor::refuse())
 }
 
-async fn look_up<B: Backend>(call: Call<B>) -> Reply {
+async fn look_up(call: Call) -> Reply {
     let code = code_of(&call)?;
     json(StatusCode::OK, &call.app.config().catalogue.lookup(&code))
 }
 
 /// The code in the path.
-pub(super) fn code_of<B>(call: &Call<B>) -> Result<ErrorCode, Problem> {
+pub(super) fn code_of(call: &Call) -> Result<ErrorCode, Problem> {
     let given = call.inputs.part("code");
     ErrorCode::new(given).map_err(|_| Problem::not_found("error code", given))
 }
 
-async fn outcome<B: Backend>(mut call: Call<B>) -> Reply {
+async fn outcome(mut call: Call) -> Reply {
     let tenant = call.tenant()?;
     let request: TokenRequest = json_body::read(&call.body)?;
     call.forget_body();

@@ -1,8 +1,7 @@
 //! Bulks: the same for many parked executions. The server carries them out by itself.
 
 use axum::http::{Method, StatusCode};
-use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::BulkRequest as StartBulk;
+use tidemill_engine::engine::NewBulk;
 use tidemill_engine::triage::{BulkFilter, BulkId};
 
 use super::workflow::GROUP;
@@ -20,14 +19,14 @@ const ID: Kind = Kind::Word { most: 36 };
 const EXECUTIONS_MAX: usize = 1_000;
 const RATE_MAX: u32 = 100_000;
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(
             Method::POST,
             "/v1/workflow/bulk",
             ADMIN,
             [GROUP, "startBulk", "Resume or fail many parked executions"],
-            start::<B>,
+            start,
         )
         .about(
             "The server goes on with it by itself, also after a restart, and handles no execution twice. Those that are \
@@ -41,11 +40,11 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/workflow/bulk",
             READ,
             [GROUP, "listBulks", "List bulks, newest first"],
-            list::<B>,
+            list,
         )
         .paged()
         .gives::<Page<BulkView>>(200, "A page of those that are kept."),
-        Route::new(Method::GET, "/v1/workflow/bulk/{bulkId}", READ, [GROUP, "getBulk", "Look at a bulk"], get::<B>)
+        Route::new(Method::GET, "/v1/workflow/bulk/{bulkId}", READ, [GROUP, "getBulk", "Look at a bulk"], get)
             .part("bulkId", ID, "The bulk.")
             .gives::<BulkView>(200, "How far it is."),
         Route::new(
@@ -53,7 +52,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/workflow/bulk/{bulkId}/cancel",
             ADMIN,
             [GROUP, "cancelBulk", "Stop a bulk"],
-            cancel::<B>,
+            cancel,
         )
         .about("What it has done stays done.")
         .part("bulkId", ID, "The bulk.")
@@ -62,7 +61,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
     ]
 }
 
-async fn start<B: Backend>(call: Call<B>) -> Reply {
+async fn start(call: Call) -> Reply {
     let request: BulkRequest = json_body::read(&call.body)?;
     let tenant = call.tenant()?;
     let unfit = match request.action {
@@ -97,7 +96,7 @@ async fn start<B: Backend>(call: Call<B>) -> Reply {
         let preview = call.app.engine().preview_bulk(&tenant, &filter).await?;
         return json(StatusCode::OK, &BulkPreviewView::of(&preview));
     }
-    let request = StartBulk {
+    let request = NewBulk {
         tenant,
         action,
         filter,
@@ -109,7 +108,7 @@ async fn start<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::ACCEPTED, &BulkView::of(&*bulk))
 }
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let bulks = call.app.engine().bulks(&call.tenant()?).await?;
     let after = call.inputs.text("cursor").map(|cursor| list_cursor::read("bulks", cursor)).transpose()?;
     let after = after.map(|after| BulkId::new(after).map_err(|_| list_cursor::refuse())).transpose()?;
@@ -121,12 +120,12 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &Page { items, next_cursor })
 }
 
-fn id_of<B>(call: &Call<B>) -> Result<BulkId, Problem> {
+fn id_of(call: &Call) -> Result<BulkId, Problem> {
     let given = call.inputs.part("bulkId");
     BulkId::new(given).map_err(|_| Problem::not_found("bulk", given))
 }
 
-async fn get<B: Backend>(call: Call<B>) -> Reply {
+async fn get(call: Call) -> Reply {
     let id = id_of(&call)?;
     match call.app.engine().bulk(&call.tenant()?, id).await? {
         Some(bulk) => json(StatusCode::OK, &BulkView::of(&*bulk)),
@@ -134,7 +133,7 @@ async fn get<B: Backend>(call: Call<B>) -> Reply {
     }
 }
 
-async fn cancel<B: Backend>(call: Call<B>) -> Reply {
+async fn cancel(call: Call) -> Reply {
     let id = id_of(&call)?;
     let bulk = call.app.engine().cancel_bulk(call.tenant()?, id).await?;
     json(StatusCode::OK, &BulkView::of(&*bulk))

@@ -1,11 +1,10 @@
 //! Errors by code and by execution, and the marks that people and programs put on them.
 
 use axum::http::{Method, StatusCode};
-use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{EngineError, GroupFilter, GroupPage, GroupSort};
 use tidemill_engine::reply::Refusal;
 use tidemill_engine::triage::{ErrorMark, ErrorState, GroupKind, Until};
-use tidemill_model::workflow::{ErrorCode, ErrorScope, ErrorType, ExecutionId};
+use tidemill_model::workflow::{ErrorCode, ErrorScope, ErrorType, WorkflowRunId};
 
 use super::workflow::{CODE, GROUP, code_of, offset_of};
 use crate::api::{
@@ -22,19 +21,17 @@ use crate::{json_body, list_cursor};
 pub(super) const TYPE: Kind = Kind::Text { most: 2 };
 /// A county, a phase or a step.
 pub(super) const PLACE: Kind = Kind::Text { most: 256 };
-pub(super) const EXECUTION: Kind = Kind::Text { most: ExecutionId::LENGTH_MAX };
+pub(super) const EXECUTION: Kind = Kind::Text { most: WorkflowRunId::LENGTH_MAX };
 const STATE: Kind = Kind::Choice(&["open", "resolved", "unrecoverable", "ignored"]);
 /// The longest reason.
 const REASON_BYTES_MAX: usize = 1_000;
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     let mark = |path, name: &'static str, summary: &'static str, mark| {
-        Route::new(Method::POST, path, SUBMIT, [GROUP, name, summary], move |call| {
-            mark_errors::<B>(call, mark)
-        })
-        .reads::<MarkRequest>()
-        .gives::<MarkedView>(200, "What changed.")
-        .fails(&[404])
+        Route::new(Method::POST, path, SUBMIT, [GROUP, name, summary], move |call| mark_errors(call, mark))
+            .reads::<MarkRequest>()
+            .gives::<MarkedView>(200, "What changed.")
+            .fails(&[404])
     };
     vec![
         Route::new(
@@ -42,7 +39,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/workflow/errors",
             READ,
             [GROUP, "listErrors", "List errors by code"],
-            list::<B>,
+            list,
         )
         .about("Of workflows and of tasks. Counts are those of the places that fit.")
         .query("code", CODE, "Only this code.")
@@ -65,7 +62,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/workflow/errors/{code}",
             READ,
             [GROUP, "getError", "Look at a code"],
-            get::<B>,
+            get,
         )
         .about("With its trend, its places, samples, and a page of the executions that have it.")
         .part("code", CODE, "The code.")
@@ -77,7 +74,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/workflow/occurrences",
             READ,
             [GROUP, "listOccurrences", "List a code's executions, or an execution's codes"],
-            occurrences::<B>,
+            occurrences,
         )
         .about("With both parameters, that code in that execution with its newest occurrences.")
         .query("code", CODE, "The code.")
@@ -91,7 +88,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/workflow/candidates",
             READ,
             [GROUP, "listCandidates", "List what is worth repairing"],
-            candidates::<B>,
+            candidates,
         )
         .about("Codes with open errors that are not unrecoverable, most occurrences first.")
         .paged()
@@ -116,7 +113,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/workflow/errors/ignore",
             SUBMIT,
             [GROUP, "ignoreErrors", "Ignore a code for some time"],
-            ignore::<B>,
+            ignore,
         )
         .reads::<IgnoreRequest>()
         .sample(serde_json::json!({"errorCode": "99example"}))
@@ -150,7 +147,7 @@ pub(super) fn checked_reason(reason: Option<String>) -> Result<Option<String>, P
     }
 }
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let inputs = &call.inputs;
     let text = |name: &str| inputs.text(name).map(str::to_owned);
     let filter = GroupFilter {
@@ -177,20 +174,20 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     groups(&call, &page, "errors")
 }
 
-fn groups<B>(call: &Call<B>, page: &GroupPage, list: &str) -> Reply {
+fn groups(call: &Call, page: &GroupPage, list: &str) -> Reply {
     let catalogue = &call.app.config().catalogue;
     let items: Vec<_> = page.groups.iter().map(|shown| ErrorGroupView::of((shown, catalogue))).collect();
     let next_cursor = page.next.map(|next| list_cursor::write(list, &next.to_string()));
     json(StatusCode::OK, &Page { items, next_cursor })
 }
 
-async fn candidates<B: Backend>(call: Call<B>) -> Reply {
+async fn candidates(call: Call) -> Reply {
     let offset = offset_of(call.inputs.text("cursor"), "candidates")?;
     let page = call.app.engine().candidates(&call.tenant()?, offset, page_size(&call.inputs)).await?;
     groups(&call, &page, "candidates")
 }
 
-async fn get<B: Backend>(call: Call<B>) -> Reply {
+async fn get(call: Call) -> Reply {
     let (code, tenant) = (code_of(&call)?, call.tenant()?);
     let engine = call.app.engine();
     let Some(shown) = engine.error_group(&tenant, &code).await? else {
@@ -211,12 +208,12 @@ fn state_of(inputs: &Inputs) -> Option<ErrorState> {
     inputs.text("state").and_then(ErrorState::from_name)
 }
 
-async fn errors_of_code<B: Backend>(call: &Call<B>, code: &ErrorCode) -> Result<Page<ErrorView>, Problem> {
+async fn errors_of_code(call: &Call, code: &ErrorCode) -> Result<Page<ErrorView>, Problem> {
     let inputs = &call.inputs;
     let after = match inputs.text("cursor") {
         Some(cursor) => {
             let place = list_cursor::read("occurrence", cursor)?;
-            Some(ExecutionId::new(place).map_err(|_| list_cursor::refuse())?)
+            Some(WorkflowRunId::new(place).map_err(|_| list_cursor::refuse())?)
         }
         None => None,
     };
@@ -226,7 +223,7 @@ async fn errors_of_code<B: Backend>(call: &Call<B>, code: &ErrorCode) -> Result<
     Ok(Page { items: page.errors.iter().map(ErrorView::of).collect(), next_cursor })
 }
 
-async fn occurrences<B: Backend>(call: Call<B>) -> Reply {
+async fn occurrences(call: Call) -> Reply {
     let inputs = &call.inputs;
     let code = code_in(inputs)?;
     let Some(execution) = inputs.text("executionId") else {
@@ -236,12 +233,12 @@ async fn occurrences<B: Backend>(call: Call<B>) -> Reply {
         return json(StatusCode::OK, &errors_of_code(&call, &code).await?);
     };
     let (engine, tenant) = (call.app.engine(), call.tenant()?);
-    let execution = ExecutionId::new(execution)
+    let execution = WorkflowRunId::new(execution)
         .map_err(|error| Problem::invalid_parameter("executionId", error.problem.to_string()))?;
     let state = state_of(inputs);
     let errors = engine.errors_of_execution(&tenant, &execution).await?;
     let mut items = Vec::new();
-    // An execution has at most so many codes as fit one answer.
+    // An execution has at most as many codes as fit one answer.
     for shown in errors.iter().filter(|shown| state.is_none_or(|state| shown.state == state)) {
         let mut view = ErrorView::of(shown);
         if let Some(code) = &code {
@@ -261,7 +258,7 @@ async fn occurrences<B: Backend>(call: Call<B>) -> Reply {
     json(StatusCode::OK, &Page { items, next_cursor })
 }
 
-async fn mark_errors<B: Backend>(call: Call<B>, mark: ErrorMark) -> Reply {
+async fn mark_errors(call: Call, mark: ErrorMark) -> Reply {
     let request: MarkRequest = json_body::read(&call.body)?;
     let Some(scope) = ErrorScope::of(request.execution_id, request.error_code) else {
         return Err(Problem::field("ONE_OF", "executionId", "or errorCode is needed"));
@@ -269,7 +266,7 @@ async fn mark_errors<B: Backend>(call: Call<B>, mark: ErrorMark) -> Reply {
     marked(&call, scope, mark, request.reason).await
 }
 
-async fn ignore<B: Backend>(call: Call<B>) -> Reply {
+async fn ignore(call: Call) -> Reply {
     let request: IgnoreRequest = json_body::read(&call.body)?;
     if request.occurrences == Some(0) {
         return Err(Problem::invalid_field("occurrences", "must be at least 1"));
@@ -278,12 +275,7 @@ async fn ignore<B: Backend>(call: Call<B>) -> Reply {
     marked(&call, ErrorScope::Code(request.error_code), ErrorMark::Ignore(until), request.reason).await
 }
 
-async fn marked<B: Backend>(
-    call: &Call<B>,
-    scope: ErrorScope,
-    mark: ErrorMark,
-    reason: Option<String>,
-) -> Reply {
+async fn marked(call: &Call, scope: ErrorScope, mark: ErrorMark, reason: Option<String>) -> Reply {
     let reason = checked_reason(reason)?;
     let by = Some(call.caller.name().to_owned());
     let marked = call.app.engine().mark_errors(call.tenant()?, scope, mark, by, reason).await;

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use axum::http::{Method, StatusCode};
 use serde_json::json as value;
-use tidemill_engine::backend::Backend;
-use tidemill_engine::engine::{TriageFilter, Unpark, UnparkRequest};
+use tidemill_engine::engine::{BulkAction, TriageFilter, UnparkRequest};
 use tidemill_engine::triage::BulkFilter;
-use tidemill_model::workflow::{ExecutionId, WorkflowStatus};
+use tidemill_model::workflow::{WorkflowRunId, WorkflowStatus};
 use tidemill_model::{Json, TenantId, Timestamp};
 
 use super::workflow::{CODE, GROUP};
@@ -26,14 +25,14 @@ const STATUS: Kind = Kind::Choice(&["SCHEDULED", "IN_PROGRESS", "SUCCEEDED", "FA
 const ERROR_BYTES_MAX: usize = 256;
 const CAUSE_BYTES_MAX: usize = 32_768;
 
-pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(
             Method::GET,
             "/v1/workflow/executions",
             READ,
             [GROUP, "listWorkflowExecutions", "List executions of workflows"],
-            list::<B>,
+            list,
         )
         .about("With `parked=true` those that wait, oldest first; otherwise by id.")
         .query("parked", Kind::Flag, "Only those that wait, or only those that do not.")
@@ -50,7 +49,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/workflow/executions/{executionId}",
             READ,
             [GROUP, "getWorkflowExecution", "Look at an execution of a workflow"],
-            get::<B>,
+            get,
         )
         .part("executionId", EXECUTION, "The execution, percent-encoded: an ARN has colons and slashes.")
         .gives::<WorkflowExecutionView>(200, "The execution with its errors."),
@@ -59,7 +58,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/workflow/executions/{executionId}/resume",
             ADMIN,
             [GROUP, "resumeWorkflowExecution", "Let a parked execution go on"],
-            resume::<B>,
+            resume,
         )
         .about("It takes its token, which works once.")
         .part("executionId", EXECUTION, "The execution, percent-encoded.")
@@ -72,7 +71,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
             "/v1/workflow/executions/{executionId}/fail",
             ADMIN,
             [GROUP, "failWorkflowExecution", "End a parked execution"],
-            fail::<B>,
+            fail,
         )
         .about("It takes its token, which works once.")
         .part("executionId", EXECUTION, "The execution, percent-encoded.")
@@ -82,7 +81,7 @@ pub(super) fn routes<B: Backend>() -> Vec<Route<B>> {
     ]
 }
 
-async fn list<B: Backend>(call: Call<B>) -> Reply {
+async fn list(call: Call) -> Reply {
     let inputs = &call.inputs;
     let text = |name: &str| inputs.text(name).map(str::to_owned);
     let (code, error_type) = (code_in(inputs)?, type_of(inputs)?);
@@ -106,7 +105,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
         };
         let after = inputs.text("cursor").map(parked_place).transpose()?;
         let page = engine.parked(&tenant, &filter, after, limit).await?;
-        let place = |(since, id): (Timestamp, ExecutionId)| format!("{}.{id}", since.millis());
+        let place = |(since, id): (Timestamp, WorkflowRunId)| format!("{}.{id}", since.millis());
         let next_cursor = page.next.map(|next| list_cursor::write("parked", &place(next)));
         let items = page.parked.iter().map(|parked| WorkflowExecutionView::of(&**parked)).collect();
         return json(StatusCode::OK, &Page { items, next_cursor });
@@ -123,7 +122,7 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
     let after = match inputs.text("cursor") {
         Some(cursor) => {
             let place = list_cursor::read("workflow-execution", cursor)?;
-            Some(ExecutionId::new(place).map_err(|_| list_cursor::refuse())?)
+            Some(WorkflowRunId::new(place).map_err(|_| list_cursor::refuse())?)
         }
         None => None,
     };
@@ -134,26 +133,26 @@ async fn list<B: Backend>(call: Call<B>) -> Reply {
 }
 
 /// Where a list of parked executions goes on.
-fn parked_place(cursor: &str) -> Result<(Timestamp, ExecutionId), Problem> {
+fn parked_place(cursor: &str) -> Result<(Timestamp, WorkflowRunId), Problem> {
     let place = list_cursor::read("parked", cursor)?;
     let (since, id) = place.split_once('.').ok_or_else(list_cursor::refuse)?;
     let since = since.parse().ok().and_then(|millis| Timestamp::new("since", millis).ok());
-    let id = ExecutionId::new(id).map_err(|_| list_cursor::refuse())?;
+    let id = WorkflowRunId::new(id).map_err(|_| list_cursor::refuse())?;
     Ok((since.ok_or_else(list_cursor::refuse)?, id))
 }
 
-fn id_of<B>(call: &Call<B>) -> Result<(TenantId, ExecutionId), Problem> {
+fn id_of(call: &Call) -> Result<(TenantId, WorkflowRunId), Problem> {
     let given = call.inputs.part("executionId");
-    let id = ExecutionId::new(given).map_err(|_| Problem::not_found("execution", given))?;
+    let id = WorkflowRunId::new(given).map_err(|_| Problem::not_found("execution", given))?;
     Ok((call.tenant()?, id))
 }
 
-async fn get<B: Backend>(call: Call<B>) -> Reply {
+async fn get(call: Call) -> Reply {
     let (tenant, id) = id_of(&call)?;
     shown(&call, &tenant, &id).await
 }
 
-async fn shown<B: Backend>(call: &Call<B>, tenant: &TenantId, id: &ExecutionId) -> Reply {
+async fn shown(call: &Call, tenant: &TenantId, id: &WorkflowRunId) -> Reply {
     let engine = call.app.engine();
     let Some(shown) = engine.triage_execution(tenant, id).await? else {
         return Err(Problem::not_found("execution", id.as_str()));
@@ -163,26 +162,26 @@ async fn shown<B: Backend>(call: &Call<B>, tenant: &TenantId, id: &ExecutionId) 
     json(StatusCode::OK, &WorkflowExecutionView { errors, ..WorkflowExecutionView::of(&shown) })
 }
 
-async fn resume<B: Backend>(call: Call<B>) -> Reply {
+async fn resume(call: Call) -> Reply {
     let request: ResumeExecutionRequest = json_body::read_or_default(&call.body)?;
     let how = resuming(request.output, request.mode);
     unpark(call, how, request.reason).await
 }
 
-async fn fail<B: Backend>(call: Call<B>) -> Reply {
+async fn fail(call: Call) -> Reply {
     let request: FailExecutionRequest = json_body::read_or_default(&call.body)?;
     let how = failing(request.error, request.cause)?;
     unpark(call, how, request.reason).await
 }
 
 /// How to go on, with what is usual where nothing is said.
-pub(super) fn resuming(output: Option<Json>, mode: Option<ResumeMode>) -> Unpark {
+pub(super) fn resuming(output: Option<Json>, mode: Option<ResumeMode>) -> BulkAction {
     let output = output.unwrap_or_else(|| Json::of(&value!({ "resolved": true })));
-    Unpark::Resume { output, rerun: mode == Some(ResumeMode::Rerun) }
+    BulkAction::Resume { output, rerun: mode == Some(ResumeMode::Rerun) }
 }
 
 /// How to end, with what is usual where nothing is said.
-pub(super) fn failing(error: Option<String>, cause: Option<String>) -> Result<Unpark, Problem> {
+pub(super) fn failing(error: Option<String>, cause: Option<String>) -> Result<BulkAction, Problem> {
     let error = error.unwrap_or_else(|| "ResolutionFailed".to_owned());
     let cause = cause.unwrap_or_else(|| "Unable to resolve errors".to_owned());
     if error.is_empty() || error.len() > ERROR_BYTES_MAX {
@@ -191,10 +190,10 @@ pub(super) fn failing(error: Option<String>, cause: Option<String>) -> Result<Un
     if cause.len() > CAUSE_BYTES_MAX {
         return Err(Problem::invalid_field("cause", format!("must be at most {CAUSE_BYTES_MAX} bytes")));
     }
-    Ok(Unpark::Fail { error: error.into(), cause: cause.into() })
+    Ok(BulkAction::Fail { error: error.into(), cause: cause.into() })
 }
 
-async fn unpark<B: Backend>(call: Call<B>, how: Unpark, reason: Option<String>) -> Reply {
+async fn unpark(call: Call, how: BulkAction, reason: Option<String>) -> Reply {
     let (tenant, execution) = id_of(&call)?;
     let request = UnparkRequest {
         tenant: tenant.clone(),

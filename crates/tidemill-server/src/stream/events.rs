@@ -17,7 +17,7 @@ use crate::connection::Peer;
 
 /// Events that are read at a time.
 const EVENTS_MAX: usize = 256;
-/// A piece is sent once it has so many bytes.
+/// A piece is sent once it has this many bytes.
 const PIECE_BYTES: usize = 32 * 1024;
 
 /// Which events a reader wants.
@@ -48,12 +48,12 @@ fn belongs_to(entity: &Entity, job: JobId) -> bool {
 }
 
 /// Writes events after number `after` until the reader leaves, is too slow, or the server closes.
-pub(crate) async fn follow_events<B: Backend>(
-    app: App<B>,
+pub(crate) async fn follow_events(
+    app: App,
     filter: EventFilter,
     mut after: u64,
     outlet: Outlet,
-    (peer, mut welcome): (Peer, Welcome<B>),
+    (peer, mut welcome): (Peer, Welcome),
     _permit: StreamPermit,
 ) {
     let backend = app.engine().backend();
@@ -97,10 +97,10 @@ pub(crate) async fn follow_events<B: Backend>(
         }
         // Numbers of events that expired are passed over.
         after = after.max(newest);
-        // The log was read to its end: from here on each event is told, until some are missed.
+        // The log was read to its end: from here on the herald sends each event, until some are missed.
         let mut piece = String::new();
         loop {
-            let told = app.herald().told();
+            let told = app.herald().announced();
             let heard = hear(&mut news, &filter, told, &mut after, &mut piece);
             if !piece.is_empty() && outlet.send(std::mem::take(&mut piece)).await.is_err() {
                 return outlet.end(SLOW);
@@ -141,7 +141,7 @@ enum Heard {
     All,
     /// There is more.
     Some,
-    /// Some were told and not heard.
+    /// The herald sent some that were not received.
     Missed,
     Closed,
 }

@@ -15,11 +15,11 @@ use crate::connection::Peer;
 const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// Writes what the task prints until its run is over, the reader leaves or is too slow, or the server closes.
-pub(crate) async fn follow_log<B: Backend>(
-    app: App<B>,
+pub(crate) async fn follow_log(
+    app: App,
     task: TaskKey,
     outlet: Outlet,
-    (peer, mut welcome): (Peer, Welcome<B>),
+    (peer, mut welcome): (Peer, Welcome),
     _permit: StreamPermit,
 ) {
     let (engine, logs) = (app.engine(), app.engine().live_logs());

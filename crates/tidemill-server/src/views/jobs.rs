@@ -4,7 +4,7 @@ use tidemill_engine::backend::{JobSnapshot, TaskSnapshot};
 use tidemill_engine::engine::TaskDetail;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{self, EventQuery, Order};
-use tidemill_model::{Execution, Outcome, RequestId, TaskHead, Timestamp};
+use tidemill_model::{Outcome, RequestId, RunnerSpec, TaskHead, Timestamp};
 
 use crate::api::{
     Counts, EventJson, JobSummary, LeaseView, Page, PinnedView, RetryView, TaskRow, TaskSummary, TaskView,
@@ -121,7 +121,7 @@ pub(crate) fn task_view(detail: TaskDetail) -> TaskView {
 }
 
 /// What the task says of its execution. A text that a newer release wrote may say nothing to this one.
-fn execution_of(task: &TaskSnapshot) -> Execution {
+fn execution_of(task: &TaskSnapshot) -> RunnerSpec {
     let json = task.spec.options.execution.as_ref();
     json.and_then(|json| json.read().ok()).unwrap_or_default()
 }
@@ -165,7 +165,7 @@ pub(crate) fn event_query(
     }
 }
 
-pub(crate) fn event_page(page: &event_query::Page) -> Page<EventJson> {
+pub(crate) fn event_page(page: &event_query::EventPage) -> Page<EventJson> {
     Page {
         items: page.events.iter().map(EventJson::from).collect(),
         next_cursor: page.next.map(|cursor| cursor.to_string()),

@@ -1,7 +1,7 @@
 //! What ran: the last attempt of a task as it was resolved.
 
 use tidemill_api::{RanDependencyView, RanPromptView, RanVariableView, RanView, VariableOrigin};
-use tidemill_engine::engine::{Origin, Ran, RanDependency, RanVariable};
+use tidemill_engine::engine::{Ran, RanDependency, RanOrigin, RanVariable};
 
 use super::View;
 
@@ -38,10 +38,10 @@ impl View<Ran> for RanView {
 impl View<RanVariable> for RanVariableView {
     fn of(variable: RanVariable) -> Self {
         let origin = match variable.origin {
-            Origin::Worker => VariableOrigin::Worker,
-            Origin::Secret => VariableOrigin::Secret,
-            Origin::Task => VariableOrigin::Task,
-            Origin::Tidemill => VariableOrigin::Tidemill,
+            RanOrigin::Worker => VariableOrigin::Worker,
+            RanOrigin::Secret => VariableOrigin::Secret,
+            RanOrigin::Task => VariableOrigin::Task,
+            RanOrigin::Tidemill => VariableOrigin::Tidemill,
         };
         Self { name: variable.name, value: variable.value, origin }
     }

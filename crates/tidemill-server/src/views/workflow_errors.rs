@@ -5,7 +5,7 @@ use tidemill_api::{
     OccurrenceView, PlaceView,
 };
 use tidemill_engine::engine::{ShownError, ShownGroup, ShownOccurrence};
-use tidemill_engine::triage::{Counts, ErrorGroup, ErrorState, GroupCell, GroupKind, Mark};
+use tidemill_engine::triage::{ErrorCounts, ErrorGroup, ErrorState, GroupCell, GroupKind, Mark};
 use tidemill_model::Timestamp;
 use tidemill_model::workflow::Catalogue;
 
@@ -79,8 +79,8 @@ pub(crate) fn hours(group: &ErrorGroup) -> Vec<HourView> {
     group.hours.iter().map(view).collect()
 }
 
-impl View<Counts> for ErrorCountsView {
-    fn of(counts: Counts) -> Self {
+impl View<ErrorCounts> for ErrorCountsView {
+    fn of(counts: ErrorCounts) -> Self {
         Self {
             occurrences: counts.occurrences,
             executions: counts.executions(),

@@ -9,14 +9,14 @@ use tidemill_api::{
 use tidemill_engine::engine::{BulkPreview, ShownTriageExecution};
 use tidemill_engine::triage::{Bulk, BulkAction, BulkFilter, BulkState, Cell, Parked, TokenState};
 use tidemill_model::BadId;
-use tidemill_model::workflow::{ErrorCode, ExecutionId, Place, WorkflowStatus};
+use tidemill_model::workflow::{ErrorCode, PhaseStep, WorkflowRunId, WorkflowStatus};
 
 use super::View;
 use crate::problem::Problem;
 
 /// An execution of which only its place is known.
-fn standing(execution_id: ExecutionId, cell: &Cell, is_task: bool) -> WorkflowExecutionView {
-    let place = Place { phase: cell.phase.to_string(), step: cell.step.to_string() };
+fn standing(execution_id: WorkflowRunId, cell: &Cell, is_task: bool) -> WorkflowExecutionView {
+    let place = PhaseStep { phase: cell.phase.to_string(), step: cell.step.to_string() };
     WorkflowExecutionView {
         unknown_place: !is_task && place.unknown(),
         execution_id,
@@ -92,7 +92,7 @@ pub(crate) fn bulk_filter(view: BulkFilterView) -> Result<BulkFilter, Problem> {
         let wrong = |error: BadId| {
             Problem::invalid_field(format!("filter.executionIds[{at}]"), error.problem.to_string())
         };
-        ExecutionId::new(id).map_err(wrong)
+        WorkflowRunId::new(id).map_err(wrong)
     };
     let ids = |ids: Vec<String>| ids.into_iter().enumerate().map(id).collect::<Result<_, _>>();
     Ok(BulkFilter {

@@ -1,4 +1,4 @@
-//! Who may do what: a walk over the whole document with every role and with ids of another tenant.
+//! Rights: a walk over the whole document with every role and with ids of another tenant.
 
 use serde_json::{Value, json};
 use tidemill_model::Role;
@@ -381,7 +381,7 @@ async fn without_keys_other_addresses_are_refused() {
 #[tokio::test]
 async fn in_process_a_caller_stands_for_a_key() {
     let lab = Lab::start().await;
-    let app = App::new(lab.engine.clone(), ServerConfig::default());
+    let app = App::new(&lab.engine, ServerConfig::default());
     let request = |caller: Option<Caller>| {
         let mut request = axum::http::Request::get("/v1/jobs").body(axum::body::Body::empty()).unwrap();
         request.extensions_mut().extend(axum::http::Extensions::new());

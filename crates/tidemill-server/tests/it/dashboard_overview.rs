@@ -70,7 +70,12 @@ async fn what_never_arrived_is_counted_and_shows_up_although_no_event_tells_it()
     let mut live = Live::open(&client, "/live/dead-letters?kind=event").await;
     live.read_until("Nothing was given up").await;
     let backend = lab.engine.backend();
-    let due = backend.due_deliveries(Timestamp::MAX, 1, |_| false).await.unwrap().due.remove(0);
+    let due = backend
+        .look(|state| state.deliveries().due(Timestamp::MAX, 1, |_| false))
+        .await
+        .unwrap()
+        .due
+        .remove(0);
     for attempt in 1..=4 {
         let end = DeliveryEnd::Failed { error: Arc::from("answered 500") };
         let ended = EndDelivery { tenant: due.tenant.clone(), delivery: due.id, attempt, told: 0, end };

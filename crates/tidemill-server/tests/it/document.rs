@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tidemill_embedded::Embedded;
 
 use crate::lab::{Lab, job_file};
 
@@ -24,7 +23,7 @@ pub(crate) fn operations(document: &Value) -> Vec<(String, String, Value)> {
 
 #[test]
 fn the_document_is_the_one_in_the_repository() {
-    let document = tidemill_server::openapi_document::<Embedded>();
+    let document = tidemill_server::openapi_document();
     let text = serde_json::to_string_pretty(&document).unwrap() + "\n";
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         std::fs::write(snapshot(), &text).unwrap();
@@ -50,7 +49,7 @@ fn every_reference_leads_somewhere_and_every_part_of_a_path_is_described() {
             _ => {}
         }
     }
-    let document = tidemill_server::openapi_document::<Embedded>();
+    let document = tidemill_server::openapi_document();
     check(&document, &document);
     let mut names = std::collections::BTreeSet::new();
     for (path, method, operation) in operations(&document) {
@@ -67,7 +66,7 @@ async fn the_server_shows_the_document_and_a_page_of_it() {
     let lab = Lab::start().await;
     let client = lab.local();
     let document = client.get("/openapi.json").await.expect(200);
-    assert_eq!(document, tidemill_server::openapi_document::<Embedded>());
+    assert_eq!(document, tidemill_server::openapi_document());
     assert_eq!(document["openapi"], "3.1.0");
     let page = client.get("/docs").await;
     assert_eq!(page.status, 200);
@@ -100,7 +99,7 @@ fn pasted(example: &str, origin: &str) -> Option<(String, String, Option<String>
     Some((method.to_owned(), path.to_owned(), body))
 }
 
-/// Whoever copies an example reaches this server, and loses nothing.
+/// A user who copies an example reaches this server, and loses nothing.
 #[tokio::test]
 async fn examples_of_the_page_name_this_server_and_are_safe_to_paste() {
     let lab = Lab::start().await;

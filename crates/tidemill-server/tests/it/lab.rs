@@ -132,7 +132,7 @@ impl Lab {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let app = App::with_compiler(engine.clone(), config, Some(Arc::new(Compiler)));
+        let app = App::with_compiler(&engine, config, Some(Arc::new(Compiler)));
         let serving = tokio::spawn(async move {
             let stopped = async { drop(stopped.await) };
             serve(listener, app, stopped).await.unwrap();
@@ -140,7 +140,7 @@ impl Lab {
         Self { engine, address, clock, stop: Some(stop), serving, _directory: directory }
     }
 
-    /// Lets so much time pass. Whoever sleeps already does not notice.
+    /// Lets this much time pass. A task that already sleeps does not notice.
     pub(crate) fn pass(&self, millis: u64) {
         self.clock.passed_millis.fetch_add(millis, Ordering::SeqCst);
     }

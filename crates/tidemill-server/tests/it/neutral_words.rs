@@ -1,7 +1,6 @@
 //! Words of one customer's world are nowhere in what everybody reads, but where a contract fixes them.
 
 use serde_json::{Value, json};
-use tidemill_embedded::Embedded;
 
 use crate::dashboard::{Browser, PAGES};
 use crate::lab::{Client, Lab};
@@ -36,7 +35,7 @@ fn strange(value: &Value, place: &str, found: &mut Vec<String>) {
 #[test]
 fn the_document_is_for_everybody() {
     let mut found = Vec::new();
-    strange(&tidemill_server::openapi_document::<Embedded>(), "", &mut found);
+    strange(&tidemill_server::openapi_document(), "", &mut found);
     // What senders of the contract's events must know.
     let is_allowed = |line: &String| {
         line.starts_with("/components/schemas/WorkflowEnvelope/properties/detail/description")
@@ -84,7 +83,7 @@ async fn pages_name_a_county_only_when_a_label_or_an_event_does() {
     }
     assert!(browser.get("/parked").await.text().contains(&requests[0]));
     assert!(browser.get(&of_execution).await.text().contains("<h1>load "), "the step alone");
-    // Whoever asks for one is shown what was asked for.
+    // A user who asks for one sees what was asked for.
     let asked = browser.get("/parked?county=EU").await.text();
     assert!(asked.contains("name=\"county\" value=\"EU\"") && !asked.contains(&requests[0]), "{asked}");
 

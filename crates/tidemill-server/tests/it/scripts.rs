@@ -95,7 +95,7 @@ async fn a_script_that_does_not_compile_is_refused_with_its_place() {
     assert_eq!(refused.problem().1, "COMPILE_ERROR");
     assert_eq!(client.get("/v1/scripts/greet").await.expect(200)["version"], 1);
 
-    let app = tidemill_server::App::new(lab.engine.clone(), tidemill_server::ServerConfig::default());
+    let app = tidemill_server::App::new(&lab.engine, tidemill_server::ServerConfig::default());
     let mut request = axum::http::Request::post("/v1/scripts")
         .header("content-type", "application/json")
         .body(axum::body::Body::from(bad.to_string()))

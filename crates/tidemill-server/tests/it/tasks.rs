@@ -231,7 +231,7 @@ async fn files_are_stored_listed_and_given_back() {
     assert_eq!((file.status, file.body.as_slice()), (200, &[0, 255, 1][..]));
     assert_eq!(file.header("content-type"), Some("application/octet-stream"));
     assert_eq!(file.header("content-disposition"), Some("attachment"));
-    for path in ["files.json", "r1-a1/artifacts/ghost", "..%2fx"] {
+    for path in ["files.json", "r1-a1/artifacts/ghost", "artifacts/ghost", "deep/report.bin", "..%2fx"] {
         assert_eq!(client.get(&format!("/v1/tasks/r/artifacts/{path}")).await.status, 404, "{path}");
     }
     client.complete(&task, &json!({})).await;
@@ -241,6 +241,55 @@ async fn files_are_stored_listed_and_given_back() {
     assert_eq!(client.get("/v1/tasks/r/logs?attempt=2").await.text(), "");
     assert_eq!(client.get("/v1/tasks/ghost/logs").await.status, 404);
     assert_eq!(put("artifacts/late", fence, b"x").await.code(), "LEASE_LOST");
+}
+
+/// What a model said is not what went wrong: the code of the runner is.
+#[tokio::test]
+async fn errors_of_agents_are_told_and_grouped_by_their_code() {
+    let (_lab, client) = ready().await;
+    for (id, said) in [("one", "I would rather not."), ("two", "Sure, here is a poem."), ("three", "Why?")] {
+        client.post("/v1/tasks", &json!({"requestId": id, "name": "work"})).await.expect(202);
+        let task = client.claim(1).await.remove(0);
+        let error = format!("no output of the wanted form; it said: {said} (AGENT_NO_OUTPUT, exit code 1)");
+        let outcome = json!({
+            "status": "failed", "error": error, "errorCategory": "validation", "errorCode": "AGENT_NO_OUTPUT",
+        });
+        client.finish(&task, &outcome).await.expect(200);
+        let last = &client.get(&format!("/v1/tasks/{id}")).await.expect(200)["lastError"];
+        assert_eq!((&last["code"], &last["message"]), (&json!("AGENT_NO_OUTPUT"), &json!(error)), "{last}");
+    }
+    let groups = client.get("/v1/workflow/errors").await.expect(200);
+    let [group] = &groups["items"].as_array().unwrap()[..] else { panic!("{groups}") };
+    assert_eq!(group["title"], "no output of the wanted form (AGENT_NO_OUTPUT)", "{group}");
+    assert!(group["code"].as_str().unwrap().starts_with("99"), "{group}");
+}
+
+#[tokio::test]
+async fn a_file_without_its_attempt_is_that_of_the_newest_that_left_it() {
+    let (_lab, client) = ready().await;
+    client.post("/v1/tasks", &json!({"requestId": "r", "name": "work"})).await.expect(202);
+    for (run, files) in
+        [&["traces/a.json", "artifacts/first"][..], &["traces/a.json"], &[]].iter().enumerate()
+    {
+        let task = client.claim(1).await.remove(0);
+        for path in *files {
+            let path = format!("/v1/worker/blobs/r/{}/{path}", task["fence"]);
+            client.send("PUT", &path, &[], format!("of run {}", run + 1).as_bytes()).await.expect(200);
+        }
+        client
+            .finish(&task, &json!({"status": "failed", "error": "no", "errorCategory": "validation"}))
+            .await
+            .expect(200);
+        client.post("/v1/tasks/r/retry", &json!({})).await.expect(202);
+    }
+    for (path, expected) in
+        [("traces/a.json", "of run 2"), ("artifacts/first", "of run 1"), ("r1-a1/traces/a.json", "of run 1")]
+    {
+        let file = client.get(&format!("/v1/tasks/r/artifacts/{path}")).await;
+        assert_eq!((file.status, file.text().as_str()), (200, expected), "{path}");
+    }
+    assert_eq!(client.get("/v1/tasks/r/artifacts/traces/b.json").await.status, 404);
+    assert_eq!(client.get("/v1/tasks/ghost/artifacts/traces/a.json").await.status, 404);
 }
 
 /// A task may give its files any name that Linux takes.

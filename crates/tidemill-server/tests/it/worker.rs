@@ -1,7 +1,7 @@
 //! The calls of remote workers: claims that are lost, repeated or abandoned, and fences that are stale.
 
 use serde_json::{Value, json};
-use tidemill_engine::engine::ClaimRequest;
+use tidemill_engine::engine::Claimant;
 use tidemill_engine::policy::Policy;
 use tidemill_model::{Role, WorkerId};
 use tidemill_server::ServerConfig;
@@ -61,6 +61,7 @@ async fn a_task_is_claimed_kept_and_finished() {
     let renewed = client.post("/v1/worker/heartbeat", &beat).await.expect(200);
     assert_eq!(renewed["cancel"], false);
     assert!(renewed["leaseUntil"].as_u64() >= task["leaseUntil"].as_u64());
+    assert_eq!(renewed["leaseMs"], 45_000);
     let outcome = json!({"status": "completed", "output": [1, 2], "durationMs": 5});
     let finished = client.finish(task, &outcome).await.expect(200);
     assert_eq!(finished, json!({"state": "completed", "repeated": false}));
@@ -310,7 +311,7 @@ async fn a_claim_tells_when_it_was_granted() {
     submit(&client, "r").await;
     let answer = waiting.await.unwrap();
     let first = answer["claimedAfterMs"].as_i64().unwrap();
-    // Not before the task was there, by the clock of whoever asks, and not after the answer.
+    // Not before the task was there, by the clock of the caller, and not after the answer.
     assert!(first + 100 >= submitted && first <= millis(sent_at.elapsed()), "{first} of {submitted}");
     // Asking again gives the same tasks, and says that they are older than the question.
     let sent_at = std::time::Instant::now();
@@ -440,7 +441,7 @@ async fn no_key_speaks_for_the_servers_own_worker() {
     let (admin, worker) = (lab.key("acme", Role::Admin).await, lab.key("acme", Role::Worker).await);
     admin.define("work").await;
     admin.submit(&[("a", &[])]).await;
-    let own = ClaimRequest::in_process(WorkerId::trusted("own"), 1, 1);
+    let own = Claimant::in_process(WorkerId::trusted("own"), 1, 1);
     let task = lab.engine.claim(own).await.unwrap().tasks.remove(0);
     let (request, fence) = (task.task.request.as_str(), task.fence.0);
     let named = json!({"requestId": request, "fence": fence});
@@ -472,11 +473,8 @@ async fn the_first_key_that_speaks_for_a_forgotten_lease_has_it() {
     admin.define("work").await;
     admin.submit(&[("a", &[])]).await;
     // As after a restart: the store has a lease of a remote worker, and the server knows nothing of its key.
-    let remote = ClaimRequest {
-        generation: None,
-        begin: None,
-        ..ClaimRequest::in_process(WorkerId::trusted("w1"), 1, 1)
-    };
+    let remote =
+        Claimant { generation: None, begin: None, ..Claimant::in_process(WorkerId::trusted("w1"), 1, 1) };
     let task = lab.engine.claim(remote).await.unwrap().tasks.remove(0);
     let (request, fence) = (task.task.request.as_str(), task.fence.0);
     assert_eq!(speak(&other, request, fence + 1).await.0, 409, "a wrong fence binds nothing");
@@ -548,7 +546,7 @@ async fn a_claim_that_waits_holds_no_memory_of_its_body() {
     claim.abort();
 }
 
-/// What a dependency left is for whoever holds a task that depends on it, and for nobody else.
+/// What a dependency left is for the worker that holds a task which depends on it, and for nobody else.
 #[tokio::test]
 async fn a_worker_gets_what_the_dependencies_of_its_task_left() {
     let lab = Lab::start().await;

@@ -1,7 +1,7 @@
-//! Who works for a tenant, and that nobody sees more than that.
+//! Which workers a tenant has, and that nobody sees more than that.
 
 use serde_json::{Value, json};
-use tidemill_engine::engine::ClaimRequest;
+use tidemill_engine::engine::Claimant;
 use tidemill_model::{Role, WorkerId};
 
 use crate::lab::{Client, Lab};
@@ -62,10 +62,37 @@ async fn workers_are_listed_with_what_they_run_for_the_tenant_that_asks() {
     assert_eq!((&second["items"][0]["workerId"], second["nextCursor"].is_null()), (&json!("w-own"), true));
     assert_eq!(other.get("/v1/workers?cursor=worker1.%21").await.problem().2, "cursor");
 
-    // Whoever works does not look at others.
+    // A worker's key does not see other workers.
     assert_eq!(both.get("/v1/workers").await.code(), "FORBIDDEN");
     let reader = lab.key("acme", Role::Reader).await;
     assert_eq!(workers(&reader).await.len(), 1);
+}
+
+/// `workerId` may be left out: the holder of the lease speaks then. Where nobody holds it, nobody is listed.
+#[tokio::test]
+async fn who_gives_no_name_is_the_holder_of_the_lease_or_nobody() {
+    let lab = Lab::start().await;
+    let admin = lab.key("acme", Role::Admin).await;
+    let worker = lab.worker_key(&["acme"], Role::Worker).await;
+    admin.define("work").await;
+    for id in ["stopped", "done"] {
+        submit(&admin, id).await;
+    }
+    let tasks = claim(&worker, "w-1", 2, "2").await;
+    let beat = |task: &Value| json!({"requestId": task["requestId"], "fence": task["fence"]});
+    for task in &tasks {
+        worker.post("/v1/worker/heartbeat", &beat(task)).await.expect(200);
+    }
+    let [stopped, done] =
+        ["stopped", "done"].map(|id| tasks.iter().find(|task| task["requestId"] == id).unwrap());
+    admin.post("/v1/tasks/stopped/cancel", &json!({})).await.expect(202);
+    assert_eq!(worker.post("/v1/worker/heartbeat", &beat(stopped)).await.expect(200)["cancel"], true);
+    for _ in 0..2 {
+        worker.complete(done, &json!(1)).await;
+    }
+    let seen = workers(&admin).await;
+    let names: Vec<_> = seen.iter().map(|worker| worker["workerId"].as_str().unwrap()).collect();
+    assert_eq!(names, ["w-1"]);
 }
 
 #[tokio::test]
@@ -76,7 +103,7 @@ async fn the_servers_own_worker_is_there_for_every_tenant() {
     submit(&acme, "of-acme").await;
     let _slots = lab.engine.slot_meter().add(3);
     let worker = WorkerId::trusted("command-1");
-    let request = ClaimRequest { worker, generation: Some(1), max: 1, tenants: None, begin: None };
+    let request = Claimant { worker, generation: Some(1), max: 1, tenants: None, begin: None };
     assert_eq!(lab.engine.claim(request).await.unwrap().tasks.len(), 1);
     for (client, running) in [(&acme, 1), (&other, 0)] {
         let seen = workers(client).await;

@@ -1,4 +1,4 @@
-//! Files between tasks: what a completed parent reported is what its children are told.
+//! Files between tasks: what a completed parent reported is what its children get.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tidemill_engine::commit::TaskKey;
 use tidemill_engine::reply::{Assignment, Ending, Reply};
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
-use tidemill_model::{Artifact, Entity, Event, KnownType, Outcome};
+use tidemill_model::{ArtifactFile, Entity, Event, KnownType, Outcome};
 
 use super::unreadable;
 use crate::ledger::Ledger;
@@ -19,16 +19,16 @@ use crate::violation::{Violation, demand};
 #[derive(Debug, Default)]
 pub(super) struct Artifacts {
     /// Of reports that were taken.
-    taken: BTreeMap<(TaskKey, u64), Vec<Artifact>>,
+    taken: BTreeMap<(TaskKey, u64), Vec<ArtifactFile>>,
     /// Of reports that nobody answered: each of them may have been taken.
-    asked: BTreeMap<(TaskKey, u64), Vec<Vec<Artifact>>>,
+    asked: BTreeMap<(TaskKey, u64), Vec<Vec<ArtifactFile>>>,
 }
 
 /// The part of a completion that is looked at.
 #[derive(Debug, Deserialize)]
 struct Completion {
     #[serde(default)]
-    artifacts: Vec<Artifact>,
+    artifacts: Vec<ArtifactFile>,
     fence: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Artifacts {
         }
     }
 
-    /// A task was handed out: it is told the files of its parents as it is told their outputs.
+    /// A task was handed out: it gets the files of its parents as it gets their outputs.
     pub(super) fn check(&self, task: &Assignment, ledger: &mut dyn Ledger) -> Result<(), Violation> {
         for (_, request) in task.parents() {
             let key = TaskKey { tenant: task.task.tenant.clone(), request };

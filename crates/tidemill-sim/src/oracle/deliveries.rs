@@ -1,6 +1,6 @@
 //! Deliveries: made with their cause, each try ended once, none lost or made up, and a letter for what is given up.
 //!
-//! Who is to be told of a job follows from the events alone: a job that is at rest was told since it was last set going.
+//! Which jobs need a delivery follows from the events alone: a job at rest was reported since it was last set going.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ const ALERT_PAUSE_MILLIS_MAX: u64 = 300_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Deliveries {
-    /// Jobs whose end is to be told.
+    /// Jobs whose end needs a callback.
     asked: BTreeSet<JobId>,
     known: BTreeMap<DeliveryKey, Known>,
     letters: BTreeMap<DeliveryKey, DeadLetterState>,
@@ -34,15 +34,15 @@ pub(crate) struct Deliveries {
     places: BTreeMap<EventId, usize>,
     /// The place of the last event that set a task of a job going.
     set_going: BTreeMap<JobId, usize>,
-    /// What was told of each job: the place of the event, and the status.
+    /// The reports of each job: the place of the event, and the status.
     told: BTreeMap<JobId, BTreeSet<(usize, String)>>,
     /// The tenant and the name of each job.
     jobs: BTreeMap<JobId, (TenantId, Option<String>)>,
     /// Where the log ended when people were last told that a job failed.
     failed_told: BTreeMap<JobId, usize>,
-    /// Whether so many failed at once that some were counted and not named.
+    /// Whether more failed at once than an alert names, so that some were only counted.
     some_unnamed: bool,
-    /// Ends of waits that a webhook is to hear of.
+    /// Ends of waits that a webhook must get.
     ends: BTreeSet<EventId>,
 }
 
@@ -52,7 +52,7 @@ struct Known {
     event: EventId,
     body: Json,
     replay: bool,
-    /// The failed jobs it tells of. Others join them.
+    /// The failed jobs it reports. Others join them.
     failed: Option<FailedJobs>,
     standing: Standing,
 }
@@ -90,8 +90,8 @@ impl Deliveries {
         waiting.collect()
     }
 
-    /// How many failed jobs a delivery told of when it was looked at last.
-    pub(crate) fn told_by(&self, key: &DeliveryKey) -> u32 {
+    /// How many failed jobs a delivery reported when it was looked at last.
+    pub(crate) fn failed_jobs_in(&self, key: &DeliveryKey) -> u32 {
         let failed = self.known.get(key).and_then(|known| known.failed.as_ref());
         failed.map_or(0, |failed| failed.count)
     }
@@ -104,7 +104,7 @@ impl Deliveries {
         self.letters.keys().cloned().collect()
     }
 
-    /// How often people were told what each check of health found, by the check's mark.
+    /// How often people got what each check of health found, by the check's mark.
     pub(super) fn of_checks(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         let alerts = self.known.values().filter(|known| known.target == Target::People && !known.replay);
@@ -278,7 +278,7 @@ impl Deliveries {
         Ok(())
     }
 
-    /// Of a job that is at rest the newest that was told says so. Of one that goes on nothing was told since.
+    /// The newest report of a job at rest says so. A job that goes on was not reported since.
     pub(super) fn check_job(
         &self,
         job: JobId,
@@ -306,7 +306,7 @@ impl Deliveries {
         })
     }
 
-    /// Whether people are to be told of a job that fails, and the alert would name it.
+    /// Whether a failure of this job raises an alert for people, and the alert would name it.
     fn people_want(&self, job: JobId, policy: &Policy) -> bool {
         let Some((tenant, name)) = self.jobs.get(&job) else { return false };
         let wanted = policy.job_failed.as_ref().filter(|_| policy.alerts.people && !self.some_unnamed);
@@ -330,7 +330,7 @@ impl Deliveries {
         Ok(())
     }
 
-    /// Letters are kept as they were left, and each was told to people.
+    /// Letters are kept as they were left, and people got an alert for each.
     pub(super) fn look_at_letters(
         &mut self,
         policy: &Policy,

@@ -1,6 +1,6 @@
 //! Doubt: a group of commands whose answer nobody heard. All of its effects are there, or none.
 
-use tidemill_engine::command::{Command, ResumeTarget};
+use tidemill_engine::command::{ChangeTarget, Command, ResumeTarget};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::policy::Policy;
 use tidemill_engine::record::RecordKey;
@@ -53,6 +53,10 @@ impl Doubt {
             Command::Heartbeat(beat) => beat.task == *key,
             Command::Finish(finish) => finish.task == *key,
             Command::Release(release) => release.task == *key,
+            Command::ChangeTasks(change) => match &change.target {
+                ChangeTarget::Job { job, .. } => in_job(*job),
+                ChangeTarget::Alone { request, .. } => *request == key.request,
+            },
             Command::Cancel(cancel) => in_job(cancel.job),
             Command::CancelTask(cancel) => cancel.request == key.request,
             Command::Resume(resume) => match &resume.target {

@@ -1,5 +1,5 @@
-//! Checks of health: one event for each that was taken, none for others, and what was told is not told again before it
-//! was over. That no task changes by them shows where tasks are compared with their events.
+//! Checks of health: one event for each that was accepted, none for others, and no alarm is repeated before it was
+//! over. The comparison of tasks with their events shows that checks change no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use tidemill_engine::reply::{Refusal, Reply};
 use tidemill_model::{Event, KnownType, TenantId};
 
 use super::{Deliveries, unreadable};
-use crate::checker::{mark_of, told_by};
+use crate::checker::{mark_of, reported_tasks};
 use crate::ledger::Ledger;
 use crate::violation::{Violation, demand};
 
@@ -62,7 +62,7 @@ impl Health {
             format!("{again:?}")
         })?;
         standing.version += 1;
-        standing.told = told_by(&checked.kept);
+        standing.told = reported_tasks(&checked.kept);
         self.taken.extend(mark_of(&checked.properties).map(|mark| (mark, checked.alerts.len())));
         Ok(())
     }
@@ -90,7 +90,7 @@ impl Health {
         for (tenant, standing) in &self.tenants {
             let found = ledger.record(&RecordKey::health(tenant)).map_err(unreadable)?;
             let (version, told) = match found.map(|record| (record.version, record.value)) {
-                Some((version, RecordValue::Bytes(kept))) => (version, told_by(&kept)),
+                Some((version, RecordValue::Bytes(kept))) => (version, reported_tasks(&kept)),
                 _ => (0, BTreeSet::new()),
             };
             demand(version == standing.version && told == standing.told, "what was told is kept", || {
@@ -145,7 +145,7 @@ mod tests {
     use crate::memory_ledger::MemoryLedger;
     use crate::rng::Rng;
 
-    /// Check `number`, which knew what was told when that had this version.
+    /// Check `number`, which knew the alarms of this version.
     fn check(number: u64, expected: u64) -> Command {
         Command::RecordHealth(RecordHealth {
             event: Rng::new(number).event_id(VirtualClock::start().now()),

@@ -1,7 +1,7 @@
-//! Leases: who may write, by the answers alone.
+//! Leases: which worker may write, by the answers alone.
 //!
-//! A fence that was given out is remembered for ever. Only the worker that has the newest one, and has not lost it, may
-//! be heard; and it must be heard.
+//! A fence that was given out is remembered for ever. The store must accept the reports of the worker that has the
+//! newest one and has not lost it, and of no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub(super) const AHEAD_MILLIS: u64 = 60_000;
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     pub(super) tasks: BTreeMap<TaskKey, LeaseFacts>,
+    /// Tasks that the group which is being heard gave other work, each with the newest fence that was known then.
+    reworked: Vec<(TaskKey, u64)>,
     /// Messages that were deleted by a receipt and must never be seen again.
     deleted: BTreeSet<MessageId>,
 }
@@ -43,6 +45,9 @@ pub(super) struct LeaseFacts {
     pub(super) holder: Option<Holder>,
     /// The session that the next attempt of the run gets.
     session: Option<SessionId>,
+    /// The newest fence when the task was last given other work: the one that was known then, and the one that was known after
+    /// the group, since a cancel of the same group raises it and only its event tells.
+    reworked: (u64, u64),
     /// Where sweeps may have moved the end of the lease, after the clock was set back under it.
     shortened: Vec<Timestamp>,
 }
@@ -256,7 +261,7 @@ impl Leases {
         }
     }
 
-    /// Whoever has the newest fence is heard, and nobody else.
+    /// The holder of the newest fence is heard, and nobody else.
     fn holder_speaks(
         &self,
         key: &TaskKey,
@@ -425,6 +430,22 @@ impl Leases {
         }
     }
 
+    /// A task was given other work: a worker with an earlier fence ran the former work.
+    pub(super) fn reworked(&mut self, key: &TaskKey) {
+        // One that the same group made is known by its events only.
+        let fence = self.of(key).map_or(0, |facts| facts.fence);
+        self.reworked.push((key.clone(), fence));
+    }
+
+    /// The events of a group were seen.
+    pub(super) fn settle(&mut self) {
+        for (key, fence) in std::mem::take(&mut self.reworked) {
+            if let Some(facts) = self.tasks.get_mut(&key) {
+                facts.reworked = (fence, facts.fence);
+            }
+        }
+    }
+
     /// A task is there, from this run on.
     pub(super) fn opened(&mut self, key: &TaskKey, run: u32) {
         let facts = self.tasks.entry(key.clone()).or_default();
@@ -453,6 +474,7 @@ impl Leases {
                 && facts.run == head.run
                 && facts.attempts == attempts
                 && facts.crashes == crashes
+                && (facts.reworked.0..=facts.reworked.1).contains(&head.reworked.0)
                 && facts.agrees(shown.as_ref()),
             "heads say what was answered",
             || format!("{} is {head:?}; known: {facts:?}", key.request),
@@ -472,6 +494,12 @@ impl Leases {
             format!("{} is {head:?}; known: {facts:?}", key.request)
         })?;
         demand(head.run >= facts.run, "runs never go back", || key.request.to_string())?;
+        demand(
+            (facts.reworked.0..=head.fence.0).contains(&head.reworked.0),
+            "other work is told of once",
+            || format!("{} is {head:?}; known: {facts:?}", key.request),
+        )?;
+        facts.reworked = (head.reworked.0, head.reworked.0);
         facts.run = head.run;
         facts.attempts = head.attempts;
         facts.crashes = head.crashes;

@@ -167,6 +167,7 @@ impl Oracle {
                 job.cancelled = cancelled;
             }
         }
+        self.leases.settle();
         self.usages.settle();
         self.deliveries.look(&self.policy, ledger)?;
         self.check_due(&due, before)?;
@@ -260,11 +261,17 @@ impl Oracle {
 
     /// Tasks have another input now.
     fn changed(&mut self, change: &ChangeTasks) {
-        let ChangeTarget::Job { job, told, .. } = &change.target else { return };
-        let Ok(ToldChange { number, tasks }) = told.read::<ToldChange>() else { return };
-        for task in tasks {
-            let key = TaskKey { tenant: change.tenant.clone(), request: job.request_id(&task) };
-            self.history.change(key, number);
+        let key = |request| TaskKey { tenant: change.tenant.clone(), request };
+        match &change.target {
+            ChangeTarget::Job { job, told, .. } => {
+                let Ok(ToldChange { number, tasks }) = told.read::<ToldChange>() else { return };
+                for task in tasks {
+                    let key = key(job.request_id(&task));
+                    self.leases.reworked(&key);
+                    self.history.change(key, number);
+                }
+            }
+            ChangeTarget::Alone { request, .. } => self.leases.reworked(&key(request.clone())),
         }
     }
 
@@ -340,7 +347,7 @@ impl Oracle {
         }
     }
 
-    /// Whoever names another tenant's job is told that there is none.
+    /// A caller that names another tenant's job gets the answer that there is none.
     fn check_owner(&self, command: &Command, answer: &Answer) -> Result<(), Violation> {
         let (tenant, job): (&TenantId, JobId) = match command {
             Command::AddTasks(add) => (&add.tenant, add.job),

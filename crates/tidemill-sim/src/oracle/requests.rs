@@ -62,7 +62,7 @@ impl Requests {
             {
                 Ok(Made::Nothing)
             }
-            (Some(_), Err(Refusal::IdempotencyConflict)) | (None, Err(Refusal::TenantFull { .. })) => {
+            (Some(_), Err(Refusal::IdempotencyConflict { .. })) | (None, Err(Refusal::TenantFull { .. })) => {
                 Ok(Made::Nothing)
             }
             (earlier, answer) => Err(Violation::new(
@@ -98,7 +98,7 @@ impl Requests {
                 self.remember(submit.once.first(), Effect::Task(key.request.clone()), now, policy);
                 Ok(Made::Nothing)
             }
-            (Some(_), _, Err(Refusal::IdempotencyConflict))
+            (Some(_), _, Err(Refusal::IdempotencyConflict { .. }))
             | (None, Some(false), Err(Refusal::RequestTaken(_)))
             | (None, None, Err(Refusal::TenantFull { .. })) => Ok(Made::Nothing),
             (earlier, known, answer) => Err(Violation::new(

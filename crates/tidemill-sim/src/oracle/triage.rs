@@ -1,7 +1,7 @@
 //! Triage: what is kept of errors and of those that wait equals a plain fold of the events.
 //!
-//! The fold counts one by one what the engine moves by marks: it goes through all errors of a code whenever somebody
-//! marks the code.
+//! The fold counts one by one what the engine moves by marks: it goes through all errors of a code at every mark of
+//! the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,9 @@ use tidemill_engine::backend::Answer;
 use tidemill_engine::command::Command;
 use tidemill_engine::record::{RecordKey, RecordValue};
 use tidemill_engine::reply::Reply;
-use tidemill_engine::triage::{Counts, ErrorState, WORKFLOW_ENTITY};
+use tidemill_engine::triage::{ErrorCounts, ErrorState, WORKFLOW_ENTITY};
 use tidemill_model::workflow::contract::Standing;
-use tidemill_model::workflow::{ErrorCode, ExecutionId, WorkflowStatus};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId, WorkflowStatus};
 use tidemill_model::{Event, EventId, KnownType, TenantId, Timestamp};
 
 use super::unreadable;
@@ -21,7 +21,7 @@ use crate::violation::{Violation, demand};
 
 #[derive(Debug, Default)]
 pub(super) struct Triage {
-    /// Events that somebody was told are there.
+    /// Events that an answer promised.
     promised: BTreeSet<EventId>,
 }
 
@@ -232,7 +232,7 @@ impl Fold {
             let known = self.codes.get(code.as_str());
             demand(group.is_some() == known.is_some(), "a code that occurred is known", || code.to_string())?;
             let (Some(group), Some(known)) = (group, known) else { continue };
-            let mut expected = Counts { occurrences: known.occurrences, ..Counts::default() };
+            let mut expected = ErrorCounts { occurrences: known.occurrences, ..ErrorCounts::default() };
             for ((_, execution), state) in self.errors.iter().filter(|((of, _), _)| of == code.as_str()) {
                 match state {
                     ErrorState::Open => expected.open += 1,
@@ -268,7 +268,7 @@ impl Fold {
         ledger: &mut dyn Ledger,
         state: impl Fn(&tidemill_engine::triage::TriageError) -> ErrorState,
     ) -> Result<Option<ErrorState>, Violation> {
-        let key = RecordKey::triage_error(tenant, code, &ExecutionId::trusted(execution));
+        let key = RecordKey::triage_error(tenant, code, &WorkflowRunId::trusted(execution));
         let found = ledger.record(&key).map_err(unreadable)?;
         Ok(match found.map(|record| record.value) {
             Some(RecordValue::TriageError(error)) => Some(state(&error)),

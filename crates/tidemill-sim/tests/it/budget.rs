@@ -1,13 +1,13 @@
 //! A fixed number of seeds, every time. Long runs are for the binary: `cargo run -p tidemill-sim --release`.
 
-use tidemill_sim::run::{Kind, Plan, run};
+use tidemill_sim::run::{BackendKind, RunPlan, run};
 
 const MEMORY_SEEDS: u64 = 150;
 const EMBEDDED_SEEDS: u64 = 80;
 
 /// One thread each: the two tests together use what a small machine has.
-fn assert_all_pass(kind: Kind, seeds: u64) {
-    let plan = Plan::new(kind);
+fn assert_all_pass(kind: BackendKind, seeds: u64) {
+    let plan = RunPlan::new(kind);
     for seed in 1..=seeds {
         if let Err(failure) = run(seed, &plan) {
             let steps = failure.trace.join("\n");
@@ -18,10 +18,10 @@ fn assert_all_pass(kind: Kind, seeds: u64) {
 
 #[test]
 fn every_promise_holds_in_memory() {
-    assert_all_pass(Kind::Memory, MEMORY_SEEDS);
+    assert_all_pass(BackendKind::Memory, MEMORY_SEEDS);
 }
 
 #[test]
 fn every_promise_holds_on_a_disk_that_forgets() {
-    assert_all_pass(Kind::Embedded, EMBEDDED_SEEDS);
+    assert_all_pass(BackendKind::Embedded, EMBEDDED_SEEDS);
 }

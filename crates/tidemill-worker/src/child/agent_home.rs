@@ -13,7 +13,7 @@ use tidemill_engine::warn_seldom;
 use tidemill_model::SessionId;
 
 use super::directory::{OutputTree, directory_name, note_left};
-use crate::source::Claim;
+use crate::source::HeldTask;
 use crate::spawner::RunAs;
 
 /// Below the output directory. No request id begins with a dot.
@@ -52,7 +52,7 @@ impl AgentHomes {
     }
 
     /// The home for a run, made if it is not there.
-    pub(crate) fn begin(&self, claim: &Claim) -> io::Result<AgentHome> {
+    pub(crate) fn begin(&self, claim: &HeldTask) -> io::Result<AgentHome> {
         make_private(fs::DirBuilder::new().recursive(true), &self.root)?;
         let name = directory_name(&format!("{}.{}", claim.task.tenant, claim.task.request));
         let name = format!("{name}.r{}", claim.run);

@@ -1,4 +1,5 @@
-//! Where attempts write: a directory of their own, which stays where it is, so that a path a task told of is good afterwards.
+//! Where attempts write: a directory of their own, which stays where it is, so that a path a task named is good
+//! afterwards.
 //!
 //! It lies in the directory of its task, beside links to what the attempt left that finished last. So a retry overwrites
 //! nothing, a replaced worker disturbs nobody, and `{output}/{requestId}/artifacts` always shows the attempt that finished
@@ -18,7 +19,7 @@ use tidemill_model::{Fence, Json, MicroUsd, RequestId, TenantId, hex};
 
 use super::inner_file::InnerDir;
 use crate::process_table::Process;
-use crate::source::Claim;
+use crate::source::HeldTask;
 use crate::spawner::RunAs;
 use crate::trouble::Trouble;
 
@@ -44,7 +45,7 @@ const LOOK: &str = ".look";
 const LOOK_BYTES: usize = 64 * 1024;
 /// A request id up to this length is the name of its directory.
 const NAME_BYTES_MAX: usize = 200;
-/// Of a longer one so much is kept, and the rest told by a digest.
+/// How much of a longer name is kept; a digest stands for the rest.
 const NAME_BYTES_KEPT: usize = 180;
 
 /// Names the notes of all workers of this process.
@@ -118,7 +119,7 @@ impl OutputTree {
     }
 
     /// Makes the directory of an attempt, with its input in it. What stands in the way is the worker's own trouble.
-    pub(crate) fn begin(&self, claim: &Claim) -> Result<AttemptDirectory, Trouble> {
+    pub(crate) fn begin(&self, claim: &HeldTask) -> Result<AttemptDirectory, Trouble> {
         let begun = match self.try_begin(claim) {
             // Somebody cleared the whole tree away, or the directory of the task with its last attempt.
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.try_begin(claim),
@@ -147,7 +148,7 @@ impl OutputTree {
         }
     }
 
-    fn try_begin(&self, claim: &Claim) -> io::Result<AttemptDirectory> {
+    fn try_begin(&self, claim: &HeldTask) -> io::Result<AttemptDirectory> {
         let inner_place = self.place_of(&claim.task.tenant, &claim.task.request);
         let name = attempt_name(claim.run, claim.attempt, claim.fence);
         let place = self.root.join(&inner_place);
@@ -186,7 +187,7 @@ impl OutputTree {
         })
     }
 
-    fn fill(&self, path: &Path, claim: &Claim) -> io::Result<InnerDir> {
+    fn fill(&self, path: &Path, claim: &HeldTask) -> io::Result<InnerDir> {
         let inner = InnerDir::open(path)?;
         mkdirat(&inner.0, ARTIFACTS, OWN_DIR)?;
         mkdirat(&inner.0, INPUTS, OWN_DIR)?;
@@ -225,7 +226,7 @@ impl Drop for OutputTree {
 impl AttemptDirectory {
     /// Writes what an agent is to do, for the process that drives it. A budget that has less left than the agent may
     /// spend holds it back.
-    pub(crate) fn write_agent(&self, claim: &Claim) -> io::Result<&Path> {
+    pub(crate) fn write_agent(&self, claim: &HeldTask) -> io::Result<&Path> {
         let mut spec = claim.execution.agent.clone().ok_or(io::ErrorKind::InvalidInput)?;
         let left = claim.budget_left.map(MicroUsd);
         spec.max_cost = spec.max_cost.into_iter().chain(left).min();
@@ -318,8 +319,8 @@ impl AttemptDirectory {
     }
 }
 
-/// Makes a link, in the place of another one or of what a former release left there. `unique` tells those apart who do so at
-/// a time.
+/// Makes a link, in the place of another one or of what a former release left there. `unique` distinguishes callers
+/// that do so at the same time.
 fn link(target: &Path, at: &Path, unique: &str) -> io::Result<()> {
     match symlink(target, at) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -341,7 +342,8 @@ fn link(target: &Path, at: &Path, unique: &str) -> io::Result<()> {
     }
 }
 
-/// Tells of what could not be cleared away. It harms no task, but takes room. What is gone already or still used is no trouble.
+/// Logs what could not be removed. It harms no task, but takes room. A file that is gone already or still in use is
+/// no trouble.
 pub(super) fn note_left(path: &Path, removed: io::Result<()>) {
     if let Err(error) = removed
         && !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty)

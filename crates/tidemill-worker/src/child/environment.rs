@@ -5,12 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use tidemill_engine::commit::TaskKey;
-use tidemill_model::execution::is_passed;
+use tidemill_model::runner_spec::is_passed;
 use tidemill_model::{Runner, SessionId, TraceContext};
 
 use super::directory::AttemptDirectory;
-use super::redaction::is_secret;
-use crate::source::Claim;
+use super::redaction::{NamesSecret, is_secret};
+use crate::source::HeldTask;
 
 /// Variables of the worker that agents get too: what their CLI logs in with, is set by and reaches the network through.
 const PASSED_TO_AGENTS: [&str; 14] = [
@@ -42,10 +42,12 @@ pub(crate) struct AgentTells<'a> {
     pub(crate) session: Option<&'a SessionId>,
     /// When the attempt is killed, in epoch milliseconds.
     pub(crate) deadline_millis: u64,
+    /// How long the attempt may take: what the moment above comes from.
+    pub(crate) timeout_millis: u64,
 }
 
 /// The budget that holds an agent back, if it has less left than the agent itself may spend.
-fn tighter_budget(claim: &Claim) -> Option<&str> {
+fn tighter_budget(claim: &HeldTask) -> Option<&str> {
     let own = claim.execution.agent.as_ref().and_then(|agent| agent.max_cost);
     let is_tighter = claim.budget_left.is_some_and(|left| own.is_none_or(|own| left < own.0));
     claim.budget_name.as_deref().filter(|_| is_tighter)
@@ -55,15 +57,16 @@ fn tighter_budget(claim: &Claim) -> Option<&str> {
 /// definition and task, and at last what the worker itself says, which nothing overrides.
 pub(crate) fn of_child(
     worker: &[(OsString, OsString)],
-    claim: &Claim,
+    claim: &HeldTask,
     directory: &AttemptDirectory,
     agent: Option<&AgentTells<'_>>,
     is_traced: bool,
+    names_secret: NamesSecret,
 ) -> Vec<(OsString, OsString)> {
     let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
     let mut secret_names = Vec::new();
     for (name, value) in passed(worker, claim) {
-        secret_names.extend(Some(name).filter(|name| is_secret(claim, name)));
+        secret_names.extend(Some(name).filter(|name| is_secret(claim, name, names_secret)));
         env.insert(name.into(), value.clone());
     }
     // A literal value takes the place of a secret, and is none itself.
@@ -96,6 +99,7 @@ pub(crate) fn of_child(
         set("TIDEMILL_AGENT_HOME", agent.home.as_os_str());
         set("TIDEMILL_SECRET_NAMES", secret_names.join(",").as_ref());
         set("TIDEMILL_DEADLINE_MS", agent.deadline_millis.to_string().as_ref());
+        set("TIDEMILL_TIMEOUT_MS", agent.timeout_millis.to_string().as_ref());
         if let Some(name) = tighter_budget(claim) {
             set("TIDEMILL_BUDGET", name.as_ref());
         }
@@ -109,7 +113,7 @@ pub(crate) fn of_child(
 /// The variables of the worker that a child gets.
 pub(crate) fn passed<'w>(
     worker: &'w [(OsString, OsString)],
-    claim: &Claim,
+    claim: &HeldTask,
 ) -> impl Iterator<Item = (&'w str, &'w OsString)> {
     let is_agent = claim.execution.runner == Runner::Agent;
     let is_given = move |name: &str| {

@@ -1,8 +1,8 @@
 //! What a task is given of its parents' files: `inputs/{taskId}/…` in the directory of its attempt.
 //!
-//! A file that the parent's attempt left on this machine is given as a second name of it, a hard link: a child that passes it
-//! on with `cp -r` or `mv` passes on a file. Any other is fetched. Either way its content is the one that the parent's
-//! completion names: what was changed since, or was told without its secrets, is fetched too.
+//! A file that the parent's attempt left on this machine is given as a second name of it, a hard link: a child that
+//! passes it on with `cp -r` or `mv` passes on a file. Any other is fetched. Either way its content is the one that
+//! the parent's completion names: a file that was changed since, or was stored without its secrets, is fetched too.
 //!
 //! A child must not be able to change what its parents left, for its siblings rely on it. A file with a second name is made
 //! read-only; one that has other names already, which its task gave it, is fetched and stays as it is. Where children run
@@ -21,13 +21,13 @@ use rustix::fs::{AtFlags, CWD, linkat};
 use sha2::{Digest, Sha256};
 use tidemill_engine::engine::ParentFiles;
 use tidemill_model::artifact::ARTIFACTS_FOLDER;
-use tidemill_model::{Artifact, Backoff, ErrorCategory, hex};
+use tidemill_model::{ArtifactFile, Backoff, ErrorCategory, hex};
 use tokio::time::Instant;
 
 use super::directory::AttemptDirectory;
 use super::inner_file::InnerDir;
 use crate::command_worker::Shared;
-use crate::source::{Claim, SourceError, TaskSource};
+use crate::source::{HeldTask, SourceError, TaskSource};
 use crate::trouble::{Lack, Trouble};
 
 /// The bytes that are fetched for one attempt.
@@ -54,7 +54,7 @@ pub(crate) enum NoInputs {
 /// Puts the files of all parents into their places.
 pub(crate) async fn place<S: TaskSource>(
     shared: &Shared<S>,
-    claim: &Claim,
+    claim: &HeldTask,
     directory: &Arc<AttemptDirectory>,
 ) -> Result<(), NoInputs> {
     let until = Instant::now() + shared.config.upload_patience;
@@ -92,7 +92,7 @@ fn failed(message: String, category: ErrorCategory) -> NoInputs {
 struct Place<'a> {
     directory: &'a Arc<AttemptDirectory>,
     parent: &'a ParentFiles,
-    artifact: &'a Artifact,
+    artifact: &'a ArtifactFile,
     path: PathBuf,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Place<'a> {
     fn of(
         directory: &'a Arc<AttemptDirectory>,
         parent: &'a ParentFiles,
-        artifact: &'a Artifact,
+        artifact: &'a ArtifactFile,
     ) -> Result<Self, NoInputs> {
         if let Some((field, problem)) = artifact.problem() {
             let message = format!(
@@ -134,7 +134,7 @@ impl<'a> Place<'a> {
     async fn fetch<S: TaskSource>(
         &self,
         shared: &Shared<S>,
-        claim: &Claim,
+        claim: &HeldTask,
         until: Instant,
     ) -> Result<(), NoInputs> {
         let (mut pauses, mut fetches) = (PAUSES, 0);
@@ -207,7 +207,7 @@ fn give_name(file: &File, path: &Path) -> io::Result<bool> {
 }
 
 /// Checks that a file is as its task left it, and makes it read-only.
-fn seal(left: &Path, artifact: &Artifact) -> io::Result<File> {
+fn seal(left: &Path, artifact: &ArtifactFile) -> io::Result<File> {
     let inner = InnerDir::open(left)?;
     let (mut file, size) = inner.file(&Path::new(ARTIFACTS_FOLDER).join(&artifact.path))?;
     if size != artifact.size_bytes || sha256_of_file(&mut file)? != artifact.sha256 {
@@ -225,7 +225,8 @@ fn seal(left: &Path, artifact: &Artifact) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes the directories above a file of a parent. They belong to the worker; whoever runs the child may look into them.
+/// Makes the directories above a file of a parent. They belong to the worker; the user who runs the child may look
+/// into them.
 fn make_way(directory: &AttemptDirectory, path: &Path) -> io::Result<()> {
     let mode = if directory.is_for_another() { 0o755 } else { 0o700 };
     let Some(above) = path.parent() else { return Ok(()) };

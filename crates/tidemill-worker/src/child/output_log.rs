@@ -39,7 +39,7 @@ impl OutputLog {
         }
         if let Err(error) = self.write_waiting(dir) {
             self.keep(lines);
-            return self.tell(error);
+            return self.report_once(error);
         }
         let length = lines.len() as u64;
         if self.written + length > LOG_BYTES_MAX {
@@ -51,7 +51,7 @@ impl OutputLog {
         let before = self.written;
         let Err(error) = self.write(dir, lines) else { return Ok(()) };
         self.keep(&lines[self.taken_since(before)..]);
-        self.tell(error)
+        self.report_once(error)
     }
 
     /// Writes what waits, if there is room now, and closes the file until something follows. False when lines are missing.
@@ -69,7 +69,7 @@ impl OutputLog {
         }
     }
 
-    fn tell(&mut self, error: io::Error) -> io::Result<()> {
+    fn report_once(&mut self, error: io::Error) -> io::Result<()> {
         if std::mem::replace(&mut self.is_told, true) { Ok(()) } else { Err(error) }
     }
 

@@ -1,19 +1,21 @@
 //! Takes secrets out of all that a task says and leaves.
 //!
-//! An agent can read its own environment, and as root that of the worker, and repeat it in a log, a result, a trace or a
-//! file. What drives the agent cleans what it writes; this is the wall behind it, which nothing that the agent runs can
-//! get around. A command is told to others without the secrets that it was given.
+//! An agent can read its own environment, and as root that of the worker, and repeat it in a log, a result, a trace
+//! or a file. What drives the agent cleans what it writes; this is the wall behind it, which nothing that the agent
+//! runs can get around. Others see a command without the secrets that it was given.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use tidemill_model::secrets::is_secret_name;
 use tidemill_model::task_secrets::is_own_variable;
 use tidemill_model::{Json, Runner, Secrets, TaskSecrets};
 
 use super::protocol::{Record, Told};
-use crate::source::Claim;
+use crate::source::HeldTask;
+
+/// Whether a variable of this name holds a secret.
+pub(crate) type NamesSecret = fn(&str) -> bool;
 
 /// The secrets of one attempt: of an agent all that the worker has, of a command those that it was given.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +23,7 @@ pub(crate) struct Redaction(Secrets);
 
 impl Redaction {
     /// The secrets in the worker's environment. Literal values of the definition are none: they are there to be read.
-    pub(crate) fn of(claim: &Claim, worker: &[(OsString, OsString)]) -> Self {
+    pub(crate) fn of(claim: &HeldTask, worker: &[(OsString, OsString)], names_secret: NamesSecret) -> Self {
         let is_agent = claim.execution.runner == Runner::Agent;
         if !is_agent && claim.execution.secrets.is_empty() {
             return Self::default();
@@ -29,7 +31,7 @@ impl Redaction {
         let is_known = |name: &OsStr| is_agent || is_given(claim, name);
         let variables = worker.iter().filter(|(name, _)| is_known(name));
         let variables = variables.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        Self(Secrets::of_variables(variables, |name| is_secret(claim, name)))
+        Self(Secrets::of_variables(variables, |name| is_secret(claim, name, names_secret)))
     }
 
     /// The bytes without secrets.
@@ -52,7 +54,7 @@ impl Redaction {
     }
 
     /// What a child told without secrets in its texts. The output is cleaned once it is known which one counts.
-    pub(crate) fn clean_told(&self, mut told: Told) -> Told {
+    pub(crate) fn clean_record(&self, mut told: Told) -> Told {
         let clean = |text: &mut String| {
             if let Cow::Owned(clean) = self.0.clean_text(text) {
                 *text = clean;
@@ -73,21 +75,36 @@ impl Redaction {
 }
 
 /// Whether a task was given this variable because it asked for it. A literal value takes the place of a secret.
-fn is_given(claim: &Claim, name: &OsStr) -> bool {
+fn is_given(claim: &HeldTask, name: &OsStr) -> bool {
     let execution = &claim.execution;
     name.to_str().is_some_and(|name| {
         execution.secrets.iter().any(|secret| secret == name) && !execution.env.contains_key(name)
     })
 }
 
-/// The first variable that a task asks for and may not have.
-pub(crate) fn secret_not_listed<'c>(claim: &'c Claim, list: &TaskSecrets) -> Option<&'c str> {
-    let asked = claim.execution.secrets.iter().map(String::as_str);
-    let is_listed = |name: &str| list.admits(&claim.task.tenant, name) && !is_own_variable(name);
-    asked.into_iter().find(|name| !is_listed(name))
+/// Why a task cannot have a variable that it asks for, if there is one: it may not have it, or nobody set it here. Without it
+/// its program would run with nothing in its place, and say so in its own words or not at all.
+pub(crate) fn secret_missing(
+    claim: &HeldTask,
+    list: &TaskSecrets,
+    worker: &[(OsString, OsString)],
+) -> Option<String> {
+    let HeldTask { execution, task, .. } = claim;
+    let missing = execution.secrets.iter().find_map(|name| {
+        let is_listed = list.admits(&task.tenant, name) && !is_own_variable(name);
+        // A literal value takes its place. One that is set to nothing is set.
+        let is_set = execution.env.contains_key(name) || worker.iter().any(|(set, _)| set == name.as_str());
+        let why = match (is_listed, is_set) {
+            (false, _) => "TASK_SECRETS of this worker does not list for its tenant",
+            (true, false) => "this worker's environment does not have",
+            (true, true) => return None,
+        };
+        Some((name, why))
+    });
+    missing.map(|(name, why)| format!("the task asks for the variable {name}, which {why}"))
 }
 
 /// Whether a variable of the worker is a secret in a task.
-pub(crate) fn is_secret(claim: &Claim, name: &str) -> bool {
-    claim.execution.secrets.iter().any(|secret| secret == name) || is_secret_name(name)
+pub(crate) fn is_secret(claim: &HeldTask, name: &str, names_secret: NamesSecret) -> bool {
+    claim.execution.secrets.iter().any(|secret| secret == name) || names_secret(name)
 }

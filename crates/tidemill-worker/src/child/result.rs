@@ -21,13 +21,24 @@ const RESULT_FILE: &str = "artifacts/task-result.json";
 pub(crate) struct BadResult {
     pub(crate) message: String,
     pub(crate) category: ErrorCategory,
+    /// Of an agent: what the agent itself would call it.
+    pub(crate) code: Option<&'static str>,
     /// It could not be looked at for a reason that is the worker's own.
     pub(crate) is_unread: bool,
 }
 
+/// What an agent calls an output that does not satisfy its schema.
+const BAD_OUTPUT: &str = "AGENT_BAD_OUTPUT";
+
 impl BadResult {
     pub(crate) fn new(message: String, category: ErrorCategory) -> Self {
-        Self { message, category, is_unread: false }
+        Self { message, category, code: None, is_unread: false }
+    }
+
+    /// An output of an agent that does not satisfy its schema, told as the agent tells it.
+    pub(crate) fn of_agent(problem: &str) -> Self {
+        let message = format!("ValidationError: {problem} ({BAD_OUTPUT})");
+        Self { code: Some(BAD_OUTPUT), ..Self::new(message, ErrorCategory::Validation) }
     }
 }
 
@@ -88,7 +99,7 @@ fn read(directory: &AttemptDirectory, path: &Path) -> Result<io::Result<Json>, B
         Ok(bytes) => bytes,
         Err(Oversize::Io(error)) if is_own(&error) => {
             let message = format!("the result in {} cannot be read: {error}", path.display());
-            return Err(BadResult { message, category: ErrorCategory::ServerError, is_unread: true });
+            return Err(BadResult { is_unread: true, ..BadResult::new(message, ErrorCategory::ServerError) });
         }
         Err(Oversize::Io(error)) => return Ok(Err(error)),
         Err(Oversize::TooLarge(size)) => {

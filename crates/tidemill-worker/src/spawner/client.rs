@@ -33,7 +33,7 @@ pub struct SpawnerConfig {
     pub data_id: String,
     /// The life of the data directory.
     pub generation: u64,
-    /// The user whom children run as; `None` for this process's own.
+    /// The user that children run as; `None` for this process's own.
     pub run_as: Option<RunAs>,
 }
 
@@ -92,6 +92,14 @@ pub struct Child {
     pub watch: ChildWatch,
 }
 
+/// A child that was asked for. It may run already. Dropped, it is ended.
+#[derive(Debug)]
+pub struct Starting {
+    stdout: ChildPipe,
+    stderr: ChildPipe,
+    watch: ChildWatch,
+}
+
 /// Tells what happens to a child. Dropped before the child is gone, it kills it with everything that it started.
 #[derive(Debug)]
 pub struct ChildWatch {
@@ -121,7 +129,7 @@ impl Spawner {
         lock(&self.inner.links).iter().map(|link| link.pid).collect()
     }
 
-    /// The user whom children run as.
+    /// The user that children run as.
     pub fn run_as(&self) -> Option<RunAs> {
         self.inner.config.run_as
     }
@@ -138,6 +146,11 @@ impl Spawner {
         command: CommandLine,
         deadline: Option<Moment>,
     ) -> Result<Child, SpawnError> {
+        self.begin(command, deadline)?.child().await
+    }
+
+    /// Asks for a child. The spawner may have started it before it answers.
+    pub fn begin(&self, command: CommandLine, deadline: Option<Moment>) -> Result<Starting, SpawnError> {
         let link = self.link().map_err(|error| SpawnError::Gone(error.to_string()))?;
         let id = (self.inner.next.fetch_add(1, Ordering::Relaxed) + 1) * LINKS_MAX + link.index;
         let SpawnerConfig { data_id, generation, run_as, .. } = &self.inner.config;
@@ -148,33 +161,12 @@ impl Spawner {
         if request.len() > super::message::FRAME_BYTES_MAX {
             return Err(SpawnError::Refused { errno: rustix::io::Errno::TOOBIG.raw_os_error() });
         }
-        let (sender, mut answers) = mpsc::unbounded_channel();
+        let (sender, answers) = mpsc::unbounded_channel();
         link.expect(id, sender)?;
-        // From here on the child may be there: if nobody waits for the answer any more, it is ended.
-        let mut unclaimed = Unclaimed { handle: Some(ChildHandle { id, link: Arc::clone(&link) }) };
         link.starting.fetch_add(1, Ordering::Relaxed);
         link.send(request, vec![stdout_end, stderr_end]);
-        let Ok(answer) = tokio::time::timeout(ANSWER_WAIT, answers.recv()).await else {
-            link.kill();
-            return Err(SpawnError::Died("it did not answer and was killed"));
-        };
-        match answer {
-            Some(Answer::Started { pid, .. }) => {
-                let handle = unclaimed.handle.take().expect("it was put there above");
-                Ok(Child { pid, stdout, stderr, watch: ChildWatch { handle, answers, is_over: false } })
-            }
-            Some(Answer::Failed { errno, .. }) => {
-                unclaimed.handle = None;
-                link.forget(id);
-                Err(SpawnError::Refused { errno })
-            }
-            Some(Answer::TooLate { .. }) => {
-                unclaimed.handle = None;
-                link.forget(id);
-                Err(SpawnError::TooLate)
-            }
-            Some(_) | None => Err(SpawnError::Died("it ended before it answered")),
-        }
+        let watch = ChildWatch { handle: ChildHandle { id, link }, answers, is_over: false };
+        Ok(Starting { stdout, stderr, watch })
     }
 
     /// Whether children can be started: a spawner is there, a new one if it has to be, and answers.
@@ -228,15 +220,49 @@ impl Drop for Inner {
     }
 }
 
-/// Ends a child whose start nobody waited for to the end.
-struct Unclaimed {
-    handle: Option<ChildHandle>,
-}
+impl Starting {
+    /// The child, once the spawner says that it started it. A spawner that says nothing for too long is killed, and everything
+    /// that it started is gone when this returns.
+    pub async fn child(mut self) -> Result<Child, SpawnError> {
+        let pid = self.answered().await?;
+        Ok(self.into_child(pid))
+    }
 
-impl Drop for Unclaimed {
-    fn drop(&mut self) {
-        if let Some(handle) = &self.handle {
-            handle.end(Duration::ZERO);
+    pub(crate) fn into_child(self, pid: u32) -> Child {
+        let Self { stdout, stderr, watch } = self;
+        Child { pid, stdout, stderr, watch }
+    }
+
+    /// Waits for the process id of the child.
+    pub async fn answered(&mut self) -> Result<u32, SpawnError> {
+        let watch = &mut self.watch;
+        let Ok(answer) = tokio::time::timeout(ANSWER_WAIT, watch.answers.recv()).await else {
+            watch.handle.kill_spawner();
+            // The caller may give the task to another worker at once.
+            while watch.answers.recv().await.is_some() {}
+            return Err(SpawnError::Died("it did not answer and was killed"));
+        };
+        match answer {
+            Some(Answer::Started { pid, .. }) => Ok(pid),
+            Some(Answer::Failed { errno, .. }) => {
+                watch.note_gone();
+                Err(SpawnError::Refused { errno })
+            }
+            Some(Answer::TooLate { .. }) => {
+                watch.note_gone();
+                Err(SpawnError::TooLate)
+            }
+            Some(_) | None => Err(SpawnError::Died("it ended before it answered")),
+        }
+    }
+
+    /// Ends the child, which may run although its spawner never said so. A spawner that hangs is killed after `wait`, and the
+    /// child dies with it.
+    pub async fn abandon(self, wait: Duration) {
+        let handle = self.watch.handle();
+        drop(self);
+        if handle.clone().hangs(wait).await {
+            handle.kill_spawner();
         }
     }
 }
@@ -257,8 +283,7 @@ impl ChildWatch {
             match self.answers.recv().await {
                 Some(Answer::Exited { exit, .. }) => return ChildEvent::Exited(exit),
                 Some(Answer::Gone { forced, expired, survivors, .. }) => {
-                    self.is_over = true;
-                    self.handle.link.forget(self.handle.id);
+                    self.note_gone();
                     return ChildEvent::Gone { forced, expired, survivors };
                 }
                 Some(_) => {}
@@ -272,6 +297,12 @@ impl ChildWatch {
 
     pub fn handle(&self) -> ChildHandle {
         self.handle.clone()
+    }
+
+    /// Nothing of the child is left, or there never was one.
+    fn note_gone(&mut self) {
+        self.is_over = true;
+        self.handle.link.forget(self.handle.id);
     }
 
     /// Whether there is an event that was not asked for yet.
@@ -307,13 +338,13 @@ impl ChildHandle {
         self.link.kill();
     }
 
-    /// Resident bytes of the child and everything that it started; 0 when that cannot be told.
+    /// Resident bytes of the child and everything that it started; 0 when that is unknown.
     pub async fn rss(&self) -> u64 {
         let Some(answer) = self.link.measure(self.id) else { return 0 };
         answer.await.unwrap_or(0)
     }
 
-    /// Whether the spawner of the child says nothing for so long. One that is gone does not hang.
+    /// Whether the spawner of the child is silent for this long. One that is gone does not hang.
     pub(crate) async fn hangs(self, wait: Duration) -> bool {
         match self.link.ask(self.id) {
             Some(answer) => tokio::time::timeout(wait, answer).await.is_err(),
@@ -329,7 +360,7 @@ struct Link {
     pid: u32,
     /// Children that were asked for and not answered yet.
     starting: AtomicUsize,
-    /// Watched for what it says only: whoever watches for room as well is woken each time the spawner reads.
+    /// Watched only for what it says: watching for room as well would wake us each time the spawner reads.
     stream: AsyncFd<UnixStream>,
     out: Mutex<Outbox>,
     /// Rings when the outbox could not be emptied at once.
@@ -376,7 +407,7 @@ impl Link {
         lock(&self.state).is_dead
     }
 
-    /// Its end is then seen by the one who reads.
+    /// The reader then sees its end.
     fn kill(&self) {
         if let (false, Some(pid)) = (self.is_dead(), rustix::process::Pid::from_raw(self.pid.cast_signed())) {
             // It is a child of this process that nobody has waited for yet, so the number is still its own.
@@ -428,14 +459,14 @@ impl Link {
     fn send(&self, frame: Vec<u8>, fds: Vec<OwnedFd>) {
         let mut out = lock(&self.out);
         out.push(frame, fds);
-        // A spawner that is gone is noticed by the one who reads.
+        // The reader notices a spawner that is gone.
         let _ = out.flush(&self.stream);
         if !out.is_empty() {
             self.blocked.notify_one();
         }
     }
 
-    /// Hands answers to those who wait for them.
+    /// Hands answers to their waiters.
     fn take(&self, answer: Answer) {
         if let Answer::Started { .. } | Answer::Failed { .. } | Answer::TooLate { .. } = answer {
             self.starting.fetch_sub(1, Ordering::Relaxed);
@@ -443,7 +474,7 @@ impl Link {
         let mut state = lock(&self.state);
         if let Answer::Measured { id, rss } = answer {
             for waiting in state.measures.remove(&id).unwrap_or_default() {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = waiting.send(rss);
             }
             return;
@@ -531,7 +562,7 @@ fn receive(link: &Link, inbox: &mut Inbox, mut ready: AsyncFdReadyGuard<'_, Unix
     }
 }
 
-/// The spawner died: its children died with it, and the rest is killed before anybody hears of it.
+/// The spawner died: its children died with it, and the rest is killed before any caller learns of it.
 async fn end(link: &Link, config: SpawnerConfig) {
     let newest = {
         let mut state = lock(&link.state);

@@ -1,18 +1,20 @@
 //! What the server and the spawner say to each other, and its form on the socket.
 //!
-//! Both ends are the same program, so the form carries no version. A frame is a length and a body; a body is a tag and
-//! its fields, numbers little-endian, texts with their length in front.
+//! Both ends are the same program, so the form carries no version. A frame is a length of four bytes, little-endian, and a
+//! message in postcard's form.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::moment::Moment;
 
 /// The bytes of one frame; the kernel takes no more than 2 MiB of arguments and environment by default.
 pub(super) const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Another user whom child processes run as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Another user that child processes run as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunAs {
     pub uid: u32,
     pub gid: u32,
@@ -45,7 +47,7 @@ pub enum SpawnError {
 }
 
 /// How a child process ended and what it took.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildExit {
     /// The exit status, or the signal that ended it.
     pub end: tidemill_model::Exit,
@@ -55,11 +57,11 @@ pub struct ChildExit {
     pub cpu_micros: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Request {
     /// Starts a child. Two descriptors come along: its stdout and its stderr.
     Spawn { id: u64, line: CommandLine, mark: OsString, run_as: Option<RunAs>, deadline: Option<Moment> },
-    /// Ends a child and everything it started: SIGTERM, and SIGKILL after so long.
+    /// Ends a child and everything it started: SIGTERM, and SIGKILL after `grace_millis`.
     End { id: u64, grace_millis: u64 },
     /// Asks for the memory of a child and everything it started.
     Measure { id: u64 },
@@ -67,7 +69,7 @@ pub(super) enum Request {
     Extend { id: u64, deadline: Moment },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Answer {
     Started {
         id: u64,
@@ -119,198 +121,70 @@ pub(super) struct BadMessage;
 
 impl Request {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut body = Body::new();
-        match self {
-            Self::Spawn { id, line, mark, run_as, deadline } => {
-                body.tag(1).u64(*id).list(line.argv.iter());
-                body.list(line.env.iter().flat_map(|(name, value)| [name, value])).bytes(mark.as_bytes());
-                match run_as {
-                    Some(RunAs { uid, gid }) => body.tag(1).u32(*uid).u32(*gid),
-                    None => body.tag(0),
-                };
-                match deadline {
-                    Some(deadline) => body.tag(1).u64(deadline.millis()),
-                    None => body.tag(0),
-                };
-            }
-            Self::End { id, grace_millis } => drop(body.tag(2).u64(*id).u64(*grace_millis)),
-            Self::Measure { id } => drop(body.tag(3).u64(*id)),
-            Self::Extend { id, deadline } => drop(body.tag(4).u64(*id).u64(deadline.millis())),
-        }
-        body.frame()
+        frame(self)
     }
 
     pub(super) fn decode(body: &[u8]) -> Result<Self, BadMessage> {
-        let mut fields = Fields(body);
-        let request = match fields.tag()? {
-            1 => {
-                let id = fields.u64()?;
-                let argv = fields.list()?;
-                let mut names = fields.list()?.into_iter();
-                let mut env = Vec::with_capacity(names.len() / 2);
-                while let Some(name) = names.next() {
-                    env.push((name, names.next().ok_or(BadMessage)?));
-                }
-                let mark = OsStr::from_bytes(fields.bytes()?).to_owned();
-                let run_as = match fields.tag()? {
-                    0 => None,
-                    _ => Some(RunAs { uid: fields.u32()?, gid: fields.u32()? }),
-                };
-                let deadline = match fields.tag()? {
-                    0 => None,
-                    _ => Some(Moment::from_millis(fields.u64()?)),
-                };
-                Self::Spawn { id, line: CommandLine { argv, env }, mark, run_as, deadline }
-            }
-            2 => Self::End { id: fields.u64()?, grace_millis: fields.u64()? },
-            3 => Self::Measure { id: fields.u64()? },
-            4 => Self::Extend { id: fields.u64()?, deadline: Moment::from_millis(fields.u64()?) },
-            _ => return Err(BadMessage),
-        };
-        fields.end().map(|()| request)
+        message(body)
     }
 }
 
 impl Answer {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut body = Body::new();
-        match self {
-            Self::Started { id, pid } => drop(body.tag(1).u64(*id).u32(*pid)),
-            Self::Failed { id, errno } => drop(body.tag(2).u64(*id).u32(errno.cast_unsigned())),
-            Self::Exited { id, exit } => {
-                let (kind, number) = match exit.end {
-                    tidemill_model::Exit::Code(code) => (0, code),
-                    tidemill_model::Exit::Signal(signal) => (1, signal),
-                };
-                body.tag(3).u64(*id).tag(kind).u32(number.cast_unsigned());
-                body.u64(exit.peak_rss).u64(exit.cpu_micros);
-            }
-            Self::Gone { id, forced, expired, survivors } => {
-                body.tag(4).u64(*id).tag(u8::from(*forced)).tag(u8::from(*expired));
-                body.u32(u32::try_from(survivors.len()).unwrap_or(u32::MAX));
-                for pid in survivors {
-                    body.u32(*pid);
-                }
-            }
-            Self::Measured { id, rss } => drop(body.tag(5).u64(*id).u64(*rss)),
-            Self::TooLate { id } => drop(body.tag(6).u64(*id)),
-        }
-        body.frame()
+        frame(self)
     }
 
     pub(super) fn decode(body: &[u8]) -> Result<Self, BadMessage> {
-        let mut fields = Fields(body);
-        let tag = fields.tag()?;
-        let id = fields.u64()?;
-        let answer = match tag {
-            1 => Self::Started { id, pid: fields.u32()? },
-            2 => Self::Failed { id, errno: fields.u32()?.cast_signed() },
-            3 => {
-                let kind = fields.tag()?;
-                let number = fields.u32()?.cast_signed();
-                let end = match kind {
-                    0 => tidemill_model::Exit::Code(number),
-                    _ => tidemill_model::Exit::Signal(number),
-                };
-                Self::Exited {
-                    id,
-                    exit: ChildExit { end, peak_rss: fields.u64()?, cpu_micros: fields.u64()? },
-                }
-            }
-            4 => {
-                let forced = fields.tag()? == 1;
-                let expired = fields.tag()? == 1;
-                let count = fields.u32()?;
-                let survivors = (0..count).map(|_| fields.u32()).collect::<Result<_, _>>()?;
-                Self::Gone { id, forced, expired, survivors }
-            }
-            5 => Self::Measured { id, rss: fields.u64()? },
-            6 => Self::TooLate { id },
-            _ => return Err(BadMessage),
-        };
-        fields.end().map(|()| answer)
+        message(body)
     }
 }
 
-/// A frame in the making. The first four bytes are its length.
-struct Body(Vec<u8>);
+const LENGTH_BYTES: usize = 4;
 
-impl Body {
-    fn new() -> Self {
-        Self(vec![0; 4])
-    }
+fn frame(message: &impl Serialize) -> Vec<u8> {
+    let mut frame = postcard::to_extend(message, vec![0; LENGTH_BYTES]).expect("a `Vec` takes any message");
+    let length = u32::try_from(frame.len() - LENGTH_BYTES).unwrap_or(u32::MAX);
+    frame[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+    frame
+}
 
-    fn tag(&mut self, tag: u8) -> &mut Self {
-        self.0.push(tag);
-        self
-    }
-
-    fn u32(&mut self, value: u32) -> &mut Self {
-        self.0.extend_from_slice(&value.to_le_bytes());
-        self
-    }
-
-    fn u64(&mut self, value: u64) -> &mut Self {
-        self.0.extend_from_slice(&value.to_le_bytes());
-        self
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
-        self.u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    fn list<'a>(&mut self, items: impl Iterator<Item = &'a OsString> + Clone) -> &mut Self {
-        self.u32(u32::try_from(items.clone().count()).unwrap_or(u32::MAX));
-        for item in items {
-            self.bytes(item.as_bytes());
-        }
-        self
-    }
-
-    fn frame(mut self) -> Vec<u8> {
-        let length = u32::try_from(self.0.len() - 4).unwrap_or(u32::MAX);
-        self.0[..4].copy_from_slice(&length.to_le_bytes());
-        self.0
+fn message<'a, M: Deserialize<'a>>(body: &'a [u8]) -> Result<M, BadMessage> {
+    match postcard::take_from_bytes(body) {
+        Ok((message, [])) => Ok(message),
+        _ => Err(BadMessage),
     }
 }
 
-struct Fields<'a>(&'a [u8]);
+/// A text of the operating system as plain bytes: the form that serde gives it goes byte by byte.
+struct OsBytes<'a>(&'a OsStr);
 
-impl<'a> Fields<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], BadMessage> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(BadMessage)?;
-        self.0 = rest;
-        Ok(taken)
+impl Serialize for OsBytes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.0.as_bytes())
     }
+}
 
-    fn tag(&mut self) -> Result<u8, BadMessage> {
-        Ok(self.take(1)?[0])
+impl<'de> Deserialize<'de> for OsBytes<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&[u8]>::deserialize(deserializer).map(|bytes| Self(OsStr::from_bytes(bytes)))
     }
+}
 
-    fn u32(&mut self) -> Result<u32, BadMessage> {
-        let bytes = self.take(4)?.try_into().map_err(|_| BadMessage)?;
-        Ok(u32::from_le_bytes(bytes))
+impl Serialize for CommandLine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let argv: Vec<_> = self.argv.iter().map(|text| OsBytes(text)).collect();
+        let env: Vec<_> = self.env.iter().map(|(name, value)| (OsBytes(name), OsBytes(value))).collect();
+        (argv, env).serialize(serializer)
     }
+}
 
-    fn u64(&mut self) -> Result<u64, BadMessage> {
-        let bytes = self.take(8)?.try_into().map_err(|_| BadMessage)?;
-        Ok(u64::from_le_bytes(bytes))
-    }
-
-    fn bytes(&mut self) -> Result<&'a [u8], BadMessage> {
-        let length = self.u32()? as usize;
-        self.take(length)
-    }
-
-    fn list(&mut self) -> Result<Vec<OsString>, BadMessage> {
-        let count = self.u32()?;
-        (0..count).map(|_| self.bytes().map(|bytes| OsStr::from_bytes(bytes).to_owned())).collect()
-    }
-
-    fn end(&self) -> Result<(), BadMessage> {
-        if self.0.is_empty() { Ok(()) } else { Err(BadMessage) }
+impl<'de> Deserialize<'de> for CommandLine {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (argv, env) = <(Vec<OsBytes<'_>>, Vec<(OsBytes<'_>, OsBytes<'_>)>)>::deserialize(deserializer)?;
+        Ok(Self {
+            argv: argv.into_iter().map(|text| text.0.to_owned()).collect(),
+            env: env.into_iter().map(|(name, value)| (name.0.to_owned(), value.0.to_owned())).collect(),
+        })
     }
 }
 
@@ -333,11 +207,11 @@ mod tests {
                 line: CommandLine::default(),
                 mark: "".into(),
                 run_as: Some(RunAs { uid: 1000, gid: u32::MAX }),
-                deadline: Some(Moment::from_millis(4_711)),
+                deadline: Some(Moment::now()),
             },
             Request::End { id: 7, grace_millis: 5_000 },
             Request::Measure { id: 8 },
-            Request::Extend { id: 9, deadline: Moment::from_millis(1) },
+            Request::Extend { id: 9, deadline: Moment::now() },
         ]
     }
 

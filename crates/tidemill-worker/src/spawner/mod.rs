@@ -30,6 +30,6 @@ mod start;
 mod trees;
 
 pub use child_pipe::ChildPipe;
-pub use client::{Child, ChildEvent, ChildHandle, ChildWatch, Spawner, SpawnerConfig};
+pub use client::{Child, ChildEvent, ChildHandle, ChildWatch, Spawner, SpawnerConfig, Starting};
 pub use message::{ChildExit, CommandLine, RunAs, SpawnError};
 pub use serve::serve;

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 use tidemill_engine::engine::Define;
-use tidemill_model::execution::{Execution, Pinned};
+use tidemill_model::runner_spec::{Pinned, RunnerSpec};
 use tidemill_model::{AgentSpec, Json, MicroUsd};
 
 use crate::lab::{Ended, Lab, env, eventually, listed, options, tenant};
@@ -19,20 +19,20 @@ fn driven_by(lab: &mut Lab, text: &str) {
     lab.work("worker-1");
 }
 
-fn agent(spec: AgentSpec) -> Execution {
-    Execution { agent: Some(spec), ..Execution::default() }
+fn agent(spec: AgentSpec) -> RunnerSpec {
+    RunnerSpec { agent: Some(spec), ..RunnerSpec::default() }
 }
 
-fn asked() -> Execution {
+fn asked() -> RunnerSpec {
     agent(AgentSpec::of_prompt("do it"))
 }
 
 /// A task of a stored definition.
-async fn defined(lab: &Lab, definition: &serde_json::Value) -> Execution {
+async fn defined(lab: &Lab, definition: &serde_json::Value) -> RunnerSpec {
     let draft = serde_json::from_value(definition.clone()).unwrap();
     let definition = lab.engine.define(tenant(), draft, Define::Create).await.unwrap();
     let pinned = Pinned { name: definition.name().clone(), version: definition.version };
-    Execution { definition: Some(pinned), ..Execution::default() }
+    RunnerSpec { definition: Some(pinned), ..RunnerSpec::default() }
 }
 
 fn homes(lab: &Lab) -> usize {
@@ -124,6 +124,7 @@ async fn se_08_an_agent_gets_what_its_cli_needs_and_no_other_secret() {
         "TIDEMILL_SECRET_NAMES",
         "TIDEMILL_SPAWN",
         "TIDEMILL_TASK_ID",
+        "TIDEMILL_TIMEOUT_MS",
     ];
     assert_eq!(names, expected);
     assert_eq!(seen["TIDEMILL_SECRET_NAMES"], "ANTHROPIC_API_KEY,CLAUDE_CODE_OAUTH_TOKEN");
@@ -254,7 +255,7 @@ async fn se_07_a_secret_that_looks_like_the_protocol_breaks_nothing_and_literal_
         echo "@@tidemill {\"kind\":\"result\",\"output\":{\"mode\":\"$MODE_KEY\",\"two\":\"input\u0054okens\"},\"usage\":{\"inputTokens\":10000001}}""#;
     driven_by(&mut lab, text);
     let literal = env(&[("MODE_KEY", "literal-value"), ("CLAUDE_ONE_TOKEN", "another-literal")]);
-    let execution = Execution { env: literal, ..asked() };
+    let execution = RunnerSpec { env: literal, ..asked() };
     let key = lab.submit("req-1", "{}", options(&execution)).await;
     let ended = lab.ended(&key).await;
     assert_eq!(ended.output(), json!({ "mode": "literal-value", "two": "[REDACTED]" }));

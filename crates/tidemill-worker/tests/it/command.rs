@@ -5,12 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 
 use tidemill_engine::engine::Define;
 use tidemill_model::definition::{DefinitionDraft, Runner};
-use tidemill_model::execution::{Execution, Pinned, Run};
+use tidemill_model::runner_spec::{Pinned, Run, RunnerSpec};
 use tidemill_model::{TaskName, TenantId};
 
 use crate::lab::{Lab, argv, env, listed, options, shell, tenant};
 
-pub(crate) async fn define(lab: &Lab, name: &str, command: Run, secrets: &[&str]) -> Execution {
+pub(crate) async fn define(lab: &Lab, name: &str, command: Run, secrets: &[&str]) -> RunnerSpec {
     let draft = serde_json::json!({
         "name": name, "runner": "command", "command": command, "secrets": secrets, "env": {"MODE": "stored", "KEPT": "1"},
     });
@@ -18,7 +18,7 @@ pub(crate) async fn define(lab: &Lab, name: &str, command: Run, secrets: &[&str]
     assert_eq!(draft.runner, Runner::Command);
     let definition = lab.engine.define(tenant(), draft, Define::Create).await.unwrap();
     let pinned = Pinned { name: TaskName::new(name).unwrap(), version: definition.version };
-    Execution { definition: Some(pinned), ..Execution::default() }
+    RunnerSpec { definition: Some(pinned), ..RunnerSpec::default() }
 }
 
 const SHOW: &str = r#"import json, os, sys
@@ -93,7 +93,7 @@ async fn an_input_is_no_argument_where_it_is_not_wanted_there() {
         let draft = DefinitionDraft::read(draft).unwrap();
         let definition = lab.engine.define(tenant(), draft, Define::Create).await.unwrap();
         let pinned = Pinned { name: TaskName::new(name).unwrap(), version: definition.version };
-        Execution { definition: Some(pinned), ..Execution::default() }
+        RunnerSpec { definition: Some(pinned), ..RunnerSpec::default() }
     };
     let input = r#"{"word":"hidden-word"}"#;
     let plain = define(&lab, "plain", true).await;
@@ -154,11 +154,11 @@ async fn wk_19_and_se_08_a_child_sees_a_short_list_of_the_environment() {
     ] {
         lab.config.environment.push((name.into(), value.into()));
     }
-    lab.config.task_secrets = listed("TOKEN_Y,acme:ABSENT");
+    lab.config.task_secrets = listed("acme:TOKEN_Y");
     lab.work("worker-1");
     // It cannot read files of the names of its other arguments, and fails for them.
     let program = vec!["/bin/cat".to_owned(), "/proc/self/environ".to_owned()];
-    let mut execution = define(&lab, "show", Run::Argv(program), &["TOKEN_Y", "ABSENT"]).await;
+    let mut execution = define(&lab, "show", Run::Argv(program), &["TOKEN_Y"]).await;
     execution.env = env(&[("MODE", "task")]);
     let (_, key) = lab.submit_job("step-1", &execution).await;
     lab.ended(&key).await;
@@ -229,6 +229,27 @@ async fn a_task_is_given_no_variable_that_the_operator_does_not_list() {
     let execution = define(&lab, "listed", command, &["DB_URL"]).await;
     let key = lab.submit("req-9", "{}", options(&execution)).await;
     assert_eq!(lab.ended(&key).await.output(), serde_json::json!({"length": 20}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_does_not_run_without_a_variable_that_nobody_set() {
+    let mut lab = Lab::idle();
+    lab.config.environment.push(("EMPTY_URL".into(), "".into()));
+    lab.config.task_secrets = listed("DB_URL,EMPTY_URL,MODE");
+    lab.work("worker-1");
+    let command =
+        Run::Shell("echo \"{\\\"mode\\\":\\\"$MODE\\\",\\\"url\\\":\\\"$EMPTY_URL$DB_URL\\\"}\"".to_owned());
+    let execution = define(&lab, "ask", command.clone(), &["EMPTY_URL", "DB_URL"]).await;
+    let key = lab.submit("req-1", "{}", options(&execution)).await;
+    let ended = lab.ended(&key).await;
+    let (category, error) = ended.failure();
+    assert_eq!((category.as_str(), ended.count("Task Failed")), ("auth", 1), "it is not tried again");
+    assert_eq!(error, "the task asks for the variable DB_URL, which this worker's environment does not have");
+    assert_eq!(ended.count("Task Processing Started"), 0, "no program was started: {:?}", ended.types());
+    // One that is set to nothing is set, and a literal value takes the place of one that is not.
+    let execution = define(&lab, "have", command, &["EMPTY_URL", "MODE"]).await;
+    let key = lab.submit("req-2", "{}", options(&execution)).await;
+    assert_eq!(lab.ended(&key).await.output(), serde_json::json!({"mode": "stored", "url": ""}));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidemill_model::TaskOptions;
-use tidemill_model::execution::Execution;
+use tidemill_model::runner_spec::RunnerSpec;
 
 use crate::lab::{Lab, argv, eventually, is_alive, options, pids_in, shell};
 
@@ -21,7 +21,7 @@ fn daemons(dir: &std::path::Path, then: &str) -> String {
     )
 }
 
-fn limited(execution: &Execution, timeout_ms: u64) -> TaskOptions {
+fn limited(execution: &RunnerSpec, timeout_ms: u64) -> TaskOptions {
     TaskOptions { timeout_ms: Some(timeout_ms), ..options(execution) }
 }
 
@@ -148,7 +148,7 @@ async fn a_cancel_ends_everything_and_nothing_more_is_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn silence_for_too_long_is_a_failure_that_is_tried_again() {
     let lab = Lab::working();
-    let execution = Execution {
+    let execution = RunnerSpec {
         idle_timeout_ms: Some(400),
         ..shell(
             "if [ $TIDEMILL_ATTEMPT = 1 ]; then exec sleep 300; fi; for i in 1 2 3 4 5 6; do echo $i; sleep 0.1; done",

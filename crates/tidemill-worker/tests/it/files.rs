@@ -4,14 +4,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::engine::{ClaimRequest, FinishRequest, WorkReport};
-use tidemill_model::execution::{Execution, Run};
-use tidemill_model::{Artifact, JobId, Json, TaskId, TaskName, TaskSpec, WorkerId};
+use tidemill_engine::engine::{AttemptReport, Claimant, WorkReport};
+use tidemill_model::runner_spec::{Run, RunnerSpec};
+use tidemill_model::{ArtifactFile, JobId, Json, TaskId, TaskName, TaskSpec, WorkerId};
 use tidemill_worker::{Handlers, NativeWorker, WorkerConfig};
 
 use crate::lab::{Ended, Lab, listed, options, shell, tenant};
 
-fn task(id: &str, parents: &[&str], execution: &Execution) -> TaskSpec {
+fn task(id: &str, parents: &[&str], execution: &RunnerSpec) -> TaskSpec {
     TaskSpec {
         task_id: TaskId::new(id).unwrap(),
         name: TaskName::new("step").unwrap(),
@@ -288,13 +288,13 @@ async fn a_handler_reads_what_its_parents_left() {
     let lab = Lab::idle();
     let job = lab.submit_tasks(vec![task("a", &[], &shell("true")), task("b", &["a"], &shell("true"))]).await;
     let worker = WorkerId::new("by-hand").unwrap();
-    let request = ClaimRequest::in_process(worker.clone(), lab.engine.backend().generation(), 1);
+    let request = Claimant::in_process(worker.clone(), lab.engine.backend().generation(), 1);
     let parent = lab.engine.claim(request).await.unwrap().tasks.remove(0);
     for (path, content) in [("x", "one"), ("torn", "tor"), ("gone", "one")] {
         let kept = format!("r1-a1/artifacts/{path}");
         lab.engine.put_task_file(&parent.task, &kept, content.into()).await.unwrap();
     }
-    let named = |path: &str, sha256: &str| Artifact {
+    let named = |path: &str, sha256: &str| ArtifactFile {
         path: path.to_owned(),
         size_bytes: 3,
         sha256: sha256.to_owned(),
@@ -306,7 +306,7 @@ async fn a_handler_reads_what_its_parents_left() {
         named("x", digest),
         named("gone", digest),
     ]);
-    lab.engine.finish(FinishRequest::of(&parent, worker, report)).await.unwrap();
+    lab.engine.finish(AttemptReport::of(&parent, worker, report)).await.unwrap();
     let found = walk(&lab.directory.0.join("data/blobs"));
     let blob = found.iter().find(|path| path.ends_with("gone.")).unwrap_or_else(|| panic!("{found:?}"));
     std::fs::remove_file(blob).unwrap();

@@ -13,7 +13,8 @@ use tidemill_engine::clock::SystemClock;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{Engine, EngineConfig, JobRequest, PageRequest, TaskRequest};
 use tidemill_engine::policy::Policy;
-use tidemill_model::execution::{Execution, Run};
+use tidemill_engine::reads::Reads as _;
+use tidemill_model::runner_spec::{Run, RunnerSpec};
 use tidemill_model::{
     AppName, Event, JobId, Json, RequestId, RetryPolicy, TaskHead, TaskId, TaskName, TaskOptions,
     TaskSecrets, TaskSpec, TenantId, WorkerId,
@@ -81,17 +82,17 @@ pub(crate) fn spawner_config(data_id: &str, generation: u64) -> SpawnerConfig {
     }
 }
 
-pub(crate) fn shell(text: &str) -> Execution {
-    Execution { run: Some(Run::Shell(text.to_owned())), ..Execution::default() }
+pub(crate) fn shell(text: &str) -> RunnerSpec {
+    RunnerSpec { run: Some(Run::Shell(text.to_owned())), ..RunnerSpec::default() }
 }
 
-pub(crate) fn argv(arguments: &[&str]) -> Execution {
+pub(crate) fn argv(arguments: &[&str]) -> RunnerSpec {
     let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-    Execution { run: Some(Run::Argv(arguments)), ..Execution::default() }
+    RunnerSpec { run: Some(Run::Argv(arguments)), ..RunnerSpec::default() }
 }
 
 /// Tries again at once.
-pub(crate) fn options(execution: &Execution) -> TaskOptions {
+pub(crate) fn options(execution: &RunnerSpec) -> TaskOptions {
     let retry = RetryPolicy { first_delay: 1, max_delay: 1, ..RetryPolicy::default() };
     TaskOptions { retry: Some(retry), execution: Some(Json::of(execution)), ..TaskOptions::default() }
 }
@@ -161,7 +162,7 @@ impl Lab {
         TaskKey { tenant: tenant(), request }
     }
 
-    pub(crate) async fn submit_job(&self, id: &str, execution: &Execution) -> (JobId, TaskKey) {
+    pub(crate) async fn submit_job(&self, id: &str, execution: &RunnerSpec) -> (JobId, TaskKey) {
         let spec = TaskSpec {
             task_id: TaskId::new(id).unwrap(),
             name: TaskName::new("step").unwrap(),
@@ -189,7 +190,7 @@ impl Lab {
     }
 
     /// Runs one command as a task of its own and gives its last event.
-    pub(crate) async fn run(&self, id: &str, execution: &Execution) -> Ended {
+    pub(crate) async fn run(&self, id: &str, execution: &RunnerSpec) -> Ended {
         let key = self.submit(id, "{}", options(execution)).await;
         self.ended(&key).await
     }
@@ -234,7 +235,7 @@ impl Lab {
         Ended { events: page.events }
     }
 
-    /// The lines that were shown, without the names of those who printed them.
+    /// The lines that were shown, without the names of the tasks that printed them.
     pub(crate) fn shown(&self) -> Vec<String> {
         self.lines.0.lock().unwrap().clone()
     }
@@ -314,7 +315,7 @@ pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The numbers in a file, one a line, once there are so many.
+/// The numbers in a file, one a line, once there are `count`.
 pub(crate) async fn pids_in(path: &Path, count: usize) -> Vec<u32> {
     let read = || -> Vec<u32> {
         let text = std::fs::read_to_string(path).unwrap_or_default();

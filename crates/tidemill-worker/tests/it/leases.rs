@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tidemill_embedded::Embedded;
-use tidemill_engine::backend::Backend;
 use tidemill_engine::command::Spent;
-use tidemill_engine::engine::{ParentFiles, SendRequest};
+use tidemill_engine::engine::{NewMessage, ParentFiles};
 use tidemill_engine::policy::Policy;
-use tidemill_model::execution::Execution;
+use tidemill_model::runner_spec::RunnerSpec;
 use tidemill_model::{RetryPolicy, TaskOptions};
-use tidemill_worker::source::{AttemptEnd, Beat, Claim, Followed, Pulse, SourceError, TaskSource};
+use tidemill_worker::source::{AttemptEnd, Beat, Followed, HeldTask, Pulse, SourceError, TaskSource};
 use tidemill_worker::{CommandWorker, EngineSource, kill_leftovers};
 use tokio::sync::watch;
 
@@ -65,7 +64,7 @@ impl Faulty {
 }
 
 impl TaskSource for Faulty {
-    async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<Claim>, SourceError> {
+    async fn claim(&self, slots: usize, wait: Duration) -> Result<Vec<HeldTask>, SourceError> {
         self.thaw().await;
         tokio::select! {
             claimed = self.inner.claim(slots, wait) => {
@@ -76,12 +75,12 @@ impl TaskSource for Faulty {
         }
     }
 
-    async fn begin(&self, claim: &Claim, pid: u32) -> Result<(), SourceError> {
+    async fn begin(&self, claim: &HeldTask, pid: u32) -> Result<(), SourceError> {
         self.thaw().await;
         self.inner.begin(claim, pid).await
     }
 
-    async fn heartbeat(&self, claim: &Claim, pulse: Pulse) -> Result<Beat, SourceError> {
+    async fn heartbeat(&self, claim: &HeldTask, pulse: Pulse) -> Result<Beat, SourceError> {
         self.thaw().await;
         self.heartbeats.fetch_add(1, Ordering::Relaxed);
         if self.heartbeats_fail.load(Ordering::Relaxed) {
@@ -90,7 +89,7 @@ impl TaskSource for Faulty {
         self.inner.heartbeat(claim, pulse).await
     }
 
-    async fn finish(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
+    async fn finish(&self, claim: &HeldTask, end: AttemptEnd) -> Result<Followed, SourceError> {
         self.thaw().await;
         if self.finishes_fail.load(Ordering::Relaxed) {
             return Err(SourceError::Unavailable("on purpose".to_owned()));
@@ -98,7 +97,7 @@ impl TaskSource for Faulty {
         self.inner.finish(claim, end).await
     }
 
-    async fn finish_and_claim(&self, claim: &Claim, end: AttemptEnd) -> Result<Followed, SourceError> {
+    async fn finish_and_claim(&self, claim: &HeldTask, end: AttemptEnd) -> Result<Followed, SourceError> {
         self.thaw().await;
         if self.finishes_fail.load(Ordering::Relaxed) {
             return Err(SourceError::Unavailable("on purpose".to_owned()));
@@ -106,20 +105,20 @@ impl TaskSource for Faulty {
         self.inner.finish_and_claim(claim, end).await
     }
 
-    async fn release(&self, claim: &Claim, reason: String, spent: Spent) -> Result<(), SourceError> {
+    async fn release(&self, claim: &HeldTask, reason: String, spent: Spent) -> Result<(), SourceError> {
         TaskSource::release(&self.inner, claim, reason, spent).await
     }
 
     async fn artifact(
         &self,
-        claim: &Claim,
+        claim: &HeldTask,
         parent: &ParentFiles,
         path: &str,
     ) -> Result<Vec<u8>, SourceError> {
         self.inner.artifact(claim, parent, path).await
     }
 
-    async fn put_blob(&self, claim: &Claim, path: &str, bytes: Vec<u8>) -> Result<(), SourceError> {
+    async fn put_blob(&self, claim: &HeldTask, path: &str, bytes: Vec<u8>) -> Result<(), SourceError> {
         self.blob_tries.fetch_add(1, Ordering::Relaxed);
         if self.blobs_fail.load(Ordering::Relaxed) {
             return Err(SourceError::Unavailable("on purpose".to_owned()));
@@ -127,15 +126,15 @@ impl TaskSource for Faulty {
         self.inner.put_blob(claim, path, bytes).await
     }
 
-    fn log(&self, claim: &Claim, bytes: &[u8]) {
+    fn log(&self, claim: &HeldTask, bytes: &[u8]) {
         self.inner.log(claim, bytes);
     }
 
-    fn log_end(&self, claim: &Claim) {
+    fn log_end(&self, claim: &HeldTask) {
         self.inner.log_end(claim);
     }
 
-    fn revoked(&self, claim: &Claim) -> impl Future<Output = ()> + Send {
+    fn revoked(&self, claim: &HeldTask) -> impl Future<Output = ()> + Send {
         let revoked = self.inner.revoked(claim);
         let hears = self.hears_revocation;
         async move {
@@ -327,7 +326,7 @@ async fn a_lease_is_kept_while_a_child_is_killed_for_its_time() {
     let stubborn = "trap '' TERM; while :; do sleep 0.05; done";
     let timed = TaskOptions { timeout_ms: Some(1_000), ..options(&shell(stubborn)) };
     let timed = lab.submit("timed", "{}", timed).await;
-    let idle = Execution { idle_timeout_ms: Some(1_000), ..shell(stubborn) };
+    let idle = RunnerSpec { idle_timeout_ms: Some(1_000), ..shell(stubborn) };
     let retry = RetryPolicy { max_attempts: 1, ..RetryPolicy::default() };
     let idle = TaskOptions { retry: Some(retry), ..options(&idle) };
     let idle = lab.submit("idle", "{}", idle).await;
@@ -490,7 +489,7 @@ async fn wk_02_no_more_tasks_run_at_once_than_there_are_slots() {
         keys.push(lab.submit(&format!("req-{n}"), "{}", options(&shell(&text))).await);
     }
     pids_in(&lab.directory.0.join("pids"), 3).await;
-    let depth = lab.engine.backend().queue().await.unwrap();
+    let depth = lab.engine.queue_depth().await.unwrap();
     assert_eq!((depth.messages, depth.ready), (6, 3), "nothing is held that cannot run");
     std::fs::write(&go, "").unwrap();
     for key in &keys {
@@ -505,13 +504,13 @@ async fn id_01_a_thousand_duplicated_messages_and_three_workers_give_one_outcome
     (lab.config.heartbeat, lab.config.lease) = (Duration::from_secs(3), Duration::from_secs(10));
     let count = 1_000;
     let mut keys = Vec::new();
-    let execution = tidemill_model::execution::Execution {
-        run: Some(tidemill_model::execution::Run::Argv(vec!["/bin/true".to_owned()])),
+    let execution = tidemill_model::runner_spec::RunnerSpec {
+        run: Some(tidemill_model::runner_spec::Run::Argv(vec!["/bin/true".to_owned()])),
         ..Default::default()
     };
     for n in 0..count {
         let key = lab.submit(&format!("req-{n}"), "{}", options(&execution)).await;
-        let message = SendRequest {
+        let message = NewMessage {
             tenant: tenant(),
             app: tidemill_model::AppName::new("app").unwrap(),
             request: Some(key.request.clone()),
@@ -532,7 +531,7 @@ async fn id_01_a_thousand_duplicated_messages_and_three_workers_give_one_outcome
     let waiting = async {
         loop {
             let change = lab.engine.backend().change();
-            if lab.engine.backend().queue().await.unwrap().messages == 0 {
+            if lab.engine.queue_depth().await.unwrap().messages == 0 {
                 return;
             }
             lab.engine.backend().changed(change).await.unwrap();
@@ -671,7 +670,7 @@ async fn a_spawner_that_hangs_is_replaced() {
     eventually("it is gone", || !is_alive(spawner)).await;
 }
 
-/// Who comes second looks for the first. SIGTERM would not be enough to end it.
+/// The second attempt looks for the first. SIGTERM would not be enough to end it.
 fn second_looks_for_first(pids: &Path) -> String {
     format!(
         "trap '' TERM; echo $$ >> {0}

@@ -1,10 +1,10 @@
 //! What a child says: results, errors, logs, floods and garbage.
 
-use tidemill_model::execution::Execution;
+use tidemill_model::runner_spec::RunnerSpec;
 
 use crate::lab::{Lab, argv, options, shell};
 
-fn python(text: &str) -> Execution {
+fn python(text: &str) -> RunnerSpec {
     argv(&["python3", "-c", text])
 }
 

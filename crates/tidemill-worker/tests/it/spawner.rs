@@ -259,7 +259,7 @@ async fn a_child_is_killed_with_all_it_started_when_its_time_is_over() {
     let directory = Directory::fresh();
     let pids = directory.0.join("pids");
     let text = format!(
-        "echo $$ >> {0}; (setsid sh -c 'trap \"\" TERM; echo $$ >> {0}; while :; do sleep 300; done' &); sleep 300",
+        "echo $$ >> {0}; (setsid sh -c 'trap \"\" TERM; echo $$ >> {0}; while :; do sleep 300; done' &); while :; do sleep 300; done",
         pids.display()
     );
     let deadline = Moment::now().plus(Duration::from_millis(700));
@@ -281,4 +281,31 @@ async fn a_child_is_killed_with_all_it_started_when_its_time_is_over() {
     let late = spawner.spawn_until(line(&["true"]), Some(Moment::now())).await;
     assert!(matches!(late, Err(SpawnError::TooLate)), "{late:?}");
     assert_eq!(ended(&spawner, &["true"]).await.0, Exit::Code(0));
+}
+
+/// A spawner waits a moment before it tells of a start. If it hangs from then on, nobody knows of its child.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_was_never_told_of_is_killed_with_its_spawner() {
+    let directory = Directory::fresh();
+    // The child stops its spawner, and may come too late for that.
+    for number in 0.. {
+        assert!(number < 100, "the spawner always answered before its child could stop it");
+        let (spawner, pids) = (spawner(), directory.0.join(format!("pids-{number}")));
+        let text = format!("kill -STOP $PPID; echo $$ > {}; exec sleep 300", pids.display());
+        let mut starting = spawner.begin(line(&["sh", "-c", &text]), None).unwrap();
+        if tokio::time::timeout(Duration::from_millis(300), starting.answered()).await.is_ok() {
+            for pid in spawner.pids() {
+                let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            }
+            continue;
+        }
+        let pid = pids_in(&pids, 1).await[0];
+        assert!(is_alive(pid));
+        starting.abandon(Duration::from_millis(100)).await;
+        eventually("the end of the child", || !is_alive(pid)).await;
+        // The next child has a spawner that is well.
+        assert_eq!(ended(&spawner, &["true"]).await.0, Exit::Code(0));
+        return;
+    }
 }

@@ -26,7 +26,7 @@ use crate::config::Resolved;
 use crate::data_dir::store_options;
 use crate::output::Output;
 
-/// So many pieces wait to be put.
+/// How many pieces wait to be put.
 const PIECES_MAX: usize = 64;
 /// How often progress is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -51,7 +51,7 @@ pub(crate) fn import(
         put(&connection, &options, &path, &mut signals, out).await?;
         Ok(imported)
     });
-    // Whoever still reads from a terminal is not waited for.
+    // A thread that still reads from a terminal is not waited for.
     runtime.shutdown_background();
     imported
 }
@@ -106,13 +106,13 @@ impl<T: Send + 'static> Followed<T> {
                     return ended.map_err(|error| CommandError::failed("the import ended", &error));
                 }
                 () = signals.next() => return Err(CommandError::Interrupted),
-                () = tokio::time::sleep(LOOK_EVERY) => tell(&self.told, out),
+                () = tokio::time::sleep(LOOK_EVERY) => show_progress(&self.told, out),
             }
         }
     }
 }
 
-fn tell(told: &Told, out: &mut Output) {
+fn show_progress(told: &Told, out: &mut Output) {
     let progress = told.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(progress) = progress {
         out.progress(progress);

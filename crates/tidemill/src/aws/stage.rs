@@ -23,7 +23,7 @@ use crate::token_key::shared_key;
 
 /// How long a process waits at its end until what it committed is sent. After that any other sends it.
 const LAST_SENDINGS: Duration = Duration::from_secs(15);
-/// A clock that is off by more than this is told of.
+/// A clock that is off by more than this gets a warning.
 const SKEW_TOLD_MILLIS: u64 = 5_000;
 const UNSENT: &str = "not everything is sent yet; another process of the stage sends the rest. If none does, see `tidemill aws doctor`";
 
@@ -35,7 +35,7 @@ pub(crate) struct Stage {
     _place: Option<Place>,
 }
 
-/// Who asks a stage for what.
+/// What a command wants from a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To ask and to change things.
@@ -73,7 +73,7 @@ impl Stage {
         let engine = Engine::new(backend, clock, random_seed(), engine_config);
         // The engine lives on in its own store for as long as the process does.
         let told = engine.clone();
-        engine.backend().tell_records(move |key| told.heard_of(key));
+        engine.backend().listen_to_records(move |key| told.note_record_change(key));
         // Others are at work: no lease is anybody's but its owner's until it runs out.
         let claims =
             EngineSourceConfig { worker: WorkerId::trusted(&worker), generation: None, tenants: None };
@@ -86,7 +86,7 @@ impl Stage {
     }
 
     /// Says what does not stop a server and will be missed later.
-    pub(crate) fn tell_lacks(config: &Resolved, out: &mut Output) {
+    pub(crate) fn warn_about_lacks(config: &Resolved, out: &mut Output) {
         let values = &config.values;
         if let Err(problem) = shared_key(values.token_key.as_deref(), values.token_key_file.as_deref()) {
             out.warn(format_args!("tidemill: {problem}; until then events with a task token are refused"));

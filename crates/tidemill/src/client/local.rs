@@ -6,10 +6,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{Method, Response};
 use http_body_util::BodyExt as _;
-use tidemill_api::client::{Body, Call, ClientError};
+use tidemill_api::JobAccepted;
+use tidemill_api::client::{Body, Call, ClientError, bytes_of, json_of, succeeded};
 use tidemill_engine::engine::ScriptCompiler;
-use tidemill_model::TenantId;
-use tidemill_server::{App, Caller, ServerConfig};
+use tidemill_model::{JobFile, TenantId};
+use tidemill_server::{App, Caller, GivenJob, ServerConfig};
 use tower::ServiceExt as _;
 
 use crate::home::Home;
@@ -35,7 +36,7 @@ impl LocalWay {
         compiler: Arc<dyn ScriptCompiler>,
     ) -> Self {
         let tenant = config.tenant.clone();
-        let app = App::with_compiler(node.engine().clone(), config, Some(compiler));
+        let app = App::with_compiler(node.engine(), config, Some(compiler));
         let router = tidemill_server::router(app);
         let place = node.place().to_owned();
         let start_triage = Arc::new(move || node.start_triage());
@@ -62,8 +63,22 @@ impl LocalWay {
     }
 
     pub(super) async fn send(&self, call: Call) -> Result<Response<Body>, ClientError> {
+        self.send_with(call, None).await
+    }
+
+    /// Submits a job that this process has read and checked. It is not written as JSON to be read and checked again.
+    pub(crate) async fn submit(&self, job: JobFile) -> Result<JobAccepted, ClientError> {
+        let call = Call::new(Method::POST, "/v1/jobs");
+        let answer = succeeded(self.send_with(call, Some(GivenJob(job))).await?).await?;
+        json_of(&bytes_of(answer).await?)
+    }
+
+    async fn send_with(&self, call: Call, job: Option<GivenJob>) -> Result<Response<Body>, ClientError> {
         let changes = call.method != Method::GET;
         let mut request = call.request("")?.map(axum::body::Body::new);
+        if let Some(job) = job {
+            request.extensions_mut().insert(job);
+        }
         request.extensions_mut().insert(Caller::local(self.tenant.clone()));
         let answer = self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {});
         if let Some(after_change) = self.after_change.as_ref().filter(|_| changes) {

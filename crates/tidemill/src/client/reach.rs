@@ -1,5 +1,5 @@
-//! Which way a command takes: the server it was told, else the stage on AWS, else the data directory if it is free, else
-//! the server that holds it.
+//! Which way a command takes: the server that was named, else the stage on AWS, else the data directory if it is
+//! free, else the server that holds it.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -65,12 +65,15 @@ pub(crate) enum Reach {
     Existing,
     /// It writes: a store is made if there is none.
     Making,
+    /// It writes what nobody carries out in a store that only this command would know of: one is made only where the user
+    /// names it.
+    MakingNamed,
 }
 
 impl Reach {
     pub(crate) async fn client(self, config: &Resolved) -> Result<Client, CommandError> {
         let values = &config.values;
-        if let Some(url) = &values.server {
+        if let Some(url) = values.server.as_ref().filter(|_| !names_directory(config)) {
             return Ok(Client::Http(Box::new(HttpClient::new(url, values.api_key.clone())?)));
         }
         #[cfg(feature = "aws")]
@@ -79,12 +82,25 @@ impl Reach {
         }
         // Before anything in it is believed.
         let data = trusted(config).map_err(CommandError::Unusable)?;
-        // A look, not a promise: whoever makes a store does it under the lock.
-        if self == Self::Existing && !data.join("log").is_dir() {
-            return Err(CommandError::Unusable(format!(
-                "there is no data in {}; name its directory with --data, or a server with --server",
-                data.display()
-            )));
+        // A look, not a promise: a store is made under the lock.
+        if !data.join("log").is_dir() {
+            let shown = data.display();
+            let is_named = config.given("TIDEMILL_DATA").is_some();
+            let problem = match self {
+                Self::Existing => {
+                    format!(
+                        "there is no data in {shown}; name its directory with --data, or a server with --server"
+                    )
+                }
+                Self::MakingNamed if !is_named && !data.is_dir() => format!(
+                    "no server runs here, and there is no data in {shown}, so nobody would do it; start `tidemill serve`, name a \
+                     server with --server, or a data directory with --data"
+                ),
+                Self::Making | Self::MakingNamed => String::new(),
+            };
+            if !problem.is_empty() {
+                return Err(CommandError::Unusable(problem));
+            }
         }
         // Opening would wait for a lock that a running server never gives.
         if let Some(server) = running_server(data) {
@@ -96,7 +112,7 @@ impl Reach {
                 Ok(Client::Local(LocalWay::new(Arc::new(node), config.server_config(), compiler)))
             }
             Err(NodeError::Open(OpenError::Lock(LockError::Held { dir, holder }))) => {
-                // Whoever holds the directory now may not be the one who wrote the file.
+                // The process that holds the directory now may not be the one that wrote the file.
                 let server = ServerFile::read(data).filter(|server| server.pid.to_string() == holder);
                 let Some(server) = server else {
                     return Err(CommandError::Unusable(format!(
@@ -109,6 +125,12 @@ impl Reach {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether a flag names the directory and none the server: a flag counts for more than what the environment says.
+fn names_directory(config: &Resolved) -> bool {
+    let is_flag = |name| config.given(name).is_some_and(|source| matches!(source.origin, Origin::Flag(_)));
+    is_flag("TIDEMILL_DATA") && !is_flag("TIDEMILL_SERVER")
 }
 
 /// The way to a server that holds the directory. It gets a key only if its files are this user's or root's.

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tidemill_aws::Connection;
-use tidemill_aws::deploy::{self, Change, Deployed, Plan, STACKS, StackTemplate};
+use tidemill_aws::deploy::{self, Change, Deployed, STACKS, StackPlan, StackTemplate};
 
 use super::doctor::{self, Finding};
 use super::runtime::block_on;
@@ -127,7 +127,7 @@ async fn env(connection: &Connection, stage: &str, json: bool, out: &mut Output)
     for (name, value) in found {
         out.data(format_args!("{name}={value}"))?;
     }
-    tell_api(connection, stage, out).await?;
+    print_api_address(connection, stage, out).await?;
     out.note(format_args!(
         "the key of task tokens is not shown; processes that seal or open tokens need it as TOKEN_KEY: aws secretsmanager \
          get-secret-value --secret-id task-workflow/{stage}/token-key"
@@ -265,7 +265,7 @@ impl Parameters {
             out.note(format_args!("{}: {word}", plan.name));
             done.push(json!({ "stack": plan.name, "result": word }));
         }
-        tell_api(connection, stage, out).await?;
+        print_api_address(connection, stage, out).await?;
         if json {
             out.json(&json!({ "stage": stage, "stacks": done }))?;
         }
@@ -274,7 +274,11 @@ impl Parameters {
 }
 
 /// Says where the API is, if it is deployed.
-async fn tell_api(connection: &Connection, stage: &str, out: &mut Output) -> Result<(), CommandError> {
+async fn print_api_address(
+    connection: &Connection,
+    stage: &str,
+    out: &mut Output,
+) -> Result<(), CommandError> {
     if let Some(url) = deploy::api_url(connection, stage).await? {
         out.note(format_args!(
             "the API and the dashboard are at {url}, for those with a key: `tidemill keys create`"
@@ -315,7 +319,7 @@ impl Code {
     }
 }
 
-fn show(plan: &Plan, out: &mut Output) -> Result<(), CommandError> {
+fn show(plan: &StackPlan, out: &mut Output) -> Result<(), CommandError> {
     match &plan.change {
         Change::Create { resources } => {
             out.data(format_args!("{}: is made, with {resources} resources", plan.name))?;
@@ -340,7 +344,7 @@ fn show(plan: &Plan, out: &mut Output) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn plan_json(plan: &Plan) -> serde_json::Value {
+fn plan_json(plan: &StackPlan) -> serde_json::Value {
     let (change, lines) = match &plan.change {
         Change::Create { .. } => ("create", Vec::new()),
         Change::Again { .. } => ("again", Vec::new()),

@@ -1,4 +1,4 @@
-//! `tidemill config`: what is set, and by whom.
+//! `tidemill config`: what is set, and where.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{Ended, Flags};
 use crate::client::ReachArguments;
 use crate::config::{Kind, Resolved, Setting, Source, Use};
-use crate::display::Table;
+use crate::display::{Last, Table};
 use crate::output::Output;
 
 /// Show the effective settings and where each comes from
@@ -38,7 +38,7 @@ impl Config {
             let mut settings = Map::new();
             for (setting, source) in &config.shown {
                 let entry = entry(setting, source.as_ref());
-                // Whoever looks for it by another name finds it too.
+                // A reader that looks for it by another name finds it too.
                 for alias in setting.aliases {
                     let mut same = entry.clone();
                     same["aliasOf"] = json!(setting.name);
@@ -49,7 +49,7 @@ impl Config {
             out.json_pretty(&settings)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut table = Table::new(&["NAME", "VALUE", "FROM", "WHAT IT IS"]);
+        let mut table = Table::new(&["NAME", "VALUE", "FROM", "WHAT IT IS"]).whole_but(Last::Folded);
         for (setting, source) in &config.shown {
             let value = shown(setting, source.as_ref()).unwrap_or_else(|| "-".to_owned());
             let used = match setting.used {

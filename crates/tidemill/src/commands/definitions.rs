@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use axum::http::Method;
 use clap::{Args, Subcommand};
 use serde_json::Value;
-use tidemill::document::Document;
-use tidemill::job_file::placed;
 use tidemill_model::{DefinitionDraft, Json};
+use tidemill_source_file::SourceFile;
+use tidemill_source_file::job_file::placed;
 
 use super::input_file::{InputFile, at_places};
 use super::moment::now;
@@ -133,7 +133,7 @@ async fn get(client: &Client, name: &str, version: Option<u64>, out: &mut Output
 }
 
 /// A definition that was read and found right.
-fn read(file: &Path) -> Result<(Document, DefinitionDraft), super::CommandError> {
+fn read(file: &Path) -> Result<(SourceFile, DefinitionDraft), super::CommandError> {
     let document = InputFile::read(file)?.document()?;
     let draft =
         DefinitionDraft::read(document.to_value()).map_err(|problems| placed(&document, &problems))?;
@@ -143,7 +143,7 @@ fn read(file: &Path) -> Result<(Document, DefinitionDraft), super::CommandError>
 async fn create(client: &Client, file: &Path, json: bool, out: &mut Output) -> Ended {
     let (document, _) = read(file)?;
     let made: Result<Value, _> = client.json(Call::post("/v1/task-definitions", &document.to_value())).await;
-    told(&made.map_err(|error| at_places(&document, error))?, json, out)
+    print_version(&made.map_err(|error| at_places(&document, error))?, json, out)
 }
 
 async fn update(
@@ -159,10 +159,10 @@ async fn update(
         call = call.header("if-match", format!("\"{version}\""));
     }
     let made: Result<Value, _> = client.json(call).await;
-    told(&made.map_err(|error| at_places(&document, error))?, json, out)
+    print_version(&made.map_err(|error| at_places(&document, error))?, json, out)
 }
 
-fn told(made: &Value, json: bool, out: &mut Output) -> Ended {
+fn print_version(made: &Value, json: bool, out: &mut Output) -> Ended {
     if json {
         out.json(made)?;
     } else {

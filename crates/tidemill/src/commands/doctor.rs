@@ -9,14 +9,17 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 use tidemill_embedded::data_lock::{DataLock, LockError};
+use tidemill_embedded::log::check_format;
+use tidemill_embedded::real_disk::RealDisk;
+use tidemill_engine::backend::Fault;
 
 use super::{Ended, Flags};
 use crate::client::add;
 use crate::client::server_file::ServerFile;
 use crate::config::Resolved;
 use crate::data_dir::trusted;
-use crate::display::Table;
 use crate::display::humanize::{bytes, moment};
+use crate::display::{Last, Table};
 use crate::output::Output;
 use crate::token_key::{KeyState, TokenKey};
 
@@ -140,7 +143,7 @@ pub(super) fn report(findings: &[Finding], json: bool, out: &mut Output) -> std:
     if json {
         out.json(&serde_json::json!({ "ok": !failed, "checks": findings }))?;
     } else {
-        let mut table = Table::new(&["CHECK", "RESULT", "FOUND"]);
+        let mut table = Table::new(&["CHECK", "RESULT", "FOUND"]).whole_but(Last::Folded);
         for Finding { check, verdict, found, .. } in findings {
             let verdict = match verdict {
                 Verdict::Ok => "OK",
@@ -152,7 +155,7 @@ pub(super) fn report(findings: &[Finding], json: bool, out: &mut Output) -> std:
         out.table(&table)?;
         for finding in findings {
             if let Some(advice) = &finding.advice {
-                out.note(format_args!("{}: {advice}", finding.check));
+                out.advice(format_args!("{}: {advice}", finding.check));
             }
         }
     }
@@ -162,11 +165,11 @@ pub(super) fn report(findings: &[Finding], json: bool, out: &mut Output) -> std:
 #[cfg(feature = "aws")]
 impl From<tidemill_aws::deploy::Check> for Finding {
     fn from(check: tidemill_aws::deploy::Check) -> Self {
-        use tidemill_aws::deploy::Health;
+        use tidemill_aws::deploy::CheckupGrade;
         let verdict = match check.health {
-            Health::Good => Verdict::Ok,
-            Health::Poor => Verdict::Warn,
-            Health::Bad => Verdict::Fail,
+            CheckupGrade::Good => Verdict::Ok,
+            CheckupGrade::Poor => Verdict::Warn,
+            CheckupGrade::Bad => Verdict::Fail,
         };
         Self { check: check.name, verdict, found: check.found, advice: check.advice }
     }
@@ -221,9 +224,28 @@ fn permissions(config: &Resolved) -> Finding {
                 let advice = format!("chmod 700 {shown}: it holds inputs, outputs and logs of all tasks");
                 Finding::warn(check, format!("{shown} is open to others (mode {mode:o})"), advice)
             } else {
-                Finding::ok(check, format!("{shown}, mode {mode:o}"))
+                format(check, dir, mode)
             }
         }
+    }
+}
+
+/// Whether this release reads the store. The log itself may take minutes to read.
+fn format(check: &'static str, dir: &Path, mode: u32) -> Finding {
+    let shown = format!("{}, mode {mode:o}", dir.display());
+    if !dir.join("log/FORMAT").exists() {
+        return Finding::ok(check, shown);
+    }
+    let checked = RealDisk::new(dir).map_err(|error| Fault::Stopped(error.to_string()));
+    match checked.and_then(|disk| Ok(check_format(&disk)?)) {
+        Ok(()) => Finding::ok(check, format!("{shown}; the log was not read, `tidemill verify` reads it")),
+        Err(fault @ Fault::Newer(_)) => {
+            Finding::fail(check, fault.to_string(), "run the release that wrote it, or a later one")
+        }
+        Err(fault @ Fault::Damaged(_)) => {
+            Finding::fail(check, fault.to_string(), "`tidemill salvage` copies what is whole")
+        }
+        Err(fault) => Finding::fail(check, fault.to_string(), "make it readable for this user"),
     }
 }
 
@@ -257,7 +279,14 @@ fn token_key(config: &Resolved) -> Finding {
     let shown = key.name();
     match key.check() {
         Ok(KeyState::Good) => Finding::ok(check, shown),
-        Ok(KeyState::NotMade) => Finding::ok(check, format!("{shown} is made when it is first needed")),
+        Ok(KeyState::NotMade) => match key.obstacle() {
+            Some(problem) => Finding::warn(
+                check,
+                problem,
+                "events that bring a task token are refused; name another file with TOKEN_KEY_FILE",
+            ),
+            None => Finding::ok(check, format!("{shown} is made when it is first needed")),
+        },
         Err(problem) => {
             Finding::fail(check, problem, "nothing starts without it; keep a copy apart from the data")
         }
@@ -312,7 +341,13 @@ fn sync_time(dir: &Path) -> Finding {
     let _ = std::fs::remove_file(&path);
     match measured {
         Err(error) => {
-            Finding::fail(check, error.to_string(), "make the data directory writable for this user")
+            let advice = match error.kind() {
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                    "free space on the disk of the data directory"
+                }
+                _ => "make the data directory writable for this user",
+            };
+            Finding::fail(check, error.to_string(), advice)
         }
         Ok((median, worst)) => {
             let shown = format!("median {median:.1?}, worst {worst:.1?} of {SYNCS}");
@@ -365,7 +400,7 @@ fn task_secrets(config: &Resolved) -> Finding {
     Finding::warn(check, found, "set them where the worker runs, or take them off TASK_SECRETS")
 }
 
-/// Whether somebody hears of failed jobs.
+/// Whether failed jobs raise alerts for people.
 fn job_alerts(config: &Resolved) -> Finding {
     let check = "alerts of failed jobs";
     let values = &config.values;

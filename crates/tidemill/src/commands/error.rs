@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::io;
 use std::process::ExitCode;
 
-use tidemill::document::FileProblems;
 use tidemill_api::{Detail, ProblemDocument};
 use tidemill_embedded::OpenError;
 use tidemill_embedded::data_lock::LockError;
 use tidemill_embedded::store::export::ExportError;
 use tidemill_embedded::store::import::ImportError;
 use tidemill_engine::backend::Fault;
+use tidemill_source_file::FileProblems;
 
 use crate::client::{ClientError, local_problem};
 use crate::config::ConfigError;
@@ -18,6 +18,8 @@ use crate::node::NodeError;
 
 /// What a shell says of a program that SIGPIPE ended.
 const PIPE_CLOSED: u8 = 141;
+/// What helps when the log is damaged.
+pub(super) const SALVAGE: &str = "`tidemill salvage --to DIR` copies what is whole";
 /// The code of what is wrong with a file or with settings.
 const INVALID_FILE: &str = "INVALID_FILE";
 
@@ -41,7 +43,7 @@ pub(crate) enum CommandError {
     /// The user stopped it: exit code 130.
     #[error("interrupted")]
     Interrupted,
-    /// Whoever read the output has seen enough: the exit code of a program that a closed pipe ended, in silence.
+    /// The reader of the output has seen enough: the exit code of a program that a closed pipe ended, in silence.
     #[error("the output was closed")]
     Closed,
 }
@@ -63,9 +65,7 @@ impl CommandError {
             Self::Unusable(text) | Self::Usage(text) | Self::Failed(text) => {
                 format!("tidemill: {text}").lines().map(str::to_owned).collect()
             }
-            Self::Answer(error) => {
-                error.to_string().lines().map(|line| format!("tidemill: {line}")).collect()
-            }
+            Self::Answer(error) => answered(error).lines().map(|line| format!("tidemill: {line}")).collect(),
             Self::Written(lines) => lines.lines().map(str::to_owned).collect(),
             Self::Interrupted | Self::Closed => Vec::new(),
         }
@@ -95,6 +95,21 @@ impl CommandError {
     /// An error with what it was about.
     pub(crate) fn failed(what: impl std::fmt::Display, error: &dyn std::error::Error) -> Self {
         Self::Failed(format!("{what}: {}", chain(error)))
+    }
+}
+
+/// What a server said, and what is to be done about it on a command line, which has neither headers nor routes.
+fn answered(error: &ClientError) -> String {
+    let ClientError::Problem(problem) = error else { return error.to_string() };
+    match &*problem.code {
+        "UNAUTHENTICATED" if problem.detail.starts_with("send ") => {
+            "the server wants an API key: set TIDEMILL_API_KEY or give --key (UNAUTHENTICATED)".to_owned()
+        }
+        "UNAUTHENTICATED" => format!("{error}; TIDEMILL_API_KEY or --key gives another one"),
+        "EXISTS" if problem.detail.starts_with("task definition ") => {
+            format!("{error}; replace it with `tidemill definitions update FILE`")
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -182,6 +197,7 @@ impl From<Fault> for CommandError {
     fn from(fault: Fault) -> Self {
         match &fault {
             Fault::Newer(_) => Self::Unusable(chain(&fault)),
+            Fault::Damaged(_) => Self::Failed(format!("{}; {SALVAGE}", chain(&fault))),
             _ => Self::Failed(chain(&fault)),
         }
     }
@@ -202,6 +218,10 @@ impl From<ImportError> for CommandError {
         match error {
             ImportError::Store(fault) => fault.into(),
             error @ ImportError::NotEmpty { .. } => Self::Unusable(chain(&error)),
+            error @ ImportError::Line { line: 1, .. } => Self::Failed(format!(
+                "nothing was imported: this is no export of Tidemill, which `tidemill export` writes: {}",
+                chain(&error)
+            )),
             error => Self::Failed(format!("nothing was imported: {}", chain(&error))),
         }
     }
@@ -256,6 +276,33 @@ mod tests {
         }
         for silent in [CommandError::Interrupted, CommandError::Closed] {
             assert!(silent.words().is_empty() && silent.document().is_none());
+        }
+    }
+
+    #[test]
+    fn what_a_server_said_names_what_the_command_line_has() {
+        for (code, detail, words) in [
+            (
+                "UNAUTHENTICATED",
+                "send `Authorization: Bearer` with an API key",
+                "the server wants an API key: set TIDEMILL_API_KEY or give --key (UNAUTHENTICATED)",
+            ),
+            (
+                "UNAUTHENTICATED",
+                "the API key is unknown or was revoked",
+                "the API key is unknown or was revoked (UNAUTHENTICATED); TIDEMILL_API_KEY or --key gives another one",
+            ),
+            (
+                "EXISTS",
+                "task definition load exists already",
+                "task definition load exists already (EXISTS); replace it with `tidemill definitions update FILE`",
+            ),
+            ("EXISTS", "script a exists already", "script a exists already (EXISTS)"),
+        ] {
+            let said = local_problem(400, code, detail.to_owned());
+            let error = CommandError::from(ClientError::Problem(Box::new(said)));
+            assert_eq!(error.words(), [format!("tidemill: {words}")]);
+            assert_eq!(error.document().unwrap().detail, detail, "programs get what the server said");
         }
     }
 

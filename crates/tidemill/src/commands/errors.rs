@@ -81,13 +81,13 @@ enum What {
     Unrecoverable(Marked),
     /// Open errors again
     Reopen(Marked),
-    /// Hide a code for some time, or until it came so often
+    /// Hide a code for some time, or for a number of occurrences
     Ignore {
         code: String,
-        /// For so long, as in 2h or 7d; for ever when neither this nor --count is given
+        /// How long, as in 2h or 7d; for ever when neither this nor --count is given
         #[arg(long = "for", value_name = "TIME")]
         time: Option<String>,
-        /// Until it occurred so often again
+        /// Until this many more occurrences
         #[arg(long, value_name = "N")]
         count: Option<u64>,
         /// Why
@@ -248,7 +248,7 @@ impl Errors {
     }
 }
 
-/// The moment so long from now.
+/// The moment this span from now.
 fn after(text: &str) -> Result<u64, CommandError> {
     let span = tidemill_model::span::parse_text(text);
     let span =
@@ -340,11 +340,11 @@ async fn show(
         out.json(&detail)?;
         return Ok(ExitCode::SUCCESS);
     }
-    tell_group(&detail, out)?;
+    print_group(&detail, out)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell_group(detail: &api::ErrorGroupDetailView, out: &mut Output) -> std::io::Result<()> {
+fn print_group(detail: &api::ErrorGroupDetailView, out: &mut Output) -> std::io::Result<()> {
     let (group, now) = (&detail.group, now());
     let what = [group.phase.as_ref(), group.category.as_ref(), group.description.as_ref()];
     let what: Vec<_> = what.into_iter().flatten().map(String::as_str).collect();

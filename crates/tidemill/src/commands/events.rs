@@ -13,8 +13,8 @@ use super::runtime::block_on;
 use super::{CommandError, Ended, Flags, id};
 use crate::client::{Call, Client, Item, Items, Query, Reach, ReachArguments, SseReader};
 use crate::config::Resolved;
-use crate::display::Table;
 use crate::display::humanize::moment;
+use crate::display::{Last, Table};
 use crate::output::Output;
 
 /// Query, follow and publish events
@@ -69,7 +69,7 @@ enum What {
         /// Begin after this number of the log; 0 is the beginning
         #[arg(long)]
         after: Option<u64>,
-        /// Stop after so many
+        /// Stop after this many events
         #[arg(long)]
         count: Option<usize>,
     },
@@ -155,7 +155,7 @@ pub(super) fn show(events: &[Item], json: bool, out: &mut Output) -> Ended {
         out.json(&Items { items: events })?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&["TIME", "TYPE", "ENTITY", "PROPERTIES"]);
+    let mut table = Table::new(&["TIME", "TYPE", "ENTITY", "PROPERTIES"]).whole_but(Last::Cut);
     for event in events {
         table.row(cells(event));
     }

@@ -15,6 +15,7 @@ use tidemill_embedded::store::watch::Progress;
 use super::{CommandError, Flags};
 use crate::config::Resolved;
 use crate::data_dir::{DataDir, StoreArgument, store_options};
+use crate::display::humanize::count;
 use crate::output::Output;
 
 /// Write events and control records as lines of JSON
@@ -56,8 +57,13 @@ impl Export {
         };
         let tally = exported.tally;
         out.note(format_args!(
-            "exported {} events, {} jobs, {} tasks, {} messages, {} records and {} large values",
-            tally.events, tally.jobs, tally.tasks, tally.messages, tally.records, tally.blobs
+            "exported {}, {}, {}, {}, {} and {}",
+            count(tally.events, "event"),
+            count(tally.jobs, "job"),
+            count(tally.tasks, "task"),
+            count(tally.messages, "message"),
+            count(tally.records, "record"),
+            count(tally.blobs, "large value")
         ));
         for key in &exported.blobs_missing {
             out.note(format_args!("the blob {key} is missing; its event was exported without it"));
@@ -101,7 +107,7 @@ fn to_file(source: &mut Source, path: &Path, out: &mut Output) -> Result<Exporte
         Ok(exported)
     });
     if written.is_err() {
-        // What stopped the export is told; the draft may not even have been made.
+        // The error that stopped the export is reported; the draft may not even have been made.
         let _ = fs::remove_file(&draft);
     }
     written

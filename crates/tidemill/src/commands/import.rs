@@ -13,6 +13,7 @@ use tidemill_engine::clock::{Clock, SystemClock};
 use super::{CommandError, Flags};
 use crate::config::Resolved;
 use crate::data_dir::{DataDir, StoreArgument, store_options};
+use crate::display::humanize::count;
 use crate::output::Output;
 
 /// How much is read at a time.
@@ -48,16 +49,27 @@ impl Import {
         let imported = import(config, input, out)?;
         let tally = imported.tally;
         out.note(format_args!(
-            "imported {} events, {} jobs, {} tasks, {} messages, {} records and {} large values",
-            tally.events, tally.jobs, tally.tasks, tally.messages, tally.records, tally.blobs
+            "imported {}, {}, {}, {}, {} and {}",
+            count(tally.events, "event"),
+            count(tally.jobs, "job"),
+            count(tally.tasks, "task"),
+            count(tally.messages, "message"),
+            count(tally.records, "record"),
+            count(tally.blobs, "large value")
         ));
         if imported.messages_made > 0 {
-            out.note(format_args!("{} open tasks had no message and got one", imported.messages_made));
+            out.note(format_args!(
+                "{} had no message and got one",
+                count(imported.messages_made, "open task")
+            ));
         }
         if imported.unreadable > 0 {
             out.note(format_args!(
-                "{} values are kept that not all readers of JSON can read: numbers too large, halves of characters, or too deep",
-                imported.unreadable
+                "{} kept that not all readers of JSON can read: numbers too large, halves of characters, or too deep",
+                match imported.unreadable {
+                    1 => "1 value is".to_owned(),
+                    values => format!("{values} values are"),
+                }
             ));
         }
         if let Some(closed) = imported.closed {
@@ -66,7 +78,7 @@ impl Import {
                 Closed::Unknown => "the export does not say whether the store had API keys",
             };
             out.note(format_args!(
-                "{why}: it stays closed, and every request is refused, until you make a key with `tidemill keys create --role admin`"
+                "{why}: it stays closed, and every request is refused, until you make a key with `tidemill keys create --role admin --data DIR`"
             ));
         }
         Ok(ExitCode::SUCCESS)

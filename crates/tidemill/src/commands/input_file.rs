@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use tidemill::document::{Document, FILE_BYTES_MAX, FileProblem, FileProblems, Form};
+use tidemill_source_file::{FILE_BYTES_MAX, FileProblem, FileProblems, Form, SourceFile};
 
 use super::CommandError;
 use crate::client::ClientError;
@@ -35,8 +35,8 @@ impl InputFile {
         Form::of(&self.path, &self.bytes)
     }
 
-    pub(super) fn document(&self) -> Result<Document, FileProblems> {
-        Document::read(&self.name, self.form(), &self.bytes)
+    pub(super) fn document(&self) -> Result<SourceFile, FileProblems> {
+        SourceFile::read(&self.name, self.form(), &self.bytes)
     }
 
     /// The name without folders, for a job that has none of its own.
@@ -47,7 +47,7 @@ impl InputFile {
 }
 
 /// What a server found wrong with a document, at the places in the file.
-pub(super) fn at_places(document: &Document, error: ClientError) -> CommandError {
+pub(super) fn at_places(document: &SourceFile, error: ClientError) -> CommandError {
     match error {
         ClientError::Problem(problem) if problem.status == 400 && !problem.details.is_empty() => {
             let found = problem.details.iter().map(|detail| (detail.field.clone(), detail.message.clone()));

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use axum::http::Method;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use tidemill::job_file::read_added_tasks;
 use tidemill_api as api;
 use tidemill_model::MicroUsd;
 use tidemill_model::last_error::in_short;
+use tidemill_source_file::job_file::{ReadJob, read_added_tasks, read_job};
 
 use super::input_file::{InputFile, at_places};
 use super::moment::{Moment, now};
@@ -18,7 +18,7 @@ use super::run_report::{self, FAILURES_MAX, JobReport};
 use super::runtime::block_on;
 use super::signals::StopSignals;
 use super::usage::{budget_line, dollars, usage_line};
-use super::{CommandError, Ended, Flags, id, job_logs};
+use super::{CommandError, Ended, Flags, id, job_logs, update};
 use crate::client::{Call, Client, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
 use crate::display::humanize::{ago, count, moment, span};
@@ -26,11 +26,22 @@ use crate::display::{Table, line};
 use crate::output::Output;
 use crate::watch::{Said, Show, Watch, job_with_tasks};
 
+/// The codes of commands that can watch a job to its end.
+pub(super) const WATCH_EXIT_CODES: &str = "\
+Exit codes:
+  0    done; of a job that was watched: it completed
+  1    something was found wrong, or the command failed; the job failed or was cancelled
+  2    the arguments, a file or the settings are wrong, or the data directory cannot be \
+       used: it is held by another process, it is not there, or a newer release wrote it
+  3    the job that was watched waits: tasks of it are parked, and nothing else is left to do
+  130  interrupted
+  141  the reader of the output closed it";
+
 /// List, look at, watch, cancel, resume and extend jobs
 ///
 /// A job is named by its id, or by as many of its first digits as tell it apart.
 #[derive(Args)]
-#[command(after_help = crate::EXIT_CODES)]
+#[command(after_help = WATCH_EXIT_CODES)]
 pub(crate) struct Jobs {
     #[command(flatten)]
     reach: ReachArguments,
@@ -53,7 +64,7 @@ enum What {
     },
     /// Show a job with its tasks
     Get { job: String },
-    /// Watch a job to its end: exit code 0 when it completed, 1 when not
+    /// Watch a job to its end: exit code 0 when it completed, 3 when it is parked, 1 when not
     Watch { job: String },
     /// Print what the tasks of a job wrote, each line behind its task
     Logs {
@@ -78,6 +89,10 @@ enum What {
         /// With the newest versions of their definitions, which the job goes on with
         #[arg(long)]
         newest: bool,
+        /// With what this job file says now, for tasks that did not complete, and with the tasks that are new in it; `-` for
+        /// standard input
+        #[arg(long, value_name = "FILE", conflicts_with = "newest")]
+        update: Option<PathBuf>,
     },
     /// Add the tasks of a file to a job
     AddTasks {
@@ -180,6 +195,14 @@ impl Jobs {
         if let What::Retry { which, all, .. } = &self.what {
             which.check(*all)?;
         }
+        // A wrong file is refused without a server.
+        let changed = match &self.what {
+            What::Resume { update: Some(file), .. } => {
+                let input = InputFile::read(file)?;
+                Some(read_job(&input.name, input.form(), &input.bytes)?)
+            }
+            _ => None,
+        };
         block_on(async {
             let client = Reach::Existing.client(config).await?;
             // Parts of ids become whole ones here.
@@ -194,9 +217,12 @@ impl Jobs {
                     watch(&client, &id(job).await?, WatchShow { json, colours: config.colours() }, out).await
                 }
                 What::Cancel { job, reason } => cancel(&client, &id(job).await?, reason, json, out).await,
-                What::Resume { job, tasks, newest } => {
+                What::Resume { job, tasks, newest, .. } => {
                     let task_ids = (!tasks.is_empty()).then_some(tasks);
                     let request = api::ResumeRequest { task_ids, newest };
+                    if let Some(read) = changed {
+                        return resume_changed(&client, &id(job).await?, &read, &request, json, out).await;
+                    }
                     resume(&client, &id(job).await?, &request, json, out).await
                 }
                 What::AddTasks { job, file } => add_tasks(&client, &id(job).await?, &file, json, out).await,
@@ -291,7 +317,7 @@ pub(super) async fn watch(client: &Client, job: &str, show: WatchShow, out: &mut
     if client.is_local() {
         out.note("nobody runs jobs in this data directory now: this is how it stands");
         let report = JobReport::read(client, &job).await?;
-        return run_report::tell(&report, show.json, out);
+        return run_report::print_report(&report, show.json, out);
     }
     let mut signals = StopSignals::listen()?;
     let face = if show.json { Show::Nothing } else { Show::Progress { colours: show.colours } };
@@ -313,8 +339,22 @@ pub(super) async fn watch(client: &Client, job: &str, show: WatchShow, out: &mut
         Some(rested) => {
             rested?;
             let report = JobReport::read(client, &job).await?;
-            run_report::tell(&report, show.json, out)
+            let code = run_report::print_report(&report, show.json, out)?;
+            if !show.json {
+                print_how_to_go_on(&report, out);
+            }
+            Ok(code)
         }
+    }
+}
+
+fn print_how_to_go_on(report: &JobReport, out: &mut Output) {
+    let job = &report.job.job_id;
+    if report.is_parked() {
+        out.note("let a parked task go on: tidemill parked resume TASK; or run all of them again:");
+    }
+    if report.job.status == api::JobStatusName::Failed || report.is_parked() {
+        out.note(format_args!("go on with: tidemill jobs resume {job}"));
     }
 }
 
@@ -325,9 +365,12 @@ async fn cancel(client: &Client, job: &str, reason: Option<String>, json: bool, 
         out.json(&cancelled)?;
     } else {
         out.note(format_args!(
-            "cancelled {}; {} tasks were ended by it",
+            "cancelled {}; {} ended by it",
             cancelled.job_id,
-            cancelled.cancelled.len()
+            match cancelled.cancelled.len() {
+                1 => "1 task was".to_owned(),
+                several => format!("{} were", count(several as u64, "task")),
+            }
         ));
     }
     Ok(ExitCode::SUCCESS)
@@ -350,6 +393,32 @@ async fn resume(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Goes on with a job with what its file says now.
+async fn resume_changed(
+    client: &Client,
+    job: &str,
+    read: &ReadJob,
+    request: &api::ResumeRequest,
+    json: bool,
+    out: &mut Output,
+) -> Ended {
+    let view: api::JobView = client.get(format!("/v1/jobs/{}", encode(job))).await?;
+    let updated = update::update_and_resume(client, job, view.status, &read.document, request).await?;
+    let update::Updated { tasks, resumed } = updated;
+    if json {
+        out.json(&json!({
+            "jobId": job, "resumed": resumed, "changed": tasks.changed, "added": tasks.added, "kept": tasks.kept
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    update::print_changes(&tasks, out);
+    match &resumed[..] {
+        [] => out.note("no task runs again: none has failed"),
+        again => out.note(format_args!("running again: {}", again.join(", "))),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 async fn add_tasks(
     client: &Client,
     job: &str,
@@ -366,9 +435,9 @@ async fn add_tasks(
         out.json(&added)?;
     } else {
         out.note(format_args!(
-            "added {}; the job has {} tasks now",
+            "added {}; the job has {} now",
             added.new_tasks.join(", "),
-            added.total_tasks_now
+            count(added.total_tasks_now.into(), "task")
         ));
     }
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `tidemill keys`: who may use the API.
+//! `tidemill keys`: which users may use the API.
 
 use std::process::ExitCode;
 
@@ -15,6 +15,9 @@ use crate::config::Resolved;
 use crate::display::Table;
 use crate::display::humanize::ago;
 use crate::output::Output;
+
+/// How many keys are searched for one of an admin.
+const KEYS_MAX: usize = 10_000;
 
 /// Make, list and revoke API keys
 ///
@@ -101,12 +104,16 @@ impl Keys {
                 }
                 What::List { limit } => list(&client, limit, json, out).await,
                 What::Revoke { id } => {
+                    let others = admins(&client).await.map(|admins| admins.iter().any(|admin| *admin != id));
                     let call = Call::new(Method::DELETE, format!("/v1/keys/{}", encode(&id)));
                     let key: api::KeyView = client.json(call).await?;
                     if json {
                         out.json(&key)?;
                     } else {
                         out.note(format_args!("revoked {}", key.id));
+                        if key.role == api::Role::Admin && others == Some(false) {
+                            warn_of_no_admin(out);
+                        }
                     }
                     Ok(ExitCode::SUCCESS)
                 }
@@ -116,6 +123,9 @@ impl Keys {
 }
 
 async fn create(client: &Client, request: &api::KeyRequest, json: bool, out: &mut Output) -> Ended {
+    // From the first key on, only an admin may ask.
+    let is_first =
+        request.role != api::Role::Admin && admins(client).await.is_some_and(|admins| admins.is_empty());
     let created: api::KeyCreated = client.json(Call::post("/v1/keys", request)).await?;
     if json {
         out.json(&created)?;
@@ -127,8 +137,25 @@ async fn create(client: &Client, request: &api::KeyRequest, json: bool, out: &mu
             word(created.key.role),
             created.key.tenants.join(", ")
         ));
+        if is_first {
+            warn_of_no_admin(out);
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The keys of admins that are in force; `None` if that is unknown.
+async fn admins(client: &Client) -> Option<Vec<String>> {
+    let keys: Vec<api::KeyView> = client.list("/v1/keys", &Query::new(), KEYS_MAX).await.ok()?;
+    let admins = keys.into_iter().filter(|key| key.role == api::Role::Admin && key.revoked_at.is_none());
+    Some(admins.map(|key| key.id).collect())
+}
+
+fn warn_of_no_admin(out: &mut Output) {
+    out.warn(
+        "no admin has a key: from now on nobody may make or revoke keys through a server; stop the server and make one with \
+         `tidemill keys create --role admin --data DIR`",
+    );
 }
 
 async fn list(client: &Client, limit: usize, json: bool, out: &mut Output) -> Ended {

@@ -39,6 +39,7 @@ mod signals;
 mod submit;
 mod subscriptions;
 mod tasks;
+mod update;
 mod usage;
 mod verify;
 mod worker;

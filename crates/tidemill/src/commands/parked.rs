@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const BULKS_SHOWN: usize = 1_000;
 /// How many codes a preview names.
 const CODES_SHOWN: usize = 10;
-/// How many of the executions that were named and cannot be touched are told.
+/// How many of the named executions that cannot be touched are listed.
 const LEFT_OUT_SHOWN: usize = 20;
 
 /// List, resume and fail executions that are parked
@@ -177,7 +177,7 @@ impl Parked {
                     if json {
                         out.json(&found)?;
                     } else {
-                        tell(&found, out)?;
+                        print_execution(&found, out)?;
                     }
                     Ok(ExitCode::SUCCESS)
                 }
@@ -275,7 +275,7 @@ fn codes_of(item: &api::WorkflowExecutionView) -> String {
     codes.join(" ")
 }
 
-fn tell(found: &api::WorkflowExecutionView, out: &mut Output) -> std::io::Result<()> {
+fn print_execution(found: &api::WorkflowExecutionView, out: &mut Output) -> std::io::Result<()> {
     let now = now();
     out.data(format_args!("{}  {}", found.execution_id, found.status.as_str()))?;
     let place = [found.named_county(), Some(found.phase.as_str()), Some(found.step.as_str())];
@@ -338,7 +338,7 @@ async fn carry_out(
         return Ok(ExitCode::SUCCESS);
     }
     if !json {
-        tell_preview(&preview, out)?;
+        print_preview(&preview, out)?;
     }
     if preview.total == 0 && !chosen.executions.is_empty() {
         let named = count(chosen.executions.len() as u64, "execution");
@@ -364,7 +364,7 @@ async fn carry_out(
     Ok(if left_out > 0 { ExitCode::FAILURE } else { ended })
 }
 
-fn tell_preview(preview: &api::BulkPreviewView, out: &mut Output) -> std::io::Result<()> {
+fn print_preview(preview: &api::BulkPreviewView, out: &mut Output) -> std::io::Result<()> {
     if preview.total == 0 {
         return Ok(());
     }
@@ -379,7 +379,7 @@ fn tell_preview(preview: &api::BulkPreviewView, out: &mut Output) -> std::io::Re
     Ok(())
 }
 
-/// Asks a person. Who cannot be asked has to say it beforehand.
+/// Asks a person. Without a terminal the user has to say it beforehand.
 fn agreed(deed: &Deed, total: u64, out: &mut Output) -> Result<bool, CommandError> {
     let what = format!("{} {}", deed.name, count(total, "execution"));
     if !std::io::stdin().is_terminal() {

@@ -1,10 +1,10 @@
 //! What ran, as `tasks get` tells it.
 
 use tidemill_api::{RanView, VariableOrigin};
-use tidemill_model::execution::Run;
+use tidemill_model::runner_spec::Run;
 use tidemill_worker::log_sink::plain;
 
-/// What is told of the last attempt, in the order in which it is.
+/// The facts about the last attempt, in the order in which they are shown.
 pub(super) fn facts(ran: RanView) -> Vec<(&'static str, String)> {
     let mut facts = vec![("ran on", format!("{}, process {}", ran.worker_id, ran.process_id))];
     facts.extend(ran.directory.map(|directory| ("directory", directory)));

@@ -6,15 +6,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::Method;
 use clap::Args;
-use tidemill::document::Document;
-use tidemill::job_file::{ReadJob, read_job};
-use tidemill_api::{self as api, JobAccepted, JobStatusName};
+use tidemill_api::{self as api, JobStatusName};
 use tidemill_embedded::data_lock::LockError;
 use tidemill_embedded::{Embedded, OpenError};
 use tidemill_engine::commit::TaskKey;
-use tidemill_model::{Execution, JobFile, JobId, Json, RequestId, TaskWork};
+use tidemill_model::{JobFile, JobId, Json, RequestId, RunnerSpec, TaskWork};
+use tidemill_source_file::job_file::{ReadJob, read_job};
 use tidemill_worker::WorkerHandle;
 use tidemill_worker::log_sink::{LogLine, LogSink};
 
@@ -23,12 +21,13 @@ use super::resume::{self, Resumable};
 use super::run_report::{self, JobReport};
 use super::runtime::block_on_threads;
 use super::signals::StopSignals;
-use super::{CommandError, Ended, Flags, serve};
+use super::{CommandError, Ended, Flags, serve, update};
 use crate::client::server_file::ServerFile;
-use crate::client::{Call, Client, ClientError, LocalWay, Query, add};
+use crate::client::{Client, ClientError, LocalWay, Query, add};
 use crate::config::{BackendName, Resolved};
 use crate::display::humanize::{count, span};
 use crate::file_limit::raise_file_limit;
+use crate::home::Home as _;
 use crate::logging::LogFormat;
 use crate::node::{Node, NodeError};
 use crate::output::Output;
@@ -97,24 +96,25 @@ impl Run {
         let read = read_job(&input.name, input.form(), &input.bytes)?;
         let name = read.file.name.clone().unwrap_or_else(|| input.short_name());
         raise_file_limit();
-        block_on_threads(self.to_end(&read, &name, config, out))
+        block_on_threads(self.to_end(read, &name, config, out))
     }
 
-    async fn to_end(&self, read: &ReadJob, name: &str, config: &Resolved, out: &mut Output) -> Ended {
+    async fn to_end(&self, read: ReadJob, name: &str, config: &Resolved, out: &mut Output) -> Ended {
         let mut signals = StopSignals::listen()?;
-        let node = Arc::new(Node::open(config).await.map_err(|error| in_use(error, config))?);
+        let node = Arc::new(Node::open(config).await.map_err(|error| self.in_use(error, config))?);
         let traces = node.start_traces(&config.values);
         let pool = ScriptPool::new(&config.values);
         let compiler = Arc::new(pool.clone());
         let mut server_config = config.server_config();
         // It runs the tasks itself: what is not listed, they do not get.
         server_config.task_secrets.get_or_insert_default();
-        let client = Client::Local(LocalWay::new(Arc::clone(&node), server_config, compiler));
+        let way = LocalWay::new(Arc::clone(&node), server_config, compiler);
+        let client = Client::Local(way.clone());
         let has_scripts = node.has_scripts().await.map_err(NodeError::from)?;
         let scripts = has_scripts.then(|| node.start_scripts(&config.values, pool.clone()));
         let others = unfinished(&client).await?;
         let job_id = if self.resume {
-            self.go_on(&client, &node, name, read, out).await?
+            self.go_on(&client, &node, name, &read, out).await?
         } else {
             if others > 0 {
                 out.note(format_args!(
@@ -127,7 +127,7 @@ impl Run {
                     client.place()
                 ));
             }
-            submit(&client, &read.document, name).await?
+            submit(&way, read, name).await?
         };
         let said = Arc::new(Said::new());
         let is_json = config.values.log_format == LogFormat::Json;
@@ -155,17 +155,18 @@ impl Run {
         if let Some(traces) = traces {
             traces.shut_down().await;
         }
+        Embedded::settle(node.engine()).await;
         let report = JobReport::read(&client, &job_id).await?;
         match ended? {
             End::AtRest => {
-                let code = run_report::tell(&report, self.json, out)?;
+                let code = run_report::print_report(&report, self.json, out)?;
                 if !self.json && report.is_parked() {
                     out.note(
                         "let a parked task go on: tidemill parked resume TASK; or run all of them again:",
                     );
                 }
                 if !self.json && (report.job.status == JobStatusName::Failed || report.is_parked()) {
-                    self.tell_how_to_go_on(out);
+                    self.print_how_to_go_on(out);
                 }
                 Ok(code)
             }
@@ -174,16 +175,45 @@ impl Run {
                     out.json(&report.stopped().to_json(true))?;
                 } else {
                     out.note("stopped");
-                    self.tell_how_to_go_on(out);
+                    self.print_how_to_go_on(out);
                 }
                 Ok(ExitCode::from(130))
             }
         }
     }
 
-    fn tell_how_to_go_on(&self, out: &mut Output) {
+    fn print_how_to_go_on(&self, out: &mut Output) {
         let data = self.data.as_ref().map(|dir| format!(" --data {}", dir.display())).unwrap_or_default();
         out.note(format_args!("go on with: tidemill run {}{data} --resume", self.file.display()));
+    }
+
+    /// Names the process that holds the directory, and how to reach it.
+    fn in_use(&self, error: NodeError, config: &Resolved) -> CommandError {
+        let NodeError::Open(OpenError::Lock(LockError::Held { dir, holder })) = &error else {
+            return error.into();
+        };
+        let server = ServerFile::read(&config.values.data).filter(|server| server.pid.to_string() == *holder);
+        let Some(server) = server else {
+            return CommandError::Unusable(format!(
+                "the data directory {dir} is in use by process {holder}; wait for it to end, or take another one with --data"
+            ));
+        };
+        let file = self.file.display();
+        let instead = match (self.resume, self.update) {
+            (true, true) => {
+                format!("have it go on with the job with `tidemill jobs resume JOB --update {file}`")
+            }
+            (true, false) => {
+                "have it go on with the job with `tidemill jobs resume JOB`, which `tidemill jobs list` names"
+                    .to_owned()
+            }
+            _ => "hand the job to it with `tidemill submit --watch`".to_owned(),
+        };
+        CommandError::Unusable(format!(
+            "the data directory {dir} is in use by the server {} (process {holder}); {instead}, or take another directory \
+             with --data",
+            server.url
+        ))
     }
 
     /// Finds the job to go on with and opens its failed tasks again.
@@ -198,32 +228,25 @@ impl Run {
         let file = &read.file;
         let graph = (!self.update).then_some(file);
         let Resumable { job_id, status, rows } = resume::find(client, name, graph).await?;
-        // Nothing can be added to a cancelled job. Nobody runs tasks yet, so it may be opened first.
-        let is_cancelled = status == JobStatusName::Cancelled;
-        if self.update && !is_cancelled {
-            update(client, &job_id, &read.document, out).await?;
-        } else if !self.update {
+        let request = api::ResumeRequest::default();
+        let again = if self.update {
+            let updated =
+                update::update_and_resume(client, &job_id, status, &read.document, &request).await?;
+            update::print_changes(&updated.tasks, out);
+            updated.resumed.len()
+        } else {
             for task in changed_commands(node, file, &rows).await {
                 out.note(format_args!(
                     "task {task} was changed in the file; the job goes on with what it was submitted with (--update takes the \
                      change)"
                 ));
             }
-        }
-        let again = if status == JobStatusName::Running {
-            0
-        } else {
-            let call = Call::post(format!("/v1/jobs/{job_id}/resume"), &api::ResumeRequest::default());
-            match client.json::<api::Resumed>(call).await {
-                Ok(resumed) => resumed.resumed.len(),
-                // A cancelled job whose tasks had not started has nothing that failed.
-                Err(error) if error.code() == Some("NOTHING_TO_RESUME") => 0,
-                Err(error) => return Err(error.into()),
+            if status == JobStatusName::Running {
+                0
+            } else {
+                update::resume(client, &job_id, &request).await?.len()
             }
         };
-        if self.update && is_cancelled {
-            update(client, &job_id, &read.document, out).await?;
-        }
         let done = rows.iter().filter(|row| row.status == Some(api::TaskStateName::Completed)).count();
         out.note(format_args!(
             "going on with {job_id}: {} completed before, {} run again",
@@ -276,53 +299,11 @@ async fn watched(
     }
 }
 
-/// Whoever holds the directory is named, and how to reach it.
-fn in_use(error: NodeError, config: &Resolved) -> CommandError {
-    let NodeError::Open(OpenError::Lock(LockError::Held { dir, holder })) = &error else {
-        return error.into();
-    };
-    let server = ServerFile::read(&config.values.data).filter(|server| server.pid.to_string() == *holder);
-    CommandError::Unusable(match server {
-        Some(server) => format!(
-            "the data directory {dir} is in use by the server {} (process {holder}); hand the job to it with `tidemill submit \
-             --watch`, or take another directory with --data",
-            server.url
-        ),
-        None => format!(
-            "the data directory {dir} is in use by process {holder}; wait for it to end, or take another one with --data"
-        ),
-    })
-}
-
-async fn submit(client: &Client, document: &Document, name: &str) -> Result<String, CommandError> {
-    let mut value = document.to_value();
-    value["name"] = name.into();
-    let accepted: Result<JobAccepted, _> = client.json(Call::post("/v1/jobs", &value)).await;
-    let accepted = accepted.map_err(|error| at_places(document, error))?;
+async fn submit(way: &LocalWay, read: ReadJob, name: &str) -> Result<String, CommandError> {
+    let ReadJob { document, mut file } = read;
+    file.name = Some(name.to_owned());
+    let accepted = way.submit(file).await.map_err(|error| at_places(&document, error))?;
     Ok(accepted.job_id)
-}
-
-/// Gives the tasks of a job that did not complete the work of the file.
-async fn update(
-    client: &Client,
-    job_id: &str,
-    document: &Document,
-    out: &mut Output,
-) -> Result<(), CommandError> {
-    let tasks = serde_json::json!({ "tasks": document.to_value()["tasks"] });
-    let call = Call::new(Method::PUT, format!("/v1/jobs/{job_id}/tasks")).with_json(&tasks);
-    let done: Result<api::TasksChanged, _> = client.json(call).await;
-    let done = done.map_err(|error| at_places(document, error))?;
-    for task in &done.changed {
-        out.note(format_args!("task {task} goes on with what the file says now"));
-    }
-    for task in &done.added {
-        out.note(format_args!("task {task} is new"));
-    }
-    for task in &done.kept {
-        out.note(format_args!("task {task} is completed; its change in the file is not taken"));
-    }
-    Ok(())
 }
 
 /// How many jobs of earlier runs are still open; above a hundred the exact number is no matter.
@@ -349,10 +330,10 @@ async fn changed_commands(node: &Node<Embedded>, file: &JobFile, rows: &[api::Ta
         };
         let Some(row) = rows.get(task.task_id.as_str()) else { continue };
         let key = TaskKey { tenant: node.tenant().clone(), request: RequestId::trusted(&row.request_id) };
-        // What cannot be read is not told to differ; the run itself says what is wrong with the store.
+        // A task that cannot be read does not count as different; the run itself says what is wrong with the store.
         let Ok(Some(stored)) = node.engine().task(key).await else { continue };
         let execution =
-            stored.spec.options.execution.as_ref().and_then(|json: &Json| json.read::<Execution>().ok());
+            stored.spec.options.execution.as_ref().and_then(|json: &Json| json.read::<RunnerSpec>().ok());
         let execution = execution.unwrap_or_default();
         if execution.run.as_ref() != run
             || execution.agent.as_ref() != agent

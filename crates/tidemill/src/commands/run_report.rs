@@ -18,7 +18,7 @@ use crate::watch::{is_at_rest, is_parked, job_with_tasks};
 
 /// The exit code of a job that waits for somebody.
 const PARKED: u8 = 3;
-/// So many failed tasks are named.
+/// How many failed tasks are named.
 pub(super) const FAILURES_MAX: usize = 10;
 
 /// A job with all its tasks and their outputs.
@@ -126,7 +126,7 @@ fn task_json(row: &TaskRow) -> BTreeMap<String, Json> {
 }
 
 /// Says how the job ended. The exit code tells too.
-pub(super) fn tell(report: &JobReport, json: bool, out: &mut Output) -> Ended {
+pub(super) fn print_report(report: &JobReport, json: bool, out: &mut Output) -> Ended {
     if json {
         out.json(&report.to_json(false))?;
         return Ok(report.exit_code());
@@ -161,7 +161,7 @@ fn summary(report: &JobReport, out: &mut Output) {
             out.note(format_args!(
                 "waiting for a decision: {parked} of {total}{failed}{waiting}, after {took}"
             ));
-            tell_causes(report, |row| row.parked || has_failed(row), out);
+            print_causes(report, |row| row.parked || has_failed(row), out);
         }
         status => {
             let JobStatusName::Failed = status else {
@@ -170,7 +170,7 @@ fn summary(report: &JobReport, out: &mut Output) {
             };
             let waiting = waiting_words(counts.waiting);
             out.note(format_args!("failed: {} of {total} failed{waiting}, after {took}", counts.failed));
-            tell_causes(report, has_failed, out);
+            print_causes(report, has_failed, out);
         }
     }
 }
@@ -183,7 +183,7 @@ fn waiting_words(waiting: u32) -> String {
 }
 
 /// Names the tasks that went wrong, the first of them, each with its cause.
-fn tell_causes(report: &JobReport, is_told: impl Fn(&TaskRow) -> bool, out: &mut Output) {
+fn print_causes(report: &JobReport, is_told: impl Fn(&TaskRow) -> bool, out: &mut Output) {
     for row in report.rows.iter().filter(|row| is_told(row)).take(FAILURES_MAX) {
         let attempts = if row.attempt > 1 { format!(" (attempt {})", row.attempt) } else { String::new() };
         let cause = line::indented(row.why().unwrap_or("it took too long"), 4);
@@ -193,4 +193,39 @@ fn tell_causes(report: &JobReport, is_told: impl Fn(&TaskRow) -> bool, out: &mut
 
 fn has_failed(row: &TaskRow) -> bool {
     row.status == Some(TaskStateName::Failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_model::ErrorCategory;
+
+    use super::*;
+
+    #[test]
+    fn the_reference_names_every_field() {
+        let last = tidemill_model::LastError::new("exit code 1", ErrorCategory::Unknown);
+        let row: TaskRow = serde_json::from_value(serde_json::json!({
+            "taskId": "a", "requestId": "job-1_a", "name": "work", "dependsOn": [], "status": "failed", "run": 1,
+            "attempt": 1, "startedAt": 1, "finishedAt": 2, "output": {}, "error": "exit code 1",
+            "errorCategory": "unknown", "lastError": last, "blockedBy": [], "retrying": true, "parked": true,
+        }))
+        .unwrap();
+        let tasks = BTreeMap::from([("a", task_json(&row))]);
+        let report = JobReportJson {
+            job_id: "job-1",
+            name: None,
+            status: "failed",
+            interrupted: false,
+            duration_ms: 1,
+            usage: Some(UsageSum::default()),
+            tasks,
+        };
+        let printed = serde_json::to_value(&report).unwrap();
+        let page = include_str!("../../../../docs/reference/command-line.md");
+        let told = page.split("\n- ").find(|item| item.starts_with("`--json` shows no progress")).unwrap();
+        let (of_job, of_task) = (&printed, &printed["tasks"]["a"]);
+        let names = [of_job, of_task].into_iter().flat_map(|part| part.as_object().unwrap().keys());
+        let missing: Vec<_> = names.filter(|name| !told.contains(&format!("`{name}`"))).collect();
+        assert_eq!(missing, Vec::<&String>::new());
+    }
 }

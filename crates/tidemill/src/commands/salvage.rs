@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use tidemill_embedded::salvage_dir::{KeysLeft, SalvageError, Salvaged, salvage};
+use tidemill_engine::backend::Fault;
 use tidemill_engine::clock::{Clock as _, SystemClock};
 
 use super::{CommandError, Flags};
 use crate::client::add;
 use crate::config::Resolved;
 use crate::data_dir::{DataDir, store_options};
+use crate::display::humanize::count;
 use crate::output::Output;
 
 /// What was saved, but not all.
@@ -19,7 +21,12 @@ const WITH_LOSSES: u8 = 3;
 
 const KEYS_UNCERTAIN: &str = "keys may be missing and revocations may be undone: check `tidemill keys list`";
 const KEYS_CLOSED: &str = "API keys may be lost, and none is left: the store stays closed, and every request is refused, until you \
-     make a key with `tidemill keys create --role admin`";
+     make a key with `tidemill keys create --role admin --data DIR`";
+
+const ROWS_USED: &str =
+    "the rows could be read: jobs and tasks stand where they stood at the last flush of the rows";
+const ROWS_NOT_USED: &str =
+    "there were no rows that could be read: jobs and tasks stand where what is left of the log leads to";
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -69,11 +76,14 @@ impl Salvage {
             return Err(CommandError::Failed(format!("{to} does not verify, so it is worth nothing")));
         }
         out.note(format_args!(
-            "saved {} events, {} jobs, {} tasks and {} large values and files into {to}: {}",
-            saved.events,
-            saved.jobs,
-            saved.tasks,
-            saved.blobs,
+            "saved {}, {}, {} and {} into {to}: {}",
+            count(saved.events, "event"),
+            count(saved.jobs, "job"),
+            count(saved.tasks, "task"),
+            match saved.blobs {
+                1 => "1 large value or file".to_owned(),
+                blobs => format!("{} and files", count(blobs, "large value")),
+            },
             if saved.is_whole() { "all there was" } else { "what was whole" }
         ));
         Ok(if saved.is_whole() { ExitCode::SUCCESS } else { ExitCode::from(WITH_LOSSES) })
@@ -97,6 +107,9 @@ struct SalvagedJson<'a> {
     /// Whose history has a hole: the first 1,000.
     touched: Vec<TouchedJson<'a>>,
     touched_total: u64,
+    /// Jobs that the new directory does not have though something of them is left: the first 1,000.
+    gone: Vec<GoneJson<'a>>,
+    gone_total: u64,
     mended: &'a [String],
     /// `all`, `uncertain` or `closed`.
     keys: &'static str,
@@ -126,6 +139,13 @@ struct TouchedJson<'a> {
     entity_id: &'a str,
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GoneJson<'a> {
+    tenant_id: &'a str,
+    job_id: String,
+}
+
 fn report(saved: &Salvaged, json: bool, out: &mut Output) -> Result<(), CommandError> {
     let lost = saved.log.lost.iter().map(|lost| LostJson {
         file: &lost.file,
@@ -140,6 +160,10 @@ fn report(saved: &Salvaged, json: bool, out: &mut Output) -> Result<(), CommandE
         entity_type: touched.entity.kind.as_str(),
         entity_id: touched.entity.id.as_str(),
     });
+    let gone = saved
+        .gone
+        .iter()
+        .map(|gone| GoneJson { tenant_id: gone.tenant.as_str(), job_id: gone.job.to_string() });
     let (keys, keys_warning) = match saved.keys {
         KeysLeft::All => ("all", None),
         KeysLeft::Uncertain => ("uncertain", Some(KEYS_UNCERTAIN)),
@@ -159,6 +183,8 @@ fn report(saved: &Salvaged, json: bool, out: &mut Output) -> Result<(), CommandE
             blobs_lost: &saved.blobs_lost,
             touched: touched.collect(),
             touched_total: saved.touched_total,
+            gone: gone.collect(),
+            gone_total: saved.gone_total,
             mended: &saved.log.mended,
             keys,
             keys_warning,
@@ -193,6 +219,19 @@ fn report(saved: &Salvaged, json: bool, out: &mut Output) -> Result<(), CommandE
     if more > 0 {
         out.data(format_args!("and {more} more"))?;
     }
+    for gone in gone {
+        out.data(format_args!(
+            "job {} of tenant {} is gone; events or files of its tasks are left",
+            gone.job_id, gone.tenant_id
+        ))?;
+    }
+    let more = saved.gone_total.saturating_sub(saved.gone.len() as u64);
+    if more > 0 {
+        out.data(format_args!("and {}", count(more, "more job")))?;
+    }
+    if !saved.log.lost.is_empty() {
+        out.data(if saved.rows_used { ROWS_USED } else { ROWS_NOT_USED })?;
+    }
     if let Some(warning) = keys_warning {
         out.data(warning)?;
     }
@@ -203,6 +242,7 @@ impl From<SalvageError> for CommandError {
     fn from(error: SalvageError) -> Self {
         match error {
             SalvageError::Held(error) => error.into(),
+            SalvageError::Store(fault @ Fault::Damaged(_)) => Self::Failed(fault.to_string()),
             SalvageError::Store(fault) => fault.into(),
             SalvageError::Import(error) => error.into(),
             SalvageError::Export(error) => error.into(),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::Args;
 use rustix::process::geteuid;
 use tidemill_server::{App, ServeError, check_listen};
-use tidemill_worker::WorkerHandle;
 use tidemill_worker::log_sink::StderrSink;
+use tidemill_worker::{CommandWorker, WorkerHandle};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -97,7 +97,7 @@ impl Serve {
                 let works = roles.contains(&Role::Worker);
                 let purpose = if works { Purpose::Working } else { Purpose::Asking };
                 let stage = Stage::open(config, purpose).await?;
-                Stage::tell_lacks(config, out);
+                Stage::warn_about_lacks(config, out);
                 let served = serve(&stage.node, &stage.rota, None, &roles, config, signals, out).await;
                 stage.close(out).await;
                 return served;
@@ -119,9 +119,21 @@ async fn serve<B: Home>(
     out: &mut Output,
 ) -> Ended {
     let values = &config.values;
+    let closed = node.engine().is_closed().await;
+    let closed = closed.map_err(|error| CommandError::Unusable(error.to_string()))?;
+    // A copy that was imported to look at it must not do the work that the original does: it answers requests only.
+    let roles: Vec<Role> =
+        roles.iter().copied().filter(|role| !closed || matches!(role, Role::Api)).collect();
     let _watch = WatchStop::begin(node);
     let traces = node.start_traces(values);
     let scripts = ScriptPool::new(values);
+    // Before anybody is told that it listens: without its output directory it does not start.
+    let worker = if roles.contains(&Role::Worker) {
+        let sink = stderr_sink(config, node.worker_id())?;
+        Some(node.prepare_worker(config, sink, &scripts)?)
+    } else {
+        None
+    };
     let mut api = if roles.contains(&Role::Api) {
         let works = roles.contains(&Role::Worker);
         Some(Api::start(node, data, &scripts, works, config, out).await?)
@@ -135,12 +147,7 @@ async fn serve<B: Home>(
         |role: &Role| roles.contains(role) && (*role != Role::Health || values.health_every.is_some());
     let timers = [Role::Timers, Role::Courier, Role::Health].into_iter().filter(is_wanted).map(begin);
     let timers: Vec<OnDuty> = timers.collect();
-    let worker = if roles.contains(&Role::Worker) {
-        let sink = stderr_sink(config, node.worker_id())?;
-        Some(node.start_worker(config, sink, &scripts)?)
-    } else {
-        None
-    };
+    let worker = worker.map(CommandWorker::start);
     let scripts = roles.contains(&Role::Scripts).then(|| begin(Role::Scripts));
     if api.is_none() {
         let names: Vec<_> = roles.iter().map(|role| role.name()).collect();
@@ -180,6 +187,7 @@ async fn serve<B: Home>(
     if let Some(traces) = traces {
         traces.shut_down().await;
     }
+    B::settle(node.engine()).await;
     out.note("stopped");
     Ok(ExitCode::SUCCESS)
 }
@@ -245,7 +253,7 @@ impl Api {
             // It runs tasks itself: what it does not list, they do not get.
             server_config.task_secrets.get_or_insert_default();
         }
-        let app = App::with_compiler(node.engine().clone(), server_config, compiler);
+        let app = App::with_compiler(node.engine(), server_config, compiler);
         app.read_job_texts(crate::job_text::read);
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async move {
@@ -254,9 +262,9 @@ impl Api {
         let server = tokio::spawn(tidemill_server::serve(listener, app, stopped));
         out.note(format_args!("listening on {url}"));
         if node.engine().is_closed().await.map_err(|error| unusable(&error))? {
-            out.note(
-                "closed: the store came without the API keys that it had or may have had, and every request is refused; \
-                 stop this server and run `tidemill keys create --role admin`",
+            out.warn(
+                "closed: the store came without the API keys that it had or may have had, and every request is refused \
+                 and no task runs; stop this server and run `tidemill keys create --role admin --data DIR`",
             );
         } else if !node.engine().has_keys().await.map_err(|error| unusable(&error))? {
             out.note(who_may(geteuid().as_raw(), values.run_as.map(|user| user.uid), works));
@@ -283,7 +291,7 @@ impl Api {
     }
 }
 
-/// Who may use a server without keys.
+/// Which users may use a server without keys.
 fn who_may(own: u32, run_as: Option<u32>, works: bool) -> String {
     let shown = |uid: u32| match user_name(uid) {
         Some(name) => format!("{name} (uid {uid})"),

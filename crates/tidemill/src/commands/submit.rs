@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use tidemill::job_file::read_job;
-use tidemill_api::JobAccepted;
+use tidemill_api::{JobAccepted, JobStatusName, JobView};
+use tidemill_source_file::job_file::read_job;
 
 use super::input_file::{InputFile, at_places};
 use super::jobs::{self, WatchShow};
@@ -19,7 +19,7 @@ use crate::output::Output;
 ///
 /// Prints the id of the job. A job that is submitted to a data directory runs when a server is started on it.
 #[derive(Args)]
-#[command(after_help = crate::EXIT_CODES)]
+#[command(after_help = jobs::WATCH_EXIT_CODES)]
 pub(crate) struct Submit {
     #[command(flatten)]
     reach: ReachArguments,
@@ -49,7 +49,7 @@ impl Submit {
             value["name"] = input.short_name().into();
         }
         block_on(async {
-            let client = Reach::Making.client(config).await?;
+            let client = Reach::MakingNamed.client(config).await?;
             if self.watch && client.is_local() {
                 return Err(CommandError::Unusable(format!(
                     "--watch needs a server, and none runs on {}; nothing was submitted: start `tidemill serve`, \
@@ -58,6 +58,7 @@ impl Submit {
                 )));
             }
             let mut call = Call::post("/v1/jobs", &value);
+            let may_repeat = self.idempotency_key.is_some() || read.file.request_id.is_some();
             if let Some(key) = self.idempotency_key {
                 call = call.header("idempotency-key", key);
             }
@@ -71,14 +72,28 @@ impl Submit {
                 out.json(&accepted)?;
             } else {
                 out.data(&accepted.job_id)?;
-                tell_what_next(&client, &accepted, out);
+                let ended = if may_repeat { ended(&client, &accepted.job_id).await? } else { None };
+                match ended {
+                    Some(status) => {
+                        out.note(format_args!("submitted before, and {status}: nothing was started"));
+                    }
+                    None => print_what_next(&client, &accepted, out),
+                }
             }
             Ok::<_, CommandError>(ExitCode::SUCCESS)
         })
     }
 }
 
-fn tell_what_next(client: &Client, accepted: &JobAccepted, out: &mut Output) {
+/// How the job of an earlier submission ended, if it did.
+async fn ended(client: &Client, job_id: &str) -> Result<Option<&'static str>, CommandError> {
+    let job: JobView = client.json(Call::get(format!("/v1/jobs/{job_id}"))).await?;
+    let status = job.status;
+    let is_open = matches!(status, JobStatusName::Running | JobStatusName::Failing);
+    Ok((!is_open).then_some(status.as_str()))
+}
+
+fn print_what_next(client: &Client, accepted: &JobAccepted, out: &mut Output) {
     if client.is_local() {
         out.note(format_args!("it runs when `tidemill serve` is started on {}", client.place()));
     } else {

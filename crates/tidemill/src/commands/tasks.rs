@@ -10,6 +10,7 @@ use tidemill_model::last_error::in_short;
 use tidemill_worker::log_sink::plain;
 
 use super::runtime::block_on;
+use super::usage::used_line;
 use super::{CommandError, Ended, Flags, id};
 use crate::client::{Call, Client, Item, Items, Query, Reach, ReachArguments, encode};
 use crate::config::Resolved;
@@ -42,6 +43,7 @@ pub(crate) struct Tasks {
 enum What {
     /// List tasks
     List {
+        /// Only those in this state; `waiting` goes with --job
         #[arg(long)]
         state: Option<State>,
         /// Only the tasks of this job
@@ -124,6 +126,11 @@ impl Tasks {
 
     pub(crate) fn execute(self, config: &Resolved, out: &mut Output) -> Ended {
         let json = self.json;
+        if let What::List { state: Some(State::Waiting), job: None, .. } = &self.what {
+            return Err(CommandError::Usage(
+                "--state waiting goes with --job JOB: what waits for other tasks is listed by job".to_owned(),
+            ));
+        }
         block_on(async {
             let client = Reach::Existing.client(config).await?;
             // Parts of ids become whole ones here.
@@ -179,7 +186,8 @@ async fn list(
         let status = item.read("status").unwrap_or_else(|| "waiting".to_owned());
         let last = item.read::<Item>("lastError").and_then(|last| last.read("message"));
         let error = last.or_else(|| item.read("error")).unwrap_or_else(|| item.text("errorCategory"));
-        let error = in_short(&error).into_owned();
+        // What an earlier attempt said is no error of a task that completed.
+        let error = if status == "completed" { String::new() } else { in_short(&error).into_owned() };
         table.row(vec![item.text("requestId"), status, item.shown("attempt"), item.text("name"), error]);
     }
     out.table(&table)?;
@@ -193,7 +201,7 @@ async fn get(client: &Client, task: &str, json: bool, out: &mut Output) -> Ended
         return Ok(ExitCode::SUCCESS);
     }
     let lines = |text: &str| line::indented(text, FACT_COLUMNS);
-    let (why, end) = (view.why().map(lines), view.end_told().map(lines));
+    let (why, end) = (view.why().map(lines), view.other_error().map(lines));
     let mut facts: Vec<(&str, String)> = vec![
         ("task", view.request_id),
         ("name", view.name),
@@ -207,6 +215,7 @@ async fn get(client: &Client, task: &str, json: bool, out: &mut Output) -> Ended
         facts.extend(at.map(|at| (name, moment(at))));
     }
     facts.extend(view.duration_ms.map(|millis| ("took", span(millis))));
+    facts.extend(view.usage.map(|usage| ("used", used_line(&usage.into()))));
     facts.extend(
         view.definition.map(|pinned| ("definition", format!("{} version {}", pinned.name, pinned.version))),
     );

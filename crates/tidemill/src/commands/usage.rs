@@ -249,8 +249,16 @@ pub(super) fn budget_line(budget: &api::BudgetView) -> String {
 
 /// What agents used, in a few words: `12,345 tokens in 7 turns, 0.75 USD`.
 pub(super) fn usage_line(sum: &UsageSum) -> String {
-    let (tokens, turns) = (count(sum.tokens(), "token"), count(sum.turns, "turn"));
-    format!("{tokens} in {turns}, {} USD", MicroUsd(sum.cost_micros))
+    words(sum.tokens(), sum.turns, sum.cost_micros)
+}
+
+/// The same of one task.
+pub(super) fn used_line(usage: &tidemill_model::Usage) -> String {
+    words(usage.tokens(), usage.turns.into(), usage.cost_micros)
+}
+
+fn words(tokens: u64, turns: u64, cost_micros: u64) -> String {
+    format!("{} in {}, {} USD", count(tokens, "token"), count(turns, "turn"), MicroUsd(cost_micros))
 }
 
 #[cfg(test)]

@@ -8,9 +8,11 @@ use tidemill_embedded::Store;
 use tidemill_embedded::store::verify::Findings;
 use tidemill_engine::backend::Fault;
 
+use super::error::SALVAGE;
 use super::{CommandError, Flags};
 use crate::config::Resolved;
 use crate::data_dir::{DataDir, StoreArgument, store_options};
+use crate::display::humanize::count;
 use crate::output::Output;
 
 /// Check the data directory: every byte of the log, and all that is derived from it
@@ -89,12 +91,15 @@ pub(super) fn report(findings: &Findings, json: bool, out: &mut Output) -> Resul
         }
     }
     if *only_log {
-        out.note(
-            "the log is damaged, so there is nothing to compare the rest with; `tidemill salvage --to DIR` copies what is whole",
-        );
+        out.note(format_args!("the log is damaged, so there is nothing to compare the rest with; {SALVAGE}"));
     } else {
         let checked = format!(
-            "checked {segments} segments with {events} events, {rows} rows, the histories of {tasks} tasks and {blobs} large values"
+            "checked {} with {}, {}, the histories of {} and {}",
+            count(*segments, "segment"),
+            count(*events, "event"),
+            count(*rows, "row"),
+            count(*tasks, "task"),
+            count(*blobs, "large value")
         );
         let result = match differences_total {
             0 => "all is as it should be".to_owned(),

@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use tidemill::host::random_seed;
+use tidemill_model::Backoff;
 use tidemill_worker::{CommandWorker, RemoteSource};
 
 use super::moment::now;
@@ -16,11 +18,15 @@ use crate::client::{Call, Client, ClientError, HttpClient, add};
 #[cfg(feature = "aws")]
 use crate::config::BackendName;
 use crate::config::Resolved;
+use crate::display::humanize::count;
 use crate::file_limit::raise_file_limit;
 use crate::node::{Life, command_config, id_of, start_spawner};
 use crate::output::Output;
 use crate::script_pool::ScriptPool;
 use crate::worker_metrics::WorkerMetrics;
+
+/// Before a server that is away is asked again, and the longest of ever longer pauses.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -95,7 +101,7 @@ async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
     let mut signals = StopSignals::listen()?;
     let http = HttpClient::new(url, values.api_key.clone())?;
     let client = Client::Http(Box::new(http.clone()));
-    greet(&client, out).await?;
+    let mut is_reached = greet(&client, out).await?;
     let failed = |what: &str, error: &std::io::Error| CommandError::Failed(format!("{what}: {error}"));
     let place = Place::take(&values.output_dir, url)?;
     let life = place.life();
@@ -121,8 +127,31 @@ async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
         None => None,
     };
     let worker = CommandWorker::new(source, spawner, command);
-    let worker = worker.map_err(|error| failed("the output directory cannot be used", &error))?.start();
-    out.note(format_args!("working for {} as {worker_id}, {} tasks at a time", client.place(), values.slots));
+    let worker = worker.map_err(|error| {
+        let dir = values.output_dir.display();
+        failed(&format!("the output directory {dir} cannot be used"), &error)
+    })?;
+    let mut pauses = PAUSES;
+    while !is_reached {
+        let pause = tokio::time::sleep(pauses.pause());
+        let looked = async {
+            pause.await;
+            reached(&client).await
+        };
+        is_reached = tokio::select! {
+            () = signals.next() => {
+                out.note("stopped");
+                return Ok(ExitCode::SUCCESS);
+            }
+            looked = looked => looked?.is_ok(),
+        };
+    }
+    let worker = worker.start();
+    out.note(format_args!(
+        "working for {} as {worker_id}, {} at a time",
+        client.place(),
+        count(values.slots as u64, "task")
+    ));
     signals.next().await;
     serve::drain(Some(worker), values.grace, &mut signals, out).await?;
     drop(metrics);
@@ -130,19 +159,25 @@ async fn work(url: &str, config: &Resolved, out: &mut Output) -> Ended {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A look at the server before work begins. One that is away may come; one that refuses the key will not change its mind.
-async fn greet(client: &Client, out: &mut Output) -> Result<(), CommandError> {
+/// A look at the server before work begins, and whether it is there.
+async fn greet(client: &Client, out: &mut Output) -> Result<bool, CommandError> {
+    let reached = reached(client).await?;
+    if let Err(error) = &reached {
+        out.note(format_args!("{error}; trying until it is there"));
+    }
+    Ok(reached.is_ok())
+}
+
+/// Whether the server answers. One that is away may come; one that refuses the key will not change its mind.
+async fn reached(client: &Client) -> Result<Result<(), ClientError>, CommandError> {
     // A heartbeat for a task that cannot be: only the right to send one is looked at.
     let request = serde_json::json!({ "requestId": "none", "fence": 0 });
     match client.bytes(Call::post("/v1/worker/heartbeat", &request)).await {
         Err(ClientError::Problem(problem)) if matches!(problem.status, 401 | 403) => {
             Err(CommandError::Unusable(format!("{} refuses this worker: {}", client.place(), problem.detail)))
         }
-        Err(error @ (ClientError::Unreachable { .. } | ClientError::Strange(_))) => {
-            out.note(format_args!("{error}; trying until it is there"));
-            Ok(())
-        }
-        Ok(_) | Err(ClientError::Problem(_)) => Ok(()),
+        Err(error @ (ClientError::Unreachable { .. } | ClientError::Strange(_))) => Ok(Err(error)),
+        Ok(_) | Err(ClientError::Problem(_)) => Ok(Ok(())),
     }
 }
 
@@ -157,7 +192,7 @@ async fn work_on_aws(config: &Resolved, out: &mut Output) -> Ended {
     let sink = serve::stderr_sink(config, node.worker_id())?;
     let worker = node.start_worker(config, sink, &ScriptPool::new(values))?;
     let (place, name, slots) = (node.place(), node.worker_id(), values.slots);
-    out.note(format_args!("working for {place} as {name}, {slots} tasks at a time"));
+    out.note(format_args!("working for {place} as {name}, {} at a time", count(slots as u64, "task")));
     signals.next().await;
     serve::drain(Some(worker), values.grace, &mut signals, out).await?;
     stage.close(out).await;

@@ -19,7 +19,7 @@ pub(crate) use resolve::{ConfigError, Resolved, Source, Sources};
 pub(crate) use role::Role;
 #[cfg(test)]
 pub(crate) use setting::is_setting as is_setting_name;
-pub(crate) use setting::{Kind, Setting, Use};
+pub(crate) use setting::{Kind, Setting, Use, names_secret};
 pub(crate) use user::user_name;
 #[cfg(feature = "aws")]
 pub(crate) use values::AwsValues;

@@ -6,15 +6,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use tidemill::document::{Document, Form, Kind as NodeKind, Node};
 use tidemill_model::nearest::nearest;
-use tidemill_model::secrets::is_secret_name;
 use tidemill_model::{ErrorSanitizer, Secrets};
 use tidemill_server::ServerConfig;
+use tidemill_source_file::{Form, SourceFile, SourceKind, SourceNode};
 use tracing_subscriber::filter::Targets;
 
 use super::origin::{ENV_FILE_NAME, FILE_NAME, Origin};
-use super::setting::{Kind, Setting, Use};
+use super::setting::{Kind, Setting, Use, names_secret};
 use super::table::SETTINGS;
 use super::values::Values;
 use super::workflow::Workflows;
@@ -87,14 +86,10 @@ impl Resolved {
         let variables = self.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let settings = self.shown.iter().filter_map(|(setting, source)| {
             let source = source.as_ref().filter(|_| setting.secret)?;
-            // Under a name that says so, whatever the setting is called.
-            Some(("SECRET", source.value.as_str()))
+            Some((setting.name, source.value.as_str()))
         });
         let all = variables.chain(settings).map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        ErrorSanitizer::with(
-            Secrets::of_variables(all, is_secret_name),
-            self.environment.get("HOME").cloned(),
-        )
+        ErrorSanitizer::with(Secrets::of_variables(all, names_secret), self.environment.get("HOME").cloned())
     }
 
     /// Which lines of the log are shown. `RUST_LOG` counts if nobody says `TIDEMILL_LOG`; what is not understood of it is for other
@@ -198,9 +193,9 @@ impl Sources {
     fn read_file(&mut self, path: &Path, shown: &Path, is_found: bool) -> Result<(), ConfigError> {
         let shown = shown.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| one(format!("cannot read {shown}: {error}")))?;
-        let document = Document::read(&shown, Form::of(path, &bytes), &bytes);
+        let document = SourceFile::read(&shown, Form::of(path, &bytes), &bytes);
         let document = document.map_err(|problems| ConfigError(lines(&problems)))?;
-        let NodeKind::Map(entries) = &document.root.kind else {
+        let SourceKind::Map(entries) = &document.root.kind else {
             return Err(one(format!("{}", document.problem("", "must be a map of names and values"))));
         };
         let mut problems = Vec::new();
@@ -338,7 +333,7 @@ fn one(problem: String) -> ConfigError {
     ConfigError(vec![problem])
 }
 
-fn lines(problems: &tidemill::document::FileProblems) -> Vec<String> {
+fn lines(problems: &tidemill_source_file::FileProblems) -> Vec<String> {
     problems.0.iter().map(ToString::to_string).collect()
 }
 
@@ -369,13 +364,13 @@ fn beside(dir: &Path, stem: &str) -> Result<Option<PathBuf>, ConfigError> {
 struct NotSingle;
 
 /// A value as text; `None` when nothing was given.
-fn scalar(node: &Node) -> Result<Option<String>, NotSingle> {
+fn scalar(node: &SourceNode) -> Result<Option<String>, NotSingle> {
     match &node.kind {
-        NodeKind::Null => Ok(None),
-        NodeKind::Bool(flag) => Ok(Some(flag.to_string())),
-        NodeKind::Number(number) => Ok(Some(number.to_string())),
-        NodeKind::Text(text) => Ok(Some(text.clone())),
-        NodeKind::List(_) | NodeKind::Map(_) => Err(NotSingle),
+        SourceKind::Null => Ok(None),
+        SourceKind::Bool(flag) => Ok(Some(flag.to_string())),
+        SourceKind::Number(number) => Ok(Some(number.to_string())),
+        SourceKind::Text(text) => Ok(Some(text.clone())),
+        SourceKind::List(_) | SourceKind::Map(_) => Err(NotSingle),
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use tidemill_engine::outbound::JobFailedAlerts;
+use tidemill_model::secrets::is_secret_name;
 use tidemill_model::{TaskSecrets, span};
 
 use super::table::SETTINGS;
@@ -27,7 +28,7 @@ pub(crate) struct Setting {
     pub(crate) about: &'static str,
 }
 
-/// Who goes by it.
+/// Whether it has an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// This release.
@@ -69,6 +70,13 @@ pub(crate) enum Kind {
     JobNames,
     /// Which lines of the log are shown.
     LogFilter,
+}
+
+/// Whether a variable of this name holds a secret. The table knows of each setting; a list of names is none, though the name of
+/// `TASK_SECRETS` sounds like one.
+pub(crate) fn names_secret(name: &str) -> bool {
+    let setting = SETTINGS.iter().find(|setting| setting.name == name || setting.aliases.contains(&name));
+    setting.map_or_else(|| is_secret_name(name), |setting| setting.secret)
 }
 
 impl Kind {

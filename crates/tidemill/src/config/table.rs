@@ -50,7 +50,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting("TIDEMILL_SERVER", Kind::Url, None, "the server that commands and workers speak to"),
     setting("TIDEMILL_API_KEY", Kind::Text, None, "the key for it").secret(),
     setting("OUTPUT_DIR", Kind::Text, Some(".output"), "where tasks leave their files"),
-    // Who we are.
+    // The names of this installation.
     setting("TENANT_ID", Kind::Id, Some("default"), "the tenant of commands and of a server without keys"),
     setting("APP_NAME", Kind::Id, Some("task-workflow"), "the application that events name"),
     setting("NODE_ENV", Kind::Text, Some("dev"), "the stage; events name it as context.environment"),
@@ -128,13 +128,13 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "VISIBILITY_EXTENSION_INTERVAL",
         Kind::Millis { min: 100, max: 3_600_000 },
         Some("20000"),
-        "how often a worker sends a heartbeat, in ms",
+        "how often a worker sends a heartbeat, in ms; more often if the lease of its server is short",
     ),
     setting(
         "VISIBILITY_EXTENSION_AMOUNT",
         Kind::Number { min: 1, max: 43_200 },
         Some("30"),
-        "what a heartbeat adds, in s; a lease lasts half as long again",
+        "what a heartbeat adds, in s; a lease lasts half as long again; the server's counts",
     ),
     setting("TIDEMILL_RUN_AS", Kind::User, None, "the user whom tasks run as; only root can choose one"),
     setting(

@@ -466,3 +466,20 @@ fn a_file_that_was_named_may_say_everything() {
     assert_eq!(resolved.values.server.as_deref(), Some("http://a:1"));
     assert!(resolved.found_program("CLAUDE_BIN").is_none());
 }
+
+#[test]
+fn the_table_knows_which_settings_are_secrets() {
+    for (name, expected) in [
+        ("TASK_SECRETS", false),
+        ("TOKEN_KEY_FILE", false),
+        ("TOKEN_KEY", true),
+        ("TIDEMILL_API_KEY", true),
+        ("SLACK_WEBHOOK_URL", true),
+        ("WEBHOOK_SIGNING_KEY", true),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", true),
+        ("STRIPE_KEY", true),
+        ("DATABASE_URL", false),
+    ] {
+        assert_eq!(names_secret(name), expected, "{name}");
+    }
+}

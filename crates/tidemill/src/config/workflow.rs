@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use tidemill::document::{Document, FileProblem, Form};
 use tidemill_model::field_problem::FieldProblems;
 use tidemill_model::workflow::{Catalogue, Families, Family};
+use tidemill_source_file::{FileProblem, Form, SourceFile};
 
 use super::values::Values;
 
@@ -31,7 +31,7 @@ impl Workflows {
     }
 }
 
-fn document(name: &str, path: &Path, problems: &mut Vec<String>) -> Option<Document> {
+fn document(name: &str, path: &Path, problems: &mut Vec<String>) -> Option<SourceFile> {
     let shown = path.display().to_string();
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
@@ -40,7 +40,7 @@ fn document(name: &str, path: &Path, problems: &mut Vec<String>) -> Option<Docum
             return None;
         }
     };
-    match Document::read(&shown, Form::of(path, &bytes), &bytes) {
+    match SourceFile::read(&shown, Form::of(path, &bytes), &bytes) {
         Ok(document) => Some(document),
         Err(found) => {
             problems.extend(found.0.iter().map(FileProblem::to_string));
@@ -49,7 +49,7 @@ fn document(name: &str, path: &Path, problems: &mut Vec<String>) -> Option<Docum
     }
 }
 
-fn tell(document: &Document, found: FieldProblems, problems: &mut Vec<String>) {
+fn tell(document: &SourceFile, found: FieldProblems, problems: &mut Vec<String>) {
     let found = found.listed.into_iter().map(|problem| (problem.path, problem.message));
     problems.extend(document.problems(found).0.iter().map(FileProblem::to_string));
 }

@@ -12,4 +12,4 @@ pub(crate) mod visible;
 pub(crate) use job_state::{Change, JobState, SeenEvent, TaskPhase};
 pub(crate) use live::LiveTree;
 pub(crate) use plain::PlainLines;
-pub(crate) use table::Table;
+pub(crate) use table::{Last, Table};

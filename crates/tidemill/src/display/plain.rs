@@ -6,7 +6,7 @@ use super::humanize::{clock_time, count, span};
 use super::job_state::{JobState, TaskLine, TaskPhase};
 use super::line;
 
-/// Makes the lines; whoever has it writes them.
+/// Makes the lines; its owner writes them.
 #[derive(Debug, Default)]
 pub(crate) struct PlainLines;
 
@@ -37,7 +37,7 @@ impl PlainLines {
     }
 
     /// A line that a task wrote.
-    pub(crate) fn said(task_id: &str, text: &str, at: u64) -> String {
+    pub(crate) fn output_line(task_id: &str, text: &str, at: u64) -> String {
         format!("{} {task_id} | {}", clock_time(at), line::clean(text))
     }
 }

@@ -1,6 +1,7 @@
 //! Aligned columns.
 
 use super::line;
+use crate::help::fold;
 
 /// Between two columns.
 const GAP: &str = "  ";
@@ -12,11 +13,27 @@ const GAP: &str = "  ";
 pub(crate) struct Table {
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
+    /// Set if only the last column gives way.
+    last: Option<Last>,
+}
+
+/// What becomes of a text in the last column that is longer than its room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Last {
+    /// It goes on below itself.
+    Folded,
+    Cut,
 }
 
 impl Table {
     pub(crate) fn new(headings: &'static [&'static str]) -> Self {
-        Self { headings: headings.to_vec(), rows: Vec::new() }
+        Self { headings: headings.to_vec(), rows: Vec::new(), last: None }
+    }
+
+    /// The same, with all columns whole but the last one. Where they leave it too little room, a row takes several lines.
+    pub(crate) fn whole_but(mut self, last: Last) -> Self {
+        self.last = Some(last);
+        self
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
@@ -53,14 +70,18 @@ impl Table {
                 *width = (*width).max(line::columns(cell));
             }
         }
+        if let (Some(width), Some(last)) = (width, self.last) {
+            return self.flowing(&widths, width, last, colours);
+        }
         if let Some(width) = width {
             let fits = shrink(&mut widths, &self.headings, width);
-            if !fits && self.headings.len() > 1 && is_id(self.headings[0]) {
+            if !fits && self.headings.len() > 1 && is_kept(&self.headings, 0) {
                 return self.stacked(width, colours);
             }
         }
         // As far as the last id goes, and a mark behind it.
-        let ids = self.headings.iter().rposition(|heading| is_id(heading)).map_or(0, |last| last + 1);
+        let ids =
+            (0..self.headings.len()).rfind(|at| is_kept(&self.headings, *at)).map_or(0, |last| last + 1);
         let least = widths[..ids].iter().map(|wide| wide + GAP.len()).sum();
         let width = width.map(|width| width.max(least));
         let headings = self.headings.iter().map(|heading| (*heading).to_owned()).collect();
@@ -83,13 +104,61 @@ impl Table {
     /// The lines with the first column above the others.
     fn stacked(&self, width: usize, colours: bool) -> Vec<String> {
         let rows = self.rows.iter().map(|row| row[1..].to_vec()).collect();
-        let rest = Self { headings: self.headings[1..].to_vec(), rows };
+        let rest = Self { headings: self.headings[1..].to_vec(), rows, last: None };
         let rest = rest.drawn(Some(width.saturating_sub(GAP.len())), colours);
         let heading =
             if colours { format!("{FAINT}{}{PLAIN}", self.headings[0]) } else { self.headings[0].to_owned() };
         let firsts = std::iter::once(heading).chain(self.rows.iter().map(|row| row[0].clone()));
         let lines = firsts.zip(rest).flat_map(|(first, rest)| [first, format!("{GAP}{rest}")]);
         lines.filter(|line| !line.trim().is_empty()).collect()
+    }
+
+    /// The lines with every column whole but the last. Columns that do not fit beside the others stand below them.
+    fn flowing(&self, widths: &[usize], width: usize, last: Last, colours: bool) -> Vec<String> {
+        let end = widths.len().saturating_sub(1);
+        let mut starts = vec![0];
+        let mut used = 0;
+        for (at, wide) in widths.iter().enumerate() {
+            let needed = if at == end { (*wide).min(LAST_MIN) } else { *wide };
+            let gap = if at == 0 { 0 } else { GAP.len() };
+            if at > 0 && used + gap + needed > width {
+                starts.push(at);
+                used = gap + needed;
+            } else {
+                used += gap + needed;
+            }
+        }
+        let headings: Vec<_> = self.headings.iter().map(|heading| (*heading).to_owned()).collect();
+        let mut lines = Vec::new();
+        for (number, row) in std::iter::once(&headings).chain(&self.rows).enumerate() {
+            for (nth, start) in starts.iter().enumerate() {
+                let until = starts.get(nth + 1).copied().unwrap_or(widths.len());
+                let mut text = if nth == 0 { String::new() } else { GAP.to_owned() };
+                for at in *start..until {
+                    if at > *start {
+                        text += GAP;
+                    }
+                    if at < end {
+                        text += &line::pad(&row[at], widths[at]);
+                        continue;
+                    }
+                    let before = line::columns(&text);
+                    let room = width.saturating_sub(before).max(1);
+                    match last {
+                        Last::Cut => text += &line::cut(&row[at], room),
+                        Last::Folded => {
+                            text += &fold(&row[at], 0, room).replace('\n', &format!("\n{:before$}", ""));
+                        }
+                    }
+                }
+                let told = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+                lines.extend(told.map(|line| match (colours, number) {
+                    (true, 0) => format!("{FAINT}{line}{PLAIN}"),
+                    _ => line.to_owned(),
+                }));
+            }
+        }
+        lines
     }
 
     /// A line whose state has its colour. All before it is as wide as its columns, so its place is known.
@@ -135,9 +204,16 @@ fn colour_of(state: &str) -> Option<&'static str> {
 /// Headings of columns that hold what other commands take.
 const IDS: [&str; 6] = ["ID", "JOB", "TASK", "EXECUTION", "CODE", "CODES"];
 
-fn is_id(heading: &str) -> bool {
-    IDS.contains(&heading)
+/// Headings that hold it if they come first.
+const NAMES: [&str; 2] = ["NAME", "FILE"];
+
+/// Whether a column is never cut.
+fn is_kept(headings: &[&str], at: usize) -> bool {
+    IDS.contains(&headings[at]) || (at == 0 && NAMES.contains(&headings[at]))
 }
+
+/// The last column has a line of its own where there is less room for it.
+const LAST_MIN: usize = 24;
 
 /// A column is not made narrower than its heading, nor than the first of these; if that is too little, than the second.
 const COLUMN_MIN: [usize; 2] = [12, 8];
@@ -152,7 +228,7 @@ fn shrink(widths: &mut [usize], headings: &[&str], width: usize) -> bool {
             let can = widths
                 .iter()
                 .enumerate()
-                .filter(|(at, wide)| !is_id(headings[*at]) && **wide > least.max(headings[*at].len()));
+                .filter(|(at, wide)| !is_kept(headings, *at) && **wide > least.max(headings[*at].len()));
             let Some((at, _)) = can.max_by_key(|(_, wide)| **wide) else { break };
             widths[at] -= 1;
             over -= 1;
@@ -218,6 +294,34 @@ mod tests {
             "job-01a1b2c3d4e5f60718293a4b5c6d7e8f  failed  exit status 1 of …"
         );
         assert!(table.lines(Some(80))[1].ends_with("of the program"));
+    }
+
+    #[test]
+    fn only_the_last_column_gives_way_where_all_others_are_to_be_whole() {
+        let table = |last| {
+            let mut table = Table::new(&["TIME", "ENTITY", "WHAT"]).whole_but(last);
+            table.row(vec!["12:00".into(), "TASK/a".into(), "one two three four five six seven".into()]);
+            table.row(vec!["12:01".into(), "TASK/long".into(), String::new()]);
+            table
+        };
+        assert_eq!(table(Last::Cut).lines(Some(80)), table(Last::Folded).lines(None));
+        assert_eq!(
+            table(Last::Cut).lines(Some(46)),
+            ["TIME   ENTITY     WHAT", "12:00  TASK/a     one two three four five six…", "12:01  TASK/long"]
+        );
+        let folded = "12:00  TASK/a     one two three four five six";
+        assert_eq!(table(Last::Folded).lines(Some(46))[1..3], [folded, "                  seven"]);
+        let narrow = ["TIME   ENTITY", "  WHAT", "12:00  TASK/a", "  one two three four five six", "  seven"];
+        assert_eq!(table(Last::Folded).lines(Some(30))[..5], narrow);
+        assert_eq!(table(Last::Folded).lines(Some(30))[5..], ["12:01  TASK/long"]);
+        assert_eq!(table(Last::Cut).coloured(Some(80))[0], "\x1b[2mTIME   ENTITY     WHAT\x1b[0m");
+    }
+
+    #[test]
+    fn names_that_other_commands_take_are_never_cut() {
+        let mut table = Table::new(&["NAME", "VERSION", "WHAT"]);
+        table.row(vec!["one-definition-of-many".into(), "1".into(), "what it does in words".into()]);
+        assert_eq!(table.lines(Some(44))[1], "one-definition-of-many  1        what it do…");
     }
 
     #[test]

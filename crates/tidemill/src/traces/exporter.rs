@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidemill_engine::metrics::SpanMeter;
 use tidemill_engine::warn_seldom;
-use tidemill_outbound::{Collector, Sent};
+use tidemill_outbound::{Collector, CollectorVerdict};
 use tokio::sync::mpsc::Receiver;
 
 use super::otlp;
@@ -59,12 +59,14 @@ impl Exporter {
         let mut pauses = PAUSES.iter();
         loop {
             match (self.collector.send(body.clone()).await, pauses.next()) {
-                (Sent::Taken, _) => return self.meter.sent(batch.len()),
-                (Sent::Missed, Some(pause)) => tokio::time::sleep(*pause).await,
-                (Sent::Missed, None) => {
+                (CollectorVerdict::Taken, _) => return self.meter.sent(batch.len()),
+                (CollectorVerdict::Missed, Some(pause)) => tokio::time::sleep(*pause).await,
+                (CollectorVerdict::Missed, None) => {
                     return self.give_up(batch, "the collector of traces cannot be reached");
                 }
-                (Sent::Refused, _) => return self.give_up(batch, "the collector of traces refuses them"),
+                (CollectorVerdict::Refused, _) => {
+                    return self.give_up(batch, "the collector of traces refuses them");
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ use tidemill_engine::clock::{Clock as _, SystemClock};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::Engine;
 use tidemill_engine::metrics::SpanMeter;
+use tidemill_engine::reads::Reads as _;
 use tidemill_engine::warn_seldom;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::{EventQuery, Order};
@@ -19,7 +20,7 @@ use super::tracker::{Facts, Open, Tracker, ids_of, key_of, outcome_of};
 
 /// Events that are read at a time.
 const PAGE: usize = 256;
-/// A store that could not is asked again after so long.
+/// How long to wait before asking a store again that could not answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) struct Follower<B> {
@@ -108,7 +109,7 @@ impl<B: Backend> Follower<B> {
             KnownType::TaskPending => return self.tracker.pending(event, facts),
             KnownType::TaskProcessingStarted => {
                 let lost = self.tracker.started(event, facts);
-                return self.tell(lost, event, facts).await;
+                return self.push_named(lost, event, facts).await;
             }
             _ => {}
         }
@@ -116,7 +117,7 @@ impl<B: Backend> Follower<B> {
         let found = if self.tracker.knows(&key) { None } else { self.begun(event, facts).await };
         let ended = self.tracker.ended(kind, event, facts, found);
         self.last = facts.job_id.map(|job| (job, event.timestamp));
-        self.tell(ended, event, facts).await;
+        self.push_named(ended, event, facts).await;
         if kind == KnownType::TaskProcessingFailed {
             return;
         }
@@ -152,9 +153,9 @@ impl<B: Backend> Follower<B> {
             None => self.name_of(&key).await,
         };
         let root = TraceContext::of_task(&key.tenant, &key.request);
-        // Its first run has ended, and was told then.
+        // Its first run has ended, and its span was sent then.
         if facts.run > 1 {
-            self.tracker.was_told(root);
+            self.tracker.note_sent_root(root);
         }
         let (context, parent) = self.tracker.root(root, event);
         let outcome = outcome_of(kind, facts);
@@ -162,8 +163,8 @@ impl<B: Backend> Follower<B> {
         let attributes = ids_of(&key.tenant, None);
         let mut span =
             Span { context, parent, name, start: pending_at, end: event.timestamp, attributes, error };
-        span.tell("tidemill.request_id", Some(key.request.as_str()));
-        span.tell("tidemill.status", Some(outcome));
+        span.add_attribute("tidemill.request_id", Some(key.request.as_str()));
+        span.add_attribute("tidemill.status", Some(outcome));
         self.push(span);
     }
 
@@ -175,7 +176,7 @@ impl<B: Backend> Follower<B> {
             return self.tracker.fails(&event.tenant, job);
         }
         self.tracker.rests(&event.tenant, job);
-        // The end of a task and the failure of its job are told by one commit.
+        // One commit has the end of a task and the failure of its job.
         let end = Some((job, snapshot.head.version));
         if std::mem::replace(&mut self.told, end) == end {
             return;
@@ -192,7 +193,7 @@ impl<B: Backend> Follower<B> {
             && !self.tracker.knows_root(root)
             && self.ended_before(&head.tenant, job).await
         {
-            self.tracker.was_told(root);
+            self.tracker.note_sent_root(root);
         }
         let (context, parent) = self.tracker.root(root, event);
         let mut span = Span {
@@ -204,9 +205,9 @@ impl<B: Backend> Follower<B> {
             attributes: ids_of(&event.tenant, Some(job)),
             error: (status != "completed").then(|| format!("the job is {status}")),
         };
-        span.tell("tidemill.request_id", Some(head.request.as_str()));
-        span.tell("tidemill.status", Some(status));
-        span.tell("tidemill.tasks", Some(head.counts.total()));
+        span.add_attribute("tidemill.request_id", Some(head.request.as_str()));
+        span.add_attribute("tidemill.status", Some(status));
+        span.add_attribute("tidemill.tasks", Some(head.counts.total()));
         self.push(span);
     }
 
@@ -250,7 +251,7 @@ impl<B: Backend> Follower<B> {
         found.map_or_else(|| "task".to_owned(), |task| task.spec.name.to_string())
     }
 
-    async fn tell(&mut self, span: Option<Span>, event: &Event, facts: &Facts) {
+    async fn push_named(&mut self, span: Option<Span>, event: &Event, facts: &Facts) {
         let Some(mut span) = span else { return };
         if span.name.is_empty() {
             span.name = self.name_of(&key_of(event, facts)).await;
@@ -274,7 +275,7 @@ fn job_of(event: &Event) -> Option<JobId> {
     event.properties.read::<OfJob>().ok().map(|found| found.job_id)
 }
 
-/// A span lacks something that could not be looked up. Whoever reads traces sees the rest.
+/// A span lacks something that could not be looked up. Readers of traces see the rest.
 fn incomplete(fault: &Fault) {
     warn_seldom!(fault, "a trace is told without all that belongs to it");
 }

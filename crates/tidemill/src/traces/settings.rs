@@ -1,9 +1,6 @@
 //! Where spans go, by what the operator set.
 
-use std::borrow::Cow;
-
 use axum::http::{HeaderName, HeaderValue};
-use percent_encoding::percent_decode_str;
 
 /// A collector that takes OTLP as JSON over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,19 +28,11 @@ pub(crate) fn parse_headers(text: &str) -> Option<Vec<(String, String)>> {
         .map(|part| {
             let (name, value) = part.split_once('=')?;
             let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
-            let value = decoded(value.trim())?;
+            let value = tidemill_api::decode(value.trim())?;
             HeaderValue::from_str(&value).ok()?;
             Some((name.as_str().to_owned(), value))
         })
         .collect()
-}
-
-fn decoded(text: &str) -> Option<String> {
-    let is_coded = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
-    if !text.split('%').skip(1).all(is_coded) {
-        return None;
-    }
-    percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(super) struct Span {
 
 impl Span {
     /// Adds an attribute whose value is known.
-    pub(super) fn tell(&mut self, name: &'static str, value: Option<impl Into<Value>>) {
+    pub(super) fn add_attribute(&mut self, name: &'static str, value: Option<impl Into<Value>>) {
         self.attributes.extend(value.map(|value| (name, value.into())));
     }
 }

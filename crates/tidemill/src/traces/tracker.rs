@@ -59,7 +59,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// The attempt that a `Task Processing Started` tells of.
+    /// The attempt that a `Task Processing Started` is about.
     pub(super) fn of(event: &Event, facts: &Facts) -> Option<Self> {
         Some(Self {
             fence: facts.fence?,
@@ -112,7 +112,7 @@ impl Tracker {
             let before = track.open.replace(open.clone()).filter(|before| before.fence != open.fence)?;
             let track = track.clone();
             let mut span = span_of(&key, facts, &before, &track, event.timestamp);
-            span.tell("tidemill.outcome", Some("lost"));
+            span.add_attribute("tidemill.outcome", Some("lost"));
             span.error = Some("the worker fell silent".to_owned());
             return Some(span);
         }
@@ -157,13 +157,13 @@ impl Tracker {
         let track = known;
         let mut span = span_of(&key, facts, &open, &track, event.timestamp);
         let took = facts.duration_ms.or(facts.elapsed_ms);
-        // A short child's beginning is told with its end.
+        // A short child's beginning comes with its end.
         if let Some(start) = took.and_then(|took| event.timestamp.millis().checked_sub(took)) {
             span.start = span.start.min(Timestamp::clamped(start));
         }
-        span.tell("tidemill.outcome", Some(outcome_of(kind, facts)));
-        span.tell("process.exit.code", facts.exit_code);
-        span.tell("error.type", class_of(kind, facts));
+        span.add_attribute("tidemill.outcome", Some(outcome_of(kind, facts)));
+        span.add_attribute("process.exit.code", facts.exit_code);
+        span.add_attribute("error.type", class_of(kind, facts));
         span.error = match kind {
             KnownType::TaskCompleted => None,
             KnownType::TaskTimeout => {
@@ -189,7 +189,7 @@ impl Tracker {
         self.failing.remove(&(tenant.clone(), job));
     }
 
-    /// The place of a span that stands for a whole trace: the first of it, or below it when that was told already.
+    /// The place of a span that stands for a whole trace: the first of it, or below it when that was sent already.
     pub(super) fn root(&mut self, root: TraceContext, event: &Event) -> (TraceContext, Option<TraceContext>) {
         if self.rooted.insert(root) { (root, None) } else { (root.other(event.id.as_u128()), Some(root)) }
     }
@@ -199,7 +199,7 @@ impl Tracker {
     }
 
     /// The first span of a trace was told by a former life.
-    pub(super) fn was_told(&mut self, root: TraceContext) {
+    pub(super) fn note_sent_root(&mut self, root: TraceContext) {
         self.rooted.insert(root);
     }
 
@@ -225,13 +225,13 @@ fn span_of(key: &TaskKey, facts: &Facts, open: &Open, track: &Track, end: Timest
         attributes: ids_of(tenant, facts.job_id),
         error: None,
     };
-    span.tell("tidemill.request_id", Some(request.as_str()));
-    span.tell("tidemill.task_id", facts.task_id.as_ref().map(TaskId::as_str));
-    span.tell("tidemill.run", Some(track.run));
-    span.tell("tidemill.attempt", facts.attempt_number.or(facts.retry_count).or(track.attempt));
-    span.tell("tidemill.fence", Some(open.fence.0));
-    span.tell("tidemill.worker_id", open.worker.clone());
-    span.tell("process.pid", open.process);
+    span.add_attribute("tidemill.request_id", Some(request.as_str()));
+    span.add_attribute("tidemill.task_id", facts.task_id.as_ref().map(TaskId::as_str));
+    span.add_attribute("tidemill.run", Some(track.run));
+    span.add_attribute("tidemill.attempt", facts.attempt_number.or(facts.retry_count).or(track.attempt));
+    span.add_attribute("tidemill.fence", Some(open.fence.0));
+    span.add_attribute("tidemill.worker_id", open.worker.clone());
+    span.add_attribute("process.pid", open.process);
     span
 }
 

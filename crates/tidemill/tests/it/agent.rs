@@ -56,6 +56,8 @@ fn ag_02_03_04_14_a_job_with_an_agent_completes_and_tells_what_it_used() {
     assert_eq!(command["properties"].get("usage"), None, "only agents have a usage");
 
     let task = format!("{}_a", report["jobId"].as_str().unwrap());
+    let shown = sandbox.run(&["tasks", "get", &task]).ok().out;
+    assert!(shown.contains("\nused            240 tokens in 2 turns, 0.0125 USD\n"), "{shown}");
     let output = sandbox.dir.join(".output").join(&task);
     for file in ["artifacts/task-result.json", "logs/summary.log", "traces/session_trace.json"] {
         let local =
@@ -356,7 +358,7 @@ fn a_worker_elsewhere_runs_agents_too() {
     environment.push(("TIDEMILL_API_KEY", &key));
     let mut worker = elsewhere.start(&["worker", "--server", &server.url], &environment);
     worker.wait_for("working for http://");
-    // Who may not bring agents along names a stored one.
+    // A producer that may not bring agents along names a stored one.
     let producer = [("TIDEMILL_API_KEY", producer.as_str())];
     let report = sandbox.run_with(&["submit", "job.yaml", "--watch", "--json"], &producer).ok().json();
     assert_eq!(report["tasks"]["a"]["output"], json!({ "answer": "fake" }));

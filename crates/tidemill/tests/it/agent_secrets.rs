@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
 use crate::fake_claude::{FakeClaude, SCHEMA};
 use crate::sandbox::Sandbox;
 
@@ -99,4 +101,52 @@ fn se_07_no_secret_of_an_agent_is_kept_or_answered() {
     for file in files.into_iter().filter(written_by_us) {
         assert_eq!(find(&std::fs::read(&file).unwrap()), None, "in {}", file.display());
     }
+}
+
+/// Settings that list names are no secrets, though the name of one says SECRET.
+#[test]
+fn the_names_of_secrets_are_none() {
+    let sandbox = Sandbox::new();
+    let claude = FakeClaude::new(&sandbox, &["names"]);
+    let mut environment = claude.environment();
+    environment.push(("TASK_SECRETS", "STRIPE_KEY"));
+    sandbox.write("telling.yaml", &format!("name: telling\nprompt: tell\noutputSchema: {SCHEMA}\n"));
+    sandbox.run(&["definitions", "create", "telling.yaml"]).ok();
+    sandbox.write(
+        "job.yaml",
+        "tasks:\n- {taskId: a, name: telling}\n- {taskId: b, run: 'true', secrets: [STRIPE_KEY]}\n",
+    );
+    let ran = sandbox.run_with(&["run", "job.yaml", "--json"], &environment);
+    assert_eq!(ran.code, 1, "{ran:#?}");
+    let report = ran.json();
+    assert_eq!(report["tasks"]["a"]["output"], json!({ "answer": "STRIPE_KEY is set" }), "{report}");
+    let id = format!("{}_b", report["jobId"].as_str().unwrap());
+    let told = sandbox.run(&["tasks", "get", &id]).ok().out;
+    assert!(told.contains("asks for the variable STRIPE_KEY"), "{told}");
+}
+
+/// An output without the secret that only the worker knows is kept if it satisfies its schema, and else fails with a code.
+#[test]
+fn an_output_is_checked_again_once_a_secret_is_cut_out_of_it() {
+    let sandbox = Sandbox::new();
+    let claude = FakeClaude::new(&sandbox, &["unseen"]);
+    let mut environment = claude.environment();
+    environment.push(("DEPLOY_KEY", AWS_KEY));
+    let strict = SCHEMA.replace("{type: string}", "{type: string, pattern: '^DEPLOY is AKIA'}");
+    for (name, schema) in [("loose", SCHEMA), ("strict", &strict)] {
+        let definition = format!("name: {name}\nprompt: tell\noutputSchema: {schema}\nmaxAttempts: 1\n");
+        sandbox.write("definition.yaml", &definition);
+        sandbox.run(&["definitions", "create", "definition.yaml"]).ok();
+    }
+    sandbox.write("job.yaml", "tasks:\n- {taskId: a, name: loose}\n- {taskId: b, name: strict}\n");
+    let ran = sandbox.run_with(&["run", "job.yaml", "--json"], &environment);
+    assert_eq!(ran.code, 1, "{ran:#?}");
+    let report = ran.json();
+    assert_eq!(report["tasks"]["a"]["output"], json!({ "answer": "DEPLOY is [REDACTED]" }), "{report}");
+    let id = format!("{}_b", report["jobId"].as_str().unwrap());
+    let told = sandbox.run(&["tasks", "get", &id]).ok().out;
+    for part in ["AGENT_BAD_OUTPUT", "a secret was cut out of the output", "/answer"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert_eq!(find(told.as_bytes()), None, "{told}");
 }

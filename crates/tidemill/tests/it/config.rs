@@ -369,7 +369,7 @@ fn a_data_directory_that_came_with_a_folder_is_not_opened() {
     let sandbox = Sandbox::new();
     sandbox.write("evil.yaml", "tasks:\n- {taskId: a, run: touch ran}\n");
     sandbox.write("own.yaml", "tasks:\n- {taskId: a, run: 'true'}\n");
-    sandbox.run(&["submit", "evil.yaml"]).ok();
+    sandbox.run(&["submit", "evil.yaml", "--data", ".tidemill"]).ok();
     sandbox.run(&["export", "--out", "export"]).ok();
     let data = sandbox.dir.join(".tidemill");
     let set = |path: &std::path::Path, mode| {

@@ -147,13 +147,24 @@ fn a_closed_pipe_is_quiet() {
 fn a_job_is_not_watched_where_nobody_runs_it() {
     let sandbox = Sandbox::new();
     sandbox.write("job.yaml", TWO);
-    let ran = sandbox.run(&["submit", "job.yaml", "--watch"]);
+    // A job in a store that only this call knows of would never run.
+    for more in [&[][..], &["--watch"], &["--json"]] {
+        let ran = sandbox.run(&[&["submit", "job.yaml"], more].concat());
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:#?}");
+        for way in ["start `tidemill serve`", "--server", "--data"] {
+            assert!(ran.words.contains(way), "{way}: {ran:#?}");
+        }
+        assert!(!sandbox.dir.join(".tidemill").exists(), "nothing was made");
+    }
+    let ran = sandbox.run(&["submit", "job.yaml", "--watch", "--data", ".tidemill"]);
     assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:#?}");
     assert!(
         ran.words.contains("--watch needs a server") && ran.words.contains("nothing was submitted"),
         "{ran:#?}"
     );
     assert_eq!(sandbox.run(&["jobs", "list", "--json"]).ok().json()["items"], json!([]));
+    let named = sandbox.run_with(&["submit", "job.yaml"], &[("TIDEMILL_DATA", "elsewhere")]).ok();
+    assert!(named.words.contains("it runs when `tidemill serve` is started on elsewhere"), "{named:#?}");
     let server = sandbox.serve(&[], &[]);
     assert_eq!(sandbox.run(&["submit", "job.yaml", "--watch", "--json"]).ok().json()["status"], "completed");
     server.stop().ok();
@@ -257,4 +268,62 @@ fn the_logs_of_a_job_are_those_of_all_its_tasks() {
     assert_eq!(rest, ["first | gone", "then  | later"]);
     assert!(child.wait().unwrap().success());
     server.stop().ok();
+}
+
+/// What a command says names the next one.
+#[test]
+fn a_refusal_or_a_failure_says_how_to_go_on() {
+    let sandbox = Sandbox::new();
+    let server = sandbox.serve(&[], &[]);
+    sandbox.write("bad.yaml", "tasks:\n- {taskId: a, run: exit 1, retry: 1}\n");
+    let failed = sandbox.run(&["submit", "bad.yaml", "--watch"]);
+    assert_eq!(failed.code, 1, "{failed:#?}");
+    let jobs = sandbox.run(&["jobs", "list", "--json"]).ok().json();
+    let job = jobs["items"][0]["jobId"].as_str().unwrap();
+    let next = format!("go on with: tidemill jobs resume {job}\n");
+    assert!(failed.words.ends_with(&next), "{failed:#?}");
+    assert!(sandbox.run(&["jobs", "watch", job]).words.ends_with(&next));
+    assert!(sandbox.run(&["submit", "--help"]).ok().out.contains("\n  3    the job that was watched waits"));
+    let cancelled = sandbox.run(&["jobs", "cancel", job]);
+    assert!(!cancelled.words.contains("1 tasks"), "{cancelled:#?}");
+
+    sandbox.write("load.yaml", "name: load\ncommand: 'true'\n");
+    sandbox.run(&["definitions", "create", "load.yaml"]).ok();
+    let exists = sandbox.run(&["definitions", "create", "load.yaml"]);
+    assert!(
+        exists.words.contains("(EXISTS); replace it with `tidemill definitions update FILE`"),
+        "{exists:#?}"
+    );
+    let mistyped = sandbox.run(&["rnu", "job.yaml"]);
+    assert!(mistyped.words.contains("did you mean run?"), "{mistyped:#?}");
+    server.stop().ok();
+}
+
+#[test]
+fn lists_of_tasks_take_the_states_they_offer_and_show_errors_of_what_failed() {
+    let sandbox = Sandbox::new();
+    let run = "if [ -e again ]; then exit 0; fi; touch again; echo network trouble >&2; exit 1";
+    sandbox.write(
+        "job.yaml",
+        &format!(
+            "tasks:\n- {{taskId: a, run: '{run}', retry: {{maxAttempts: 2, firstDelay: 10ms}}}}\n\
+             - {{taskId: b, run: exit 1, retry: 1, dependsOn: a}}\n- {{taskId: c, run: 'true', dependsOn: b}}\n"
+        ),
+    );
+    let report = sandbox.run(&["run", "job.yaml", "--json"]).json();
+    assert_eq!(report["tasks"]["a"]["attempt"], 2, "{report:#}");
+    let job = report["jobId"].as_str().unwrap();
+    let waiting = sandbox.run(&["tasks", "list", "--state", "waiting"]);
+    assert_eq!(waiting.code, 2, "{waiting:#?}");
+    assert!(waiting.words.contains("--state waiting goes with --job JOB"), "{waiting:#?}");
+    let listed = |more: &[&str]| sandbox.run(&[&["tasks", "list"], more].concat()).ok().out;
+    assert!(listed(&["--state", "waiting", "--job", job]).contains(&format!("{job}_c")));
+    for more in [&[][..], &["--job", job]] {
+        let shown = listed(more);
+        let of = |task: &str| {
+            shown.lines().find(|line| line.contains(&format!("{job}_{task} "))).unwrap().to_owned()
+        };
+        assert!(of("a").trim_end().ends_with('a'), "no error of what completed: {shown}");
+        assert!(!of("b").trim_end().ends_with('b'), "the error of what failed: {shown}");
+    }
 }

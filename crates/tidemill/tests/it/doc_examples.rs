@@ -22,8 +22,8 @@
 //! - `<!-- fails -->`: its last command shows an error, and ends with another code than 0,
 //! - `<!-- no server -->`: the page works on the data directory itself, and no server is started for it.
 //!
-//! The commands run as whoever runs the tests, so a page with a program that is not on a short list is not run at all: an example
-//! that makes users or installs services must say `not run`.
+//! The commands run as the user who runs the tests, so a page with a program that is not on a short list is not run
+//! at all: an example that makes users or installs services must say `not run`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ use crate::sandbox::Sandbox;
 /// Where the server of the examples listens.
 const ADDRESS: &str = "http://127.0.0.1:7070";
 /// How the README calls the program before it is built.
-const BUILT: &str = "cargo run --release -p tidemill -- ";
+const BUILT: &str = "cargo run -p tidemill -- ";
 /// What examples may start. None of these changes anything outside of the page's directory as examples use it.
 const PROGRAMS: [&str; 11] =
     ["tidemill", "curl", "python3", "echo", "cat", "cp", "mkdir", "test", "export", "kill", "wait"];

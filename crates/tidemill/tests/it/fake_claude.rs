@@ -41,6 +41,8 @@ api_error() {
 
 case $word in
 ok) init; success done '{"answer":"fake"}';;
+names) init; success done '{"answer":"STRIPE_KEY is set"}';;
+unseen) init; success done '{"answer":"DEPLOY is AKIANEVERTOBESEEN0123"}';;
 wrong) init; success done '{"answer":7}';;
 [45][0-9][0-9]) init; api_error "$word";;
 nothing) exit 0;;

@@ -20,9 +20,6 @@ const SHORT: [(&str, &str); 2] =
 /// And one of 4.5 s, which leaves a second for killing.
 const LONGER: [(&str, &str); 2] =
     [("VISIBILITY_EXTENSION_INTERVAL", "1000"), ("VISIBILITY_EXTENSION_AMOUNT", "3")];
-/// Leases that leave seconds to notice that a spawner hangs: other tests may keep both cores busy for one.
-const LONGEST: [(&str, &str); 2] =
-    [("VISIBILITY_EXTENSION_INTERVAL", "1000"), ("VISIBILITY_EXTENSION_AMOUNT", "8")];
 /// Longer than a lease, and than the gap in time that a server notices.
 const LONG: Duration = Duration::from_secs(4);
 /// How long a child that should have ended has to show that it lives.
@@ -35,8 +32,13 @@ fn freezes() -> usize {
 
 /// A job of tasks that each write down, in a file of the task and the fence, every moment at which they lived.
 fn stamping(sandbox: &Sandbox, name: &str, tasks: usize, rounds: usize) {
+    stamping_after(sandbox, name, "", tasks, rounds);
+}
+
+/// The same after something else.
+fn stamping_after(sandbox: &Sandbox, name: &str, first: &str, tasks: usize, rounds: usize) {
     let run = format!(
-        "i=0; while [ $i -lt {rounds} ]; do i=$((i+1)); read up rest < /proc/uptime; \
+        "{first}i=0; while [ $i -lt {rounds} ]; do i=$((i+1)); read up rest < /proc/uptime; \
          echo $up >> stamps-$TIDEMILL_REQUEST_ID-$TIDEMILL_FENCE; sleep 0.03; done"
     );
     let tasks = (0..tasks).map(|n| format!("- {{taskId: t{n}, run: '{run}'}}\n"));
@@ -187,11 +189,11 @@ fn a_spawner_that_stands_still_is_killed_when_the_lease_is_over() {
     let token = sandbox.run(&["keys", "create", "--role", "admin"]).ok().out.trim().to_owned();
     let key = sandbox.run(&["keys", "create", "--role", "worker"]).ok().out.trim().to_owned();
     let admin = [("TIDEMILL_API_KEY", token.as_str())];
-    let settings: Vec<_> = LONGEST.iter().copied().chain([("TIDEMILL_API_KEY", key.as_str())]).collect();
-    let server = sandbox.serve(&["--no-worker"], &LONGEST);
+    let settings: Vec<_> = LONGER.iter().copied().chain([("TIDEMILL_API_KEY", key.as_str())]).collect();
+    let server = sandbox.serve(&["--no-worker"], &LONGER);
     let line = Line::to(server.url.trim_start_matches("http://"));
     let mut workers = vec![worker(&places[0], &line.url, &settings)];
-    stamping(&sandbox, "job.yaml", 3, 500);
+    stamping(&sandbox, "job.yaml", 3, 300);
     let id = sandbox.run_with(&["submit", "job.yaml"], &admin).ok().out.trim().to_owned();
     eventually("all tasks", || lives(&[dirs[0]]).len() == 3);
     let spawners = children_of(workers[0].pid());
@@ -205,6 +207,35 @@ fn a_spawner_that_stands_still_is_killed_when_the_lease_is_over() {
     let report = sandbox.run_with(&["jobs", "watch", &id, "--json"], &admin).ok().json();
     assert_eq!(report["status"], "completed");
     assert!(assert_alone(&dirs) >= 1);
+    stop(workers, server);
+}
+
+/// The same for one that hangs after it started a child and before it says so: nobody knows of the child then.
+#[test]
+fn a_spawner_that_stands_still_before_it_answers_is_killed_when_the_lease_is_over() {
+    let (sandbox, places) = (Sandbox::new(), [Sandbox::new(), Sandbox::new()]);
+    let dirs = [places[0].dir.as_path(), places[1].dir.as_path()];
+    let token = sandbox.run(&["keys", "create", "--role", "admin"]).ok().out.trim().to_owned();
+    let key = sandbox.run(&["keys", "create", "--role", "worker"]).ok().out.trim().to_owned();
+    let admin = [("TIDEMILL_API_KEY", token.as_str())];
+    let settings: Vec<_> = LONGER.iter().copied().chain([("TIDEMILL_API_KEY", key.as_str())]).collect();
+    let server = sandbox.serve(&["--no-worker"], &LONGER);
+    let line = Line::to(server.url.trim_start_matches("http://"));
+    let mut workers = vec![worker(&places[0], &line.url, &settings)];
+    // The first child stops its spawner, which waits a moment before it tells of a start.
+    stamping_after(&sandbox, "job.yaml", "[ $TIDEMILL_FENCE -gt 1 ] || kill -STOP $PPID; ", 1, 300);
+    let id = sandbox.run_with(&["submit", "job.yaml"], &admin).ok().out.trim().to_owned();
+    eventually("the task", || !lives(&[dirs[0]]).is_empty());
+    line.hold(true);
+    let spawners = children_of(workers[0].pid());
+    workers.push(worker(&places[1], &server.url, &settings));
+    eventually("a takeover", || is_taken_over(&id, dirs[0], dirs[1]));
+    passes(BESIDE);
+    line.hold(false);
+    signal_all(&spawners, Signal::CONT);
+    let report = sandbox.run_with(&["jobs", "watch", &id, "--json"], &admin).ok().json();
+    assert_eq!(report["status"], "completed");
+    assert_eq!(assert_alone(&dirs), 1);
     stop(workers, server);
 }
 

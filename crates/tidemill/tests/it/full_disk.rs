@@ -35,7 +35,7 @@ fn send_whole(url: &str, method: &str, path: &str, body: &str) -> (u16, String, 
     (status, head.to_ascii_lowercase(), body)
 }
 
-fn get(url: &str, path: &str) -> (u16, Value) {
+pub(crate) fn get(url: &str, path: &str) -> (u16, Value) {
     send(url, "GET", path, "")
 }
 
@@ -76,6 +76,18 @@ fn is_full(url: &str) {
 
 fn in_data(data: &Path) -> [&str; 2] {
     ["--data", data.to_str().unwrap()]
+}
+
+/// A full disk has room for nobody: other rights would not help.
+#[test]
+fn the_doctor_of_a_full_disk_advises_to_free_space() {
+    let sandbox = Sandbox::new();
+    let Some(disk) = Tmpfs::mount(sandbox.dir.join("disk"), 1 << 10) else { return };
+    disk.fill("all", usize::MAX);
+    let report = sandbox.run(&["doctor", "--json", "--data", disk.join("data").to_str().unwrap()]).json();
+    let sync = report["checks"].as_array().unwrap().iter().find(|check| check["check"] == "fsync").unwrap();
+    assert_eq!(sync["verdict"], "FAIL", "{report:#}");
+    assert_eq!(sync["advice"], "free space on the disk of the data directory", "{report:#}");
 }
 
 /// Jobs come in while the disk fills, a killed server is started again on the full disk, and space comes back: what was taken
@@ -169,7 +181,8 @@ fn a_store_that_stopped_is_not_healthy_and_tells_why() {
     sandbox.run(&["verify"]).ok();
 }
 
-/// Whoever gets a 5xx has an id under which the log says what happened, to which file, and what the system said of it.
+/// A client that gets a 5xx has an id under which the log says what happened, to which file, and what the system said
+/// of it.
 #[test]
 fn the_log_tells_the_cause_of_a_failed_request_under_the_id_of_its_answer() {
     let sandbox = Sandbox::new();

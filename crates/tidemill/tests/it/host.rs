@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tidemill::{Handlers, Host, HostOptions, JobId, JobStatus, Json, TaskError, TaskOptions, TaskSpec, task};
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::engine::{Unpark, UnparkRequest};
-use tidemill_model::workflow::ExecutionId;
+use tidemill_engine::engine::{BulkAction, UnparkRequest};
+use tidemill_model::workflow::WorkflowRunId;
 use tidemill_model::{ErrorCategory, OnFailure, Outcome, RetryPolicy, TaskHead, TaskId, TenantId};
 
 /// A data directory that is removed with the test.
@@ -184,7 +184,8 @@ async fn work_goes_on_in_the_next_life() {
     host.shut_down().await;
 }
 
-/// A task that failed for good and is parked: whoever waits for the job hears it, and may let it go on or leave it.
+/// A task that failed for good and is parked: a caller that waits for the job learns it, and may let it go on or
+/// leave it.
 #[tokio::test]
 async fn a_job_with_a_parked_task_keeps_nobody_waiting() {
     let directory = Directory::fresh();
@@ -205,8 +206,8 @@ async fn a_job_with_a_parked_task_keeps_nobody_waiting() {
     assert!(head(&host, job, "first").await.is_parked());
     let request = UnparkRequest {
         tenant: TenantId::new("default").unwrap(),
-        execution: ExecutionId::from(&job.request_id(&TaskId::new("first").unwrap())),
-        how: Unpark::Resume { output: Json::empty_object(), rerun: false },
+        execution: WorkflowRunId::from(&job.request_id(&TaskId::new("first").unwrap())),
+        how: BulkAction::Resume { output: Json::empty_object(), rerun: false },
         by: None,
         reason: None,
     };

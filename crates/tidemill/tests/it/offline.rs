@@ -124,7 +124,7 @@ fn a_whole_store_verifies() {
     let dir = Fresh::filled();
     let (code, out, words) = run(&["verify"], &dir);
     assert_eq!((code, out.as_str()), (0, ""), "{words}");
-    assert!(words.contains("checked 1 segments with 301 events, "), "{words}");
+    assert!(words.contains("checked 1 segment with 301 events, "), "{words}");
     assert!(words.ends_with("and 0 large values: all is as it should be\n"), "{words}");
     let (code, out, _) = run(&["verify", "--json"], &dir);
     let found: serde_json::Value = serde_json::from_str(&out).unwrap();
@@ -170,9 +170,14 @@ fn damage_is_told_and_rows_are_made_again() {
         assert_eq!(code, 1, "{words}");
         assert!(out.contains("log/0000000001.log is damaged at byte "), "{out}");
     }
-    let (code, _, words) = run(&["rebuild"], &dir);
-    assert_eq!(code, 1);
-    assert!(words.contains("is damaged at byte "), "{words}");
+    for command in [&["rebuild"][..], &["export"], &["jobs", "list"], &["serve", "--listen", "127.0.0.1:0"]] {
+        let (code, _, words) = run(command, &dir);
+        assert_eq!(code, 1);
+        assert!(words.contains("is damaged at byte "), "{words}");
+        assert!(words.contains("`tidemill salvage --to DIR` copies what is whole"), "{words}");
+    }
+    let (_, out, _) = run(&["doctor"], &dir);
+    assert!(out.contains("the log was not read, `tidemill verify` reads it"), "{out}");
     std::fs::write(&segment, &whole).unwrap();
     let (code, _, words) = run(&["rebuild"], &dir);
     assert_eq!(code, 0, "{words}");
@@ -182,7 +187,20 @@ fn damage_is_told_and_rows_are_made_again() {
     std::fs::write(dir.0.join("log/FORMAT"), "tidemill-log 9\n").unwrap();
     let (code, _, words) = run(&["verify"], &dir);
     assert_eq!(code, 2);
-    assert!(words.contains("the store is of a newer release: log/FORMAT has format version 9"), "{words}");
+    let newer = "the store is of a newer release: log/FORMAT has format version 9";
+    assert!(words.contains(newer), "{words}");
+    let (code, out, words) = run(&["doctor"], &dir);
+    assert_eq!(code, 1, "{words}");
+    assert!(out.lines().any(|line| line.starts_with("data directory ") && line.contains(newer)), "{out}");
+}
+
+#[test]
+fn a_file_that_is_no_export_is_called_that() {
+    let dir = Fresh::new();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/hello.yaml");
+    let (code, _, words) = run(&["import", file], &dir);
+    assert_eq!(code, 1, "{words}");
+    assert!(words.contains("nothing was imported: this is no export of Tidemill"), "{words}");
 }
 
 #[test]
@@ -190,7 +208,7 @@ fn what_is_whole_of_a_damaged_directory_is_saved() {
     let dir = Fresh::filled();
     let (code, out, words) = run(&["salvage", "--to", dir.0.join("whole").to_str().unwrap()], &dir);
     assert_eq!((code, out.as_str()), (0, ""), "{words}");
-    assert!(words.contains("saved 301 events, 0 jobs, 1 tasks"), "{words}");
+    assert!(words.contains("saved 301 events, 0 jobs, 1 task"), "{words}");
 
     let segment = dir.0.join("log/0000000001.log");
     let mut bytes = std::fs::read(&segment).unwrap();
@@ -243,12 +261,12 @@ fn an_export_can_be_imported() {
     let (code, first, words) = run(&["export"], &one);
     assert_eq!(code, 0, "{words}");
     assert!(
-        words.contains("exported 301 events, 0 jobs, 1 tasks, 1 messages, 0 records and 0 large values"),
+        words.contains("exported 301 events, 0 jobs, 1 task, 1 message, 0 records and 0 large values"),
         "{words}"
     );
     let (code, out, words) = import(&two, &first);
     assert_eq!((code, out.as_str()), (0, ""), "{words}");
-    assert!(words.contains("imported 301 events, 0 jobs, 1 tasks, 1 messages"), "{words}");
+    assert!(words.contains("imported 301 events, 0 jobs, 1 task, 1 message"), "{words}");
     assert_eq!(run(&["verify"], &two).0, 0);
     let file = one.0.join("export.ndjson");
     let (code, out, _) = run(&["export", "--out", file.to_str().unwrap()], &two);

@@ -1,7 +1,8 @@
-//! What is told to others: webhooks, dead letters of deliveries, alerts.
+//! What the server sends to others: webhooks, dead letters of deliveries, alerts.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ring::hmac;
@@ -171,10 +172,10 @@ fn the_workflow_webhook_hears_of_every_end_though_the_server_is_killed() {
 #[test]
 fn what_never_arrives_becomes_a_dead_letter_with_one_alert() {
     let sandbox = Sandbox::new();
-    let healed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let healed = Arc::new(AtomicBool::new(false));
     let is_healed = Arc::clone(&healed);
     let listener = Listener::start(move |path, count| match path {
-        "/hook" if is_healed.load(std::sync::atomic::Ordering::SeqCst) => status(200, ""),
+        "/hook" if is_healed.load(Ordering::SeqCst) => status(200, ""),
         "/hook" => status(503, ""),
         // The alert itself fails twice before it arrives.
         "/slack" if count <= 2 => status(500, ""),
@@ -232,7 +233,7 @@ fn what_never_arrives_becomes_a_dead_letter_with_one_alert() {
     assert_eq!((look.json()["ids"].as_array().unwrap().len(), count("open")), (2, 2));
     let none = ["dead-letters", "discard", "--all", "--kind", "event", "--type", "Other", "--json"];
     assert_eq!(sandbox.run(&none).ok().json()["ids"], json!([]));
-    healed.store(true, std::sync::atomic::Ordering::SeqCst);
+    healed.store(true, Ordering::SeqCst);
     let replayed = sandbox.run(&["dead-letters", "replay", id, "--json"]).ok().json();
     let again = replayed["deliveryId"].as_str().unwrap().to_owned();
     eventually("that it arrived", || {
@@ -355,6 +356,49 @@ fn failed_jobs_are_told_together_with_what_their_tasks_said() {
     sandbox.run(&["verify"]).ok();
 }
 
+/// A job that was resumed before its alert arrives is told with the cause of its failure, and the log says why it is late.
+#[test]
+fn a_job_that_completed_since_is_told_with_its_cause() {
+    let sandbox = Sandbox::new();
+    let healed = Arc::new(AtomicBool::new(false));
+    let is_healed = Arc::clone(&healed);
+    let listener =
+        Listener::start(move |_, _| status(if is_healed.load(Ordering::SeqCst) { 200 } else { 503 }, ""));
+    let slack = format!("{}/services/hidden-part", listener.url);
+    let settings = [
+        ("SLACK_WEBHOOK_URL", slack.as_str()),
+        ("ALERT_JOB_FAILED", "true"),
+        ("ALERT_JOB_FAILED_WAIT_MS", "1s"),
+    ];
+    let server = sandbox.serve(&[], &settings);
+    let run = format!(
+        "test -e {} || {{ echo 'no such table: pages' >&2; exit 3; }}",
+        sandbox.dir.join("mended").display()
+    );
+    let job = json!({ "name": "nightly", "tasks": [{ "taskId": "load", "run": run, "retry": { "maxAttempts": 1 } }] });
+    sandbox.write("job.json", &job.to_string());
+    let submitted = sandbox.run(&["submit", "job.json", "--json"]).ok().json();
+    let job = submitted["jobId"].as_str().unwrap().to_owned();
+    let is = |status: &str| sandbox.run(&["jobs", "get", &job, "--json"]).ok().json()["status"] == status;
+    eventually("that it failed", || is("failed"));
+    sandbox.write("mended", "");
+    sandbox.run(&["jobs", "resume", &job]).ok();
+    eventually("that it completed", || is("completed"));
+    eventually("a first try", || !listener.of("/services/hidden-part").is_empty());
+    healed.store(true, Ordering::SeqCst);
+    let tries = listener.of("/services/hidden-part").len();
+    eventually("the alert", || listener.of("/services/hidden-part").len() > tries);
+    let told = listener.of("/services/hidden-part").pop().unwrap().json();
+    let text = told["text"].as_str().unwrap();
+    let expected = format!("• nightly {job} (completed since): task load failed: ");
+    assert!(text.contains(&expected) && text.contains("no such table: pages"), "{text}");
+    let words = server.stop().ok().words;
+    let line = words.lines().find(|line| line.contains("a delivery did not arrive"));
+    let line = line.unwrap_or_else(|| panic!("{words}"));
+    assert!(line.contains(" warn ") && line.contains("to=slack") && line.contains("503"), "{line}");
+    assert!(!words.contains("hidden-part"), "the address is a secret: {words}");
+}
+
 fn callback_job(url: &str, run: &str) -> String {
     json!({ "name": "nightly", "requestId": format!("r-{}", run.len()), "callbackUrl": url, "tasks": [
         { "taskId": "a", "run": "true" }, { "taskId": "b", "run": run, "dependsOn": ["a"], "retry": { "maxAttempts": 1 } },
@@ -441,12 +485,15 @@ fn a_callback_hears_each_time_that_the_job_comes_to_rest() {
 #[test]
 fn a_callback_survives_the_death_of_the_server() {
     let sandbox = Sandbox::new();
-    let open = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let open = Arc::new(AtomicBool::new(false));
     let is_open = Arc::clone(&open);
     // It hears the request and never answers, until it does.
-    let listener = Listener::start(move |_, _| {
-        if is_open.load(std::sync::atomic::Ordering::SeqCst) { status(200, "") } else { String::new() }
-    });
+    let listener =
+        Listener::start(
+            move |_, _| {
+                if is_open.load(Ordering::SeqCst) { status(200, "") } else { String::new() }
+            },
+        );
     let settings = [("CALLBACK_ALLOWED_HOSTS", host_of(&listener))];
     let server = sandbox.serve(&[], &settings);
     sandbox.write("job.json", &callback_job(&format!("{}/done", listener.url), "true"));
@@ -454,7 +501,7 @@ fn a_callback_survives_the_death_of_the_server() {
     eventually("the first try", || !listener.of("/done").is_empty());
     server.process.kill();
     let heard = listener.of("/done").len();
-    open.store(true, std::sync::atomic::Ordering::SeqCst);
+    open.store(true, Ordering::SeqCst);
     // What was exported and read elsewhere is told from there.
     sandbox.run(&["export", "--out", "all.jsonl"]).ok();
     let copy = Sandbox::new();
@@ -480,10 +527,10 @@ fn a_callback_survives_the_death_of_the_server() {
 #[test]
 fn a_callback_that_never_arrives_is_kept_and_told_to_people() {
     let sandbox = Sandbox::new();
-    let healed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let healed = Arc::new(AtomicBool::new(false));
     let is_healed = Arc::clone(&healed);
     let listener = Listener::start(move |path, count| match path {
-        "/done" if !is_healed.load(std::sync::atomic::Ordering::SeqCst) => status(503, ""),
+        "/done" if !is_healed.load(Ordering::SeqCst) => status(503, ""),
         // The alert itself fails twice before it arrives.
         "/slack" if count <= 2 => status(500, ""),
         _ => status(200, ""),
@@ -515,7 +562,7 @@ fn a_callback_that_never_arrives_is_kept_and_told_to_people() {
          *Task:* JOB#{job}\n*Time:* {time}\n*Message ID:* {id}"
     );
     assert_eq!(alert, json!({ "text": expected }));
-    healed.store(true, std::sync::atomic::Ordering::SeqCst);
+    healed.store(true, Ordering::SeqCst);
     let again = sandbox.run(&["dead-letters", "replay", id, "--json"]).ok().json();
     eventually("that it arrived", || listener.of("/done").len() == 5);
     let arrived = listener.of("/done").remove(4);

@@ -174,6 +174,104 @@ fn a_worker_that_is_cut_off_loses_its_lease() {
     assert_eq!(completed(&sandbox).len(), 1);
 }
 
+/// A server whose leases last 3 s. Workers with the default settings would send their first heartbeat after 20.
+const SERVER_SHORT: [(&str, &str); 2] =
+    [("VISIBILITY_EXTENSION_INTERVAL", "1000"), ("VISIBILITY_EXTENSION_AMOUNT", "2")];
+
+/// A worker goes by the lease that its server grants, whatever it is set to itself.
+#[test]
+fn a_worker_keeps_the_lease_that_its_server_grants() {
+    let (sandbox, elsewhere) = (Sandbox::new(), Sandbox::new());
+    // Each takes more than two leases.
+    let long = "echo $TIDEMILL_TASK_ID >> starts; for i in 1 2 3 4 5 6 7; do sleep 1; done; echo {}";
+    sandbox
+        .write("job.yaml", &format!("tasks: [{{taskId: a, run: '{long}'}}, {{taskId: b, run: '{long}'}}]\n"));
+    let server = sandbox.serve(&["--no-worker"], &SERVER_SHORT);
+    let mut worker = elsewhere.start(&["worker", "--server", &server.url], &[]);
+    worker.wait_for("working for ");
+    let report = sandbox.run(&["submit", "job.yaml", "--watch", "--json"]).ok().json();
+    assert_eq!(report["status"], "completed", "{report}");
+    for task in ["a", "b"] {
+        let id = format!("{}_{task}", report["jobId"].as_str().unwrap());
+        let history = sandbox.run(&["tasks", "history", &id, "--json"]).ok().json();
+        let events = history["items"].as_array().unwrap();
+        let starts = events.iter().filter(|event| event["eventType"] == "Task Processing Started").count();
+        let fences: Vec<_> =
+            events.iter().filter_map(|event| event["properties"]["fence"].as_u64()).collect();
+        assert!(starts == 1 && fences.iter().all(|fence| *fence == 1), "{history:#}");
+    }
+    let mut starts: Vec<_> = elsewhere.read("starts").lines().map(str::to_owned).collect();
+    starts.sort();
+    assert_eq!(starts, ["a", "b"], "one copy of each");
+    worker.signal(Signal::TERM);
+    let ended = worker.end();
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    let told: Vec<_> = ended.words.lines().filter(|line| line.contains("a shorter lease")).collect();
+    assert!(
+        matches!(told[..], [line] if line.contains("Z warn  ") && line.contains("3000")),
+        "{}",
+        ended.words
+    );
+    server.stop().ok();
+}
+
+/// The child of a worker that is cut off is dead before the server's lease is over, whatever the worker is set to.
+#[test]
+fn a_worker_that_is_cut_off_ends_its_task_within_the_lease_of_its_server() {
+    let sandbox = Sandbox::new();
+    sandbox.write("job.yaml", HELD);
+    let token = sandbox.run(&["keys", "create", "--role", "admin"]).ok().out.trim().to_owned();
+    let key = sandbox.run(&["keys", "create", "--role", "worker"]).ok().out.trim().to_owned();
+    let admin = [("TIDEMILL_API_KEY", token.as_str())];
+    let settings = [("TIDEMILL_API_KEY", key.as_str())];
+    let server = sandbox.serve(&["--no-worker"], &SERVER_SHORT);
+    let line = Line::to(server.url.trim_start_matches("http://"));
+    let mut far = sandbox.start(&["worker", "--server", &line.url, "--concurrency", "1"], &settings);
+    far.wait_for("working for ");
+    let id = sandbox.run_with(&["submit", "job.yaml"], &admin).ok().out.trim().to_owned();
+    let old = child(&sandbox, 1);
+    let mut near = sandbox.start(&["worker", "--server", &server.url, "--concurrency", "1"], &settings);
+    near.wait_for("working for ");
+    line.cut();
+    child(&sandbox, 2);
+    assert!(!is_alive(old), "two copies run");
+    sandbox.write("go", "");
+    let report = sandbox.run_with(&["jobs", "watch", &id, "--json"], &admin).ok().json();
+    assert_eq!(report["tasks"]["a"]["output"], json!({ "fence": 2 }));
+    for worker in [far, near] {
+        worker.signal(Signal::TERM);
+        assert_eq!(worker.end().code, 0);
+    }
+    server.stop().ok();
+}
+
+/// A worker whose server is not there yet says that it works once it is.
+#[test]
+fn a_worker_says_that_it_works_once_its_server_is_reached() {
+    let (sandbox, elsewhere) = (Sandbox::new(), Sandbox::new());
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let url = format!("http://{address}");
+    let mut early = elsewhere.start(&["worker", "--server", &url, "--metrics", "127.0.0.1:0"], &[]);
+    early.wait_for("trying until it is there");
+    early.wait_for("metrics on ");
+    let mut stopped = elsewhere.start(&["worker", "--server", &url], &[]);
+    stopped.wait_for("trying until it is there");
+    stopped.signal(Signal::TERM);
+    let ended = stopped.end();
+    assert_eq!((ended.code, ended.words.contains("working for ")), (0, false), "{ended:#?}");
+    let mut server = sandbox.start(&["serve", "--no-worker", "--listen", &address], &[]);
+    server.wait_for("listening on ");
+    early.wait_for("working for ");
+    sandbox.write("job.yaml", "tasks: [{taskId: a, run: 'true'}]\n");
+    sandbox.run(&["submit", "job.yaml", "--watch"]).ok();
+    early.signal(Signal::TERM);
+    let ended = early.end();
+    let lines = ended.words.lines().filter(|line| line.contains("trying until it is there")).count();
+    assert_eq!((ended.code, lines), (0, 1), "{ended:#?}");
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().code, 0);
+}
+
 /// A report that has to be repeated is recorded once, with the start that it brings along.
 #[test]
 fn a_report_that_is_lost_on_its_way_is_repeated_and_recorded_once() {
@@ -255,6 +353,27 @@ fn a_worker_says_how_much_it_can_do_at_a_time() {
     server.stop().ok();
 }
 
+/// Results and errors in all ways in which programs tell them.
+const OF_PYTHON: &str = r#"tasks:
+- {taskId: a, run: 'echo "{\"n\":1}"'}
+- {taskId: b, run: [sh, -c, 'cat "$INPUT_FILE"'], dependsOn: [a]}
+- {taskId: bad, run: exit 7, retry: {maxAttempts: 1}}
+- {taskId: slow, run: sleep 100, timeout: 1s}
+- taskId: said
+  run: |
+    echo '@@tidemill {"kind":"result","output":{"said":1}}'; echo and more
+- taskId: filed
+  run: |
+    echo '[1,2]' > "$TIDEMILL_OUTPUT_DIR/x.json"; echo '@@tidemill {"kind":"result","outputFile":"x.json"}'
+- taskId: never
+  run: |
+    echo '@@tidemill {"kind":"error","name":"ValidationError","code":"BAD_ROW","message":"row 7"}'; exit 1
+- taskId: later
+  retry: {maxAttempts: 2, firstDelay: 1ms}
+  run: |
+    test $TIDEMILL_ATTEMPT = 2 || { echo '@@tidemill {"kind":"error","status":503}'; exit 1; }
+"#;
+
 /// The example in Python speaks the same calls.
 #[test]
 fn the_python_worker_completes_a_job() {
@@ -262,16 +381,7 @@ fn the_python_worker_completes_a_job() {
         return;
     }
     let sandbox = Sandbox::new();
-    sandbox.write(
-        "job.yaml",
-        "\
-tasks:
-- {taskId: a, run: 'echo \"{\\\"n\\\":1}\"'}
-- {taskId: b, run: [sh, -c, 'cat \"$INPUT_FILE\"'], dependsOn: [a]}
-- {taskId: bad, run: exit 7, retry: {maxAttempts: 1}}
-- {taskId: slow, run: sleep 100, timeout: 1s}
-",
-    );
+    sandbox.write("job.yaml", OF_PYTHON);
     let server = sandbox.serve(&["--no-worker"], &[]);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/worker.py");
     let mut worker = Command::new("python3")
@@ -288,6 +398,16 @@ tasks:
     let tasks = &ran.json()["tasks"];
     assert_eq!(tasks["b"]["output"], json!({ "dependencyOutputs": { "a": { "n": 1 } } }));
     assert_eq!((&tasks["bad"]["status"], &tasks["slow"]["status"]), (&json!("failed"), &json!("failed")));
+    // What programs say by lines of the protocol.
+    assert_eq!(
+        (&tasks["said"]["output"], &tasks["filed"]["output"]),
+        (&json!({ "said": 1 }), &json!([1, 2]))
+    );
+    assert_eq!((&tasks["never"]["status"], &tasks["never"]["attempt"]), (&json!("failed"), &json!(1)));
+    assert_eq!((&tasks["later"]["status"], &tasks["later"]["attempt"]), (&json!("completed"), &json!(2)));
+    let never = format!("{}_never", ran.json()["jobId"].as_str().unwrap());
+    let never = sandbox.run(&["tasks", "get", &never, "--json"]).ok().out;
+    assert!(never.contains("ValidationError: row 7 (BAD_ROW") && never.contains("\"validation\""), "{never}");
     server.stop().ok();
 }
 

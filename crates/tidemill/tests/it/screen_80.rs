@@ -126,12 +126,46 @@ fn tables_fit_with_all_their_columns() {
     ] {
         fits(&screen(&sandbox, arguments), arguments[0]);
     }
+    // Whole ids and times, and nothing of them twice.
+    let task = format!("TASK/{job}_fetch-all-records");
+    for arguments in [&["tasks", "history", &format!("{job}/fetch-all-records")][..], &["events", "query"]] {
+        let shown = on_terminal(sandbox.command(arguments), 50, COLUMNS, Command::stdout).replace('\r', "");
+        let lines: Vec<_> = shown.lines().collect();
+        assert!(lines.iter().any(|line| line.trim() == task), "{task} is whole: {shown}");
+        let is_first = |line: &&&str| line.starts_with("20") && line.contains("Z  Task ");
+        assert!(lines.iter().filter(is_first).count() >= 3, "times are whole: {shown}");
+    }
     let letters = sandbox.run(&["dead-letters", "list", "--json"]).ok().json();
     let letter = letters["items"][0]["id"].as_str().unwrap();
     let shown = on_terminal(sandbox.command(&["dead-letters", "list"]), 50, COLUMNS, Command::stdout);
     for id in [letter, &format!("{job}_fetch-all-records")] {
         assert!(shown.contains(id), "{id} is whole: {shown}");
     }
+}
+
+/// No two settings look the same, and all that is said of them can be read.
+#[test]
+fn settings_and_findings_are_whole() {
+    let sandbox = Sandbox::new();
+    let settings = sandbox.run(&["config", "--json"]).ok().json();
+    let shown = screen(&sandbox, &["config"]);
+    fits(&shown, "config");
+    assert!(!shown.contains('…'), "{shown}");
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let all = words(&shown).join(" ");
+    for (name, setting) in
+        settings.as_object().unwrap().iter().filter(|(_, one)| one.get("aliasOf").is_none())
+    {
+        assert!(shown.lines().any(|line| line.split(' ').next() == Some(name)), "{name}: {shown}");
+        let about = words(setting["about"].as_str().unwrap()).join(" ");
+        assert!(all.contains(&about), "{name}: {about} is not in {shown}");
+    }
+    let shown = screen(&sandbox, &["doctor"]);
+    fits(&shown, "doctor");
+    assert!(!shown.contains('…'), "{shown}");
+    let advice = on_terminal(sandbox.command(&["doctor"]), 50, COLUMNS, Command::stderr).replace('\r', "");
+    assert!(advice.contains("claude: only agents need it: npm install"), "{advice}");
+    fits(&advice, "advice of the doctor");
 }
 
 /// A county is a word of one contract: it has a column only where a label or an event names one.

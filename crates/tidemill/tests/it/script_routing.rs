@@ -221,7 +221,7 @@ fn scripts_of_tasks_are_compiled_when_they_are_handed_in() {
         "job.yaml",
         "tasks:\n- {taskId: fine, script: return 1}\n- {taskId: wrong, script: 'return ]'}\n",
     );
-    for how in [&["submit", "job.yaml"][..], &["run", "job.yaml"]] {
+    for how in [&["submit", "job.yaml", "--data", ".tidemill"][..], &["run", "job.yaml"]] {
         let refused = sandbox.run(how);
         assert_eq!(refused.code, 2, "{refused:#?}");
         for words in ["tasks[1].script", "of task wrong", "line 1, column 8"] {

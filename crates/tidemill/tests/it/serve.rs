@@ -204,7 +204,8 @@ fn publish_and_query(sandbox: &Sandbox) {
 fn a_job_waits_in_a_directory_for_its_server() {
     let sandbox = Sandbox::new();
     sandbox.write("job.yaml", "tasks:\n- {taskId: a, run: echo a >> ran}\n");
-    let first = sandbox.run(&["submit", "job.yaml", "--idempotency-key", "k1"]).ok();
+    let submit = ["submit", "job.yaml", "--idempotency-key", "k1", "--data", ".tidemill"];
+    let first = sandbox.run(&submit).ok();
     let second = sandbox.run(&["submit", "job.yaml", "--idempotency-key", "k1"]).ok();
     assert_eq!(first.out, second.out);
     assert!(first.words.contains("it runs when `tidemill serve` is started on .tidemill"), "{first:#?}");
@@ -213,6 +214,43 @@ fn a_job_waits_in_a_directory_for_its_server() {
     assert_eq!(watched.json()["status"], "completed");
     server.stop().ok();
     assert_eq!(sandbox.read("ran"), "a\n");
+    let again = sandbox.run(&submit).ok();
+    assert_eq!(again.out, first.out);
+    assert!(again.words.contains("submitted before, and completed: nothing was started"), "{again:#?}");
+    sandbox.write("job.yaml", "tasks:\n- {taskId: a, run: echo b >> ran}\n");
+    let changed = sandbox.run(&submit);
+    let named = format!("which made job {} (IDEMPOTENCY_CONFLICT)", first.out.trim());
+    assert!(changed.code == 1 && changed.words.contains(&named), "{changed:#?}");
+}
+
+#[test]
+fn the_settings_for_a_service_are_good() {
+    let sandbox = Sandbox::new();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/systemd/tidemill.yaml");
+    let shown = sandbox.run(&["config", "--config", file]).ok();
+    assert!(shown.out.contains("production"), "{shown:#?}");
+}
+
+#[test]
+fn without_its_output_directory_a_server_never_says_that_it_listens() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.run_with(&["serve", "--listen", "127.0.0.1:0"], &[("OUTPUT_DIR", "/dev/null/out")]);
+    assert!(
+        ran.code != 0 && ran.words.contains("the output directory /dev/null/out cannot be used"),
+        "{ran:#?}"
+    );
+    assert!(!ran.words.contains("listening on"), "{ran:#?}");
+}
+
+/// A flag counts for more than a variable: a command on a restored directory does not go to the live server.
+#[test]
+fn a_directory_that_a_flag_names_beats_a_server_of_the_environment() {
+    let sandbox = Sandbox::new();
+    let nowhere = [("TIDEMILL_SERVER", "http://127.0.0.1:1")];
+    sandbox.run_with(&["keys", "create", "--role", "admin", "--data", "copy"], &nowhere).ok();
+    assert!(sandbox.dir.join("copy/log").is_dir());
+    let listed = sandbox.run_with(&["keys", "list"], &nowhere);
+    assert!(listed.code != 0 && listed.words.contains("cannot reach"), "{listed:#?}");
 }
 
 #[test]
@@ -234,4 +272,48 @@ fn a_directory_in_use_and_an_address_in_use_are_refused() {
     let away = sandbox.run(&["jobs", "list", "--server", "http://127.0.0.1:9"]);
     assert_eq!(away.code, 1);
     assert!(away.words.starts_with("tidemill: cannot reach http://127.0.0.1:9: "), "{away:#?}");
+}
+
+/// A server that is stopped in order leaves rows as of the end of the log: the next one replays nothing, and a salvage knows
+/// where jobs stood whose events are lost.
+#[test]
+fn a_server_that_was_stopped_leaves_its_rows() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "job.yaml",
+        "tasks:\n- {taskId: a, run: echo a}\n- {taskId: b, run: echo b, dependsOn: [a]}\n",
+    );
+    let server = sandbox.serve(&[], &[]);
+    for _ in 0..3 {
+        sandbox.run(&["submit", "job.yaml", "--watch", "--server", &server.url]).ok();
+    }
+    server.stop().ok();
+    let segment = sandbox.dir.join(".tidemill/log/0000000001.log");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    // More than a job takes, so that the first event of one is hit.
+    bytes[used / 3..used / 3 * 2].fill(7);
+    std::fs::write(&segment, bytes).unwrap();
+    let saved = sandbox.run(&["salvage", "--to", "with-rows", "--json"]);
+    assert_eq!(saved.code, 3, "{saved:#?}");
+    let told = saved.json();
+    assert_eq!(
+        (&told["rowsUsed"], &told["jobs"], &told["goneTotal"]),
+        (&json!(true), &json!(3), &json!(0)),
+        "{told}"
+    );
+    let jobs = items(&sandbox.run(&["jobs", "list", "--data", "with-rows", "--json"]).ok());
+    assert!(jobs.iter().all(|job| job["status"] == "completed"), "{jobs:?}");
+
+    std::fs::remove_file(sandbox.dir.join(".tidemill/derived/rows.redb")).unwrap();
+    let saved = sandbox.run(&["salvage", "--to", "without", "--json"]);
+    let told = saved.json();
+    let gone = told["gone"].as_array().unwrap();
+    let there = told["jobs"].as_u64().unwrap();
+    assert_eq!((&told["rowsUsed"], gone.len() as u64), (&json!(false), 3 - there), "{told}");
+    let id = gone[0]["jobId"].as_str().unwrap();
+    assert!(id.starts_with("job-") && gone[0]["tenantId"] == "default", "{told}");
+    let words = sandbox.run(&["salvage", "--to", "again"]).out;
+    assert!(words.contains(&format!("job {id} of tenant default is gone")), "{words}");
+    assert!(words.contains("there were no rows that could be read"), "{words}");
 }

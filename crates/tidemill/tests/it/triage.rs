@@ -121,7 +121,7 @@ fn executions_that_are_named_and_not_parked_are_told() {
     let look = sandbox.run(&["parked", "fail", "e-0", "e-2", "--county", "Cook", "--json"]).ok().json();
     assert_eq!((&look["total"], &look["leftOut"]), (&json!(1), &json!(["e-0"])));
     sandbox.run(&["parked", "fail", "e-2", "--county", "Cook", "--yes"]).ok();
-    // A token that was used before parks nobody, and whoever sends it hears so.
+    // A token that was used before parks nobody, and its sender learns so.
     let again = failed("e-2", "Cook", "20Lee");
     sandbox.write("again.json", &json!([again]).to_string());
     let again = sandbox.run(&["events", "publish", "--file", "again.json"]).ok();
@@ -130,7 +130,7 @@ fn executions_that_are_named_and_not_parked_are_told() {
     assert_eq!(server.stop().code, 0);
 }
 
-/// The key of tokens cannot be made: whoever brings a token is told that, and nothing is stored.
+/// The key of tokens cannot be made: the sender of a token learns that, and nothing is stored.
 #[test]
 fn a_token_that_cannot_be_kept_is_refused_with_its_reason() {
     let sandbox = Sandbox::new();
@@ -278,6 +278,9 @@ fn a_token_key_that_is_missing_or_wrong_stops_the_start_and_the_doctor_says_so()
         checks.into_iter().find(|check| check["check"] == "token key").unwrap()
     };
     assert_eq!(check(sandbox.run(&["doctor", "--json"]))["verdict"], "OK");
+    let nowhere = [("TOKEN_KEY_FILE", "missing/token.key")];
+    let found = check(sandbox.run_with(&["doctor", "--json"], &nowhere));
+    assert_eq!(found["verdict"], "WARN", "{found}");
     publish(&sandbox, &[failed("e1", "Cook", "20Cook")]);
     let key = sandbox.dir.join(".tidemill.token-key");
     let kept = std::fs::read(&key).unwrap();

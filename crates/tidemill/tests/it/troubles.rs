@@ -10,7 +10,7 @@ use crate::remote_worker::{Line, Loss};
 use crate::sandbox::{Running, Sandbox};
 use crate::tmpfs::Tmpfs;
 
-/// So many tasks that each say in which attempt they are.
+/// A job of `count` tasks that each say in which attempt they are.
 fn job(sandbox: &Sandbox, count: usize) {
     let run = r#"echo working; echo "{\"attempt\":$TIDEMILL_ATTEMPT}""#;
     let tasks = (0..count).map(|n| format!("- {{taskId: t{n}, run: '{run}'}}\n"));
@@ -28,13 +28,13 @@ fn assert_first_attempts(report: &Value) {
 fn few_descriptors_cost_no_attempt() {
     let sandbox = Sandbox::new();
     job(&sandbox, 60);
-    let id = sandbox.run(&["submit", "job.yaml"]).ok().out.trim().to_owned();
+    let id = sandbox.run(&["submit", "job.yaml", "--data", ".tidemill"]).ok().out.trim().to_owned();
     let mut limited = Command::new("sh");
     let serve = "ulimit -n 40; exec \"$0\" serve --listen 127.0.0.1:0 --concurrency 8";
     limited.args(["-c", serve, env!("CARGO_BIN_EXE_tidemill")]);
     let mut server = Running::start(sandbox.in_its_place(limited));
     server.wait_for("listening on http://");
-    // Whoever comes while all descriptors are in use is told to come again.
+    // A client that comes while all descriptors are in use is told to come again.
     let mut watched = sandbox.run(&["jobs", "watch", &id, "--json"]);
     while watched.code != 0 {
         assert!(watched.words.contains("TOO_MANY_CONNECTIONS"), "{watched:?}");

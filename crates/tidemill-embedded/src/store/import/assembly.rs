@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use tidemill_engine::record::{Record, RecordKey, RecordKind, RecordValue};
-use tidemill_engine::state::job::Entry;
-use tidemill_engine::state::row::{Row, RowKey, TaskRow};
+use tidemill_engine::state::job::KeptTask;
+use tidemill_engine::state::row::{Row, RowKey, StoredTask};
 use tidemill_model::{Entity, Event, JobId, Json, TenantId};
 
 use super::fields::BadField;
@@ -19,7 +19,7 @@ use crate::disk::Disk;
 use crate::log::{Log, Seq};
 use crate::store::StoreOptions;
 use crate::store::control::Control;
-use crate::store::export::Tally;
+use crate::store::export::ExportTally;
 use crate::store::row_key;
 use crate::store::row_store::{RowStore, io_fault};
 
@@ -35,7 +35,7 @@ pub(super) struct Assembly {
     job: Option<GatheredJob>,
     /// The jobs of all tenants so far.
     jobs: HashSet<JobId>,
-    tally: Tally,
+    tally: ExportTally,
 }
 
 /// The parts of an export, in their order.
@@ -57,7 +57,7 @@ struct PartialBlob {
 }
 
 impl Assembly {
-    /// With holes, what is told of a history may be less than its events say.
+    /// With holes, a line about a history may say less than its events do.
     pub(super) fn start(
         disk: &Arc<dyn Disk>,
         options: &StoreOptions,
@@ -78,12 +78,12 @@ impl Assembly {
             blob: None,
             job: None,
             jobs: HashSet::new(),
-            tally: Tally::default(),
+            tally: ExportTally::default(),
         })
     }
 
     /// Takes a line. The last one gives what was taken in all.
-    pub(super) fn take(&mut self, number: u64, line: Line) -> Result<Option<Tally>, ImportError> {
+    pub(super) fn take(&mut self, number: u64, line: Line) -> Result<Option<ExportTally>, ImportError> {
         self.enter(&line).map_err(|problem| problem.at(number))?;
         if is_end_of_job(&line)
             && let Some(job) = self.job.take()
@@ -184,7 +184,7 @@ impl Assembly {
             }
             Line::Entity { tenant, entity, told } => {
                 self.tally.entities += 1;
-                let stream = self.histories.told(&tenant, &entity, Some(told))?;
+                let stream = self.histories.stream_with_summary(&tenant, &entity, Some(told))?;
                 self.carry(RowKey::Entity(tenant, entity), Row::Entity(stream))
             }
             Line::End(told) if told == self.tally => Ok(()),
@@ -233,8 +233,8 @@ impl Assembly {
             };
         };
         let TaskLine { key, head, message, told, .. } = task;
-        let stream = self.histories.told(&key.tenant, &Entity::task(&key.request), told)?;
-        let row = TaskRow { alone: Some(alone), entry: Entry { head, stream, message }, index: None };
+        let stream = self.histories.stream_with_summary(&key.tenant, &Entity::task(&key.request), told)?;
+        let row = StoredTask { alone: Some(alone), entry: KeptTask { head, stream, message }, index: None };
         self.carry(RowKey::Task(key), Row::Task(row))
     }
 

@@ -4,27 +4,27 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tidemill_engine::commit::TaskKey;
-use tidemill_engine::state::job::{Entry, JobHead};
-use tidemill_engine::state::row::{Row, RowKey, TASKS_PER_LIST, TaskRow, task_lists};
+use tidemill_engine::state::job::{JobHead, KeptTask};
+use tidemill_engine::state::row::{Row, RowKey, StoredTask, TASKS_PER_LIST, task_lists};
 use tidemill_model::{Entity, JobCounts, JobId, TaskHead, TaskSpec, dag};
 
 use super::Problem;
 use super::fields::BadField;
 use super::histories::Histories;
-use super::line::{TaskLine, Told};
+use super::line::{StreamSummary, TaskLine};
 use crate::store::control::Control;
 
 pub(super) struct GatheredJob {
     /// Where it began.
     pub(super) line: u64,
     head: JobHead,
-    told: Option<Told>,
+    told: Option<StreamSummary>,
     tasks: Vec<Arc<TaskSpec>>,
-    entries: Vec<(TaskKey, Entry)>,
+    entries: Vec<(TaskKey, KeptTask)>,
 }
 
 impl GatheredJob {
-    pub(super) fn new(line: u64, head: JobHead, told: Option<Told>) -> Self {
+    pub(super) fn new(line: u64, head: JobHead, told: Option<StreamSummary>) -> Self {
         Self { line, head, told, tasks: Vec::new(), entries: Vec::new() }
     }
 
@@ -57,8 +57,8 @@ impl GatheredJob {
         if self.entries.last().is_some_and(|(last, _)| *last >= key) {
             return Err(BadField::new("requestId", "comes twice or out of order").into());
         }
-        let stream = histories.told(&key.tenant, &Entity::task(&key.request), told)?;
-        self.entries.push((key, Entry { head, stream, message }));
+        let stream = histories.stream_with_summary(&key.tenant, &Entity::task(&key.request), told)?;
+        self.entries.push((key, KeptTask { head, stream, message }));
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl GatheredJob {
         requests.sort_unstable();
         for request in &requests {
             let entry = known.next_if(|(key, _)| key.request == *request).map(|(_, entry)| entry);
-            *counts.of(entry.and_then(Entry::public_state)) += 1;
+            *counts.of(entry.and_then(KeptTask::public_state)) += 1;
             let head = entry.and_then(|entry| entry.head.as_ref());
             counts.parked += u32::from(head.is_some_and(TaskHead::is_parked));
         }
@@ -84,7 +84,7 @@ impl GatheredJob {
             );
         }
         self.head.counts = counts;
-        self.head.stream = histories.told(&tenant, &Entity::job(job), self.told)?;
+        self.head.stream = histories.stream_with_summary(&tenant, &Entity::job(job), self.told)?;
         let mut controls = vec![Control::Carry(RowKey::Job(tenant.clone(), job), Some(Row::Job(self.head)))];
         for first in task_lists(0, self.tasks.len()) {
             let list = self.tasks.iter().skip(first as usize).take(TASKS_PER_LIST).cloned().collect();
@@ -97,7 +97,7 @@ impl GatheredJob {
         let dispatched = self.entries.into_iter().filter(|(_, entry)| entry.head.is_some());
         controls.extend(dispatched.map(|(key, entry)| {
             let index = key.request.parts().and_then(|(_, task)| places.get(task).copied());
-            Control::Carry(RowKey::Task(key), Some(Row::Task(TaskRow { alone: None, entry, index })))
+            Control::Carry(RowKey::Task(key), Some(Row::Task(StoredTask { alone: None, entry, index })))
         }));
         Ok(controls)
     }

@@ -12,7 +12,7 @@ use tidemill_engine::state::stream::Stream;
 use tidemill_model::{Entity, Event, EventId, JobId, KnownType, Position, TenantId};
 
 use super::fields::BadField;
-use super::line::Told;
+use super::line::StreamSummary;
 use super::{Problem, forgotten};
 use crate::disk::Disk;
 use crate::log::{Links, LogPosition, Seq};
@@ -20,13 +20,13 @@ use crate::store::Tell;
 use crate::store::row_store::{Checkpoint, RowStore};
 use crate::store::row_trouble::RowConfig;
 
-/// So many are in memory at most.
+/// How many histories are in memory at most.
 const WARM_MAX: usize = 50_000;
 
 pub(super) struct Histories {
     rows: RowStore,
     warm: HashMap<(TenantId, Entity), Stream>,
-    /// Whether what is told of a history may be less than its events say.
+    /// Whether a line about a history may say less than its events do.
     has_holes: bool,
 }
 
@@ -68,12 +68,12 @@ impl Histories {
         Ok(links)
     }
 
-    /// The history of an entity, with what is said of it beside its events.
-    pub(super) fn told(
+    /// The history of an entity, with what its summary says beside its events.
+    pub(super) fn stream_with_summary(
         &mut self,
         tenant: &TenantId,
         entity: &Entity,
-        told: Option<Told>,
+        told: Option<StreamSummary>,
     ) -> Result<Stream, Problem> {
         let has_holes = self.has_holes;
         let stream = self.stream(tenant, entity)?;

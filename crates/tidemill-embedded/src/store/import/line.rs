@@ -22,7 +22,7 @@ use tidemill_model::{
 
 use super::fields::{BadField, Fields};
 use tidemill_engine::export::line::{kind_name, letter_state_name};
-use tidemill_engine::export::{Tally, is_exported};
+use tidemill_engine::export::{ExportTally, is_exported};
 
 pub(super) enum Line {
     Header {
@@ -45,7 +45,7 @@ pub(super) enum Line {
     /// The head without counts and history.
     Job {
         head: Box<JobHead>,
-        told: Option<Told>,
+        told: Option<StreamSummary>,
     },
     JobTasks {
         job: JobId,
@@ -58,9 +58,9 @@ pub(super) enum Line {
     Entity {
         tenant: TenantId,
         entity: Entity,
-        told: Told,
+        told: StreamSummary,
     },
-    End(Tally),
+    End(ExportTally),
 }
 
 pub(super) struct TaskLine {
@@ -68,12 +68,12 @@ pub(super) struct TaskLine {
     pub(super) alone: Option<Arc<NewTask>>,
     pub(super) head: Option<TaskHead>,
     pub(super) message: Option<MessageId>,
-    pub(super) told: Option<Told>,
+    pub(super) told: Option<StreamSummary>,
 }
 
 /// What is said of a history beside its events.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct StreamSummary {
     pub(super) events: u64,
     pub(super) aside: u64,
     pub(super) last_timestamp: Option<Timestamp>,
@@ -163,7 +163,7 @@ impl Line {
             hops: fields.optional_count("hops")?.unwrap_or(0),
             callback: fields.optional::<String>("callbackUrl")?.map(|url| callback(&url)).transpose()?,
         };
-        Ok(Self::Job { head: Box::new(head), told: told(fields)? })
+        Ok(Self::Job { head: Box::new(head), told: stream_summary(fields)? })
     }
 
     fn job_tasks(fields: &mut Fields<'_>) -> Result<Self, BadField> {
@@ -194,7 +194,7 @@ impl Line {
             None => None,
             Some(text) => Some(message_id(&text).ok_or_else(|| BadField::new("message", "is not an id"))?),
         };
-        Ok(Self::Task(Box::new(TaskLine { key, alone, head, message, told: told(fields)? })))
+        Ok(Self::Task(Box::new(TaskLine { key, alone, head, message, told: stream_summary(fields)? })))
     }
 
     fn message(fields: &mut Fields<'_>) -> Result<Self, BadField> {
@@ -255,12 +255,12 @@ impl Line {
     fn entity(fields: &mut Fields<'_>) -> Result<Self, BadField> {
         let tenant = fields.required("tenantId")?;
         let entity = Entity { kind: fields.required("entityType")?, id: fields.required("entityId")? };
-        let told = told(fields)?.ok_or_else(|| BadField::new("stream", "is missing"))?;
+        let told = stream_summary(fields)?.ok_or_else(|| BadField::new("stream", "is missing"))?;
         Ok(Self::Entity { tenant, entity, told })
     }
 
     fn end(fields: &mut Fields<'_>) -> Result<Self, BadField> {
-        Ok(Self::End(Tally {
+        Ok(Self::End(ExportTally {
             events: fields.required("events")?,
             blobs: fields.required("blobs")?,
             jobs: fields.required("jobs")?,
@@ -291,7 +291,7 @@ fn head(mut fields: Fields<'_>) -> Result<TaskHead, BadField> {
         fence: Fence(fields.number("fence")?),
         begun: fields.optional("begun")?.unwrap_or(false),
         last_error: fields.optional("lastError")?,
-        // Whoever reported it has to do with another store.
+        // The worker that reported it talks to another store.
         failed_fence: None,
         crashes: 0,
         reported: None,
@@ -305,9 +305,9 @@ fn head(mut fields: Fields<'_>) -> Result<TaskHead, BadField> {
     fields.finish().map(|()| head)
 }
 
-fn told(fields: &mut Fields<'_>) -> Result<Option<Told>, BadField> {
+fn stream_summary(fields: &mut Fields<'_>) -> Result<Option<StreamSummary>, BadField> {
     let Some(mut fields) = fields.object("stream")? else { return Ok(None) };
-    let told = Told {
+    let told = StreamSummary {
         events: fields.number("events")?,
         aside: fields.optional_number("aside")?.unwrap_or(0),
         last_timestamp: fields.optional("lastTimestamp")?,

@@ -1,12 +1,12 @@
 //! What is stored of triage. The rules are those of `stored`: add, never reorder, never reuse.
 
 use crate::triage::{
-    Bulk, BulkAction, BulkFilter, BulkId, BulkState, Cell, Counts, ErrorGroup, ErrorState, GroupCell,
+    Bulk, BulkAction, BulkFilter, BulkId, BulkState, Cell, ErrorCounts, ErrorGroup, ErrorState, GroupCell,
     GroupKind, Ignored, Mark, Occurrence, Parked, Sample, Seen, Settled, StoredToken, TokenState,
     TriageError, TriageExecution, Unparked,
 };
 use tidemill_model::EventId;
-use tidemill_model::workflow::{ErrorCode, ErrorType, ExecutionId, WorkflowStatus};
+use tidemill_model::workflow::{ErrorCode, ErrorType, WorkflowRunId, WorkflowStatus};
 
 use crate::kernel::codec::bytes::{BadBytes, Reader, put_text, put_varint};
 use crate::kernel::codec::stored::{
@@ -17,7 +17,7 @@ use crate::kernel::codec::wire::{
     BYTES, CHOICE, END, LIST, NUMBER, STRUCT, next_field, present, put_field, skip, take_field,
 };
 
-stored_text!(ErrorCode, ExecutionId);
+stored_text!(ErrorCode, WorkflowRunId);
 stored_number! {
     BulkId: EventId, |bulk| bulk.as_event_id(), Self::mint;
 }
@@ -50,7 +50,7 @@ stored_choice!(Unparked {
     4 => WentOn { 1 = at },
 });
 stored_struct!(Cell { 1 = county, 2 = data_group_label, 3 = phase, 4 = step });
-stored_struct!(Counts { 1 = occurrences, 2 = open, 3 = resolved, 4 = unrecoverable, 5 = ignored });
+stored_struct!(ErrorCounts { 1 = occurrences, 2 = open, 3 = resolved, 4 = unrecoverable, 5 = ignored });
 stored_struct!(GroupCell { 1 = cell, 2 = counts });
 stored_struct!(Mark { 1 = clock, 2 = since, 3 = by, 4 = reason });
 stored_struct!(Settled { 1 = state, 2 = mark });
@@ -191,7 +191,7 @@ fn take_sample(from: &mut Reader<'_>, name: &mut String) -> Result<Sample, BadBy
     name.truncate(shared.ok_or(BadBytes("holds a name that begins like none"))?);
     name.push_str(rest.ok_or(BadBytes("lacks Sample.execution"))?);
     Ok(Sample {
-        execution: ExecutionId::trusted(name),
+        execution: WorkflowRunId::trusted(name),
         event: present(event, "lacks Sample.event")?,
         index: present(index, "lacks Sample.index")?,
         at: present(at, "lacks Sample.at")?,
@@ -277,7 +277,7 @@ mod tests {
 
     fn sample(execution: &str, index: u32) -> Sample {
         Sample {
-            execution: ExecutionId::trusted(execution),
+            execution: WorkflowRunId::trusted(execution),
             event: EventId::from_u128(7 + u128::from(index)),
             index,
             at: Timestamp::clamped(1_800_000_000_000),

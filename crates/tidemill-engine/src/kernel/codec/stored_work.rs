@@ -6,9 +6,9 @@ use crate::kernel::commit::{
 use crate::kernel::record::{
     DeadLetter, DeadLetterState, Effect, Idempotency, Record, RecordKey, RecordKind, RecordValue,
 };
-use crate::kernel::state::job::{Entry, JobHead};
+use crate::kernel::state::job::{JobHead, KeptTask};
 use crate::kernel::state::queue::Queued;
-use crate::kernel::state::row::{Row, RowKey, TaskRow};
+use crate::kernel::state::row::{Row, RowKey, StoredTask};
 use crate::kernel::state::stream::{Late, Stream};
 use crate::kernel::state::trail::{History, Seq, Trail};
 use crate::outbound::{Delivery, DeliveryLetter, FailedJob, FailedJobs, Target};
@@ -74,7 +74,7 @@ stored_struct!(Visibility { 1 = message, 2 = visible_at, 3 = delivered } later {
 stored_struct!(TaskChange { 1 = task, 2 = kind });
 stored_struct!(Owner { 1 = worker, 2 = generation });
 stored_struct!(Lease { 1 = owner, 2 = until, 3 = claimed_at, 4 = heartbeats });
-stored_struct!(Entry { 1 = head, 2 = stream, 3 = message });
+stored_struct!(KeptTask { 1 = head, 2 = stream, 3 = message });
 stored_struct!(TaskOptions {
     1 = retry,
     2 = timeout_ms,
@@ -123,7 +123,7 @@ stored_struct!(JobHead {
     13 = hops,
     14 = callback,
 } v1 version_1::job_head);
-stored_struct!(TaskRow { 1 = alone, 2 = entry, 3 = index } v1 version_1::task_row);
+stored_struct!(StoredTask { 1 = alone, 2 = entry, 3 = index } v1 version_1::task_row);
 stored_struct!(Queued { 1 = message, 2 = visible_at, 3 = deliveries, 4 = receives, 5 = wait_millis } v1 version_1::queued);
 stored_struct!(RecordKey { 1 = kind, 2 = tenant, 3 = id });
 stored_struct!(Record { 1 = version, 2 = expires_at, 3 = value });
@@ -189,7 +189,7 @@ stored_struct!(Delivery {
     9 = replay_of,
 } later { 10 = failed_jobs });
 stored_struct!(FailedJobs { 1 = count, 2 = named });
-stored_struct!(FailedJob { 1 = job, 2 = name, 3 = task, 4 = tasks });
+stored_struct!(FailedJob { 1 = job, 2 = name, 3 = task, 4 = tasks } later { 5 = run });
 stored_struct!(DeliveryLetter {
     1 = id,
     2 = target,

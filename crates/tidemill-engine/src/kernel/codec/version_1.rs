@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use crate::kernel::state::job::{Entry, JobHead};
+use crate::kernel::state::job::{JobHead, KeptTask};
 use crate::kernel::state::queue::Queued;
-use crate::kernel::state::row::TaskRow;
+use crate::kernel::state::row::StoredTask;
 use crate::kernel::state::trail::{Seq, Trail};
 use crate::triage::{ErrorGroup, Sample};
-use tidemill_model::workflow::ExecutionId;
+use tidemill_model::workflow::WorkflowRunId;
 use tidemill_model::{Fence, JobCounts, SessionId, TaskHead, TaskOptions};
 
 use crate::kernel::codec::bytes::{BadBytes, Reader};
@@ -35,8 +35,8 @@ pub(super) fn queued(from: &mut Reader<'_>) -> Result<Queued, BadBytes> {
     Ok(Queued { message, visible_at, deliveries, receives, wait_millis: 0 })
 }
 
-pub(super) fn task_row(from: &mut Reader<'_>) -> Result<TaskRow, BadBytes> {
-    let (alone, mut entry): (_, Entry) = (Stored::take_v1(from)?, Stored::take_v1(from)?);
+pub(super) fn task_row(from: &mut Reader<'_>) -> Result<StoredTask, BadBytes> {
+    let (alone, mut entry): (_, KeptTask) = (Stored::take_v1(from)?, Stored::take_v1(from)?);
     // It stood at the end of its row, which once ended before the place in the list.
     let index = if from.is_at_end() { None } else { Stored::take_v1(from)? };
     if let Some(head) = entry.head.as_mut().filter(|_| !from.is_at_end()) {
@@ -45,7 +45,7 @@ pub(super) fn task_row(from: &mut Reader<'_>) -> Result<TaskRow, BadBytes> {
         head.crashes = if from.is_at_end() { 0 } else { Stored::take_v1(from)? };
         head.reported = if from.is_at_end() { None } else { Some(Stored::take_v1(from)?) };
     }
-    Ok(TaskRow { alone, entry, index })
+    Ok(StoredTask { alone, entry, index })
 }
 
 /// Whether an agent carries a task out, and whether more follows, stood in the byte that says whether an execution follows.
@@ -167,7 +167,7 @@ fn samples(from: &mut Reader<'_>) -> Result<Vec<Sample>, BadBytes> {
             name.truncate(shared.ok_or(BadBytes("holds a name that begins like none"))?);
             name.push_str(from.text()?);
             Ok(Sample {
-                execution: ExecutionId::trusted(&name),
+                execution: WorkflowRunId::trusted(&name),
                 event: Stored::take_v1(from)?,
                 index: Stored::take_v1(from)?,
                 at: Stored::take_v1(from)?,

@@ -8,7 +8,7 @@ use crate::kernel::commit::{
     Commit, Delivered, Message, MessageId, NewTask, RecordWrite, TaskChange, TaskChangeKind, TaskKey,
     Visibility,
 };
-use crate::kernel::state::job::{Entry, Job, JobHead};
+use crate::kernel::state::job::{Job, JobHead, KeptTask};
 use crate::kernel::state::queue::Queued;
 use crate::kernel::state::row::RowKey;
 use crate::kernel::state::stream::Stream;
@@ -135,7 +135,7 @@ impl State {
             RecordWrite::Task(new) => {
                 let key = TaskKey { tenant: new.tenant.clone(), request: new.request.clone() };
                 self.rows.touch(|| RowKey::Task(key.clone()));
-                self.alone.insert(key, Alone { task: Arc::clone(new), entry: Entry::default() });
+                self.alone.insert(key, Alone { task: Arc::clone(new), entry: KeptTask::default() });
             }
             RecordWrite::Put { key, record } => {
                 self.rows.touch(|| RowKey::Record(key.clone()));
@@ -283,7 +283,7 @@ impl State {
         }
     }
 
-    fn entry_mut(&mut self, key: &TaskKey) -> Option<&mut Entry> {
+    fn entry_mut(&mut self, key: &TaskKey) -> Option<&mut KeptTask> {
         if let Some((job, task)) = key.request.parts() {
             let job = self.jobs.get_mut(&job).filter(|job| job.head.tenant == key.tenant)?;
             let index = job.index_of(task)?;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use tidemill_model::{JobId, TaskSpec};
 
 use crate::kernel::commit::TaskKey;
-use crate::kernel::state::job::{Entry, JobHead};
+use crate::kernel::state::job::{JobHead, KeptTask};
 
 #[derive(Debug, Clone)]
 pub(super) struct CarriedJob {
     pub(super) head: JobHead,
     pub(super) lists: Vec<(u32, Vec<Arc<TaskSpec>>)>,
-    pub(super) entries: Vec<(TaskKey, Entry)>,
+    pub(super) entries: Vec<(TaskKey, KeptTask)>,
     /// How many tasks the lists name.
     listed: usize,
     /// How many of the entries were dispatched.
@@ -35,7 +35,7 @@ impl CarriedJob {
         self.lists.push((first, tasks));
     }
 
-    pub(super) fn add_entry(&mut self, task: TaskKey, entry: Entry) {
+    pub(super) fn add_entry(&mut self, task: TaskKey, entry: KeptTask) {
         self.dispatched += u32::from(entry.head.is_some());
         self.entries.push((task, entry));
     }

@@ -30,7 +30,7 @@ pub struct JobHead {
     pub allowance: Option<Box<Allowance>>,
     /// How many scripts stand between it and what came from outside; 0 unless a script submitted it.
     pub hops: u32,
-    /// Who is told once it is at rest.
+    /// The URL that is called once it is at rest.
     pub callback: Option<Arc<str>>,
 }
 
@@ -61,12 +61,12 @@ pub struct Node {
     pub children: Vec<u32>,
     /// Parents that are not completed.
     pub missing: u32,
-    pub entry: Entry,
+    pub entry: KeptTask,
 }
 
 /// What is kept of any task, in a job or on its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct KeptTask {
     /// `None` until it is dispatched.
     pub head: Option<TaskHead>,
     pub stream: Stream,
@@ -74,7 +74,7 @@ pub struct Entry {
     pub message: Option<MessageId>,
 }
 
-impl Entry {
+impl KeptTask {
     /// Whether a message of this run can stand for the task. None can once it is done: such a task may leave memory, and
     /// its messages are dropped unseen.
     pub fn is_open_in(&self, run: u32) -> bool {
@@ -106,7 +106,7 @@ pub struct Job {
     pub ready: BTreeSet<u32>,
     /// Tasks whose parent is not here yet. Empty, but while a job is put together from parts of its list.
     awaited: HashMap<TaskId, Vec<u32>, foldhash::fast::RandomState>,
-    /// The latest time of any event of its tasks: what is told of the job's end is not told before.
+    /// The latest time of any event of its tasks: no event about the job's end has an earlier time.
     pub told_at: Option<Timestamp>,
     /// About how many bytes the specs of all its tasks have.
     pub spec_bytes: usize,
@@ -169,7 +169,7 @@ impl Job {
                 spec: Arc::clone(spec),
                 children: Vec::new(),
                 missing: 0,
-                entry: Entry::default(),
+                entry: KeptTask::default(),
             });
         }
         for index in first..self.nodes.len() {

@@ -7,9 +7,9 @@ use tidemill_model::{JobId, TenantId};
 
 use crate::kernel::commit::{MessageId, TaskKey};
 use crate::kernel::state::carried_job::CarriedJob;
-use crate::kernel::state::job::{Entry, Job, JobHead};
-use crate::kernel::state::row::{Row, RowKey, TaskRow, list_end, task_lists};
-use crate::kernel::state::{Alone, Place, Set, State};
+use crate::kernel::state::job::{Job, JobHead, KeptTask};
+use crate::kernel::state::row::{Row, RowKey, StoredTask, list_end, task_lists};
+use crate::kernel::state::{Alone, Set, State, TaskPlace};
 
 /// How many rows that were only looked at stay in memory. A job counts with all its tasks.
 const VISITORS_MAX: usize = 4_096;
@@ -75,7 +75,8 @@ impl State {
         Some(rows)
     }
 
-    /// Takes note of messages that the store has, whoever put them there: those that are gone here are removed there.
+    /// Notes messages that the store has, no matter which process put them there: those that are gone here are
+    /// removed there.
     pub fn found_stored(&mut self, messages: &[MessageId]) {
         for id in messages {
             self.rows.stored_messages.insert(*id);
@@ -117,7 +118,7 @@ impl State {
     /// Takes a row from the store into memory.
     pub fn load(&mut self, key: RowKey, row: Row) {
         match (&key, row) {
-            (RowKey::Task(task), Row::Task(TaskRow { alone: Some(alone), entry, .. })) => {
+            (RowKey::Task(task), Row::Task(StoredTask { alone: Some(alone), entry, .. })) => {
                 if entry.is_live() {
                     self.live.insert(task.clone());
                 }
@@ -150,7 +151,7 @@ impl State {
         &mut self,
         head: JobHead,
         tasks: impl IntoIterator<Item = (u32, Vec<Arc<tidemill_model::TaskSpec>>)>,
-        entries: impl IntoIterator<Item = (TaskKey, Entry)>,
+        entries: impl IntoIterator<Item = (TaskKey, KeptTask)>,
     ) {
         let (tenant, id) = (head.tenant.clone(), head.job);
         let job = self.assemble(head, tasks, entries);
@@ -166,7 +167,7 @@ impl State {
         &mut self,
         head: JobHead,
         tasks: impl IntoIterator<Item = (u32, Vec<Arc<tidemill_model::TaskSpec>>)>,
-        entries: impl IntoIterator<Item = (TaskKey, Entry)>,
+        entries: impl IntoIterator<Item = (TaskKey, KeptTask)>,
     ) -> Job {
         let mut job = Job::new(JobHead { counts: tidemill_model::JobCounts::default(), ..head });
         for (first, chunk) in tasks {
@@ -214,7 +215,7 @@ impl State {
                     carried.add_tasks(*first, tasks);
                 }
             }
-            (RowKey::Task(task), Some(Row::Task(TaskRow { alone: None, entry, .. }))) => {
+            (RowKey::Task(task), Some(Row::Task(StoredTask { alone: None, entry, .. }))) => {
                 let job = task.request.job_part();
                 if let Some(carried) =
                     self.carried.as_mut().filter(|carried| job.is_some_and(|job| carried.is_of(job)))
@@ -246,7 +247,7 @@ impl State {
     fn carry_row(&mut self, key: RowKey, row: Option<Row>) {
         self.rows.touch(|| key.clone());
         match (key, row) {
-            (RowKey::Task(key), Some(Row::Task(TaskRow { alone, entry, .. }))) => {
+            (RowKey::Task(key), Some(Row::Task(StoredTask { alone, entry, .. }))) => {
                 if entry.is_live() {
                     self.live.insert(key.clone());
                 } else {
@@ -285,10 +286,10 @@ impl State {
         match key {
             RowKey::Task(key) => self.task(key).map(|task| {
                 let (alone, index) = match task.place {
-                    Place::Alone(alone) => (Some(Arc::clone(alone)), None),
-                    Place::InJob { index, .. } => (None, Some(index)),
+                    TaskPlace::Alone(alone) => (Some(Arc::clone(alone)), None),
+                    TaskPlace::InJob { index, .. } => (None, Some(index)),
                 };
-                Row::Task(TaskRow { alone, entry: task.entry.clone(), index })
+                Row::Task(StoredTask { alone, entry: task.entry.clone(), index })
             }),
             RowKey::Job(tenant, job) => self.job(tenant, *job).map(|job| Row::Job(job.head.clone())),
             RowKey::JobTasks(tenant, job, first) => self.job(tenant, *job).map(|job| {
@@ -311,10 +312,10 @@ impl State {
         }
     }
 
-    /// Lets rows go that were only looked at, if they are many. Not between the loading of a row and its use.
+    /// Evicts rows that were only looked at, if they are many. Not between the loading of a row and its use.
     ///
     /// The newest one stays, however large: it may be asked for again and again.
-    pub fn part_with_visitors(&mut self) {
+    pub fn evict_cached_rows(&mut self) {
         while self.rows.visiting > VISITORS_MAX && self.rows.visitors.len() > 1 {
             if let Some((oldest, count)) = self.rows.visitors.pop_front() {
                 self.rows.visiting -= count;
@@ -513,14 +514,14 @@ mod tests {
             tasks.collect::<Vec<_>>()
         };
         for number in 0..20 {
-            state.part_with_visitors();
+            state.evict_cached_rows();
             state.load_job(head(number), [(0, waiting(VISITORS_MAX / 2))], []);
             assert!(state.jobs.contains_key(&JobId::from_u128(number)), "it is there to be used");
         }
-        state.part_with_visitors();
+        state.evict_cached_rows();
         assert_eq!(state.jobs.len(), 1, "the others have left");
         state.load_job(head(99), [(0, waiting(10 * VISITORS_MAX))], []);
-        state.part_with_visitors();
+        state.evict_cached_rows();
         assert_eq!(state.jobs.len(), 1, "the newest stays, however large");
     }
 }

@@ -24,11 +24,12 @@ use std::sync::Arc;
 use tidemill_model::{Entity, JobId, PublicState, TenantId, Timestamp};
 
 use crate::kernel::commit::{NewTask, TaskKey};
+use crate::kernel::notice::Notice;
 use crate::kernel::record::{Record, RecordKey};
 pub(crate) use apply::change_head;
 use carried_job::CarriedJob;
 pub use deliveries::{Deliveries, DueDeliveries, DueWay};
-use job::{Entry, Job};
+use job::{Job, KeptTask};
 use kept_rows::KeptRows;
 pub use pending::{DueExecutions, Pending, Room};
 use queue::Queue;
@@ -41,7 +42,7 @@ pub use triage_index::{CountedGroup, Expiring, ParkedAt, TriageDue, TriageIndex}
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 type Set<K> = HashSet<K, foldhash::fast::RandomState>;
 
-/// A copy shares the bells of the original: whoever listens hears of both.
+/// A copy shares the notices of the original: a listener hears both.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     jobs: Map<JobId, Job>,
@@ -63,27 +64,39 @@ pub struct State {
     pub faults: crate::kernel::faults::Faults,
 }
 
+/// What a state rings. Those of a copy are the same.
+#[derive(Debug, Clone)]
+pub struct StateNotices {
+    /// Rung when there is another delivery to try, another moment, or one fewer.
+    pub deliveries_nearer: Notice,
+    /// Rung when something may have to be done for parked executions or bulks earlier than before.
+    pub triage_nearer: Notice,
+    /// Rung when an execution's wait ends.
+    pub triage_ended: Notice,
+}
+
 /// A task without a job.
 #[derive(Debug, Clone)]
 pub struct Alone {
     pub task: Arc<NewTask>,
-    pub entry: Entry,
+    pub entry: KeptTask,
 }
 
 /// A task as decisions and readers see it.
 #[derive(Debug, Clone, Copy)]
-pub struct TaskView<'a> {
-    pub entry: &'a Entry,
-    pub place: Place<'a>,
+pub struct TaskRef<'a> {
+    pub entry: &'a KeptTask,
+    pub place: TaskPlace<'a>,
 }
 
+/// Where a task belongs: nowhere, or to a job at an index of its list.
 #[derive(Debug, Clone, Copy)]
-pub enum Place<'a> {
+pub enum TaskPlace<'a> {
     Alone(&'a Arc<NewTask>),
     InJob { job: &'a Job, index: u32 },
 }
 
-impl TaskView<'_> {
+impl TaskRef<'_> {
     /// The state users see; a task nobody announced has none.
     pub fn public_state(&self) -> Option<PublicState> {
         self.entry.public_state().filter(|_| self.entry.stream.version() > 0)
@@ -96,12 +109,21 @@ impl State {
         Self { rows: KeptRows::kept(), ..Self::default() }
     }
 
-    /// Rings the bells of a state that this one replaces, once for all that happened between.
+    /// Rings the notices of a state that this one replaces, once for all that happened between.
     pub fn take_over(&mut self, former: &Self) {
         self.deliveries.take_over(&former.deliveries);
         self.triage.take_over(&former.triage);
-        for bell in [self.deliveries.nearer(), self.triage.nearer(), self.triage.ended()] {
-            bell.ring();
+        let StateNotices { deliveries_nearer, triage_nearer, triage_ended } = self.notices();
+        for notice in [deliveries_nearer, triage_nearer, triage_ended] {
+            notice.ring();
+        }
+    }
+
+    pub fn notices(&self) -> StateNotices {
+        StateNotices {
+            deliveries_nearer: self.deliveries.nearer(),
+            triage_nearer: self.triage.nearer(),
+            triage_ended: self.triage.ended(),
         }
     }
 
@@ -109,13 +131,13 @@ impl State {
         self.jobs.get(&job).filter(|found| found.head.tenant == *tenant)
     }
 
-    pub fn task(&self, key: &TaskKey) -> Option<TaskView<'_>> {
+    pub fn task(&self, key: &TaskKey) -> Option<TaskRef<'_>> {
         if let Some((job, task)) = key.request.parts() {
             let job = self.job(&key.tenant, job)?;
             let index = job.index_of(task)?;
-            return Some(TaskView { entry: &job.node(index).entry, place: Place::InJob { job, index } });
+            return Some(TaskRef { entry: &job.node(index).entry, place: TaskPlace::InJob { job, index } });
         }
-        self.alone.get(key).map(|alone| TaskView { entry: &alone.entry, place: Place::Alone(&alone.task) })
+        self.alone.get(key).map(|alone| TaskRef { entry: &alone.entry, place: TaskPlace::Alone(&alone.task) })
     }
 
     pub fn record(&self, key: &RecordKey) -> Option<&Record> {
@@ -127,7 +149,7 @@ impl State {
         &self.pending
     }
 
-    /// What is to be told to others.
+    /// Deliveries on their way.
     pub fn deliveries(&self) -> &Deliveries {
         &self.deliveries
     }
@@ -137,7 +159,7 @@ impl State {
         &self.triage
     }
 
-    /// Which tasks may have made the process die, and who holds what.
+    /// Which tasks may have crashed the process, and which worker holds what.
     pub fn suspicion(&self) -> &Suspicion {
         &self.suspicion
     }
@@ -154,8 +176,8 @@ impl State {
     }
 
     /// Moves messages whose time has come into their lanes. Not a change: the same happens at every look.
-    pub fn move_on(&mut self, now: Timestamp) {
-        self.queue.move_on(now);
+    pub fn show_due_messages(&mut self, now: Timestamp) {
+        self.queue.show_due_messages(now);
     }
 
     /// Where the events of an entity stand.

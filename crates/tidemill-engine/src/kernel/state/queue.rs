@@ -53,14 +53,22 @@ impl Queue {
         self.lanes.values().map(BTreeSet::len).sum()
     }
 
-    /// How full it is, as far as it has been moved on.
-    pub fn depth(&self) -> QueueDepth {
-        let next = self.lanes.values().filter_map(|lane| self.get(*lane.first()?));
-        let oldest_ready = next.map(|queued| queued.visible_at).min();
-        QueueDepth { messages: self.len(), ready: self.ready(), oldest_ready }
+    /// How full it is at `now`. Nothing moves for it: only advancing the queue wakes waiting workers.
+    pub fn depth(&self, now: Timestamp) -> QueueDepth {
+        let lanes = self.lanes.iter().filter_map(|(tenant, lane)| Some((tenant, *lane.first()?)));
+        let mut next: BTreeMap<&TenantId, MessageId> = lanes.collect();
+        let mut ready = self.ready();
+        for (_, id) in self.hidden.iter().take_while(|(at, _)| *at <= now) {
+            let Some(queued) = self.get(*id) else { continue };
+            ready += 1;
+            let first = next.entry(&queued.message.task.tenant).or_insert(*id);
+            *first = (*first).min(*id);
+        }
+        let oldest_ready = next.values().filter_map(|id| Some(self.get(*id)?.visible_at)).min();
+        QueueDepth { messages: self.len(), ready, oldest_ready }
     }
 
-    /// Whether a message could be delivered to somebody who serves these tenants.
+    /// Whether a message could be delivered to a worker that serves these tenants.
     pub fn has_ready(&self, serves: impl Fn(&TenantId) -> bool) -> bool {
         self.turns.iter().any(serves)
     }
@@ -96,7 +104,7 @@ impl Queue {
     }
 
     /// Moves what became visible by `now` into its lane.
-    pub fn move_on(&mut self, now: Timestamp) {
+    pub fn show_due_messages(&mut self, now: Timestamp) {
         while let Some((at, id)) = self.hidden.first().copied() {
             if at > now {
                 break;
@@ -194,5 +202,38 @@ impl<'q, F: Fn(&TenantId) -> bool> Iterator for Deliverable<'q, F> {
             drop(self.lanes.remove(self.next));
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::commit::TaskKey;
+    use tidemill_model::RequestId;
+
+    #[test]
+    fn the_depth_is_that_of_the_moment_whether_or_not_the_queue_was_moved_on() {
+        let mut queue = Queue::default();
+        let at = |second: u64| Timestamp::clamped(1_700_000_000_000 + second * 1_000);
+        for (id, tenant, second) in [(5, "a", 1), (4, "a", 2), (3, "b", 2), (2, "b", 4), (1, "c", 5)] {
+            let task = TaskKey { tenant: TenantId::trusted(tenant), request: RequestId::trusted("r") };
+            let (id, not_before) = (MessageId(id), at(second));
+            let message = Message { id, task, run: 1, not_before, priority: 0, key: None, wait_millis: 0 };
+            queue.insert(Queued {
+                message,
+                visible_at: not_before,
+                deliveries: 0,
+                receives: 0,
+                wait_millis: 0,
+            });
+        }
+        for (now, ready, oldest) in
+            [(0, 0, None), (1, 1, Some(1)), (2, 3, Some(2)), (4, 4, Some(2)), (9, 5, Some(2))]
+        {
+            let expected = QueueDepth { messages: 5, ready, oldest_ready: oldest.map(at) };
+            assert_eq!(queue.depth(at(now)), expected, "before it moves to {now}");
+            queue.show_due_messages(at(now));
+            assert_eq!(queue.depth(at(now)), expected, "after it moved to {now}");
+        }
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use tidemill_model::{Entity, JobId, RequestId, TaskSpec, TenantId};
 
 use crate::kernel::commit::{MessageId, NewTask, TaskKey};
-use crate::kernel::record::{Record, RecordKey, RecordValue};
-use crate::kernel::state::job::{Entry, JobHead};
+use crate::kernel::record::{Record, RecordKey, RecordKind, RecordValue};
+use crate::kernel::state::job::{JobHead, KeptTask};
 use crate::kernel::state::queue::Queued;
 use crate::kernel::state::stream::Stream;
 
@@ -26,7 +26,7 @@ pub enum RowKey {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Row {
-    Task(TaskRow),
+    Task(StoredTask),
     Job(JobHead),
     JobTasks(Vec<Arc<TaskSpec>>),
     Message(Queued),
@@ -34,11 +34,12 @@ pub enum Row {
     Entity(Stream),
 }
 
+/// A task as its row keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskRow {
+pub struct StoredTask {
     /// What it does, for a task without a job.
     pub alone: Option<Arc<NewTask>>,
-    pub entry: Entry,
+    pub entry: KeptTask,
     /// Its place in the list of its job, so that what it does is found without the rest of the list.
     pub index: Option<u32>,
 }
@@ -70,6 +71,60 @@ impl Row {
             Self::JobTasks(_) | Self::Message(_) | Self::Record(_) => None,
         }
     }
+
+    pub fn into_record(self) -> Option<Record> {
+        if let Self::Record(record) = self { Some(record) } else { None }
+    }
+}
+
+/// A stored job with all its parts.
+#[derive(Debug)]
+pub struct JobRows {
+    pub head: JobHead,
+    /// The lists of its tasks in order, each with the index of its first.
+    pub tasks: Vec<(u32, Vec<Arc<TaskSpec>>)>,
+    pub entries: Vec<(TaskKey, KeptTask)>,
+}
+
+impl JobRows {
+    pub fn new(head: JobHead) -> Self {
+        Self { head, tasks: Vec::new(), entries: Vec::new() }
+    }
+
+    /// Takes in a list of the job's tasks, or the row of one of them. Lists come in order.
+    pub fn push(&mut self, key: RowKey, row: Row) {
+        match (key, row) {
+            (RowKey::JobTasks(_, _, first), Row::JobTasks(list)) => self.tasks.push((first, list)),
+            (RowKey::Task(key), Row::Task(StoredTask { entry, .. })) => self.entries.push((key, entry)),
+            _ => {}
+        }
+    }
+
+    /// The job's tasks as they were handed in.
+    pub fn task_list(&self) -> Vec<Arc<TaskSpec>> {
+        let mut list = Vec::new();
+        for (first, chunk) in &self.tasks {
+            // A chunk that was stored after the job grew also holds what came later.
+            let known = list.len().saturating_sub(*first as usize);
+            list.extend(chunk.iter().skip(known).cloned());
+        }
+        list
+    }
+}
+
+/// Which stored rows a scan goes through, and in which order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RowRange {
+    /// Records of one kind and tenant in the order of their ids, after `after`.
+    Records { kind: RecordKind, tenant: Option<TenantId>, after: Option<Arc<str>> },
+    /// Records of one kind, of all tenants, in the order of tenants and ids, after `after`.
+    AllRecords { kind: RecordKind, after: Option<RecordKey> },
+    /// The heads of a tenant's jobs, the newest first, those before `before`.
+    Jobs { tenant: TenantId, before: Option<JobId> },
+    /// The lists of a job's tasks in order, from the one that names the task with the index `from`.
+    TaskLists { tenant: TenantId, job: JobId, from: u32 },
+    /// The lists of a job's tasks in order, and then the rows of the tasks.
+    Tasks { tenant: TenantId, job: JobId },
 }
 
 /// Whether a row must be in memory from the start, because it belongs to live work or decisions look at it; of pending
@@ -77,7 +132,7 @@ impl Row {
 pub fn is_open(key: &RowKey, row: &Row) -> Option<bool> {
     match (key, row) {
         (RowKey::Job(..), Row::Job(head)) => Some(!head.is_at_rest()),
-        (RowKey::Task(_), Row::Task(TaskRow { alone: Some(_), entry, .. })) => Some(entry.is_live()),
+        (RowKey::Task(_), Row::Task(StoredTask { alone: Some(_), entry, .. })) => Some(entry.is_live()),
         (RowKey::Record(key), _) if key.kind.stays_in_memory() => Some(true),
         (RowKey::Record(_), Row::Record(record)) => match &record.value {
             RecordValue::Execution(execution) => Some(execution.status.is_pending()),

@@ -4,22 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tidemill_model::workflow::{ErrorCode, ExecutionId};
+use tidemill_model::workflow::{ErrorCode, WorkflowRunId};
 use tidemill_model::{TenantId, Timestamp};
 
 use crate::kernel::notice::Notice;
 use crate::kernel::record::{Record, RecordKey, RecordKind, RecordValue};
 use crate::kernel::state::Map;
-use crate::triage::{Bulk, BulkId, BulkState, Counts, ErrorGroup, Parked, ParkedKey};
+use crate::triage::{Bulk, BulkId, BulkState, ErrorCounts, ErrorGroup, Parked, ParkedKey};
 
 /// Where a parked execution stands in its list.
-pub type ParkedAt = (Timestamp, ExecutionId);
+pub type ParkedAt = (Timestamp, WorkflowRunId);
 
 #[derive(Debug, Clone, Default)]
 pub struct TriageIndex {
     tenants: BTreeMap<TenantId, OfTenant>,
-    /// When something is to be done about whom.
-    due: BTreeSet<(Timestamp, TenantId, ExecutionId)>,
+    /// When something is to be done about which execution.
+    due: BTreeSet<(Timestamp, TenantId, WorkflowRunId)>,
     running: BTreeSet<(TenantId, BulkId)>,
     /// Rung when something may have to be done earlier than before.
     nearer: Notice,
@@ -30,15 +30,15 @@ pub struct TriageIndex {
 #[derive(Debug, Clone, Default)]
 struct OfTenant {
     groups: Map<ErrorCode, Counted>,
-    parked: Map<ExecutionId, Arc<Parked>>,
+    parked: Map<WorkflowRunId, Arc<Parked>>,
     by_age: BTreeSet<ParkedAt>,
     by_code: Map<ErrorCode, BTreeSet<ParkedAt>>,
-    /// Those of whom an alarm told, by the moment at which they are given up.
+    /// Those that an alarm reported, by the moment at which they are given up.
     expiring: BTreeSet<ParkedAt>,
     bulks: BTreeMap<BulkId, Arc<Bulk>>,
 }
 
-/// Parked executions of whom an alarm told that they will be given up.
+/// Parked executions that will be given up, as an alarm reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expiring {
     pub count: usize,
@@ -50,7 +50,7 @@ pub struct Expiring {
 #[derive(Debug, Clone)]
 struct Counted {
     group: Arc<ErrorGroup>,
-    counts: Counts,
+    counts: ErrorCounts,
     is_ignored: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct CountedGroup<'s> {
     pub code: &'s ErrorCode,
     pub group: &'s Arc<ErrorGroup>,
     /// What was counted in all places.
-    pub counts: Counts,
+    pub counts: ErrorCounts,
     /// Whether it was ignored when it changed last; that may have ended since.
     pub is_ignored: bool,
 }
@@ -100,7 +100,7 @@ impl TriageIndex {
         self.tenants.get(tenant)?.groups.get(code).map(|own| &own.group)
     }
 
-    /// Whoever has groups or parked executions.
+    /// The tenants with groups or parked executions.
     pub fn tenants(&self) -> impl Iterator<Item = &TenantId> {
         self.tenants.keys()
     }
@@ -109,11 +109,11 @@ impl TriageIndex {
         self.tenants.get(tenant).map_or(0, |own| own.parked.len())
     }
 
-    pub fn parked(&self, tenant: &TenantId, execution: &ExecutionId) -> Option<&Arc<Parked>> {
+    pub fn parked(&self, tenant: &TenantId, execution: &WorkflowRunId) -> Option<&Arc<Parked>> {
         self.tenants.get(tenant)?.parked.get(execution)
     }
 
-    /// A tenant's parked executions of whom an alarm told; `None` if there are none.
+    /// A tenant's parked executions that an alarm reported; `None` if there are none.
     pub fn expiring(&self, tenant: &TenantId) -> Option<Expiring> {
         let own = self.tenants.get(tenant)?;
         let (_, first) = own.expiring.first()?;
@@ -149,7 +149,7 @@ impl TriageIndex {
 
     /// What is to be done at `now`, at most `limit` of the parked.
     pub fn due(&self, now: Timestamp, limit: usize) -> TriageDue {
-        let key = |(_, tenant, execution): &(Timestamp, TenantId, ExecutionId)| ParkedKey {
+        let key = |(_, tenant, execution): &(Timestamp, TenantId, WorkflowRunId)| ParkedKey {
             tenant: tenant.clone(),
             execution: execution.clone(),
         };

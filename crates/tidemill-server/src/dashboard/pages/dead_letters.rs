@@ -2,7 +2,6 @@
 
 use maud::{Markup, html};
 use serde_json::json;
-use tidemill_engine::backend::Backend;
 use tidemill_model::last_error::in_short;
 
 use super::super::form::{Pairs, encode, query};
@@ -20,7 +19,7 @@ const KINDS: [(&str, &str); 3] = [("task", "of tasks"), ("script", "of scripts")
 /// Letters that one form may name.
 const MANY_MAX: usize = 200;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![
         Page::new("/dead-letters", show)
             .filters(&[("kind", &["task", "script", "event"]), ("state", &STATES), ("cursor", &[])])
@@ -42,7 +41,7 @@ fn word(state: LetterState) -> &'static str {
 }
 
 /// What a list needs of a letter: id, state, since when, what it is about, why.
-fn told(letter: &DeadLetterView) -> (&str, LetterState, u64, Markup, String) {
+fn parts_of(letter: &DeadLetterView) -> (&str, LetterState, u64, Markup, String) {
     match letter {
         DeadLetterView::Task(letter) => {
             let about = html! { a href={ "/tasks/" (letter.request_id) } title=(letter.request_id) { (shortened(&letter.request_id)) } span class="faint" { " run " (letter.run) } };
@@ -66,7 +65,7 @@ fn kind_of(given: Option<&str>) -> &'static str {
     KINDS.into_iter().map(|(kind, _)| kind).find(|kind| given == Some(kind)).unwrap_or(KINDS[0].0)
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let given = |name: &str| visit.query.text(name);
     let kind = kind_of(given("kind"));
     let shown = given("state").filter(|state| STATES.contains(state)).unwrap_or("open");
@@ -94,7 +93,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
                     thead { tr { @if may { th class="check" { input type="checkbox" data-check-all aria-label="Check all" hidden; } } th { "Letter" } th { "About" } th class="wide" { "Why" } th { "Since" } th { "State" } } }
                     tbody {
                         @for letter in &letters.items {
-                            @let (letter_id, letter_state, since, about, why) = told(letter);
+                            @let (letter_id, letter_state, since, about, why) = parts_of(letter);
                             tr {
                                 @if may { td class="check" { input type="checkbox" name="letter" value=(letter_id) aria-label={ "Check " (letter_id) }; } }
                                 td { (id_link(&format!("/dead-letters/{letter_id}"), letter_id)) }
@@ -148,10 +147,10 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     Ok(screen.into())
 }
 
-async fn one<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn one(visit: Visit) -> Result<Sight, Problem> {
     let letter: DeadLetterView =
         visit.api.get(&format!("/v1/dead-letters/{}", encode(visit.part("id")))).await?;
-    let (letter_id, letter_state, since, about, why) = told(&letter);
+    let (letter_id, letter_state, since, about, why) = parts_of(&letter);
     let path = format!("/dead-letters/{letter_id}");
     let head = html! {
         div class="title" {
@@ -195,7 +194,7 @@ async fn one<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     Ok(screen.into())
 }
 
-async fn replay<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Problem> {
+async fn replay(visit: Visit, _: Pairs) -> Result<Outcome, Problem> {
     let id = encode(visit.part("id"));
     let done: Replayed = visit.api.post(&format!("/v1/dead-letters/{id}/replay"), &json!({})).await?;
     let note = match (&done.request_id, &done.execution_id) {
@@ -209,13 +208,13 @@ async fn replay<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Proble
     Ok(Outcome::go(format!("/dead-letters/{id}"), note))
 }
 
-async fn discard<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Problem> {
+async fn discard(visit: Visit, _: Pairs) -> Result<Outcome, Problem> {
     let id = encode(visit.part("id"));
     let _: DeadLetterView = visit.api.post(&format!("/v1/dead-letters/{id}/discard"), &json!({})).await?;
     Ok(Outcome::go(format!("/dead-letters/{id}"), "Discarded."))
 }
 
-async fn many<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn many(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let kind = kind_of(form.text("kind"));
     let back = format!("/dead-letters{}", query(&[("kind", Some(kind))]));
     let Some((deed, is_all)) =
@@ -232,7 +231,7 @@ async fn many<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Probl
         let done: ManyLettersView =
             visit.api.post(&format!("/v1/dead-letters/{deed}"), &json!({"kind": kind, "all": true})).await?;
         let more = if done.more { "; there are more, so do it again" } else { "" };
-        return Ok(Outcome::go(back, format!("{} were {past}{more}.", done.ids.len())));
+        return Ok(Outcome::go(back, format!("{} {past}{more}.", were(done.ids.len()))));
     }
     let (mut done, mut refused) = (0, 0);
     for id in form.all("letter").take(MANY_MAX) {
@@ -244,6 +243,11 @@ async fn many<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Probl
             Err(problem) => return Err(problem),
         }
     }
-    let others = if refused > 0 { format!("; {refused} were no longer open") } else { String::new() };
-    Ok(Outcome::go(back, format!("{done} were {past}{others}.")))
+    let others = if refused > 0 { format!("; {} no longer open", were(refused)) } else { String::new() };
+    Ok(Outcome::go(back, format!("{} {past}{others}.", were(done))))
+}
+
+/// `1 was`, `2 were`.
+fn were(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "was" } else { "were" })
 }

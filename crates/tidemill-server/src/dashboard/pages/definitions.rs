@@ -1,7 +1,6 @@
 //! Task definitions: all of them, and one with its versions.
 
 use maud::{Markup, html};
-use tidemill_engine::backend::Backend;
 use tidemill_model::{Json, Run, TaskName};
 
 use super::super::form::{encode, query};
@@ -17,11 +16,11 @@ const VERSIONS_MAX: u64 = 20;
 /// The characters of a command or a prompt in a list.
 const WORK_CHARS_MAX: usize = 90;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![Page::new("/definitions", show), Page::new("/definitions/{name}", show_one)]
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let cursor = visit.query.text("cursor");
     let asked = query(&[("cursor", cursor), ("limit", Some("50"))]);
     let found: api::Page<Definition> = visit.api.get(&format!("/v1/task-definitions{asked}")).await?;
@@ -72,7 +71,7 @@ fn address_of(name: &TaskName, version: Option<u64>) -> String {
 /// What a definition runs, in one text.
 fn work_of(definition: &Definition) -> String {
     let draft = &definition.draft;
-    match (&draft.command, &draft.script, &draft.prompt) {
+    match (&draft.command, &draft.script, &draft.agent.prompt) {
         (Some(Run::Shell(text)), ..) => text.clone(),
         (Some(Run::Argv(arguments)), ..) => arguments.join(" "),
         (None, Some(script), _) => script.clone(),
@@ -81,7 +80,7 @@ fn work_of(definition: &Definition) -> String {
     }
 }
 
-async fn show_one<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show_one(visit: Visit) -> Result<Sight, Problem> {
     let given = visit.part("name");
     let name = TaskName::new(given).map_err(|_| Problem::not_found("task definition", given))?;
     let version = visit.query.text("version");

@@ -2,14 +2,14 @@
 
 use maud::{Markup, html};
 use serde::Deserialize;
-use tidemill_engine::backend::Backend;
 
 use super::super::chart::Bars;
 use super::super::form::{encode, query};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Sight, Visit};
 use super::super::widgets::{
-    card, confirm, cut, empty, exact, id, json as json_block, moment, number, pager, state, tail, token,
+    card, confirm, counted, cut, empty, exact, id, json as json_block, moment, number, pager, state, tail,
+    token,
 };
 use super::Page;
 use super::errors::{HOURS, about, address, by_hour, count_figures, decided};
@@ -30,11 +30,11 @@ struct Known {
     county: Option<String>,
 }
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![Page::new("/errors/{code}", show).filters(&[("state", &STATES), ("cursor", &[])]).live()]
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let code = visit.part("code").to_owned();
     let shown = visit.query.text("state").filter(|state| STATES.contains(state));
     let cursor = visit.query.text("cursor");
@@ -58,7 +58,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     Ok(screen.into())
 }
 
-fn header<B: Backend>(visit: &Visit<B>, group: &ErrorGroupView, known: &Known) -> Markup {
+fn header(visit: &Visit, group: &ErrorGroupView, known: &Known) -> Markup {
     let code = group.code.as_str();
     html! {
         div class="title" {
@@ -79,24 +79,24 @@ fn header<B: Backend>(visit: &Visit<B>, group: &ErrorGroupView, known: &Known) -
             @if let Some(county) = &known.county { div { dt { "County" } dd { (county) } } }
             @if let Some(text) = known.description.as_deref().filter(|text| *text != about(group)) { div { dt { "Meaning" } dd { (text) } } }
             @for (label, mark) in [("Unrecoverable", &group.unrecoverable_since), ("Ignored", &group.ignored_since), ("Last decided", &group.settled)] {
-                @if let Some(mark) = mark { div { dt { (label) } dd { (told(mark, visit.now)) } } }
+                @if let Some(mark) = mark { div { dt { (label) } dd { (describe_mark(mark, visit.now)) } } }
             }
         }
     }
 }
 
-fn told(mark: &MarkView, now: u64) -> Markup {
+fn describe_mark(mark: &MarkView, now: u64) -> Markup {
     html! {
         (mark.state.as_str()) " " (moment(now, mark.since.millis()))
         @if let Some(by) = &mark.by { " by " (by) }
         @if let Some(until) = mark.until { ", until " (exact(until.millis())) }
-        @if let Some(times) = mark.until_occurrences { ", until it came " (number(times)) " times in all" }
+        @if let Some(times) = mark.until_occurrences { ", until it came " (counted(times, "time")) " in all" }
         @if let Some(reason) = &mark.reason { ": " (reason) }
     }
 }
 
 /// The forms that decide about a whole code.
-fn marks<B: Backend>(visit: &Visit<B>, group: &ErrorGroupView) -> Markup {
+fn marks(visit: &Visit, group: &ErrorGroupView) -> Markup {
     let code = group.code.as_str();
     let fields = html! {
         input type="hidden" name="code" value=(code);
@@ -116,8 +116,8 @@ fn marks<B: Backend>(visit: &Visit<B>, group: &ErrorGroupView) -> Markup {
         )
     };
     let for_long = html! {
-        label { "For so many hours " input type="number" name="hours" min="1" max="87600" placeholder="until reopened"; }
-        label { "Until it came so many times more " input type="number" name="occurrences" min="1" placeholder="however often"; }
+        label { "Hours " input type="number" name="hours" min="1" max="87600" placeholder="until reopened"; }
+        label { "More occurrences " input type="number" name="occurrences" min="1" placeholder="however often"; }
     };
     html! {
         @if group.counts.open + group.counts.unrecoverable + group.counts.ignored > 0 {

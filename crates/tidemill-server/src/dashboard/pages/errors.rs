@@ -4,13 +4,12 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
-use tidemill_engine::backend::Backend;
 
 use super::super::chart::spark;
 use super::super::form::{Pairs, encode, query};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
-use super::super::widgets::{card, cut, empty, figure, moment, number, pager, state, token};
+use super::super::widgets::{card, counted, cut, empty, figure, moment, noun, number, pager, state, token};
 use super::Page;
 use crate::api::{self, ErrorCountsView, ErrorGroupView, HourView, MarkedView};
 use crate::problem::Problem;
@@ -25,7 +24,7 @@ const HOUR_MILLIS: u64 = 3_600_000;
 /// Codes that one form may name.
 const MANY_MAX: usize = 100;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![
         Page::new("/errors", show)
             .filters(&[
@@ -51,7 +50,7 @@ struct Filter<'a> {
 impl<'a> Filter<'a> {
     fn read(given: &'a Pairs) -> Self {
         Self {
-            // Who comes here wants to know what is to be done; `all` asks for the rest.
+            // Visitors of this page want to know what is to be done; `all` asks for the rest.
             state: match given.text("state") {
                 Some("all") => None,
                 other => Some(other.filter(|state| STATES.contains(state)).unwrap_or("open")),
@@ -77,7 +76,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let filter = Filter::read(&visit.query);
     let cursor = visit.query.text("cursor");
     let asked = query(&[
@@ -235,8 +234,8 @@ fn trend_line(trend: &[HourView], now: u64) -> Markup {
 pub(super) fn count_figures(counts: &ErrorCountsView) -> Markup {
     let tone = |count: u64, tone: &'static str| if count > 0 { tone } else { "calm" };
     html! {
-        (figure("times", &number(counts.occurrences), "calm", None))
-        (figure("executions", &number(counts.executions), "calm", None))
+        (figure(&noun(counts.occurrences, "time"), &number(counts.occurrences), "calm", None))
+        (figure(&noun(counts.executions, "execution"), &number(counts.executions), "calm", None))
         (figure("open", &number(counts.open), tone(counts.open, "failed"), None))
         (figure("resolved", &number(counts.resolved), tone(counts.resolved, "completed"), None))
         (figure("unrecoverable", &number(counts.unrecoverable), "calm", None))
@@ -245,8 +244,8 @@ pub(super) fn count_figures(counts: &ErrorCountsView) -> Markup {
 }
 
 /// Tells the API what was decided about errors.
-pub(super) async fn decide<B: Backend>(
-    visit: &Visit<B>,
+pub(super) async fn decide(
+    visit: &Visit,
     deed: &str,
     mut scope: Value,
     form: &Pairs,
@@ -284,7 +283,12 @@ pub(super) fn past(deed: &str) -> &'static str {
     }
 }
 
-async fn mark<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+/// `1 error is`, `2 errors are`.
+pub(super) fn errors_are(count: u64) -> String {
+    format!("{} {}", counted(count, "error"), if count == 1 { "is" } else { "are" })
+}
+
+async fn mark(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let back = form.text("back").filter(|back| back.starts_with("/errors")).unwrap_or("/errors").to_owned();
     let deed = form.text("deed").unwrap_or_default();
     let codes: Vec<&str> = form.all("code").take(MANY_MAX).collect();
@@ -300,6 +304,6 @@ async fn mark<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Probl
         [code] => note.push_str(code),
         _ => drop(write!(note, "{} codes", codes.len())),
     }
-    let _ = write!(note, ": {} errors are {}.", number(changed), past(deed));
+    let _ = write!(note, ": {} {}.", errors_are(changed), past(deed));
     Ok(Outcome::go(back, note))
 }

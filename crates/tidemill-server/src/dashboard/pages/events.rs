@@ -2,7 +2,6 @@
 
 use maud::{Markup, html};
 use serde::Deserialize;
-use tidemill_engine::backend::Backend;
 
 use super::super::form::query;
 use super::super::screen::{Screen, Watch};
@@ -12,7 +11,7 @@ use super::Page;
 use crate::api::{self, EventJson};
 use crate::problem::Problem;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![
         Page::new("/events", show)
             .filters(&[
@@ -39,7 +38,7 @@ struct Told {
     timestamp: u64,
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let given = |name: &str| visit.query.text(name).map(str::trim);
     let (kind, about, app) = (given("type"), given("entity"), given("app"));
     let order = given("order").filter(|order| *order == "asc").unwrap_or("desc");
@@ -97,7 +96,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
             div { button type="submit" class="primary" { "Show" } " " a class="button" href="/events" { "Clear" } }
         }
     };
-    // Who looks at a later page, or from the oldest on, would lose the place if the list moved.
+    // A viewer of a later page, or of the oldest first, would lose the place if the list moved.
     let moves = order == "desc" && given("cursor").is_none();
     let screen = Screen::new("events", "Events")
         .watching(if moves { Watch::Tenant } else { Watch::Nothing })

@@ -2,7 +2,6 @@
 
 use maud::{Markup, html};
 use serde_json::json;
-use tidemill_engine::backend::Backend;
 
 use super::super::form::{Pairs, encode};
 use super::super::screen::{Screen, Watch};
@@ -15,11 +14,11 @@ use crate::problem::Problem;
 /// How many examples of a finding are shown.
 const EXAMPLES_MAX: usize = 5;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![Page::new("/health", show).live().act("/health/check", check)]
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let last: Option<HealthCheckView> = visit.api.find("/v1/health-check").await?;
     let head = html! {
         div class="title" {
@@ -136,7 +135,7 @@ fn row(task: &TaskHealthView) -> Markup {
     }
 }
 
-async fn check<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Problem> {
+async fn check(visit: Visit, _: Pairs) -> Result<Outcome, Problem> {
     let found: HealthCheckView = visit.api.post("/v1/health-check", &json!({})).await?;
     let note =
         if found.is_healthy { "Checked: nobody has to look." } else { "Checked: something needs a look." };

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use serde_json::json;
-use tidemill_engine::backend::{Backend, JobSnapshot, TaskSnapshot};
+use tidemill_engine::backend::{JobSnapshot, TaskSnapshot};
 use tidemill_model::head::TaskState;
 use tidemill_model::{JobId, Timestamp, UsageSum};
 
@@ -13,7 +13,8 @@ use super::super::graph_svg::{Picture, Task, draw};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
 use super::super::widgets::{
-    button, card, confirm, dollars, exact, figure, maybe_moment, moment, number, short_id, span, state,
+    button, card, confirm, counted, dollars, exact, figure, maybe_moment, moment, number, short_id, span,
+    state,
 };
 use super::Page;
 use super::job_tasks::{self, TaskFilter};
@@ -27,7 +28,7 @@ const TASKS_AT_ONCE: usize = 1_000;
 /// Parked tasks that are shown with what can be done about them.
 const PARKED_MAX: usize = 20;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![
         Page::new("/jobs/{jobId}", show)
             .filters(&[("state", &job_tasks::STATES), ("cursor", &[])])
@@ -39,12 +40,12 @@ pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     ]
 }
 
-fn job_id<B: Backend>(visit: &Visit<B>) -> Result<JobId, Problem> {
+fn job_id(visit: &Visit) -> Result<JobId, Problem> {
     let given = visit.part("jobId");
     JobId::new(given).map_err(|_| Problem::not_found("job", given))
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let (tenant, job) = (visit.tenant()?, job_id(&visit)?);
     let engine = visit.engine();
     // The same reads as those of the API's route, without the details of a thousand tasks.
@@ -128,7 +129,7 @@ fn picture(tasks: &[TaskSnapshot], job: &str) -> Picture {
     draw(&drawn, &format!("/jobs/{job}"))
 }
 
-fn header<B: Backend>(visit: &Visit<B>, job: &JobSummary) -> Markup {
+fn header(visit: &Visit, job: &JobSummary) -> Markup {
     let counts = job.counts;
     let is_active = matches!(job.status, JobStatusName::Running | JobStatusName::Failing);
     let path = format!("/jobs/{}", job.job_id);
@@ -197,9 +198,7 @@ pub(super) fn budget_figure(budget: &BudgetView) -> Markup {
     let spent = budget.spent;
     let (used, value, limit) = match (budget.usd, budget.tokens) {
         (Some(usd), _) => ((spent.cost_micros, usd.0), dollars(spent.cost_micros), dollars(usd.0)),
-        (None, Some(most)) => {
-            ((spent.tokens, most), number(spent.tokens), format!("{} tokens", number(most)))
-        }
+        (None, Some(most)) => ((spent.tokens, most), number(spent.tokens), counted(most, "token")),
         (None, None) => return html! {},
     };
     let (tone, bar) = if budget.used_up { ("failed", "failed") } else { ("calm", "processing") };
@@ -218,7 +217,7 @@ pub(super) fn budget_figure(budget: &BudgetView) -> Markup {
 }
 
 /// Tasks that wait for somebody, with what can be done about each.
-async fn parked_tasks<B: Backend>(visit: &Visit<B>, tasks: &[TaskSnapshot]) -> Result<Markup, Problem> {
+async fn parked_tasks(visit: &Visit, tasks: &[TaskSnapshot]) -> Result<Markup, Problem> {
     let parked: Vec<&TaskSnapshot> = tasks.iter().filter(|task| is_parked(task)).collect();
     let mut rows = Vec::new();
     for task in parked.iter().take(PARKED_MAX) {
@@ -248,7 +247,7 @@ async fn parked_tasks<B: Backend>(visit: &Visit<B>, tasks: &[TaskSnapshot]) -> R
 const SAMPLE: &str =
     "{\n  \"tasks\": [\n    { \"taskId\": \"extra\", \"name\": \"\", \"dependsOn\": [] }\n  ]\n}";
 
-fn steer<B: Backend>(visit: &Visit<B>, job: &JobSummary) -> Markup {
+fn steer(visit: &Visit, job: &JobSummary) -> Markup {
     if !visit.may_submit() || job.status == JobStatusName::Cancelled || job.status == JobStatusName::Completed
     {
         return html! {};
@@ -266,27 +265,39 @@ fn steer<B: Backend>(visit: &Visit<B>, job: &JobSummary) -> Markup {
     }
 }
 
-async fn cancel<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+/// Tasks with what they do: `1 task was`, `2 tasks were`.
+fn tasks_do(tasks: usize, one: &str, many: &str) -> String {
+    format!("{} {}", counted(tasks as u64, "task"), if tasks == 1 { one } else { many })
+}
+
+async fn cancel(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let job = job_id(&visit)?;
     let path = format!("/v1/jobs/{job}/cancel");
     let done: Cancelled = visit.api.post(&path, &json!({"reason": form.text("reason")})).await?;
-    Ok(Outcome::go(format!("/jobs/{job}"), format!("Cancelled; {} tasks were ended.", done.cancelled.len())))
+    Ok(Outcome::go(
+        format!("/jobs/{job}"),
+        format!("Cancelled; {} ended.", tasks_do(done.cancelled.len(), "was", "were")),
+    ))
 }
 
-async fn resume<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn resume(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let job = job_id(&visit)?;
     let ids: Vec<&str> = form.all("task").collect();
     let body = if ids.is_empty() { json!({}) } else { json!({"taskIds": ids}) };
     let done: Resumed = visit.api.post(&format!("/v1/jobs/{job}/resume"), &body).await?;
-    Ok(Outcome::go(format!("/jobs/{job}"), format!("{} tasks run again.", done.resumed.len())))
+    Ok(Outcome::go(format!("/jobs/{job}"), format!("{} again.", tasks_do(done.resumed.len(), "runs", "run"))))
 }
 
-async fn add<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn add(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let job = job_id(&visit)?;
     let text = form.text("tasks").unwrap_or_default();
     let body: serde_json::Value = serde_json::from_str(text)
         .map_err(|error| Problem::invalid_field("tasks", format!("is no JSON: {error}")))?;
     let done: TasksAdded = visit.api.post(&format!("/v1/jobs/{job}/tasks"), &body).await?;
-    let note = format!("{} tasks were added; {} can start.", done.new_tasks.len(), done.dispatched.len());
+    let note = format!(
+        "{} added; {} can start.",
+        tasks_do(done.new_tasks.len(), "was", "were"),
+        done.dispatched.len()
+    );
     Ok(Outcome::go(format!("/jobs/{job}"), note))
 }

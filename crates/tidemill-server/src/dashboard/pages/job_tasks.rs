@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 use serde::Deserialize;
-use tidemill_engine::backend::{Backend, TaskSnapshot};
+use tidemill_engine::backend::TaskSnapshot;
 use tidemill_model::access_path::AccessPath;
 use tidemill_model::event_query::EventQuery;
 use tidemill_model::last_error::in_short;
@@ -39,11 +39,7 @@ impl TaskFilter {
     }
 }
 
-pub(super) async fn list<B: Backend>(
-    visit: &Visit<B>,
-    job: &JobSummary,
-    filter: &TaskFilter,
-) -> Result<Markup, Problem> {
+pub(super) async fn list(visit: &Visit, job: &JobSummary, filter: &TaskFilter) -> Result<Markup, Problem> {
     let (status, cursor) = (filter.state.as_deref(), filter.cursor.as_deref());
     let asked = query(&[("status", status), ("cursor", cursor), ("limit", Some("50"))]);
     let tasks: api::Page<TaskRow> = visit.api.get(&format!("/v1/jobs/{}/tasks{asked}", job.job_id)).await?;
@@ -185,8 +181,8 @@ pub(super) fn bars(events: &[Event]) -> Vec<Bar> {
     bars
 }
 
-pub(super) async fn timeline<B: Backend>(
-    visit: &Visit<B>,
+pub(super) async fn timeline(
+    visit: &Visit,
     job: &JobSummary,
     tasks: &[TaskSnapshot],
 ) -> Result<Markup, Problem> {

@@ -4,13 +4,12 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 use serde_json::json;
-use tidemill_engine::backend::Backend;
 
 use super::super::chart::share;
 use super::super::form::{Pairs, query};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
-use super::super::widgets::{card, cut, empty, moment, number, pager, short_id, span, state, token};
+use super::super::widgets::{card, counted, cut, empty, moment, number, pager, short_id, span, state, token};
 use super::Page;
 use crate::api::{self, Cancelled, JobSummary, JobsCancelled, JobsResumed, Resumed};
 use crate::problem::Problem;
@@ -19,7 +18,7 @@ const STATUSES: [&str; 5] = ["running", "failing", "failed", "completed", "cance
 /// Jobs that one form may name.
 const MANY_MAX: usize = 200;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![
         Page::new("/jobs", show)
             .filters(&[("status", &STATUSES), ("q", &[]), ("cursor", &[])])
@@ -28,10 +27,10 @@ pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     ]
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let given = |name: &str| visit.query.text(name);
     let search = given("q").map(str::trim);
-    // Who pastes an id wants that job.
+    // A user who pastes an id wants that job.
     let by_id = search.filter(|text| tidemill_model::JobId::new(text).is_ok());
     let name = search.filter(|_| by_id.is_none());
     let status = given("status").map(str::trim);
@@ -94,7 +93,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     Ok(screen.into())
 }
 
-fn head<B: Backend>(visit: &Visit<B>, status: Option<&str>, search: Option<&str>) -> Markup {
+fn head(visit: &Visit, status: Option<&str>, search: Option<&str>) -> Markup {
     html! {
         div class="title" {
             div { h1 { "Jobs" } }
@@ -171,7 +170,18 @@ pub(super) fn progress(job: &JobSummary) -> Markup {
     share(&parts.map(|(state, count)| (state, u64::from(count))), &told.join(", "))
 }
 
-async fn many<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+/// `1 job runs again`, `2 jobs were cancelled`.
+fn done_to(jobs: usize, is_resume: bool) -> String {
+    let done = match (is_resume, jobs == 1) {
+        (true, true) => "runs again",
+        (true, false) => "run again",
+        (false, true) => "was cancelled",
+        (false, false) => "were cancelled",
+    };
+    format!("{} {done}", counted(jobs as u64, "job"))
+}
+
+async fn many(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let back = form.text("back").filter(|back| back.starts_with("/jobs")).unwrap_or("/jobs").to_owned();
     let (status, name) = (form.text("status"), form.text("name"));
     let all = status.is_none() && name.is_none();
@@ -180,12 +190,12 @@ async fn many<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Probl
     match form.text("deed") {
         Some("resume-all") => {
             let done: JobsResumed = visit.api.post("/v1/jobs/retry", &filter).await?;
-            let note = format!("{} jobs run again{}", done.job_ids.len(), more(done.more));
+            let note = format!("{}{}", done_to(done.job_ids.len(), true), more(done.more));
             return Ok(Outcome::go(back, note));
         }
         Some("cancel-all") => {
             let done: JobsCancelled = visit.api.post("/v1/jobs/cancel", &filter).await?;
-            let note = format!("{} jobs were cancelled{}", done.job_ids.len(), more(done.more));
+            let note = format!("{}{}", done_to(done.job_ids.len(), false), more(done.more));
             return Ok(Outcome::go(back, note));
         }
         _ => {}
@@ -210,7 +220,7 @@ async fn many<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Probl
             Err(problem) => return Err(problem),
         }
     }
-    let mut note = format!("{done} jobs {}", if is_resume { "run again" } else { "were cancelled" });
+    let mut note = done_to(done, is_resume);
     if let Some(first) = refused.first() {
         let _ = write!(note, "; {} not: {first}", refused.len());
     }

@@ -26,37 +26,34 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tidemill_engine::backend::Backend;
-
 use super::form::{Filter, Pairs};
 use super::visit::{Outcome, Sight, Visit};
 use crate::problem::Problem;
 
 /// Makes what a page shows.
-pub(super) type Show<B> =
-    Arc<dyn Fn(Visit<B>) -> Pin<Box<dyn Future<Output = Result<Sight, Problem>> + Send>> + Send + Sync>;
+pub(super) type Show =
+    Arc<dyn Fn(Visit) -> Pin<Box<dyn Future<Output = Result<Sight, Problem>> + Send>> + Send + Sync>;
 /// Does what a form asks for.
-pub(super) type Act<B> = Arc<
-    dyn Fn(Visit<B>, Pairs) -> Pin<Box<dyn Future<Output = Result<Outcome, Problem>> + Send>> + Send + Sync,
->;
+pub(super) type Act =
+    Arc<dyn Fn(Visit, Pairs) -> Pin<Box<dyn Future<Output = Result<Outcome, Problem>> + Send>> + Send + Sync>;
 
 /// A page and the forms that belong to it.
-pub(super) struct Page<B> {
+pub(super) struct Page {
     pub(super) path: &'static str,
-    pub(super) show: Show<B>,
-    pub(super) acts: Vec<(&'static str, Act<B>)>,
+    pub(super) show: Show,
+    pub(super) acts: Vec<(&'static str, Act)>,
     pub(super) is_live: bool,
     /// Whether it may take long to make.
     pub(super) is_large: bool,
 }
 
-impl<B: Backend> Page<B> {
+impl Page {
     fn new<F, R>(path: &'static str, show: F) -> Self
     where
-        F: Fn(Visit<B>) -> R + Send + Sync + 'static,
+        F: Fn(Visit) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Sight, Problem>> + Send + 'static,
     {
-        let show: Show<B> = Arc::new(move |visit| Box::pin(show(visit)));
+        let show: Show = Arc::new(move |visit| Box::pin(show(visit)));
         Self { path, show, acts: Vec::new(), is_live: false, is_large: false }
     }
 
@@ -86,7 +83,7 @@ impl<B: Backend> Page<B> {
     /// What a form that is sent to `path` does.
     fn act<F, R>(mut self, path: &'static str, act: F) -> Self
     where
-        F: Fn(Visit<B>, Pairs) -> R + Send + Sync + 'static,
+        F: Fn(Visit, Pairs) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Outcome, Problem>> + Send + 'static,
     {
         self.acts.push((path, Arc::new(move |visit, form| Box::pin(act(visit, form)))));
@@ -113,7 +110,7 @@ pub(super) const NAVIGATION: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// All pages.
-pub(super) fn all<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn all() -> Vec<Page> {
     let mut all = Vec::new();
     all.extend(overview::pages());
     all.extend(submit::pages());

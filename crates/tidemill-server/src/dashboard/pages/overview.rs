@@ -26,11 +26,11 @@ const RUNNING_MAX: usize = 8;
 /// Live tasks that are looked at in one go.
 const LIVE_AT_ONCE: usize = 1_000;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![Page::new("/", show).live()]
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let pulse = visit.dashboard.pulses.look(&visit.dashboard.app, &visit.tenant()?).await;
     let recent: api::Page<JobSummary> = visit.api.get("/v1/jobs?limit=8").await?;
     let running = running_now(&visit).await?;
@@ -44,7 +44,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     let parked: api::Page<WorkflowExecutionView> =
         visit.api.get("/v1/workflow/executions?parked=true&limit=100").await?;
     let alerts: api::Page<AlertView> = visit.api.get("/v1/alerts").await?;
-    // How full the queue is over all tenants is for whoever looks after all of them.
+    // Only an operator, who looks after all tenants, sees how full the queue is over all of them.
     let queue: Option<QueueView> =
         if visit.viewer.caller.is_operator() { Some(visit.api.get("/v1/queues/tasks").await?) } else { None };
     let kind = dead.iter().find(|(_, count, _)| *count > 0).map_or("task", |(kind, ..)| *kind);
@@ -69,12 +69,13 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
 
 /// Tasks that a worker has right now, some of them if they are many. What is live is looked through in pages, so that
 /// nothing else waits for long.
-async fn running_now<B: Backend>(visit: &Visit<B>) -> Result<Vec<TaskSummary>, Problem> {
+async fn running_now(visit: &Visit) -> Result<Vec<TaskSummary>, Problem> {
     let (engine, tenant) = (visit.engine(), visit.tenant()?);
     let mut running = Vec::new();
     let mut after = None;
     loop {
-        let live = engine.backend().live_tasks(tenant.clone(), after, LIVE_AT_ONCE).await;
+        let live =
+            engine.backend().look(|state| state.live_tasks(&tenant, after.as_ref(), LIVE_AT_ONCE)).await;
         let live = live.map_err(EngineError::from)?;
         for task in live.iter().filter(|task| task.begun && matches!(task.hold, Hold::Worker { .. })) {
             let key = TaskKey { tenant: tenant.clone(), request: task.request.clone() };
@@ -164,7 +165,7 @@ fn throughput(pulse: &Pulse, now: u64) -> Markup {
     card("Finished tasks per minute", &aside, &chart.render())
 }
 
-fn recent_jobs<B: Backend>(visit: &Visit<B>, jobs: &api::Page<JobSummary>) -> Markup {
+fn recent_jobs(visit: &Visit, jobs: &api::Page<JobSummary>) -> Markup {
     let aside = html! { a href="/jobs" { "All jobs" } };
     let body = if jobs.items.is_empty() {
         let hint =

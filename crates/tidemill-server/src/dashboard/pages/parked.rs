@@ -4,14 +4,13 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
-use tidemill_engine::backend::Backend;
 
 use super::super::chart::share;
 use super::super::form::{Pairs, encode, query};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
 use super::super::widgets::{
-    button, card, cut, empty, figure, id, maybe_moment, moment, number, pager, state, tail, token,
+    button, card, counted, cut, empty, figure, id, maybe_moment, moment, number, pager, state, tail, token,
 };
 use super::Page;
 use super::workflow::output_of;
@@ -28,7 +27,7 @@ const MANY_MAX: usize = 200;
 /// Bulks that a page shows.
 const BULKS_MAX: usize = 8;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![
         Page::new("/parked", show)
             .filters(&[
@@ -93,7 +92,7 @@ impl Aim {
         }
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let mut told: Vec<String> =
             self.conditions.iter().map(|(name, text)| format!("{name} {text}")).collect();
         match self.executions.len() {
@@ -112,7 +111,7 @@ impl Aim {
     }
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let given = |name: &str| visit.query.text(name).map(str::trim);
     let conditions = CONDITIONS.map(|(name, _)| (name, given(name)));
     let cursor = given("cursor");
@@ -221,8 +220,8 @@ pub(super) fn codes(item: &WorkflowExecutionView) -> Markup {
     }
 }
 
-/// How many wait because of a code: so many, and whether there are more.
-pub(super) async fn count<B: Backend>(visit: &Visit<B>, code: &str) -> Result<(usize, bool), Problem> {
+/// How many executions wait because of a code, and whether there are more.
+pub(super) async fn count(visit: &Visit, code: &str) -> Result<(usize, bool), Problem> {
     let asked = query(&[("parked", Some("true")), ("code", Some(code)), ("limit", Some("100"))]);
     let found: api::Page<WorkflowExecutionView> =
         visit.api.get(&format!("/v1/workflow/executions{asked}")).await?;
@@ -244,7 +243,7 @@ pub(super) fn figure_of(waiting: (usize, bool), code: &str) -> Markup {
 }
 
 /// What to do with all that waits because of something.
-pub(super) fn steer<B: Backend>(visit: &Visit<B>, waiting: (usize, bool), aim: &Aim) -> Markup {
+pub(super) fn steer(visit: &Visit, waiting: (usize, bool), aim: &Aim) -> Markup {
     if !visit.is_admin() || waiting.0 == 0 {
         return html! {};
     }
@@ -289,7 +288,7 @@ fn filter_text(filter: &BulkFilterView) -> String {
     .flatten()
     .collect();
     if let Some(named) = &filter.execution_ids {
-        told.push(format!("{} named executions", named.len()));
+        told.push(counted(named.len() as u64, "named execution"));
     }
     if filter.settled {
         told.push("without open errors".to_owned());
@@ -307,7 +306,7 @@ fn progress(bulk: &BulkView) -> Markup {
 }
 
 /// Bulks that run, and those that ended last.
-pub(super) async fn bulks<B: Backend>(visit: &Visit<B>, code: Option<&str>) -> Result<Markup, Problem> {
+pub(super) async fn bulks(visit: &Visit, code: Option<&str>) -> Result<Markup, Problem> {
     let all: api::Page<BulkView> = visit.api.get("/v1/workflow/bulk").await?;
     let fits = |bulk: &&BulkView| {
         code.is_none_or(|code| bulk.filter.code.as_ref().is_some_and(|own| own.as_str() == code))
@@ -336,7 +335,7 @@ pub(super) async fn bulks<B: Backend>(visit: &Visit<B>, code: Option<&str>) -> R
 }
 
 /// Shows what a bulk would touch, and begins it once somebody has seen that.
-async fn bulk<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn bulk(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let action = match form.text("action") {
         Some("resume") => BulkActionName::Resume,
         Some("fail") => BulkActionName::Fail,
@@ -354,7 +353,7 @@ async fn bulk<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Probl
         };
         match started {
             Ok(bulk) => {
-                let note = format!("{}: {} executions.", verb(action), number(bulk.total));
+                let note = format!("{}: {}.", verb(action), counted(bulk.total, "execution"));
                 return Ok(Outcome::go(format!("/parked/bulks/{}", bulk.id), note));
             }
             // What was typed is shown again with what is wrong with it.
@@ -392,8 +391,8 @@ fn wish(action: BulkActionName, aim: &Aim, form: &Pairs) -> Result<Value, Proble
     Ok(wish)
 }
 
-fn preview_screen<B: Backend>(
-    visit: &Visit<B>,
+fn preview_screen(
+    visit: &Visit,
     action: BulkActionName,
     aim: &Aim,
     preview: &BulkPreviewView,
@@ -440,7 +439,7 @@ fn preview_screen<B: Backend>(
     let head = html! {
         nav class="crumbs" aria-label="Where" { a href="/parked" { "Parked" } }
         h1 { (verb(action)) " " (count) " parked executions?" }
-        p { (aim.told()) "." @if let Some(oldest) = preview.oldest { " The oldest was parked " (moment(visit.now, oldest.millis())) "." } }
+        p { (aim.describe()) "." @if let Some(oldest) = preview.oldest { " The oldest was parked " (moment(visit.now, oldest.millis())) "." } }
         p class="faint" { "Nothing has happened yet. What is parked from now on is not touched." }
     };
     let body = if preview.total == 0 {
@@ -451,7 +450,7 @@ fn preview_screen<B: Backend>(
     Screen::new("parked", "Preview").still("head", head).still("preview", body)
 }
 
-async fn follow<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn follow(visit: Visit) -> Result<Sight, Problem> {
     let path = format!("/v1/workflow/bulk/{}", encode(visit.part("id")));
     let bulk: BulkView = visit.api.get(&path).await?;
     let left = bulk.total.saturating_sub(bulk.done + bulk.failed);
@@ -459,7 +458,7 @@ async fn follow<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
         div class="title" {
             div {
                 nav class="crumbs" aria-label="Where" { a href="/parked" { "Parked" } @if let Some(code) = &bulk.filter.code { " / " a href=(super::errors::address(code.as_str())) { (cut(code.as_str(), 60)) } } }
-                h1 { (verb(bulk.action)) " " (number(bulk.total)) " executions " (state(word(bulk.state))) }
+                h1 { (verb(bulk.action)) " " (counted(bulk.total, "execution")) " " (state(word(bulk.state))) }
                 p class="faint" { (id(&bulk.id, &bulk.id)) " " (filter_text(&bulk.filter)) }
             }
             @if visit.is_admin() && bulk.state == BulkStateName::Running {
@@ -486,7 +485,7 @@ async fn follow<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     Ok(screen.into())
 }
 
-async fn cancel<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Problem> {
+async fn cancel(visit: Visit, _: Pairs) -> Result<Outcome, Problem> {
     let id = encode(visit.part("id"));
     let ended: BulkView = visit.api.post(&format!("/v1/workflow/bulk/{id}/cancel"), &json!({})).await?;
     let mut note = String::from("Stopped");

@@ -4,7 +4,6 @@ use axum::http::Method;
 use axum::http::header::IF_MATCH;
 use maud::{Markup, html};
 use serde_json::{Value, json};
-use tidemill_engine::backend::Backend;
 use tidemill_matcher::Subscription;
 use tidemill_model::{Grant, Script};
 
@@ -17,7 +16,7 @@ use super::scripts::{execution_rows, log_lines};
 use crate::api::{self, ExecutionView, ScriptTestView};
 use crate::problem::Problem;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![
         Page::new("/scripts/new", fresh).act("/scripts/new", save_new),
         Page::new("/scripts/{id}", show)
@@ -87,7 +86,7 @@ impl Draft {
     }
 }
 
-async fn fresh<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn fresh(visit: Visit) -> Result<Sight, Problem> {
     let draft = Draft {
         saved: None,
         id: String::new(),
@@ -100,17 +99,17 @@ async fn fresh<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     Ok(screen(&visit, &draft, None, None).await?.into())
 }
 
-async fn find<B: Backend>(visit: &Visit<B>) -> Result<Script, Problem> {
+async fn find(visit: &Visit) -> Result<Script, Problem> {
     visit.api.get(&format!("/v1/scripts/{}", encode(visit.part("id")))).await
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let draft = Draft::of(find(&visit).await?);
     Ok(screen(&visit, &draft, None, None).await?.into())
 }
 
-async fn screen<B: Backend>(
-    visit: &Visit<B>,
+async fn screen(
+    visit: &Visit,
     draft: &Draft,
     problem: Option<&Problem>,
     test: Option<&ScriptTestView>,
@@ -132,7 +131,7 @@ async fn screen<B: Backend>(
     Ok(screen)
 }
 
-fn head<B: Backend>(visit: &Visit<B>, draft: &Draft, title: &str) -> Markup {
+fn head(visit: &Visit, draft: &Draft, title: &str) -> Markup {
     html! {
         div class="title" {
             div {
@@ -154,12 +153,7 @@ fn head<B: Backend>(visit: &Visit<B>, draft: &Draft, title: &str) -> Markup {
     }
 }
 
-fn editor<B: Backend>(
-    visit: &Visit<B>,
-    draft: &Draft,
-    problem: Option<&Problem>,
-    test: Option<&ScriptTestView>,
-) -> Markup {
+fn editor(visit: &Visit, draft: &Draft, problem: Option<&Problem>, test: Option<&ScriptTestView>) -> Markup {
     let may = visit.is_admin();
     html! {
         form method="post" action=(draft.address()) class="columns" {
@@ -221,11 +215,7 @@ fn tested(test: &ScriptTestView) -> Markup {
     }
 }
 
-fn subscription_list<B: Backend>(
-    visit: &Visit<B>,
-    script: &Script,
-    subscriptions: &api::Page<Subscription>,
-) -> Markup {
+fn subscription_list(visit: &Visit, script: &Script, subscriptions: &api::Page<Subscription>) -> Markup {
     let path = |subscription: &Subscription, deed: &str| {
         format!("/scripts/{}/subscriptions/{}/{deed}", script.id, subscription.id)
     };
@@ -274,7 +264,7 @@ fn subscription_list<B: Backend>(
 }
 
 /// A form that cannot be saved is shown again with what was typed.
-async fn refused<B: Backend>(visit: &Visit<B>, draft: Draft, problem: Problem) -> Result<Outcome, Problem> {
+async fn refused(visit: &Visit, draft: Draft, problem: Problem) -> Result<Outcome, Problem> {
     if !matches!(problem.status.as_u16(), 400 | 409 | 412 | 413 | 503) {
         return Err(problem);
     }
@@ -282,7 +272,7 @@ async fn refused<B: Backend>(visit: &Visit<B>, draft: Draft, problem: Problem) -
     Ok(Outcome::Show { screen: Box::new(screen), is_problem: true })
 }
 
-async fn test<B: Backend>(visit: &Visit<B>, draft: Draft) -> Result<Outcome, Problem> {
+async fn test(visit: &Visit, draft: Draft) -> Result<Outcome, Problem> {
     let text = if draft.properties.trim().is_empty() { "{}" } else { &draft.properties };
     let properties: Value = match serde_json::from_str(text) {
         Ok(properties) => properties,
@@ -308,7 +298,7 @@ async fn test<B: Backend>(visit: &Visit<B>, draft: Draft) -> Result<Outcome, Pro
     }
 }
 
-async fn save_new<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn save_new(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let draft = Draft::sent(&form, None);
     if form.text("deed") == Some("test") {
         return test(&visit, draft).await;
@@ -321,7 +311,7 @@ async fn save_new<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, P
     }
 }
 
-async fn save<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn save(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let saved = find(&visit).await?;
     let draft = Draft::sent(&form, Some(saved));
     if form.text("deed") == Some("test") {
@@ -336,12 +326,12 @@ async fn save<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Probl
     }
 }
 
-async fn delete<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Problem> {
+async fn delete(visit: Visit, _: Pairs) -> Result<Outcome, Problem> {
     visit.api.remove(&format!("/v1/scripts/{}", encode(visit.part("id")))).await?;
     Ok(Outcome::go("/scripts", "Removed."))
 }
 
-async fn subscribe<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn subscribe(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let script = visit.part("id");
     let mut body = json!({"scriptId": script, "eventType": form.text("eventType").map(str::trim)});
     if let Some(rules) = form.text("rules") {
@@ -352,7 +342,7 @@ async fn subscribe<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, 
     Ok(Outcome::go(format!("/scripts/{}", encode(script)), "Subscribed."))
 }
 
-async fn steer<B: Backend>(visit: &Visit<B>, deed: &str, note: &str) -> Result<Outcome, Problem> {
+async fn steer(visit: &Visit, deed: &str, note: &str) -> Result<Outcome, Problem> {
     let path = format!("/v1/subscriptions/{}", encode(visit.part("subscription")));
     if deed == "delete" {
         visit.api.remove(&path).await?;
@@ -362,14 +352,14 @@ async fn steer<B: Backend>(visit: &Visit<B>, deed: &str, note: &str) -> Result<O
     Ok(Outcome::go(format!("/scripts/{}", encode(visit.part("id"))), note))
 }
 
-async fn enable<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Problem> {
+async fn enable(visit: Visit, _: Pairs) -> Result<Outcome, Problem> {
     steer(&visit, "enable", "Enabled.").await
 }
 
-async fn disable<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Problem> {
+async fn disable(visit: Visit, _: Pairs) -> Result<Outcome, Problem> {
     steer(&visit, "disable", "Disabled.").await
 }
 
-async fn unsubscribe<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Problem> {
+async fn unsubscribe(visit: Visit, _: Pairs) -> Result<Outcome, Problem> {
     steer(&visit, "delete", "The subscription was removed.").await
 }

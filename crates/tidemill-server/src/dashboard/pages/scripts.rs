@@ -1,7 +1,6 @@
 //! Scripts and what they did lately.
 
 use maud::{Markup, html};
-use tidemill_engine::backend::Backend;
 use tidemill_matcher::Subscription;
 
 use super::super::form::{encode, query};
@@ -14,11 +13,11 @@ use super::Page;
 use crate::api::{self, ExecutionView, ScriptSummary};
 use crate::problem::Problem;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![Page::new("/scripts", show).live(), Page::new("/executions/{id}", execution).live()]
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let given = |name: &str| visit.query.text(name);
     let asked = query(&[("cursor", given("cursor")), ("limit", Some("50"))]);
     let scripts: api::Page<ScriptSummary> = visit.api.get(&format!("/v1/scripts{asked}")).await?;
@@ -102,7 +101,7 @@ pub(super) fn execution_rows(now: u64, executions: &[ExecutionView]) -> Markup {
     }
 }
 
-async fn execution<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn execution(visit: Visit) -> Result<Sight, Problem> {
     let execution: ExecutionView =
         visit.api.get(&format!("/v1/executions/{}", encode(visit.part("id")))).await?;
     let now = visit.now;

@@ -2,7 +2,6 @@
 
 use maud::{Markup, html};
 use serde_json::json;
-use tidemill_engine::backend::Backend;
 
 use super::super::form::{Pairs, encode, query};
 use super::super::screen::Screen;
@@ -12,15 +11,15 @@ use super::Page;
 use crate::api::{self, KeyCreated, KeyView, Role};
 use crate::problem::Problem;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![Page::new("/settings", show).act("/settings/keys", create).act("/settings/keys/{id}/revoke", revoke)]
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     Ok(screen(&visit, None).await?.into())
 }
 
-async fn screen<B: Backend>(visit: &Visit<B>, created: Option<&KeyCreated>) -> Result<Screen, Problem> {
+async fn screen(visit: &Visit, created: Option<&KeyCreated>) -> Result<Screen, Problem> {
     let mut screen = Screen::new("settings", "Settings").still("head", html! { h1 { "Settings" } });
     if let Some(created) = created {
         screen = screen.still("created", created_key(created));
@@ -42,7 +41,7 @@ fn created_key(created: &KeyCreated) -> Markup {
     }
 }
 
-fn key_list<B: Backend>(visit: &Visit<B>, keys: &api::Page<KeyView>) -> Markup {
+fn key_list(visit: &Visit, keys: &api::Page<KeyView>) -> Markup {
     let next =
         keys.next_cursor.as_deref().map(|next| format!("/settings{}", query(&[("cursor", Some(next))])));
     let body = html! {
@@ -91,7 +90,7 @@ fn key_list<B: Backend>(visit: &Visit<B>, keys: &api::Page<KeyView>) -> Markup {
     card("API keys", &html! { "A key can only access its own tenant." }, &body)
 }
 
-fn server<B: Backend>(visit: &Visit<B>) -> Markup {
+fn server(visit: &Visit) -> Markup {
     let app = &visit.dashboard.app;
     let (config, policy) = (app.config(), app.engine().policy());
     let rows: Vec<(&str, String)> = vec![
@@ -116,7 +115,7 @@ fn server<B: Backend>(visit: &Visit<B>) -> Markup {
     card("This server", &html! {}, &body)
 }
 
-async fn create<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn create(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let mut body = json!({"role": form.text("role")});
     if let Some(label) = form.text("label") {
         body["label"] = label.into();
@@ -135,7 +134,7 @@ async fn create<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Pro
     Ok(Outcome::Show { screen: Box::new(shown), is_problem: false })
 }
 
-async fn revoke<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Problem> {
+async fn revoke(visit: Visit, _: Pairs) -> Result<Outcome, Problem> {
     visit.api.remove(&format!("/v1/keys/{}", encode(visit.part("id")))).await?;
     Ok(Outcome::go("/settings", "The key is out of force."))
 }

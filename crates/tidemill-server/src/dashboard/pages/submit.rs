@@ -2,12 +2,11 @@
 
 use axum::http::StatusCode;
 use maud::{Markup, html};
-use tidemill_engine::backend::Backend;
 
 use super::super::form::Pairs;
 use super::super::screen::Screen;
 use super::super::visit::{Outcome, Sight, Visit};
-use super::super::widgets::{card, number, token};
+use super::super::widgets::{card, counted, token};
 use super::Page;
 use crate::api::{Detail, JobAccepted, JobChecked};
 use crate::job_text::{TextPlace, TextProblem, WrittenJob};
@@ -26,15 +25,15 @@ tasks:
   dependsOn: [fetch]
 ";
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![Page::new("/submit", show).act("/submit", submit)]
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     Ok(screen(&visit, SAMPLE, &html! {}).into())
 }
 
-fn screen<B: Backend>(visit: &Visit<B>, text: &str, checked: &Markup) -> Screen {
+fn screen(visit: &Visit, text: &str, checked: &Markup) -> Screen {
     let screen = Screen::new("submit", "Submit a job").still("head", html! { h1 { "Submit a job" } });
     if !visit.may_submit() {
         let told = html! { div class="notice" { "Submitting takes a key with the role producer or admin." } };
@@ -57,12 +56,12 @@ fn screen<B: Backend>(visit: &Visit<B>, text: &str, checked: &Markup) -> Screen 
     screen.still("form", card("Job file", &html! { "checked as you type" }, &body))
 }
 
-async fn submit<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn submit(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let text = form.text("job").unwrap_or_default().to_owned();
     let is_check = form.text("deed") == Some("check");
     let told = |checked: Markup, is_problem: bool| {
         let screen = Box::new(screen(&visit, &text, &checked));
-        // Whoever asks what is wrong gets what they asked for.
+        // A user who asks what is wrong gets what they asked for.
         Ok(Outcome::Show { screen, is_problem: is_problem && !is_check })
     };
     if text.len() > TEXT_BYTES_MAX {
@@ -115,7 +114,7 @@ fn placed(written: &WrittenJob, problem: Problem) -> Result<Vec<TextProblem>, Pr
 }
 
 fn right(tasks: u32) -> Markup {
-    let tasks = if tasks == 1 { "1 task".to_owned() } else { format!("{} tasks", number(u64::from(tasks))) };
+    let tasks = counted(u64::from(tasks), "task");
     html! { p class="good-box" { "This job can be submitted: " (tasks) "." } }
 }
 

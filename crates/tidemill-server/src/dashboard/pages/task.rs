@@ -3,14 +3,13 @@
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::json;
-use tidemill_engine::backend::Backend;
 use tidemill_model::{Json, RequestId, Run};
 
 use super::super::form::{Pairs, encode};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
 use super::super::widgets::{
-    button, bytes, card, confirm, dollars, empty, exact, json as json_block, maybe_moment, moment, number,
+    button, bytes, card, confirm, counted, dollars, empty, exact, json as json_block, maybe_moment, moment,
     short_id, span, state,
 };
 use super::Page;
@@ -20,7 +19,7 @@ use crate::problem::Problem;
 /// The end of a log that a page shows.
 const LOG_BYTES_MAX: usize = 64 * 1024;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![
         Page::new("/tasks/{requestId}", show)
             .live()
@@ -33,12 +32,12 @@ pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     ]
 }
 
-fn request_of<B: Backend>(visit: &Visit<B>) -> Result<RequestId, Problem> {
+fn request_of(visit: &Visit) -> Result<RequestId, Problem> {
     let given = visit.part("requestId");
     RequestId::new(given).map_err(|_| Problem::not_found("task", given))
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let request = request_of(&visit)?;
     let path = format!("/v1/tasks/{request}");
     let task: TaskView = visit.api.get(&path).await?;
@@ -96,7 +95,7 @@ struct Properties {
     output: Option<Json>,
 }
 
-fn header<B: Backend>(visit: &Visit<B>, task: &TaskView) -> Markup {
+fn header(visit: &Visit, task: &TaskView) -> Markup {
     let path = format!("/tasks/{}", task.request_id);
     let is_failed = task.status == Some(TaskStateName::Failed);
     let is_over = is_failed || task.status == Some(TaskStateName::Completed);
@@ -135,7 +134,7 @@ fn header<B: Backend>(visit: &Visit<B>, task: &TaskView) -> Markup {
             div class="problem" {
                 @if let Some(class) = task.last_error.as_ref().map(|last| last.category).or(task.error_category) { strong { (class.as_str()) } " " }
                 pre { (error) }
-                @if let Some(end) = task.end_told() { p class="faint" { (end) } }
+                @if let Some(end) = task.other_error() { p class="faint" { (end) } }
             }
         }
     }
@@ -161,7 +160,7 @@ fn facts(task: &TaskView, now: u64) -> Markup {
                 div { dt { "Definition" } dd { code { (definition.name) } " version " (definition.version) } }
             }
             @if let Some(usage) = &task.usage {
-                div { dt { "Agent" } dd { (dollars(usage.cost_usd.0)) ", " (number(usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens)) " tokens" } }
+                div { dt { "Agent" } dd { (dollars(usage.cost_usd.0)) ", " (counted(usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens, "token")) } }
             }
             @if !task.depends_on.is_empty() { div { dt { "Depends on" } dd { (super::super::widgets::cut(&task.depends_on.join(", "), 160)) } } }
             @if !task.blocked_by.is_empty() { div { dt { "Waits for" } dd { (super::super::widgets::cut(&task.blocked_by.join(", "), 160)) } } }
@@ -389,25 +388,25 @@ fn history_of(told: &[Told], raw: &[EventJson], now: u64) -> Markup {
     html! { details class="card fold" { summary { h2 { "Events" } span class="faint" { (told.len()) } } (body) } }
 }
 
-async fn log<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn log(visit: Visit) -> Result<Sight, Problem> {
     let request = request_of(&visit)?;
     let follow = if visit.query.text("follow") == Some("true") { "?follow=true" } else { "" };
     visit.api.open(&format!("/v1/tasks/{request}/logs{follow}")).await.map(Sight::Raw)
 }
 
-async fn file<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn file(visit: Visit) -> Result<Sight, Problem> {
     let request = request_of(&visit)?;
     let path = path_of(visit.part("path"));
     visit.api.open(&format!("/v1/tasks/{request}/artifacts/{path}")).await.map(Sight::Raw)
 }
 
-async fn retry<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Problem> {
+async fn retry(visit: Visit, _: Pairs) -> Result<Outcome, Problem> {
     let request = request_of(&visit)?;
     let _: RetriedTask = visit.api.post(&format!("/v1/tasks/{request}/retry"), &json!({})).await?;
     Ok(Outcome::go(format!("/tasks/{request}"), "It runs again."))
 }
 
-async fn cancel<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn cancel(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let request = request_of(&visit)?;
     let body = json!({"reason": form.text("reason")});
     let _: CancelledTask = visit.api.post(&format!("/v1/tasks/{request}/cancel"), &body).await?;

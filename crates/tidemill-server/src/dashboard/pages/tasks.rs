@@ -1,7 +1,6 @@
 //! All tasks, of jobs and on their own.
 
 use maud::{Markup, html};
-use tidemill_engine::backend::Backend;
 
 use super::super::form::query;
 use super::super::screen::{Screen, Watch};
@@ -15,7 +14,7 @@ const STATES: [&str; 4] = ["pending", "processing", "completed", "failed"];
 /// Which tasks, by whether they belong to a job, in the words of the API and of people.
 const KINDS: [(&str, &str); 2] = [("true", "on their own"), ("false", "of jobs")];
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![
         Page::new("/tasks", show)
             .filters(&[
@@ -29,7 +28,7 @@ pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     ]
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let given = |name: &str| visit.query.text(name).map(str::trim);
     let filter = Filter {
         state: given("state").filter(|state| STATES.contains(state)),
@@ -56,7 +55,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
         }
         (pager(cursor.map(|_| address(None)), next.map(|next| address(Some(next)))))
     };
-    // Who looks at a later page would lose the place if the list moved.
+    // A viewer of a later page would lose the place if the list moved.
     let watch = if cursor.is_none() { Watch::Tenant } else { Watch::Nothing };
     let screen = Screen::new("tasks", "Tasks")
         .watching(watch)

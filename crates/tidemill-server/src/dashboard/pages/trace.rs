@@ -6,14 +6,15 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
-use tidemill_engine::backend::Backend;
 use tidemill_model::bounded_value::read_value;
 use tidemill_model::{RequestId, Timestamp, Usage};
 
 use super::super::form::encode;
 use super::super::screen::Screen;
 use super::super::visit::{Sight, Visit};
-use super::super::widgets::{bytes, cut, dollars, empty, figure, moment, number, shortened, span, state};
+use super::super::widgets::{
+    bytes, counted, cut, dollars, empty, figure, moment, noun, number, shortened, span, state,
+};
 use super::Page;
 use crate::api::Artifact;
 use crate::problem::Problem;
@@ -32,10 +33,12 @@ const TODOS_MAX: usize = 100;
 const VALUE_CHARS_MAX: usize = 4_000;
 /// The characters of a name or another short text.
 const WORD_CHARS_MAX: usize = 200;
+/// A prompt of up to this many characters is shown open; readers open a longer one themselves.
+const OPEN_PROMPT_CHARS_MAX: usize = 600;
 /// The file that the runner for agents writes, below the folder of its attempt.
 const FILE: &str = "/traces/session_trace.json";
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![Page::new("/tasks/{requestId}/trace/{attempt}", show).large()]
 }
 
@@ -56,7 +59,7 @@ pub(super) fn link(request: &str, files: &[Artifact]) -> Markup {
     html! { @if let Some(page) = page { a class="button" href=(page) { "Agent trace" } } }
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let given = visit.part("requestId");
     let request = RequestId::new(given).map_err(|_| Problem::not_found("task", given))?;
     let attempt = visit.part("attempt");
@@ -151,10 +154,14 @@ fn steps_of(steps: &[Value], now: u64) -> Markup {
     let mut calls_left = CALLS_MAX;
     html! {
         div class="figures" {
-            (figure("steps", &number(steps.len() as u64), "calm", None))
-            (figure("turns", &number(sum(|usage| u64::from(usage.turns))), "calm", None))
-            (figure("tool calls", &number(calls), "calm", None))
-            (figure("tokens", &number(sum(Usage::tokens)), "calm", None))
+            @for (name, value) in [
+                ("step", steps.len() as u64),
+                ("turn", sum(|usage| u64::from(usage.turns))),
+                ("tool call", calls),
+                ("token", sum(Usage::tokens)),
+            ] {
+                (figure(&noun(value, name), &number(value), "calm", None))
+            }
             (figure("cost", &dollars(sum(|usage| usage.cost_micros)), "calm", None))
             (figure("duration", &span(took), "calm", None))
         }
@@ -171,6 +178,7 @@ fn step_card(step: &Value, calls_left: &mut usize, now: u64) -> Markup {
                 h2 { (word(step, "name")) " " (state(state_of(text(step, "status")))) }
                 div class="aside" { @if let Some(at) = moment_of(step, "startedAt") { (moment(now, at)) } }
             }
+            (prompt_of(step))
             dl class="facts" {
                 div { dt { "Model" } dd { (word(step, "model")) } }
                 @if let Some(took) = count(step, "durationMs") { div { dt { "Duration" } dd { (span(took)) } } }
@@ -178,6 +186,22 @@ fn step_card(step: &Value, calls_left: &mut usize, now: u64) -> Markup {
             }
             @for one in tries.iter().take(TRIES_MAX) { (try_of(one, tries.len() > 1, calls_left)) }
             @if tries.len() > TRIES_MAX { p class="faint" { "The first " (TRIES_MAX) " of " (number(tries.len() as u64)) " tries." } }
+        }
+    }
+}
+
+/// What the agent was asked, if the trace tells: the beginning of it.
+fn prompt_of(step: &Value) -> Markup {
+    let prompt = text(step, "prompt");
+    let length = count(step, "promptBytes").unwrap_or(0).max(prompt.len() as u64);
+    let short: String = prompt.chars().take(VALUE_CHARS_MAX).collect();
+    let is_open = prompt.chars().nth(OPEN_PROMPT_CHARS_MAX).is_none();
+    html! {
+        @if !prompt.is_empty() {
+            details open[is_open] {
+                summary { "Prompt " span class="faint" { (bytes(length)) } }
+                pre class="json" tabindex="0" { (short) @if (short.len() as u64) < length { "…" } }
+            }
         }
     }
 }
@@ -224,7 +248,7 @@ fn try_of(one: &Value, is_one_of_many: bool, calls_left: &mut usize) -> Markup {
         }
         @if calls.is_empty() { p class="faint" { "No tool was called." } }
         @else { ol class="events calls" { @for call in &calls[..shown] { (call_of(call)) } } }
-        @if left > 0 { p class="faint" { (number(left)) " more tool calls are not shown." } }
+        @if left > 0 { p class="faint" { (counted(left, "more tool call")) (if left == 1 { " is" } else { " are" }) " not shown." } }
     }
 }
 
@@ -301,7 +325,7 @@ mod tests {
             r#"{{"name": "{bad}", "input": {{"{bad}": "{bad}"}}, "output": "{bad}", "isError": true}}"#
         );
         let text = format!(
-            r#"[{{"name": "{bad}", "status": "{bad}", "model": "{bad}", "attempts": [
+            r#"[{{"name": "{bad}", "status": "{bad}", "model": "{bad}", "prompt": "{bad}", "attempts": [
                 {{"number": 1, "toolCalls": [{call}], "todos": [{{"content": "{bad}", "status": "{bad}"}}],
                   "outcome": {{"status": "failed", "error": {{"code": "{bad}", "category": "{bad}", "message": "{bad}"}}}}}},
                 {{"number": 2}}]}}]"#
@@ -312,11 +336,24 @@ mod tests {
     }
 
     #[test]
+    fn the_prompt_comes_first_and_a_long_one_is_folded() {
+        let page = shown(r#"[{"name": "s", "prompt": "say <b>hi</b>", "promptBytes": 13, "model": "m"}]"#);
+        let (prompt, model) = (page.find("say &lt;b&gt;hi"), page.find("Model"));
+        assert!(prompt.is_some() && prompt < model, "{page}");
+        assert!(page.contains("<details open>") && !page.contains("…"), "{page}");
+        let long = "x".repeat(OPEN_PROMPT_CHARS_MAX + 1);
+        let page = shown(&format!(r#"[{{"prompt": "{long}", "promptBytes": 90000}}]"#));
+        assert!(page.contains("<details><summary>Prompt") && page.contains(&format!("{long}…")), "{page}");
+        assert!(!shown(r#"[{"prompt": 7}]"#).contains("Prompt"));
+    }
+
+    #[test]
     fn a_page_is_bounded_whatever_the_trace_is() {
         let long = "x".repeat(20_000);
         let call = format!(r#"{{"name": "{long}", "input": "{long}", "output": "{long}"}}"#);
         let calls = vec![call; CALLS_MAX + 50].join(",");
-        let step = format!(r#"{{"name": "{long}", "attempts": [{{"toolCalls": [{calls}]}}]}}"#);
+        let step =
+            format!(r#"{{"name": "{long}", "prompt": "{long}", "attempts": [{{"toolCalls": [{calls}]}}]}}"#);
         let text = format!("[{step},{}]", vec![r#"{"attempts": [{}, {}]}"#; STEPS_MAX + 10].join(","));
         let shown = shown(&text);
         assert!(shown.len() < 6 * 1024 * 1024, "{}", shown.len());

@@ -2,14 +2,15 @@
 
 use maud::{Markup, html};
 use serde_json::json;
-use tidemill_engine::backend::Backend;
 use tidemill_model::{Day, UsageSum};
 
 use super::super::chart::Bars;
 use super::super::form::{Pairs, query};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
-use super::super::widgets::{card, confirm, dollars, empty, figure, number, pager, shortened, span, token};
+use super::super::widgets::{
+    card, confirm, counted, dollars, empty, figure, noun, number, pager, shortened, span, token,
+};
 use super::Page;
 use super::job::budget_figure;
 use crate::api::{self, BudgetView, UsageRowView};
@@ -19,7 +20,7 @@ use crate::problem::Problem;
 const DAYS: u32 = 30;
 const WAYS: [(&str, &str); 3] = [("day", "by day"), ("definition", "by definition"), ("job", "by job")];
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![
         Page::new("/usage", show)
             .filters(&[("by", &["day", "definition", "job"]), ("cursor", &[])])
@@ -29,7 +30,7 @@ pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
     ]
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let given = |name: &str| visit.query.text(name);
     let by = given("by").filter(|by| WAYS.iter().any(|(own, _)| own == by)).unwrap_or("day");
     let today = Day::of_millis(visit.now);
@@ -47,8 +48,8 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
         div class="figures" {
             (figure("today", &dollars(of_today.map_or(0, |row| row.sum.cost_micros)), "calm", None))
             (figure("in 30 days", &dollars(sum.cost_micros), "calm", None))
-            (figure("tokens in 30 days", &number(tokens(&sum)), "calm", None))
-            (figure("attempts in 30 days", &number(sum.attempts), "calm", None))
+            (figure(&format!("{} in 30 days", noun(tokens(&sum), "token")), &number(tokens(&sum)), "calm", None))
+            (figure(&format!("{} in 30 days", noun(sum.attempts, "attempt")), &number(sum.attempts), "calm", None))
             @if let Some(budget) = &budget {
                 (budget_figure(budget))
             }
@@ -84,7 +85,7 @@ fn chart(first: Day, days: &[UsageRowView]) -> Markup {
         let key = day.to_string();
         let sum = days.iter().find(|row| row.key == key).map(|row| row.sum).unwrap_or_default();
         // Cents, so that the number above the chart can be read.
-        let tip = format!("{key}: {}, {} tokens", dollars(sum.cost_micros), number(tokens(&sum)));
+        let tip = format!("{key}: {}, {}", dollars(sum.cost_micros), counted(tokens(&sum), "token"));
         bars.push((vec![sum.cost_micros / 10_000], tip));
         day = day.next();
     }
@@ -125,13 +126,13 @@ fn table(by: &str, rows: &[UsageRowView]) -> Markup {
     }
 }
 
-fn budget_card<B: Backend>(visit: &Visit<B>, budget: Option<&BudgetView>) -> Markup {
+fn budget_card(visit: &Visit, budget: Option<&BudgetView>) -> Markup {
     let body = html! {
         @match budget {
             Some(budget) => {
                 p {
                     "Spent " strong { (dollars(budget.spent.cost_micros)) } @if let Some(usd) = budget.usd { " of " (dollars(usd.0)) }
-                    " and " strong { (number(budget.spent.tokens)) } @if let Some(tokens) = budget.tokens { " of " (number(tokens)) } " tokens"
+                    " and " strong { (number(budget.spent.tokens)) } @if let Some(tokens) = budget.tokens { " of " (number(tokens)) } " " (noun(budget.tokens.unwrap_or(budget.spent.tokens), "token"))
                     @if budget.used_up { ". No further agent task starts." } @else { "." }
                 }
             }
@@ -166,7 +167,7 @@ fn plain_dollars(micros: u64) -> String {
     format!("{}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000)
 }
 
-async fn set_budget<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn set_budget(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let mut body = json!({"period": form.text("period")});
     for field in ["usd", "tokens"] {
         if let Some(text) = form.text(field) {
@@ -178,7 +179,7 @@ async fn set_budget<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome,
     Ok(Outcome::go("/usage", "The budget is set."))
 }
 
-async fn remove_budget<B: Backend>(visit: Visit<B>, _: Pairs) -> Result<Outcome, Problem> {
+async fn remove_budget(visit: Visit, _: Pairs) -> Result<Outcome, Problem> {
     visit.api.remove("/v1/budget").await?;
     Ok(Outcome::go("/usage", "There is no budget any more."))
 }

@@ -1,7 +1,6 @@
-//! Workers: who is there, and what runs on them.
+//! Workers: which ones there are, and what runs on them.
 
 use maud::{Markup, html};
-use tidemill_engine::backend::Backend;
 use tidemill_engine::metrics::WORKER_SEEN;
 
 use super::super::form::query;
@@ -15,11 +14,11 @@ use crate::problem::Problem;
 /// The characters of a worker's name that a table shows.
 const NAME_CHARS_MAX: usize = 40;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![Page::new("/workers", show).live().large()]
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let cursor = visit.query.text("cursor");
     let asked = query(&[("cursor", cursor), ("limit", Some("50"))]);
     let workers: api::Page<WorkerView> = visit.api.get(&format!("/v1/workers{asked}")).await?;

@@ -2,7 +2,6 @@
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
-use tidemill_engine::backend::Backend;
 use tidemill_model::Timestamp;
 
 use super::super::form::{Pairs, encode, query};
@@ -13,12 +12,12 @@ use super::super::widgets::{
 };
 use super::Page;
 use super::error::error_rows;
-use super::errors::{decide, past};
+use super::errors::{decide, errors_are, past};
 use super::parked::codes;
 use crate::api::{OutcomeView, TokenStateName, WorkflowExecutionView};
 use crate::problem::Problem;
 
-pub(super) fn pages<B: Backend>() -> Vec<Page<B>> {
+pub(super) fn pages() -> Vec<Page> {
     vec![
         Page::new("/workflow/{id}", show)
             .live()
@@ -49,7 +48,7 @@ fn word(view: &WorkflowExecutionView) -> &'static str {
     }
 }
 
-async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
+async fn show(visit: Visit) -> Result<Sight, Problem> {
     let view: WorkflowExecutionView = visit.api.get(&route(visit.part("id"))).await?;
     let execution = view.execution_id.as_str();
     let open = view.errors.iter().filter(|error| error.state.as_str() == "open").count();
@@ -77,7 +76,7 @@ async fn show<B: Backend>(visit: Visit<B>) -> Result<Sight, Problem> {
     Ok(screen.into())
 }
 
-fn header<B: Backend>(visit: &Visit<B>, view: &WorkflowExecutionView) -> Markup {
+fn header(visit: &Visit, view: &WorkflowExecutionView) -> Markup {
     let execution = view.execution_id.as_str();
     let events = match &view.request_id {
         Some(request) => format!("/tasks/{}", encode(request)),
@@ -138,12 +137,7 @@ fn outcome(outcome: Option<&OutcomeView>, now: u64) -> Markup {
 }
 
 /// The forms that end a wait. `from_task`: the page of the task is where they lead back to.
-pub(super) fn unpark<B: Backend>(
-    visit: &Visit<B>,
-    execution: &str,
-    is_task: bool,
-    from_task: bool,
-) -> Markup {
+pub(super) fn unpark(visit: &Visit, execution: &str, is_task: bool, from_task: bool) -> Markup {
     let path = address(execution);
     let back = html! { @if from_task { input type="hidden" name="from" value="task"; } };
     let why = html! { input name="reason" maxlength="1000" placeholder="why, optional" aria-label="Why"; };
@@ -179,7 +173,7 @@ pub(super) fn output_of(form: &Pairs) -> Result<Value, Problem> {
         .map_err(|error| Problem::invalid_field("output", format!("is no JSON: {error}")))
 }
 
-fn back_to<B: Backend>(visit: &Visit<B>, form: &Pairs) -> String {
+fn back_to(visit: &Visit, form: &Pairs) -> String {
     let execution = visit.part("id");
     if form.text("from") == Some("task") {
         format!("/tasks/{}", encode(execution))
@@ -188,7 +182,7 @@ fn back_to<B: Backend>(visit: &Visit<B>, form: &Pairs) -> String {
     }
 }
 
-async fn resume<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn resume(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let mut wish = json!({"reason": form.text("reason")});
     let is_rerun = form.text("mode") == Some("rerun");
     if is_rerun {
@@ -201,7 +195,7 @@ async fn resume<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Pro
     Ok(Outcome::go(back_to(&visit, &form), if is_rerun { "It runs again." } else { "It goes on." }))
 }
 
-async fn fail<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn fail(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let wish =
         json!({"reason": form.text("reason"), "error": form.text("error"), "cause": form.text("cause")});
     let path = format!("{}/fail", route(visit.part("id")));
@@ -209,10 +203,10 @@ async fn fail<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Probl
     Ok(Outcome::go(back_to(&visit, &form), "It has failed."))
 }
 
-async fn mark<B: Backend>(visit: Visit<B>, form: Pairs) -> Result<Outcome, Problem> {
+async fn mark(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let deed = form.text("deed").filter(|deed| *deed != "ignore").unwrap_or_default();
     let scope = json!({"executionId": visit.part("id")});
     let changed = decide(&visit, deed, scope, &form).await?;
-    let note = format!("{} errors are {}.", number(changed), past(deed));
+    let note = format!("{} {}.", errors_are(changed), past(deed));
     Ok(Outcome::go(address(visit.part("id")), note))
 }

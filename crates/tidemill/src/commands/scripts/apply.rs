@@ -20,6 +20,7 @@ use super::{at_line, at_version, path_of};
 use crate::client::{Call, Client, Query, Reach, encode};
 use crate::commands::{CommandError, Ended};
 use crate::config::Resolved;
+use crate::display::humanize::count;
 use crate::output::Output;
 use crate::script_pool::ScriptPool;
 
@@ -27,7 +28,7 @@ use crate::script_pool::ScriptPool;
 pub(super) struct Apply {
     /// The folder with `scripts.yaml`
     dir: PathBuf,
-    /// Make the changes; without it they are only told
+    /// Make the changes; without it they are only shown
     #[arg(long)]
     yes: bool,
     /// Remove scripts and subscriptions that the manifest does not have
@@ -74,7 +75,7 @@ impl Apply {
             (false, 0) => "",
             (false, _) => "; nothing was changed: add --yes to make them",
         };
-        out.note(format_args!("{changes} changes, {unchanged} as they should be{hint}"));
+        out.note(format_args!("{}, {unchanged} as they should be{hint}", count(changes as u64, "change")));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -73,7 +73,8 @@ fn show(told: &api::ExplanationView, out: &mut Output) -> std::io::Result<()> {
         out.note("there are more; name one script with --script");
     }
     if told.other_types > 0 {
-        out.note(format_args!("{} subscriptions want other types", told.other_types));
+        let want = if told.other_types == 1 { "subscription wants" } else { "subscriptions want" };
+        out.note(format_args!("{} {want} other types", told.other_types));
     }
     Ok(())
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use tidemill::document::Document;
 use tidemill_matcher::SubscriptionDraft;
 use tidemill_model::field_problem::{FieldProblems, code};
 use tidemill_model::nearest::unknown_field;
 use tidemill_model::{ScriptDraft, ScriptId, SubscriptionId};
+use tidemill_source_file::SourceFile;
 
 use super::source_of;
 use crate::commands::CommandError;
@@ -194,8 +194,8 @@ fn below(place: &str, found: FieldProblems, problems: &mut FieldProblems) {
     }
 }
 
-fn at_places(document: &Document, problems: &FieldProblems) -> CommandError {
-    tidemill::job_file::placed(document, problems).into()
+fn at_places(document: &SourceFile, problems: &FieldProblems) -> CommandError {
+    tidemill_source_file::job_file::placed(document, problems).into()
 }
 
 #[cfg(test)]

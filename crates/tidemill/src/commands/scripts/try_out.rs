@@ -8,13 +8,12 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use tidemill_engine::scripts::RESULT_BYTES_MAX;
+use tidemill_model::dag::check_entries;
 use tidemill_model::known_type::is_reserved;
-use tidemill_model::{
-    Dag, EventId, EventType, JobFile, Json, TaskEntry, TaskName, TaskOptions, TaskSpec, Timestamp,
-};
+use tidemill_model::{EventId, EventType, JobFile, Json, Timestamp};
 use tidemill_script::{
-    CallKind, ErrorClass, Execution, Failure, Grants, HostCall, Limits, LogLine, Pool, PoolConfig, Request,
-    Script, Stats, Subject,
+    CallKind, CompletedExecution, ErrorClass, FailedExecution, Grants, HostCall, Limits, Pool, PoolConfig,
+    Request, ScriptLogLine, ScriptSource, Stats, Subject,
 };
 
 use super::{GrantName, event_of, source_of, stem};
@@ -97,7 +96,7 @@ impl TryOut {
         // The id of a published event comes with the moment in its highest bits; one that is made up does as well.
         let made_up = EventId::from_u128(u128::from(now.millis()) << 80 | 0x7 << 76 | 0b10 << 62);
         let id = ["eventId", "id"].iter().find_map(|field| EventId::new(event[*field].as_str()?).ok());
-        let script = Script::new(stem(&self.file), source);
+        let script = ScriptSource::new(stem(&self.file), source);
         let script = script.map_err(|error| written(format!("{}: {error}", self.file.display())))?;
         let grants = self.grants.iter().fold(Grants::NONE, |grants, name| match name {
             GrantName::Log => grants,
@@ -126,8 +125,8 @@ impl TryOut {
     }
 }
 
-/// Why a run would fail that asks for this, as far as it can be told without a store: whether definitions are there and
-/// what they open is for the server to say.
+/// Why a run would fail that asks for this, as far as it is known without a store: the server says whether
+/// definitions are there and what they open.
 fn refusal(call: &HostCall) -> Option<String> {
     match call {
         HostCall::Publish { event_type, .. } => is_reserved(event_type.as_str())
@@ -147,29 +146,15 @@ fn refusal(call: &HostCall) -> Option<String> {
                     task.work.inline_field()?
                 ))
             });
-            inline.or_else(|| {
-                let tasks: Vec<_> = file.tasks.iter().map(spec_of).collect();
-                Dag::default().check(&tasks).err().map(|violations| violations.to_string())
-            })
+            inline.or_else(|| check_entries(&file.tasks).err().map(|violations| violations.to_string()))
         }
         // The sandbox has looked at all that it says.
         HostCall::ResolveError { .. } => None,
     }
 }
 
-/// A task as far as the graph needs it.
-fn spec_of(task: &TaskEntry) -> TaskSpec {
-    TaskSpec {
-        task_id: task.task_id.clone(),
-        name: TaskName::trusted(task.task_id.as_str()),
-        depends_on: task.depends_on.clone(),
-        input: task.input.clone(),
-        options: TaskOptions::default(),
-    }
-}
-
-fn refused(execution: Execution, message: String) -> Failure {
-    Failure {
+fn refused(execution: CompletedExecution, message: String) -> FailedExecution {
+    FailedExecution {
         class: ErrorClass::Validation,
         message,
         stack: String::new(),
@@ -180,7 +165,7 @@ fn refused(execution: Execution, message: String) -> Failure {
     }
 }
 
-fn succeeded(execution: &Execution, json: bool, out: &mut Output) -> std::io::Result<()> {
+fn succeeded(execution: &CompletedExecution, json: bool, out: &mut Output) -> std::io::Result<()> {
     if json {
         let calls: Vec<Value> = execution.calls.iter().map(call).collect();
         return out.json(&json!({
@@ -191,7 +176,7 @@ fn succeeded(execution: &Execution, json: bool, out: &mut Output) -> std::io::Re
             "stats": stats(execution.stats),
         }));
     }
-    tell_logs(&execution.logs, execution.logs_truncated, out);
+    print_logs(&execution.logs, execution.logs_truncated, out);
     for made in &execution.calls {
         match made {
             HostCall::Publish { event_type, data, .. } => {
@@ -210,7 +195,7 @@ fn succeeded(execution: &Execution, json: bool, out: &mut Output) -> std::io::Re
     out.json_pretty(&result)
 }
 
-fn failed(file: &str, failure: &Failure, json: bool, out: &mut Output) -> std::io::Result<()> {
+fn failed(file: &str, failure: &FailedExecution, json: bool, out: &mut Output) -> std::io::Result<()> {
     if json {
         let place = failure.place.map(|(line, column)| json!({ "line": line, "column": column }));
         return out.json(&json!({
@@ -226,7 +211,7 @@ fn failed(file: &str, failure: &Failure, json: bool, out: &mut Output) -> std::i
             "stats": stats(failure.stats),
         }));
     }
-    tell_logs(&failure.logs, failure.logs_truncated, out);
+    print_logs(&failure.logs, failure.logs_truncated, out);
     let place = failure.place.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
     out.note(visible(&format!("{file}{place}: {} ({})", failure.message, failure.class)));
     for frame in failure.stack.lines() {
@@ -238,7 +223,7 @@ fn failed(file: &str, failure: &Failure, json: bool, out: &mut Output) -> std::i
     Ok(())
 }
 
-fn tell_logs(lines: &[LogLine], truncated: bool, out: &mut Output) {
+fn print_logs(lines: &[ScriptLogLine], truncated: bool, out: &mut Output) {
     for line in lines {
         out.note(visible(&format!("{}: {}", line.level.as_str(), line.text)));
     }
@@ -247,7 +232,7 @@ fn tell_logs(lines: &[LogLine], truncated: bool, out: &mut Output) {
     }
 }
 
-fn logs(lines: &[LogLine]) -> Vec<Value> {
+fn logs(lines: &[ScriptLogLine]) -> Vec<Value> {
     lines.iter().map(|line| json!({ "level": line.level.as_str(), "text": line.text })).collect()
 }
 

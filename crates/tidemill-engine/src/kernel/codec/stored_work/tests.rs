@@ -157,9 +157,9 @@ fn what_is_written_comes_back_and_what_is_newer_is_passed_over() {
         check(&state);
         let session = Some(SessionId::trusted("s"));
         let head = TaskHead { state, session, fence: Fence(9), ..TaskHead::dispatched() };
-        let entry = Entry { head: Some(head), stream: stream(), message: Some(MessageId(0)) };
-        check(&TaskRow { alone: None, entry: entry.clone(), index: Some(0) });
-        check(&Row::Task(TaskRow { alone: None, entry, index: None }));
+        let entry = KeptTask { head: Some(head), stream: stream(), message: Some(MessageId(0)) };
+        check(&StoredTask { alone: None, entry: entry.clone(), index: Some(0) });
+        check(&Row::Task(StoredTask { alone: None, entry, index: None }));
     }
     check(&Row::JobTasks(vec![Arc::new(spec())]));
     check(&Row::JobTasks(Vec::new()));

@@ -7,12 +7,12 @@ use tidemill_engine::backend::Backend;
 use tidemill_engine::outbound::JobFailedAlerts;
 use tidemill_engine::policy::{AlertTargets, Policy};
 
-/// The names of jobs whose failure people are told of.
+/// The names of jobs whose failure raises an alert for people.
 pub(super) const WATCHED: &str = "watched-*";
 /// How long such a failure waits for others, in milliseconds.
 pub(super) const GATHER_MILLIS: u64 = 5_000;
 
-/// The policy of every world: that of every store, with people who want to hear of some failed jobs.
+/// The policy of every world: that of every store, with alerts for some failed jobs.
 pub fn policy() -> Policy {
     Policy {
         alerts: AlertTargets { people: true, webhook: false },
@@ -22,7 +22,7 @@ pub fn policy() -> Policy {
 }
 
 /// A backend under test. It must be empty, go by the clock it was made with and follow [`policy`].
-pub trait World: Sized + Send + Sync + 'static {
+pub trait TestWorld: Sized + Send + Sync + 'static {
     type Backend: Backend;
 
     /// Whether `reopen` gives a world.
@@ -33,8 +33,8 @@ pub trait World: Sized + Send + Sync + 'static {
     /// The clock has moved. A backend that sleeps until a moment of its own must look at the clock again.
     fn time_passed(&self) {}
 
-    /// Waits until what was acknowledged is found among the events. Cases do so before they look; whoever decides must not have
-    /// to. Only a backend that hears of its events late has something to wait for.
+    /// Waits until acknowledged events can be found. Cases call it before they look; decisions must not need it. Only
+    /// a backend that gets its events late has something to wait for.
     fn settled(&self) -> impl Future<Output = ()> + Send {
         async {}
     }

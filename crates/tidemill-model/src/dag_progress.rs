@@ -1,4 +1,4 @@
-//! Readiness: which tasks of a graph have nothing left to wait for.
+//! Progress through a graph: which tasks have nothing left to wait for.
 //!
 //! A counter per task makes the cost of a completion depend on the number of children, never on the size of the job.
 
@@ -8,18 +8,18 @@ use crate::dag::Dag;
 
 /// How much each task of a graph still waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Readiness {
+pub struct DagProgress {
     /// By task: parents that are not completed.
     missing: Vec<u32>,
     completed: Vec<bool>,
 }
 
-impl Readiness {
+impl DagProgress {
     /// The beginning: nothing is completed, and the roots are ready.
     pub fn new(dag: &Dag) -> Self {
-        let mut readiness = Self { missing: Vec::new(), completed: Vec::new() };
-        readiness.extend(dag, dag.tasks());
-        readiness
+        let mut progress = Self { missing: Vec::new(), completed: Vec::new() };
+        progress.extend(dag, dag.tasks());
+        progress
     }
 
     /// Counts `task` as completed and gives the children that have become ready by it. A repeat gives nothing.
@@ -71,7 +71,7 @@ mod tests {
     /// Runs ready tasks, picked by `picks`, until none is left or `stop` of them ran. Each must find its parents done.
     fn run(
         dag: &Dag,
-        readiness: &mut Readiness,
+        progress: &mut DagProgress,
         ready: &mut Vec<u32>,
         picks: &[prop::sample::Index],
         stop: usize,
@@ -79,9 +79,9 @@ mod tests {
         let mut ran = Vec::new();
         while !ready.is_empty() && ran.len() < stop {
             let task = ready.swap_remove(picks[ran.len() % picks.len()].index(ready.len()));
-            assert!(dag.parents(task).iter().all(|parent| readiness.is_completed(*parent)), "task {task}");
-            ready.extend(readiness.complete(dag, task));
-            assert!(readiness.complete(dag, task).is_empty(), "a repeat makes nothing ready");
+            assert!(dag.parents(task).iter().all(|parent| progress.is_completed(*parent)), "task {task}");
+            ready.extend(progress.complete(dag, task));
+            assert!(progress.complete(dag, task).is_empty(), "a repeat makes nothing ready");
             ran.push(task);
         }
         ran
@@ -94,12 +94,12 @@ mod tests {
             _ => task(&format!("t{at}"), &[&format!("t{}", at - 1)]),
         });
         let dag = Dag::new(tasks.collect()).unwrap();
-        let mut readiness = Readiness::new(&dag);
+        let mut progress = DagProgress::new(&dag);
         for at in dag.tasks() {
-            assert_eq!(readiness.missing(at), 0);
+            assert_eq!(progress.missing(at), 0);
             let next = at + 1;
             let expected = if next == dag.tasks().end { vec![] } else { vec![next] };
-            assert_eq!(readiness.complete(&dag, at), expected);
+            assert_eq!(progress.complete(&dag, at), expected);
         }
     }
 
@@ -110,9 +110,9 @@ mod tests {
             picks in proptest::collection::vec(any::<prop::sample::Index>(), 1..24),
         ) {
             let dag = Dag::new(tasks).unwrap();
-            let mut readiness = Readiness::new(&dag);
+            let mut progress = DagProgress::new(&dag);
             let mut ready: Vec<u32> = dag.roots().collect();
-            let mut ran = run(&dag, &mut readiness, &mut ready, &picks, usize::MAX);
+            let mut ran = run(&dag, &mut progress, &mut ready, &picks, usize::MAX);
             ran.sort_unstable();
             prop_assert!(ran.into_iter().eq(dag.tasks()));
         }
@@ -128,14 +128,14 @@ mod tests {
             let mut added = first.split_off(split.index(tasks.len()).max(1));
             added.reverse();
             let mut dag = Dag::new(first).unwrap();
-            let mut readiness = Readiness::new(&dag);
+            let mut progress = DagProgress::new(&dag);
             let mut ready: Vec<u32> = dag.roots().collect();
-            let mut ran = run(&dag, &mut readiness, &mut ready, &picks, stop.index(tasks.len() + 1));
+            let mut ran = run(&dag, &mut progress, &mut ready, &picks, stop.index(tasks.len() + 1));
             if !added.is_empty() {
                 let range = dag.extend(added).unwrap();
-                ready.extend(readiness.extend(&dag, range));
+                ready.extend(progress.extend(&dag, range));
             }
-            ran.extend(run(&dag, &mut readiness, &mut ready, &picks, usize::MAX));
+            ran.extend(run(&dag, &mut progress, &mut ready, &picks, usize::MAX));
             ran.sort_unstable();
             prop_assert!(ran.into_iter().eq(dag.tasks()));
         }

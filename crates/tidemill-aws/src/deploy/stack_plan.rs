@@ -13,7 +13,7 @@ use crate::fault::words;
 
 /// What would become of one stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct StackPlan {
     pub stack: StackTemplate,
     pub name: String,
     pub change: Change,
@@ -25,17 +25,18 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Chosen {
     Value(String),
-    /// What it is. A secret is told to nobody, so it cannot be sent again.
+    /// What it is. AWS shows no secret, so it cannot be sent again.
     AsBefore,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It is not there yet: so many resources would be made.
+    /// It is not there yet: a deployment would create this many resources.
     Create {
         resources: usize,
     },
-    /// The first try failed and left nothing: what remains of it would be removed, and so many resources made.
+    /// The first try failed and left nothing: a deployment would remove what remains of it, and create this many
+    /// resources.
     Again {
         resources: usize,
     },
@@ -59,7 +60,7 @@ pub async fn plan(
     stack: StackTemplate,
     stage: &str,
     given: &BTreeMap<String, String>,
-) -> Result<Plan, DeployError> {
+) -> Result<StackPlan, DeployError> {
     let name = stack.stack_name(stage);
     let declared = stack.parameters();
     let problems = problems(&declared, stage, given);
@@ -89,7 +90,7 @@ pub async fn plan(
             if lines.is_empty() { Change::Nothing } else { Change::Update(lines) }
         }
     };
-    Ok(Plan { stack, name, change, parameters })
+    Ok(StackPlan { stack, name, change, parameters })
 }
 
 /// What becomes of the parameters of a stack.
@@ -132,7 +133,7 @@ fn choose(
             }
         };
         if let Chosen::Value(value) = &chosen {
-            // What must not be shown is not told to us either.
+            // CloudFormation does not show us a secret either.
             if declared.secret && given.contains_key(&declared.name) {
                 choice.lines.push(format!("parameter {} is given", declared.name));
             } else if let Some(before) = before.filter(|before| *before != value && !declared.secret) {

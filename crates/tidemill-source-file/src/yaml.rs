@@ -4,16 +4,16 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
-use super::node::{Entry, Kind, Node, repeated_keys};
-use super::place::Place;
-use super::scalar;
-use super::text::{DEPTH_MAX, Found, PROBLEMS_MAX};
+use crate::node::{SourceEntry, SourceKind, SourceNode, repeated_keys};
+use crate::position::TextPosition;
+use crate::scalar;
+use crate::text::{DEPTH_MAX, Found, PROBLEMS_MAX};
 
 /// How many bytes anchors may hold, and how many aliases may add: a few lines must not become gigabytes.
 const ALIAS_BYTES_MAX: usize = 1 << 20;
 
 /// The document's value. Grammar stops the reading; what is wrong beside it is collected.
-pub(super) fn read(text: &str) -> Result<Node, Vec<Found>> {
+pub(crate) fn read(text: &str) -> Result<SourceNode, Vec<Found>> {
     let mut tree = Tree::default();
     for step in Parser::new_from_str(text) {
         let (event, span) = match step {
@@ -30,18 +30,18 @@ pub(super) fn read(text: &str) -> Result<Node, Vec<Found>> {
     match tree.root {
         Some(root) if tree.found.is_empty() => Ok(root),
         _ if !tree.found.is_empty() => Err(tree.found),
-        _ => Err(vec![Found::new(Place::START, "the file is empty")]),
+        _ => Err(vec![Found::new(TextPosition::START, "the file is empty")]),
     }
 }
 
-fn place_of(span: Span) -> Place {
+fn place_of(span: Span) -> TextPosition {
     place(span.start.line(), span.start.col())
 }
 
 /// The parser counts lines from 1 and columns from 0.
-fn place(line: usize, column: usize) -> Place {
+fn place(line: usize, column: usize) -> TextPosition {
     let bounded = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Place { line: bounded(line.max(1)), column: bounded(column.saturating_add(1)) }
+    TextPosition { line: bounded(line.max(1)), column: bounded(column.saturating_add(1)) }
 }
 
 fn grammar(text: &str, error: &ScanError) -> Found {
@@ -53,7 +53,7 @@ fn grammar(text: &str, error: &ScanError) -> Found {
         let blank = line.len() - line.trim_start_matches([' ', '\t']).len();
         if let Some(at) = line[..blank].find('\t') {
             let column = u32::try_from(at + 1).unwrap_or(u32::MAX);
-            return Found::new(Place { line: number, column }, "a tab cannot indent; use spaces");
+            return Found::new(TextPosition { line: number, column }, "a tab cannot indent; use spaces");
         }
     }
     // The parser reads ahead of what it hands out, and has a limit of its own beyond ours.
@@ -71,24 +71,24 @@ fn too_deep() -> String {
 struct Tree {
     /// The lists and maps that are open, the innermost last.
     open: Vec<Open>,
-    root: Option<Node>,
+    root: Option<SourceNode>,
     documents: u32,
-    anchors: HashMap<usize, Node>,
+    anchors: HashMap<usize, SourceNode>,
     anchored_bytes: usize,
     aliased_bytes: usize,
     found: Vec<Found>,
 }
 
 struct Open {
-    place: Place,
+    place: TextPosition,
     anchor: usize,
     inside: Inside,
 }
 
 enum Inside {
-    List(Vec<Node>),
+    List(Vec<SourceNode>),
     /// The entries, and the key whose value comes next.
-    Map(Vec<Entry>, Option<(String, Place)>),
+    Map(Vec<SourceEntry>, Option<(String, TextPosition)>),
 }
 
 type Flow = std::ops::ControlFlow<()>;
@@ -106,7 +106,7 @@ impl Tree {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let value = self.scalar(&text, style, tag.as_deref(), place);
-                return self.put(Node { place, kind: value }, anchor);
+                return self.put(SourceNode { place, kind: value }, anchor);
             }
             Event::SequenceStart(anchor, tag) => {
                 self.check_tag(tag.as_deref(), "seq", place);
@@ -123,44 +123,50 @@ impl Tree {
         Flow::Continue(())
     }
 
-    fn note(&mut self, place: Place, message: impl Into<String>) {
+    fn note(&mut self, place: TextPosition, message: impl Into<String>) {
         self.found.push(Found::new(place, message));
     }
 
-    fn stop(&mut self, place: Place, message: impl Into<String>) -> Flow {
+    fn stop(&mut self, place: TextPosition, message: impl Into<String>) -> Flow {
         self.note(place, message);
         Flow::Break(())
     }
 
-    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&Tag>, place: Place) -> Kind {
+    fn scalar(
+        &mut self,
+        text: &str,
+        style: ScalarStyle,
+        tag: Option<&Tag>,
+        place: TextPosition,
+    ) -> SourceKind {
         let quoted = !matches!(style, ScalarStyle::Plain);
         let suffix = match tag {
-            None if quoted => return Kind::Text(text.to_owned()),
+            None if quoted => return SourceKind::Text(text.to_owned()),
             None => None,
             Some(tag) if tag.is_yaml_core_schema() => Some(tag.suffix.as_str()),
             // The tag `!` alone says: not a plain scalar.
             Some(tag) if tag.handle.is_empty() && tag.suffix == "!" => Some("str"),
             Some(tag) => {
                 self.note(place, format!("the tag {tag} is unknown"));
-                return Kind::Null;
+                return SourceKind::Null;
             }
         };
         if suffix == Some("str") {
-            return Kind::Text(text.to_owned());
+            return SourceKind::Text(text.to_owned());
         }
         let kind = match scalar::plain(text) {
             Ok(kind) => kind,
             Err(problem) => {
                 self.note(place, problem);
-                return Kind::Null;
+                return SourceKind::Null;
             }
         };
         let fits = match (suffix, &kind) {
             (None, _)
-            | (Some("null"), Kind::Null)
-            | (Some("bool"), Kind::Bool(_))
-            | (Some("float"), Kind::Number(_)) => true,
-            (Some("int"), Kind::Number(number)) => !number.is_f64(),
+            | (Some("null"), SourceKind::Null)
+            | (Some("bool"), SourceKind::Bool(_))
+            | (Some("float"), SourceKind::Number(_)) => true,
+            (Some("int"), SourceKind::Number(number)) => !number.is_f64(),
             _ => false,
         };
         if !fits {
@@ -170,7 +176,7 @@ impl Tree {
         kind
     }
 
-    fn check_tag(&mut self, tag: Option<&Tag>, expected: &str, place: Place) {
+    fn check_tag(&mut self, tag: Option<&Tag>, expected: &str, place: TextPosition) {
         if let Some(tag) = tag
             && !(tag.is_yaml_core_schema() && tag.suffix == expected)
         {
@@ -196,18 +202,18 @@ impl Tree {
     fn close(&mut self) -> Flow {
         let Some(Open { place, anchor, inside }) = self.open.pop() else { return Flow::Continue(()) };
         let kind = match inside {
-            Inside::List(items) => Kind::List(items),
+            Inside::List(items) => SourceKind::List(items),
             Inside::Map(entries, _) => {
                 for (key, place) in repeated_keys(&entries) {
                     self.found.push(Found::new(place, format!("the key {key} is given twice")));
                 }
-                Kind::Map(entries)
+                SourceKind::Map(entries)
             }
         };
-        self.put(Node { place, kind }, anchor)
+        self.put(SourceNode { place, kind }, anchor)
     }
 
-    fn alias(&mut self, anchor: usize, place: Place) -> Flow {
+    fn alias(&mut self, anchor: usize, place: TextPosition) -> Flow {
         let Some(node) = self.anchors.get(&anchor) else {
             return self.stop(place, "an alias may not stand inside of what it stands for");
         };
@@ -215,12 +221,12 @@ impl Tree {
         if self.aliased_bytes > ALIAS_BYTES_MAX {
             return self.stop(place, format!("aliases add more than {ALIAS_BYTES_MAX} bytes"));
         }
-        let node = Node { place, kind: node.kind.clone() };
+        let node = SourceNode { place, kind: node.kind.clone() };
         self.put(node, 0)
     }
 
     /// A value is whole: it goes into the innermost list or map.
-    fn put(&mut self, node: Node, anchor: usize) -> Flow {
+    fn put(&mut self, node: SourceNode, anchor: usize) -> Flow {
         // The parser's number of "no anchor" is 0.
         if anchor != 0 {
             self.anchored_bytes = self.anchored_bytes.saturating_add(node.weight());
@@ -233,12 +239,12 @@ impl Tree {
             None => self.root = Some(node),
             Some(Inside::List(items)) => items.push(node),
             Some(Inside::Map(entries, key)) => match key.take() {
-                Some((key, place)) => entries.push(Entry { key, place, value: node }),
+                Some((key, place)) => entries.push(SourceEntry { key, place, value: node }),
                 None => match node.kind {
-                    Kind::Text(text) => *key = Some((text, node.place)),
+                    SourceKind::Text(text) => *key = Some((text, node.place)),
                     kind => {
                         *key = Some((String::new(), node.place));
-                        let shown = Node { place: node.place, kind }.to_value();
+                        let shown = SourceNode { place: node.place, kind }.to_value();
                         self.note(
                             node.place,
                             format!("a key must be text; write \"{shown}\" if that is meant"),

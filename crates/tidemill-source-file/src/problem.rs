@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use super::place::Place;
+use crate::position::TextPosition;
 
 /// One thing that is wrong. It prints as `job.yaml:12:5: tasks[2].timeout: must be …`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileProblem {
     pub file: String,
-    pub place: Place,
+    pub place: TextPosition,
     /// The field, `tasks[2].timeout`; empty for the document as a whole or its grammar.
     pub path: String,
     pub message: String,

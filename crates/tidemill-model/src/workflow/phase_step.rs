@@ -20,12 +20,12 @@ pub const STEPS: [(&str, &str); 10] = [
 
 /// A phase and a step.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct PhaseStep {
     pub phase: String,
     pub step: String,
 }
 
-impl Place {
+impl PhaseStep {
     /// Whether the phase is none of [`PHASES`].
     pub fn unknown_phase(&self) -> bool {
         !PHASES.contains(&self.phase.as_str())
@@ -49,14 +49,14 @@ mod tests {
     #[test]
     fn known_places_are_known_and_others_are_flagged() {
         for (step, phase) in STEPS {
-            let place = Place { phase: phase.to_owned(), step: step.to_owned() };
+            let place = PhaseStep { phase: phase.to_owned(), step: step.to_owned() };
             assert!(!place.unknown(), "{place:?}");
         }
         for phase in PHASES {
-            let place = Place { phase: phase.to_owned(), step: "Mint".to_owned() };
+            let place = PhaseStep { phase: phase.to_owned(), step: "Mint".to_owned() };
             assert!(!place.unknown_phase() && place.unknown_step() && place.unknown(), "{place:?}");
         }
-        let place = Place { phase: "prepare".to_owned(), step: "Prepare".to_owned() };
+        let place = PhaseStep { phase: "prepare".to_owned(), step: "Prepare".to_owned() };
         assert!(place.unknown_phase() && !place.unknown_step() && place.unknown());
     }
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::node::Node;
-use super::place::Place;
-use super::problem::{FileProblem, FileProblems};
-use super::{json, yaml};
+use crate::node::SourceNode;
+use crate::position::TextPosition;
+use crate::problem::{FileProblem, FileProblems};
+use crate::{json, yaml};
 
 /// The largest file that is read, in bytes: as large as a request may be.
 pub const FILE_BYTES_MAX: usize = 16 << 20;
@@ -41,25 +41,25 @@ impl Form {
 
 /// What was read, and the name it is called by in errors.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Document {
+pub struct SourceFile {
     pub name: String,
-    pub root: Node,
+    pub root: SourceNode,
 }
 
 /// Something wrong at a place, before it is known which file it is.
 #[derive(Debug)]
-pub(super) struct Found {
-    place: Place,
+pub(crate) struct Found {
+    place: TextPosition,
     message: String,
 }
 
 impl Found {
-    pub(super) fn new(place: Place, message: impl Into<String>) -> Self {
+    pub(crate) fn new(place: TextPosition, message: impl Into<String>) -> Self {
         Self { place, message: message.into() }
     }
 }
 
-impl Document {
+impl SourceFile {
     pub fn read(name: &str, form: Form, bytes: &[u8]) -> Result<Self, FileProblems> {
         let root = checked(bytes).and_then(|text| match form {
             Form::Yaml => yaml::read(text),
@@ -102,7 +102,7 @@ impl Document {
 fn checked(bytes: &[u8]) -> Result<&str, Vec<Found>> {
     if bytes.len() > FILE_BYTES_MAX {
         let problem = format!("the file has {} bytes; the limit is {FILE_BYTES_MAX}", bytes.len());
-        return Err(vec![Found::new(Place::START, problem)]);
+        return Err(vec![Found::new(TextPosition::START, problem)]);
     }
     let (text, wrong) = match std::str::from_utf8(bytes) {
         Ok(text) => (text, None),
@@ -122,12 +122,12 @@ fn checked(bytes: &[u8]) -> Result<&str, Vec<Found>> {
     }
 }
 
-fn place_at(text: &str, at: usize) -> Place {
+fn place_at(text: &str, at: usize) -> TextPosition {
     let before = &text[..at];
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
     let bounded = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Place { line: bounded(line), column: bounded(column) }
+    TextPosition { line: bounded(line), column: bounded(column) }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! JSON, strictly, with the place of every value.
 
-use super::node::{Entry, Kind, Node, repeated_keys};
-use super::place::Place;
-use super::text::{DEPTH_MAX, Found, PROBLEMS_MAX};
+use crate::node::{SourceEntry, SourceKind, SourceNode, repeated_keys};
+use crate::position::TextPosition;
+use crate::text::{DEPTH_MAX, Found, PROBLEMS_MAX};
 
-pub(super) fn read(text: &str) -> Result<Node, Vec<Found>> {
-    let mut reader = Reader { text, at: 0, place: Place::START, depth: 0, found: Vec::new() };
+pub(crate) fn read(text: &str) -> Result<SourceNode, Vec<Found>> {
+    let mut reader = Reader { text, at: 0, place: TextPosition::START, depth: 0, found: Vec::new() };
     let root = reader.document();
     let mut found = reader.found;
     match root {
@@ -22,14 +22,14 @@ struct Reader<'a> {
     text: &'a str,
     /// In bytes, always between characters.
     at: usize,
-    place: Place,
+    place: TextPosition,
     depth: usize,
     /// What is wrong beside the grammar.
     found: Vec<Found>,
 }
 
 impl<'a> Reader<'a> {
-    fn document(&mut self) -> Result<Node, Found> {
+    fn document(&mut self) -> Result<SourceNode, Found> {
         self.skip_blank();
         if self.rest().is_empty() {
             return Err(self.wrong("the file is empty"));
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         let passed = &self.text[self.at..self.at + bytes];
         for character in passed.chars() {
             if character == '\n' {
-                self.place = Place { line: self.place.line.saturating_add(1), column: 1 };
+                self.place = TextPosition { line: self.place.line.saturating_add(1), column: 1 };
             } else {
                 self.place.column = self.place.column.saturating_add(1);
             }
@@ -69,20 +69,20 @@ impl<'a> Reader<'a> {
         self.advance(blank);
     }
 
-    fn value(&mut self) -> Result<Node, Found> {
+    fn value(&mut self) -> Result<SourceNode, Found> {
         let place = self.place;
         let kind = match self.next() {
             None => return Err(self.wrong("a value is missing at the end")),
             Some(b'{') => self.nested(Self::map)?,
             Some(b'[') => self.nested(Self::list)?,
-            Some(b'"') => Kind::Text(self.text()?),
+            Some(b'"') => SourceKind::Text(self.text()?),
             Some(b'-' | b'0'..=b'9') => self.number()?,
             Some(_) => self.word()?,
         };
-        Ok(Node { place, kind })
+        Ok(SourceNode { place, kind })
     }
 
-    fn nested(&mut self, read: fn(&mut Self) -> Result<Kind, Found>) -> Result<Kind, Found> {
+    fn nested(&mut self, read: fn(&mut Self) -> Result<SourceKind, Found>) -> Result<SourceKind, Found> {
         if self.depth >= DEPTH_MAX {
             return Err(self.wrong(format!("nested deeper than {DEPTH_MAX} levels")));
         }
@@ -94,11 +94,11 @@ impl<'a> Reader<'a> {
         kind
     }
 
-    fn list(&mut self) -> Result<Kind, Found> {
+    fn list(&mut self) -> Result<SourceKind, Found> {
         let mut items = Vec::new();
         if self.next() == Some(b']') {
             self.advance(1);
-            return Ok(Kind::List(items));
+            return Ok(SourceKind::List(items));
         }
         loop {
             self.skip_blank();
@@ -108,18 +108,18 @@ impl<'a> Reader<'a> {
                 Some(b',') => self.advance(1),
                 Some(b']') => {
                     self.advance(1);
-                    return Ok(Kind::List(items));
+                    return Ok(SourceKind::List(items));
                 }
                 _ => return Err(self.wrong("a comma or ] is missing")),
             }
         }
     }
 
-    fn map(&mut self) -> Result<Kind, Found> {
+    fn map(&mut self) -> Result<SourceKind, Found> {
         let mut entries = Vec::new();
         if self.next() == Some(b'}') {
             self.advance(1);
-            return Ok(Kind::Map(entries));
+            return Ok(SourceKind::Map(entries));
         }
         loop {
             self.skip_blank();
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
             self.advance(1);
             self.skip_blank();
             let value = self.value()?;
-            entries.push(Entry { key, place, value });
+            entries.push(SourceEntry { key, place, value });
             self.skip_blank();
             match self.next() {
                 Some(b',') => self.advance(1),
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
                 self.found.push(Found::new(place, format!("the key {key} is given twice")));
             }
         }
-        Ok(Kind::Map(entries))
+        Ok(SourceKind::Map(entries))
     }
 
     /// A string: its end is found here, what is in it is read by the JSON library.
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    fn number(&mut self) -> Result<Kind, Found> {
+    fn number(&mut self) -> Result<SourceKind, Found> {
         let rest = self.rest();
         let is_part = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
         let literal = &rest[..rest.len() - rest.trim_start_matches(is_part).len()];
@@ -182,11 +182,13 @@ impl<'a> Reader<'a> {
             return Err(self.wrong(format!("{literal} is too large for a number; quote it if it is text")));
         }
         self.advance(literal.len());
-        Ok(Kind::Number(number))
+        Ok(SourceKind::Number(number))
     }
 
-    fn word(&mut self) -> Result<Kind, Found> {
-        for (word, kind) in [("null", Kind::Null), ("true", Kind::Bool(true)), ("false", Kind::Bool(false))] {
+    fn word(&mut self) -> Result<SourceKind, Found> {
+        for (word, kind) in
+            [("null", SourceKind::Null), ("true", SourceKind::Bool(true)), ("false", SourceKind::Bool(false))]
+        {
             let Some(after) = self.rest().strip_prefix(word) else { continue };
             if !after.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
                 self.advance(word.len());

@@ -1,5 +1,6 @@
 //! A script as users write it, and what is wrong with one that does not compile.
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::engine::compiler::compile_script;
@@ -9,18 +10,18 @@ use crate::limits::{NAME_CHARS_MAX, SOURCE_BYTES_MAX};
 ///
 /// It may not compile: `compile` and `Pool::compile` tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Script {
+pub struct ScriptSource {
     name: String,
     source: String,
     version: Version,
 }
 
 /// Names a script's source and name by what they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version(pub(crate) [u8; 32]);
 
 /// Where and why a script does not compile. Lines and columns count from 1 in the script's own source.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message} (line {line}, column {column})")]
 pub struct CompileError {
     pub message: String,
@@ -35,7 +36,7 @@ impl CompileError {
     }
 }
 
-impl Script {
+impl ScriptSource {
     /// Takes a script that was compiled when it was saved. Its size and name are checked, nothing else.
     pub fn new(name: impl Into<String>, source: impl Into<String>) -> Result<Self, CompileError> {
         let (name, source) = (name.into(), source.into());
@@ -75,8 +76,8 @@ impl Script {
 ///
 /// The parser is the engine's, and a server does not let it read what tenants write: it uses `Pool::compile`, which does
 /// the same in a host.
-pub fn compile(name: &str, source: &str) -> Result<Script, CompileError> {
-    let script = Script::new(name, source)?;
+pub fn compile(name: &str, source: &str) -> Result<ScriptSource, CompileError> {
+    let script = ScriptSource::new(name, source)?;
     compile_script(&script)?;
     Ok(script)
 }

@@ -1,36 +1,41 @@
 //! The JSON Schema of an agent's output, as far as it can be checked without using it.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::agent::OUTPUT_SCHEMA_BYTES_MAX;
+use super::OUTPUT_SCHEMA_BYTES_MAX;
 use crate::document::Document;
+use crate::field_kinds::schema_of;
 use crate::field_problem::{FieldProblems, code};
+use crate::fields::{Part, field};
 use crate::json::Json;
 
 /// A schema of an object. Nothing is fetched for it: a reference may only point into the schema itself.
-pub(super) fn output_schema(document: &mut Document<'_>) -> Option<Json> {
-    let value = document.take("outputSchema")?;
+pub(super) fn output_schema() -> impl Part<Value = Option<Json>> {
+    field("outputSchema", read, schema_of::<Option<Map<String, Value>>>)
+}
+
+fn read(document: &mut Document<'_>, name: &str) -> Option<Json> {
+    let value = document.take(name)?;
     let Value::Object(schema) = &value else {
-        document.problem("outputSchema", code::INVALID_TYPE, "must be an object: a JSON Schema");
+        document.problem(name, code::INVALID_TYPE, "must be an object: a JSON Schema");
         return None;
     };
     if schema.is_empty() {
         return None;
     }
     if schema.get("type").and_then(Value::as_str) != Some("object") {
-        document.problem("outputSchema.type", code::INVALID_VALUE, "must be object");
+        document.problem(&format!("{name}.type"), code::INVALID_VALUE, "must be object");
     }
     let json = Json::of(&value);
     if json.len() > OUTPUT_SCHEMA_BYTES_MAX {
         let message = format!("is {} bytes; the limit is {OUTPUT_SCHEMA_BYTES_MAX}", json.len());
-        document.problem("outputSchema", code::TOO_LONG, message);
+        document.problem(name, code::TOO_LONG, message);
     }
     if let Some(problem) = json.problem() {
-        document.problem("outputSchema", code::INVALID_VALUE, problem.to_string());
+        document.problem(name, code::INVALID_VALUE, problem.to_string());
         return None;
     }
-    let path = document.path("outputSchema");
-    check_schema(&path, &value, document.problems);
+    check_schema(&document.path(name), &value, document.problems);
     Some(json)
 }
 
@@ -115,7 +120,8 @@ fn check_schema(path: &str, schema: &Value, problems: &mut FieldProblems) {
     }
 }
 
-/// What the small engine here does not know and the one that checks outputs does. Such a pattern is told only by that.
+/// What the small engine here does not know and the one that checks outputs does. Only that one judges such a
+/// pattern.
 const UNKNOWN_HERE: [&str; 7] = ["\\p", "\\P", "\\c", "[[", "&&", "--", "~~"];
 
 fn check_pattern(place: String, pattern: &str, problems: &mut FieldProblems) {

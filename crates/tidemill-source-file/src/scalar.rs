@@ -2,14 +2,14 @@
 
 use serde_json::Number;
 
-use super::node::Kind;
+use crate::node::SourceKind;
 
 /// The value of a plain scalar, or why there is none.
-pub(super) fn plain(text: &str) -> Result<Kind, String> {
+pub(crate) fn plain(text: &str) -> Result<SourceKind, String> {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Ok(Kind::Null),
-        "true" | "True" | "TRUE" => return Ok(Kind::Bool(true)),
-        "false" | "False" | "FALSE" => return Ok(Kind::Bool(false)),
+        "" | "~" | "null" | "Null" | "NULL" => return Ok(SourceKind::Null),
+        "true" | "True" | "TRUE" => return Ok(SourceKind::Bool(true)),
+        "false" | "False" | "FALSE" => return Ok(SourceKind::Bool(false)),
         ".nan" | ".NaN" | ".NAN" => return Err(not_a_number(text)),
         _ => {}
     }
@@ -17,8 +17,8 @@ pub(super) fn plain(text: &str) -> Result<Kind, String> {
         return Err(not_a_number(text));
     }
     match number(text) {
-        Some(number) => number.map(Kind::Number),
-        None => Ok(Kind::Text(text.to_owned())),
+        Some(number) => number.map(SourceKind::Number),
+        None => Ok(SourceKind::Text(text.to_owned())),
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::document::{Node, Place};
+    use crate::{SourceNode, TextPosition};
 
     #[test]
     fn plain_scalars_follow_the_core_schema() {
@@ -115,7 +115,7 @@ mod tests {
             ("2024-01-01", json!("2024-01-01")),
             ("30s", json!("30s")),
         ] {
-            let node = Node { place: Place::START, kind: plain(text).unwrap() };
+            let node = SourceNode { place: TextPosition::START, kind: plain(text).unwrap() };
             assert_eq!(node.to_value(), expected, "{text}");
         }
         for text in [".nan", "-.inf", ".Inf", "18446744073709551616", "1e999", "0xFFFFFFFFFFFFFFFFF"] {

@@ -55,7 +55,7 @@ pub enum Run {
 /// How a task is carried out, as it was submitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Execution {
+pub struct RunnerSpec {
     /// The stored definition; what it says holds, but for the fields below.
     // It stays the first field: `names_definition` looks no further.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,8 +84,8 @@ pub struct Execution {
     pub labels: BTreeMap<String, String>,
 }
 
-impl Execution {
-    /// Whether this JSON form of an execution names a stored definition. It is not parsed.
+impl RunnerSpec {
+    /// Whether this JSON form of a runner names a stored definition. It is not parsed.
     pub fn names_definition(json: &Json) -> bool {
         json.as_str().starts_with(r#"{"definition":"#)
     }
@@ -94,7 +94,8 @@ impl Execution {
 /// How a task is carried out, with its definition looked up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ResolvedExecution {
+#[schemars(rename = "ResolvedExecution")]
+pub struct ResolvedRunner {
     pub runner: Runner,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Run>,
@@ -124,7 +125,7 @@ pub struct ResolvedExecution {
     pub labels: BTreeMap<String, String>,
 }
 
-impl ResolvedExecution {
+impl ResolvedRunner {
     /// Work for a handler inside the program that embeds the engine.
     pub fn native() -> Self {
         Self {
@@ -453,14 +454,14 @@ mod tests {
     #[test]
     fn an_execution_says_whether_it_rests_on_a_definition_without_being_parsed() {
         let pinned = Pinned { name: TaskName::trusted("scrape"), version: 3 };
-        let named = Execution { definition: Some(pinned), ..Execution::default() };
-        let inline = Execution { run: Some(Run::Shell("true".to_owned())), ..Execution::default() };
-        assert!(Execution::names_definition(&Json::of(&named)));
-        assert!(!Execution::names_definition(&Json::of(&inline)));
-        assert_eq!(Json::of(&named).read::<Execution>().unwrap(), named);
+        let named = RunnerSpec { definition: Some(pinned), ..RunnerSpec::default() };
+        let inline = RunnerSpec { run: Some(Run::Shell("true".to_owned())), ..RunnerSpec::default() };
+        assert!(RunnerSpec::names_definition(&Json::of(&named)));
+        assert!(!RunnerSpec::names_definition(&Json::of(&inline)));
+        assert_eq!(Json::of(&named).read::<RunnerSpec>().unwrap(), named);
         assert_eq!(Json::of(&inline).as_str(), r#"{"run":"true"}"#);
         let newer = r#"{"run":["a","b"],"sandbox":{"x":1}}"#;
-        let read: Execution = serde_json::from_str(newer).unwrap();
+        let read: RunnerSpec = serde_json::from_str(newer).unwrap();
         assert_eq!(read.run, Some(Run::Argv(vec!["a".to_owned(), "b".to_owned()])));
     }
 }

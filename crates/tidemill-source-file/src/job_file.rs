@@ -1,15 +1,14 @@
 //! Job files: text to a checked job, with every problem at its place in the file.
 
-use tidemill_model::{
-    AddTasksFile, Dag, FieldProblems, JobFile, TaskEntry, TaskName, TaskOptions, TaskSpec, TaskWork,
-};
+use tidemill_model::dag::check_entries;
+use tidemill_model::{AddTasksFile, FieldProblems, JobFile, TaskEntry};
 
-use crate::document::{Document, FileProblems, Form};
+use crate::{FileProblems, Form, SourceFile};
 
 /// A job file that was read and found right, as far as the file alone can tell.
 #[derive(Debug, Clone)]
 pub struct ReadJob {
-    pub document: Document,
+    pub document: SourceFile,
     pub file: JobFile,
 }
 
@@ -17,39 +16,26 @@ pub struct ReadJob {
 ///
 /// It never panics, whatever the bytes are, and tells all problems at once.
 pub fn read_job(name: &str, form: Form, bytes: &[u8]) -> Result<ReadJob, FileProblems> {
-    let document = Document::read(name, form, bytes)?;
+    let document = SourceFile::read(name, form, bytes)?;
     let file = JobFile::read(document.to_value()).map_err(|problems| placed(&document, &problems))?;
     check_graph(&document, &file.tasks)?;
     Ok(ReadJob { document, file })
 }
 
 /// Reads a file of further tasks. What they depend on may be in the job already, so the graph is not checked here.
-pub fn read_added_tasks(name: &str, form: Form, bytes: &[u8]) -> Result<Document, FileProblems> {
-    let document = Document::read(name, form, bytes)?;
+pub fn read_added_tasks(name: &str, form: Form, bytes: &[u8]) -> Result<SourceFile, FileProblems> {
+    let document = SourceFile::read(name, form, bytes)?;
     AddTasksFile::read(document.to_value()).map_err(|problems| placed(&document, &problems))?;
     Ok(document)
 }
 
 /// Problems of fields, at their places.
-pub fn placed(document: &Document, problems: &FieldProblems) -> FileProblems {
+pub fn placed(document: &SourceFile, problems: &FieldProblems) -> FileProblems {
     document.problems(problems.listed.iter().map(|problem| (problem.path.clone(), problem.message.clone())))
 }
 
-fn check_graph(document: &Document, tasks: &[TaskEntry]) -> Result<(), FileProblems> {
-    let specs = tasks.iter().map(|task| TaskSpec {
-        task_id: task.task_id.clone(),
-        name: match &task.work {
-            TaskWork::Named(name) => name.clone(),
-            TaskWork::Inline(_) | TaskWork::Agent(_) | TaskWork::Script(_) => {
-                TaskName::trusted(task.task_id.as_str())
-            }
-        },
-        depends_on: task.depends_on.clone(),
-        input: task.input.clone(),
-        options: TaskOptions::default(),
-    });
-    let checked = Dag::new(specs.collect());
-    checked.map(drop).map_err(|violations| {
+fn check_graph(document: &SourceFile, tasks: &[TaskEntry]) -> Result<(), FileProblems> {
+    check_entries(tasks).map_err(|violations| {
         document
             .problems(violations.listed.iter().map(|violation| (violation.field(), violation.to_string())))
     })

@@ -8,7 +8,7 @@ fn yaml(text: &str) -> Result<Value, String> {
 }
 
 fn read(form: Form, text: &str) -> Result<Value, String> {
-    let read = Document::read("f", form, text.as_bytes());
+    let read = SourceFile::read("f", form, text.as_bytes());
     read.map(|document| document.to_value()).map_err(|problems| problems.to_string())
 }
 
@@ -86,7 +86,7 @@ fn what_is_wrong_is_told_with_its_place() {
     ] {
         assert_eq!(read(Form::Json, text).unwrap_err(), expected, "{text:?}");
     }
-    let bad = Document::read("f", Form::Yaml, b"a: b\nc: \xff\n").unwrap_err().to_string();
+    let bad = SourceFile::read("f", Form::Yaml, b"a: b\nc: \xff\n").unwrap_err().to_string();
     assert_eq!(bad, "f:2:4: the file is not UTF-8 from here on");
     let deep = "[".repeat(10_000);
     for form in [Form::Yaml, Form::Json] {
@@ -94,14 +94,14 @@ fn what_is_wrong_is_told_with_its_place() {
         assert!(problem.ends_with("nested deeper than 100 levels"), "{problem}");
     }
     let large = vec![b' '; FILE_BYTES_MAX + 1];
-    let problem = Document::read("f", Form::Yaml, &large).unwrap_err().to_string();
+    let problem = SourceFile::read("f", Form::Yaml, &large).unwrap_err().to_string();
     assert_eq!(problem, "f:1:1: the file has 16777217 bytes; the limit is 16777216");
 }
 
 #[test]
 fn a_path_finds_its_place() {
     let text = "name: a\ntasks:\n  - taskId: x\n    env:\n      a.b: 1\n      a: {b: 2}\n  - taskId: y\n";
-    let document = Document::read("f", Form::Yaml, text.as_bytes()).unwrap();
+    let document = SourceFile::read("f", Form::Yaml, text.as_bytes()).unwrap();
     for (path, expected) in [
         ("", (1, 1)),
         ("name", (1, 7)),
@@ -179,14 +179,14 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = Document::read("f", Form::Yaml, &bytes);
-        let _ = Document::read("f", Form::Json, &bytes);
+        let _ = SourceFile::read("f", Form::Yaml, &bytes);
+        let _ = SourceFile::read("f", Form::Json, &bytes);
     }
 
     #[test]
     fn any_likely_text_is_read_or_refused(text in likely()) {
         for form in [Form::Yaml, Form::Json] {
-            if let Err(problems) = Document::read("f", form, text.as_bytes()) {
+            if let Err(problems) = SourceFile::read("f", form, text.as_bytes()) {
                 prop_assert!(!problems.0.is_empty());
             }
         }
