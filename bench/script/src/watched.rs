@@ -14,7 +14,7 @@ use tidemill_engine::reply::Reply;
 use tidemill_engine::scripts::{RunDone, RunFailed, ScriptHost, ScriptRun};
 use tidemill_engine::state::row::{Row, RowKey, RowRange};
 use tidemill_engine::state::{State, StateNotices};
-use tidemill_model::event_query::{EventPage, EventQuery};
+use tidemill_model::events::event_query::{EventPage, EventQuery};
 use tidemill_model::{Entity, Event, TenantId};
 use tokio::sync::Semaphore;
 

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use tidemill_model::agent::{MODEL_INHERIT, MicroUsd};
+use tidemill_model::authored::agent::{MODEL_INHERIT, MicroUsd};
 use tidemill_model::{AgentSpec, AgentStep};
 use uuid::Uuid;
 
@@ -196,7 +196,7 @@ pub(crate) fn environment(
 #[cfg(test)]
 mod tests {
     use tidemill_model::Json;
-    use tidemill_model::agent::PermissionMode;
+    use tidemill_model::authored::agent::PermissionMode;
 
     use super::*;
 

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use serde_json::{Map, Value};
-use tidemill_model::sanitize::CLEAN_CHARS_MAX;
-use tidemill_model::secrets::is_secret_name;
+use tidemill_model::security::sanitize::CLEAN_CHARS_MAX;
+use tidemill_model::security::secrets::is_secret_name;
 use tidemill_model::{ErrorSanitizer, Secrets};
 
 /// The variable by which a worker tells which of the others are secrets, with commas between their names.

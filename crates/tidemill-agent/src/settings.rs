@@ -4,10 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidemill_model::agent::{
+use tidemill_model::authored::agent::{
     MODEL_DEFAULT, STEP_TIMEOUT_MILLIS_DEFAULT, TRIES_DEFAULT, TRIES_MAX, TRIES_MIN,
 };
-use tidemill_model::span::parse_text;
+use tidemill_model::values::span::parse_text;
 
 use crate::failure::{AgentFailure, FailureKind};
 

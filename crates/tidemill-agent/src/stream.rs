@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use tidemill_model::Usage;
-use tidemill_model::usage::micros_of;
+use tidemill_model::spending::usage::micros_of;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 /// The bytes of one line.

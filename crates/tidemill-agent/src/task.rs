@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, getppid};
 use serde_json::Value;
-use tidemill_model::span::Millis;
+use tidemill_model::values::span::Millis;
 use tidemill_model::{AgentSpec, AgentStep, MicroUsd, Usage};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;

@@ -3,7 +3,7 @@
 //! The writer of the file already checked it. This process checks it again because anybody may start it.
 
 use serde_json::Value;
-use tidemill_model::agent::{
+use tidemill_model::authored::agent::{
     STEPS_MAX, TRIES_MAX, TRIES_MIN, TURNS_MAX, TURNS_MIN, is_output_file_name, is_step_name,
 };
 use tidemill_model::{AgentSpec, AgentStep};

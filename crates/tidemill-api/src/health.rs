@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_model::properties;
+use tidemill_model::events::properties;
 use tidemill_model::{EventId, Timestamp};
 
 /// What a check found.

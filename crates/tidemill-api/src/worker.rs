@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tidemill_model::properties::Activity;
+use tidemill_model::events::properties::Activity;
 use tidemill_model::{ArtifactFile, ErrorCategory, Json, MicroUsd, ResolvedRunner, SessionId};
 
 use super::{UsageView, object};

@@ -14,7 +14,7 @@ use tidemill_engine::command::Command;
 use tidemill_engine::record::RecordKey;
 use tidemill_engine::state::row::{Row, RowKey, RowRange};
 use tidemill_engine::state::{State, StateNotices};
-use tidemill_model::event_query::{EventPage, EventQuery};
+use tidemill_model::events::event_query::{EventPage, EventQuery};
 use tidemill_model::{Entity, Event, TenantId, Timestamp};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;

@@ -1,7 +1,7 @@
 //! Every access path gives the pages that `EventQuery::select` gives on the same events.
 
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::{EventQuery, Order};
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::{EventQuery, Order};
 use tidemill_model::{AppName, Entity, Event, EventType, TenantId, Timestamp};
 
 use super::shape::{acme, app, entity, event, other};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use tidemill_model::artifact::ARTIFACTS_MAX;
+use tidemill_model::work::artifact::ARTIFACTS_MAX;
 use tidemill_model::{ArtifactFile, ErrorCategory};
 
 use super::lab::{is_outcome_different, value};

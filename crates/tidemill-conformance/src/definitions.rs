@@ -1,7 +1,7 @@
 //! Task definitions: versions, conditions, what rests on them, and the files that name them.
 
 use serde_json::{Value, json};
-use tidemill_model::field_problem::code;
+use tidemill_model::authored::field_problem::code;
 use tidemill_model::{
     AddTasksFile, Definition, DefinitionDraft, ErrorCategory, JobFile, KnownType, Pinned, RetryPolicy, Run,
     Runner, TaskFile, TaskName,

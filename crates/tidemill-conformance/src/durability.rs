@@ -2,8 +2,8 @@
 //!
 //! A backend that cannot be opened again passes these by doing nothing.
 
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::overflow::DETAIL_BYTES_MAX;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::overflow::DETAIL_BYTES_MAX;
 use tidemill_model::{ErrorCategory, Event, JobStatus, KnownType};
 
 use super::lab::{GENERATION, claim_request, completed, is_lease_lost};

@@ -1,8 +1,8 @@
 //! Events from outside are stored as they came, in order, or not at all.
 
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::EventQuery;
-use tidemill_model::overflow::DETAIL_BYTES_MAX;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::EventQuery;
+use tidemill_model::events::overflow::DETAIL_BYTES_MAX;
 use tidemill_model::{Entity, EntityType, Event, EventType};
 
 use super::shape::{MINUTE, acme, app, entity, event, json, property, types};

@@ -118,7 +118,7 @@ pub async fn a_run_ends_once_with_its_effects<W: TestWorld>(lab: Lab<W>) {
     assert_eq!(lab.execute(command.clone()).await, stale);
     let lab = lab.reopen_if_it_can().await;
     assert_eq!(lab.execute(command).await, stale);
-    let events = lab.events(tidemill_model::access_path::AccessPath::Entity(entity)).await;
+    let events = lab.events(tidemill_model::events::access_path::AccessPath::Entity(entity)).await;
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].id.as_u128(), 42);
     assert_eq!(statuses(&lab, &acme()).await, [ShownStatus::Success]);

@@ -1,6 +1,6 @@
 //! Jobs that grow while they run.
 
-use tidemill_model::dag_violation::DagViolation;
+use tidemill_model::work::dag_violation::DagViolation;
 use tidemill_model::{ErrorCategory, JobId, JobStatus, KnownType};
 
 use super::lab::is_not_found;

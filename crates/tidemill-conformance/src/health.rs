@@ -1,6 +1,6 @@
 //! Checks of health: what they see, what they say, and that they change nothing.
 
-use tidemill_model::properties::{HealthLevel, TaskHealthCheck};
+use tidemill_model::events::properties::{HealthLevel, TaskHealthCheck};
 use tidemill_model::{ErrorCategory, Event, OnFailure, TaskOptions, WorkerId};
 
 use super::leases::beat;

@@ -1,6 +1,6 @@
 //! A tenant can neither see nor touch what is another's, whatever it knows of its ids.
 
-use tidemill_model::access_path::AccessPath;
+use tidemill_model::events::access_path::AccessPath;
 use tidemill_model::{Entity, ErrorCategory, JobStatus, PublicState};
 
 use super::lab::{claim_request, completed, finish_request, is_not_found};
@@ -41,7 +41,7 @@ pub async fn no_read_crosses_tenants<W: TestWorld>(lab: Lab<W>) {
     assert!(lab.engine.latest(other(), Entity::job(job)).await.expect("the backend works").is_none());
     assert!(lab.events_of(other(), AccessPath::Tenant).await.is_empty());
     let states = lab.engine.task_states(other(), None).await.expect("the backend works");
-    assert_eq!(states, tidemill_model::fold::StateSets::default());
+    assert_eq!(states, tidemill_model::events::fold::StateSets::default());
 }
 
 /// Every command on a foreign id is refused as unknown and changes nothing.

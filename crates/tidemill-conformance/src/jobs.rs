@@ -1,9 +1,9 @@
 //! Jobs: what their events say, how failures show, and what tasks hand to their children.
 
 use serde_json::json;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::overflow::DETAIL_BYTES_MAX;
-use tidemill_model::properties::TASK_STATUSES_MAX;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::overflow::DETAIL_BYTES_MAX;
+use tidemill_model::events::properties::TASK_STATUSES_MAX;
 use tidemill_model::{ErrorCategory, JobStatus, KnownType, PublicState};
 
 use super::lab::value;
@@ -219,7 +219,7 @@ pub async fn large_outputs_reach_the_children<W: TestWorld>(lab: Lab<W>) {
         lab.report(task, WorkReport::completed(output.clone(), 1)).await.expect("the outcome is taken");
     }
     let stored = |task: usize| {
-        let query = tidemill_model::event_query::EventQuery::all(
+        let query = tidemill_model::events::event_query::EventQuery::all(
             acme(),
             AccessPath::TypeEntity(
                 KnownType::TaskCompleted.event_type(),

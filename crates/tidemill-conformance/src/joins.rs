@@ -189,7 +189,7 @@ pub async fn wide_graphs_fan_out_and_in<W: TestWorld>(lab: Lab<W>) {
 
 /// The event of a join of thousands stays small: it counts its parents instead of listing them.
 pub async fn a_wide_join_counts_its_parents<W: TestWorld>(lab: Lab<W>) {
-    let most = tidemill_model::properties::LISTED_PARENTS_MAX;
+    let most = tidemill_model::events::properties::LISTED_PARENTS_MAX;
     for parents in [most, most + 1] {
         let names: Vec<String> = (0..parents).map(|n| format!("p{n}")).collect();
         let text = format!("{} join<{}", names.join(" "), names.join("+"));

@@ -1,8 +1,8 @@
 //! A bench for cases: an engine on a fresh backend, one tenant, one worker, and short names for what is done often.
 
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::EventQuery;
-use tidemill_model::fold::{fold_job, fold_task};
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::EventQuery;
+use tidemill_model::events::fold::{fold_job, fold_task};
 use tidemill_model::{
     Entity, ErrorCategory, Event, JobId, JobStatus, Json, KnownType, PublicState, RequestId, TaskHead,
     TenantId, Timestamp,

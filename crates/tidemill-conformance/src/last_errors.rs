@@ -1,6 +1,6 @@
 //! Why a task failed, behind what ended it.
 
-use tidemill_model::last_error::{RECEIVED_TOO_OFTEN, RETRIES_EXHAUSTED};
+use tidemill_model::work::last_error::{RECEIVED_TOO_OFTEN, RETRIES_EXHAUSTED};
 use tidemill_model::{ErrorCategory, LastError, OnFailure};
 
 use super::parking::{failing, unpark};

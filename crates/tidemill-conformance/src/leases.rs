@@ -1,6 +1,6 @@
 //! Leases and fences: one worker at a time, and one outcome per run.
 
-use tidemill_model::properties::{Activity, ActivityKind};
+use tidemill_model::events::properties::{Activity, ActivityKind};
 use tidemill_model::{ErrorCategory, Fence, KnownType, Outcome, PublicState, TaskState};
 
 use super::lab::{GENERATION, claim_request, completed, finish_request, is_lease_lost};

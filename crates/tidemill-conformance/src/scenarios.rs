@@ -1,6 +1,6 @@
 //! Whole stories, by name: five of idempotency and one of a job.
 
-use tidemill_model::access_path::AccessPath;
+use tidemill_model::events::access_path::AccessPath;
 use tidemill_model::{JobStatus, KnownType, PublicState};
 
 use super::lab::{claim_request, completed, is_lease_lost};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tidemill_model::fold::StateSets;
+use tidemill_model::events::fold::StateSets;
 use tidemill_model::{ErrorCategory, JobId, RequestId, TenantId};
 
 use super::shape::{acme, alone, app, graph, job_of, other, request, task_id};

@@ -1,7 +1,7 @@
 //! Submitting: what is refused, by which name, and that nothing of it is stored.
 
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::dag_violation::DagViolation;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::work::dag_violation::DagViolation;
 use tidemill_model::{Json, RetryPolicy, TaskId, TaskSpec};
 
 use super::lab::value;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidemill_model::access_path::AccessPath;
+use tidemill_model::events::access_path::AccessPath;
 use tidemill_model::workflow::{
     ErrorCode, ErrorScope, TaskToken, WorkflowMessage, WorkflowRunId, WorkflowStatus,
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use tidemill_model::access_path::AccessPath;
+use tidemill_model::events::access_path::AccessPath;
 use tidemill_model::{
     Budget, Day, Entity, ErrorCategory, Event, JobId, JobStatus, KnownType, MicroUsd, Period, RequestId,
     SessionId, TaskName, TaskSpec, TenantId, Usage, UsageSum,

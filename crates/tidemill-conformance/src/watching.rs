@@ -3,8 +3,8 @@
 use std::pin::pin;
 
 use serde_json::json;
-use tidemill_model::overflow::DETAIL_BYTES_MAX;
-use tidemill_model::properties::{Activity, ActivityKind, Usage};
+use tidemill_model::events::overflow::DETAIL_BYTES_MAX;
+use tidemill_model::events::properties::{Activity, ActivityKind, Usage};
 use tidemill_model::{ErrorCategory, JobStatus, KnownType, Outcome, PublicState, TaskState};
 
 use super::lab::{is_lease_lost, is_not_found, value};
@@ -156,7 +156,7 @@ pub async fn texts_are_cleaned_before_they_are_stored<W: TestWorld>(lab: Lab<W>)
         .expect("it waits");
     let job = lab.submit("a").await;
     lab.engine.cancel(acme(), job, "ann".to_owned(), Some(text)).await.expect("it runs");
-    let events = lab.events(tidemill_model::access_path::AccessPath::Tenant).await;
+    let events = lab.events(tidemill_model::events::access_path::AccessPath::Tenant).await;
     let told: Vec<_> =
         events.iter().filter(|event| event.properties.as_str().contains("[REDACTED]")).collect();
     let mut told: Vec<_> = told.iter().map(|event| event.event_type.as_str()).collect();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidemill_model::properties::HealthLevel;
+use tidemill_model::events::properties::HealthLevel;
 use tidemill_model::{AppName, Entity, Json, KnownType, RequestId, TenantId, Timestamp};
 
 use crate::engine::limits::LIST_MAX;

@@ -7,7 +7,7 @@ use std::io::Write as _;
 
 use tidemill_engine::clock::{Clock as _, SystemClock};
 use tidemill_engine::log_lines::{Fields, MESSAGE};
-use tidemill_model::secrets::is_secret_name;
+use tidemill_model::security::secrets::is_secret_name;
 use tidemill_model::{ErrorSanitizer, Further, LogLevel, LogRecord, Secrets};
 use tracing::span::{Attributes, Id};
 use tracing::{Event, Level, Subscriber};

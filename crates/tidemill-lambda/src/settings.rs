@@ -8,7 +8,7 @@ use tidemill_aws::AwsSettings;
 use tidemill_engine::health::HealthRules;
 use tidemill_engine::outbound::{AllowedHosts, JobFailedAlerts};
 use tidemill_engine::policy::{AlertTargets, Policy};
-use tidemill_model::secrets::is_secret_name;
+use tidemill_model::security::secrets::is_secret_name;
 use tidemill_model::workflow::{Families, Family};
 use tidemill_model::{AppName, ErrorSanitizer, RetryPolicy, Secrets, TenantId, hex};
 use tidemill_outbound::OutboundSettings;
@@ -181,7 +181,8 @@ impl<'a> Given<'a> {
     fn millis(&self, name: &str, default: u64) -> Result<u64, String> {
         let Some(text) = self.text(name) else { return Ok(default) };
         let value = text.parse::<u64>().map_or_else(|_| text.into(), serde_json::Value::from);
-        let millis = tidemill_model::span::parse_millis(&value).map_err(|error| format!("{name} {error}"))?;
+        let millis =
+            tidemill_model::values::span::parse_millis(&value).map_err(|error| format!("{name} {error}"))?;
         let range = 1..=366 * DAY_MILLIS;
         range.contains(&millis).then_some(millis).ok_or_else(|| format!("{name} is out of range: {text}"))
     }

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::filter::FilterRules;
-use tidemill_model::document::Document;
-use tidemill_model::field_problem::{FieldProblems, code};
-use tidemill_model::id::{EventType, ScriptId, SubscriptionId, TenantId};
-use tidemill_model::json::Json;
-use tidemill_model::time::Timestamp;
+use tidemill_model::authored::document::Document;
+use tidemill_model::authored::field_problem::{FieldProblems, code};
+use tidemill_model::values::id::{EventType, ScriptId, SubscriptionId, TenantId};
+use tidemill_model::values::json::Json;
+use tidemill_model::values::time::Timestamp;
 
 /// The subscriptions of one tenant.
 pub const SUBSCRIPTIONS_MAX: usize = 100_000;
@@ -86,7 +86,7 @@ impl SubscriptionDraft {
         });
         let event_type = document.text("eventType").and_then(|text| {
             let event_type = EventType::new(text);
-            let refuse = |bad: tidemill_model::id::BadId| {
+            let refuse = |bad: tidemill_model::values::id::BadId| {
                 document.problem("eventType", code::INVALID_VALUE, bad.problem.to_string());
             };
             event_type.map_err(refuse).ok()

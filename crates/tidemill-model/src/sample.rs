@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use crate::access_path::AccessPath;
-use crate::event::{Context, Entity, Event};
-use crate::id::{AppName, EntityId, EntityType, EventId, EventType, TaskId, TaskName, TenantId, WorkerId};
-use crate::json::Json;
-use crate::task_spec::{TaskOptions, TaskSpec};
-use crate::time::Timestamp;
+use crate::events::access_path::AccessPath;
+use crate::events::event::{Context, Entity, Event};
+use crate::values::id::{
+    AppName, EntityId, EntityType, EventId, EventType, TaskId, TaskName, TenantId, WorkerId,
+};
+use crate::values::json::Json;
+use crate::values::time::Timestamp;
+use crate::work::task_spec::{TaskOptions, TaskSpec};
 
 /// The example event of the event system's document.
 pub(crate) fn documented_event() -> Event {

@@ -1,7 +1,7 @@
 //! How the other side can tell that something came from here.
 
 use ring::hmac;
-use tidemill_model::hex;
+use tidemill_model::values::hex;
 
 /// The header that holds the signature.
 pub(crate) const HEADER: &str = "tidemill-signature";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidemill_engine::engine::EngineError;
 use tidemill_engine::warn_seldom;
 use tidemill_model::TenantId;
-use tidemill_model::api_key::KeyId;
+use tidemill_model::security::api_key::KeyId;
 use tokio::sync::watch;
 
 use crate::api::Role;

@@ -8,7 +8,7 @@ use tidemill_engine::engine::{EngineError, ScriptError, not_open};
 use tidemill_engine::reply::Refusal;
 use tidemill_engine::triage::TokenFault;
 use tidemill_model::DagViolations;
-use tidemill_model::field_problem::FieldProblems;
+use tidemill_model::authored::field_problem::FieldProblems;
 
 use crate::api::Detail;
 use crate::problem::Problem;
@@ -270,7 +270,7 @@ mod tests {
                 "docs/reference/http-api.md does not list {code} with {status}"
             );
         }
-        assert!(documented(400, tidemill_model::field_problem::code::GRAPH_CHANGED));
+        assert!(documented(400, tidemill_model::authored::field_problem::code::GRAPH_CHANGED));
     }
 
     /// Whether the table of codes has one in the row of its status.

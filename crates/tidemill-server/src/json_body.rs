@@ -6,8 +6,8 @@ use axum::body::Bytes;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 use tidemill_model::Json;
-use tidemill_model::bounded_value::{BadValue, read_value};
-use tidemill_model::nearest::unknown_field;
+use tidemill_model::authored::bounded_value::{BadValue, read_value};
+use tidemill_model::authored::nearest::unknown_field;
 
 use self::twice::key_given_twice;
 

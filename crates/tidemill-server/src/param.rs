@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
-use tidemill_model::nearest::nearest;
+use tidemill_model::authored::nearest::nearest;
 
 use crate::problem::Problem;
 

@@ -14,7 +14,7 @@ use tidemill_engine::record::{DeadLetter, Record, RecordKey, RecordKind, RecordV
 use tidemill_engine::state::Load;
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::row::{Row, RowKey, StoredTask};
-use tidemill_model::event_query::{EventPage, EventQuery};
+use tidemill_model::events::event_query::{EventPage, EventQuery};
 use tidemill_model::{Entity, Event, JobId, TenantId, Timestamp};
 
 use crate::disk::SimDisk;

@@ -9,7 +9,7 @@ use tidemill_engine::record::{DeadLetter, Record, RecordKey, RecordValue};
 use tidemill_engine::state::Load;
 use tidemill_engine::state::job::KeptTask;
 use tidemill_engine::state::queue::Queued;
-use tidemill_model::event_query::{EventPage, EventQuery};
+use tidemill_model::events::event_query::{EventPage, EventQuery};
 use tidemill_model::{Entity, Event, JobId, PublicState, TaskHead, TenantId, Timestamp};
 
 use crate::disk::SimDisk;

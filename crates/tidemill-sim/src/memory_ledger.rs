@@ -11,7 +11,7 @@ use tidemill_engine::policy::Policy;
 use tidemill_engine::record::{DeadLetter, Record, RecordKey, RecordValue};
 use tidemill_engine::state::Load;
 use tidemill_engine::state::queue::Queued;
-use tidemill_model::event_query::{EventPage, EventQuery};
+use tidemill_model::events::event_query::{EventPage, EventQuery};
 use tidemill_model::{Entity, Event, JobId, TenantId, Timestamp};
 
 use crate::clock::VirtualClock;

@@ -13,7 +13,7 @@ use tidemill_engine::command::{
 use tidemill_engine::commit::{NewJob, NewTask};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::Reply;
-use tidemill_model::properties::JobCreated;
+use tidemill_model::events::properties::JobCreated;
 use tidemill_model::{
     AppName, Budget, Context, Entity, EntityId, EntityType, EventType, JobId, Json, MicroUsd, Period,
     RequestId, TaskId, TaskSpec, TenantId, Timestamp,

@@ -103,7 +103,7 @@ fn parents(shape: Shape, index: usize, count: usize, rng: &mut Rng) -> Vec<usize
 
 #[cfg(test)]
 mod tests {
-    use tidemill_model::dag::Dag;
+    use tidemill_model::work::dag::Dag;
 
     use super::*;
 

@@ -8,7 +8,7 @@ use tidemill_engine::command::{
 };
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::reply::Reply;
-use tidemill_model::properties::OverflowRef;
+use tidemill_model::events::properties::OverflowRef;
 use tidemill_model::{
     ArtifactFile, ErrorCategory, EventId, Fence, Json, Owner, SessionId, TenantId, Timestamp, Usage, WorkerId,
 };

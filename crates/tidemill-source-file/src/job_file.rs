@@ -1,6 +1,6 @@
 //! Job files: text to a checked job, with every problem at its place in the file.
 
-use tidemill_model::dag::check_entries;
+use tidemill_model::work::dag::check_entries;
 use tidemill_model::{AddTasksFile, FieldProblems, JobFile, TaskEntry};
 
 use crate::{FileProblems, Form, SourceFile};

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_model::artifact::is_inner_path;
+use tidemill_model::work::artifact::is_inner_path;
 use tidemill_model::{ArtifactFile, Backoff};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use tidemill_model::Runner;
-use tidemill_model::runner_spec::Run;
+use tidemill_model::work::runner_spec::Run;
 
 use crate::source::HeldTask;
 

@@ -16,7 +16,7 @@ use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::engine::WorkReport;
 use tidemill_engine::metrics::{AttemptMeter, SlotMeter};
 use tidemill_engine::warn_seldom;
-use tidemill_model::secrets::is_secret_name;
+use tidemill_model::security::secrets::is_secret_name;
 use tidemill_model::{Backoff, ErrorCategory, Json, Runner, TaskSecrets, TenantId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;

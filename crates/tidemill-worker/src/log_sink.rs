@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidemill_engine::clock::{Clock as _, SystemClock};
 use tidemill_engine::engine::WorkReport;
-use tidemill_model::text_direction::turns_text;
+use tidemill_model::security::text_direction::turns_text;
 use tidemill_model::{ErrorCategory, ErrorSanitizer, LogLevel, LogRecord, text_stamp};
 
 use crate::source::HeldTask;
@@ -283,7 +283,7 @@ mod tests {
     use std::sync::mpsc::{Sender, channel};
 
     use tidemill_engine::commit::TaskKey;
-    use tidemill_model::runner_spec::ResolvedRunner;
+    use tidemill_model::work::runner_spec::ResolvedRunner;
     use tidemill_model::{AppName, Fence, Json, RequestId, TaskId, TaskName, TenantId, Timestamp};
 
     use super::*;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{Beginning, LoadedTask, ParentFiles, WorkReport};
-use tidemill_model::properties::Activity;
-use tidemill_model::runner_spec::ResolvedRunner;
+use tidemill_model::events::properties::Activity;
+use tidemill_model::work::runner_spec::ResolvedRunner;
 use tidemill_model::{AppName, Fence, JobId, Json, SessionId, TaskId, TaskName, Timestamp};
 
 use crate::moment::Moment;

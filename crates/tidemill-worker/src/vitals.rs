@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidemill_engine::warn_seldom;
-use tidemill_model::properties::Activity;
+use tidemill_model::events::properties::Activity;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

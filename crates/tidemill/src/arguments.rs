@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use tidemill_model::nearest::nearest;
+use tidemill_model::authored::nearest::nearest;
 
 /// Flags of commands that may stand before the command too, and take a value.
 const EARLY_WITH_VALUE: [&str; 4] = ["--server", "--key", "--data", "--backend"];

@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
-use tidemill_model::hex;
+use tidemill_model::values::hex;
 
 /// In the data directory: which key belongs to it.
 const MARK_NAME: &str = "token-key.id";

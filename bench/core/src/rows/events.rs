@@ -9,8 +9,8 @@ use tidemill_embedded::codec;
 use tidemill_embedded::log::{Log, LogConfig, SegmentKind};
 use tidemill_embedded::real_disk::RealDisk;
 use tidemill_engine::state::trail::{Links, Seq};
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::EventQuery;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::EventQuery;
 
 use super::Setting;
 use crate::bare_log::{BareLog, Wake};

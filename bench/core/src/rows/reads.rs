@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tidemill_model::Entity;
 use tidemill_model::Timestamp;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::{EventQuery, Order};
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::{EventQuery, Order};
 
 use super::Setting;
 use crate::figure::{Figure, Goal, Report};

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{
 use aws_sdk_eventbridge::types::RuleState;
 use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::Value;
-use tidemill_model::key::Index;
+use tidemill_model::events::key::Index;
 
 use crate::bus::outbox::Bus;
 use crate::connection::Connection;

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use tidemill_engine::backend::Fault;
-use tidemill_model::event_query::{EventPage, EventQuery, Order};
-use tidemill_model::key::Index;
+use tidemill_model::events::event_query::{EventPage, EventQuery, Order};
+use tidemill_model::events::key::Index;
 use tidemill_model::{Event, Position, Timestamp};
 
 use crate::connection::Connection;

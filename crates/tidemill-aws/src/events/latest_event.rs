@@ -7,8 +7,8 @@
 use tidemill_engine::backend::Fault;
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_engine::state::stream::Stream;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::{EventQuery, Order};
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::{EventQuery, Order};
 use tidemill_model::{Entity, Event, Position, TenantId};
 
 use crate::backend::Aws;

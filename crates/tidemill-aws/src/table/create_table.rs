@@ -5,7 +5,7 @@ use aws_sdk_dynamodb::types::{
     ProjectionType, ScalarAttributeType, TableStatus, TimeToLiveSpecification,
 };
 use tidemill_engine::backend::Fault;
-use tidemill_model::key::Index;
+use tidemill_model::events::key::Index;
 
 use crate::connection::Connection;
 use crate::fault::unavailable;

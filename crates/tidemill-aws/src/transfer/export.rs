@@ -14,8 +14,8 @@ use tidemill_engine::engine::is_guarded;
 use tidemill_engine::export::{ExportError, Exported, FORMAT, Lines, VERSION, is_exported, line};
 use tidemill_engine::record::RecordKind;
 use tidemill_engine::state::row::{Row, RowKey, StoredTask};
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::EventQuery;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::EventQuery;
 use tidemill_model::{Event, JobId, RequestId, TenantId, overflow};
 
 use crate::backend::Aws;

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use tidemill_engine::backend::Fault;
-use tidemill_model::event_query::{EventPage, EventQuery};
+use tidemill_model::events::event_query::{EventPage, EventQuery};
 use tidemill_model::{Event, EventId};
 
 use crate::backend::Aws;

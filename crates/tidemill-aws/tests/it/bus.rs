@@ -6,7 +6,7 @@ use tidemill_aws::{Aws, AwsOptions, Bus, Connection, Saved, create_table, save_e
 use tidemill_conformance::{Lab, ManualClock, TestWorld};
 use tidemill_embedded::{Embedded, StoreOptions};
 use tidemill_engine::backend::Backend;
-use tidemill_model::access_path::AccessPath;
+use tidemill_model::events::access_path::AccessPath;
 use tidemill_model::{Event, JobStatus, Timestamp};
 
 use crate::conformance::TableWorld;
@@ -87,7 +87,8 @@ fn events_reach_the_table_over_the_bus_and_tickets_the_queue() {
         drop(lab);
         let again = Aws::open(connection, AwsOptions { seed: 2, ..options }, Arc::new(clock.clone())).await;
         let again = again.expect("the store opens");
-        let query = tidemill_model::event_query::EventQuery::all(told[0].tenant.clone(), AccessPath::Tenant);
+        let query =
+            tidemill_model::events::event_query::EventQuery::all(told[0].tenant.clone(), AccessPath::Tenant);
         let stored = again.events(query).await.expect("the query is answered").events;
         let at_receipt = |event: &Event| Event { received_at, ..event.clone() };
         assert_eq!(shapes(&stored), shapes(&told.iter().map(at_receipt).collect::<Vec<_>>()));

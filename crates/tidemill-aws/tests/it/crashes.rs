@@ -8,7 +8,7 @@ use tidemill_aws::{AwsOptions, Bus, Connection, create_table};
 use tidemill_conformance::{Lab, ManualClock, TestWorld, side_by_side};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::JobRequest;
-use tidemill_model::access_path::AccessPath;
+use tidemill_model::events::access_path::AccessPath;
 use tidemill_model::{
     AppName, Event, JobId, JobStatus, Json, KnownType, RequestId, TaskId, TaskName, TaskOptions, TaskSpec,
     TenantId, Timestamp,

@@ -201,9 +201,9 @@ impl Function for SaveEvent {
     }
 
     async fn check(&self, site: &Site, what: &str) {
-        let query = tidemill_model::event_query::EventQuery::all(
+        let query = tidemill_model::events::event_query::EventQuery::all(
             tenant(),
-            tidemill_model::access_path::AccessPath::Tenant,
+            tidemill_model::events::access_path::AccessPath::Tenant,
         );
         // The reading process holds nothing of it in memory: it was sent before.
         let found = site.server(9).await.backend().events(query).await.expect("it answers").events;

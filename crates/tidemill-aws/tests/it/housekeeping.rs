@@ -175,9 +175,9 @@ async fn an_event_that_the_bus_refuses_is_kept_and_holds_up_nothing(double: &Dou
     // The table has it all the same.
     let other = site.server(2).await;
     let entity = Entity { kind: EntityType::trusted("ORDER"), id: EntityId::trusted("o-1") };
-    let query = tidemill_model::event_query::EventQuery::all(
+    let query = tidemill_model::events::event_query::EventQuery::all(
         tenant(),
-        tidemill_model::access_path::AccessPath::Entity(entity),
+        tidemill_model::events::access_path::AccessPath::Entity(entity),
     );
     let found = other.backend().events(query).await.expect("it answers").events;
     assert!(found.iter().any(|event| event.event_type.as_str() == "poison"));
@@ -209,9 +209,9 @@ async fn events_that_nobody_stored_are_stored_before_their_group_goes(double: &D
     let kept = backend.keep_house().await.expect("it ends");
     assert_eq!((kept.groups, kept.events), (2, 2), "{kept:?}");
     let reader = site.open(AwsOptions { bus: Bus::Loopback, ..site.options(9) }).await;
-    let query = tidemill_model::event_query::EventQuery::all(
+    let query = tidemill_model::events::event_query::EventQuery::all(
         tenant(),
-        tidemill_model::access_path::AccessPath::Tenant,
+        tidemill_model::events::access_path::AccessPath::Tenant,
     );
     let found = reader.backend().events(query).await.expect("it answers").events;
     let kinds: Vec<_> = found.iter().map(|event| event.event_type.to_string()).collect();
@@ -285,9 +285,9 @@ async fn published(site: &Site, engine: &Engine<Aws>, kind: &str, properties: &s
     let sent = tokio::time::timeout(Duration::from_secs(20), engine.backend().all_sent()).await;
     sent.expect("nothing holds up the outbox");
     let other = site.open(AwsOptions { bus: Bus::Loopback, ..site.options(9) }).await;
-    let query = tidemill_model::event_query::EventQuery::all(
+    let query = tidemill_model::events::event_query::EventQuery::all(
         tenant(),
-        tidemill_model::access_path::AccessPath::Tenant,
+        tidemill_model::events::access_path::AccessPath::Tenant,
     );
     let found = other.backend().events(query).await.expect("it answers").events;
     found.into_iter().map(|event| event.properties.as_str().to_owned()).collect()

@@ -16,8 +16,8 @@ use tidemill_engine::piece::Piece;
 use tidemill_engine::reads::Reads as _;
 use tidemill_engine::record::{Record, RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::row::{Row, RowKey};
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::EventQuery;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::EventQuery;
 use tidemill_model::{ErrorCategory, JobId, JobStatus, TenantId};
 
 use crate::bus::Home;

@@ -14,7 +14,7 @@ use tidemill_engine::state::row::{Row, RowKey, RowRange};
 use tidemill_engine::state::stream::Stream;
 use tidemill_engine::state::trail::Seq;
 use tidemill_engine::state::{State, StateNotices};
-use tidemill_model::event_query::{EventPage, EventQuery};
+use tidemill_model::events::event_query::{EventPage, EventQuery};
 use tidemill_model::{Entity, Event, TenantId};
 
 use super::embedded::{Embedded, Shared, Turn};

@@ -1,6 +1,6 @@
 //! What can be asked of the log.
 
-pub use tidemill_model::event_query::Order;
+pub use tidemill_model::events::event_query::Order;
 use tidemill_model::{AppName, Event, EventType, Position, TenantId, Timestamp};
 
 use super::{Seq, StoredEvent};

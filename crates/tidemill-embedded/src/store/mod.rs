@@ -36,7 +36,7 @@ use tidemill_engine::command::Command;
 use tidemill_engine::policy::Policy;
 use tidemill_engine::site::Site;
 use tidemill_engine::state::State;
-use tidemill_model::event_query::{EventPage, EventQuery};
+use tidemill_model::events::event_query::{EventPage, EventQuery};
 use tidemill_model::{Entity, Event, TenantId, Timestamp};
 
 use crate::blob::Blobs;

@@ -3,7 +3,7 @@
 use tidemill_engine::backend::Fault;
 use tidemill_engine::state::row::{Row, RowKey};
 use tidemill_engine::state::stream::Stream;
-use tidemill_model::event_query::{EventPage, EventQuery};
+use tidemill_model::events::event_query::{EventPage, EventQuery};
 use tidemill_model::{AppName, Entity, Event, EventType, TenantId, Timestamp};
 
 use super::decider::Decider;

@@ -13,7 +13,7 @@ use tidemill_engine::record::{Record, RecordKind, RecordValue};
 use tidemill_engine::state::State;
 use tidemill_engine::state::job::KeptTask;
 use tidemill_engine::state::row::{Row, RowKey};
-use tidemill_model::overflow;
+use tidemill_model::events::overflow;
 use tidemill_model::{Event, JobId, JobStatus, KnownType, Outcome, TaskHead, TenantId, Timestamp};
 
 use super::control::Control;

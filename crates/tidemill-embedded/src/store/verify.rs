@@ -8,9 +8,9 @@ use tidemill_engine::state::State;
 use tidemill_engine::state::job::{Job, KeptTask};
 use tidemill_engine::state::row::{RowKey, is_open};
 use tidemill_engine::state::stream::Stream;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::EventQuery;
-use tidemill_model::fold::fold_task;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::EventQuery;
+use tidemill_model::events::fold::fold_task;
 use tidemill_model::{Entity, Event, JobId, TaskSpec, TenantId, Timestamp, overflow};
 
 use super::control::Control;

@@ -2,7 +2,7 @@
 
 use tidemill_engine::command::Prepared;
 use tidemill_model::EventId;
-use tidemill_model::overflow::payload_key;
+use tidemill_model::events::overflow::payload_key;
 
 use crate::lab::{Fresh, Lab, acme, plain, publish, store_entity};
 

@@ -9,7 +9,7 @@ use tidemill_embedded::{Embedded, StoreOptions};
 use tidemill_engine::backend::{Backend, Fault};
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::reply::Reply;
-use tidemill_model::event_query::EventQuery;
+use tidemill_model::events::event_query::EventQuery;
 use tidemill_model::{AccessPath, EventId};
 
 use crate::lab::{Fresh, Lab, acme, plain, publish, small};
@@ -57,7 +57,9 @@ fn fill(backend: &Embedded, acknowledged: &mut BTreeSet<EventId>) {
     });
 }
 
-fn stored(events: impl Fn(&EventQuery) -> tidemill_model::event_query::EventPage) -> BTreeSet<EventId> {
+fn stored(
+    events: impl Fn(&EventQuery) -> tidemill_model::events::event_query::EventPage,
+) -> BTreeSet<EventId> {
     let mut query = EventQuery::all(acme(), AccessPath::Tenant);
     let mut ids = BTreeSet::new();
     loop {

@@ -10,8 +10,8 @@ use tidemill_engine::command::{Command, Prepared, PutRecord};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::{Refusal, Reply};
 use tidemill_engine::state::State;
-use tidemill_model::event_query::EventQuery;
-use tidemill_model::overflow::payload_key;
+use tidemill_model::events::event_query::EventQuery;
+use tidemill_model::events::overflow::payload_key;
 use tidemill_model::{
     AccessPath, ErrorCategory, EventId, JobId, JobStatus, KnownType, RequestId, TaskState, Timestamp,
 };

@@ -15,9 +15,9 @@ use tidemill_engine::command::{
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::reply::{Refusal, Reply};
 use tidemill_engine::state::row::{Row, RowKey};
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::EventQuery;
-use tidemill_model::overflow::payload_key;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::EventQuery;
+use tidemill_model::events::overflow::payload_key;
 use tidemill_model::{Entity, ErrorCategory, EventId, JobId, JobStatus, RequestId, TaskId, Timestamp};
 
 use super::lab::{

@@ -11,7 +11,7 @@ use tidemill_embedded::salvage_dir::{KeysLeft, SalvageError, Salvaged, salvage};
 use tidemill_engine::command::{Command, Prepared, PutRecord};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::row::RowKey;
-use tidemill_model::overflow::payload_key;
+use tidemill_model::events::overflow::payload_key;
 use tidemill_model::{EventId, JobId, Timestamp};
 
 use crate::lab::{

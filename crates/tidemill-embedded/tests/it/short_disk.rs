@@ -10,7 +10,7 @@ use tidemill_embedded::{Embedded, StoreOptions};
 use tidemill_engine::backend::Fault;
 use tidemill_engine::clock::SystemClock;
 use tidemill_engine::command::Command;
-use tidemill_model::event_query::EventQuery;
+use tidemill_model::events::event_query::EventQuery;
 use tidemill_model::{AccessPath, EventId};
 
 use crate::lab::{Fresh, acme, plain, publish, small, store_entity};

@@ -10,7 +10,7 @@ use tidemill_embedded::disk::Disk as _;
 use tidemill_embedded::real_disk::RealDisk;
 use tidemill_embedded::store::row_value;
 use tidemill_engine::backend::Fault;
-use tidemill_model::overflow::payload_key;
+use tidemill_model::events::overflow::payload_key;
 use tidemill_model::{EventId, JobId};
 
 use crate::lab::{

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-use tidemill_model::artifact::ARTIFACTS_MAX;
-use tidemill_model::dag_violation::{DagViolation, DagViolations, VIOLATIONS_MAX};
-use tidemill_model::task_input::new_input_problem;
+use tidemill_model::work::artifact::ARTIFACTS_MAX;
+use tidemill_model::work::dag_violation::{DagViolation, DagViolations, VIOLATIONS_MAX};
+use tidemill_model::work::task_input::new_input_problem;
 use tidemill_model::{ArtifactFile, Json, TaskOptions, TaskSpec};
 
 use crate::engine::EngineError;

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use tidemill_model::event_query::BadQuery;
-use tidemill_model::field_problem::FieldProblems;
-use tidemill_model::fold::BadHistory;
-use tidemill_model::overflow::BadPayload;
+use tidemill_model::authored::field_problem::FieldProblems;
+use tidemill_model::events::event_query::BadQuery;
+use tidemill_model::events::fold::BadHistory;
+use tidemill_model::events::overflow::BadPayload;
 use tidemill_model::{BadId, TaskName};
 
 use crate::kernel::backend::Fault;

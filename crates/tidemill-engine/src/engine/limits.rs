@@ -1,7 +1,7 @@
 //! The limits of what comes from outside. Those that decisions share are in `Policy`, those of ids and graphs in the
 //! model.
 
-pub use tidemill_model::job_file::{
+pub use tidemill_model::authored::job_file::{
     ATTEMPTS_MAX, RETRY_DELAY_MILLIS_MAX, TIMEOUT_MILLIS_MAX, TIMEOUT_MILLIS_MIN,
 };
 

@@ -1,7 +1,7 @@
 //! Large values: out to the blob store before a command names them, and back in on the way to a reader.
 
-use tidemill_model::overflow::{self, BadOverflow, payload_key};
-use tidemill_model::properties::OverflowRef;
+use tidemill_model::events::overflow::{self, BadOverflow, payload_key};
+use tidemill_model::events::properties::OverflowRef;
 use tidemill_model::{Event, EventId, Json, TenantId};
 
 use crate::engine::{Engine, EngineError};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidemill_model::overflow::{self, OVERFLOW_FIELD};
+use tidemill_model::events::overflow::{self, OVERFLOW_FIELD};
 use tidemill_model::{
     AppName, Context, Entity, Event, EventId, EventType, Json, TenantId, Timestamp, known_type,
 };

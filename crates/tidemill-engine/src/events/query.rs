@@ -1,8 +1,8 @@
 //! Questions for events.
 
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::cursor::Cursor;
-use tidemill_model::event_query::{EventPage, EventQuery, Order, PAGE_MAX};
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::cursor::Cursor;
+use tidemill_model::events::event_query::{EventPage, EventQuery, Order, PAGE_MAX};
 use tidemill_model::{Entity, Event, TenantId};
 
 use crate::engine::{Engine, EngineError};

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
-use tidemill_model::properties::HealthLevel;
+use tidemill_model::events::properties::HealthLevel;
 use tidemill_model::{RequestId, Timestamp};
 
 use crate::health::report::{Finding, FindingKind};

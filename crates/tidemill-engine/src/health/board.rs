@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tidemill_model::properties::HealthSummary;
+use tidemill_model::events::properties::HealthSummary;
 use tidemill_model::{TenantId, Timestamp};
 
 use crate::health::report::{FindingKind, HealthReport};

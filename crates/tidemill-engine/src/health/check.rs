@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_model::properties::{HealthLevel, HealthSummary, TaskHealth, TaskHealthCheck};
+use tidemill_model::events::properties::{HealthLevel, HealthSummary, TaskHealth, TaskHealthCheck};
 use tidemill_model::{AppName, Entity, Event, EventId, Json, KnownType, RequestId, TenantId, Timestamp};
 
 use crate::engine::limits::LIST_MAX;

@@ -1,7 +1,7 @@
 //! What a check found.
 
 use serde::{Deserialize, Serialize};
-use tidemill_model::properties::{HealthSummary, TaskHealth};
+use tidemill_model::events::properties::{HealthSummary, TaskHealth};
 use tidemill_model::{EventId, Timestamp};
 
 use crate::health::alarm::Alarms;

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use tidemill_model::properties::HealthLevel;
+use tidemill_model::events::properties::HealthLevel;
 use tidemill_model::{RequestId, Timestamp, WorkerId};
 
 use crate::health::facts::{Hold, LiveTask};

@@ -1,7 +1,7 @@
 //! What health alerts say.
 
 use tidemill_model::RequestId;
-use tidemill_model::properties::HealthLevel;
+use tidemill_model::events::properties::HealthLevel;
 
 use crate::health::report::{Finding, FindingKind};
 use crate::health::rule::Judged;

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidemill_model::event_query::{EventPage, EventQuery};
+use tidemill_model::events::event_query::{EventPage, EventQuery};
 use tidemill_model::{Entity, Event, TenantId};
 
 use crate::kernel::backend::{Answer, Backend, Fault};

@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use tidemill_model::event_query::{BadQuery, EventPage, EventQuery};
+use tidemill_model::events::event_query::{BadQuery, EventPage, EventQuery};
 use tidemill_model::{
     AppName, Entity, Event, JobId, JobStatus, PublicState, TaskHead, TaskId, TaskSpec, TenantId, Timestamp,
 };

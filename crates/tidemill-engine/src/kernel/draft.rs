@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidemill_model::properties::{TaskIdentity, TaskPending};
+use tidemill_model::events::properties::{TaskIdentity, TaskPending};
 use tidemill_model::{
     AppName, Entity, Event, EventId, EventType, JobId, Json, KnownType, LastError, RequestId, TaskSpec,
     TenantId, Timestamp, WorkerId,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_model::dag_violation::DagViolations;
+use tidemill_model::work::dag_violation::DagViolations;
 use tidemill_model::workflow::{self, ErrorCode};
 use tidemill_model::{
     AppName, EventId, Fence, JobId, Json, Outcome, RequestId, SessionId, TaskId, TaskName, TaskSpec,

@@ -1,6 +1,6 @@
 //! The text of an alert about failed jobs: what their tasks said, and where they are shown.
 
-use tidemill_model::last_error::in_short;
+use tidemill_model::work::last_error::in_short;
 use tidemill_model::{JobId, JobStatus, Json, TenantId};
 
 use crate::engine::limits::LIST_MAX;

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use tidemill_model::properties::{
+use tidemill_model::events::properties::{
     CompletionSource, FailureSource, TaskCompleted, TaskFailed, TaskProcessingFailed,
 };
-use tidemill_model::sanitize::REDACTED;
+use tidemill_model::security::sanitize::REDACTED;
 use tidemill_model::workflow::{
     ErrorCode, ErrorFingerprint, Family, NO_COUNTY, WorkflowRunId, WorkflowStatus,
 };

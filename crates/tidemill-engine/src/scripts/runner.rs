@@ -4,8 +4,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::EventQuery;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::EventQuery;
 use tidemill_model::{Event, Json};
 
 use crate::engine::EngineError;

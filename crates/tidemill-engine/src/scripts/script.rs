@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tidemill_matcher::subscription::SUBSCRIPTIONS_MAX;
-use tidemill_model::script::SCRIPTS_MAX;
+use tidemill_model::authored::script::SCRIPTS_MAX;
 use tidemill_model::{FieldProblems, Script, ScriptDraft, ScriptId, SubscriptionId, TenantId};
 
 use crate::definitions::definition::{put, read};

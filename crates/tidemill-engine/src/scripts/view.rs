@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tidemill_matcher::Subscription;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::{EventQuery, Order};
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::{EventQuery, Order};
 use tidemill_model::{Event, EventId, EventType, ScriptId, SubscriptionId, TenantId, Timestamp};
 
 use crate::engine::limits::LIST_MAX;

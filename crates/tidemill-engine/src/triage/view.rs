@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::EventQuery;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::EventQuery;
 use tidemill_model::workflow::{ErrorCode, ErrorType, WorkflowRunId, WorkflowStatus};
 use tidemill_model::{Entity, EntityId, EntityType, EventId, Json, RequestId, TenantId, Timestamp};
 

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use tidemill_model::budget::BUDGET_EXCEEDED;
-use tidemill_model::properties::{BudgetExceeded, FailureSource, TaskFailed};
+use tidemill_model::events::properties::{BudgetExceeded, FailureSource, TaskFailed};
+use tidemill_model::spending::budget::BUDGET_EXCEEDED;
 use tidemill_model::{
     Allowance, BudgetScope, Day, Entity, ErrorCategory, Json, KnownType, Outcome, Period, Spending, TaskHead,
     TenantBudget, TenantId, Timestamp, Usage, UsageSum,

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tidemill_model::dag_violation::{DagViolation, DagViolations};
-use tidemill_model::properties::OverflowRef;
+use tidemill_model::events::properties::OverflowRef;
+use tidemill_model::work::dag_violation::{DagViolation, DagViolations};
 use tidemill_model::{
     EventId, JobId, JobStatus, Json, KnownType, PublicState, TaskId, TaskSpec, TenantId, Timestamp, dag,
 };

@@ -1,6 +1,6 @@
 //! Cancel a job: everything active in it ends in one commit, and fences are raised so that no worker can write.
 
-use tidemill_model::properties::{FailureSource, JobCancelled, TaskFailed};
+use tidemill_model::events::properties::{FailureSource, JobCancelled, TaskFailed};
 use tidemill_model::{
     ErrorCategory, JobId, JobStatus, Json, KnownType, Outcome, RequestId, TenantId, Timestamp,
 };

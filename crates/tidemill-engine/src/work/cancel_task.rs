@@ -1,6 +1,6 @@
 //! Cancel a task without a job: it ends, and its fence is raised so that no worker can write.
 
-use tidemill_model::properties::{FailureSource, TaskFailed};
+use tidemill_model::events::properties::{FailureSource, TaskFailed};
 use tidemill_model::{ErrorCategory, Json, KnownType, Outcome, RequestId, TenantId, Timestamp};
 
 use crate::engine::{Engine, EngineError, take_reply};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use tidemill_model::field_problem::{FieldProblems, code};
-use tidemill_model::properties::{CHANGED_TASKS_MAX, ChangeSource, ChangedTask, JobTasksChanged};
+use tidemill_model::authored::field_problem::{FieldProblems, code};
+use tidemill_model::events::properties::{CHANGED_TASKS_MAX, ChangeSource, ChangedTask, JobTasksChanged};
 use tidemill_model::{
     AddTasksFile, JobId, Json, PublicState, RequestId, RunnerSpec, TaskId, TaskName, TaskOptions, TaskSpec,
     TenantId,

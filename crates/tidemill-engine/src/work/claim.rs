@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tidemill_model::properties::TaskProcessingStarted;
+use tidemill_model::events::properties::TaskProcessingStarted;
 use tidemill_model::{Json, KnownType, Owner, TaskHead, TaskState, TenantId, Timestamp, WorkerId};
 
 use crate::kernel::commit::{Delivered, Message, TaskChangeKind, TaskKey};

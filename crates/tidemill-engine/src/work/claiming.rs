@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::artifact::{ARTIFACTS_FOLDER, attempt_folder, parts_of_kept};
-use tidemill_model::event_query::{EventQuery, Order};
-use tidemill_model::task_input::{DEPENDENCY_ARTIFACTS, DEPENDENCY_OUTPUTS};
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::{EventQuery, Order};
+use tidemill_model::work::artifact::{ARTIFACTS_FOLDER, attempt_folder, parts_of_kept};
+use tidemill_model::work::task_input::{DEPENDENCY_ARTIFACTS, DEPENDENCY_OUTPUTS};
 use tidemill_model::{
     ArtifactFile, Entity, Event, Fence, Json, KnownType, Owner, RequestId, TaskId, TenantId, Timestamp,
     Usage, WorkerId,

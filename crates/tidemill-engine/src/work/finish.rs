@@ -1,10 +1,10 @@
 //! Finish: the one recorded outcome of a run, and in the same commit whatever it makes ready.
 
-use tidemill_model::last_error::{RECEIVED_TOO_OFTEN, RETRIES_EXHAUSTED};
-use tidemill_model::properties::{
+use tidemill_model::events::properties::{
     FailureSource, JobCompleted, JobFailureDetected, TaskCompleted, TaskFailed, TaskProcessingFailed,
     TaskTimeout,
 };
+use tidemill_model::work::last_error::{RECEIVED_TOO_OFTEN, RETRIES_EXHAUSTED};
 use tidemill_model::{
     ArtifactFile, ErrorCategory, Fence, Json, KnownType, LastError, Outcome, PublicState, TaskHead,
     TaskState, Timestamp, WorkerId,

@@ -1,6 +1,6 @@
 //! Begin and heartbeat: the holder of a lease says that it is at work.
 
-use tidemill_model::properties::{Activity, MemoryUsage, TaskHeartbeat, TaskProcessingStarted};
+use tidemill_model::events::properties::{Activity, MemoryUsage, TaskHeartbeat, TaskProcessingStarted};
 use tidemill_model::{Fence, Json, KnownType, Lease, Timestamp, WorkerId};
 
 use crate::kernel::commit::{Delivered, TaskChangeKind, TaskKey};

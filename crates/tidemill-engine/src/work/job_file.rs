@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use tidemill_model::field_problem::{FieldProblems, code};
-use tidemill_model::job_file::COUNTY_LABEL;
+use tidemill_model::authored::field_problem::{FieldProblems, code};
+use tidemill_model::authored::job_file::COUNTY_LABEL;
 use tidemill_model::{
     AddTasksFile, AppName, CallbackUrl, Definition, JobFile, JobId, Json, Pinned, Runner, RunnerSpec,
     TaskEntry, TaskFile, TaskId, TaskName, TaskOptions, TaskSettings, TaskSpec, TaskWork, TenantId,

@@ -8,13 +8,13 @@
 //! No secret is in it: variables of a worker are shown by their names, and texts are cleaned as errors are.
 
 use serde::Deserialize;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::artifact::attempt_folder;
-use tidemill_model::event_query::{EventQuery, Order};
-use tidemill_model::properties::TaskProcessingStarted;
-use tidemill_model::runner_spec::Run;
-use tidemill_model::sanitize::REDACTED;
-use tidemill_model::secrets::is_secret_name;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::{EventQuery, Order};
+use tidemill_model::events::properties::TaskProcessingStarted;
+use tidemill_model::security::sanitize::REDACTED;
+use tidemill_model::security::secrets::is_secret_name;
+use tidemill_model::work::artifact::attempt_folder;
+use tidemill_model::work::runner_spec::Run;
 use tidemill_model::{
     ArtifactFile, Entity, Fence, Json, KnownType, ResolvedRunner, Runner, TaskId, TaskState, Timestamp,
 };

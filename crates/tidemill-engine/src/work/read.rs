@@ -1,8 +1,8 @@
 //! Reading: events, tasks, jobs, dead letters. Nothing of another tenant is ever seen.
 
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::EventQuery;
-use tidemill_model::fold::StateSets;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::EventQuery;
+use tidemill_model::events::fold::StateSets;
 use tidemill_model::{AppName, JobId, JobStatus, KnownType, TenantId};
 
 use crate::engine::limits::{LIST_MAX, TASK_STATES_EVENTS_MAX};

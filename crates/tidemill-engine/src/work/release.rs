@@ -1,6 +1,6 @@
 //! Release: a worker gives a task back, as at shutdown. The message is visible at once and no attempt is counted.
 
-use tidemill_model::properties::TaskProcessingFailed;
+use tidemill_model::events::properties::TaskProcessingFailed;
 use tidemill_model::{ErrorCategory, Fence, Json, KnownType, Timestamp, WorkerId};
 
 use crate::kernel::command::Spent;

@@ -1,9 +1,9 @@
 //! What workers report: heartbeats and outcomes.
 
 use serde::Deserialize;
-use tidemill_model::artifact::{ARTIFACTS_FOLDER, attempt_folder};
-use tidemill_model::overflow::DETAIL_BYTES_MAX;
-use tidemill_model::properties::{Activity, OverflowRef, TaskCompleted, TaskIdentity, Usage};
+use tidemill_model::events::overflow::DETAIL_BYTES_MAX;
+use tidemill_model::events::properties::{Activity, OverflowRef, TaskCompleted, TaskIdentity, Usage};
+use tidemill_model::work::artifact::{ARTIFACTS_FOLDER, attempt_folder};
 use tidemill_model::workflow::{self, ErrorFingerprint};
 use tidemill_model::{
     ArtifactFile, Entity, ErrorCategory, Event, EventId, Fence, Json, KnownType, OnFailure, SessionId,

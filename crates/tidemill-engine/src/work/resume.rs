@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tidemill_model::properties::{TaskIdentity, TaskPending};
+use tidemill_model::events::properties::{TaskIdentity, TaskPending};
 use tidemill_model::{
     JobId, JobStatus, Json, KnownType, Outcome, RequestId, TaskHead, TaskId, TenantId, Timestamp, dag,
 };

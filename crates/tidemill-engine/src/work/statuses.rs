@@ -1,7 +1,7 @@
 //! The states of a job's tasks as an event lists them: whole for small jobs, the interesting part of large ones.
 
 use tidemill_model::PublicState;
-use tidemill_model::properties::{TASK_STATUSES_MAX, TaskStatuses};
+use tidemill_model::events::properties::{TASK_STATUSES_MAX, TaskStatuses};
 
 use crate::kernel::policy::Policy;
 use crate::kernel::state::job::Job;

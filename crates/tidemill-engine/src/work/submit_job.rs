@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use tidemill_model::dag::Dag;
+use tidemill_model::work::dag::Dag;
 use tidemill_model::{
     Allowance, AppName, Budget, CallbackUrl, Entity, Event, EventId, JobId, Json, KnownType, RequestId,
     Spending, TaskId, TaskSpec, TenantId, Timestamp,

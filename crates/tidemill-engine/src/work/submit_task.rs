@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tidemill_model::properties::{TaskIdentity, TaskPending};
-use tidemill_model::task_input::new_input_problem;
+use tidemill_model::events::properties::{TaskIdentity, TaskPending};
+use tidemill_model::work::task_input::new_input_problem;
 use tidemill_model::{
     AppName, Json, KnownType, RequestId, TaskId, TaskName, TaskOptions, TaskSpec, TenantId, Timestamp,
 };

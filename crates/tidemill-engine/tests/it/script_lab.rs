@@ -26,8 +26,8 @@ use tidemill_engine::scripts::{
     RunCall, RunDone, RunFailed, ScriptHost, ScriptMetrics, ScriptRun, Scripts, ScriptsConfig,
 };
 use tidemill_matcher::SubscriptionDraft;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::EventQuery;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::EventQuery;
 use tidemill_model::{
     AppName, Entity, EntityId, EntityType, Event, EventId, EventType, JobId, Json, ScriptDraft, ScriptId,
     TenantId,

@@ -5,10 +5,10 @@ use serde_json::{Map, Value};
 use super::field_path::FieldPath;
 use super::operator::Operator;
 use super::rules::{Condition, FilterRules, Logic, Rule, RuleGroup};
-use tidemill_model::document::kind;
-use tidemill_model::field_problem::FieldProblems;
-use tidemill_model::nearest::unknown_field;
-use tidemill_model::runner_spec::entry_path;
+use tidemill_model::authored::document::kind;
+use tidemill_model::authored::field_problem::FieldProblems;
+use tidemill_model::authored::nearest::unknown_field;
+use tidemill_model::work::runner_spec::entry_path;
 
 /// The code of every problem with rules.
 pub const INVALID_FILTER: &str = "INVALID_FILTER";

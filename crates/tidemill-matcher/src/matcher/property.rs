@@ -8,7 +8,7 @@ use super::bucket::Limits;
 use super::node::Tuning;
 use super::subscriptions::{MatchCounts, Matcher};
 use crate::filter::{FilterRules, Operator};
-use tidemill_model::id::{EventType, TenantId};
+use tidemill_model::values::id::{EventType, TenantId};
 
 /// Small numbers from a seed, so that a failure can be run again.
 struct Dice(u64);

@@ -12,7 +12,7 @@ use super::node::Tuning;
 use super::slab::{Slab, Slot};
 use super::value_hash::ValueHasher;
 use crate::filter::FilterRules;
-use tidemill_model::id::{EventType, TenantId};
+use tidemill_model::values::id::{EventType, TenantId};
 
 /// Subscriptions with ids `I` and whatever else `T` the caller wants to have at hand when one matches.
 ///

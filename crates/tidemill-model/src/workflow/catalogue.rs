@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::error_code::{ErrorCode, ErrorType};
-use crate::document::{Document, kind};
-use crate::field_problem::{FieldProblems, code};
+use crate::authored::document::{Document, kind};
+use crate::authored::field_problem::{FieldProblems, code};
 
 /// How many types and codes one file may have.
 pub const ENTRIES_MAX: usize = 10_000;

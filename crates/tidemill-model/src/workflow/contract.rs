@@ -12,11 +12,11 @@ use super::family::{Families, Family, MessageKind};
 use super::phase_step::PhaseStep;
 use super::raw_object::{Reader, SECOND_MILLIS, kind_of};
 use super::token::{IN_AN_ID, TaskToken, TokenCleaner};
-use crate::field_problem::{FieldProblems, code};
-use crate::hex;
-use crate::id::EventType;
-use crate::json::Json;
-use crate::time::Timestamp;
+use crate::authored::field_problem::{FieldProblems, code};
+use crate::values::hex;
+use crate::values::id::EventType;
+use crate::values::json::Json;
+use crate::values::time::Timestamp;
 
 /// How many errors one message may bring.
 pub const ERRORS_MAX: usize = 1_000;

@@ -7,8 +7,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use crate::hex;
-use crate::id::{BadId, IdProblem, RequestId, TEXT, check, is_text, text_id, text_schema};
+use crate::values::hex;
+use crate::values::id::{BadId, IdProblem, RequestId, TEXT, check, is_text, text_id, text_schema};
 
 text_id!(
     /// One execution of a workflow: the name that its own engine gave it, or the request id of one of our tasks.

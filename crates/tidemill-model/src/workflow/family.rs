@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::field_problem::{FieldProblems, code};
-use crate::id::EventType;
-use crate::known_type::is_reserved;
+use crate::authored::field_problem::{FieldProblems, code};
+use crate::events::known_type::is_reserved;
+use crate::values::id::EventType;
 
 /// How many families may be configured.
 pub const FAMILIES_MAX: usize = 32;

@@ -4,8 +4,8 @@ use sha2::{Digest, Sha256};
 
 use super::error_code::ErrorCode;
 use super::normalise::normalise;
-use crate::error_class::ErrorCategory;
-use crate::hex;
+use crate::values::hex;
+use crate::work::error_class::ErrorCategory;
 
 /// The type of codes that are made of a fingerprint.
 pub const TASK_TYPE: &str = "99";

@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 
 use super::contract::WorkflowStatus;
 use super::token::{TOKEN_FIELD, TaskToken};
-use crate::day::Day;
-use crate::field_problem::{FieldProblems, code};
-use crate::id::{BadId, IdProblem};
-use crate::json::Fields;
-use crate::sanitize::REDACTED;
-use crate::time::Timestamp;
+use crate::authored::field_problem::{FieldProblems, code};
+use crate::security::sanitize::REDACTED;
+use crate::values::day::Day;
+use crate::values::id::{BadId, IdProblem};
+use crate::values::json::Fields;
+use crate::values::time::Timestamp;
 
 pub(super) const SECOND_MILLIS: u64 = 1_000;
 

@@ -7,11 +7,11 @@ use std::sync::OnceLock;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::hex;
-use crate::id::{BadId, IdProblem};
-use crate::json::Json;
-use crate::sanitize::REDACTED;
-use crate::secrets::{Secrets, Tokens};
+use crate::security::sanitize::REDACTED;
+use crate::security::secrets::{Secrets, Tokens};
+use crate::values::hex;
+use crate::values::id::{BadId, IdProblem};
+use crate::values::json::Json;
 
 /// What is said of an id that a token stands in. Ids are shown to everybody, and what they name is found by them, so that
 /// nothing can be taken out.

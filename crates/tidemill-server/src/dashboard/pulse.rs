@@ -14,8 +14,8 @@ use tidemill_engine::clock::{Clock, SystemClock};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::JobFilter;
 use tidemill_engine::warn_seldom;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::{EventQuery, Order};
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::{EventQuery, Order};
 use tidemill_model::{
     Event, JobCounts, JobId, JobStatus, KnownType, PublicState, RequestId, TenantId, Timestamp,
 };

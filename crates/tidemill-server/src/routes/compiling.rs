@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use tidemill_engine::engine::{CompileProblem, Rights};
-use tidemill_model::job_file::{TaskEntry, TaskWork};
+use tidemill_model::authored::job_file::{TaskEntry, TaskWork};
 
 use crate::problem::Problem;
 use crate::route::Call;

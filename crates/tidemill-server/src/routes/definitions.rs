@@ -6,8 +6,8 @@ use axum::response::Response;
 use serde_json::Value;
 use tidemill_engine::engine::{Define, EngineError};
 use tidemill_engine::reply::Refusal;
-use tidemill_model::definition::{Definition, DefinitionDraft};
-use tidemill_model::field_problem::FieldProblems;
+use tidemill_model::authored::definition::{Definition, DefinitionDraft};
+use tidemill_model::authored::field_problem::FieldProblems;
 use tidemill_model::{Runner, TaskName, TenantId};
 
 use super::compiling::compile;

@@ -4,7 +4,7 @@ use axum::http::header::{CACHE_CONTROL, HeaderValue};
 use axum::http::{Method, StatusCode};
 use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::{EventBatch, NewEvent};
-use tidemill_model::access_path::AccessPath;
+use tidemill_model::events::access_path::AccessPath;
 use tidemill_model::{AppName, Entity, EntityId, EntityType, EventType, JobId, Json, RequestId, Timestamp};
 
 use super::jobs::ORDERS;

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use axum::http::{Method, StatusCode};
 use tidemill_engine::engine::JobFilter;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::job_file::{AddTasksFile, JobFile};
+use tidemill_model::authored::job_file::{AddTasksFile, JobFile};
+use tidemill_model::events::access_path::AccessPath;
 use tidemill_model::{Entity, EventType, JobId, JobStatus, TaskId, TenantId, Timestamp};
 
 use super::compiling::compile_tasks;

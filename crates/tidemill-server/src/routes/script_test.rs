@@ -8,7 +8,7 @@ use tidemill_engine::clock::{Clock, SystemClock};
 use tidemill_engine::engine::EngineError;
 use tidemill_engine::execution::ExecutionId;
 use tidemill_engine::scripts::{RESULT_BYTES_MAX, RunCall, RunDone, RunFailed, ScriptRun};
-use tidemill_model::script::{NAME_BYTES_MAX, SOURCE_BYTES_MAX};
+use tidemill_model::authored::script::{NAME_BYTES_MAX, SOURCE_BYTES_MAX};
 use tidemill_model::{EventId, Json, Script, ScriptId, TenantId};
 
 use super::compiling::elsewhere;

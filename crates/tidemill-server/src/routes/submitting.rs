@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 use tidemill_engine::engine::{IdempotencyKey, Rights};
-use tidemill_model::field_problem::{FieldProblems, code};
+use tidemill_model::authored::field_problem::{FieldProblems, code};
 use tidemill_model::{TaskEntry, TaskSecrets, TaskSettings, TenantId};
 
 use crate::problem::Problem;

@@ -8,8 +8,8 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use tidemill_engine::backend::TaskSnapshot;
 use tidemill_engine::commit::TaskKey;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::{EventQuery, Order};
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::{EventQuery, Order};
 use tidemill_model::{Event, EventId, KnownType, Position, PublicState, RequestId, TenantId, Timestamp};
 
 use crate::api::Page;

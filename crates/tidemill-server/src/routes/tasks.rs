@@ -4,8 +4,8 @@ use axum::http::{Method, StatusCode};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::EngineError;
 use tidemill_engine::reply::Refusal;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::job_file::TaskFile;
+use tidemill_model::authored::job_file::TaskFile;
+use tidemill_model::events::access_path::AccessPath;
 use tidemill_model::{Entity, EventType, RequestId};
 
 use super::compiling::compile_work;

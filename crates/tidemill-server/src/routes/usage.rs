@@ -2,7 +2,7 @@
 
 use axum::http::{Method, Response, StatusCode};
 use tidemill_engine::engine::{EngineError, UsageBy, UsageQuery};
-use tidemill_model::budget::BUDGET_TOKENS_MAX;
+use tidemill_model::spending::budget::BUDGET_TOKENS_MAX;
 use tidemill_model::{Budget, Day, MicroUsd, Period};
 
 use super::jobs::job_of;

@@ -6,7 +6,7 @@ use tidemill_engine::command::{Spent, Surroundings};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{AttemptReport, Beginning, EngineError, HeartbeatReport, Signal, WorkReport};
 use tidemill_engine::reply::{Ending, Refusal};
-use tidemill_model::properties::Usage;
+use tidemill_model::events::properties::Usage;
 use tidemill_model::{ErrorCategory, Fence, Outcome, RequestId, TaskHead, TaskId, TenantId, WorkerId};
 
 use super::claiming;

@@ -7,7 +7,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use tidemill_engine::engine::{EngineError, IngestRequest, TokenOutcome};
 use tidemill_engine::reply::Refusal;
 use tidemill_model::Json;
-use tidemill_model::field_problem::{FieldProblems, PROBLEMS_MAX};
+use tidemill_model::authored::field_problem::{FieldProblems, PROBLEMS_MAX};
 use tidemill_model::workflow::{CatalogueEntry, ErrorCode, Known, TaskToken, WorkflowMessage};
 
 use crate::api::{

@@ -2,7 +2,7 @@
 
 use tidemill_api::{FindingKindName, FindingView, HealthCheckView, HealthSummaryView, TaskHealthView};
 use tidemill_engine::health::{Finding, FindingKind, HealthReport};
-use tidemill_model::properties;
+use tidemill_model::events::properties;
 
 use super::View;
 

@@ -2,8 +2,8 @@
 
 use tidemill_engine::backend::{JobSnapshot, TaskSnapshot};
 use tidemill_engine::engine::TaskDetail;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::{self, EventQuery, Order};
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::{self, EventQuery, Order};
 use tidemill_model::{Outcome, RequestId, RunnerSpec, TaskHead, Timestamp};
 
 use crate::api::{

@@ -301,7 +301,7 @@ async fn a_tenant_has_a_thousand_scripts_and_no_more() {
     )
     .await;
     let tenant = TenantId::new("default").unwrap();
-    for number in 0..tidemill_model::script::SCRIPTS_MAX - 1 {
+    for number in 0..tidemill_model::authored::script::SCRIPTS_MAX - 1 {
         let draft = json!({"id": format!("s{number}"), "name": "x", "source": ""});
         let draft = tidemill_model::ScriptDraft::read(draft).unwrap();
         let create = tidemill_engine::engine::WriteScript::Create;

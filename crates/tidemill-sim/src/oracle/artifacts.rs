@@ -7,8 +7,8 @@ use tidemill_engine::backend::Answer;
 use tidemill_engine::command::{Command, Report};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::reply::{Assignment, Ending, Reply};
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::{EventQuery, Order};
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::{EventQuery, Order};
 use tidemill_model::{ArtifactFile, Entity, Event, KnownType, Outcome};
 
 use super::unreadable;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidemill_engine::commit::{NewJob, TaskKey};
-use tidemill_model::properties::{
+use tidemill_model::events::properties::{
     JobCompleted, JobCreated, JobFailureDetected, JobTasksAdded, TaskCompleted, TaskFailed, TaskHeartbeat,
     TaskIdentity, TaskPending, TaskProcessingFailed, TaskProcessingStarted, TaskStatuses, TaskTimeout,
 };

@@ -6,7 +6,7 @@ use tidemill_embedded::store::retention::Retention;
 use tidemill_engine::command::{Command, Forget, Resume, ResumeTarget};
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::record::Effect;
-use tidemill_model::fold::{fold_job, fold_task};
+use tidemill_model::events::fold::{fold_job, fold_task};
 use tidemill_model::{
     Event, JobId, JobStatus, KnownType, Outcome, RequestId, TaskState, TenantId, Timestamp,
 };

@@ -30,8 +30,8 @@ use tidemill_engine::command::{
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::policy::Policy;
 use tidemill_engine::reply::{Assignment, Ending, Refusal, Reply};
-use tidemill_model::overflow;
-use tidemill_model::properties::{FailureSource, TaskFailed};
+use tidemill_model::events::overflow;
+use tidemill_model::events::properties::{FailureSource, TaskFailed};
 use tidemill_model::{
     Event, JobId, KnownType, OnFailure, RequestId, TaskId, TaskOptions, TenantId, Timestamp,
 };

@@ -1,8 +1,8 @@
 //! Timelines: every access path gives its events whole, in order, page by page, and nothing of another tenant.
 
 use tidemill_engine::commit::TaskKey;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::{EventQuery, Order};
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::{EventQuery, Order};
 use tidemill_model::{Event, RequestId, TenantId};
 
 use super::{Oracle, unreadable};

@@ -7,7 +7,7 @@ use tidemill_engine::command::{BudgetTarget, Command};
 use tidemill_engine::commit::{NewTask, TaskKey};
 use tidemill_engine::record::{RecordKey, RecordValue, UsageOf};
 use tidemill_engine::reply::{Assignment, Reply};
-use tidemill_model::properties::{
+use tidemill_model::events::properties::{
     BudgetExceeded, FailureSource, TaskCompleted, TaskFailed, TaskPending, TaskProcessingFailed, TaskTimeout,
 };
 use tidemill_model::{

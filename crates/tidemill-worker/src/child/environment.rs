@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use tidemill_engine::commit::TaskKey;
-use tidemill_model::runner_spec::is_passed;
+use tidemill_model::work::runner_spec::is_passed;
 use tidemill_model::{Runner, SessionId, TraceContext};
 
 use super::directory::AttemptDirectory;

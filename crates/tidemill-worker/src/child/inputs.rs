@@ -20,7 +20,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, linkat};
 use sha2::{Digest, Sha256};
 use tidemill_engine::engine::ParentFiles;
-use tidemill_model::artifact::ARTIFACTS_FOLDER;
+use tidemill_model::work::artifact::ARTIFACTS_FOLDER;
 use tidemill_model::{ArtifactFile, Backoff, ErrorCategory, hex};
 use tokio::time::Instant;
 

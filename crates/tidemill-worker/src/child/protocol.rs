@@ -6,7 +6,7 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tidemill_engine::engine::limits::NAME_BYTES_MAX;
-use tidemill_model::properties::ActivityKind;
+use tidemill_model::events::properties::ActivityKind;
 use tidemill_model::{Json, SessionId, Usage};
 
 use super::error_record::ErrorRecord;

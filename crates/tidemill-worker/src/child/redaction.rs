@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use tidemill_model::task_secrets::is_own_variable;
+use tidemill_model::work::task_secrets::is_own_variable;
 use tidemill_model::{Json, Runner, Secrets, TaskSecrets};
 
 use super::protocol::{Record, Told};

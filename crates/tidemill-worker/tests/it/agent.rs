@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 use tidemill_engine::engine::Define;
-use tidemill_model::runner_spec::{Pinned, RunnerSpec};
+use tidemill_model::work::runner_spec::{Pinned, RunnerSpec};
 use tidemill_model::{AgentSpec, Json, MicroUsd};
 
 use crate::lab::{Ended, Lab, env, eventually, listed, options, tenant};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 
 use tidemill_engine::engine::Define;
-use tidemill_model::definition::{DefinitionDraft, Runner};
-use tidemill_model::runner_spec::{Pinned, Run, RunnerSpec};
+use tidemill_model::authored::definition::{DefinitionDraft, Runner};
+use tidemill_model::work::runner_spec::{Pinned, Run, RunnerSpec};
 use tidemill_model::{TaskName, TenantId};
 
 use crate::lab::{Lab, argv, env, listed, options, shell, tenant};

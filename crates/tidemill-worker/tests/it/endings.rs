@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidemill_model::TaskOptions;
-use tidemill_model::runner_spec::RunnerSpec;
+use tidemill_model::work::runner_spec::RunnerSpec;
 
 use crate::lab::{Lab, argv, eventually, is_alive, options, pids_in, shell};
 

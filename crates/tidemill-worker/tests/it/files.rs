@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{AttemptReport, Claimant, WorkReport};
-use tidemill_model::runner_spec::{Run, RunnerSpec};
+use tidemill_model::work::runner_spec::{Run, RunnerSpec};
 use tidemill_model::{ArtifactFile, JobId, Json, TaskId, TaskName, TaskSpec, WorkerId};
 use tidemill_worker::{Handlers, NativeWorker, WorkerConfig};
 

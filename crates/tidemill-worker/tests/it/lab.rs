@@ -14,7 +14,7 @@ use tidemill_engine::commit::TaskKey;
 use tidemill_engine::engine::{Engine, EngineConfig, JobRequest, PageRequest, TaskRequest};
 use tidemill_engine::policy::Policy;
 use tidemill_engine::reads::Reads as _;
-use tidemill_model::runner_spec::{Run, RunnerSpec};
+use tidemill_model::work::runner_spec::{Run, RunnerSpec};
 use tidemill_model::{
     AppName, Event, JobId, Json, RequestId, RetryPolicy, TaskHead, TaskId, TaskName, TaskOptions,
     TaskSecrets, TaskSpec, TenantId, WorkerId,

@@ -12,7 +12,7 @@ use tidemill_embedded::Embedded;
 use tidemill_engine::command::Spent;
 use tidemill_engine::engine::{NewMessage, ParentFiles};
 use tidemill_engine::policy::Policy;
-use tidemill_model::runner_spec::RunnerSpec;
+use tidemill_model::work::runner_spec::RunnerSpec;
 use tidemill_model::{RetryPolicy, TaskOptions};
 use tidemill_worker::source::{AttemptEnd, Beat, Followed, HeldTask, Pulse, SourceError, TaskSource};
 use tidemill_worker::{CommandWorker, EngineSource, kill_leftovers};
@@ -504,8 +504,8 @@ async fn id_01_a_thousand_duplicated_messages_and_three_workers_give_one_outcome
     (lab.config.heartbeat, lab.config.lease) = (Duration::from_secs(3), Duration::from_secs(10));
     let count = 1_000;
     let mut keys = Vec::new();
-    let execution = tidemill_model::runner_spec::RunnerSpec {
-        run: Some(tidemill_model::runner_spec::Run::Argv(vec!["/bin/true".to_owned()])),
+    let execution = tidemill_model::work::runner_spec::RunnerSpec {
+        run: Some(tidemill_model::work::runner_spec::Run::Argv(vec!["/bin/true".to_owned()])),
         ..Default::default()
     };
     for n in 0..count {

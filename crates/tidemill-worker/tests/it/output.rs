@@ -1,6 +1,6 @@
 //! What a child says: results, errors, logs, floods and garbage.
 
-use tidemill_model::runner_spec::RunnerSpec;
+use tidemill_model::work::runner_spec::RunnerSpec;
 
 use crate::lab::{Lab, argv, options, shell};
 

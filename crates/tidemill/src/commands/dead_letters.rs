@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use tidemill_api as api;
-use tidemill_model::last_error::in_short;
+use tidemill_model::work::last_error::in_short;
 
 use super::moment::{Moment, now};
 use super::runtime::block_on;

@@ -250,7 +250,7 @@ impl Errors {
 
 /// The moment this span from now.
 fn after(text: &str) -> Result<u64, CommandError> {
-    let span = tidemill_model::span::parse_text(text);
+    let span = tidemill_model::values::span::parse_text(text);
     let span =
         span.map_err(|_| CommandError::Unusable("--for must be a time such as 30m, 2h or 7d".into()))?;
     Ok(now().saturating_add(span))

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use tidemill_api as api;
 use tidemill_model::MicroUsd;
-use tidemill_model::last_error::in_short;
+use tidemill_model::work::last_error::in_short;
 use tidemill_source_file::job_file::{ReadJob, read_added_tasks, read_job};
 
 use super::input_file::{InputFile, at_places};

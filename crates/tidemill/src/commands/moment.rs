@@ -16,7 +16,7 @@ impl FromStr for Moment {
         if let Ok(millis) = text.parse() {
             return Ok(Self(millis));
         }
-        let ago = tidemill_model::span::parse_text(text)
+        let ago = tidemill_model::values::span::parse_text(text)
             .map_err(|_| "give epoch milliseconds, or how long ago as in 90s, 15m, 2h or 7d".to_owned())?;
         Ok(Self(now().saturating_sub(ago)))
     }

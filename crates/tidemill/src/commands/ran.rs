@@ -1,7 +1,7 @@
 //! What ran, as `tasks get` tells it.
 
 use tidemill_api::{RanView, VariableOrigin};
-use tidemill_model::runner_spec::Run;
+use tidemill_model::work::runner_spec::Run;
 use tidemill_worker::log_sink::plain;
 
 /// The facts about the last attempt, in the order in which they are shown.

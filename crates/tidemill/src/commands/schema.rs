@@ -25,8 +25,8 @@ enum Subject {
 impl Schema {
     pub(crate) fn execute(self, out: &mut Output) -> Ended {
         let schema = match self.of {
-            Subject::Job => tidemill_model::job_file::schema(),
-            Subject::Definition => tidemill_model::definition::schema(),
+            Subject::Job => tidemill_model::authored::job_file::schema(),
+            Subject::Definition => tidemill_model::authored::definition::schema(),
         };
         out.json_pretty(&schema)?;
         Ok(ExitCode::SUCCESS)

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use http_body_util::BodyExt as _;
 use serde_json::json;
 use tidemill_api as api;
-use tidemill_model::last_error::in_short;
+use tidemill_model::work::last_error::in_short;
 use tidemill_worker::log_sink::plain;
 
 use super::runtime::block_on;

@@ -89,7 +89,7 @@ pub(super) struct Limits {
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     pub(super) usd: Option<MicroUsd>,
     /// Tokens of all kinds together
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=tidemill_model::budget::BUDGET_TOKENS_MAX))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=tidemill_model::spending::budget::BUDGET_TOKENS_MAX))]
     pub(super) tokens: Option<u64>,
 }
 

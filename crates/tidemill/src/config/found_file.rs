@@ -3,7 +3,7 @@
 //! A user who can write there must not get a key that was set elsewhere, nor have a program run that only they know.
 //! A file that was named by `--config` was chosen, and may say everything.
 
-use tidemill_model::secrets::is_secret_name;
+use tidemill_model::security::secrets::is_secret_name;
 
 use super::resolve::Source;
 

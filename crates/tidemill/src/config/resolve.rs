@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use tidemill_model::nearest::nearest;
+use tidemill_model::authored::nearest::nearest;
 use tidemill_model::{ErrorSanitizer, Secrets};
 use tidemill_server::ServerConfig;
 use tidemill_source_file::{Form, SourceFile, SourceKind, SourceNode};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use tidemill_engine::outbound::JobFailedAlerts;
-use tidemill_model::secrets::is_secret_name;
+use tidemill_model::security::secrets::is_secret_name;
 use tidemill_model::{TaskSecrets, span};
 
 use super::table::SETTINGS;

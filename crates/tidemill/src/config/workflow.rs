@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use tidemill_model::field_problem::FieldProblems;
+use tidemill_model::authored::field_problem::FieldProblems;
 use tidemill_model::workflow::{Catalogue, Families, Family};
 use tidemill_source_file::{FileProblem, Form, SourceFile};
 

@@ -1,6 +1,6 @@
 //! One line of text from a source that may hold anything.
 
-use tidemill_model::text_direction::turns_text;
+use tidemill_model::security::text_direction::turns_text;
 
 /// The text without control characters, escape sequences and marks that turn its direction, on one line.
 pub(crate) fn clean(text: &str) -> String {

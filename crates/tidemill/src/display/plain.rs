@@ -1,6 +1,6 @@
 //! A job where there is no terminal: a line whenever something happens.
 
-use tidemill_model::last_error::in_short;
+use tidemill_model::work::last_error::in_short;
 
 use super::humanize::{clock_time, count, span};
 use super::job_state::{JobState, TaskLine, TaskPhase};

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use tidemill_model::text_direction::turns_text;
+use tidemill_model::security::text_direction::turns_text;
 
 /// Writes `^[` for an escape, as other programs do, and leaves newlines and tabs. Marks that turn the direction of text
 /// are shown as what cannot be shown.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tidemill_embedded::Store;
-use tidemill_model::event_query::EventQuery;
+use tidemill_model::events::event_query::EventQuery;
 use tidemill_model::{AccessPath, Event, KnownType};
 
 use crate::lab::acme;

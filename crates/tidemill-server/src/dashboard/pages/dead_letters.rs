@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use serde_json::json;
-use tidemill_model::last_error::in_short;
+use tidemill_model::work::last_error::in_short;
 
 use super::super::form::{Pairs, encode, query};
 use super::super::screen::{Screen, Watch};

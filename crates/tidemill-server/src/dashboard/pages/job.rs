@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::json;
 use tidemill_engine::backend::{JobSnapshot, TaskSnapshot};
-use tidemill_model::head::TaskState;
+use tidemill_model::work::head::TaskState;
 use tidemill_model::{JobId, Timestamp, UsageSum};
 
 use super::super::chart::share;

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use maud::{Markup, html};
 use serde::Deserialize;
 use tidemill_engine::backend::TaskSnapshot;
-use tidemill_model::access_path::AccessPath;
-use tidemill_model::event_query::EventQuery;
-use tidemill_model::last_error::in_short;
+use tidemill_model::events::access_path::AccessPath;
+use tidemill_model::events::event_query::EventQuery;
+use tidemill_model::work::last_error::in_short;
 use tidemill_model::{Entity, Event, KnownType};
 
 use super::super::form::{Pairs, query};

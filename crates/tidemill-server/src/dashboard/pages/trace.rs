@@ -6,7 +6,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
-use tidemill_model::bounded_value::read_value;
+use tidemill_model::authored::bounded_value::read_value;
 use tidemill_model::{RequestId, Timestamp, Usage};
 
 use super::super::form::encode;

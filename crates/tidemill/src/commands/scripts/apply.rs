@@ -11,7 +11,7 @@ use tidemill_api as api;
 use tidemill_engine::engine::{CompileProblem, ScriptCompiler as _};
 use tidemill_matcher::Subscription;
 use tidemill_matcher::subscription::SUBSCRIPTIONS_MAX;
-use tidemill_model::script::SCRIPTS_MAX;
+use tidemill_model::authored::script::SCRIPTS_MAX;
 use tidemill_model::{Script, ScriptId, SubscriptionId};
 
 use super::manifest::Manifest;

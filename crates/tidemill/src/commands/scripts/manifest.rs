@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use tidemill_matcher::SubscriptionDraft;
-use tidemill_model::field_problem::{FieldProblems, code};
-use tidemill_model::nearest::unknown_field;
+use tidemill_model::authored::field_problem::{FieldProblems, code};
+use tidemill_model::authored::nearest::unknown_field;
 use tidemill_model::{ScriptDraft, ScriptId, SubscriptionId};
 use tidemill_source_file::SourceFile;
 

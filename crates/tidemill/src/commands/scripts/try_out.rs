@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use tidemill_engine::scripts::RESULT_BYTES_MAX;
-use tidemill_model::dag::check_entries;
-use tidemill_model::known_type::is_reserved;
+use tidemill_model::events::known_type::is_reserved;
+use tidemill_model::work::dag::check_entries;
 use tidemill_model::{EventId, EventType, JobFile, Json, Timestamp};
 use tidemill_script::{
     CallKind, CompletedExecution, ErrorClass, FailedExecution, Grants, HostCall, Limits, Pool, PoolConfig,
@@ -111,7 +111,7 @@ impl TryOut {
             ..Limits::default()
         };
         if let Some(text) = &self.timeout {
-            let millis = tidemill_model::span::parse_text(text);
+            let millis = tidemill_model::values::span::parse_text(text);
             let millis = millis.map_err(|problem| written(format!("--timeout {problem}")))?;
             limits.wall = Duration::from_millis(millis);
         }
