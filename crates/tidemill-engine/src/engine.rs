@@ -29,8 +29,8 @@ use crate::metrics::{Asked, SlotMeter, SpanMeter, WorkMeter};
 use crate::outbound::AllowedHosts;
 use crate::scripts::ScriptBoard;
 use crate::triage::TokenSealer;
-use crate::work::live_log::LiveLogs;
-use crate::work::revocation::{Revocations, Watchable};
+use crate::work::running::live_log::LiveLogs;
+use crate::work::running::revocation::{Revocations, Watchable};
 
 pub use crate::definitions::definition::Define;
 pub use crate::events::publish::{EventBatch, NewEvent};
@@ -58,20 +58,20 @@ pub use crate::triage::view::{
     ShownTriageExecution, TriageExecutionPage, TriageFilter, TriageMetrics,
 };
 pub use crate::usage::view::{UsageBy, UsagePage, UsageQuery, UsageRow};
-pub use crate::work::add_tasks::AddedTasks;
-pub use crate::work::changing::ChangedTasks;
-pub use crate::work::claiming::{Beginning, Claimant, Claimed, ParentFiles, Work};
 pub use crate::work::detail::TaskDetail;
-pub use crate::work::job_file::Rights;
 pub use crate::work::job_filter::{JobFilter, ManyJobs};
-pub use crate::work::load::{LoadedTask, unloaded_report};
 pub use crate::work::ran::{
     RAN_CHARS_MAX, RAN_DEPENDENCIES_MAX, Ran, RanDependency, RanOrigin, RanPrompt, RanVariable,
 };
-pub use crate::work::report::{AttemptReport, HeartbeatReport, RecordedEnding, Signal, WorkReport};
-pub use crate::work::standstill::PULSE_EVERY;
-pub use crate::work::submit_job::{IdempotencyKey, JobRequest, SubmittedJob};
-pub use crate::work::submit_task::{SubmittedTask, TaskRequest};
+pub use crate::work::running::claiming::{Beginning, Claimant, Claimed, ParentFiles, Work};
+pub use crate::work::running::load::{LoadedTask, unloaded_report};
+pub use crate::work::running::report::{AttemptReport, HeartbeatReport, RecordedEnding, Signal, WorkReport};
+pub use crate::work::running::standstill::PULSE_EVERY;
+pub use crate::work::submitting::add_tasks::AddedTasks;
+pub use crate::work::submitting::changing::ChangedTasks;
+pub use crate::work::submitting::job_file::Rights;
+pub use crate::work::submitting::submit_job::{IdempotencyKey, JobRequest, SubmittedJob};
+pub use crate::work::submitting::submit_task::{SubmittedTask, TaskRequest};
 pub use crate::work::task_files::{KeptFile, TASK_FILES_MAX};
 pub use error::{EngineError, not_open};
 
@@ -155,7 +155,7 @@ pub(crate) struct Shared {
     pub(crate) meter: WorkMeter,
     pub(crate) slots: SlotMeter,
     pub(crate) spans: SpanMeter,
-    pub(crate) standstill: crate::work::standstill::Standstill,
+    pub(crate) standstill: crate::work::running::standstill::Standstill,
 }
 
 impl<B> std::ops::Deref for Inner<B> {
@@ -201,7 +201,7 @@ impl<B: Backend> Engine<B> {
             meter: WorkMeter::default(),
             slots: SlotMeter::default(),
             spans: SpanMeter::default(),
-            standstill: crate::work::standstill::Standstill::default(),
+            standstill: crate::work::running::standstill::Standstill::default(),
         };
         Self { inner: Arc::new(Inner { backend: backend.into(), shared: Arc::new(shared) }) }
     }

@@ -17,11 +17,11 @@ pub use crate::outbound::outbox::DeliveryEnd;
 pub use crate::scripts::end::{ExecutionEnd, ScriptEffect};
 pub use crate::scripts::matched::NewExecution;
 pub use crate::usage::budget::BudgetTarget;
-pub use crate::work::add_tasks::Listed;
-pub use crate::work::change_tasks::ChangeTarget;
-pub use crate::work::heartbeat::Surroundings;
-pub use crate::work::report::{Cause, Report, Spent};
 pub use crate::work::resume::ResumeTarget;
+pub use crate::work::running::heartbeat::Surroundings;
+pub use crate::work::running::report::{Cause, Report, Spent};
+pub use crate::work::submitting::add_tasks::Listed;
+pub use crate::work::submitting::change_tasks::ChangeTarget;
 
 /// Makes the one list of all commands: a line for each, with its file and its name.
 macro_rules! commands {

@@ -19,7 +19,7 @@ use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{State, TaskPlace, TaskRef};
 use crate::work::resume::{leave_parking, reopen, reopen_job};
 use crate::work::rows::steered_rows;
-use crate::work::tenant_limit;
+use crate::work::submitting::tenant_limit;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterPage {

@@ -20,8 +20,8 @@ use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
 use crate::kernel::state::queue::Queued;
 use crate::kernel::state::row::RowKey;
-use crate::work::claim::delivered_rows;
-use crate::work::finish::{self, Exhausted};
+use crate::work::running::claim::delivered_rows;
+use crate::work::running::finish::{self, Exhausted};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {

@@ -16,7 +16,7 @@ use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
 use crate::kernel::state::row::RowKey;
 use crate::work::rows::task_row;
-use crate::work::tenant_limit;
+use crate::work::submitting::tenant_limit;
 
 /// A message by hand. For a task that is known it is another delivery; else the task begins with it, unannounced.
 #[derive(Debug, Clone)]

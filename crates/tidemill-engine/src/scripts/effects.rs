@@ -18,7 +18,7 @@ use crate::scripts::{RunCall, SCRIPT_ORIGIN, ScriptBoard, Telling};
 use crate::triage::changes::cut_tokens;
 use crate::triage::{ErrorMark, WorkflowItem};
 use crate::warn_seldom;
-use crate::work::submit_job::check_job;
+use crate::work::submitting::submit_job::check_job;
 
 /// The kind of entity that events of scripts are about, unless they say otherwise.
 const SCRIPT_ENTITY: &str = "SCRIPT";

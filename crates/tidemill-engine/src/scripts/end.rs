@@ -17,7 +17,7 @@ use crate::kernel::state::row::RowKey;
 use crate::scripts::execution::{
     ExecutionId, ExecutionStatus, RunError, ScriptExecution, ScriptLetter, SourceEvent,
 };
-use crate::work::submit_job;
+use crate::work::submitting::submit_job;
 
 /// Records how a run of an execution ended, with all that the script asked for.
 #[derive(Debug, Clone)]

@@ -15,9 +15,9 @@ use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{State, TaskPlace, TaskRef};
-use crate::work::finish::cut;
 use crate::work::resume::leave_parking;
 use crate::work::rows::job_rows;
+use crate::work::running::finish::cut;
 
 #[derive(Debug, Clone)]
 pub struct Cancel {

@@ -13,9 +13,9 @@ use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::site::Origin;
 use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{State, TaskPlace};
-use crate::work::finish::cut;
 use crate::work::resume::leave_parking;
 use crate::work::rows::steered_rows;
+use crate::work::running::finish::cut;
 
 /// Ends a task without a job.
 #[derive(Debug, Clone)]

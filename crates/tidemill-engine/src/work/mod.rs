@@ -1,32 +1,14 @@
 //! Work: jobs and tasks, from their submission to their outcome.
 
-pub(crate) mod add_tasks;
-pub(crate) mod advance;
 pub(crate) mod cancel;
 pub(crate) mod cancel_task;
-pub(crate) mod change_tasks;
-pub(crate) mod changing;
-pub(crate) mod claim;
-pub(crate) mod claiming;
 pub(crate) mod detail;
-pub(crate) mod finish;
-pub(crate) mod heartbeat;
-pub(crate) mod job_file;
 pub(crate) mod job_filter;
-pub mod live_log;
-pub(crate) mod load;
 pub(crate) mod ran;
 pub(crate) mod read;
-pub(crate) mod recover;
-pub(crate) mod release;
-pub(crate) mod report;
 pub(crate) mod resume;
-pub(crate) mod revocation;
 pub(crate) mod rows;
-pub(crate) mod standstill;
+pub mod running;
 pub(crate) mod statuses;
-pub(crate) mod submit_job;
-pub(crate) mod submit_task;
-pub(crate) mod sweep;
+pub(crate) mod submitting;
 pub(crate) mod task_files;
-pub(crate) mod tenant_limit;

@@ -21,7 +21,7 @@ use crate::kernel::state::{State, TaskPlace, TaskRef};
 use crate::queue::dead_letter::close_letter;
 use crate::triage::{Unparked, ingest};
 use crate::work::rows::{job_rows, letter_rows, steered_rows};
-use crate::work::tenant_limit;
+use crate::work::submitting::tenant_limit;
 
 #[derive(Debug, Clone)]
 pub struct Resume {

@@ -11,9 +11,9 @@ use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
 use crate::kernel::state::row::RowKey;
 use crate::usage::charge::{self, Charge};
-use crate::work::finish::{cut, held_for, keep_session};
-use crate::work::heartbeat::held;
 use crate::work::rows::task_row;
+use crate::work::running::finish::{cut, held_for, keep_session};
+use crate::work::running::heartbeat::held;
 
 /// A worker gives a task back without an outcome, as at shutdown.
 #[derive(Debug, Clone)]

@@ -15,7 +15,7 @@ use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{State, TaskPlace, TaskRef};
 use crate::triage::ingest;
 use crate::usage::charge::{self, Verdict};
-use crate::work::finish::{self, Exhausted};
+use crate::work::running::finish::{self, Exhausted};
 
 #[derive(Debug, Clone)]
 pub struct Claim {

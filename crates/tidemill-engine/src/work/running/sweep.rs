@@ -12,7 +12,7 @@ use crate::kernel::draft::Draft;
 use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
 use crate::kernel::state::queue::Queued;
-use crate::work::advance::dispatch_ready;
+use crate::work::running::advance::dispatch_ready;
 
 /// How often one call walks over all live work. What is left then is for the next sweep.
 const PASSES_MAX: u32 = 64;

@@ -21,8 +21,8 @@ use crate::kernel::site::Origin;
 use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{State, TaskPlace};
 use crate::work::rows::{once_rows, task_row};
-use crate::work::submit_job::{IdempotencyKey, earlier_effect, once, remember};
-use crate::work::tenant_limit;
+use crate::work::submitting::submit_job::{IdempotencyKey, earlier_effect, once, remember};
+use crate::work::submitting::tenant_limit;
 
 /// A task on its own, as it is handed in.
 #[derive(Debug, Clone)]

@@ -22,7 +22,7 @@ use crate::kernel::site::Origin;
 use crate::kernel::state::State;
 use crate::kernel::state::row::RowKey;
 use crate::work::rows::{once_rows, tasks_bytes};
-use crate::work::tenant_limit;
+use crate::work::submitting::tenant_limit;
 
 /// A job as it is handed in.
 #[derive(Debug, Clone)]

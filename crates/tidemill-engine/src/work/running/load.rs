@@ -9,8 +9,8 @@ use crate::engine::{Engine, EngineError};
 use crate::kernel::backend::{Backend, Fault};
 use crate::kernel::reply::{Assignment, Refusal};
 use crate::warn_seldom;
-use crate::work::claiming::Work;
-use crate::work::report::{AttemptReport, WorkReport};
+use crate::work::running::claiming::Work;
+use crate::work::running::report::{AttemptReport, WorkReport};
 
 /// A claimed task with all that it needs to run.
 #[derive(Debug, Clone, PartialEq)]

@@ -17,7 +17,7 @@ use crate::kernel::command::{ChangeTarget, ChangeTasks, Command, ResumeTarget};
 use crate::kernel::commit::TaskKey;
 use crate::kernel::reads::Reads as _;
 use crate::kernel::reply::{Refusal, Reply};
-use crate::work::job_file::{Definitions, Rights, options_of, variable_closed};
+use crate::work::submitting::job_file::{Definitions, Rights, options_of, variable_closed};
 
 /// What a changed file did to a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -24,7 +24,7 @@ use crate::kernel::state::State;
 use crate::kernel::state::job::{Job, spec_bytes};
 use crate::kernel::state::row::RowKey;
 use crate::work::rows::{inputs_bytes, tasks_bytes};
-use crate::work::tenant_limit;
+use crate::work::submitting::tenant_limit;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddedTasks {

@@ -19,8 +19,8 @@ use crate::engine::{
 use crate::kernel::backend::Backend;
 use crate::kernel::command::Once;
 use crate::kernel::record::{Idempotency, RecordValue};
-use crate::work::submit_job::{check_job, once, once_by_file};
-use crate::work::submit_task::ALONE;
+use crate::work::submitting::submit_job::{check_job, once, once_by_file};
+use crate::work::submitting::submit_task::ALONE;
 
 /// What a client may do with the files it hands in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
