@@ -1,6 +1,6 @@
 //! Sizes of the log.
 
-use super::raw_segment::PAGE_BYTES;
+use super::segment::raw_segment::PAGE_BYTES;
 
 /// How the log uses the disk. The defaults are measured; tests use smaller ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

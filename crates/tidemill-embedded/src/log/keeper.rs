@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use tidemill_model::Json;
 
-use super::dictionary::{Dictionary, Samples};
 use super::entry::{Entries, RawEntry};
-use super::files;
-use super::format::Format;
-use super::raw_segment::{RawSegment, SegmentStart};
-use super::sealed::{SealedEnd, SealedSegment, SealedWriter};
+use super::segment::dictionary::{Dictionary, Samples};
+use super::segment::files;
+use super::segment::format::Format;
+use super::segment::raw_segment::{RawSegment, SegmentStart};
+use super::segment::sealed::{SealedEnd, SealedSegment, SealedWriter};
+use super::segment::spare::Spare;
 use super::shared::{Dictionaries, Segment, Shared};
-use super::spare::Spare;
 use super::{LogError, StoredEvent, lock, verify};
 use crate::codec::{BadBytes, decode_event, encode_event};
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::files::{self, Listing};
-use super::format::Format;
-use super::frame::{FrameHeader, HEADER_BYTES};
-use super::mark::Mark;
-use super::raw_segment::{FRAMES_AT, PAGE_BYTES, RawSegment, SegmentStart};
+use super::segment::files::{self, Listing};
+use super::segment::format::Format;
+use super::segment::frame::{FrameHeader, HEADER_BYTES};
+use super::segment::mark::Mark;
+use super::segment::raw_segment::{FRAMES_AT, PAGE_BYTES, RawSegment, SegmentStart};
+use super::segment::spare::Spare;
 use super::shared::{Dictionaries, Segment, Shared};
-use super::spare::Spare;
 use super::writer::{Log, TornTail, start_segment};
 use super::{LogConfig, LogError, LogPosition, Seq};
 use crate::disk::{Disk, DiskFile, read_exact_at};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::entry::{Entries, Entry, RawEntry};
-use super::postings::Extent;
-use super::query::{ChainQuery, StoredPage, TimelineQuery};
-use super::raw_segment::RawSegment;
-use super::sealed::SealedSegment;
+use super::index::postings::Extent;
+use super::index::query::{ChainQuery, StoredPage, TimelineQuery};
+use super::segment::raw_segment::RawSegment;
+use super::segment::sealed::SealedSegment;
 use super::session::Session;
 use super::shared::{Segment, Shared};
 use super::{LogError, LogPosition, Seq, StoredEvent, chain, timeline};

@@ -8,16 +8,16 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use super::dictionary::Dictionary;
 use super::entry::{Entries, FRAME_ALIGN, RawEntry};
-use super::files::{self, Listing};
-use super::format::Format;
-use super::frame_reader::{Expect, FrameReader};
-use super::mark::Mark;
-use super::raw_segment::{self, FRAMES_AT, SegmentStart};
-use super::sealed::{SealedEnd, SealedSegment, SealedWriter, scan_blocks};
+use super::segment::dictionary::Dictionary;
+use super::segment::files::{self, Listing};
+use super::segment::format::Format;
+use super::segment::frame_reader::{Expect, FrameReader};
+use super::segment::mark::Mark;
+use super::segment::raw_segment::{self, FRAMES_AT, SegmentStart};
+use super::segment::sealed::{SealedEnd, SealedSegment, SealedWriter, scan_blocks};
+use super::segment::spare::Spare;
 use super::shared::Dictionaries;
-use super::spare::Spare;
 use super::writer::start_segment;
 use super::{LogConfig, LogError, LogPosition, Seq};
 use crate::codec::{BadBytes, decode_event};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tidemill_model::EventId;
 
-use super::block_cache::Block;
 use super::entry::{Entries, RawEntry};
-use super::raw_segment::{Place, RawSegment};
-use super::sealed::SealedSegment;
+use super::segment::block_cache::Block;
+use super::segment::raw_segment::{Place, RawSegment};
+use super::segment::sealed::SealedSegment;
 use super::shared::{Segment, Segments, Shared};
 use super::{LogError, Seq, StoredEvent};
 use crate::codec::{BadBytes, decode_event, decode_fields};

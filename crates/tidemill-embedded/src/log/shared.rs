@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use super::block_cache::BlockCache;
-use super::dictionary::Dictionary;
-use super::postings::Extent;
-use super::raw_segment::{RawSegment, SegmentStart};
-use super::sealed::SealedSegment;
-use super::spare::Spare;
+use super::index::postings::Extent;
+use super::segment::block_cache::BlockCache;
+use super::segment::dictionary::Dictionary;
+use super::segment::raw_segment::{RawSegment, SegmentStart};
+use super::segment::sealed::SealedSegment;
+use super::segment::spare::Spare;
 use super::{LogConfig, LogError, Seq, lock};
 use crate::disk::Disk;
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::entry::{Entries, RawEntry};
+use super::index::postings::Postings;
 use super::keeper::for_each_entry;
-use super::postings::Postings;
-use super::raw_segment::RawSegment;
-use super::sealed::SealedSegment;
+use super::segment::raw_segment::RawSegment;
+use super::segment::sealed::SealedSegment;
 use super::shared::{Segment, Shared};
 use super::{LogError, Seq, lock};
 use crate::codec::{BadBytes, decode_event, decode_fields};

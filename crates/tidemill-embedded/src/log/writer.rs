@@ -4,12 +4,12 @@ use std::io;
 use std::sync::Arc;
 
 use super::entry::FRAME_ALIGN;
-use super::frame::{self, FrameHeader, HEADER_BYTES};
 use super::group::{GROUP_BYTES_MAX, Group};
-use super::mark::Mark;
-use super::raw_segment::{self, FRAMES_AT, PAGE_BYTES, RawSegment, SegmentStart};
+use super::segment::frame::{self, FrameHeader, HEADER_BYTES};
+use super::segment::mark::Mark;
+use super::segment::raw_segment::{self, FRAMES_AT, PAGE_BYTES, RawSegment, SegmentStart};
+use super::segment::spare::Spare;
 use super::shared::{Segment, Shared};
-use super::spare::Spare;
 use super::{LogConfig, LogError, LogKeeper, LogPosition, LogReader, Seq, files, lock};
 use crate::disk::{Disk, is_full};
 

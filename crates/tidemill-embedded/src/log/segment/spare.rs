@@ -8,21 +8,21 @@ use std::sync::Arc;
 
 use super::files::{self, TEMPORARY};
 use super::raw_segment::PAGE_BYTES;
-use super::{LogConfig, LogError};
 use crate::disk::{Disk, DiskFile};
+use crate::log::{LogConfig, LogError};
 
 const FILL_BYTES: u64 = 1 << 20;
 
 /// A file that a segment can be written to.
-pub(super) struct Spare {
-    pub(super) path: String,
-    pub(super) file: Arc<dyn DiskFile>,
-    pub(super) bytes: u64,
+pub(in crate::log) struct Spare {
+    pub(in crate::log) path: String,
+    pub(in crate::log) file: Arc<dyn DiskFile>,
+    pub(in crate::log) bytes: u64,
 }
 
 impl Spare {
     /// Takes over what an earlier life of the process prepared.
-    pub(super) fn reopen(disk: &dyn Disk) -> Result<Self, LogError> {
+    pub(in crate::log) fn reopen(disk: &dyn Disk) -> Result<Self, LogError> {
         let path = files::spare();
         let file = disk.open(&path).map_err(LogError::io("open", &path))?;
         let bytes = file.len().map_err(LogError::io("read", &path))?;
@@ -30,7 +30,7 @@ impl Spare {
     }
 
     /// Makes a spare of at least `bytes` for any later segment, in the place of an older one.
-    pub(super) fn prepare(disk: &dyn Disk, bytes: u64) -> Result<Self, LogError> {
+    pub(in crate::log) fn prepare(disk: &dyn Disk, bytes: u64) -> Result<Self, LogError> {
         let path = files::spare();
         let temporary = format!("{path}{TEMPORARY}");
         let mut spare = Self::make(disk, &temporary, bytes.next_multiple_of(PAGE_BYTES))?;
@@ -45,7 +45,11 @@ impl Spare {
     }
 
     /// Makes a file for a segment that is needed now.
-    pub(super) fn make_hasty(disk: &dyn Disk, config: &LogConfig, needed: u64) -> Result<Self, LogError> {
+    pub(in crate::log) fn make_hasty(
+        disk: &dyn Disk,
+        config: &LogConfig,
+        needed: u64,
+    ) -> Result<Self, LogError> {
         let temporary = format!("{}/hasty{TEMPORARY}", files::DIRECTORY);
         let bytes = config.hasty_segment_bytes.max(needed).next_multiple_of(PAGE_BYTES);
         Self::make(disk, &temporary, bytes)

@@ -3,34 +3,34 @@
 //! The header names the segment, the frame's number and the first event's, so that what an earlier use of the file
 //! left behind can never pass for a frame of this one.
 
-use super::Seq;
-use super::entry::FRAME_ALIGN;
 use crate::codec::Reader;
+use crate::log::Seq;
+use crate::log::entry::FRAME_ALIGN;
 
 /// The length of a frame's header.
-pub(super) const HEADER_BYTES: usize = 40;
+pub(in crate::log) const HEADER_BYTES: usize = 40;
 /// No text holds it, since 0xff is in no UTF-8: what users send cannot look like a frame.
-pub(super) const MAGIC: [u8; 4] = [0xff, b'T', b'M', 0xfe];
+pub(in crate::log) const MAGIC: [u8; 4] = [0xff, b'T', b'M', 0xfe];
 const CHECKED_FROM: usize = 8;
 
 /// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FrameHeader {
-    pub(super) checksum: u32,
+pub(in crate::log) struct FrameHeader {
+    pub(in crate::log) checksum: u32,
     /// How many bytes of entries follow.
-    pub(super) len: u32,
-    pub(super) segment: u32,
+    pub(in crate::log) len: u32,
+    pub(in crate::log) segment: u32,
     /// Counts the frames of the whole log, from 1.
-    pub(super) number: u64,
+    pub(in crate::log) number: u64,
     /// The number of the first event; without events, of the next one.
-    pub(super) first_seq: Seq,
-    pub(super) events: u32,
-    pub(super) controls: u32,
+    pub(in crate::log) first_seq: Seq,
+    pub(in crate::log) events: u32,
+    pub(in crate::log) controls: u32,
 }
 
 impl FrameHeader {
     /// Writes header and entries to `out`, with the checksum filled in.
-    pub(super) fn put(&self, out: &mut Vec<u8>, entries: &[u8]) {
+    pub(in crate::log) fn put(&self, out: &mut Vec<u8>, entries: &[u8]) {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&[0; 4]);
@@ -47,7 +47,7 @@ impl FrameHeader {
     }
 
     /// Reads a header. The checksum is not looked at.
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+    pub(in crate::log) fn read(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         if reader.array().ok()? != MAGIC {
             return None;
@@ -64,18 +64,18 @@ impl FrameHeader {
     }
 
     /// Whether `frame`, which starts with this header and ends with its entries, has the right checksum.
-    pub(super) fn matches(&self, frame: &[u8]) -> bool {
+    pub(in crate::log) fn matches(&self, frame: &[u8]) -> bool {
         frame.len() == HEADER_BYTES + self.len as usize
             && crc32fast::hash(&frame[CHECKED_FROM..]) == self.checksum
     }
 
     /// How many bytes the frame takes up to where the next one may start.
-    pub(super) fn span(&self) -> u64 {
+    pub(in crate::log) fn span(&self) -> u64 {
         span(u64::from(self.len))
     }
 }
 
 /// How many bytes a frame with `len` bytes of entries takes up to where the next one may start.
-pub(super) fn span(len: u64) -> u64 {
+pub(in crate::log) fn span(len: u64) -> u64 {
     (HEADER_BYTES as u64 + len).next_multiple_of(FRAME_ALIGN)
 }

@@ -8,16 +8,19 @@ use std::vec;
 use tidemill_model::Timestamp;
 
 use super::query::{Order, PostingKey, StoredPage, TimelineQuery, Window};
-use super::raw_segment::{RawPosting, RawSegment};
-use super::sealed::{ListCursor, SealedSegment};
-use super::session::{Session, missing};
-use super::shared::Segment;
-use super::{LogError, StoredEvent};
+use crate::log::segment::raw_segment::{RawPosting, RawSegment};
+use crate::log::segment::sealed::{ListCursor, SealedSegment};
+use crate::log::session::{Session, missing};
+use crate::log::shared::Segment;
+use crate::log::{LogError, StoredEvent};
 
 /// How many postings of a segment in memory are looked up at a time.
 const BATCH: usize = 128;
 
-pub(super) fn timeline(session: &mut Session<'_>, query: &TimelineQuery) -> Result<StoredPage, LogError> {
+pub(in crate::log) fn timeline(
+    session: &mut Session<'_>,
+    query: &TimelineQuery,
+) -> Result<StoredPage, LogError> {
     let mut merge = Merge::new(session, query);
     let mut page = StoredPage::default();
     while page.events.len() < query.window.limit {

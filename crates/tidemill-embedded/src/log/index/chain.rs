@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, VecDeque};
 use tidemill_model::{Position, Timestamp};
 
 use super::query::{ChainQuery, Order, StoredPage, Window};
-use super::session::Session;
-use super::{LogError, Seq, StoredEvent};
+use crate::log::session::Session;
+use crate::log::{LogError, Seq, StoredEvent};
 
 /// The most events that are read backwards in one go to give them in ascending order.
 const STRETCH_MAX: u64 = 4096;
 
-pub(super) fn chain(session: &mut Session<'_>, query: &ChainQuery) -> Result<StoredPage, LogError> {
+pub(in crate::log) fn chain(session: &mut Session<'_>, query: &ChainQuery) -> Result<StoredPage, LogError> {
     if query.window.limit == 0 {
         return Ok(StoredPage::default());
     }

@@ -2,59 +2,59 @@
 
 use std::sync::Arc;
 
-use super::LogError;
 use crate::disk::{Disk, DiskFile, is_full};
+use crate::log::LogError;
 
 /// The directory of the log, in the data directory.
-pub(super) const DIRECTORY: &str = "log";
+pub(in crate::log) const DIRECTORY: &str = "log";
 /// What is not finished yet and is removed on open.
-pub(super) const TEMPORARY: &str = ".tmp";
+pub(in crate::log) const TEMPORARY: &str = ".tmp";
 /// The version of every file of the log. A newer one is refused.
-pub(super) const VERSION: u32 = 1;
+pub(in crate::log) const VERSION: u32 = 1;
 
 const RAW: &str = ".log";
 const SEALED: &str = ".sealed";
 const DICTIONARY: &str = ".dict";
 
 /// A segment as it is written.
-pub(super) fn raw(segment: u32) -> String {
+pub(in crate::log) fn raw(segment: u32) -> String {
     format!("{DIRECTORY}/{segment:010}{RAW}")
 }
 
-pub(super) fn sealed(segment: u32) -> String {
+pub(in crate::log) fn sealed(segment: u32) -> String {
     format!("{DIRECTORY}/{segment:010}{SEALED}")
 }
 
-pub(super) fn dictionary(id: u32) -> String {
+pub(in crate::log) fn dictionary(id: u32) -> String {
     format!("{DIRECTORY}/{id:010}{DICTIONARY}")
 }
 
-pub(super) fn format() -> String {
+pub(in crate::log) fn format() -> String {
     format!("{DIRECTORY}/FORMAT")
 }
 
-pub(super) fn mark() -> String {
+pub(in crate::log) fn mark() -> String {
     format!("{DIRECTORY}/mark")
 }
 
-pub(super) fn spare() -> String {
+pub(in crate::log) fn spare() -> String {
     format!("{DIRECTORY}/spare")
 }
 
 /// What the files in the log's directory are, by their names.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
-    pub(super) raw: Vec<u32>,
-    pub(super) sealed: Vec<u32>,
-    pub(super) dictionaries: Vec<u32>,
-    pub(super) temporary: Vec<String>,
-    pub(super) has_format: bool,
-    pub(super) has_mark: bool,
-    pub(super) has_spare: bool,
+pub(in crate::log) struct Listing {
+    pub(in crate::log) raw: Vec<u32>,
+    pub(in crate::log) sealed: Vec<u32>,
+    pub(in crate::log) dictionaries: Vec<u32>,
+    pub(in crate::log) temporary: Vec<String>,
+    pub(in crate::log) has_format: bool,
+    pub(in crate::log) has_mark: bool,
+    pub(in crate::log) has_spare: bool,
 }
 
 impl Listing {
-    pub(super) fn of(disk: &dyn Disk) -> Result<Self, LogError> {
+    pub(in crate::log) fn of(disk: &dyn Disk) -> Result<Self, LogError> {
         let mut listing = Self::default();
         for name in disk.list(DIRECTORY).map_err(LogError::io("list", DIRECTORY))? {
             if name.ends_with(TEMPORARY) {
@@ -83,7 +83,7 @@ fn numbered(name: &str, suffix: &str) -> Option<u32> {
 }
 
 /// Makes a file that a crash leaves either absent or whole: written under another name, synced, renamed.
-pub(super) fn write_whole(disk: &dyn Disk, path: &str, bytes: &[u8]) -> Result<(), LogError> {
+pub(in crate::log) fn write_whole(disk: &dyn Disk, path: &str, bytes: &[u8]) -> Result<(), LogError> {
     let temporary = format!("{path}{TEMPORARY}");
     let file = create_over(disk, &temporary)?;
     let written = file.write_at(bytes, 0).and_then(|()| file.sync_data());
@@ -96,7 +96,7 @@ pub(super) fn write_whole(disk: &dyn Disk, path: &str, bytes: &[u8]) -> Result<(
 }
 
 /// Makes an empty file, in the place of an old one if there is any.
-pub(super) fn create_over(disk: &dyn Disk, path: &str) -> Result<Arc<dyn DiskFile>, LogError> {
+pub(in crate::log) fn create_over(disk: &dyn Disk, path: &str) -> Result<Arc<dyn DiskFile>, LogError> {
     let created = match disk.create(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             disk.remove(path).and_then(|()| disk.create(path))
@@ -106,12 +106,12 @@ pub(super) fn create_over(disk: &dyn Disk, path: &str) -> Result<Arc<dyn DiskFil
     created.map_err(full_or_io("create", path, 0))
 }
 
-pub(super) fn sync_directory(disk: &dyn Disk) -> Result<(), LogError> {
+pub(in crate::log) fn sync_directory(disk: &dyn Disk) -> Result<(), LogError> {
     disk.sync_dir(DIRECTORY).map_err(LogError::io("sync", DIRECTORY))
 }
 
 /// A full disk is an error of its own; others are returned as they are.
-pub(super) fn full_or_io(
+pub(in crate::log) fn full_or_io(
     action: &'static str,
     file: &str,
     bytes: u64,

@@ -6,8 +6,8 @@ use super::block_index::{BLOCK_HEADER_BYTES, STORED, block_checksum};
 use super::footer::HEADER_BYTES;
 use crate::disk::{Disk, read_exact_at};
 use crate::log::LogError;
-use crate::log::dictionary::Dictionary;
-use crate::log::files;
+use crate::log::segment::dictionary::Dictionary;
+use crate::log::segment::files;
 
 /// How far a scan came.
 #[derive(Debug, Clone, Copy)]

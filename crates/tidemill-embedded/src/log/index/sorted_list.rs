@@ -5,14 +5,14 @@ const CHUNK_ITEMS: usize = 1024;
 
 /// Numbers of events in the order of their positions. Adding at the end is the usual case and costs nothing.
 #[derive(Debug, Default)]
-pub(super) struct SortedList {
+pub(in crate::log) struct SortedList {
     /// None is empty; all of one chunk come before all of the next.
     chunks: Vec<Vec<u32>>,
 }
 
 impl SortedList {
     /// Puts `item` where it belongs; `comes_before` tells whether an item of the list comes before it.
-    pub(super) fn insert(&mut self, item: u32, comes_before: impl Fn(u32) -> bool) {
+    pub(in crate::log) fn insert(&mut self, item: u32, comes_before: impl Fn(u32) -> bool) {
         let late = self.chunks.last().is_some_and(|chunk| !last(chunk).is_none_or(&comes_before));
         if late {
             self.insert_late(item, comes_before);
@@ -36,14 +36,14 @@ impl SortedList {
     }
 
     /// The items from the first one that is not below.
-    pub(super) fn ascending(&self, is_below: impl Fn(u32) -> bool) -> impl Iterator<Item = u32> {
+    pub(in crate::log) fn ascending(&self, is_below: impl Fn(u32) -> bool) -> impl Iterator<Item = u32> {
         let at = self.chunks.partition_point(|chunk| last(chunk).is_none_or(&is_below));
         let skipped = self.chunks.get(at).map_or(0, |chunk| chunk.partition_point(|item| is_below(*item)));
         self.chunks[at..].iter().flatten().copied().skip(skipped)
     }
 
     /// The items from the last one that is not above, backwards.
-    pub(super) fn descending(&self, is_above: impl Fn(u32) -> bool) -> impl Iterator<Item = u32> {
+    pub(in crate::log) fn descending(&self, is_above: impl Fn(u32) -> bool) -> impl Iterator<Item = u32> {
         let end = self.chunks.partition_point(|chunk| !chunk.first().is_some_and(|item| is_above(*item)));
         let kept = match end.checked_sub(1) {
             Some(at) => self.chunks[at].partition_point(|item| !is_above(*item)),
@@ -57,11 +57,11 @@ impl SortedList {
     }
 
     /// All items in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+    pub(in crate::log) fn iter(&self) -> impl Iterator<Item = u32> {
         self.chunks.iter().flatten().copied()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::log) fn len(&self) -> usize {
         self.chunks.iter().map(Vec::len).sum()
     }
 }

@@ -6,20 +6,23 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{LogError, LogPosition, Seq, files};
 use crate::codec::Reader;
 use crate::disk::{Disk, DiskFile, read_exact_at};
+use crate::log::{LogError, LogPosition, Seq, files};
 
 const MARK_BYTES: usize = 24;
 
 /// The open mark file.
-pub(super) struct Mark {
+pub(in crate::log) struct Mark {
     file: Arc<dyn DiskFile>,
 }
 
 impl Mark {
     /// Opens or makes the file and tells what it says, if that is readable.
-    pub(super) fn open(disk: &dyn Disk, exists: bool) -> Result<(Self, Option<LogPosition>), LogError> {
+    pub(in crate::log) fn open(
+        disk: &dyn Disk,
+        exists: bool,
+    ) -> Result<(Self, Option<LogPosition>), LogError> {
         let path = files::mark();
         if exists {
             let file = disk.open(&path).map_err(LogError::io("open", &path))?;
@@ -39,7 +42,7 @@ impl Mark {
     }
 
     /// Notes that everything before `position` is on disk.
-    pub(super) fn set(&self, position: LogPosition) -> io::Result<()> {
+    pub(in crate::log) fn set(&self, position: LogPosition) -> io::Result<()> {
         self.file.write_at(&encode(position), 0)
     }
 }

@@ -3,9 +3,9 @@
 //! Segments from the first to the open one must all be there; a missing one is noticed. So segments are only forgotten
 //! by moving the first one up here.
 
-use super::LogError;
 use super::files::{self, VERSION};
 use crate::disk::{Disk, read_exact_at};
+use crate::log::LogError;
 
 /// Whether this release may read the log: nothing but this file is looked at.
 pub fn check_format(disk: &dyn Disk) -> Result<(), LogError> {
@@ -14,18 +14,18 @@ pub fn check_format(disk: &dyn Disk) -> Result<(), LogError> {
 
 /// What the file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Format {
-    pub(super) first_segment: u32,
+pub(in crate::log) struct Format {
+    pub(in crate::log) first_segment: u32,
 }
 
 impl Format {
-    pub(super) fn write(self, disk: &dyn Disk) -> Result<(), LogError> {
+    pub(in crate::log) fn write(self, disk: &dyn Disk) -> Result<(), LogError> {
         let text = format!("tidemill-log {VERSION}\nfirst {}\n", self.first_segment);
         let text = format!("{text}checksum {:08x}\n", crc32fast::hash(text.as_bytes()));
         files::write_whole(disk, &files::format(), text.as_bytes())
     }
 
-    pub(super) fn read(disk: &dyn Disk) -> Result<Self, LogError> {
+    pub(in crate::log) fn read(disk: &dyn Disk) -> Result<Self, LogError> {
         let path = files::format();
         let read = || {
             let file = disk.open(&path)?;

@@ -2,40 +2,40 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::lock;
+use crate::log::lock;
 
 /// A block of entries, and which it is.
-pub(super) struct Block {
-    pub(super) key: BlockKey,
-    pub(super) entries: Vec<u8>,
+pub(in crate::log) struct Block {
+    pub(in crate::log) key: BlockKey,
+    pub(in crate::log) entries: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct BlockKey {
+pub(in crate::log) struct BlockKey {
     /// Of the sealed file: a rewritten segment has another.
-    pub(super) generation: u64,
-    pub(super) block: u32,
+    pub(in crate::log) generation: u64,
+    pub(in crate::log) block: u32,
 }
 
 /// A table with one place for each block, shared by many.
-pub(super) struct BlockCache {
+pub(in crate::log) struct BlockCache {
     places: Vec<Mutex<Option<Arc<Block>>>>,
     block_bytes_max: usize,
 }
 
 impl BlockCache {
     /// A cache of at most `cache_bytes`. Blocks above `block_bytes` (those of one large event) are not kept.
-    pub(super) fn new(cache_bytes: usize, block_bytes: usize) -> Self {
+    pub(in crate::log) fn new(cache_bytes: usize, block_bytes: usize) -> Self {
         let count = cache_bytes / block_bytes.max(1);
         Self { places: (0..count).map(|_| Mutex::default()).collect(), block_bytes_max: block_bytes }
     }
 
-    pub(super) fn get(&self, key: BlockKey) -> Option<Arc<Block>> {
+    pub(in crate::log) fn get(&self, key: BlockKey) -> Option<Arc<Block>> {
         let place = lock::lock(self.place(key)?);
         place.as_ref().filter(|block| block.key == key).cloned()
     }
 
-    pub(super) fn put(&self, block: &Arc<Block>) {
+    pub(in crate::log) fn put(&self, block: &Arc<Block>) {
         if block.entries.capacity() <= self.block_bytes_max
             && let Some(place) = self.place(block.key)
         {

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use super::Seq;
-use super::entry::FRAME_ALIGN;
 use super::frame::{FrameHeader, HEADER_BYTES, MAGIC};
-use super::group::GROUP_BYTES_MAX;
 use crate::disk::DiskFile;
+use crate::log::Seq;
+use crate::log::entry::FRAME_ALIGN;
+use crate::log::group::GROUP_BYTES_MAX;
 
 /// How much is read at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -15,7 +15,7 @@ const READ_BYTES: usize = 1 << 20;
 const ALIGN: usize = FRAME_ALIGN as usize;
 
 /// Goes through the frames of one segment file.
-pub(super) struct FrameReader<'a> {
+pub(in crate::log) struct FrameReader<'a> {
     file: &'a dyn DiskFile,
     segment: u32,
     /// Where the next frame starts.
@@ -29,40 +29,46 @@ pub(super) struct FrameReader<'a> {
 
 /// What the next frame must say of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Expect {
+pub(in crate::log) struct Expect {
     /// `None` for any.
-    pub(super) number: Option<u64>,
-    pub(super) seq: Seq,
+    pub(in crate::log) number: Option<u64>,
+    pub(in crate::log) seq: Seq,
 }
 
 /// A whole frame with the right checksum.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame<'a> {
-    pub(super) offset: u64,
-    pub(super) header: FrameHeader,
-    pub(super) entries: &'a [u8],
+pub(in crate::log) struct Frame<'a> {
+    pub(in crate::log) offset: u64,
+    pub(in crate::log) header: FrameHeader,
+    pub(in crate::log) entries: &'a [u8],
 }
 
 impl Frame<'_> {
     /// Where the entries start in the segment.
-    pub(super) fn entries_at(&self) -> u64 {
+    pub(in crate::log) fn entries_at(&self) -> u64 {
         self.offset + HEADER_BYTES as u64
     }
 }
 
 impl<'a> FrameReader<'a> {
     /// Reads the frames that start at `offset` and end before `end`.
-    pub(super) fn new(file: &'a dyn DiskFile, segment: u32, offset: u64, end: u64, expect: Expect) -> Self {
+    pub(in crate::log) fn new(
+        file: &'a dyn DiskFile,
+        segment: u32,
+        offset: u64,
+        end: u64,
+        expect: Expect,
+    ) -> Self {
         Self { file, segment, offset, end, expect, buffer: Vec::new(), buffer_at: offset }
     }
 
     /// Where the next frame starts, or would.
-    pub(super) fn offset(&self) -> u64 {
+    pub(in crate::log) fn offset(&self) -> u64 {
         self.offset
     }
 
     /// The next frame; `None` when there is no whole and right one at this place.
-    pub(super) fn next(&mut self) -> io::Result<Option<Frame<'_>>> {
+    pub(in crate::log) fn next(&mut self) -> io::Result<Option<Frame<'_>>> {
         let offset = self.offset;
         let Some(header) = self.header_at(offset)? else { return Ok(None) };
         let expected = self.expect.number.is_none_or(|number| number == header.number)
@@ -78,7 +84,7 @@ impl<'a> FrameReader<'a> {
     }
 
     /// The next whole frame at this place or behind it, whatever was expected; `None` when there is no other.
-    pub(super) fn next_whole(&mut self) -> io::Result<Option<Frame<'_>>> {
+    pub(in crate::log) fn next_whole(&mut self) -> io::Result<Option<Frame<'_>>> {
         let offset = self.offset;
         let here = match self.header_at(offset)? {
             Some(header) => self.is_whole(offset, &header)?,
@@ -96,7 +102,7 @@ impl<'a> FrameReader<'a> {
     }
 
     /// Looks for a whole frame of this segment behind the place where the next one should be.
-    pub(super) fn find_later(&mut self) -> io::Result<Option<u64>> {
+    pub(in crate::log) fn find_later(&mut self) -> io::Result<Option<u64>> {
         let mut offset = self.offset;
         while offset + HEADER_BYTES as u64 <= self.end {
             let window = self.window(offset)?;

@@ -3,7 +3,7 @@
 pub use tidemill_model::events::event_query::Order;
 use tidemill_model::{AppName, Event, EventType, Position, TenantId, Timestamp};
 
-use super::{Seq, StoredEvent};
+use crate::log::{Seq, StoredEvent};
 
 /// Which part of a timeline or history, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,19 +26,19 @@ impl Window {
     }
 
     /// Whether a position lies before the window, in time.
-    pub(super) fn is_below(&self, position: &Position) -> bool {
+    pub(in crate::log) fn is_below(&self, position: &Position) -> bool {
         let taken = self.order == Order::Ascending && self.after.is_some_and(|after| *position <= after);
         taken || position.timestamp < self.from
     }
 
     /// Whether a position lies behind the window, in time.
-    pub(super) fn is_above(&self, position: &Position) -> bool {
+    pub(in crate::log) fn is_above(&self, position: &Position) -> bool {
         let taken = self.order == Order::Descending && self.after.is_some_and(|after| *position >= after);
         taken || position.timestamp > self.to
     }
 
     /// The first moment that can hold an event of the window.
-    pub(super) fn first_moment(&self) -> Timestamp {
+    pub(in crate::log) fn first_moment(&self) -> Timestamp {
         match (self.order, self.after) {
             (Order::Ascending, Some(after)) => self.from.max(after.timestamp),
             _ => self.from,
@@ -46,7 +46,7 @@ impl Window {
     }
 
     /// The last moment that can hold an event of the window.
-    pub(super) fn last_moment(&self) -> Timestamp {
+    pub(in crate::log) fn last_moment(&self) -> Timestamp {
         match (self.order, self.after) {
             (Order::Descending, Some(after)) => self.to.min(after.timestamp),
             _ => self.to,
@@ -64,7 +64,7 @@ pub struct TimelineQuery {
 }
 
 impl TimelineQuery {
-    pub(super) fn key(&self) -> PostingKey<'_> {
+    pub(in crate::log) fn key(&self) -> PostingKey<'_> {
         PostingKey {
             tenant: self.tenant.as_str(),
             app: self.app.as_ref().map(AppName::as_str),
@@ -89,7 +89,7 @@ pub struct ChainQuery {
 }
 
 impl ChainQuery {
-    pub(super) fn accepts(&self, stored: &StoredEvent) -> bool {
+    pub(in crate::log) fn accepts(&self, stored: &StoredEvent) -> bool {
         self.app.as_ref().is_none_or(|app| *app == stored.event.app)
             && self.event_type.as_ref().is_none_or(|event_type| *event_type == stored.event.event_type)
     }
@@ -105,22 +105,22 @@ pub struct StoredPage {
 
 /// What a posting list is about: a tenant, and perhaps an app, a type or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PostingKey<'a> {
-    pub(super) tenant: &'a str,
-    pub(super) app: Option<&'a str>,
-    pub(super) event_type: Option<&'a str>,
+pub(in crate::log) struct PostingKey<'a> {
+    pub(in crate::log) tenant: &'a str,
+    pub(in crate::log) app: Option<&'a str>,
+    pub(in crate::log) event_type: Option<&'a str>,
 }
 
 impl PostingKey<'_> {
     /// Whether an event belongs on the list.
-    pub(super) fn fits(&self, event: &Event) -> bool {
+    pub(in crate::log) fn fits(&self, event: &Event) -> bool {
         self.tenant == event.tenant.as_str()
             && self.app.is_none_or(|app| app == event.app.as_str())
             && self.event_type.is_none_or(|event_type| event_type == event.event_type.as_str())
     }
 
     /// The key as bytes.
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
+    pub(in crate::log) fn put(&self, out: &mut Vec<u8>) {
         for name in [Some(self.tenant), self.app, self.event_type] {
             let Some(name) = name else {
                 out.push(0);

@@ -4,9 +4,9 @@ use tidemill_model::Timestamp;
 
 use crate::codec::{BadBytes, Reader};
 use crate::log::Seq;
-use crate::log::files::VERSION;
-use crate::log::postings::Extent;
-use crate::log::raw_segment::SegmentStart;
+use crate::log::index::postings::Extent;
+use crate::log::segment::files::VERSION;
+use crate::log::segment::raw_segment::SegmentStart;
 
 pub(super) const HEADER_BYTES: usize = 16;
 pub(super) const FOOTER_BYTES: usize = 152;

@@ -8,47 +8,47 @@ use std::sync::{Arc, RwLock};
 
 use tidemill_model::Position;
 
-use super::entry::{Entries, RawEntry};
 use super::files::{self, VERSION};
 use super::frame_reader::{Expect, Frame, FrameReader};
-use super::group::Group;
-use super::postings::Postings;
-use super::query::{Order, PostingKey, Window};
-use super::{LogError, LogPosition, Seq, lock};
 use crate::codec::{BadBytes, Reader, decode_fields};
 use crate::disk::{Disk, DiskFile, read_exact_at};
+use crate::log::entry::{Entries, RawEntry};
+use crate::log::group::Group;
+use crate::log::index::postings::Postings;
+use crate::log::index::query::{Order, PostingKey, Window};
+use crate::log::{LogError, LogPosition, Seq, lock};
 
 /// Where the first frame starts.
-pub(super) const FRAMES_AT: u64 = 64;
+pub(in crate::log) const FRAMES_AT: u64 = 64;
 /// Writes end on a multiple of this, so that the kernel never has to read a page before it can change it.
-pub(super) const PAGE_BYTES: u64 = 4096;
+pub(in crate::log) const PAGE_BYTES: u64 = 4096;
 const MAGIC: [u8; 8] = *b"TMSEGMNT";
 const HEADER_BYTES: usize = 36;
 
 /// A segment that is not sealed.
-pub(super) struct RawSegment {
-    pub(super) id: u32,
-    pub(super) path: String,
-    pub(super) file: Arc<dyn DiskFile>,
-    pub(super) start: SegmentStart,
+pub(in crate::log) struct RawSegment {
+    pub(in crate::log) id: u32,
+    pub(in crate::log) path: String,
+    pub(in crate::log) file: Arc<dyn DiskFile>,
+    pub(in crate::log) start: SegmentStart,
     published: RwLock<Published>,
 }
 
 /// The numbers a segment starts with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SegmentStart {
-    pub(super) seq: Seq,
-    pub(super) frame: u64,
+pub(in crate::log) struct SegmentStart {
+    pub(in crate::log) seq: Seq,
+    pub(in crate::log) frame: u64,
 }
 
 /// What readers may see of a segment.
 #[derive(Debug)]
-pub(super) struct Published {
-    pub(super) postings: Postings,
+pub(in crate::log) struct Published {
+    pub(in crate::log) postings: Postings,
     places: Vec<Place>,
     /// Where the published frames end.
-    pub(super) end: u64,
-    pub(super) controls: u64,
+    pub(in crate::log) end: u64,
+    pub(in crate::log) controls: u64,
     frames: u64,
     /// Where the last frame starts that was here when the segment was opened.
     last_found: u64,
@@ -56,22 +56,22 @@ pub(super) struct Published {
 
 /// Where an event's bytes lie in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(in crate::log) struct Place {
     offset: u32,
     len: u32,
 }
 
 /// An event on a timeline of this segment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RawPosting {
-    pub(super) seq: Seq,
-    pub(super) position: Position,
-    pub(super) place: Place,
+pub(in crate::log) struct RawPosting {
+    pub(in crate::log) seq: Seq,
+    pub(in crate::log) position: Position,
+    pub(in crate::log) place: Place,
 }
 
 impl RawSegment {
     /// A segment without frames. Its header must be on disk.
-    pub(super) fn new(id: u32, file: Arc<dyn DiskFile>, start: SegmentStart) -> Self {
+    pub(in crate::log) fn new(id: u32, file: Arc<dyn DiskFile>, start: SegmentStart) -> Self {
         let published = Published {
             postings: Postings::default(),
             places: Vec::new(),
@@ -84,7 +84,7 @@ impl RawSegment {
     }
 
     /// Opens a segment and publishes all whole frames from its beginning on.
-    pub(super) fn open(disk: &dyn Disk, id: u32) -> Result<Self, LogError> {
+    pub(in crate::log) fn open(disk: &dyn Disk, id: u32) -> Result<Self, LogError> {
         let path = files::raw(id);
         let file = disk.open(&path).map_err(LogError::io("open", &path))?;
         let start = read_start(&*file, &path, id)?;
@@ -112,7 +112,7 @@ impl RawSegment {
     ///
     /// When a sync failed in an earlier life of the process, the kernel may take pages for written that are not, and any
     /// later sync passes. What is written anew does reach the disk with the next one.
-    pub(super) fn write_last_again(&self) -> io::Result<()> {
+    pub(in crate::log) fn write_last_again(&self) -> io::Result<()> {
         let (from, end) = {
             let published = self.published();
             (published.last_found, published.end)
@@ -123,12 +123,12 @@ impl RawSegment {
     }
 
     /// What readers may see.
-    pub(super) fn published(&self) -> std::sync::RwLockReadGuard<'_, Published> {
+    pub(in crate::log) fn published(&self) -> std::sync::RwLockReadGuard<'_, Published> {
         lock::read(&self.published)
     }
 
     /// Lets readers see a group whose entries lie at `entries_at`.
-    pub(super) fn publish(&self, group: &Group, entries_at: u64, end: u64) {
+    pub(in crate::log) fn publish(&self, group: &Group, entries_at: u64, end: u64) {
         let mut published = lock::write(&self.published);
         for event in group.events() {
             published.postings.push(&event.fields());
@@ -140,38 +140,43 @@ impl RawSegment {
     }
 
     /// The numbers that a segment after the published frames would start with.
-    pub(super) fn next_start(&self) -> SegmentStart {
+    pub(in crate::log) fn next_start(&self) -> SegmentStart {
         let published = self.published();
         let seq = Seq(self.start.seq.0 + published.places.len() as u64);
         SegmentStart { seq, frame: self.start.frame + published.frames }
     }
 
     /// Where the published frames end.
-    pub(super) fn end(&self) -> LogPosition {
+    pub(in crate::log) fn end(&self) -> LogPosition {
         let published = self.published();
         let next_seq = Seq(self.start.seq.0 + published.places.len() as u64);
         LogPosition { segment: self.id, offset: published.end, next_seq }
     }
 
     /// Where a published event lies.
-    pub(super) fn place_of(&self, seq: Seq) -> Option<Place> {
+    pub(in crate::log) fn place_of(&self, seq: Seq) -> Option<Place> {
         let item = usize::try_from(seq.0.checked_sub(self.start.seq.0)?).ok()?;
         self.published().places.get(item).copied()
     }
 
     /// Puts the bytes of an event in `buffer`.
-    pub(super) fn read_place(&self, place: Place, buffer: &mut Vec<u8>) -> Result<(), LogError> {
+    pub(in crate::log) fn read_place(&self, place: Place, buffer: &mut Vec<u8>) -> Result<(), LogError> {
         buffer.resize(place.len as usize, 0);
         read_exact_at(&*self.file, buffer, u64::from(place.offset)).map_err(LogError::io("read", &self.path))
     }
 
     /// The event at `place` has bytes that cannot be read.
-    pub(super) fn damaged(&self, place: Place, BadBytes(problem): BadBytes) -> LogError {
+    pub(in crate::log) fn damaged(&self, place: Place, BadBytes(problem): BadBytes) -> LogError {
         LogError::corrupt(&self.path, u64::from(place.offset), format!("an event {problem}"))
     }
 
     /// The first `limit` events of a timeline within `window`.
-    pub(super) fn postings(&self, key: &PostingKey<'_>, window: &Window, limit: usize) -> Vec<RawPosting> {
+    pub(in crate::log) fn postings(
+        &self,
+        key: &PostingKey<'_>,
+        window: &Window,
+        limit: usize,
+    ) -> Vec<RawPosting> {
         let published = self.published();
         let Some(list) = published.postings.list(key) else { return Vec::new() };
         let position = |item| published.postings.position(item);
@@ -199,7 +204,7 @@ impl RawSegment {
     }
 
     /// Reads the published frames from `offset` on, where the next event is `seq`.
-    pub(super) fn frames(&self, offset: u64, seq: Seq) -> FrameReader<'_> {
+    pub(in crate::log) fn frames(&self, offset: u64, seq: Seq) -> FrameReader<'_> {
         let number = (offset <= FRAMES_AT).then_some(self.start.frame);
         let end = self.published().end;
         FrameReader::new(&*self.file, self.id, offset.max(FRAMES_AT), end, Expect { number, seq })
@@ -234,7 +239,7 @@ impl Published {
 }
 
 /// The numbers that a segment says it starts with.
-pub(super) fn start_of(disk: &dyn Disk, id: u32) -> Result<SegmentStart, LogError> {
+pub(in crate::log) fn start_of(disk: &dyn Disk, id: u32) -> Result<SegmentStart, LogError> {
     let path = files::raw(id);
     let file = disk.open(&path).map_err(LogError::io("open", &path))?;
     read_start(&*file, &path, id)
@@ -250,7 +255,7 @@ fn read_start(file: &dyn DiskFile, path: &str, id: u32) -> Result<SegmentStart, 
 }
 
 /// The first bytes of a segment's file.
-pub(super) fn header(id: u32, start: SegmentStart) -> Vec<u8> {
+pub(in crate::log) fn header(id: u32, start: SegmentStart) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());

@@ -9,8 +9,8 @@ use super::directory::{self, ListPlace};
 use super::segment::SealedSegment;
 use crate::codec::{BadBytes, Reader, put_varint, unzigzag, zigzag};
 use crate::disk::read_exact_at;
-use crate::log::query::{Order, PostingKey, Window};
-use crate::log::sorted_list::SortedList;
+use crate::log::index::query::{Order, PostingKey, Window};
+use crate::log::index::sorted_list::SortedList;
 use crate::log::{LogError, Seq};
 
 const CHUNK_ITEMS: usize = 128;

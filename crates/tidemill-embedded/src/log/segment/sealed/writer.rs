@@ -10,11 +10,11 @@ use super::footer::{self, Footer};
 use super::posting_list::{Posting, PostingList};
 use crate::codec::{BadBytes, decode_fields};
 use crate::disk::{Disk, DiskFile};
-use crate::log::dictionary::Dictionary;
 use crate::log::entry::{EntryKind, TAG_BYTES, put_entry, put_frame_start};
-use crate::log::files::{self, TEMPORARY};
-use crate::log::postings::Postings;
-use crate::log::raw_segment::SegmentStart;
+use crate::log::index::postings::Postings;
+use crate::log::segment::dictionary::Dictionary;
+use crate::log::segment::files::{self, TEMPORARY};
+use crate::log::segment::raw_segment::SegmentStart;
 use crate::log::{LogConfig, LogError, Seq};
 
 /// How much is written at a time.

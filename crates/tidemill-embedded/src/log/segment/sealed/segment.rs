@@ -9,10 +9,10 @@ use super::footer::{FOOTER_BYTES, Footer, HEADER_BYTES, HEADER_MAGIC};
 use super::posting_list::PostingList;
 use crate::codec::{BadBytes, Reader};
 use crate::disk::{Disk, DiskFile, read_exact_at};
-use crate::log::block_cache::BlockKey;
-use crate::log::dictionary::Dictionary;
-use crate::log::files::{self, VERSION};
-use crate::log::query::PostingKey;
+use crate::log::index::query::PostingKey;
+use crate::log::segment::block_cache::BlockKey;
+use crate::log::segment::dictionary::Dictionary;
+use crate::log::segment::files::{self, VERSION};
 use crate::log::{LogError, Seq};
 
 /// A sealed segment.

@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use zstd::bulk::{Compressor, Decompressor};
 
 use super::files::{self, VERSION};
-use super::{LogError, lock};
 use crate::codec::Reader;
 use crate::disk::{Disk, read_exact_at};
+use crate::log::{LogError, lock};
 
 const MAGIC: [u8; 8] = *b"TMDICTNY";
 const HEADER_BYTES: usize = 20;
@@ -22,20 +22,20 @@ const SAMPLE_RATIO: usize = 48;
 const SAMPLES_MIN: usize = 256;
 
 /// A dictionary, or none, and the decompressors that use it.
-pub(super) struct Dictionary {
+pub(in crate::log) struct Dictionary {
     /// The number of the file; 0 for no dictionary.
-    pub(super) id: u32,
+    pub(in crate::log) id: u32,
     bytes: Vec<u8>,
     idle: Mutex<Vec<Decompressor<'static>>>,
 }
 
 impl Dictionary {
-    pub(super) fn none() -> Self {
+    pub(in crate::log) fn none() -> Self {
         Self { id: 0, bytes: Vec::new(), idle: Mutex::default() }
     }
 
     /// Trains a dictionary, or tells that there is too little to learn from.
-    pub(super) fn train(id: u32, samples: &Samples, bytes_max: usize) -> Option<Self> {
+    pub(in crate::log) fn train(id: u32, samples: &Samples, bytes_max: usize) -> Option<Self> {
         if samples.sizes.len() < SAMPLES_MIN {
             return None;
         }
@@ -43,7 +43,7 @@ impl Dictionary {
         Some(Self { id, bytes, idle: Mutex::default() })
     }
 
-    pub(super) fn write(&self, disk: &dyn Disk) -> Result<(), LogError> {
+    pub(in crate::log) fn write(&self, disk: &dyn Disk) -> Result<(), LogError> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.bytes.len());
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -53,7 +53,7 @@ impl Dictionary {
         files::write_whole(disk, &files::dictionary(self.id), &bytes)
     }
 
-    pub(super) fn read(disk: &dyn Disk, id: u32) -> Result<Self, LogError> {
+    pub(in crate::log) fn read(disk: &dyn Disk, id: u32) -> Result<Self, LogError> {
         let path = files::dictionary(id);
         let read = || {
             let file = disk.open(&path)?;
@@ -81,12 +81,12 @@ impl Dictionary {
         Ok(dictionary)
     }
 
-    pub(super) fn compressor(&self, level: i32) -> io::Result<Compressor<'static>> {
+    pub(in crate::log) fn compressor(&self, level: i32) -> io::Result<Compressor<'static>> {
         Compressor::with_dictionary(level, &self.bytes)
     }
 
     /// The `len` bytes that were compressed to `compressed`.
-    pub(super) fn decompress(&self, compressed: &[u8], len: usize) -> io::Result<Vec<u8>> {
+    pub(in crate::log) fn decompress(&self, compressed: &[u8], len: usize) -> io::Result<Vec<u8>> {
         let idle = lock::lock(&self.idle).pop();
         let mut decompressor = match idle {
             Some(decompressor) => decompressor,
@@ -111,7 +111,7 @@ impl Dictionary {
 
 /// Events to learn from.
 #[derive(Debug)]
-pub(super) struct Samples {
+pub(in crate::log) struct Samples {
     bytes: Vec<u8>,
     sizes: Vec<usize>,
     bytes_max: usize,
@@ -119,7 +119,7 @@ pub(super) struct Samples {
 
 impl Samples {
     /// As many as are useful for a dictionary of this size.
-    pub(super) fn new(dictionary_bytes: usize) -> Self {
+    pub(in crate::log) fn new(dictionary_bytes: usize) -> Self {
         Self {
             bytes: Vec::new(),
             sizes: Vec::new(),
@@ -128,7 +128,7 @@ impl Samples {
     }
 
     /// Takes an event; `false` when there are enough.
-    pub(super) fn push(&mut self, event: &[u8]) -> bool {
+    pub(in crate::log) fn push(&mut self, event: &[u8]) -> bool {
         if self.bytes.len() + event.len() > self.bytes_max {
             return false;
         }

@@ -12,7 +12,7 @@ mod scan;
 mod segment;
 mod writer;
 
-pub(super) use posting_list::ListCursor;
-pub(super) use scan::scan_blocks;
-pub(super) use segment::SealedSegment;
-pub(super) use writer::{SealedEnd, SealedWriter};
+pub(in crate::log) use posting_list::ListCursor;
+pub(in crate::log) use scan::scan_blocks;
+pub(in crate::log) use segment::SealedSegment;
+pub(in crate::log) use writer::{SealedEnd, SealedWriter};

@@ -17,7 +17,7 @@ const ANY: u32 = u32::MAX;
 
 /// The four timelines of the events of one segment, by the place of each event among them.
 #[derive(Debug, Default)]
-pub(super) struct Postings {
+pub(in crate::log) struct Postings {
     names: HashMap<Box<str>, u32, RandomState>,
     keys: HashMap<Key, u32, RandomState>,
     /// The four lists of an event with these names.
@@ -62,7 +62,7 @@ impl Extent {
 
 impl Postings {
     /// Adds the next event.
-    pub(super) fn push(&mut self, fields: &EventFields<'_>) {
+    pub(in crate::log) fn push(&mut self, fields: &EventFields<'_>) {
         let item = u32::try_from(self.positions.len()).expect("a segment has fewer than 2^32 events");
         let position = fields.position();
         let lists = self.lists_for(fields);
@@ -75,20 +75,20 @@ impl Postings {
     }
 
     /// How many events there are.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::log) fn len(&self) -> usize {
         self.positions.len()
     }
 
-    pub(super) fn extent(&self) -> Option<Extent> {
+    pub(in crate::log) fn extent(&self) -> Option<Extent> {
         self.extent
     }
 
-    pub(super) fn position(&self, item: u32) -> Position {
+    pub(in crate::log) fn position(&self, item: u32) -> Position {
         self.positions[item as usize]
     }
 
     /// The events of a timeline, if any has these names.
-    pub(super) fn list(&self, key: &PostingKey<'_>) -> Option<&SortedList> {
+    pub(in crate::log) fn list(&self, key: &PostingKey<'_>) -> Option<&SortedList> {
         let name = |name: &str| self.names.get(name).copied();
         let optional = |part: Option<&str>| part.map_or(Some(ANY), name);
         let key =
@@ -97,7 +97,7 @@ impl Postings {
     }
 
     /// All timelines, in no order.
-    pub(super) fn lists(&self) -> impl Iterator<Item = (PostingKey<'_>, &SortedList)> {
+    pub(in crate::log) fn lists(&self) -> impl Iterator<Item = (PostingKey<'_>, &SortedList)> {
         let mut names = vec![""; self.names.len()];
         for (name, number) in &self.names {
             names[*number as usize] = name;
