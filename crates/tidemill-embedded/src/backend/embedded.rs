@@ -28,7 +28,7 @@ use crate::log::{Group, Log, LogKeeper, LogReader};
 use crate::real_disk::RealDisk;
 use crate::store::decider::{Decider, Wakeups};
 use crate::store::retention::{Expired, push_carried};
-use crate::store::row_store::{RowStore, io_fault};
+use crate::store::rows::row_store::{RowStore, io_fault};
 use crate::store::{Store, StoreOptions, group_bytes, wanted};
 
 /// Why a data directory cannot be opened.

@@ -17,7 +17,7 @@ use super::embedded::{FLUSH_EVENTS, FLUSH_ROWS, HELD_BYTES_MAX, Shared};
 use crate::store::retention::{
     Expired, FORGET_MAX, FORGETS_MAX, FORGOTTEN, Keeper, Pass, cursors, is_completed, is_completed_row,
 };
-use crate::store::row_store::{Checkpoint, io_fault};
+use crate::store::rows::row_store::{Checkpoint, io_fault};
 use crate::store::{group_bytes, sweep_blobs};
 
 /// After how long a few changed rows are written. Then nothing is written until something changes.

@@ -19,7 +19,7 @@ use tidemill_model::{Entity, Event, TenantId};
 
 use super::embedded::{Embedded, Shared, Turn};
 use crate::store::query;
-use crate::store::row_store::{RowStore, file_fault};
+use crate::store::rows::row_store::{RowStore, file_fault};
 
 impl Shared {
     /// Looks at the state, and tells which group must be on disk before the answer may leave.

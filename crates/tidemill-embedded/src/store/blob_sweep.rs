@@ -3,7 +3,7 @@
 use tidemill_engine::backend::Fault;
 use tidemill_model::{Event, EventId, TenantId, Timestamp, overflow};
 
-use super::row_store::io_fault;
+use super::rows::row_store::io_fault;
 use crate::blob::Blobs;
 use crate::log::{LogReader, Order, TimelineQuery, Window};
 

@@ -120,8 +120,8 @@ mod tests {
 
     use super::super::Tell;
     use super::super::decider::{Decider, Wakeups};
-    use super::super::row_store::RowStore;
-    use super::super::row_trouble::RowConfig;
+    use super::super::rows::row_store::RowStore;
+    use super::super::rows::row_trouble::RowConfig;
     use super::*;
     use crate::disk::Disk;
     use crate::log::{Group, Seq};

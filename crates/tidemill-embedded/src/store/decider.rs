@@ -23,7 +23,7 @@ use tidemill_model::{JobId, JobStatus, TenantId, Timestamp};
 use super::commit_size::commit_bytes;
 use super::control::{Control, push_controls};
 use super::row_key;
-use super::row_store::RowStore;
+use super::rows::row_store::RowStore;
 use crate::log::{Entry, GROUP_BYTES_MAX, Group, Seq};
 
 pub(crate) struct Decider {

@@ -7,7 +7,7 @@ use tidemill_engine::commit::MessageId;
 
 use super::StoreOptions;
 use super::decider::Decider;
-use super::row_store::{Checkpoint, RowStore};
+use super::rows::row_store::{Checkpoint, RowStore};
 use super::watch::{Step, Watch, unwatched};
 use crate::log::{Entry, Log, LogPosition, LogReader, SegmentKind, Seq};
 

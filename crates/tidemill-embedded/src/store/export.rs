@@ -20,7 +20,7 @@ use tidemill_model::{Entity, Event, JobId, KnownType, TenantId, overflow};
 
 use super::Store;
 use super::row_key;
-use super::row_store::io_fault;
+use super::rows::row_store::io_fault;
 use super::watch::{Step, Watch};
 use crate::log::{Entry, LogError, LogPosition, SegmentInfo, Seq, StoredEvent};
 

@@ -5,7 +5,7 @@ use tidemill_engine::backend::Fault;
 use tidemill_engine::piece::Piece;
 use tidemill_model::events::overflow;
 
-use super::row_store::io_fault;
+use super::rows::row_store::io_fault;
 use super::{Store, row_key};
 use crate::log::{Entry, LogError, LogPosition};
 

@@ -10,20 +10,16 @@ pub(crate) mod decider;
 mod derive;
 mod difference;
 pub mod export;
-mod fresh_rows;
 mod hand_over;
 pub mod import;
 mod look;
+pub mod rows;
 pub(crate) use blob_sweep::sweep as sweep_blobs;
 pub(crate) use commit_size::{group_bytes, wanted};
 pub(crate) use derive::decider as decider_from_disk;
 pub(crate) mod query;
 mod rebuild;
 pub mod retention;
-mod row_heal;
-pub(crate) mod row_store;
-pub(crate) mod row_trouble;
-pub mod row_value;
 mod tell;
 pub mod verify;
 pub mod watch;
@@ -43,8 +39,8 @@ use crate::blob::Blobs;
 use crate::disk::Disk;
 use crate::log::{Group, Log, LogConfig, LogError, LogKeeper, LogReader};
 use decider::{Decider, Wakeups};
-use row_store::{Checkpoint, Former, RowStore};
-use row_trouble::{MADE_AGAIN, RowConfig};
+use rows::row_store::{Checkpoint, Former, RowStore};
+use rows::row_trouble::{MADE_AGAIN, RowConfig};
 pub use tell::Tell;
 
 /// How a store is set up.
@@ -131,8 +127,8 @@ impl Store {
             }
             derived => derived,
         }?;
-        rows.trouble.mend_with(row_heal::Healer::new(reader.clone(), options.clone()));
-        let blobs = Blobs::open(disk).map_err(|error| row_store::io_fault(&error))?;
+        rows.trouble.mend_with(rows::row_heal::Healer::new(reader.clone(), options.clone()));
+        let blobs = Blobs::open(disk).map_err(|error| rows::row_store::io_fault(&error))?;
         Ok(Self { options, log, reader, keeper, rows, blobs, decider, group: Group::new(), stopped: None })
     }
 
@@ -268,11 +264,11 @@ impl Store {
     }
 
     pub fn put_blob(&self, tenant: &TenantId, key: &str, bytes: &[u8]) -> Result<(), Fault> {
-        self.blobs.put(tenant, key, bytes).map_err(|error| row_store::io_fault(&error))
+        self.blobs.put(tenant, key, bytes).map_err(|error| rows::row_store::io_fault(&error))
     }
 
     pub fn blob(&self, tenant: &TenantId, key: &str) -> Result<Option<Vec<u8>>, Fault> {
-        self.blobs.get(tenant, key).map_err(|error| row_store::io_fault(&error))
+        self.blobs.get(tenant, key).map_err(|error| rows::row_store::io_fault(&error))
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tidemill_engine::backend::Fault;
 
-use super::row_store::{Former, RowStore};
-use super::row_trouble::RowConfig;
+use super::rows::row_store::{Former, RowStore};
+use super::rows::row_trouble::RowConfig;
 use super::watch::Watch;
 use super::{Store, StoreOptions};
 use crate::disk::Disk;

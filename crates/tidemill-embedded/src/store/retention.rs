@@ -18,7 +18,7 @@ use tidemill_model::{Event, JobId, JobStatus, KnownType, Outcome, TaskHead, Tena
 
 use super::control::Control;
 use super::decider::{Decider, entity_row};
-use super::row_store::{Checkpoint, io_fault};
+use super::rows::row_store::{Checkpoint, io_fault};
 use super::{Store, group_bytes};
 use crate::log::{Entry, Fate, Group, LogKeeper, LogReader, SegmentInfo, SegmentKind, Seq, StoredEvent};
 

@@ -15,7 +15,7 @@ use tidemill_model::{Entity, Event, JobId, TaskSpec, TenantId, Timestamp, overfl
 
 use super::control::Control;
 use super::difference::{name_of, sentence};
-use super::row_store::io_fault;
+use super::rows::row_store::io_fault;
 use super::watch::{Step, Watch, unwatched};
 use super::{Store, query};
 use crate::log::{Entry as LogEntry, LogPosition};

@@ -8,7 +8,7 @@ use tidemill_embedded::Store;
 use tidemill_embedded::checked_file::CheckedFile;
 use tidemill_embedded::disk::Disk as _;
 use tidemill_embedded::real_disk::RealDisk;
-use tidemill_embedded::store::row_value;
+use tidemill_embedded::store::rows::row_value;
 use tidemill_engine::backend::Fault;
 use tidemill_model::events::overflow::payload_key;
 use tidemill_model::{EventId, JobId};

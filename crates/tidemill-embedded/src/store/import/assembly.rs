@@ -21,7 +21,7 @@ use crate::store::StoreOptions;
 use crate::store::control::Control;
 use crate::store::export::ExportTally;
 use crate::store::row_key;
-use crate::store::row_store::{RowStore, io_fault};
+use crate::store::rows::row_store::{RowStore, io_fault};
 
 pub(super) struct Assembly {
     log: LogWriter,

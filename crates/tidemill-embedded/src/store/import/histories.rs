@@ -17,8 +17,8 @@ use super::{Problem, forgotten};
 use crate::disk::Disk;
 use crate::log::{Links, LogPosition, Seq};
 use crate::store::Tell;
-use crate::store::row_store::{Checkpoint, RowStore};
-use crate::store::row_trouble::RowConfig;
+use crate::store::rows::row_store::{Checkpoint, RowStore};
+use crate::store::rows::row_trouble::RowConfig;
 
 /// How many histories are in memory at most.
 const WARM_MAX: usize = 50_000;

@@ -9,20 +9,20 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use tidemill_engine::state::row::{Row, RowKey, is_open};
 
-use super::row_key;
 use super::row_store::Checkpoint;
 use super::row_value;
+use crate::store::row_key;
 
 /// The rows that the file does not have yet. What a newer run says hides what an older one or the file says.
 #[derive(Default)]
-pub(super) struct FreshRows {
+pub(in crate::store) struct FreshRows {
     /// The oldest first.
     runs: Vec<Arc<Run>>,
     bytes: usize,
 }
 
 /// The changed rows of one moment, by key.
-pub(super) struct Run {
+pub(in crate::store) struct Run {
     /// What these rows, and all before them, reflect.
     checkpoint: Checkpoint,
     bytes: Vec<u8>,
@@ -44,17 +44,17 @@ struct FreshRow {
 
 /// A row as it will be in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RowBytes<'a> {
-    pub(super) key: &'a [u8],
+pub(in crate::store) struct RowBytes<'a> {
+    pub(in crate::store) key: &'a [u8],
     /// `None` when the row is gone.
-    pub(super) value: Option<&'a [u8]>,
-    pub(super) is_open: Option<bool>,
+    pub(in crate::store) value: Option<&'a [u8]>,
+    pub(in crate::store) is_open: Option<bool>,
 }
 
 const FREE: u32 = u32::MAX;
 
 impl Run {
-    pub(super) fn new(rows: &[(RowKey, Option<Row>)], checkpoint: Checkpoint) -> Self {
+    pub(in crate::store) fn new(rows: &[(RowKey, Option<Row>)], checkpoint: Checkpoint) -> Self {
         // About what a row of the commonest kinds takes.
         let mut bytes = Vec::with_capacity(rows.len() * 192);
         let mut places = Vec::with_capacity(rows.len());
@@ -129,32 +129,32 @@ fn tag_of(hash: u64) -> u32 {
 
 impl FreshRows {
     /// What they take in memory.
-    pub(super) fn byte_count(&self) -> usize {
+    pub(in crate::store) fn byte_count(&self) -> usize {
         self.bytes
     }
 
-    pub(super) fn run_count(&self) -> usize {
+    pub(in crate::store) fn run_count(&self) -> usize {
         self.runs.len()
     }
 
     /// What the file and all runs together reflect; `None` if there are no runs.
-    pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
+    pub(in crate::store) fn checkpoint(&self) -> Option<Checkpoint> {
         self.runs.last().map(|run| run.checkpoint)
     }
 
     /// These and one run more.
-    pub(super) fn with(&self, run: Run) -> Self {
+    pub(in crate::store) fn with(&self, run: Run) -> Self {
         let runs = self.runs.iter().cloned().chain([Arc::new(run)]);
         Self::of(runs.collect())
     }
 
     /// These without the oldest runs.
-    pub(super) fn without(&self, oldest: usize) -> Self {
+    pub(in crate::store) fn without(&self, oldest: usize) -> Self {
         Self::of(self.runs[oldest..].to_vec())
     }
 
     /// These without the runs that a file has which reflects `checkpoint`.
-    pub(super) fn behind(&self, checkpoint: Checkpoint) -> Self {
+    pub(in crate::store) fn behind(&self, checkpoint: Checkpoint) -> Self {
         let runs = self.runs.iter().filter(|run| run.checkpoint.position > checkpoint.position);
         Self::of(runs.cloned().collect())
     }
@@ -169,7 +169,7 @@ impl FreshRows {
     }
 
     /// The newest of a key; `None` if the file knows better.
-    pub(super) fn find(&self, key: &[u8]) -> Option<RowBytes<'_>> {
+    pub(in crate::store) fn find(&self, key: &[u8]) -> Option<RowBytes<'_>> {
         if self.runs.is_empty() {
             return None;
         }
@@ -178,18 +178,18 @@ impl FreshRows {
     }
 
     /// The rows with the first key at or after `from`, in order.
-    pub(super) fn from(&self, from: &[u8]) -> Ascending<'_> {
+    pub(in crate::store) fn from(&self, from: &[u8]) -> Ascending<'_> {
         Ascending { runs: self.runs.iter().map(|run| (&**run, run.before(from))).collect() }
     }
 
     /// The rows with the last key before `before`, newest key first.
-    pub(super) fn back_from(&self, before: &[u8]) -> Descending<'_> {
+    pub(in crate::store) fn back_from(&self, before: &[u8]) -> Descending<'_> {
         Descending { runs: self.runs.iter().map(|run| (&**run, run.before(before))).collect() }
     }
 }
 
 /// Rows of all runs by key, each key once and as the newest run has it.
-pub(super) struct Ascending<'a> {
+pub(in crate::store) struct Ascending<'a> {
     /// Each run with its next row, the oldest run first.
     runs: Vec<(&'a Run, usize)>,
 }
@@ -218,7 +218,7 @@ impl<'a> Iterator for Ascending<'a> {
 }
 
 /// Like `Ascending`, the other way.
-pub(super) struct Descending<'a> {
+pub(in crate::store) struct Descending<'a> {
     /// Each run with how many of its rows are still to come.
     runs: Vec<(&'a Run, usize)>,
 }

@@ -17,18 +17,18 @@ use tidemill_engine::state::row::{JobRows, Row, RowKey, RowRange, task_list_of};
 use tidemill_model::{JobId, TenantId, Timestamp};
 
 use super::fresh_rows::{FreshRows, RowBytes, Run};
-use super::row_key;
 use super::row_trouble::{MADE_AGAIN, RowConfig, Trouble, guarded};
 use super::row_value;
-use super::stored::Stored;
-use super::tell::Tell;
 use crate::checked_file::CheckedFile;
 use crate::codec::Reader;
 use crate::disk::{Disk, read_exact_at};
 use crate::log::{LogPosition, Seq};
+use crate::store::row_key;
+use crate::store::stored::Stored;
+use crate::store::tell::Tell;
 
 /// The directory of derived data.
-pub(super) const DIR: &str = "derived";
+pub(in crate::store) const DIR: &str = "derived";
 const FILE: &str = "derived/rows.redb";
 /// Rows that are being made again, until they take the place of the others.
 const AGAIN: &str = "derived/rows.again";
@@ -118,7 +118,7 @@ impl RowStore {
     }
 
     /// An empty store beside the rows, to take their place.
-    pub(super) fn beside(disk: &Arc<dyn Disk>, config: RowConfig) -> Result<Self, Fault> {
+    pub(in crate::store) fn beside(disk: &Arc<dyn Disk>, config: RowConfig) -> Result<Self, Fault> {
         remove(disk, AGAIN)?;
         Self::new(disk, AGAIN, config)
     }
@@ -167,7 +167,7 @@ impl RowStore {
     }
 
     /// Lets rows that were made again beside these take their place. Fresh rows go that the others have.
-    pub(super) fn replace_with(
+    pub(in crate::store) fn replace_with(
         &self,
         other: Self,
         reflected: Checkpoint,
@@ -207,11 +207,11 @@ impl RowStore {
         found.take_if(|found| Arc::ptr_eq(found, noted));
     }
 
-    pub(super) fn disk(&self) -> &Arc<dyn Disk> {
+    pub(in crate::store) fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
 
-    pub(super) fn config(&self) -> RowConfig {
+    pub(in crate::store) fn config(&self) -> RowConfig {
         self.config
     }
 
@@ -629,7 +629,7 @@ fn first_older(key: &RecordKey, oldest: Timestamp) -> Option<Vec<u8>> {
 }
 
 /// Why a look at the rows failed: the database, or what a row holds.
-pub(super) enum LookError {
+pub(in crate::store) enum LookError {
     Store(redb::Error),
     Row(Fault),
 }

@@ -12,24 +12,24 @@ use tidemill_engine::backend::Fault;
 
 use super::row_heal::Healer;
 use super::row_store::{LookError, RowStore};
-use super::{ROW_CACHE_BYTES, StoreOptions};
+use crate::store::{ROW_CACHE_BYTES, StoreOptions};
 
 /// The message that rows have to be rebuilt, before the reason.
-pub(super) const MADE_AGAIN: &str = "the derived rows are damaged and are made again from the log";
+pub(in crate::store) const MADE_AGAIN: &str = "the derived rows are damaged and are made again from the log";
 
 /// How rows are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RowConfig {
     /// Whether checksums are looked at. Always, but for the mistake that the simulation must find.
-    pub(super) is_checked: bool,
+    pub(in crate::store) is_checked: bool,
     /// How much memory may be used for pages.
-    pub(super) cache_bytes: usize,
+    pub(in crate::store) cache_bytes: usize,
 }
 
 impl RowConfig {
     pub(crate) const USUAL: Self = Self { is_checked: true, cache_bytes: ROW_CACHE_BYTES };
 
-    pub(super) fn of(options: &StoreOptions) -> Self {
+    pub(in crate::store) fn of(options: &StoreOptions) -> Self {
         #[cfg(feature = "faults")]
         let is_checked = !options.policy.faults.skip_row_checks;
         #[cfg(not(feature = "faults"))]
@@ -53,7 +53,7 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    pub(super) fn mend_with(&self, healer: Healer) {
+    pub(in crate::store) fn mend_with(&self, healer: Healer) {
         // The first one stays.
         let _ = self.healer.set(healer);
     }
@@ -81,12 +81,12 @@ impl Trouble {
     }
 
     /// How often the rows were repaired: damage in rows that were replaced since is not reported.
-    pub(super) fn times(&self) -> u64 {
+    pub(in crate::store) fn times(&self) -> u64 {
         self.times.load(Ordering::Acquire)
     }
 
     /// Whether somebody looks at the rows as they are.
-    pub(super) fn is_left_alone(&self) -> bool {
+    pub(in crate::store) fn is_left_alone(&self) -> bool {
         self.is_left_alone.load(Ordering::Acquire)
     }
 
@@ -109,7 +109,7 @@ impl Trouble {
 
 impl RowStore {
     /// Fails, or mends the rows here and now, if there is trouble with them.
-    pub(super) fn check_trouble(&self) -> Result<(), Fault> {
+    pub(in crate::store) fn check_trouble(&self) -> Result<(), Fault> {
         let Some(fault) = self.trouble.fault() else { return Ok(()) };
         if self.trouble.alarm.get().is_some() {
             return Err(fault);
@@ -119,7 +119,7 @@ impl RowStore {
 
     /// Something went wrong with the rows, which had been repaired `times` times. Repairs them if that is necessary
     /// and there is a healer.
-    pub(super) fn mend(&self, fault: Fault, times: u64) -> Result<(), Fault> {
+    pub(in crate::store) fn mend(&self, fault: Fault, times: u64) -> Result<(), Fault> {
         let Fault::Damaged(problem) = fault else { return Err(fault) };
         let trouble = &self.trouble;
         let Some(healer) = trouble.healer.get().filter(|_| !trouble.is_left_alone()) else {
@@ -139,12 +139,12 @@ impl RowStore {
     }
 
     /// How often the rows were rebuilt from the log since the store was opened.
-    pub(super) fn times_rebuilt(&self) -> u64 {
+    pub(in crate::store) fn times_rebuilt(&self) -> u64 {
         self.trouble.times()
     }
 
     /// Whether the rows are damaged and a rebuild is due or under way.
-    pub(super) fn has_trouble(&self) -> bool {
+    pub(in crate::store) fn has_trouble(&self) -> bool {
         self.trouble.fault().is_some()
     }
 
@@ -162,7 +162,7 @@ impl RowStore {
     }
 
     /// Lets somebody look at the rows as they are, damaged or not.
-    pub(super) fn left_alone<T>(&self, look: impl FnOnce() -> T) -> T {
+    pub(in crate::store) fn left_alone<T>(&self, look: impl FnOnce() -> T) -> T {
         self.trouble.is_left_alone.store(true, Ordering::Release);
         let seen = look();
         self.trouble.is_left_alone.store(false, Ordering::Release);
@@ -171,7 +171,7 @@ impl RowStore {
 }
 
 /// Does something with the rows' file. A panic there is damage like any other.
-pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, LookError>) -> Result<T, LookError> {
+pub(in crate::store) fn guarded<T>(run: impl FnOnce() -> Result<T, LookError>) -> Result<T, LookError> {
     // What the panic leaves behind is not used again: the rows are closed and made anew.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -4,14 +4,14 @@ use tidemill_engine::backend::Fault;
 use tidemill_engine::codec::BadBytes;
 use tidemill_engine::state::row::Row;
 
-use super::stored::{Stored, read_all};
+use crate::store::stored::{Stored, read_all};
 
 /// The form of rows that this release writes. Rows of another form are made again from the log.
 const VERSION: u8 = 3;
 const CHECKSUM_BYTES: usize = 4;
 
 /// Appends a row behind its key, which begins at `start` and ends where `out` ends.
-pub(super) fn put(out: &mut Vec<u8>, start: usize, row: &Row) {
+pub(in crate::store) fn put(out: &mut Vec<u8>, start: usize, row: &Row) {
     out.push(VERSION);
     row.put(out);
     let checksum = crc32fast::hash(&out[start..]);
@@ -19,7 +19,7 @@ pub(super) fn put(out: &mut Vec<u8>, start: usize, row: &Row) {
 }
 
 /// Reads the row of a key.
-pub(super) fn read(key: &[u8], bytes: &[u8], is_checked: bool) -> Result<Row, Fault> {
+pub(in crate::store) fn read(key: &[u8], bytes: &[u8], is_checked: bool) -> Result<Row, Fault> {
     let damaged = |BadBytes(problem)| Fault::Damaged(format!("a row {problem}"));
     let (row, checksum) =
         bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(|| damaged(BadBytes("is too short")))?;

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidemill_engine::backend::Fault;
 
 use super::row_store::RowStore;
-use super::{StoreOptions, derive};
 use crate::log::LogReader;
+use crate::store::{StoreOptions, derive};
 
 /// What it takes to make the rows again.
-pub(super) struct Healer {
+pub(in crate::store) struct Healer {
     reader: LogReader,
     options: StoreOptions,
     /// Held by the thread that makes them.
@@ -17,15 +17,15 @@ pub(super) struct Healer {
 }
 
 impl Healer {
-    pub(super) fn new(reader: LogReader, options: StoreOptions) -> Self {
+    pub(in crate::store) fn new(reader: LogReader, options: StoreOptions) -> Self {
         Self { reader, options, turn: Mutex::new(()) }
     }
 
-    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+    pub(in crate::store) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn report(&self, sentence: &str) {
+    pub(in crate::store) fn report(&self, sentence: &str) {
         self.options.tell.say(sentence);
     }
 
@@ -33,7 +33,7 @@ impl Healer {
     ///
     /// What changed since is in memory: in the state, or among the fresh rows that reflect more than these. The damaged rows
     /// stay if the log cannot be read.
-    pub(super) fn heal(&self, rows: &RowStore) -> Result<(), Fault> {
+    pub(in crate::store) fn heal(&self, rows: &RowStore) -> Result<(), Fault> {
         let again = Arc::new(RowStore::beside(rows.disk(), rows.config())?);
         let (reflected, messages) = derive::rows_again(&again, &self.reader, &self.options)?;
         let again = Arc::into_inner(again)
