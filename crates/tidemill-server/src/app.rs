@@ -9,13 +9,13 @@ use tidemill_engine::backend::Backend;
 use tidemill_engine::engine::ScriptCompiler;
 use tokio::sync::watch;
 
-use crate::body_budget::BodyBudget;
+use crate::admission::lease_keys::LeaseKeys;
+use crate::admission::login_guard::LoginGuard;
+use crate::admission::rate_limit::RateLimits;
 use crate::claims::Claims;
 use crate::config::ServerConfig;
-use crate::job_text::{self, JobTextReader};
-use crate::lease_keys::LeaseKeys;
-use crate::login_guard::LoginGuard;
-use crate::rate_limit::RateLimits;
+use crate::request::body_budget::BodyBudget;
+use crate::request::job_text::{self, JobTextReader};
 use crate::stream::{Herald, StreamLimits};
 use crate::workers::Workers;
 

@@ -6,8 +6,8 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use crate::api::ProblemDocument;
-use crate::param::{Param, Place};
 use crate::problem::PROBLEM_JSON;
+use crate::request::param::{Param, Place};
 use crate::route::{Access, BodyKind, Content, Route};
 
 const ABOUT: &str = "Submit graphs of tasks, watch them run, read every fact about them.\n\n\

@@ -12,7 +12,7 @@ use tidemill_engine::log_lines::Pace;
 use tracing::{error, warn};
 
 use crate::api::{Detail, ProblemDocument};
-use crate::asked::Asked;
+use crate::request::asked::Asked;
 
 /// The content type of problems.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";

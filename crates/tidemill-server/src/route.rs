@@ -15,15 +15,15 @@ use serde::Serialize;
 use serde_json::Value;
 use tidemill_model::TenantId;
 
+use crate::admission::caller::Caller;
 use crate::api::Role;
 use crate::app::App;
-use crate::body::ReadBody;
-use crate::body_budget::LARGE_BODY_BYTES;
-use crate::caller::Caller;
 use crate::connection::Peer;
-use crate::given_job::GivenJob;
-use crate::param::{Inputs, Kind, Param, Place};
 use crate::problem::Problem;
+use crate::request::body::ReadBody;
+use crate::request::body_budget::LARGE_BODY_BYTES;
+use crate::request::given_job::GivenJob;
+use crate::request::param::{Inputs, Kind, Param, Place};
 use crate::server_address::ServerAddress;
 
 /// An endpoint.

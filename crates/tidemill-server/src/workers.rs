@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tidemill_model::TenantId;
 
-use crate::caller::Caller;
+use crate::admission::caller::Caller;
 
 /// Workers of one key that are remembered. Beyond it the one that was silent for longest is forgotten.
 const WORKERS_PER_KEY_MAX: usize = 1_000;

@@ -10,9 +10,9 @@ use super::cookie;
 use super::form::Pairs;
 use super::mount::Dashboard;
 use super::session::same;
-use crate::caller::{Caller, Welcome};
+use crate::admission::caller::{Caller, Welcome};
+use crate::admission::keyless;
 use crate::connection::Connection;
-use crate::keyless;
 use crate::problem::Problem;
 use crate::router::check_closed;
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::problem::Problem;
 pub(super) use tidemill_api::encode;
 
-pub(super) use crate::param::decode;
+pub(super) use crate::request::param::decode;
 
 /// How much of a name that nobody knows is shown.
 const NAME_CHARS_SHOWN: usize = 40;

@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower::ServiceExt;
 
+use crate::admission::caller::Caller;
 use crate::api::ProblemDocument;
-use crate::caller::Caller;
 use crate::connection::Peer;
 use crate::problem::{Inside as Known, Problem};
 

@@ -21,7 +21,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use super::pages::Show;
 use super::screen::{Screen, Watch};
 use super::visit::{Sight, Visit};
-use crate::caller::Welcome;
+use crate::admission::caller::Welcome;
 use crate::problem::Problem;
 use crate::route::raw;
 use crate::stream::{EventFilter, Herald, News, Outlet, channel};

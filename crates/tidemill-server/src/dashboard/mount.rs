@@ -26,13 +26,13 @@ use super::pulse::Pulses;
 use super::session::{AGE_MAX, Sessions, random_word};
 use super::visit::{Outcome, Sight, Visit};
 use super::{asset, cookie, layout, live};
+use crate::admission::caller::Caller;
 use crate::app::App;
-use crate::asked::answered;
-use crate::body;
-use crate::body_budget::Holder;
-use crate::caller::Caller;
 use crate::connection::{Connection, Peer};
 use crate::problem::Problem;
+use crate::request::asked::answered;
+use crate::request::body;
+use crate::request::body_budget::Holder;
 use crate::route::{Access, READ, raw};
 
 /// The bytes of a form. A script's source is the largest thing in one, and grows when it is encoded.

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
-use crate::caller::Caller;
+use crate::admission::caller::Caller;
 use crate::problem::Problem;
 
 /// A session that nobody uses for this long is over.

@@ -365,7 +365,7 @@ mod tests {
     fn texts_are_escaped_everywhere() {
         let bad = "<script>alert(1)</script>\"'";
         let viewer = Viewer {
-            caller: crate::caller::Caller::local(tidemill_model::TenantId::trusted("t")),
+            caller: crate::admission::caller::Caller::local(tidemill_model::TenantId::trusted("t")),
             token: bad.to_owned(),
             session: None,
         };

@@ -9,12 +9,12 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::Instant;
 
 use super::queue::wait_of;
+use crate::admission::caller::Welcome;
 use crate::api::{ClaimRequest, ClaimedTask, ClaimedTasks, DependencyAttempt};
 use crate::app::App;
-use crate::caller::Welcome;
 use crate::claims::{ClaimName, Given, Taken};
-use crate::json_body;
 use crate::problem::Problem;
+use crate::request::json_body;
 use crate::route::{Call, Reply, json};
 
 /// Tasks of one claim.

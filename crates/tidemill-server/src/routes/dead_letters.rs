@@ -16,8 +16,8 @@ use crate::api::{
     DeadLetterView, DeliveryLetterView, LetterKind, LettersFilter, ManyLettersView, Page, Replayed,
     ScriptLetterView, TaskLetterView,
 };
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::param::Kind;
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
 use crate::views::View;
 use crate::{json_body, list_cursor};

@@ -13,8 +13,8 @@ use tidemill_model::{Runner, TaskName, TenantId};
 use super::compiling::compile;
 use super::submitting::not_listed;
 use crate::api::Page;
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::param::Kind;
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
 use crate::{json_body, list_cursor};
 

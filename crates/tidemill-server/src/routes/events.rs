@@ -8,11 +8,11 @@ use tidemill_model::events::access_path::AccessPath;
 use tidemill_model::{AppName, Entity, EntityId, EntityType, EventType, JobId, Json, RequestId, Timestamp};
 
 use super::jobs::ORDERS;
+use crate::admission::caller::Welcome;
 use crate::api::{EVENTS_MAX, EventAccepted, EventDraft, EventJson, EventsAccepted, Page, PublishRequest};
-use crate::caller::Welcome;
-use crate::json_body;
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::json_body;
+use crate::request::param::Kind;
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json, raw};
 use crate::stream::{EventFilter, channel, follow_events};
 use crate::views::jobs::{event_page, event_query};

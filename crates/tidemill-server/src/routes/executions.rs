@@ -7,10 +7,10 @@ use tidemill_model::{ScriptId, SubscriptionId};
 
 use super::scripts;
 use crate::api::{AlertView, ExecutionView, Page};
-use crate::list_cursor;
 use crate::metrics::{METRICS_TEXT, render};
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::list_cursor;
+use crate::request::param::Kind;
 use crate::route::{Call, READ, Reply, Route, json, page_size, raw};
 use crate::views::{View, listed_execution};
 

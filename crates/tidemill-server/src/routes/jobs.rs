@@ -15,9 +15,9 @@ use crate::api::{
     JobView, JobsCancelled, JobsFilter, JobsResumed, Page, ResumeRequest, Resumed, TaskRow, TasksAdded,
     TasksChanged,
 };
-use crate::given_job::GivenJob;
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::given_job::GivenJob;
+use crate::request::param::Kind;
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json, page_size};
 use crate::views::jobs::{event_page, event_query, job_summary, task_ids, task_row, texts};
 use crate::{json_body, list_cursor};

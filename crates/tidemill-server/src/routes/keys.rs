@@ -3,10 +3,10 @@
 use axum::http::{Method, StatusCode};
 use tidemill_model::{ApiKeyRecord, KeyId, TenantId, Timestamp};
 
+use crate::admission::caller::Caller;
 use crate::api::{KeyCreated, KeyRequest, KeyView, Page};
-use crate::caller::Caller;
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::param::Kind;
 use crate::route::{ADMIN, Call, Reply, Route, json, page_size};
 use crate::{json_body, list_cursor};
 

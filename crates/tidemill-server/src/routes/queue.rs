@@ -11,14 +11,14 @@ use tidemill_engine::reply::Refusal;
 use tidemill_model::{AppName, Json, RequestId, TaskName};
 use tokio::time::Instant;
 
+use crate::admission::caller::Welcome;
 use crate::api::{
     QueueView, ReceiveRequest, ReceivedMessage, ReceivedMessages, SendAttributes, SendRequest, Sent,
     VisibilityRequest,
 };
-use crate::caller::Welcome;
-use crate::json_body;
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::json_body;
+use crate::request::param::Kind;
 use crate::route::{ADMIN, Call, Reply, Route, json};
 
 const GROUP: &str = "Queue";

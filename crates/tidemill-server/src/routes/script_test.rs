@@ -13,8 +13,8 @@ use tidemill_model::{EventId, Json, Script, ScriptId, TenantId};
 
 use super::compiling::elsewhere;
 use crate::api::{RunErrorView, ScriptTestRequest, ScriptTestView};
-use crate::json_body;
 use crate::problem::Problem;
+use crate::request::json_body;
 use crate::route::{ADMIN, Call, Reply, Route, VALUES_BYTES_MAX, json};
 
 /// Seconds after which a sandbox that is not there may be asked again.

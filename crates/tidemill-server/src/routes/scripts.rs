@@ -10,8 +10,8 @@ use tidemill_model::{Script, ScriptDraft, ScriptId, TenantId};
 
 use super::compiling::compile;
 use crate::api::{ExplainRequest, ExplanationView, Page, ScriptSummary};
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::param::Kind;
 use crate::route::{ADMIN, Call, READ, Reply, Route, VALUES_BYTES_MAX, json, page_size};
 use crate::views::View;
 use crate::{json_body, list_cursor};

@@ -9,8 +9,8 @@ use tidemill_model::{EventType, ScriptId, SubscriptionId, TenantId};
 
 use super::scripts;
 use crate::api::Page;
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::param::Kind;
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
 use crate::{json_body, list_cursor};
 

@@ -6,11 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::tasks::{GROUP, key_of};
+use crate::admission::caller::Welcome;
 use crate::api::{Artifact, Page};
-use crate::caller::Welcome;
-use crate::list_cursor;
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::list_cursor;
+use crate::request::param::Kind;
 use crate::route::{Call, READ, Reply, Route, json, page_size, raw};
 use crate::stream::{channel, follow_log};
 

@@ -14,8 +14,8 @@ use tidemill_model::{Event, EventId, KnownType, Position, PublicState, RequestId
 
 use crate::api::Page;
 use crate::app::Engine;
-use crate::list_cursor;
 use crate::problem::Problem;
+use crate::request::list_cursor;
 use crate::route::{Call, Reply, json, page_size};
 use crate::views::jobs::task_summary;
 

@@ -16,9 +16,9 @@ use crate::api::{
     CancelRequest, CancelledTask, EventJson, Page, RanView, RetriedTask, RetryRequest, TaskAccepted,
     TaskStateName, TaskSummary, TaskView,
 };
-use crate::json_body;
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::json_body;
+use crate::request::param::Kind;
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json};
 use crate::views::View;
 use crate::views::jobs::{event_page, event_query, task_view};

@@ -7,8 +7,8 @@ use tidemill_model::{Budget, Day, MicroUsd, Period};
 
 use super::jobs::job_of;
 use crate::api::{BudgetRequest, BudgetView, JobBudgetRequest, Page, UsageRowView};
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::param::Kind;
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
 use crate::{json_body, list_cursor};
 

@@ -14,9 +14,9 @@ use crate::api::{
     BeginRequest, BlobStored, ClaimRequest, ClaimedTasks, Done, FinishRequest, Finished, FinishedState,
     HeartbeatAnswer, HeartbeatRequest, OutcomeReport, OutcomeStatus, ReleaseRequest,
 };
-use crate::json_body;
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::json_body;
+use crate::request::param::Kind;
 use crate::route::{Call, Reply, Route, SMALL_BODY_BYTES_MAX, WORK, json, raw};
 
 const GROUP: &str = "Worker";

@@ -13,8 +13,8 @@ use tidemill_engine::health::{Hold, LiveTask};
 use tidemill_model::TenantId;
 
 use crate::api::{Page, WorkerPlaceName, WorkerTaskView, WorkerView};
-use crate::list_cursor;
 use crate::problem::Problem;
+use crate::request::list_cursor;
 use crate::route::{Call, READ, Reply, Route, json, page_size};
 use crate::views::jobs::task_summary;
 

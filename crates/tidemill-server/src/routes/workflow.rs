@@ -10,13 +10,13 @@ use tidemill_model::Json;
 use tidemill_model::authored::field_problem::{FieldProblems, PROBLEMS_MAX};
 use tidemill_model::workflow::{CatalogueEntry, ErrorCode, Known, TaskToken, WorkflowMessage};
 
+use crate::admission::caller::Welcome;
 use crate::api::{
     Page, TokenOutcomeView, TokenRequest, TokenTakenName, WorkflowEnvelope, WorkflowEventAccepted,
     WorkflowEventsAccepted,
 };
-use crate::caller::Welcome;
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::param::Kind;
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json, page_size};
 use crate::views::View;
 use crate::{json_body, list_cursor};

@@ -11,8 +11,8 @@ use crate::api::{
     ErrorGroupDetailView, ErrorGroupView, ErrorView, IgnoreRequest, MarkRequest, MarkedView, OccurrenceView,
     Page, PlaceView,
 };
-use crate::param::{Inputs, Kind};
 use crate::problem::Problem;
+use crate::request::param::{Inputs, Kind};
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json, page_size};
 use crate::views::{View, hours};
 use crate::{json_body, list_cursor};

@@ -14,8 +14,8 @@ use super::workflow_errors::{EXECUTION, PLACE, TYPE, checked_reason, code_in, ty
 use crate::api::{
     ErrorView, FailExecutionRequest, Page, ResumeExecutionRequest, ResumeMode, WorkflowExecutionView,
 };
-use crate::param::Kind;
 use crate::problem::Problem;
+use crate::request::param::Kind;
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
 use crate::views::View;
 use crate::{json_body, list_cursor};

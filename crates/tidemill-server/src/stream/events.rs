@@ -11,8 +11,8 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::{Herald, News, Outlet, StreamPermit};
+use crate::admission::caller::Welcome;
 use crate::app::App;
-use crate::caller::Welcome;
 use crate::connection::Peer;
 
 /// Events that are read at a time.

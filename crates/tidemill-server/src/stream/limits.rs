@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::caller::Caller;
+use crate::admission::caller::Caller;
 use crate::problem::Problem;
 
 /// Seconds after which a stream may have ended.

@@ -7,8 +7,8 @@ use tidemill_engine::commit::TaskKey;
 use tidemill_engine::warn_seldom;
 
 use super::{Outlet, StreamPermit};
+use crate::admission::caller::Welcome;
 use crate::app::App;
-use crate::caller::Welcome;
 use crate::connection::Peer;
 
 /// How long the last lines of a task may follow its end.

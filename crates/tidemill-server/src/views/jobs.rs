@@ -9,8 +9,8 @@ use tidemill_model::{Outcome, RequestId, RunnerSpec, TaskHead, Timestamp};
 use crate::api::{
     Counts, EventJson, JobSummary, LeaseView, Page, PinnedView, RetryView, TaskRow, TaskSummary, TaskView,
 };
-use crate::param::Inputs;
 use crate::problem::Problem;
+use crate::request::param::Inputs;
 use crate::route::page_size;
 
 pub(crate) fn job_summary(job: &JobSnapshot) -> JobSummary {

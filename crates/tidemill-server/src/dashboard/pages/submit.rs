@@ -9,8 +9,8 @@ use super::super::visit::{Outcome, Sight, Visit};
 use super::super::widgets::{card, counted, token};
 use super::Page;
 use crate::api::{Detail, JobAccepted, JobChecked};
-use crate::job_text::{TextPlace, TextProblem, WrittenJob};
 use crate::problem::Problem;
+use crate::request::job_text::{TextPlace, TextProblem, WrittenJob};
 
 /// The bytes of a job file that is typed or chosen here. A form grows when it is encoded, three times at worst.
 const TEXT_BYTES_MAX: usize = 640 * 1024;

@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use http_body_util::BodyExt;
 use tokio::time::Instant;
 
-use crate::body_budget::{Account, Held};
 use crate::problem::Problem;
+use crate::request::body_budget::{Account, Held};
 
 /// The pace that a body must keep, over each span of the patience with it: what came before earns nothing.
 const BYTES_PER_SECOND_MIN: u64 = 1_024;
@@ -130,7 +130,7 @@ mod tests {
     use tokio::time::Sleep;
 
     use super::*;
-    use crate::body_budget::BodyBudget;
+    use crate::request::body_budget::BodyBudget;
 
     const PATIENCE: Duration = Duration::from_secs(15);
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-use crate::caller::Caller;
-use crate::login_guard::network_of;
+use crate::admission::caller::Caller;
+use crate::admission::login_guard::network_of;
 use crate::problem::Problem;
 use crate::route::Reply;
 
