@@ -4,27 +4,21 @@
 //! sectors are lost. The engine's decisions are the real ones; only the clock, the disk and the actors are ours.
 //! `oracle` states what must hold, and knows nothing of the engine's state.
 
-mod checker;
+mod actors;
 pub mod clock;
-mod courier;
 pub mod disk;
 pub mod embedded_ledger;
 pub mod ledger;
 pub mod memory_ledger;
-mod operator;
 pub mod options;
 pub mod oracle;
-mod producer;
 mod profile;
 pub mod rng;
 pub mod run;
-mod scripter;
 pub mod seed_list;
 mod shape;
 pub mod specimen;
 mod storage;
 mod trace;
-mod triager;
 pub mod violation;
-mod worker;
 pub mod world;

@@ -10,21 +10,21 @@ use tidemill_engine::policy::Policy;
 use tidemill_engine::reply::Reply;
 use tidemill_model::{TenantId, Timestamp};
 
-use crate::checker::Checker;
+use crate::actors::checker::Checker;
+use crate::actors::courier::Courier;
+use crate::actors::operator::Operator;
+use crate::actors::producer::Producer;
+use crate::actors::scripter::Scripter;
+use crate::actors::triager::Triager;
+use crate::actors::worker::Worker;
 use crate::clock::VirtualClock;
-use crate::courier::Courier;
 use crate::ledger::Ledger;
-use crate::operator::Operator;
 use crate::oracle::Oracle;
-use crate::producer::Producer;
 use crate::profile::{Act, Profile};
 use crate::rng::Rng;
-use crate::scripter::Scripter;
 use crate::storage::Death;
 use crate::trace::{self, Trace};
-use crate::triager::Triager;
 use crate::violation::Violation;
-use crate::worker::Worker;
 
 /// How often the sweep runs, in milliseconds of virtual time.
 const SWEEP_MILLIS: u64 = 60_000;

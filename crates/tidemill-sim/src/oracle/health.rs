@@ -11,7 +11,7 @@ use tidemill_engine::reply::{Refusal, Reply};
 use tidemill_model::{Event, KnownType, TenantId};
 
 use super::{Deliveries, unreadable};
-use crate::checker::{mark_of, reported_tasks};
+use crate::actors::checker::{mark_of, reported_tasks};
 use crate::ledger::Ledger;
 use crate::violation::{Violation, demand};
 

@@ -14,7 +14,7 @@ use tidemill_model::{
 
 use super::job_history::JobHistory;
 use super::task_history::{End, Run, TaskHistory};
-use crate::producer::{ToldChange, changed_input};
+use crate::actors::producer::{ToldChange, changed_input};
 use crate::violation::{Violation, demand};
 
 /// Everything the events of one store say.

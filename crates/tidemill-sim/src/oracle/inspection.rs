@@ -16,8 +16,8 @@ use super::job_history::JobHistory;
 use super::leases::AHEAD_MILLIS;
 use super::task_history::TaskHistory;
 use super::{Oracle, blob_of, unreadable};
+use crate::actors::producer::DELAY_MILLIS_MAX;
 use crate::ledger::Ledger;
-use crate::producer::DELAY_MILLIS_MAX;
 use crate::violation::{Violation, demand};
 
 impl Oracle {

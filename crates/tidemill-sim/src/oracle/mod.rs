@@ -36,8 +36,8 @@ use tidemill_model::{
     Event, JobId, KnownType, OnFailure, RequestId, TaskId, TaskOptions, TenantId, Timestamp,
 };
 
+use crate::actors::producer::ToldChange;
 use crate::ledger::Ledger;
-use crate::producer::ToldChange;
 use crate::violation::{Violation, demand};
 use artifacts::Artifacts;
 pub(crate) use deliveries::Deliveries;

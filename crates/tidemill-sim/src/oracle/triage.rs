@@ -15,8 +15,8 @@ use tidemill_model::workflow::{ErrorCode, WorkflowRunId, WorkflowStatus};
 use tidemill_model::{Event, EventId, KnownType, TenantId, Timestamp};
 
 use super::unreadable;
+use crate::actors::triager::{self, Said};
 use crate::ledger::Ledger;
-use crate::triager::{self, Said};
 use crate::violation::{Violation, demand};
 
 #[derive(Debug, Default)]
