@@ -40,34 +40,20 @@
 //! | `CLAUDE_CODE_MAX_RETRIES` | requests that the CLI repeats by itself within one try (1) |
 //! | `AGENT_IDLE_TIMEOUT` | how long the CLI may be silent while no tool runs (2m) |
 
+mod cli;
 mod clock;
-mod command_line;
 pub mod failure;
-mod input;
-mod kept;
-mod launch;
 mod places;
-mod price;
-mod processes;
-mod program;
-mod prompt;
-mod prompt_input;
-mod query;
-mod redact;
-mod report;
+mod prompting;
+mod record;
 mod retry;
-mod schema;
 mod settings;
-mod stream;
 #[cfg(feature = "stub")]
 pub mod stub_model;
 mod task;
 mod task_check;
-mod todo;
-mod trace;
-mod try_record;
 mod verdict;
 
-pub use launch::{LAUNCHER, become_cli};
-pub use schema::check_output;
+pub use cli::launch::{LAUNCHER, become_cli};
+pub use prompting::schema::check_output;
 pub use task::{TaskArguments, main_of_task};

@@ -534,7 +534,7 @@ mod tests {
         let reply = Shared::default().reply(&body);
         assert_eq!(reply.structured, Some(json!({ "a": "example", "n": 3, "l": ["x"], "o": { "b": true } })));
         assert_eq!(
-            crate::schema::OutputSchema::new(&schema).unwrap().check(&reply.structured.unwrap()),
+            crate::prompting::schema::OutputSchema::new(&schema).unwrap().check(&reply.structured.unwrap()),
             Ok(())
         );
     }

@@ -9,7 +9,7 @@ use tidemill_model::authored::agent::{
 use tidemill_model::{AgentSpec, AgentStep};
 
 use crate::failure::{AgentFailure, FailureKind};
-use crate::schema::OutputSchema;
+use crate::prompting::schema::OutputSchema;
 
 /// The file of the whole task's result.
 pub(crate) const RESULT_FILE: &str = "task-result.json";

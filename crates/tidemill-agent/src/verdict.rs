@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::cli::stream::{ApiRetry, LINE_BYTES_MAX, ResultLine};
 use crate::failure::{AgentFailure, FailureKind};
-use crate::schema::OutputSchema;
-use crate::stream::{ApiRetry, LINE_BYTES_MAX, ResultLine};
+use crate::prompting::schema::OutputSchema;
 
 /// How the process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

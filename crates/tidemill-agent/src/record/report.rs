@@ -10,7 +10,7 @@ use tidemill_model::Usage;
 use tokio::time::Instant;
 
 use crate::failure::AgentFailure;
-use crate::redact::Redactor;
+use crate::record::redact::Redactor;
 
 const MARK: &str = "@@tidemill ";
 const LOG_MARK: &str = "agent: ";

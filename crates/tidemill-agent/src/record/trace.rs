@@ -9,9 +9,9 @@ use serde_json::Value;
 use tidemill_model::{MicroUsd, Usage};
 
 use crate::failure::AgentFailure;
-use crate::redact::Redactor;
-use crate::report::count;
-use crate::todo::Todo;
+use crate::record::redact::Redactor;
+use crate::record::report::count;
+use crate::record::todo::Todo;
 
 /// A step with its tries.
 #[derive(Debug, Clone, Serialize)]
@@ -248,7 +248,7 @@ fn tokens(usage: &Usage) -> String {
 mod tests {
     use super::*;
     use crate::failure::FailureKind;
-    use crate::try_record::{TryEndTrace, TryRecord};
+    use crate::record::try_record::{TryEndTrace, TryRecord};
 
     #[test]
     fn the_summary_tells_status_duration_turns_tokens_and_cost() {

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::prompt_input::CleanValue;
+use crate::prompting::prompt_input::CleanValue;
 
 /// The bytes of a prompt with its values.
 pub(crate) const PROMPT_BYTES_MAX: usize = 4 * 1024 * 1024;

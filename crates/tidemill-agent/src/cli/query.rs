@@ -17,13 +17,15 @@ use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
+use crate::cli::launch;
+use crate::cli::processes::end_descendants;
+use crate::cli::stream::{
+    ApiRetry, LINE_BYTES_MAX, Message, Read, ResultLine, add, at_least, next_line, parse,
+};
 use crate::clock::Clock;
 use crate::failure::{AgentFailure, FailureKind};
-use crate::launch;
-use crate::processes::end_descendants;
-use crate::report::Report;
-use crate::stream::{ApiRetry, LINE_BYTES_MAX, Message, Read, ResultLine, add, at_least, next_line, parse};
-use crate::try_record::TryRecord;
+use crate::record::report::Report;
+use crate::record::try_record::TryRecord;
 use crate::verdict::{Cause, ProcessEnd, TryEnd};
 
 /// How long a CLI that has told its result may take to end.

@@ -6,8 +6,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::redact::Redactor;
-use crate::stream::ToolResult;
+use crate::cli::stream::ToolResult;
+use crate::record::redact::Redactor;
 
 /// The entries that are followed.
 const TODOS_MAX: usize = 200;

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 use tidemill_model::Usage;
 
-use crate::price;
-use crate::redact::Redactor;
-use crate::stream::{ApiRetry, Block, Message, ResultLine, ToolResult, add, at_least};
-use crate::todo::TodoList;
-use crate::trace::{BrokenLines, CacheMetrics, Outcome, ToolCall, TryTrace};
+use crate::cli::stream::{ApiRetry, Block, Message, ResultLine, ToolResult, add, at_least};
+use crate::record::price;
+use crate::record::redact::Redactor;
+use crate::record::todo::TodoList;
+use crate::record::trace::{BrokenLines, CacheMetrics, Outcome, ToolCall, TryTrace};
 
 /// How many calls of tools the trace has in full, per try.
 const TOOL_CALLS_MAX: usize = 1_000;
