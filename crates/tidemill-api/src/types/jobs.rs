@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidemill_model::{ErrorCategory, JobCounts, Json, UsageSum};
 
-use super::{BudgetView, JobStatusName, LastErrorView, TaskStateName};
+use crate::{BudgetView, JobStatusName, LastErrorView, TaskStateName};
 
 /// A job was created by this request, or by an earlier one with the same content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

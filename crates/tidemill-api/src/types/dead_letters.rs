@@ -7,7 +7,7 @@ use tidemill_model::{
     EntityId, EntityType, EventId, EventType, ScriptId, SubscriptionId, TenantId, Timestamp,
 };
 
-use super::LastErrorView;
+use crate::LastErrorView;
 
 /// Work that was given up, by its kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -6,7 +6,7 @@ use tidemill_model::workflow::{ErrorCode, ErrorType, WorkflowRunId, WorkflowStat
 use tidemill_model::{Json, Timestamp};
 
 use super::workflow_errors::named_county;
-use super::{ErrorView, OutcomeView, object};
+use crate::{ErrorView, OutcomeView, object};
 
 /// One execution of a workflow, or one of our tasks that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use tidemill_model::{Event, Json};
 
-use super::object;
+use crate::object;
 
 /// One event, or a batch of them under `events`: all are stored or none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidemill_model::{ErrorCategory, Json, LastError, MicroUsd, Usage};
 
-use super::{RanView, TaskStateName};
+use crate::{RanView, TaskStateName};
 
 /// A task was taken by this request, or by an earlier one with the same content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

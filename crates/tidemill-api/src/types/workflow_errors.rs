@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_model::workflow::{ErrorCode, ErrorType, NO_COUNTY, OTHER_PLACES, WorkflowRunId};
 use tidemill_model::{EventId, Json, Timestamp};
 
-use super::Page;
+use crate::Page;
 
 /// All errors of a code. Counts are those of the places that fit the query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -166,7 +166,7 @@ impl PlaceView {
 }
 
 /// A county, unless it stands for none or for those of all further places.
-pub(super) fn named_county(county: &str) -> Option<&str> {
+pub(crate) fn named_county(county: &str) -> Option<&str> {
     Some(county).filter(|county| ![NO_COUNTY, OTHER_PLACES].contains(county))
 }
 

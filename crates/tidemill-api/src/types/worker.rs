@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_model::events::properties::Activity;
 use tidemill_model::{ArtifactFile, ErrorCategory, Json, MicroUsd, ResolvedRunner, SessionId};
 
-use super::{UsageView, object};
+use crate::{UsageView, object};
 
 /// A worker asks for tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidemill_model::{EventType, Grant};
 
-use super::RunErrorView;
+use crate::RunErrorView;
 
 /// A script and an event that did not happen.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidemill_model::Json;
 
-use super::object;
+use crate::object;
 
 /// How full the queue is, over all tenants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -38,7 +38,7 @@ impl From<Script> for ScriptSummary {
 pub struct ExplainRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_id: Option<EventId>,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::object::maybe")]
     pub event: Option<ExplainEvent>,
     /// Only the subscriptions of this script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
