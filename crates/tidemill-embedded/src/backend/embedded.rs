@@ -14,7 +14,6 @@ use tidemill_engine::metrics::CommitMeter;
 use tidemill_engine::notice::{Listening, Notice};
 use tidemill_engine::record::{RecordKey, RecordKind, RecordValue};
 use tidemill_engine::state::row::{Row, RowKey};
-use tidemill_engine::warn_seldom;
 use tidemill_model::JobId;
 
 use super::bell::{Bell, Heard};
@@ -584,10 +583,6 @@ impl Shared {
         deciding.written.clear();
         deciding.wakeups = Wakeups::default();
         let lost = deciding.number;
-        // The state is made from the rows. If they are damaged they come first.
-        if let Err(fault) = self.rows.heal() {
-            warn_seldom!(fault, "the derived rows could not be made again");
-        }
         // One number stands for the state that is left, which is on disk.
         deciding.number += 2;
         match crate::store::decider_from_disk(&self.rows, &writing.log, &self.options) {

@@ -28,7 +28,7 @@ pub(super) fn decider_watched(
 ) -> Result<Decider, Fault> {
     loop {
         let times = rows.times_rebuilt();
-        let derived = replayed(rows, log, options, watch);
+        let derived = replayed(rows, times, log, options, watch);
         if derived.is_err() && rows.has_trouble() {
             // Nothing goes on without a state, so this does not wait for the keeper's turn.
             rows.heal()?;
@@ -39,13 +39,14 @@ pub(super) fn decider_watched(
     }
 }
 
+/// `times` is how often the rows were rebuilt when this began.
 fn replayed(
     rows: &Arc<RowStore>,
+    times: u64,
     log: &Log,
     options: &StoreOptions,
     watch: &mut Watch<'_>,
 ) -> Result<Decider, Fault> {
-    let times = rows.times_rebuilt();
     let from = rows.checkpoint()?.map_or(LogPosition::START, |checkpoint| checkpoint.position);
     // Ids of this life must not meet those of another: the end of the log tells lives apart.
     let seed = options.seed ^ log.next_seq().0.rotate_left(32);

@@ -225,6 +225,11 @@ pub(super) fn counted(count: u64, one: &str) -> String {
     format!("{} {}", number(count), noun(count, one))
 }
 
+/// A count with its noun and verb: `1 task was`, `2 tasks were`.
+pub(super) fn counted_do(count: u64, noun: &str, one: &str, many: &str) -> String {
+    format!("{} {}", counted(count, noun), if count == 1 { one } else { many })
+}
+
 /// A list without anything in it, and what to do about that.
 pub(super) fn empty(title: &str, hint: &Markup) -> Markup {
     html! { div class="empty" { p class="empty-title" { (title) } p { (hint) } } }

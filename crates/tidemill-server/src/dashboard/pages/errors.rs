@@ -9,7 +9,9 @@ use super::super::chart::spark;
 use super::super::form::{Pairs, encode, query};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
-use super::super::widgets::{card, counted, cut, empty, figure, moment, noun, number, pager, state, token};
+use super::super::widgets::{
+    card, counted_do, cut, empty, figure, moment, noun, number, pager, state, token,
+};
 use super::Page;
 use crate::api::{self, ErrorCountsView, ErrorGroupView, HourView, MarkedView};
 use crate::problem::Problem;
@@ -283,11 +285,6 @@ pub(super) fn past(deed: &str) -> &'static str {
     }
 }
 
-/// `1 error is`, `2 errors are`.
-pub(super) fn errors_are(count: u64) -> String {
-    format!("{} {}", counted(count, "error"), if count == 1 { "is" } else { "are" })
-}
-
 async fn mark(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let back = form.text("back").filter(|back| back.starts_with("/errors")).unwrap_or("/errors").to_owned();
     let deed = form.text("deed").unwrap_or_default();
@@ -304,6 +301,6 @@ async fn mark(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
         [code] => note.push_str(code),
         _ => drop(write!(note, "{} codes", codes.len())),
     }
-    let _ = write!(note, ": {} {}.", errors_are(changed), past(deed));
+    let _ = write!(note, ": {} {}.", counted_do(changed, "error", "is", "are"), past(deed));
     Ok(Outcome::go(back, note))
 }

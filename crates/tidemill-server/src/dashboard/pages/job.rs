@@ -13,8 +13,8 @@ use super::super::graph_svg::{Picture, Task, draw};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
 use super::super::widgets::{
-    button, card, confirm, counted, dollars, exact, figure, maybe_moment, moment, number, short_id, span,
-    state,
+    button, card, confirm, counted, counted_do, dollars, exact, figure, maybe_moment, moment, number,
+    short_id, span, state,
 };
 use super::Page;
 use super::job_tasks::{self, TaskFilter};
@@ -265,18 +265,13 @@ fn steer(visit: &Visit, job: &JobSummary) -> Markup {
     }
 }
 
-/// Tasks with what they do: `1 task was`, `2 tasks were`.
-fn tasks_do(tasks: usize, one: &str, many: &str) -> String {
-    format!("{} {}", counted(tasks as u64, "task"), if tasks == 1 { one } else { many })
-}
-
 async fn cancel(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let job = job_id(&visit)?;
     let path = format!("/v1/jobs/{job}/cancel");
     let done: Cancelled = visit.api.post(&path, &json!({"reason": form.text("reason")})).await?;
     Ok(Outcome::go(
         format!("/jobs/{job}"),
-        format!("Cancelled; {} ended.", tasks_do(done.cancelled.len(), "was", "were")),
+        format!("Cancelled; {} ended.", counted_do(done.cancelled.len() as u64, "task", "was", "were")),
     ))
 }
 
@@ -285,7 +280,10 @@ async fn resume(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let ids: Vec<&str> = form.all("task").collect();
     let body = if ids.is_empty() { json!({}) } else { json!({"taskIds": ids}) };
     let done: Resumed = visit.api.post(&format!("/v1/jobs/{job}/resume"), &body).await?;
-    Ok(Outcome::go(format!("/jobs/{job}"), format!("{} again.", tasks_do(done.resumed.len(), "runs", "run"))))
+    Ok(Outcome::go(
+        format!("/jobs/{job}"),
+        format!("{} again.", counted_do(done.resumed.len() as u64, "task", "runs", "run")),
+    ))
 }
 
 async fn add(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
@@ -296,7 +294,7 @@ async fn add(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let done: TasksAdded = visit.api.post(&format!("/v1/jobs/{job}/tasks"), &body).await?;
     let note = format!(
         "{} added; {} can start.",
-        tasks_do(done.new_tasks.len(), "was", "were"),
+        counted_do(done.new_tasks.len() as u64, "task", "was", "were"),
         done.dispatched.len()
     );
     Ok(Outcome::go(format!("/jobs/{job}"), note))

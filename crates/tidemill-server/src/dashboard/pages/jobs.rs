@@ -9,7 +9,9 @@ use super::super::chart::share;
 use super::super::form::{Pairs, query};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
-use super::super::widgets::{card, counted, cut, empty, moment, number, pager, short_id, span, state, token};
+use super::super::widgets::{
+    card, counted_do, cut, empty, moment, number, pager, short_id, span, state, token,
+};
 use super::Page;
 use crate::api::{self, Cancelled, JobSummary, JobsCancelled, JobsResumed, Resumed};
 use crate::problem::Problem;
@@ -172,13 +174,9 @@ pub(super) fn progress(job: &JobSummary) -> Markup {
 
 /// `1 job runs again`, `2 jobs were cancelled`.
 fn done_to(jobs: usize, is_resume: bool) -> String {
-    let done = match (is_resume, jobs == 1) {
-        (true, true) => "runs again",
-        (true, false) => "run again",
-        (false, true) => "was cancelled",
-        (false, false) => "were cancelled",
-    };
-    format!("{} {done}", counted(jobs as u64, "job"))
+    let (one, many) =
+        if is_resume { ("runs again", "run again") } else { ("was cancelled", "were cancelled") };
+    counted_do(jobs as u64, "job", one, many)
 }
 
 async fn many(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {

@@ -8,11 +8,11 @@ use super::super::form::{Pairs, encode, query};
 use super::super::screen::{Screen, Watch};
 use super::super::visit::{Outcome, Sight, Visit};
 use super::super::widgets::{
-    card, confirm, empty, id, json as json_block, maybe_moment, moment, number, state, token,
+    card, confirm, counted_do, empty, id, json as json_block, maybe_moment, moment, number, state, token,
 };
 use super::Page;
 use super::error::error_rows;
-use super::errors::{decide, errors_are, past};
+use super::errors::{decide, past};
 use super::parked::codes;
 use crate::api::{OutcomeView, TokenStateName, WorkflowExecutionView};
 use crate::problem::Problem;
@@ -207,6 +207,6 @@ async fn mark(visit: Visit, form: Pairs) -> Result<Outcome, Problem> {
     let deed = form.text("deed").filter(|deed| *deed != "ignore").unwrap_or_default();
     let scope = json!({"executionId": visit.part("id")});
     let changed = decide(&visit, deed, scope, &form).await?;
-    let note = format!("{} {}.", errors_are(changed), past(deed));
+    let note = format!("{} {}.", counted_do(changed, "error", "is", "are"), past(deed));
     Ok(Outcome::go(address(visit.part("id")), note))
 }
