@@ -1,56 +1,44 @@
 //! One attempt of a task: start its child, watch over it, take what it leaves, and say how it ended.
 
-use std::borrow::Cow;
-use std::io;
+mod printed;
+mod report;
+
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_engine::clock::Clock;
 use tidemill_engine::command::Spent;
-use tidemill_engine::engine::{Signal, WorkReport};
-use tidemill_engine::warn_seldom;
+use tidemill_engine::engine::WorkReport;
 use tidemill_model::events::properties::{Activity, ActivityKind};
 use tidemill_model::work::error_table::ERROR_TEXT_MAX;
-use tidemill_model::{Backoff, ErrorCategory, Exit, Json, SessionId};
+use tidemill_model::{ErrorCategory, Exit, SessionId};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::attempt_files::{HandedOver, hand_over, special_note};
 use crate::child::agent_home::AgentHome;
 use crate::child::directory::AttemptDirectory;
 use crate::child::environment::{self, AgentTells};
 use crate::child::error_record::ErrorRecord;
 use crate::child::inputs::{self, NoInputs};
-use crate::child::lines::{LINE_BYTES_MAX, Line, LineSplitter};
 use crate::child::output_log::OutputLog;
-use crate::child::protocol::{self, Record, ResultRecord, Told};
+use crate::child::protocol::ResultRecord;
 use crate::child::redaction::{Redaction, secret_missing};
-use crate::child::result::{BadResult, output_of};
 use crate::child::tail::Tail;
-use crate::child::verdict::{Failed, no_agent_result, not_started};
+use crate::child::verdict::not_started;
 use crate::command_line::arguments_of;
 use crate::command_worker::{CommandConfig, Shared};
-use crate::log_sink::{LogLine, LogSource};
+use crate::log_sink::LogSource;
 use crate::pace::Pace;
 use crate::source::{AttemptEnd, HeldTask, TaskSource};
-use crate::spawner::{Child, ChildEvent, ChildExit, ChildPipe, CommandLine, SpawnError};
-use crate::trouble::{Lack, Trouble};
+use crate::spawner::{Child, ChildEvent, ChildExit, CommandLine, SpawnError};
+use crate::trouble::Trouble;
 use crate::vitals::{Stop, Vitals, acknowledged_within};
+use printed::Output;
 
-/// How much of a pipe is read at a time.
-const READ_BYTES: usize = 64 * 1024;
-/// And at first: most children say little.
-const FIRST_READ_BYTES: usize = 4 * 1024;
-/// How often in a row.
-const READS_MAX: usize = 8;
 /// What of stdout is kept for an error text.
 const STDOUT_TAIL_BYTES: usize = 2 * 1024;
 const SIGKILL: i32 = 9;
-/// What programs say when a disk has no room.
-const NO_ROOM: [&str; 4] = ["No space left on device", "ENOSPC", "Disk quota exceeded", "EDQUOT"];
-/// Before a result that could not be read is read again, and the longest of ever longer pauses.
-const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 /// How long after the grace of a child its spawner may take to say that it is gone. It gives up by itself before.
 const END_WAIT: Duration = Duration::from_secs(20);
 /// How long pipes are read after everything is gone that could write to them, as far as is known.
@@ -473,370 +461,6 @@ impl<S: TaskSource> Attempt<'_, S> {
         }
         self.flush();
         ended
-    }
-
-    /// Takes what there is to read. True when there was something.
-    fn read(&mut self, output: &mut Output) -> bool {
-        let mut has_read = false;
-        let mut little = [0; FIRST_READ_BYTES];
-        // Not without end: others want their turn.
-        for _ in 0..READS_MAX {
-            if !output.is_open {
-                break;
-            }
-            let mut large = std::mem::take(&mut self.buffer);
-            let buffer = if large.is_empty() { &mut little[..] } else { &mut large };
-            let (stream, read) = (output.stream, output.pipe.try_read(buffer));
-            if let Ok(count @ 1..) = read {
-                has_read = true;
-                output.lines.feed(&buffer[..count], |line| self.take(line, stream));
-                self.flush();
-                if count == FIRST_READ_BYTES {
-                    // A child that says this much may say more.
-                    large.resize(READ_BYTES, 0);
-                }
-            }
-            self.buffer = large;
-            match read {
-                Ok(0) => output.is_open = false,
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => output.is_open = false,
-            }
-        }
-        has_read
-    }
-
-    /// Takes one line: a word of the protocol, or a line of the log.
-    fn take(&mut self, line: Line<'_>, stream: LogSource) {
-        if stream == LogSource::Stdout && line.bytes.starts_with(protocol::MARK) {
-            if line.is_cut {
-                self.result_was_cut = true;
-                return self.note(
-                    "a line of the protocol is too long and is left out; give the result as outputFile",
-                );
-            }
-            // Understood first and cleaned then: a secret may look like a part of the protocol.
-            match protocol::parse(line.bytes) {
-                Some(told) => return self.heed(self.redaction.clean_record(told)),
-                None => self.note("the next line looks like the protocol and is not understood"),
-            }
-        }
-        if stream == LogSource::Stdout && !line.bytes.trim_ascii().is_empty() {
-            let may_be_object = !line.is_cut && line.bytes.trim_ascii_start().starts_with(b"{");
-            self.last_line = may_be_object.then(|| line.bytes.to_vec());
-        }
-        let bytes = self.redaction.clean_line(line.bytes, line.is_cut);
-        let line = Line { bytes: &bytes, ..line };
-        let tail = if stream == LogSource::Stderr { &mut self.stderr } else { &mut self.stdout };
-        tail.push_line(line.bytes);
-        self.fresh.extend_from_slice(line.bytes);
-        if line.is_cut {
-            self.fresh.extend_from_slice(" [tidemill: this line is cut here]".as_bytes());
-        }
-        self.fresh.push(b'\n');
-        let text = String::from_utf8_lossy(line.bytes);
-        self.shared.config.sink.line(&LogLine { claim: self.claim, stream, text: &text });
-    }
-
-    fn heed(&mut self, told: Told) {
-        if let Some(session) = told.session_id
-            && self.spent.session_id.as_ref() != Some(&session)
-        {
-            if let Some(home) = self.agent_home {
-                home.note_session(&session);
-            }
-            self.spent.session_id = Some(session);
-        }
-        match told.record {
-            Record::Activity { kind, step_name } => {
-                let timestamp = self.shared.clock.now();
-                let step_name = protocol::step_name(&step_name);
-                let step_name = if step_name.is_empty() { self.claim.name.to_string() } else { step_name };
-                self.vitals.active(Activity { kind, step_name, timestamp });
-            }
-            Record::Result(result) => {
-                self.spent.usage = result.usage.or(self.spent.usage);
-                self.result = Some(result);
-            }
-            Record::Error(error) => {
-                self.spent.usage = error.usage.or(self.spent.usage);
-                self.error = Some(error);
-            }
-            Record::Usage(usage) => self.spent.usage = Some(usage),
-            // It was handled above.
-            Record::Other(kind) if kind == protocol::SESSION => {}
-            Record::Other(kind) => {
-                self.note(&format!("a line of the protocol of kind {kind:?} is passed over"));
-            }
-        }
-    }
-
-    /// A word of the worker in the task's log.
-    fn note(&mut self, text: &str) {
-        // Names of files are an agent's own words.
-        let text = format!("[tidemill] {}", self.redaction.clean_text(text));
-        self.fresh.extend_from_slice(text.as_bytes());
-        self.fresh.push(b'\n');
-        self.shared.config.sink.line(&LogLine { claim: self.claim, stream: LogSource::Worker, text: &text });
-    }
-
-    /// Writes the lines that were taken to the log and shows them to watchers.
-    fn flush(&mut self) {
-        if self.fresh.is_empty() {
-            return;
-        }
-        let mut lines = std::mem::take(&mut self.fresh);
-        self.shared.source.log(self.claim, &lines);
-        if let Err(error) = self.log.append(&self.directory.inner, &lines) {
-            // A disk that is full must not fail the task; the live view and the sink still have the lines.
-            let text = format!("[tidemill] the log cannot be written: {error}");
-            self.shared.config.sink.line(&LogLine {
-                claim: self.claim,
-                stream: LogSource::Worker,
-                text: &text,
-            });
-        }
-        lines.clear();
-        if lines.capacity() <= 4 * READ_BYTES {
-            self.fresh = lines;
-        }
-    }
-
-    /// Whether the processes ended for something that is the worker's and not the task's: its spawner died, or its disk is
-    /// full and the task says so.
-    fn own_trouble(&self, ended: &Ended) -> Option<Trouble> {
-        if !matches!(ended.cause, None | Some(Cause::Lapsed)) {
-            return None;
-        }
-        let Some(exit) = ended.exit else {
-            return Some(Trouble::new(Lack::Spawner, "it was killed, and the processes of the task with it"));
-        };
-        let record = self.error.as_ref().and_then(ErrorRecord::text);
-        let said = [record.unwrap_or_default(), self.stderr.text(), self.stdout.text()];
-        let says_full = || said.iter().any(|text| NO_ROOM.iter().any(|words| text.contains(words)));
-        if exit.end == Exit::Code(0) || !says_full() {
-            return None;
-        }
-        match self.shared.tree.look() {
-            Err(trouble) => Some(trouble),
-            Ok(()) if self.shared.troubles.is_recent() => {
-                Some(Trouble::new(Lack::OutputDirectory, "a task found no space left in it"))
-            }
-            Ok(()) => None,
-        }
-    }
-
-    /// Whether such an end costs no attempt. It is counted.
-    fn may_give_back(&self, trouble: &Trouble) -> bool {
-        if trouble.lack != Lack::Spawner {
-            return self.shared.troubles.may_give_back(self.claim);
-        }
-        if !self.is_alone {
-            self.shared.troubles.lost_spawner(self.claim);
-        }
-        !self.is_alone
-    }
-
-    /// What is to be recorded, if this machine can read it within a while; else how the attempt ends without it.
-    async fn report_patiently(
-        &self,
-        ended: &Ended,
-        elapsed: Duration,
-        memory_ran_out: bool,
-        mut heart: Heart<'_>,
-    ) -> Result<WorkReport, End> {
-        let until = Instant::now() + self.shared.config.upload_patience;
-        let mut pauses = PAUSES;
-        loop {
-            match self.report(ended, elapsed, memory_ran_out) {
-                Ok(report) => return Ok(report),
-                Err(trouble) if Instant::now() >= until => {
-                    self.directory.discard().await;
-                    return Err(End::Unable(trouble, self.spent.clone()));
-                }
-                Err(trouble) => {
-                    warn_seldom!(trouble, request = %self.claim.task.request, "what a task left cannot be read now");
-                }
-            }
-            tokio::select! {
-                biased;
-                stop = &mut heart => return Err(lost(&self.directory, stop).await),
-                () = tokio::time::sleep(pauses.pause()) => {}
-            }
-        }
-    }
-
-    /// What is to be recorded of the end of the processes. An error: this machine cannot read it now.
-    fn report(&self, ended: &Ended, elapsed: Duration, memory_ran_out: bool) -> Result<WorkReport, Trouble> {
-        let elapsed_millis = millis(elapsed);
-        let signal = if ended.forced { Signal::Kill } else { Signal::Term };
-        match ended.cause {
-            Some(Cause::Timeout) => {
-                let timeout_millis = millis(self.timeout);
-                return Ok(WorkReport::timed_out(timeout_millis, elapsed_millis, signal));
-            }
-            Some(Cause::Idle) => {
-                let seconds = self.idle_timeout.unwrap_or_default().as_secs_f64();
-                let message = format!("no output for {seconds} s; ended with {}", signal.as_str());
-                return Ok(WorkReport::failed(message, ErrorCategory::Timeout));
-            }
-            Some(Cause::Stop(_) | Cause::Lapsed | Cause::Shutdown) | None => {}
-        }
-        let Some(exit) = ended.exit else {
-            let message =
-                "the process that starts tasks was killed while the task ran alone, and the task with it";
-            return Ok(WorkReport::failed(message, ErrorCategory::ServerError));
-        };
-        if exit.end == Exit::Code(0) {
-            if self.agent_home.is_some() && self.result.is_none() && !self.result_was_cut {
-                return Ok(no_agent_result());
-            }
-            return match self.output() {
-                Ok(output) => Ok(WorkReport::Completed {
-                    output: Some(output),
-                    duration_millis: elapsed_millis,
-                    exit_code: 0,
-                    artifacts: Vec::new(),
-                    usage: None,
-                    session_id: None,
-                }),
-                Err(BadResult { message, is_unread: true, .. }) => {
-                    Err(Trouble::new(Lack::Descriptors, message))
-                }
-                Err(BadResult { message, category, code, .. }) => {
-                    Ok(WorkReport::failed(message, category).with_code(code))
-                }
-            };
-        }
-        let (stderr, stdout) = (self.stderr.text(), self.stdout.text());
-        let (record, stderr, stdout) = (self.error.as_ref(), stderr.as_str(), stdout.as_str());
-        Ok(Failed { exit, record, stderr, stdout, memory_ran_out }.report())
-    }
-
-    fn output(&self) -> Result<Json, BadResult> {
-        if self.result.is_none() && self.result_was_cut {
-            let message = format!(
-                "a line of the protocol is longer than {LINE_BYTES_MAX} bytes; give the result as outputFile"
-            );
-            return Err(BadResult::new(message, ErrorCategory::Validation));
-        }
-        let output =
-            output_of(self.result.as_ref(), self.last_line.as_deref(), &self.directory, self.left_files);
-        let output = output.map_err(|bad| BadResult {
-            message: self.redaction.clean_text(&bad.message).into_owned(),
-            ..bad
-        })?;
-        let clean = self.redaction.clean_json(output.clone());
-        if clean != output
-            && let Some(schema) = self.schema()
-            && let Err(problems) = (self.shared.config.check_output)(schema, &clean)
-        {
-            // The agent's process has checked the other one.
-            let message = format!(
-                "a secret was cut out of the output, which does not satisfy its schema without it: {problems}"
-            );
-            return Err(BadResult::of_agent(&self.redaction.clean_text(&message)));
-        }
-        if matches!(self.redaction.clean_text(clean.as_str()), Cow::Owned(_)) {
-            // Such as a secret that is JSON itself.
-            let message = "the result holds a secret that cannot be cut out of it";
-            return Err(BadResult::new(message.to_owned(), ErrorCategory::Validation));
-        }
-        Ok(clean)
-    }
-
-    /// The form that the output must have.
-    fn schema(&self) -> Option<&Json> {
-        let last = self.claim.execution.agent.as_ref().and_then(|agent| agent.steps.last());
-        last.and_then(|step| step.output_schema.as_ref())
-    }
-
-    /// Hands over what the attempt left, puts its directory into place, and keeps the lease meanwhile.
-    async fn conclude(&mut self, report: WorkReport, mut heart: Heart<'_>) -> End {
-        // In the log before that is kept: what is no file can never be, so it is no reason to leave the directory.
-        if let Some(note) = self.left_files.then(|| special_note(&self.directory.inner)).flatten() {
-            self.note(&note);
-        }
-        self.flush();
-        if !self.log.finish(&self.directory.inner) {
-            self.shared.config.sink.line(&LogLine {
-                claim: self.claim,
-                stream: LogSource::Worker,
-                text: "[tidemill] lines are missing in the log: it could not be written",
-            });
-        }
-        let unsaid = tokio::select! {
-            biased;
-            unsaid = self.vitals.unsaid() => unsaid,
-            stop = &mut heart => return lost(&self.directory, stop).await,
-        };
-        let handed = loop {
-            tokio::select! {
-                biased;
-                stop = &mut heart => return lost(&self.directory, stop).await,
-                // A worker that may have the task by now keeps files under the same names.
-                () = self.vitals.regained() => {}
-                () = tokio::time::sleep(self.shared.config.persistence) => {
-                    return lost(&self.directory, Stop::Lost).await;
-                }
-            }
-            if !self.left_files {
-                break Ok(HandedOver::default());
-            }
-            let (source, patience) = (&self.shared.source, self.shared.config.upload_patience);
-            tokio::select! {
-                biased;
-                stop = &mut heart => return lost(&self.directory, stop).await,
-                handed = hand_over(source, self.claim, &self.directory, &self.redaction, patience) => break handed,
-                () = self.vitals.lapsed() => {}
-            }
-        };
-        let mut is_stored = true;
-        let report = match handed {
-            Ok(HandedOver { artifacts, notes }) => {
-                is_stored &= notes.is_empty();
-                for text in notes {
-                    self.note(&text);
-                }
-                self.flush();
-                report.with_artifacts(artifacts)
-            }
-            Err(error) => {
-                warn_seldom!(error, request = %self.claim.task.request, "the files of a task could not be handed over");
-                return lost(&self.directory, Stop::Lost).await;
-            }
-        };
-        if let Err(error) = self.directory.settle().await {
-            is_stored = false;
-            self.note(&format!("the output directory could not be shown as the last one: {error}"));
-        }
-        let directory = is_stored.then(|| Arc::clone(&self.directory));
-        End::Report(AttemptEnd { began: unsaid, report }, directory)
-    }
-}
-
-/// One stream of a child's output.
-struct Output {
-    pipe: ChildPipe,
-    stream: LogSource,
-    lines: LineSplitter,
-    is_open: bool,
-}
-
-impl Output {
-    fn new(pipe: ChildPipe, stream: LogSource) -> Self {
-        Self { pipe, stream, lines: LineSplitter::default(), is_open: true }
-    }
-
-    /// Returns when there is something to read, and never once the stream is closed.
-    async fn readable(&mut self) {
-        if !self.is_open {
-            std::future::pending::<()>().await;
-        }
-        // An error shows itself at the next read.
-        let _ = self.pipe.readable().await;
     }
 }
 
