@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest as _, Sha256};
-use tidemill_model::{TenantId, hex};
+use tidemill_model::TenantId;
+use tidemill_model::values::hex;
 
 use crate::blob_file::{self, BlobFile};
 use crate::disk::{Disk, DiskFile, read_exact_at};

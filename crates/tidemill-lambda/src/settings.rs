@@ -9,8 +9,9 @@ use tidemill_engine::health::HealthRules;
 use tidemill_engine::outbound::{AllowedHosts, JobFailedAlerts};
 use tidemill_engine::policy::{AlertTargets, Policy};
 use tidemill_model::security::secrets::is_secret_name;
+use tidemill_model::values::hex;
 use tidemill_model::workflow::{Families, Family};
-use tidemill_model::{AppName, ErrorSanitizer, RetryPolicy, Secrets, TenantId, hex};
+use tidemill_model::{AppName, ErrorSanitizer, RetryPolicy, Secrets, TenantId};
 use tidemill_outbound::OutboundSettings;
 
 use crate::role::Role;

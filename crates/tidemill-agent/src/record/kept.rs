@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tidemill_model::{AgentSpec, hex};
+use tidemill_model::AgentSpec;
+use tidemill_model::values::hex;
 
 /// Where things are kept.
 #[derive(Debug, Clone)]

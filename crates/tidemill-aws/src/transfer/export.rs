@@ -16,7 +16,8 @@ use tidemill_engine::record::RecordKind;
 use tidemill_engine::state::row::{Row, RowKey, StoredTask};
 use tidemill_model::events::access_path::AccessPath;
 use tidemill_model::events::event_query::EventQuery;
-use tidemill_model::{Event, JobId, RequestId, TenantId, overflow};
+use tidemill_model::events::overflow;
+use tidemill_model::{Event, JobId, RequestId, TenantId};
 
 use crate::backend::Aws;
 use crate::fault::unavailable;

@@ -1,7 +1,8 @@
 //! Blobs that no event names: what a crash, a refused command or an interrupted expiry left behind.
 
 use tidemill_engine::backend::Fault;
-use tidemill_model::{Event, EventId, TenantId, Timestamp, overflow};
+use tidemill_model::events::overflow;
+use tidemill_model::{Event, EventId, TenantId, Timestamp};
 
 use super::rows::row_store::io_fault;
 use crate::blob::Blobs;

@@ -16,7 +16,8 @@ use tidemill_engine::export::{Lines, is_exported, line};
 use tidemill_engine::record::{RecordKey, RecordKind};
 use tidemill_engine::state::row::{Row, RowKey, StoredTask};
 use tidemill_engine::state::stream::Stream;
-use tidemill_model::{Entity, Event, JobId, KnownType, TenantId, overflow};
+use tidemill_model::events::overflow;
+use tidemill_model::{Entity, Event, JobId, KnownType, TenantId};
 
 use super::Store;
 use super::row_key;

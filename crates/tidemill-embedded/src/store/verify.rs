@@ -11,7 +11,8 @@ use tidemill_engine::state::stream::Stream;
 use tidemill_model::events::access_path::AccessPath;
 use tidemill_model::events::event_query::EventQuery;
 use tidemill_model::events::fold::fold_task;
-use tidemill_model::{Entity, Event, JobId, TaskSpec, TenantId, Timestamp, overflow};
+use tidemill_model::events::overflow;
+use tidemill_model::{Entity, Event, JobId, TaskSpec, TenantId, Timestamp};
 
 use super::control::Control;
 use super::difference::{name_of, sentence};

@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
+use tidemill_model::events::known_type;
 use tidemill_model::events::overflow::{self, OVERFLOW_FIELD};
-use tidemill_model::{
-    AppName, Context, Entity, Event, EventId, EventType, Json, TenantId, Timestamp, known_type,
-};
+use tidemill_model::{AppName, Context, Entity, Event, EventId, EventType, Json, TenantId, Timestamp};
 
 use crate::engine::limits::{EVENT_BYTES_MAX, PUBLISH_BYTES_MAX};
 use crate::engine::{Engine, EngineError, check, take_reply};

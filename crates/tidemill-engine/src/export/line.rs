@@ -3,10 +3,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
+use tidemill_model::values::hex;
 use tidemill_model::{
     AppName, Budget, EntityId, EntityType, ErrorCategory, EventId, Fence, JobId, Json, LastError, Outcome,
     Period, RequestId, SessionId, Spending, TaskHead, TaskSpec, TaskState, TenantId, Timestamp, UsageSum,
-    hex,
 };
 
 use crate::export::ExportTally;

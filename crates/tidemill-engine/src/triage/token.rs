@@ -6,8 +6,9 @@ use std::sync::{Arc, OnceLock};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
+use tidemill_model::values::hex;
 use tidemill_model::workflow::{TaskToken, WorkflowRunId};
-use tidemill_model::{TenantId, Timestamp, hex};
+use tidemill_model::{TenantId, Timestamp};
 
 use crate::triage::{NewToken, TokenState, Unparked};
 

@@ -6,11 +6,12 @@
 use serde::{Deserialize, Deserializer};
 use tidemill_model::events::access_path::AccessPath;
 use tidemill_model::events::event_query::{EventQuery, Order};
+use tidemill_model::events::overflow;
 use tidemill_model::events::properties::Usage;
 use tidemill_model::work::last_error::{RECEIVED_TOO_OFTEN, RETRIES_EXHAUSTED};
 use tidemill_model::{
     Entity, ErrorCategory, Event, Fence, JobId, Json, KnownType, LastError, Outcome, TaskHead, TaskState,
-    TenantId, Timestamp, overflow,
+    TenantId, Timestamp,
 };
 
 use crate::engine::limits::{LIST_MAX, LISTED_OUTPUT_BYTES_MAX};

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use tidemill_model::events::properties::{TaskIdentity, TaskPending};
+use tidemill_model::work::dag;
 use tidemill_model::{
-    JobId, JobStatus, Json, KnownType, Outcome, RequestId, TaskHead, TaskId, TenantId, Timestamp, dag,
+    JobId, JobStatus, Json, KnownType, Outcome, RequestId, TaskHead, TaskId, TenantId, Timestamp,
 };
 
 use crate::engine::{Engine, EngineError, take_reply};

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{Mode, mkdirat};
 use sha2::{Digest, Sha256};
 use tidemill_engine::warn_seldom;
-use tidemill_model::{Fence, Json, MicroUsd, RequestId, TenantId, hex};
+use tidemill_model::values::hex;
+use tidemill_model::{Fence, Json, MicroUsd, RequestId, TenantId};
 
 use super::inner_file::InnerDir;
 use crate::process_table::Process;

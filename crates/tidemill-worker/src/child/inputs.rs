@@ -20,8 +20,9 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, linkat};
 use sha2::{Digest, Sha256};
 use tidemill_engine::engine::ParentFiles;
+use tidemill_model::values::hex;
 use tidemill_model::work::artifact::ARTIFACTS_FOLDER;
-use tidemill_model::{ArtifactFile, Backoff, ErrorCategory, hex};
+use tidemill_model::{ArtifactFile, Backoff, ErrorCategory};
 use tokio::time::Instant;
 
 use super::directory::AttemptDirectory;

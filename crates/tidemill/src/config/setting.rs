@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use tidemill_engine::outbound::JobFailedAlerts;
+use tidemill_model::TaskSecrets;
 use tidemill_model::security::secrets::is_secret_name;
-use tidemill_model::{TaskSecrets, span};
+use tidemill_model::values::span;
 
 use super::table::SETTINGS;
 use super::user::user;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tidemill_engine::commit::TaskKey;
 use tidemill_engine::state::job::{JobHead, KeptTask};
 use tidemill_engine::state::row::{Row, RowKey, StoredTask, TASKS_PER_LIST, task_lists};
-use tidemill_model::{Entity, JobCounts, JobId, TaskHead, TaskSpec, dag};
+use tidemill_model::work::dag;
+use tidemill_model::{Entity, JobCounts, JobId, TaskHead, TaskSpec};
 
 use super::Problem;
 use super::fields::BadField;

@@ -15,9 +15,10 @@ use tidemill_engine::state::job::JobHead;
 use tidemill_engine::state::queue::Queued;
 use tidemill_engine::state::stream::Stream;
 use tidemill_engine::triage::{Bulk, ErrorGroup, Parked, TriageError, TriageExecution};
+use tidemill_model::values::hex;
 use tidemill_model::{
     Allowance, CallbackUrl, Entity, Event, Fence, JobCounts, JobId, Outcome, TaskHead, TaskSpec, TaskState,
-    TenantBudget, TenantId, Timestamp, UsageSum, hex,
+    TenantBudget, TenantId, Timestamp, UsageSum,
 };
 
 use super::fields::{BadField, Fields};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tidemill_model::events::properties::OverflowRef;
+use tidemill_model::work::dag;
 use tidemill_model::work::dag_violation::{DagViolation, DagViolations};
 use tidemill_model::{
-    EventId, JobId, JobStatus, Json, KnownType, PublicState, TaskId, TaskSpec, TenantId, Timestamp, dag,
+    EventId, JobId, JobStatus, Json, KnownType, PublicState, TaskId, TaskSpec, TenantId, Timestamp,
 };
 
 use crate::engine::limits::TASKS_BYTES_MAX;
