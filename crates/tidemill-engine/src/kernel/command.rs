@@ -13,7 +13,7 @@ use crate::kernel::decision::Decision;
 use crate::kernel::record::RecordKey;
 use crate::kernel::state::State;
 use crate::kernel::state::row::RowKey;
-pub use crate::outbound::outbox::DeliveryEnd;
+pub use crate::outbound::end::DeliveryEnd;
 pub use crate::scripts::end::{ExecutionEnd, ScriptEffect};
 pub use crate::scripts::matched::NewExecution;
 pub use crate::usage::budget::BudgetTarget;
@@ -88,10 +88,10 @@ commands! {
     scripts::letters => DiscardLetter,
     alerts => Alert,
     health::record => RecordHealth,
-    outbound::outbox => EndDelivery,
-    outbound::outbox => ReplayDelivery,
-    outbound::outbox => KeepLetter,
-    outbound::outbox => DiscardDelivery,
+    outbound::end => EndDelivery,
+    outbound::letters => ReplayDelivery,
+    outbound::letters => KeepLetter,
+    outbound::letters => DiscardDelivery,
     parking::unpark => Unpark,
     parking::unpark => LookAfterParked,
     triage::bulk_steps => StartBulk,

@@ -9,8 +9,10 @@ pub(crate) mod callback;
 mod courier;
 pub(crate) mod deliveries;
 mod delivery;
+pub(crate) mod end;
 pub(crate) mod failed_job_text;
 mod failed_jobs;
+pub(crate) mod letters;
 pub(crate) mod outbox;
 mod sender;
 

@@ -1,4 +1,4 @@
-//! Deliveries: made in the commit of their cause, each try ends once, and what never arrives becomes a dead letter.
+//! Deliveries begin: each in the commit of its cause. If too many wait, it is a dead letter at once.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,121 +9,16 @@ use tidemill_model::workflow::WorkflowRunId;
 use tidemill_model::{EventId, Json, TenantId, Timestamp};
 
 use crate::kernel::commit::RecordWrite;
-use crate::kernel::decision::{Decision, LETTER_BYTES};
 use crate::kernel::draft::Draft;
 use crate::kernel::record::{DeadLetterState, RecordKey, RecordValue};
-use crate::kernel::reply::{Refusal, Reply};
 use crate::kernel::state::State;
-use crate::kernel::state::row::RowKey;
 use crate::outbound::alert_text::KnownFailure;
 use crate::outbound::{
     Delivery, DeliveryId, DeliveryKey, DeliveryLetter, FailedJob, FailedJobs, JOB_FAILED, Lane, Target,
-    alert_text, pause_after,
+    alert_text,
 };
 use crate::scripts::execution::SourceEvent;
 use crate::triage::Unparked;
-
-/// Records how a try of a delivery ended.
-#[derive(Debug, Clone)]
-pub struct EndDelivery {
-    pub tenant: TenantId,
-    pub delivery: DeliveryId,
-    /// Counts from 1. Each try ends once.
-    pub attempt: u32,
-    /// How many failed jobs the try reported. If more have joined, it reported too few, and does not count.
-    pub told: u32,
-    pub end: DeliveryEnd,
-}
-
-impl Decision for EndDelivery {
-    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
-        let mut keys = vec![RowKey::Record(RecordKey::delivery(&self.tenant, self.delivery))];
-        if let DeliveryEnd::Failed { .. } = self.end {
-            keys.push(RowKey::Record(RecordKey::delivery_letter(&self.tenant, self.delivery)));
-        }
-        keys
-    }
-
-    fn log_bytes(&self) -> u64 {
-        LETTER_BYTES
-    }
-
-    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-        end(state, self, draft)
-    }
-}
-
-#[derive(Debug, Clone)]
-pub enum DeliveryEnd {
-    Arrived,
-    /// Whether it is tried again depends on where it goes and how often it was tried.
-    Failed {
-        error: Arc<str>,
-    },
-}
-
-/// Keeps what will never arrive as a dead letter, and tells people of it. It is refused if the letter is there.
-#[derive(Debug, Clone)]
-pub struct KeepLetter {
-    pub tenant: TenantId,
-    pub letter: Box<DeliveryLetter>,
-}
-
-impl Decision for KeepLetter {
-    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
-        vec![RowKey::Record(RecordKey::delivery_letter(&self.tenant, self.letter.id))]
-    }
-
-    fn log_bytes(&self) -> u64 {
-        LETTER_BYTES
-    }
-
-    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-        keep(state, &self.tenant, &self.letter, draft)
-    }
-}
-
-/// Delivers what a dead letter holds once more.
-#[derive(Debug, Clone)]
-pub struct ReplayDelivery {
-    pub tenant: TenantId,
-    pub letter: DeliveryId,
-}
-
-impl Decision for ReplayDelivery {
-    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
-        vec![RowKey::Record(RecordKey::delivery_letter(&self.tenant, self.letter))]
-    }
-
-    fn log_bytes(&self) -> u64 {
-        LETTER_BYTES
-    }
-
-    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-        replay(state, &self.tenant, self.letter, draft)
-    }
-}
-
-/// Puts a delivery's dead letter aside.
-#[derive(Debug, Clone)]
-pub struct DiscardDelivery {
-    pub tenant: TenantId,
-    pub letter: DeliveryId,
-}
-
-impl Decision for DiscardDelivery {
-    fn touches(&self, _state: &State, _now: Timestamp) -> Vec<RowKey> {
-        vec![RowKey::Record(RecordKey::delivery_letter(&self.tenant, self.letter))]
-    }
-
-    fn log_bytes(&self) -> u64 {
-        LETTER_BYTES
-    }
-
-    fn decide(&self, state: &State, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-        discard(state, &self.tenant, self.letter, draft)
-    }
-}
 
 /// Sends something on its way. If too many others of the tenant wait, it is a dead letter at once.
 pub(crate) fn begin(
@@ -155,7 +50,7 @@ pub(crate) fn begin(
     delivery.id
 }
 
-fn put_new(tenant: &TenantId, delivery: Delivery, draft: &mut Draft<'_, '_>) -> DeliveryId {
+pub(super) fn put_new(tenant: &TenantId, delivery: Delivery, draft: &mut Draft<'_, '_>) -> DeliveryId {
     let id = delivery.id;
     let key = RecordKey::delivery(tenant, id);
     draft.began(tenant, delivery.target.lane());
@@ -225,7 +120,7 @@ pub(crate) fn wait_ended(
 }
 
 /// Alerts the operators of the installation. It is tried until it arrives.
-fn alert(
+pub(super) fn alert(
     tenant: &TenantId,
     kind: &str,
     text: &str,
@@ -363,41 +258,8 @@ pub(crate) fn health(tenant: &TenantId, text: &str, is_raised: bool, draft: &mut
     alert(tenant, crate::health::text::KIND, text, is_raised, &event, draft);
 }
 
-pub(crate) fn end(state: &State, command: &EndDelivery, draft: &mut Draft<'_, '_>) -> Result<Reply, Refusal> {
-    let EndDelivery { tenant, delivery: id, attempt, told, end } = command;
-    let key = RecordKey::delivery(tenant, *id);
-    let refused = || Refusal::NotDelivering { id: *id, attempt: *attempt };
-    let record = state.record(&key).ok_or_else(refused)?;
-    let RecordValue::Delivery(before) = &record.value else { return Err(refused()) };
-    if before.attempts + 1 != *attempt || before.failed_job_count() != *told {
-        return Err(refused());
-    }
-    let DeliveryEnd::Failed { error } = end else {
-        draft.record(RecordWrite::Put { key, record: None });
-        return Ok(Reply::DeliveryEnded { retry_at: None, is_dead: false });
-    };
-    #[cfg(feature = "faults")]
-    if draft.policy().faults.forget_delivery {
-        draft.record(RecordWrite::Put { key, record: None });
-        let retry_at = Some(draft.now().plus(draft.policy().delivery_millis));
-        return Ok(Reply::DeliveryEnded { retry_at, is_dead: false });
-    }
-    if let Some(pause) = pause_after(&before.target, *attempt, draft.policy().delivery_millis) {
-        let retry_at = draft.now().plus(pause);
-        let error = Some(Arc::clone(error));
-        let after = Delivery { attempts: *attempt, next_try_at: retry_at, error, ..(**before).clone() };
-        draft.record(RecordWrite::over(key, record.version, RecordValue::Delivery(Box::new(after))));
-        return Ok(Reply::DeliveryEnded { retry_at: Some(retry_at), is_dead: false });
-    }
-    draft.record(RecordWrite::Put { key, record: None });
-    let letter = state.record(&RecordKey::delivery_letter(tenant, *id));
-    let version = letter.map_or(0, |record| record.version);
-    bury(tenant, before, *attempt, version, error, draft);
-    Ok(Reply::DeliveryEnded { retry_at: None, is_dead: true })
-}
-
 /// Keeps what will not be tried again, and tells people of it. `version` is that of an earlier letter.
-fn bury(
+pub(super) fn bury(
     tenant: &TenantId,
     delivery: &Delivery,
     attempts: u32,
@@ -422,83 +284,7 @@ fn bury(
     put_letter(tenant, version, letter, draft);
 }
 
-/// Keeps a letter that somebody else wrote, and tells people of it.
-pub(crate) fn keep(
-    state: &State,
-    tenant: &TenantId,
-    letter: &DeliveryLetter,
-    draft: &mut Draft<'_, '_>,
-) -> Result<Reply, Refusal> {
-    if let Some(earlier) = state.record(&RecordKey::delivery_letter(tenant, letter.id)) {
-        return Err(Refusal::RecordConflict { expected: 0, actual: earlier.version });
-    }
-    let text = alert_text::delivery_failure(&letter.event, letter.id);
-    alert(tenant, "delivery_failure", &text, true, &letter.event, draft);
-    put_letter(tenant, 0, letter.clone(), draft);
-    Ok(Reply::RecordPut { version: 1 })
-}
-
-/// Delivers exactly what did not arrive once more, as a delivery of its own.
-pub(crate) fn replay(
-    state: &State,
-    tenant: &TenantId,
-    id: DeliveryId,
-    draft: &mut Draft<'_, '_>,
-) -> Result<Reply, Refusal> {
-    let letter = open_letter(state, tenant, id)?.clone();
-    let limit = draft.policy().deliveries_max;
-    if draft.waiting(tenant, letter.target.lane()) >= limit {
-        return Err(Refusal::TooManyWaiting { limit });
-    }
-    let now = draft.now();
-    let again = Delivery {
-        id: DeliveryId(draft.event_id()),
-        target: letter.target.clone(),
-        event: letter.event.clone(),
-        body: letter.body.clone(),
-        attempts: 0,
-        next_try_at: now,
-        created_at: now,
-        error: None,
-        replay_of: Some(id),
-        failed_jobs: None,
-    };
-    let delivery = put_new(tenant, again, draft);
-    let marked = DeliveryLetter { state: DeadLetterState::Replayed, replayed_by: Some(delivery), ..letter };
-    mark(state, tenant, marked, draft);
-    Ok(Reply::DeliveryReplayed { delivery })
-}
-
-pub(crate) fn discard(
-    state: &State,
-    tenant: &TenantId,
-    id: DeliveryId,
-    draft: &mut Draft<'_, '_>,
-) -> Result<Reply, Refusal> {
-    let letter = open_letter(state, tenant, id)?.clone();
-    mark(state, tenant, DeliveryLetter { state: DeadLetterState::Discarded, ..letter }, draft);
-    Ok(Reply::Discarded)
-}
-
-fn open_letter<'s>(
-    state: &'s State,
-    tenant: &TenantId,
-    id: DeliveryId,
-) -> Result<&'s DeliveryLetter, Refusal> {
-    match state.record(&RecordKey::delivery_letter(tenant, id)).map(|record| &record.value) {
-        Some(RecordValue::DeliveryLetter(letter)) if letter.state == DeadLetterState::Open => Ok(letter),
-        Some(_) => Err(Refusal::NotOpen(id.to_string())),
-        None => Err(Refusal::NotFound { what: "dead letter", id: id.to_string() }),
-    }
-}
-
-fn mark(state: &State, tenant: &TenantId, letter: DeliveryLetter, draft: &mut Draft<'_, '_>) {
-    let key = RecordKey::delivery_letter(tenant, letter.id);
-    let version = state.record(&key).map_or(0, |record| record.version);
-    put_letter(tenant, version, letter, draft);
-}
-
-fn put_letter(tenant: &TenantId, version: u64, letter: DeliveryLetter, draft: &mut Draft<'_, '_>) {
+pub(super) fn put_letter(tenant: &TenantId, version: u64, letter: DeliveryLetter, draft: &mut Draft<'_, '_>) {
     let key = RecordKey::delivery_letter(tenant, letter.id);
     draft.record(RecordWrite::over(key, version, RecordValue::DeliveryLetter(Box::new(letter))));
 }
@@ -506,9 +292,12 @@ fn put_letter(tenant: &TenantId, version: u64, letter: DeliveryLetter, draft: &m
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::command::{Alert, Command, DiscardDelivery, LookAfterParked, ReplayDelivery, Unpark};
+    use crate::kernel::command::{
+        Alert, Command, DeliveryEnd, DiscardDelivery, EndDelivery, LookAfterParked, ReplayDelivery, Unpark,
+    };
     use crate::kernel::fixture::{Fixture, tenant};
     use crate::kernel::policy::AlertTargets;
+    use crate::kernel::reply::{Refusal, Reply};
     use crate::triage::property::{execution, publish_status, resume, status, token};
     use crate::triage::{BulkAction, ParkedKey, StatusItem};
     use tidemill_model::workflow::WorkflowStatus;

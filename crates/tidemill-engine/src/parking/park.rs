@@ -25,7 +25,8 @@ use crate::parking::unpark::How;
 use crate::triage::ingest::{self, TaskError};
 use crate::triage::{BulkAction, Cell, NewToken, Unparked};
 use crate::work::resume::{reopen, reopen_job};
-use crate::work::running::finish::{advance_after, cut, report_failure};
+use crate::work::running::finish::{advance_after, cut};
+use crate::work::running::give_up::report_failure;
 
 /// The code of a task that waited too long.
 pub(crate) const PARK_EXPIRED: &str = "PARK_EXPIRED";

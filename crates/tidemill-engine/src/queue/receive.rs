@@ -21,7 +21,7 @@ use crate::kernel::state::State;
 use crate::kernel::state::queue::Queued;
 use crate::kernel::state::row::RowKey;
 use crate::work::running::claim::delivered_rows;
-use crate::work::running::finish::{self, Exhausted};
+use crate::work::running::give_up::{Exhausted, give_up};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
@@ -113,7 +113,7 @@ fn bury(state: &State, queued: &Queued, draft: &mut Draft<'_, '_>) {
         && task.entry.message == Some(message.id)
         && matches!(head.state, TaskState::Queued)
     {
-        finish::give_up(state, &message.task, &task, head, Exhausted::Deliveries, draft);
+        give_up(state, &message.task, &task, head, Exhausted::Deliveries, draft);
         return;
     }
     draft.bury(&message.task, message.id, message.run, "delivered too often", None);

@@ -17,7 +17,8 @@ use crate::kernel::site::Origin;
 use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{State, TaskPlace, TaskRef};
 use crate::parking::park::Defeat;
-use crate::work::running::finish::{cut, report_failure};
+use crate::work::running::finish::cut;
+use crate::work::running::give_up::report_failure;
 
 /// The entity of events about a tenant's budget.
 pub(crate) const BUDGET_ENTITY: &str = "budget";

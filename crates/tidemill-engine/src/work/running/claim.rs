@@ -15,7 +15,7 @@ use crate::kernel::state::row::RowKey;
 use crate::kernel::state::{State, TaskPlace, TaskRef};
 use crate::triage::ingest;
 use crate::usage::charge::{self, Verdict};
-use crate::work::running::finish::{self, Exhausted};
+use crate::work::running::give_up::{Exhausted, give_up};
 
 #[derive(Debug, Clone)]
 pub struct Claim {
@@ -112,7 +112,7 @@ pub(crate) fn decide(state: &State, command: &Claim, draft: &mut Draft<'_, '_>) 
                             Verdict::Refuse(error) if !is_silent => {
                                 charge::refuse(state, &message.task, &task, head, &error, draft);
                             }
-                            _ => finish::give_up(
+                            _ => give_up(
                                 state,
                                 &message.task,
                                 &task,

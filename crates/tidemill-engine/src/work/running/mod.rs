@@ -4,6 +4,7 @@ pub(crate) mod advance;
 pub(crate) mod claim;
 pub(crate) mod claiming;
 pub(crate) mod finish;
+pub(crate) mod give_up;
 pub(crate) mod heartbeat;
 pub mod live_log;
 pub(crate) mod load;
