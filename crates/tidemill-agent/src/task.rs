@@ -18,11 +18,13 @@ use uuid::Builder;
 use crate::cli::command_line::{Session, arguments, environment, model_of};
 use crate::cli::launch::outlive_parent;
 use crate::cli::processes::{adopt_orphans, end_descendants};
+use crate::cli::program;
 use crate::cli::query::{self, Query};
 use crate::cli::stream::add;
 use crate::clock::{Clock, millis};
 use crate::failure::{AgentFailure, FailureKind};
 use crate::places::Places;
+use crate::prompting::input;
 use crate::prompting::prompt::{self, Sources};
 use crate::prompting::schema::OutputSchema;
 use crate::record::kept::Kept;
@@ -34,7 +36,6 @@ use crate::retry::{TRY_MILLIS_MIN, next_delay, policy};
 use crate::settings::Settings;
 use crate::task_check::{RESULT_FILE, bad_step, check, schema_of};
 use crate::verdict::{Cause, ProcessEnd, TryEnd, judge};
-use crate::{input, program};
 
 /// The prompt of a session that goes on.
 const RESUME_PROMPT: &str =

@@ -32,4 +32,4 @@ pub use kernel::{
     record, reply, site, state,
 };
 pub use scripts::execution;
-pub use work::live_log;
+pub use work::running::live_log;

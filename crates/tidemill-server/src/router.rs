@@ -20,17 +20,20 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCod
 use axum::routing::any;
 
 use crate::admission::caller::Caller;
+use crate::admission::keyless;
 use crate::app::App;
 use crate::connection::{Connection, Peer};
 use crate::problem::Problem;
 use crate::request::asked::answered;
+use crate::request::body;
 use crate::request::body::ReadBody;
 use crate::request::body_budget::{Account, Holder, LARGE_BODY_BYTES};
 use crate::request::given_job::GivenJob;
+use crate::request::json_body;
 use crate::request::param::Inputs;
 use crate::route::{Access, BodyKind, Call, Reply, Route};
 use crate::server_address::ServerAddress;
-use crate::{body, dashboard, json_body, keyless, routes};
+use crate::{dashboard, routes};
 
 /// What the log calls the route of a path that there is not.
 const NOWHERE: &str = "-";

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use super::entry::{Entries, Entry, RawEntry};
+use super::index::chain;
 use super::index::postings::Extent;
 use super::index::query::{ChainQuery, StoredPage, TimelineQuery};
+use super::index::timeline;
 use super::segment::raw_segment::RawSegment;
 use super::segment::sealed::SealedSegment;
 use super::session::Session;
 use super::shared::{Segment, Shared};
-use super::{LogError, LogPosition, Seq, StoredEvent, chain, timeline};
+use super::{LogError, LogPosition, Seq, StoredEvent};
 use crate::codec::{BadBytes, decode_event};
 
 /// Looks at what was published. Cheap to clone, for any number of threads.

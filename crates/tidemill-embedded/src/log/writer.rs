@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::entry::FRAME_ALIGN;
 use super::group::{GROUP_BYTES_MAX, Group};
+use super::segment::files;
 use super::segment::frame::{self, FrameHeader, HEADER_BYTES};
 use super::segment::mark::Mark;
 use super::segment::raw_segment::{self, FRAMES_AT, PAGE_BYTES, RawSegment, SegmentStart};
 use super::segment::spare::Spare;
 use super::shared::{Segment, Shared};
-use super::{LogConfig, LogError, LogKeeper, LogPosition, LogReader, Seq, files, lock};
+use super::{LogConfig, LogError, LogKeeper, LogPosition, LogReader, Seq, lock};
 use crate::disk::{Disk, is_full};
 
 /// The log, for its one writer.

@@ -18,9 +18,9 @@ use crate::api::{
 };
 use crate::problem::Problem;
 use crate::request::param::Kind;
+use crate::request::{json_body, list_cursor};
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
 use crate::views::View;
-use crate::{json_body, list_cursor};
 
 const GROUP: &str = "Dead letters";
 /// 32 digits for a task's, a UUID for all others.

@@ -15,8 +15,8 @@ use super::submitting::not_listed;
 use crate::api::Page;
 use crate::problem::Problem;
 use crate::request::param::Kind;
+use crate::request::{json_body, list_cursor};
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
-use crate::{json_body, list_cursor};
 
 const GROUP: &str = "Task definitions";
 const NAME: Kind = Kind::Word { most: 200 };

@@ -18,9 +18,9 @@ use crate::api::{
 use crate::problem::Problem;
 use crate::request::given_job::GivenJob;
 use crate::request::param::Kind;
+use crate::request::{json_body, list_cursor};
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json, page_size};
 use crate::views::jobs::{event_page, event_query, job_summary, task_ids, task_row, texts};
-use crate::{json_body, list_cursor};
 
 /// The tasks that a job is shown with.
 const JOB_TASKS_SHOWN_MAX: usize = 1_000;

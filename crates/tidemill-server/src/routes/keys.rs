@@ -7,8 +7,8 @@ use crate::admission::caller::Caller;
 use crate::api::{KeyCreated, KeyRequest, KeyView, Page};
 use crate::problem::Problem;
 use crate::request::param::Kind;
+use crate::request::{json_body, list_cursor};
 use crate::route::{ADMIN, Call, Reply, Route, json, page_size};
-use crate::{json_body, list_cursor};
 
 const GROUP: &str = "Keys";
 /// Keys that are read at a time.

@@ -12,9 +12,9 @@ use super::compiling::compile;
 use crate::api::{ExplainRequest, ExplanationView, Page, ScriptSummary};
 use crate::problem::Problem;
 use crate::request::param::Kind;
+use crate::request::{json_body, list_cursor};
 use crate::route::{ADMIN, Call, READ, Reply, Route, VALUES_BYTES_MAX, json, page_size};
 use crate::views::View;
-use crate::{json_body, list_cursor};
 
 const GROUP: &str = "Scripts";
 pub(super) const ID: Kind = Kind::Word { most: ScriptId::LENGTH_MAX };

@@ -11,8 +11,8 @@ use super::scripts;
 use crate::api::Page;
 use crate::problem::Problem;
 use crate::request::param::Kind;
+use crate::request::{json_body, list_cursor};
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
-use crate::{json_body, list_cursor};
 
 const GROUP: &str = "Subscriptions";
 const ID: Kind = Kind::Word { most: SubscriptionId::LENGTH_MAX };

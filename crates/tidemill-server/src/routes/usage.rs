@@ -9,8 +9,8 @@ use super::jobs::job_of;
 use crate::api::{BudgetRequest, BudgetView, JobBudgetRequest, Page, UsageRowView};
 use crate::problem::Problem;
 use crate::request::param::Kind;
+use crate::request::{json_body, list_cursor};
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
-use crate::{json_body, list_cursor};
 
 const GROUP: &str = "Usage";
 

@@ -17,9 +17,9 @@ use crate::api::{
 };
 use crate::problem::Problem;
 use crate::request::param::Kind;
+use crate::request::{json_body, list_cursor};
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json, page_size};
 use crate::views::View;
-use crate::{json_body, list_cursor};
 
 pub(super) const GROUP: &str = "Workflows";
 /// A code of errors.

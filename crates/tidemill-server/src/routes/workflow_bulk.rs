@@ -10,9 +10,9 @@ use super::workflow_executions::{failing, resuming};
 use crate::api::{BulkActionName, BulkPreviewView, BulkRequest, BulkView, Page};
 use crate::problem::Problem;
 use crate::request::param::Kind;
+use crate::request::{json_body, list_cursor};
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
 use crate::views::{View, bulk_filter};
-use crate::{json_body, list_cursor};
 
 const ID: Kind = Kind::Word { most: 36 };
 /// How many executions may be named one by one.

@@ -13,9 +13,9 @@ use crate::api::{
 };
 use crate::problem::Problem;
 use crate::request::param::{Inputs, Kind};
+use crate::request::{json_body, list_cursor};
 use crate::route::{Call, READ, Reply, Route, SUBMIT, json, page_size};
 use crate::views::{View, hours};
-use crate::{json_body, list_cursor};
 
 /// The two digits of an error type.
 pub(super) const TYPE: Kind = Kind::Text { most: 2 };

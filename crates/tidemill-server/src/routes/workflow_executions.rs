@@ -16,9 +16,9 @@ use crate::api::{
 };
 use crate::problem::Problem;
 use crate::request::param::Kind;
+use crate::request::{json_body, list_cursor};
 use crate::route::{ADMIN, Call, READ, Reply, Route, json, page_size};
 use crate::views::View;
-use crate::{json_body, list_cursor};
 
 const STATUS: Kind = Kind::Choice(&["SCHEDULED", "IN_PROGRESS", "SUCCEEDED", "FAILED"]);
 /// The bounds of Step Functions, so that a failure means the same there.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::codec::Reader;
 use crate::disk::{Disk, DiskFile, read_exact_at};
-use crate::log::{LogError, LogPosition, Seq, files};
+use crate::log::segment::files;
+use crate::log::{LogError, LogPosition, Seq};
 
 const MARK_BYTES: usize = 24;
 

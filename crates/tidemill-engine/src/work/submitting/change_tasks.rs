@@ -18,8 +18,9 @@ use crate::kernel::site::Origin;
 use crate::kernel::state::State;
 use crate::kernel::state::job::{KeptTask, spec_bytes};
 use crate::kernel::state::row::RowKey;
+use crate::work::resume;
 use crate::work::rows::{job_rows, steered_rows, tasks_bytes};
-use crate::work::{resume, tenant_limit};
+use crate::work::submitting::tenant_limit;
 
 /// Gives tasks that did not complete other work.
 #[derive(Debug, Clone)]
