@@ -456,8 +456,7 @@ impl<S: TaskSource> Attempt<'_, S> {
             stuck_at = Some(Instant::now() + grace + END_WAIT);
         }
         for output in [&mut stdout, &mut stderr] {
-            let stream = output.stream;
-            std::mem::take(&mut output.lines).finish(|line| self.take(line, stream));
+            self.take_rest(output);
         }
         self.flush();
         ended

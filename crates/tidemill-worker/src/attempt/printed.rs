@@ -76,6 +76,12 @@ impl<S: TaskSource> Attempt<'_, S> {
         has_read
     }
 
+    /// Takes a last line that has no end.
+    pub(super) fn take_rest(&mut self, output: &mut Output) {
+        let stream = output.stream;
+        std::mem::take(&mut output.lines).finish(|line| self.take(line, stream));
+    }
+
     /// Takes one line: a word of the protocol, or a line of the log.
     fn take(&mut self, line: Line<'_>, stream: LogSource) {
         if stream == LogSource::Stdout && line.bytes.starts_with(protocol::MARK) {
