@@ -8,7 +8,7 @@ pub(crate) mod ran;
 pub(crate) mod read;
 pub(crate) mod resume;
 pub(crate) mod rows;
-pub mod running;
+pub(crate) mod running;
 pub(crate) mod statuses;
 pub(crate) mod submitting;
 pub(crate) mod task_files;
