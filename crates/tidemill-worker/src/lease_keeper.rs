@@ -1,10 +1,12 @@
-//! The leases of a worker's slots, renewed by one task beside them.
+//! The leases of a worker's slots, renewed by a thread of its own.
 //!
-//! A handler that blocks its thread does not lose its lease that way, and a short task costs an entry in a map instead of
-//! a task of its own on the runtime.
+//! Handlers may block every thread of the runtime that they run on: a keeper on that runtime would stand still with them, and
+//! their leases would run out. A short task costs an entry in a map instead of a task of its own on the runtime.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use tidemill_engine::backend::Backend;
@@ -13,17 +15,22 @@ use tidemill_engine::engine::{Engine, EngineError, HeartbeatReport};
 use tidemill_engine::reply::Refusal;
 use tidemill_engine::warn_seldom;
 use tidemill_model::{Fence, WorkerId};
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::vitals::held_part;
+
+/// How long a keeper that ends is waited for. It lets go of the store then.
+const END_WAIT: Duration = Duration::from_secs(1);
 
 /// Renews what is held, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct LeaseKeeper {
     leases: Arc<Leases>,
-    keeping: AbortHandle,
+    stop: Arc<Notify>,
+    /// Closed once the keeper has ended.
+    ended: Mutex<Receiver<()>>,
 }
 
 #[derive(Debug)]
@@ -56,7 +63,7 @@ struct Lease {
 }
 
 impl LeaseKeeper {
-    /// Starts to keep leases on the current runtime.
+    /// Starts to keep leases. If there can be no thread for it, a task of the current runtime keeps them.
     pub(crate) fn start<B: Backend>(engine: Engine<B>, worker: WorkerId, interval: Duration) -> Self {
         let lease = Duration::from_millis(engine.policy().lease_millis);
         let leases = Arc::new(Leases {
@@ -65,8 +72,34 @@ impl LeaseKeeper {
             interval,
             held: held_part(lease),
         });
-        let keeping = tokio::spawn(keep(Arc::clone(&leases), engine, worker)).abort_handle();
-        Self { leases, keeping }
+        let stop = Arc::new(Notify::new());
+        let (ending, ended) = mpsc::channel();
+        let keeping = {
+            let (leases, stop) = (Arc::clone(&leases), Arc::clone(&stop));
+            move || async move {
+                tokio::select! {
+                    () = stop.notified() => {}
+                    () = keep(leases, engine, worker) => {}
+                }
+            }
+        };
+        let (tasks, spare) = (Handle::current(), keeping.clone());
+        let run = move || {
+            // It is dropped last, when nothing of the store is held any more.
+            let _ending = ending;
+            match Builder::new_current_thread().enable_all().build() {
+                Ok(own) => own.block_on(keeping()),
+                Err(error) => {
+                    warn_seldom!(error, "leases are kept with the drivers of the tasks' own runtime");
+                    tasks.block_on(keeping());
+                }
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("tidemill-leases".to_owned()).spawn(run) {
+            warn_seldom!(error, "leases are kept on the tasks' own runtime");
+            tokio::spawn(spare());
+        }
+        Self { leases, stop, ended: Mutex::new(ended) }
     }
 
     /// Keeps the lease of a task that was asked for then, until the answer is dropped.
@@ -91,7 +124,10 @@ impl LeaseKeeper {
 
 impl Drop for LeaseKeeper {
     fn drop(&mut self) {
-        self.keeping.abort();
+        self.stop.notify_one();
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // Nothing is ever sent: an answer says that the other end is gone, or that it takes too long.
+        let _ = ended.recv_timeout(END_WAIT);
     }
 }
 
@@ -280,8 +316,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_lease_that_was_long_under_way_wakes_the_keeper() {
-        let keeping = tokio::spawn(std::future::pending::<()>()).abort_handle();
-        let keeper = LeaseKeeper { leases: Arc::new(leases()), keeping };
+        let (_, ended) = mpsc::channel();
+        let keeper =
+            LeaseKeeper { leases: Arc::new(leases()), stop: Arc::default(), ended: Mutex::new(ended) };
         let task = TaskKey {
             tenant: tidemill_model::TenantId::trusted("t"),
             request: tidemill_model::RequestId::standalone("a").unwrap(),

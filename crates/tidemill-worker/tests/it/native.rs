@@ -120,6 +120,33 @@ async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
     worker.shut_down(Duration::from_secs(10)).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handlers_that_block_every_thread_keep_their_leases() {
+    let lab = Lab::with_policy(Policy { lease_millis: 1_500, ..Policy::default() });
+    let runs = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&runs);
+    let handlers = Handlers::new().on("step", move |_| {
+        let counted = Arc::clone(&counted);
+        async move {
+            counted.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_secs(4));
+            Ok(Json::empty_object())
+        }
+    });
+    let config = WorkerConfig {
+        slots: 2,
+        heartbeat: Duration::from_millis(300),
+        ..WorkerConfig::new(WorkerId::new("native-1").unwrap())
+    };
+    let worker = NativeWorker::new(lab.engine.clone(), handlers.unwrap(), config).start();
+    let (_, first) = lab.submit_job("one", &shell("true")).await;
+    let (_, second) = lab.submit_job("two", &shell("true")).await;
+    lab.ended(&first).await.output();
+    lab.ended(&second).await.output();
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+    worker.shut_down(Duration::from_secs(10)).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_without_heartbeats_ends_before_another_begins() {
     let lab = Lab::with_policy(Policy { lease_millis: 4_000, ..Policy::default() });
