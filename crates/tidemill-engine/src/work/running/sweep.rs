@@ -55,7 +55,7 @@ pub(crate) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) 
             queued.is_some_and(|queued| queued.message.task == *key && queued.message.run == head.run);
         let needs_message = match &head.state {
             TaskState::Queued => true,
-            TaskState::Leased(lease) => lease.until < draft.now(),
+            TaskState::Leased(_) => !is_held(head, draft),
             TaskState::Parked | TaskState::Done(_) => false,
         };
         if needs_message && !has_message {
@@ -64,7 +64,7 @@ pub(crate) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) 
         } else if let Some(queued) = queued.filter(|_| has_message)
             && let Some(at) = moved_back(head, queued, draft)
         {
-            if let TaskState::Leased(_) = head.state {
+            if is_held(head, draft) {
                 draft.change(key, TaskChangeKind::Shorten { fence: head.fence, until: at });
                 // The lease still holds in its last millisecond.
                 draft.show_at(queued.message.id, at.plus(1), Delivered::No);
@@ -89,14 +89,20 @@ pub(crate) fn decide(state: &State, command: &Sweep, draft: &mut Draft<'_, '_>) 
 fn moved_back(head: &TaskHead, queued: &Queued, draft: &Draft<'_, '_>) -> Option<Timestamp> {
     let now = draft.now();
     match &head.state {
-        TaskState::Queued if stays_hidden(draft) => None,
-        TaskState::Queued => {
+        TaskState::Leased(lease) if is_held(head, draft) => shortened(lease, draft),
+        TaskState::Queued | TaskState::Leased(_) if stays_hidden(draft) => None,
+        // The message of a lease that is over may have been received and hidden by hand since.
+        TaskState::Queued | TaskState::Leased(_) => {
             let at = now.plus(queued.wait_millis);
             Some(at).filter(|at| queued.visible_at.since(*at) > AHEAD_MILLIS_MAX)
         }
-        TaskState::Leased(lease) => shortened(lease, draft),
         TaskState::Parked | TaskState::Done(_) => None,
     }
+}
+
+/// Whether a worker holds the task now.
+fn is_held(head: &TaskHead, draft: &Draft<'_, '_>) -> bool {
+    matches!(&head.state, TaskState::Leased(lease) if lease.until >= draft.now())
 }
 
 /// When a lease ends that lasts much longer than a new one would. Its worker may be gone, and would be missed only
@@ -251,6 +257,23 @@ mod tests {
             fixture.restart();
             assert_eq!(sweep(&mut fixture), 1);
         }
+        assert_eq!(fixture.claim(1).len(), 0, "it stays hidden for as long as was asked");
+        fixture.now = fixture.now.plus(120_000);
+        assert_eq!(fixture.claim(1).len(), 1);
+    }
+
+    #[test]
+    fn what_was_hidden_by_hand_after_its_lease_is_not_stranded() {
+        let mut fixture = Fixture::new();
+        fixture.submit_task("t-1");
+        assert_eq!(fixture.claim(1).len(), 1);
+        fixture.now = fixture.now.plus(DAY);
+        let receive = Receive { tenants: None, max: 1, visibility_millis: Some(120_000) };
+        fixture.run(&Command::Receive(receive)).unwrap();
+        assert_eq!(sweep(&mut fixture), 0);
+        // The lease is still over.
+        fixture.now = fixture.now.minus(DAY / 2);
+        assert_eq!(sweep(&mut fixture), 1);
         assert_eq!(fixture.claim(1).len(), 0, "it stays hidden for as long as was asked");
         fixture.now = fixture.now.plus(120_000);
         assert_eq!(fixture.claim(1).len(), 1);
