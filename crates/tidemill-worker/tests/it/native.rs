@@ -93,35 +93,19 @@ async fn an_outcome_that_is_refused_fails_the_task_with_the_reason() {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the handler is to block its thread for longer than a lease")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
-    let policy = Policy { lease_millis: 1_500, ..Policy::default() };
-    let lab = Lab::with_policy(policy);
-    let runs = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&runs);
-    let handlers = Handlers::new().on("step", move |_| {
-        let counted = Arc::clone(&counted);
-        async move {
-            counted.fetch_add(1, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_secs(4));
-            Ok(Json::empty_object())
-        }
-    });
-    let config = WorkerConfig {
-        slots: 2,
-        heartbeat: Duration::from_millis(300),
-        ..WorkerConfig::new(WorkerId::new("native-1").unwrap())
-    };
-    let worker = NativeWorker::new(lab.engine.clone(), handlers.unwrap(), config).start();
-    let (_, key) = lab.submit_job("blocks", &shell("true")).await;
-    lab.ended(&key).await.output();
-    assert_eq!(runs.load(Ordering::Relaxed), 1);
-    worker.shut_down(Duration::from_secs(10)).await;
+    assert_blocked_tasks_run_once(&["blocks"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handlers_that_block_every_thread_keep_their_leases() {
+    assert_blocked_tasks_run_once(&["one", "two"]).await;
+}
+
+/// Handlers that block their threads for longer than a lease each run once.
+#[expect(clippy::disallowed_methods, reason = "the handler is to block its thread for longer than a lease")]
+async fn assert_blocked_tasks_run_once(tasks: &[&str]) {
     let lab = Lab::with_policy(Policy { lease_millis: 1_500, ..Policy::default() });
     let runs = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&runs);
@@ -139,11 +123,14 @@ async fn handlers_that_block_every_thread_keep_their_leases() {
         ..WorkerConfig::new(WorkerId::new("native-1").unwrap())
     };
     let worker = NativeWorker::new(lab.engine.clone(), handlers.unwrap(), config).start();
-    let (_, first) = lab.submit_job("one", &shell("true")).await;
-    let (_, second) = lab.submit_job("two", &shell("true")).await;
-    lab.ended(&first).await.output();
-    lab.ended(&second).await.output();
-    assert_eq!(runs.load(Ordering::Relaxed), 2);
+    let mut keys = Vec::new();
+    for task in tasks {
+        keys.push(lab.submit_job(task, &shell("true")).await.1);
+    }
+    for key in &keys {
+        lab.ended(key).await.output();
+    }
+    assert_eq!(usize::try_from(runs.load(Ordering::Relaxed)), Ok(tasks.len()));
     worker.shut_down(Duration::from_secs(10)).await;
 }
 
