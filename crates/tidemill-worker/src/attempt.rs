@@ -241,7 +241,7 @@ async fn run_with<S: TaskSource>(
     let started = Instant::now();
     let ended = attempt.watch(child, pace.clone(), heart.as_mut()).await;
     let memory_ran_out = ended.exit.is_some_and(may_lack_memory) && shared.memory.has_grown(&kills_before);
-    attempt.end(&ended, started.elapsed(), memory_ran_out, heart).await
+    attempt.end(&ended, started.elapsed(), memory_ran_out, pace.clone(), heart).await
 }
 
 /// Starts the child and keeps the lease meanwhile. An error says that the attempt must stop; nothing of the child is left then,
@@ -332,6 +332,7 @@ impl<S: TaskSource> Attempt<'_, S> {
         ended: &Ended,
         elapsed: Duration,
         memory_ran_out: bool,
+        pace: watch::Receiver<Pace>,
         mut heart: Heart<'_>,
     ) -> End {
         if let Some(Cause::Stop(stop)) = ended.cause {
@@ -361,7 +362,7 @@ impl<S: TaskSource> Attempt<'_, S> {
             Ok(report) => report,
             Err(end) => return end,
         };
-        self.conclude(report.with_spent(self.spent.clone()), heart).await
+        self.conclude(report.with_spent(self.spent.clone()), pace, heart).await
     }
 
     /// Reads what the child prints and waits until nothing is left of it, ending it when it must.

@@ -1,7 +1,8 @@
 //! Hands what an attempt left behind to the source: its log, its artifacts, its traces.
 //!
-//! A finished task is not failed for it. What cannot be handed over now is tried again for a minute, under the lease that is
-//! kept meanwhile, and then noted.
+//! A finished task is not failed for it. What cannot be handed over now is tried again under the lease that is kept
+//! meanwhile: logs and traces for a minute, then they are noted. The artifacts of a completed task are part of its result, since
+//! its dependents get them: they are tried for as long as its outcome would be, and without them the outcome is not reported.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidemill_engine::warn_seldom;
 use tidemill_model::work::artifact::is_inner_path;
 use tidemill_model::{ArtifactFile, Backoff};
 use tokio::task::{JoinError, JoinSet};
@@ -38,6 +40,14 @@ pub(crate) const FILES_BYTES_MAX: u64 = 512 * 1024 * 1024;
 const AT_ONCE: usize = 4;
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
+/// For how long files are tried again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    pub(crate) artifacts: Duration,
+    /// For logs and traces.
+    pub(crate) others: Duration,
+}
+
 /// What was handed over.
 #[derive(Debug, Default)]
 pub(crate) struct HandedOver {
@@ -45,6 +55,8 @@ pub(crate) struct HandedOver {
     pub(crate) artifacts: Vec<ArtifactFile>,
     /// What was left out, in words.
     pub(crate) notes: Vec<String>,
+    /// The first artifact that could not be handed over although nothing is wrong with it, in words.
+    pub(crate) missing: Option<String>,
 }
 
 /// Hands over all files and tells what was left out. `Err` when the lease is lost.
@@ -53,15 +65,18 @@ pub(crate) async fn hand_over<S: TaskSource>(
     claim: &HeldTask,
     directory: &Arc<AttemptDirectory>,
     redaction: &Redaction,
-    patience: Duration,
+    patience: Patience,
 ) -> Result<HandedOver, SourceError> {
-    let until = Instant::now() + patience;
-    let (names, notes) = names_in(&directory.inner, until).await;
-    let mut handed = HandedOver { artifacts: Vec::new(), notes };
+    let now = Instant::now();
+    let until_of =
+        |name: &str| now + if name.starts_with(ARTIFACTS) { patience.artifacts } else { patience.others };
+    let (names, notes) = names_in(&directory.inner, now + patience.others).await;
+    let mut handed = HandedOver { notes, ..HandedOver::default() };
     let mut taken = HashSet::new();
     let mut bytes_left = FILES_BYTES_MAX;
     let mut under_way = JoinSet::new();
     for name in names {
+        let until = until_of(&name);
         let limit = FILE_BYTES_MAX.min(bytes_left);
         let Content { size, bytes, sha256 } = match read_patiently(directory, &name, limit, redaction, until)
             .await
@@ -72,7 +87,7 @@ pub(crate) async fn hand_over<S: TaskSource>(
                 continue;
             }
             Err(Oversize::Io(error)) => {
-                handed.notes.push(format!("{name} cannot be read: {error}"));
+                handed.left_out(&name, is_own(&error), format!("{name} cannot be read: {error}"));
                 continue;
             }
         };
@@ -137,6 +152,16 @@ pub(crate) fn special_note(directory: &InnerDir) -> Option<String> {
     left_out.special_note(ARTIFACTS.trim_end_matches('/'))
 }
 
+impl HandedOver {
+    /// Notes a file that is left out. `is_passing`: nothing is wrong with the file itself.
+    fn left_out(&mut self, name: &str, is_passing: bool, note: String) {
+        if is_passing && name.starts_with(ARTIFACTS) {
+            self.missing.get_or_insert_with(|| note.clone());
+        }
+        self.notes.push(note);
+    }
+}
+
 type Put = Result<Result<Option<ArtifactFile>, (String, SourceError)>, JoinError>;
 
 /// Notes what is kept, and what could not be. Only a lost lease ends it all.
@@ -145,7 +170,10 @@ fn note_put(put: Option<Put>, handed: &mut HandedOver) -> Result<(), SourceError
         None => {}
         Some(Ok(Ok(artifact))) => handed.artifacts.extend(artifact),
         Some(Ok(Err((_, SourceError::Lost)))) => return Err(SourceError::Lost),
-        Some(Ok(Err((name, error)))) => handed.notes.push(format!("{name} could not be kept: {error}")),
+        Some(Ok(Err((name, error)))) => {
+            let is_passing = matches!(error, SourceError::Unavailable(_));
+            handed.left_out(&name, is_passing, format!("{name} could not be kept: {error}"));
+        }
         Some(Err(error)) => handed.notes.push(format!("a file could not be kept: {error}")),
     }
     Ok(())
@@ -240,7 +268,9 @@ async fn put<S: TaskSource>(
     let mut pauses = PAUSES;
     loop {
         match source.put_blob(claim, path, bytes.clone()).await {
-            Err(SourceError::Unavailable(_)) if Instant::now() < until => {}
+            Err(SourceError::Unavailable(problem)) if Instant::now() < until => {
+                warn_seldom!(problem, request = %claim.task.request, path, "a file of a task cannot be stored now; it is tried again");
+            }
             put => return put,
         }
         tokio::time::sleep(pauses.pause()).await;

@@ -113,7 +113,9 @@ fn refusal(error: ClientError) -> SourceError {
         ClientError::Problem(problem) => match (problem.status, problem.code.as_ref()) {
             // What it asked for is with others, or its report does not count: there is nothing left to do for it.
             (_, "LEASE_LOST" | "OUTCOME_DIFFERS" | "CLAIM_USED") | (404, _) => SourceError::Lost,
-            (408 | 425 | 429 | 500.., _) => SourceError::Unavailable(problem.detail),
+            // A key may be given its rights back, and a store that was imported opens when it has a key: until then what this
+            // worker knows is kept.
+            (401 | 403 | 408 | 425 | 429 | 500.., _) => SourceError::Unavailable(problem.detail),
             (_, code) => SourceError::Refused(format!("{} ({code})", problem.detail)),
         },
         error @ (ClientError::Unreachable { .. } | ClientError::Strange(_)) => {
@@ -385,4 +387,29 @@ fn outcome_of(report: WorkReport) -> api::OutcomeReport {
         }
     }
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_is_kept_while_the_server_may_still_take_it() {
+        for (status, code, expected) in [
+            (409, "LEASE_LOST", SourceError::Lost),
+            (404, "NOT_FOUND", SourceError::Lost),
+            (400, "INVALID_PARAMETER", SourceError::Refused("no (INVALID_PARAMETER)".to_owned())),
+            (413, "BODY_TOO_LARGE", SourceError::Refused("no (BODY_TOO_LARGE)".to_owned())),
+            (401, "UNAUTHORIZED", SourceError::Unavailable("no".to_owned())),
+            (403, "STORE_CLOSED", SourceError::Unavailable("no".to_owned())),
+            (429, "RATE_LIMITED", SourceError::Unavailable("no".to_owned())),
+            (503, "STORE_FULL", SourceError::Unavailable("no".to_owned())),
+        ] {
+            let text = format!(
+                r#"{{"type":"urn","title":"t","status":{status},"code":"{code}","detail":"no","details":[]}}"#
+            );
+            let problem = serde_json::from_str(&text).unwrap();
+            assert_eq!(refusal(ClientError::Problem(problem)), expected, "{status} {code}");
+        }
+    }
 }

@@ -48,6 +48,8 @@ pub(crate) enum Lack {
     Scripts,
     /// What the parents of a task left.
     Inputs,
+    /// Where the artifacts of a task are kept.
+    Store,
 }
 
 impl Lack {
@@ -60,6 +62,7 @@ impl Lack {
             Self::Spawner => "the process that starts tasks is gone",
             Self::Scripts => "no script host can be started",
             Self::Inputs => "files of the task's dependencies cannot be had",
+            Self::Store => "files of a task cannot be stored",
         }
     }
 }

@@ -1,21 +1,25 @@
 //! What comes of an attempt whose processes ended: the report, and the files that are handed over.
 
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_engine::engine::{Signal, WorkReport};
 use tidemill_engine::warn_seldom;
 use tidemill_model::{Backoff, ErrorCategory, Exit, Json};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Attempt, Cause, End, Ended, Heart, lost, millis};
-use crate::attempt_files::{HandedOver, hand_over, special_note};
+use crate::attempt_files::{HandedOver, Patience, hand_over, special_note};
 use crate::child::error_record::ErrorRecord;
 use crate::child::lines::LINE_BYTES_MAX;
 use crate::child::result::{BadResult, output_of};
 use crate::child::verdict::{Failed, no_agent_result};
+use crate::command_worker::PERSISTENCE_AT_STOP;
 use crate::log_sink::{LogLine, LogSource};
+use crate::pace::Pace;
 use crate::source::{AttemptEnd, TaskSource};
 use crate::trouble::{Lack, Trouble};
 use crate::vitals::Stop;
@@ -176,7 +180,12 @@ impl<S: TaskSource> Attempt<'_, S> {
     }
 
     /// Hands over what the attempt left, puts its directory into place, and keeps the lease meanwhile.
-    pub(super) async fn conclude(&mut self, report: WorkReport, mut heart: Heart<'_>) -> End {
+    pub(super) async fn conclude(
+        &mut self,
+        report: WorkReport,
+        mut pace: watch::Receiver<Pace>,
+        mut heart: Heart<'_>,
+    ) -> End {
         // In the log before that is kept: what is no file can never be, so it is no reason to leave the directory.
         if let Some(note) = self.left_files.then(|| special_note(&self.directory.inner)).flatten() {
             self.note(&note);
@@ -194,6 +203,8 @@ impl<S: TaskSource> Attempt<'_, S> {
             unsaid = self.vitals.unsaid() => unsaid,
             stop = &mut heart => return lost(&self.directory, stop).await,
         };
+        let patience = self.patience(&report);
+        let mut stopped = pin!(stopped_for(&mut pace, PERSISTENCE_AT_STOP.max(patience.others)));
         let handed = loop {
             tokio::select! {
                 biased;
@@ -207,17 +218,24 @@ impl<S: TaskSource> Attempt<'_, S> {
             if !self.left_files {
                 break Ok(HandedOver::default());
             }
-            let (source, patience) = (&self.shared.source, self.shared.config.upload_patience);
+            let source = &self.shared.source;
             tokio::select! {
                 biased;
                 stop = &mut heart => return lost(&self.directory, stop).await,
                 handed = hand_over(source, self.claim, &self.directory, &self.redaction, patience) => break handed,
+                () = &mut stopped => {
+                    let missing = Some("the worker stopped before all files were stored".to_owned());
+                    break Ok(HandedOver { missing, ..HandedOver::default() });
+                }
                 () = self.vitals.lapsed() => {}
             }
         };
         let mut is_stored = true;
         let report = match handed {
-            Ok(HandedOver { artifacts, notes }) => {
+            Ok(HandedOver { missing: Some(missing), .. }) if report.is_completed() => {
+                return self.without_files(missing).await;
+            }
+            Ok(HandedOver { artifacts, notes, .. }) => {
                 is_stored &= notes.is_empty();
                 for text in notes {
                     self.note(&text);
@@ -237,4 +255,26 @@ impl<S: TaskSource> Attempt<'_, S> {
         let directory = is_stored.then(|| Arc::clone(&self.directory));
         End::Report(AttemptEnd { began: unsaid, report }, directory)
     }
+
+    /// How long files are tried again: what dependents get for as long as the outcome is, all else for a while.
+    fn patience(&self, report: &WorkReport) -> Patience {
+        let others = self.shared.config.upload_patience;
+        let artifacts = if report.is_completed() { self.shared.config.persistence } else { others };
+        Patience { artifacts: artifacts.max(others), others }
+    }
+
+    /// The end of a completed attempt whose artifacts could not be stored: another attempt makes them again.
+    async fn without_files(&self, missing: String) -> End {
+        self.directory.discard().await;
+        End::Unable(Trouble::new(Lack::Store, missing), self.spent.clone())
+    }
+}
+
+/// Returns when the worker was told to stop this long ago.
+async fn stopped_for(pace: &mut watch::Receiver<Pace>, patience: Duration) {
+    // Without a handle nobody stops it any more.
+    if pace.wait_for(|pace| *pace != Pace::Work).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    tokio::time::sleep(patience).await;
 }

@@ -404,7 +404,7 @@ async fn files_that_could_not_be_stored_are_not_deleted() {
     source.blobs_fail.store(true, Ordering::Relaxed);
     let worker = start(&lab, source.clone());
     let text = "echo kept > $TIDEMILL_OUTPUT_DIR/artifacts/a.txt";
-    lab.run("failed", &shell(text)).await.output();
+    lab.run("failed", &shell(&format!("{text}; exit 3"))).await;
     source.blobs_fail.store(false, Ordering::Relaxed);
     lab.run("stored", &shell(text)).await.output();
     worker.shut_down(Duration::from_secs(10)).await;
@@ -424,6 +424,48 @@ async fn a_failed_upload_does_not_fail_a_task() {
     assert!(source.blob_tries.load(Ordering::Relaxed) >= 2);
     let log = std::fs::read_to_string(lab.output("req-1/logs/output.log")).unwrap();
     assert!(log.contains("logs/output.log could not be kept"), "{log}");
+    worker.shut_down(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_not_completed_without_its_artifacts() {
+    let mut lab = Lab::idle();
+    lab.config.upload_patience = Duration::from_millis(100);
+    let source = Faulty::new(lab.source("worker-1"));
+    source.blobs_fail.store(true, Ordering::Relaxed);
+    let worker = start(&lab, source.clone());
+    let text = "echo precious > $TIDEMILL_OUTPUT_DIR/artifacts/data.csv; echo '{}'";
+    let key = lab.submit("req-1", "{}", options(&shell(text))).await;
+    // The log is given up after a tenth of a second. The pauses grow from a fifth of a second on.
+    eventually("it is tried for longer", || source.blob_tries.load(Ordering::Relaxed) > 5).await;
+    assert!(!lab.history(&key).await.is_done());
+    source.blobs_fail.store(false, Ordering::Relaxed);
+    let ended = lab.ended(&key).await;
+    ended.output();
+    assert_eq!(ended.last()["artifacts"][0]["path"], "r1-a1/artifacts/data.csv", "{}", ended.last());
+    assert_eq!(ended.count("Task Processing Started"), 1, "{:?}", ended.types());
+    let kept = lab.blob(&key, "r1-a1/artifacts/data.csv").await;
+    assert_eq!(kept.as_deref(), Some(&b"precious\n"[..]));
+    worker.shut_down(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_whose_artifacts_are_never_taken_runs_again() {
+    let mut lab = Lab::idle();
+    lab.config.upload_patience = Duration::from_millis(100);
+    lab.config.persistence = Duration::from_millis(100);
+    let source = Faulty::new(lab.source("worker-1"));
+    source.blobs_fail.store(true, Ordering::Relaxed);
+    let worker = start(&lab, source.clone());
+    let text = "echo precious > $TIDEMILL_OUTPUT_DIR/artifacts/data.csv; echo '{}'";
+    let key = lab.submit("req-1", "{}", options(&shell(text))).await;
+    let told = "files of a task cannot be stored";
+    eventually("it is told", || lab.shown().iter().any(|line| line.contains(told))).await;
+    source.blobs_fail.store(false, Ordering::Relaxed);
+    let ended = lab.ended(&key).await;
+    ended.output();
+    assert_eq!(ended.last()["artifacts"][0]["path"], "r1-a1/artifacts/data.csv", "no attempt is counted");
+    assert_eq!(ended.first_of("Task Processing Failed")["counted"], false, "{:?}", ended.types());
     worker.shut_down(Duration::from_secs(10)).await;
 }
 

@@ -154,6 +154,11 @@ impl WorkReport {
         Self::Failed { error, category, retry_after_millis: None, code: None, usage: None, session_id: None }
     }
 
+    /// Whether it is a success, so that dependents follow.
+    pub fn is_completed(&self) -> bool {
+        matches!(self, Self::Completed { .. })
+    }
+
     /// The same with the task's own code of its error, if it failed.
     #[must_use]
     pub fn with_code(mut self, own: Option<&str>) -> Self {
