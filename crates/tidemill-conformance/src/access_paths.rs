@@ -83,7 +83,7 @@ async fn check<W: TestWorld>(lab: &Lab<W>, all: &[Event], mut query: EventQuery)
 
 /// All eight paths, both orders, in one page and in pages of two sizes.
 pub async fn every_path_answers_like_select<W: TestWorld>(lab: Lab<W>) {
-    let all = mixed_log(&lab, 240).await;
+    let all = mixed_log(&lab, if W::IS_DISTANT { 96 } else { 240 }).await;
     for path in paths() {
         for order in [Order::Ascending, Order::Descending] {
             for limit in [1_000, 7, 1] {
@@ -100,7 +100,7 @@ pub async fn every_path_answers_like_select<W: TestWorld>(lab: Lab<W>) {
 
 /// Ranges are honoured to the millisecond on every path.
 pub async fn every_path_honours_time_ranges<W: TestWorld>(lab: Lab<W>) {
-    let all = mixed_log(&lab, 160).await;
+    let all = mixed_log(&lab, if W::IS_DISTANT { 64 } else { 160 }).await;
     let first = all.iter().map(|event| event.timestamp).min().expect("there are events");
     let last = all.iter().map(|event| event.timestamp).max().expect("there are events");
     let middle = first.plus(last.since(first) / 2);

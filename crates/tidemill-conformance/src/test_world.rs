@@ -28,6 +28,10 @@ pub trait TestWorld: Sized + Send + Sync + 'static {
     /// Whether `reopen` gives a world.
     const REOPENS: bool = false;
 
+    /// Whether each question costs milliseconds, as it does over a network: cases that ask thousands of them then ask fewer of
+    /// each kind.
+    const IS_DISTANT: bool = false;
+
     fn backend(&self) -> Arc<Self::Backend>;
 
     /// The clock has moved. A backend that sleeps until a moment of its own must look at the clock again.

@@ -25,6 +25,7 @@ impl TableWorld {
 impl TestWorld for TableWorld {
     type Backend = Aws;
     const REOPENS: bool = true;
+    const IS_DISTANT: bool = true;
 
     fn backend(&self) -> Arc<Aws> {
         Arc::clone(&self.backend)
