@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidemill_embedded::codec::{decode_event, decode_fields};
-use tidemill_embedded::log::Seq;
+use tidemill_engine::codec::{decode_event, decode_fields};
+use tidemill_engine::state::trail::Seq;
 use tidemill_model::Event;
 
 fuzz_target!(|bytes: &[u8]| {
