@@ -1,7 +1,7 @@
 //! Checksums of bodies: what a client says the sum of its bytes is, and what it is.
 //!
-//! A sum comes as a header or as a trailer, in base64. Sums find damage, not forgery, so they are compared plainly; they
-//! do not say who sent a body.
+//! A sum comes as a header or as a trailer, in base64. Sums find damage, not forgery, so they are compared plainly; what
+//! proves who sent a body is in [`crate::signature`].
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

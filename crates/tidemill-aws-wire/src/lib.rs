@@ -6,3 +6,5 @@
 
 pub mod checksum;
 mod crc;
+pub mod hex;
+pub mod signature;
