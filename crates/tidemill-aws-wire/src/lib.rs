@@ -5,6 +5,7 @@
 //! comes with it.
 
 pub mod checksum;
+pub mod chunked;
 mod crc;
 pub mod hex;
 pub mod signature;

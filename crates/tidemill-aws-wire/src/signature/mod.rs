@@ -23,6 +23,7 @@ mod verify;
 pub use claim::{SignatureClaim, SignatureSource};
 pub use date::AmzDate;
 pub use error::SignatureError;
+pub(crate) use key::sha256_hex;
 pub use key::{ALGORITHM, SigningKey};
 pub use payload::PayloadHash;
 pub use request::WireRequest;

@@ -3,7 +3,8 @@
 use super::canonical::canonical_request;
 use super::claim::{SignatureClaim, SignatureSource};
 use super::key::{SigningKey, string_to_sign};
-use super::{AmzDate, PayloadHash, SignatureError, WireRequest};
+use super::{AmzDate, CredentialScope, PayloadHash, SignatureError, WireRequest};
+use crate::chunked::ChunkSignatures;
 
 /// How far the clocks of client and server may be apart.
 pub const SKEW_SECS_MAX: u64 = 15 * 60;
@@ -23,6 +24,10 @@ pub struct SignatureCheck<'c> {
 #[derive(Debug, Clone)]
 pub struct AcceptedSignature {
     payload: PayloadHash,
+    key: SigningKey,
+    date: AmzDate,
+    scope: CredentialScope,
+    signature: [u8; 32],
 }
 
 impl AcceptedSignature {
@@ -30,10 +35,15 @@ impl AcceptedSignature {
     pub fn payload(&self) -> PayloadHash {
         self.payload
     }
+
+    /// What the signatures of chunks are checked with: the first of them continues that of the request.
+    pub fn chunk_signatures(&self) -> ChunkSignatures {
+        ChunkSignatures::new(self.key.clone(), self.date, self.scope.clone(), &self.signature)
+    }
 }
 
 impl SignatureClaim {
-    /// Checks a request whose whole body is there. An `aws-chunked` body is taken as it is.
+    /// Checks a request whose whole body is there. An `aws-chunked` body is checked when it is decoded.
     pub fn verify(
         &self,
         request: &WireRequest<'_>,
@@ -80,8 +90,9 @@ impl SignatureClaim {
             canonical_request(request, &self.parameters, &self.signed_headers, payload, check.service)?;
         let text = string_to_sign(self.date, &self.scope, &canonical);
         let key = SigningKey::derive(check.secret, &self.scope);
-        let is_right = self.signature.is_some_and(|signature| key.signed(&text, &signature));
-        if is_right { Ok(AcceptedSignature { payload }) } else { Err(SignatureError::Wrong) }
+        let signature = self.signature.filter(|signature| key.signed(&text, signature));
+        let signature = signature.ok_or(SignatureError::Wrong)?;
+        Ok(AcceptedSignature { payload, key, date: self.date, scope: self.scope.clone(), signature })
     }
 
     fn check_date(&self, now: AmzDate) -> Result<(), SignatureError> {

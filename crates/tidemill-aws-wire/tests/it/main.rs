@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails, fails its test")]
 
 mod checks;
+mod chunked;
 mod published;
 mod real_clients;

@@ -1,5 +1,6 @@
 //! Signatures that AWS publishes in its documentation and its test suite.
 
+use tidemill_aws_wire::chunked::{ChunkDecoder, ChunkedHead};
 use tidemill_aws_wire::signature::{
     AcceptedSignature, AmzDate, PayloadHash, RequestSigner, SignatureCheck, SignatureClaim, SignatureError,
     WireRequest,
@@ -202,4 +203,79 @@ fn the_presigned_example_of_s3_comes_out() {
     let check = SignatureCheck { secret: EXAMPLES.secret, service: "s3", now_secs };
     let accepted = SignatureClaim::of(&request).unwrap().verify_head(&request, &check).unwrap();
     assert_eq!(accepted.payload(), PayloadHash::Unsigned);
+}
+
+/// The frame of the two chunks of the examples, 64 KiB and 1 KiB of `a`, and the end.
+fn example_body(signatures: [&str; 3], end: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (size, signature) in [65_536, 1_024, 0].into_iter().zip(signatures) {
+        body.extend_from_slice(format!("{size:x};chunk-signature={signature}\r\n").as_bytes());
+        body.resize(body.len() + size, b'a');
+        if size > 0 {
+            body.extend_from_slice(b"\r\n");
+        }
+    }
+    body.extend_from_slice(end.as_bytes());
+    body
+}
+
+#[test]
+fn the_example_of_signed_chunks_comes_out() {
+    let headers = [
+        ("Host", &b"s3.amazonaws.com"[..]),
+        ("x-amz-date", b"20130524T000000Z"),
+        ("x-amz-storage-class", b"REDUCED_REDUNDANCY"),
+        ("x-amz-content-sha256", b"STREAMING-AWS4-HMAC-SHA256-PAYLOAD"),
+        ("Content-Encoding", b"aws-chunked"),
+        ("x-amz-decoded-content-length", b"66560"),
+        ("Content-Length", b"66824"),
+    ];
+    let request =
+        WireRequest { method: "PUT", path: "/examplebucket/chunkObject.txt", query: "", headers: &headers };
+    let payload = PayloadHash::SignedChunks;
+    let seed = "4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9";
+    let accepted = check(&EXAMPLES, "20130524T000000Z", &request, payload, seed).unwrap();
+    let head = ChunkedHead::of(&request, accepted.payload()).unwrap();
+    let body = example_body(
+        [
+            "ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648",
+            "0055627c9e194cb4542bae2aa5492e3c1575bbb81b612b7d234b86a503ef5497",
+            "b6c6ea8a5354eaf15b3cb7646744f4275b71ea724fed81ceb9323e279d449df9",
+        ],
+        "\r\n",
+    );
+    assert_eq!(body.len(), 66_824);
+    let decoded = ChunkDecoder::new(head, accepted.chunk_signatures()).decode(&body).unwrap();
+    assert_eq!(decoded.bytes, vec![b'a'; 66_560]);
+}
+
+#[test]
+fn the_example_of_signed_chunks_with_a_trailer_comes_out() {
+    let headers = [
+        ("Host", &b"s3.amazonaws.com"[..]),
+        ("x-amz-date", b"20130524T000000Z"),
+        ("x-amz-storage-class", b"REDUCED_REDUNDANCY"),
+        ("x-amz-content-sha256", b"STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"),
+        ("Content-Encoding", b"aws-chunked"),
+        ("x-amz-decoded-content-length", b"66560"),
+        ("x-amz-trailer", b"x-amz-checksum-crc32c"),
+    ];
+    let request =
+        WireRequest { method: "PUT", path: "/examplebucket/chunkObject.txt", query: "", headers: &headers };
+    let payload = PayloadHash::SignedChunksTrailer;
+    let seed = "106e2a8a18243abcf37539882f36619c00e2dfc72633413f02d3b74544bfeb8e";
+    let accepted = check(&EXAMPLES, "20130524T000000Z", &request, payload, seed).unwrap();
+    let head = ChunkedHead::of(&request, accepted.payload()).unwrap();
+    let body = example_body(
+        [
+            "b474d8862b1487a5145d686f57f013e54db672cee1c953b3010fb58501ef5aa2",
+            "1c1344b170168f8e65b41376b44b20fe354e373826ccbbe2c1d40a8cae51e5c7",
+            "2ca2aba2005185cf7159c6277faf83795951dd77a3a99e6e65d5c9f85863f992",
+        ],
+        "x-amz-checksum-crc32c:sOO8/Q==\r\n\
+         x-amz-trailer-signature:d81f82fc3505edab99d459891051a732e8730629a2e4a59689829ca17fe2e435\r\n\r\n",
+    );
+    let decoded = ChunkDecoder::new(head, accepted.chunk_signatures()).decode(&body).unwrap();
+    assert_eq!(decoded.bytes, vec![b'a'; 66_560]);
+    assert_eq!(decoded.checksum.unwrap().to_base64(), "sOO8/Q==");
 }
