@@ -3,3 +3,12 @@
 //!
 //! Nothing here knows the engine, opens a socket or reads a clock: a request comes in as bytes and values, and the time
 //! comes with it.
+
+pub mod form;
+pub mod request_head;
+pub mod wire_answer;
+pub mod wire_date;
+pub mod xml;
+
+pub use request_head::RequestHead;
+pub use wire_answer::WireAnswer;
