@@ -4,8 +4,13 @@
 //! Nothing here knows the engine, opens a socket or reads a clock: a request comes in as bytes and values, and the time
 //! comes with it.
 
+pub mod call;
+pub mod dialect;
+pub mod door_error;
+pub mod error_answer;
 pub mod form;
 pub mod request_head;
+pub mod sts;
 pub mod wire_answer;
 pub mod wire_date;
 pub mod xml;
