@@ -10,6 +10,7 @@ pub mod door_error;
 pub mod error_answer;
 pub mod form;
 pub mod request_head;
+pub mod sqs;
 pub mod sts;
 pub mod wire_answer;
 pub mod wire_date;
