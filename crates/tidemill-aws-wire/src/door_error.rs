@@ -149,7 +149,7 @@ mod tests {
         };
         let (status, headers, body) = of(Dialect::Sqs(SqsProtocol::Json));
         assert_eq!(status, 403);
-        assert_eq!(headers, [("x-amzn-query-error", "AccessDenied;Sender".to_owned())]);
+        assert_eq!(headers, [("x-amzn-query-error".into(), "AccessDenied;Sender".to_owned())]);
         assert!(body.starts_with(r#"{"__type":"com.amazonaws.sqs#AccessDenied","message":"#), "{body}");
         let (_, _, body) = of(Dialect::Sqs(SqsProtocol::Query));
         assert!(body.contains("<ErrorResponse xmlns=\"http://queue.amazonaws.com/doc/2012-11-05/\"><Error><Type>Sender</Type><Code>AccessDenied</Code>"), "{body}");

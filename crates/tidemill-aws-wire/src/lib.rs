@@ -12,6 +12,7 @@ pub mod eventbridge;
 pub mod form;
 pub mod json_fault;
 pub mod request_head;
+pub mod s3;
 pub mod sqs;
 pub mod step_functions;
 pub mod sts;

@@ -38,13 +38,13 @@ pub enum TaskReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenTrouble {
     /// Nobody was given this token.
-    #[error("Task Timed Out: 'Provided task does not exist anymore'")]
+    #[error("The task token was never given out.")]
     TaskDoesNotExist,
     /// The token was used, has expired or was replaced.
-    #[error("Task Timed Out: 'Provided task is not waiting any longer'")]
+    #[error("The task does not wait for this token any longer: it was used, has expired or was replaced.")]
     TaskTimedOut,
     /// The token cannot be read.
-    #[error("Invalid Token: 'Invalid token'")]
+    #[error("The task token is malformed.")]
     InvalidToken,
 }
 

@@ -1,5 +1,7 @@
 //! An answer as it goes over the wire. The shell adds `Date`, `Content-Length` and the id of the request.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 /// JSON of SQS, DynamoDB and Step Functions.
@@ -17,7 +19,7 @@ pub struct WireAnswer {
     pub status: u16,
     /// None when there is no body.
     pub media_type: Option<&'static str>,
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     pub body: Vec<u8>,
 }
 
@@ -41,8 +43,8 @@ impl WireAnswer {
     }
 
     #[must_use]
-    pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.headers.push((name, value.into()));
+    pub fn with_header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
         self
     }
 }

@@ -22,6 +22,11 @@ impl XmlWriter {
         writer.text
     }
 
+    /// A document whose root holds text alone.
+    pub fn root_text(name: &str, namespace: &str, text: &str) -> String {
+        Self::document(name, Some(namespace), |writer| escape(&mut writer.text, text))
+    }
+
     /// An element that holds others.
     pub fn element(&mut self, name: &str, fill: impl FnOnce(&mut Self)) {
         let _ = write!(self.text, "<{name}>");

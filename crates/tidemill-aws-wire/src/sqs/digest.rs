@@ -35,7 +35,8 @@ pub fn md5_of_attributes(attributes: &MessageAttributes) -> Option<String> {
     Some(hexadecimal(sum.finalize().as_slice()))
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+/// Two small letters or digits for each byte.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

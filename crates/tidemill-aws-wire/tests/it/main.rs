@@ -3,4 +3,5 @@
 //! `fixtures/make_requests.py` wrote the requests; `fixtures/parse_answers.py` reads the answers.
 
 mod fixture;
+mod s3_requests;
 mod sqs_requests;
