@@ -2,6 +2,8 @@
 //!
 //! `fixtures/make_requests.py` wrote the requests; `fixtures/parse_answers.py` reads the answers.
 
+mod answers;
 mod fixture;
 mod s3_requests;
 mod sqs_requests;
+mod targets;
