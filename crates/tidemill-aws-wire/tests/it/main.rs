@@ -1,8 +1,15 @@
-//! The crate from outside: what AWS publishes, what its clients send, and what a forger tries.
+//! The crate from outside: what AWS publishes, what its clients send and read, and what a forger tries.
+//!
+//! `fixtures/make_requests.py` and `fixtures/signed_requests.py` wrote the requests; `fixtures/parse_answers.py` reads the answers.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails, fails its test")]
 
+mod answers;
 mod checks;
 mod chunked;
+mod fixture;
 mod published;
 mod real_clients;
+mod s3_requests;
+mod sqs_requests;
+mod targets;
