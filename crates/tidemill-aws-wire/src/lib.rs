@@ -3,3 +3,5 @@
 //!
 //! Nothing here knows the engine, opens a socket or reads a clock: a request comes in as bytes and values, and the time
 //! comes with it.
+
+pub mod dynamodb;
