@@ -3,6 +3,7 @@
 //! The rules are DynamoDB's, as far as they can be kept without a table: what is refused here is refused with AWS's words.
 //! Where the items come from, and who may see them, is the caller's business.
 
+pub mod expression;
 mod number;
 mod plain_json;
 mod value;
