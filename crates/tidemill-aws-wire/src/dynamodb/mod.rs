@@ -4,11 +4,13 @@
 //! Where the items come from, and who may see them, is the caller's business.
 
 pub mod expression;
+mod key_schema;
 mod number;
 mod plain_json;
 mod value;
 mod value_json;
 
+pub use key_schema::{KeyError, KeySchema, PARTITION_KEY_BYTES_MAX, SORT_KEY_BYTES_MAX};
 pub use number::{DecimalNumber, NUMBER_DIGITS_MAX, NUMBER_MAGNITUDE_MAX, NUMBER_MAGNITUDE_MIN, NumberError};
 pub use plain_json::{PlainError, item_from_plain, item_to_plain};
 pub use value::{AttributeType, AttributeValue, Item, NESTING_MAX, item_bytes};

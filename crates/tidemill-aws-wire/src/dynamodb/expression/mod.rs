@@ -9,14 +9,18 @@ mod error;
 mod evaluate;
 #[cfg(test)]
 mod fixture;
+mod key_condition;
 mod parse;
 mod path;
 mod placeholders;
+mod projection;
 mod reserved_words;
 mod token;
 
 pub use condition::{Comparator, ItemCondition, Operand};
 pub use error::{ExpressionError, ExpressionKind};
+pub use key_condition::{KeyCondition, KeyConditionError, SortCondition};
 pub use parse::{CANDIDATES_MAX, EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, OPERATORS_MAX};
 pub use path::{DocumentPath, PATH_STEPS_MAX, PathStep};
 pub use placeholders::{PlaceholderError, Placeholders};
+pub use projection::ItemProjection;
