@@ -94,3 +94,26 @@ impl Comparator {
         }
     }
 }
+
+impl ItemCondition {
+    /// Whether the condition is about the attribute of that name, or a part of it.
+    pub fn names(&self, attribute: &str) -> bool {
+        let path = |path: &DocumentPath| path.attribute == attribute;
+        let operand = |operand: &Operand| match operand {
+            Operand::Path(found) | Operand::Size(found) => path(found),
+            Operand::Value(_) | Operand::SizeOfValue(_) => false,
+        };
+        match self {
+            Self::And(parts) | Self::Or(parts) => parts.iter().any(|part| part.names(attribute)),
+            Self::Not(condition) => condition.names(attribute),
+            Self::Compare { left, right, .. } => operand(left) || operand(right),
+            Self::Between { operand: first, lower, upper } => {
+                operand(first) || operand(lower) || operand(upper)
+            }
+            Self::In { operand: first, candidates } => operand(first) || candidates.iter().any(operand),
+            Self::Exists(found) | Self::NotExists(found) | Self::IsOfType { path: found, .. } => path(found),
+            Self::BeginsWith { operand: first, prefix: second }
+            | Self::Contains { operand: first, sought: second } => operand(first) || operand(second),
+        }
+    }
+}
