@@ -4,3 +4,4 @@
 
 mod any_expression;
 mod moto;
+mod requests;

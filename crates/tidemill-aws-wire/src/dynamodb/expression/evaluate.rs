@@ -93,7 +93,8 @@ fn contains(value: &AttributeValue, sought: &AttributeValue) -> bool {
     }
 }
 
-/// How long a text or a binary is, or how many members a value has. Other types have no size.
+/// How long a text or a binary is, or how many members a value has. Other types have no size. The documentation does not say
+/// what the length of a text counts; here it is characters.
 fn size(value: &AttributeValue) -> Option<AttributeValue> {
     let count = match value {
         AttributeValue::S(text) => text.chars().count(),
