@@ -10,6 +10,7 @@ pub mod chunked;
 mod crc;
 pub mod dialect;
 pub mod door_error;
+pub mod dynamodb;
 pub mod error_answer;
 pub mod eventbridge;
 pub mod form;
