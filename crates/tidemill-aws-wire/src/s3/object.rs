@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::sqs::hexadecimal;
+use crate::hex;
 use crate::wire_answer::{APPLICATION_XML, WireAnswer};
 use crate::wire_date::http_date;
 use crate::xml::XmlWriter;
@@ -24,7 +24,7 @@ pub struct ObjectHead {
 
 /// The `ETag` of an object with this MD5 sum, in quotes.
 pub fn etag_of(md5: [u8; 16]) -> String {
-    format!("\"{}\"", hexadecimal(&md5))
+    format!("\"{}\"", hex::encode(&md5))
 }
 
 /// The answer to `GetObject` and `HeadObject` without the bytes, of the whole object or of a part of it.

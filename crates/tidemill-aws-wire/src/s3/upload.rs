@@ -6,7 +6,7 @@ use quick_xml::events::Event;
 
 use super::fault::{S3Fault, S3FaultCode};
 use super::object::S3_NAMESPACE;
-use crate::sqs::hexadecimal;
+use crate::hex;
 use crate::wire_answer::{APPLICATION_XML, WireAnswer};
 use crate::xml::XmlWriter;
 
@@ -95,7 +95,7 @@ pub fn etag_of_parts(md5_of_parts: &[[u8; 16]]) -> String {
     for md5 in md5_of_parts {
         sum.update(md5);
     }
-    format!("\"{}-{}\"", hexadecimal(sum.finalize().as_slice()), md5_of_parts.len())
+    format!("\"{}-{}\"", hex::encode(sum.finalize().as_slice()), md5_of_parts.len())
 }
 
 /// The answer to `CreateMultipartUpload`.

@@ -1,14 +1,13 @@
 //! The MD5 sums that SQS gives for bodies and attributes, by which clients check that nothing was changed on the way.
 
-use std::fmt::Write as _;
-
 use md5::{Digest, Md5};
 
 use super::message_attribute::{AttributeContent, MessageAttributes};
+use crate::hex;
 
 /// The sum of a body, in hexadecimal.
 pub fn md5_of_body(body: &str) -> String {
-    hexadecimal(Md5::digest(body.as_bytes()).as_slice())
+    hex::encode(Md5::digest(body.as_bytes()).as_slice())
 }
 
 /// The sum of attributes, or none if there are none: name, type, kind of value and value of each, by name, every part behind
@@ -32,13 +31,5 @@ pub fn md5_of_attributes(attributes: &MessageAttributes) -> Option<String> {
         part(attribute.data_type.as_bytes(), Some(kind));
         part(attribute.content.as_bytes(), None);
     }
-    Some(hexadecimal(sum.finalize().as_slice()))
-}
-
-/// Two small letters or digits for each byte.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Some(hex::encode(sum.finalize().as_slice()))
 }

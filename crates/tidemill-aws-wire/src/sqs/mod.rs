@@ -18,7 +18,6 @@ mod request;
 
 pub use answer::{SentMessage, SqsAnswer, SqsBatchOutcome, SqsMessage};
 pub use batch::{BATCH_ENTRIES_MAX, BATCH_ID_CHARS_MAX, SqsBatch, SqsBatchEntry};
-pub(crate) use digest::hexadecimal;
 pub use digest::{md5_of_attributes, md5_of_body};
 pub use fault::{SqsFault, SqsFaultCode};
 pub use message::{DELAY_SECS_MAX, MESSAGE_BYTES_MAX, OutgoingMessage};

@@ -5,11 +5,14 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails, fails its test")]
 
 mod answers;
+mod any_expression;
 mod checks;
 mod chunked;
 mod fixture;
+mod moto;
 mod published;
 mod real_clients;
 mod s3_requests;
 mod sqs_requests;
+mod table_requests;
 mod targets;
