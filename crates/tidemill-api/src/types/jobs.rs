@@ -104,6 +104,7 @@ impl From<JobCounts> for Counts {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "JobTask")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own in the answer")]
 pub struct TaskRow {
     pub task_id: String,
     pub request_id: String,
@@ -111,6 +112,9 @@ pub struct TaskRow {
     pub depends_on: Vec<String>,
     /// Null until it is dispatched.
     pub status: Option<TaskStateName>,
+    /// Ended by a cancel, not by a failure of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cancelled: bool,
     pub run: u32,
     /// The attempt that runs or ran last; 0 before the first.
     pub attempt: u32,

@@ -30,13 +30,14 @@ pub(crate) fn job_summary(job: &JobSnapshot) -> JobSummary {
 
 pub(crate) fn task_row(detail: TaskDetail) -> TaskRow {
     let execution = execution_of(&detail.task);
-    let TaskSnapshot { task, spec, state, blocked_by, .. } = detail.task;
+    let TaskSnapshot { task, spec, state, head, blocked_by, .. } = detail.task;
     TaskRow {
         task_id: spec.task_id.to_string(),
         request_id: task.request.to_string(),
         name: spec.name.to_string(),
         depends_on: texts(&spec.depends_on),
         status: state.map(Into::into),
+        cancelled: head.as_ref().and_then(TaskHead::outcome) == Some(Outcome::Cancelled),
         run: detail.run,
         attempt: detail.attempt,
         started_at: detail.started_at.map(Timestamp::millis),

@@ -351,6 +351,8 @@ async fn a_cancelled_job_is_at_rest_until_it_is_resumed() {
     let seen = client.get(&format!("/v1/jobs/{job}")).await.expect(200);
     assert_eq!(seen["status"], "cancelled");
     assert_eq!(seen["tasks"][0]["errorCategory"], "cancelled");
+    assert_eq!(seen["tasks"][0]["cancelled"], true);
+    assert_eq!(seen["tasks"][2].get("cancelled"), None, "it had not begun");
     assert_eq!(client.finish(&held, &json!({"status": "completed"})).await.code(), "LEASE_LOST");
     let beat = json!({"requestId": held["requestId"], "fence": held["fence"]});
     let answer = client.post("/v1/worker/heartbeat", &beat).await.expect(200);

@@ -353,6 +353,7 @@ fn print_how_to_go_on(report: &JobReport, out: &mut Output) {
     if report.is_parked() {
         out.note("let a parked task go on: tidemill parked resume TASK; or run all of them again:");
     }
+    report.print_lacking_budget(out);
     if report.job.status == api::JobStatusName::Failed || report.is_parked() {
         out.note(format_args!("go on with: tidemill jobs resume {job}"));
     }

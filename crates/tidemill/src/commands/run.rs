@@ -166,6 +166,7 @@ impl Run {
                     );
                 }
                 if !self.json && (report.job.status == JobStatusName::Failed || report.is_parked()) {
+                    report.print_lacking_budget(out);
                     self.print_how_to_go_on(out);
                 }
                 Ok(code)
@@ -235,11 +236,19 @@ impl Run {
             update::print_changes(&updated.tasks, out);
             updated.resumed.len()
         } else {
-            for task in changed_commands(node, file, &rows).await {
-                out.note(format_args!(
-                    "task {task} was changed in the file; the job goes on with what it was submitted with (--update takes the \
-                     change)"
-                ));
+            for row in changed_commands(node, file, &rows).await {
+                let task = &row.task_id;
+                if row.status == Some(api::TaskStateName::Completed) {
+                    out.note(format_args!(
+                        "task {task} was changed in the file but is completed, and stays so; run the file without --resume to \
+                         run it again"
+                    ));
+                } else {
+                    out.note(format_args!(
+                        "task {task} was changed in the file; the job goes on with what it was submitted with (--update takes the \
+                         change)"
+                    ));
+                }
             }
             if status == JobStatusName::Running {
                 0
@@ -318,8 +327,12 @@ async fn unfinished(client: &Client) -> Result<usize, ClientError> {
 }
 
 /// The tasks whose work in the file, or what it is given, is not what they were submitted with.
-async fn changed_commands(node: &Node<Embedded>, file: &JobFile, rows: &[api::TaskRow]) -> Vec<String> {
-    let rows: HashMap<&str, &api::TaskRow> = rows.iter().map(|row| (row.task_id.as_str(), row)).collect();
+async fn changed_commands<'r>(
+    node: &Node<Embedded>,
+    file: &JobFile,
+    rows: &'r [api::TaskRow],
+) -> Vec<&'r api::TaskRow> {
+    let rows: HashMap<&str, &'r api::TaskRow> = rows.iter().map(|row| (row.task_id.as_str(), row)).collect();
     let mut changed = Vec::new();
     for task in &file.tasks {
         let (run, agent, script) = match &task.work {
@@ -343,7 +356,7 @@ async fn changed_commands(node: &Node<Embedded>, file: &JobFile, rows: &[api::Ta
             || execution.secrets != task.settings.secrets
             || execution.path != task.settings.path
         {
-            changed.push(row.task_id.clone());
+            changed.push(*row);
         }
     }
     changed

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use tidemill_api::{JobStatusName, JobView, TaskRow, TaskStateName, TaskView};
 use tidemill_engine::clock::{Clock as _, SystemClock};
+use tidemill_model::spending::budget::BUDGET_EXCEEDED;
 use tidemill_model::{Json, UsageSum};
 
 use super::Ended;
@@ -42,6 +43,19 @@ impl JobReport {
     }
 
     /// Whether all that is left waits for somebody.
+    /// Says what to do if a task ended because a budget was used up, which a resume alone does not change.
+    pub(super) fn print_lacking_budget(&self, out: &mut Output) {
+        let is_used_up = |row: &TaskRow| {
+            row.last_error.as_ref().and_then(|error| error.code.as_deref()) == Some(BUDGET_EXCEEDED)
+        };
+        if self.rows.iter().any(is_used_up) {
+            out.note(format_args!(
+                "a budget is used up; raise it first: tidemill jobs budget {} --usd DOLLARS, or tidemill usage budget set",
+                self.job.job_id
+            ));
+        }
+    }
+
     pub(super) fn is_parked(&self) -> bool {
         is_parked(&self.job)
     }

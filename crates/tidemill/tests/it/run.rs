@@ -179,6 +179,10 @@ fn resume_names_what_differs() {
         ran.words.contains("task a was changed in the file; the job goes on with what it was submitted with"),
         "{ran:#?}"
     );
+    sandbox
+        .write("job.yaml", "name: x\ntasks:\n- {taskId: a, run: exit 1}\n- {taskId: b, run: 'true; true'}\n");
+    let ran = sandbox.run(&["run", "job.yaml", "--resume"]);
+    assert!(ran.words.contains("task b was changed in the file but is completed, and stays so;"), "{ran:#?}");
 }
 
 /// A changed file is taken for what did not complete: other work, and further tasks.

@@ -56,6 +56,8 @@ fn a_budget_stops_an_agent_and_the_sums_are_shown() {
     let again = sandbox.run(&["run", "job.yaml", "--resume"]);
     assert!(again.words.contains("used 1,234 tokens in 3 turns, 0.75 USD"), "{again:#?}");
     assert_eq!(again.code, 1, "the budget is used up still");
+    let hint = format!("raise it first: tidemill jobs budget {job} --usd DOLLARS");
+    assert!(again.words.contains(&hint), "{again:#?}");
     let raised = sandbox.run(&["jobs", "budget", job, "--usd", "2"]).ok().out;
     assert_eq!(raised, "0.75 of 2.00 USD\n");
     let get = sandbox.run(&["jobs", "get", job, "--json"]).ok().json();

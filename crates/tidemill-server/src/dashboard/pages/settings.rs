@@ -48,7 +48,7 @@ fn key_list(visit: &Visit, keys: &api::Page<KeyView>) -> Markup {
         @if keys.items.is_empty() {
             div class="empty" {
                 p class="empty-title" { "There are no keys" }
-                p { "Whoever can reach this server on this machine may do everything. The first key ends that at once: let it be an admin’s." }
+                p { "The server serves only its own user and root on this machine, who may do everything. The first key ends that at once: let it be an admin’s." }
             }
         } @else {
             div class="wrap" {
