@@ -6,6 +6,8 @@ pub mod event;
 pub mod event_fields;
 pub mod event_json;
 pub mod event_query;
+#[cfg(test)]
+mod events_page;
 pub mod fold;
 pub mod key;
 pub mod known_type;
