@@ -280,6 +280,9 @@ pub async fn heartbeats_extend_the_lease_and_change_no_state<W: TestWorld>(lab: 
         assert_eq!(until, lab.now().plus(LEASE));
         let event = lab.history(&task.task.request).await.pop().expect("there is a history");
         assert_eq!(property(&event, "heartbeatNumber"), number);
+        assert_eq!(property(&event, "requestId"), task.task.request.as_str());
+        // Heartbeats are most of all events: they say which task, and that tells its job.
+        assert!(property(&event, "jobId").is_null() && property(&event, "taskId").is_null());
         assert_eq!(property(&event, "effectiveUntil"), until.millis());
         assert_eq!(property(&event, "elapsedMs"), number * 20_000);
         assert_eq!(property(&event, "lastActivity")["stepName"], "parse");

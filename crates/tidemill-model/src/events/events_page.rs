@@ -165,7 +165,8 @@ fn full(known: KnownType) -> Option<Value> {
             fence,
         }),
         KnownType::TaskHeartbeat => value(&TaskHeartbeat {
-            task,
+            request_id: request,
+            run: task.run,
             effective_until: at,
             heartbeat_number: 1,
             elapsed_ms: 1,

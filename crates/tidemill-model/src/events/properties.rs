@@ -247,8 +247,10 @@ pub struct TaskTimeout {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskHeartbeat {
-    #[serde(flatten)]
-    pub task: TaskIdentity,
+    pub request_id: RequestId,
+    /// Left out in the first run.
+    #[serde(default = "first_run", skip_serializing_if = "is_first_run")]
+    pub run: u32,
     pub effective_until: Timestamp,
     pub heartbeat_number: u32,
     pub elapsed_ms: u64,

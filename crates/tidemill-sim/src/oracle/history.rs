@@ -234,8 +234,10 @@ impl History {
             }
             KnownType::TaskHeartbeat => {
                 let beat: TaskHeartbeat = read(event)?;
-                self.working_run(event, &beat.task, beat.fence)?.begun = true;
-                self.count_heartbeat(event, &beat)
+                let (request_id, run) = (beat.request_id.clone(), beat.run);
+                let told = TaskIdentity { request_id, job_id: None, task_id: None, run };
+                self.working_run(event, &told, beat.fence)?.begun = true;
+                self.count_heartbeat(&key_of(event, &told)?, &beat)
             }
             KnownType::TaskCompleted => {
                 let completed: TaskCompleted = read(event)?;
@@ -355,9 +357,8 @@ impl History {
         Ok(())
     }
 
-    fn count_heartbeat(&mut self, event: &Event, beat: &TaskHeartbeat) -> Result<(), Violation> {
-        let key = key_of(event, &beat.task)?;
-        let task = self.tasks.get_mut(&key).expect("its run is open");
+    fn count_heartbeat(&mut self, key: &TaskKey, beat: &TaskHeartbeat) -> Result<(), Violation> {
+        let task = self.tasks.get_mut(key).expect("its run is open");
         let expected = if task.heartbeat.0 == beat.fence.0 { task.heartbeat.1 + 1 } else { 1 };
         task.heartbeat = (beat.fence.0, beat.heartbeat_number);
         demand(beat.heartbeat_number == expected, "heartbeats count on", || {

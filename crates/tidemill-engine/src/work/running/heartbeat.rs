@@ -1,6 +1,8 @@
 //! Begin and heartbeat: the holder of a lease says that it is at work.
 
-use tidemill_model::events::properties::{Activity, MemoryUsage, TaskHeartbeat, TaskProcessingStarted};
+use tidemill_model::events::properties::{
+    Activity, MemoryUsage, TaskHeartbeat, TaskIdentity, TaskProcessingStarted,
+};
 use tidemill_model::{Fence, Json, KnownType, Lease, Timestamp, WorkerId};
 
 use crate::kernel::commit::{Delivered, TaskChangeKind, TaskKey};
@@ -108,8 +110,10 @@ pub(crate) fn decide(
         // The lease still holds in its last millisecond.
         draft.show_at(message, until.plus(1), Delivered::No);
     }
+    let TaskIdentity { request_id, run, .. } = identity(&command.task.request, &task);
     let heartbeat = TaskHeartbeat {
-        task: identity(&command.task.request, &task),
+        request_id,
+        run,
         effective_until: until,
         heartbeat_number: lease.heartbeats.saturating_add(1),
         elapsed_ms: draft.now().since(lease.claimed_at),
