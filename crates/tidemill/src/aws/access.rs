@@ -28,8 +28,9 @@ pub(crate) fn access(config: &Resolved) -> Result<Access, CommandError> {
 
 /// The names of the parts. All missing ones are reported at once.
 pub(crate) fn options(config: &Resolved, seed: u64) -> Result<AwsOptions, CommandError> {
-    // Every account has a bus called default: events that are sent there by mistake are lost without a word.
-    let needed = ["S3_BUCKET", "SQS_QUEUE_URL", "EVENTBRIDGE_BUS_NAME"];
+    // Every account has a bus called default: events that are sent there by mistake are lost without a word. And what is written for
+    // a tenant called default by mistake is found by nobody.
+    let needed = ["TENANT_ID", "S3_BUCKET", "SQS_QUEUE_URL", "EVENTBRIDGE_BUS_NAME"];
     let missing: Vec<_> = needed.into_iter().filter(|name| config.given(name).is_none()).collect();
     match &missing[..] {
         [] => options_of(config, &config.values.aws, seed),

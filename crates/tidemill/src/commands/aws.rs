@@ -124,8 +124,12 @@ async fn env(connection: &Connection, stage: &str, json: bool, out: &mut Output)
         out.json(&map)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let names_tenant = found.iter().any(|(name, _)| *name == "TENANT_ID");
     for (name, value) in found {
         out.data(format_args!("{name}={value}"))?;
+    }
+    if !names_tenant {
+        out.note("no stack of this stage names its tenant yet; set TENANT_ID as well");
     }
     print_api_address(connection, stage, out).await?;
     out.note(format_args!(

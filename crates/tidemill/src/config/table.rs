@@ -51,7 +51,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting("TIDEMILL_API_KEY", Kind::Text, None, "the key for it").secret(),
     setting("OUTPUT_DIR", Kind::Text, Some(".output"), "where tasks leave their files"),
     // The names of this installation.
-    setting("TENANT_ID", Kind::Id, Some("default"), "the tenant of commands and of a server without keys"),
+    setting(
+        "TENANT_ID",
+        Kind::Id,
+        Some("default"),
+        "the tenant of commands and of a server without keys; without a default on AWS",
+    ),
     setting("APP_NAME", Kind::Id, Some("task-workflow"), "the application that events name"),
     setting("NODE_ENV", Kind::Text, Some("dev"), "the stage; events name it as context.environment"),
     setting(

@@ -90,6 +90,7 @@ impl Home {
             home.settings.push((name.clone(), value.as_str().unwrap().to_owned()));
         }
         home.set("TOKEN_KEY", TOKEN_KEY);
+        home.set("TENANT_ID", "default");
         // Events name it, and are compared with those of another home.
         home.set("NODE_ENV", "dev");
         let (table, bus) = (home.setting("DYNAMODB_EVENTS_TABLE_NAME"), home.setting("EVENTBRIDGE_BUS_NAME"));

@@ -3,6 +3,7 @@
 use crate::sandbox::Sandbox;
 
 const AWS: (&str, &str) = ("TIDEMILL_BACKEND", "aws");
+const TENANT: (&str, &str) = ("TENANT_ID", "acme");
 
 /// What is wrong is told before anything is asked of AWS.
 #[test]
@@ -27,13 +28,24 @@ fn contradictions_and_gaps_name_their_settings() {
         ),
         (
             &["serve", "--backend", "aws"],
-            &[("S3_BUCKET", "b"), ("EVENTBRIDGE_BUS_NAME", "-")],
+            &[TENANT, ("S3_BUCKET", "b"), ("EVENTBRIDGE_BUS_NAME", "-")],
             &["on AWS SQS_QUEUE_URL must be set"],
+        ),
+        // Only a data directory has a tenant of its own.
+        (
+            &["jobs", "list"],
+            &[
+                AWS,
+                ("S3_BUCKET", "b"),
+                ("SQS_QUEUE_URL", "http://127.0.0.1:1/q"),
+                ("EVENTBRIDGE_BUS_NAME", "-"),
+            ],
+            &["on AWS TENANT_ID must be set"],
         ),
         // Every account has a bus called default, and what is sent there by mistake is lost.
         (
             &["worker"],
-            &[AWS, ("S3_BUCKET", "b"), ("SQS_QUEUE_URL", "http://127.0.0.1:1/q")],
+            &[AWS, TENANT, ("S3_BUCKET", "b"), ("SQS_QUEUE_URL", "http://127.0.0.1:1/q")],
             &["on AWS EVENTBRIDGE_BUS_NAME must be set"],
         ),
         (

@@ -142,8 +142,9 @@ fn a_stage_is_planned_deployed_and_checked() {
     let wrong = run(&["deploy", "--code", "code.zip"]);
     assert!(wrong.code == 2 && wrong.words.contains("is no zip file"), "{wrong:#?}");
 
-    let lines = run(&["env"]).ok().out;
-    sandbox.write(".env", &lines);
+    let env = run(&["env"]).ok();
+    assert!(env.words.contains("set TENANT_ID as well"), "{env:#?}");
+    sandbox.write(".env", &format!("{}TENANT_ID=acme\n", env.out));
     let report = run(&["doctor", "--json"]);
     assert_eq!(report.code, 1, "nothing stores events yet: {report:#?}");
     let report = report.json();
