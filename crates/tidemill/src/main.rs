@@ -24,6 +24,7 @@ mod traces;
 mod watch;
 mod worker_metrics;
 
+use std::panic::UnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -103,6 +104,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    exit_code_of(run)
+}
+
+/// A panic of the main thread, which has told its place by then, ends like any other failure. Supervisors know no code 101.
+fn exit_code_of(run: impl FnOnce() -> ExitCode + UnwindSafe) -> ExitCode {
+    std::panic::catch_unwind(run).unwrap_or(ExitCode::FAILURE)
+}
+
+fn run() -> ExitCode {
     keep_environment_private();
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
@@ -263,6 +273,13 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn a_panic_ends_with_code_1() {
+        let code = |run: fn() -> ExitCode| format!("{:?}", exit_code_of(run));
+        assert_eq!(code(|| panic!("on purpose")), format!("{:?}", ExitCode::from(1)));
+        assert_eq!(code(|| ExitCode::from(3)), format!("{:?}", ExitCode::from(3)));
+    }
 
     #[test]
     fn the_arguments_are_consistent_and_the_help_names_exit_codes() {

@@ -57,7 +57,9 @@ fn in_13_the_rules_of_restarts() {
         ("Service", "OOMPolicy", "continue"),
         ("Service", "Restart", "always"),
         ("Service", "RestartSec", "5"),
-        ("Service", "TimeoutStopSec", "5"),
+        // More than the grace of 4 s and the 5 s between SIGTERM and SIGKILL of a task.
+        ("Service", "Environment", "SHUTDOWN_GRACE_MS=4000"),
+        ("Service", "TimeoutStopSec", "15"),
         ("Unit", "StartLimitBurst", "10"),
         // Ten times 10 s of life at most and 5 s of pause.
         ("Unit", "StartLimitIntervalSec", "150"),
