@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use tidemill_engine::health::HealthRules;
 use tidemill_engine::policy::Policy;
 
 use crate::site::STACKS;
@@ -15,8 +16,16 @@ pub(crate) struct Stack(Value);
 
 impl Stack {
     pub(crate) fn of(name: &str, stage: &str) -> Self {
+        Self::with(name, stage, &[])
+    }
+
+    /// The same with other values of parameters than their defaults.
+    fn with(name: &str, stage: &str, parameters: &[(&str, &str)]) -> Self {
         let (_, text, _) = STACKS.iter().find(|(stack, _, _)| *stack == name).expect("there is such a stack");
-        let template: Value = serde_json::from_str(text).expect("the template is JSON");
+        let mut template: Value = serde_json::from_str(text).expect("the template is JSON");
+        for (parameter, value) in parameters {
+            template["Parameters"][*parameter]["Default"] = json!(value);
+        }
         Self(resolved(&template, &template, stage))
     }
 
@@ -83,7 +92,13 @@ fn resolved(value: &Value, template: &Value, stage: &str) -> Value {
         Some(("Ref", name)) => parameter(name.as_str().unwrap_or_default()).unwrap_or_else(|| name.clone()),
         Some(("Fn::GetAtt", place)) => json!(format!("{}.{}", text(&place[0]), text(&place[1]))),
         Some(("Fn::ImportValue", name)) => json!(format!("import:{}", text(&again(name)))),
-        Some(("Fn::Sub", pattern)) => json!(text(pattern).replace("${Stage}", stage)),
+        Some(("Fn::Sub", pattern)) => {
+            let names = template["Parameters"].as_object().into_iter().flatten().map(|(name, _)| name);
+            json!(names.fold(text(pattern).to_owned(), |pattern, name| {
+                let value = parameter(name).unwrap_or_default();
+                pattern.replace(&format!("${{{name}}}"), text(&value))
+            }))
+        }
         Some(("Fn::Join", parts)) => {
             let parts = again(&parts[1]);
             json!(parts.as_array().into_iter().flatten().map(text).collect::<String>())
@@ -320,6 +335,9 @@ fn in_09_dead_letter_functions_take_one_message_at_a_time() {
     let variables = &stack.properties("EventBridgeDlqAlertFunction")["Environment"]["Variables"];
     assert_eq!(variables["SLACK_WEBHOOK_URL"], "{{resolve:ssm:/brief/dev/slack-webhook-url}}");
     assert_eq!(variables["SLACK_BOT_TOKEN"], "AWS::NoValue");
+    let named = Stack::with("event", "dev", &[("SlackWebhookParameter", "/ours/hook")]);
+    let variables = &named.properties("EventBridgeDlqAlertFunction")["Environment"]["Variables"];
+    assert_eq!(variables["SLACK_WEBHOOK_URL"], "{{resolve:ssm:/ours/hook}}");
 }
 
 #[test]
@@ -414,6 +432,10 @@ fn functions_are_told_what_a_server_is_told() {
             for (variable, limit) in [
                 ("TENANT_TASKS_MAX", default.tenant_tasks_max),
                 ("TENANT_BYTES_MAX", default.tenant_bytes_max),
+                ("MAX_MESSAGE_RETRIES", default.retry.max_attempts as usize),
+                ("VISIBILITY_TIMEOUT", usize::try_from(default.visibility_millis / 1_000).unwrap()),
+                // A lease lasts half as long again.
+                ("VISIBILITY_EXTENSION_AMOUNT", usize::try_from(default.lease_millis / 1_500).unwrap()),
             ] {
                 assert_eq!(
                     variables[variable].to_string().trim_matches('"'),
@@ -424,6 +446,18 @@ fn functions_are_told_what_a_server_is_told() {
         }
     }
     assert_eq!(told, 7);
+    let rules = HealthRules::default();
+    let check = Stack::of("health-check", "dev");
+    let variables = &check.properties("HealthCheckFunction")["Environment"]["Variables"];
+    for (variable, value, millis, default) in [
+        ("HEALTH_OVERTIME_MS", "1h", 3_600_000, rules.overtime_millis),
+        ("HEALTH_PENDING_MS", "15m", 900_000, rules.pending_millis),
+        ("HEALTH_PARKED_MS", "1d", 86_400_000, rules.parked_millis),
+        ("HEALTH_OUTBOUND_MS", "5m", 300_000, rules.outbound_millis),
+    ] {
+        assert_eq!((&variables[variable], millis), (&json!(value), default), "{variable}");
+    }
+    assert_eq!(variables["HEALTH_ALERT_WARNING"], rules.alert_warnings.to_string());
     let rule = Stack::of("event", "dev");
     assert_eq!(rule.properties("WorkflowEventRule")["EventPattern"]["source"], json!(["elephant.workflow"]));
 }

@@ -22,7 +22,7 @@ use crate::output::Output;
 const CODE_FOLDER: &str = "lambda";
 
 /// Settings that say to a server what a parameter says to the functions. A secret is better there than in a list of processes.
-const SETTINGS: [(&str, &str); 16] = [
+const SETTINGS: [(&str, &str); 24] = [
     ("TENANT_ID", "TenantId"),
     ("APP_NAME", "AppName"),
     ("SLACK_BOT_TOKEN", "SlackBotToken"),
@@ -39,6 +39,14 @@ const SETTINGS: [(&str, &str); 16] = [
     ("ALERT_JOB_FAILED_NAMES", "AlertJobFailedNames"),
     ("TENANT_TASKS_MAX", "TenantTasksMax"),
     ("TENANT_BYTES_MAX", "TenantBytesMax"),
+    ("MAX_MESSAGE_RETRIES", "MaxMessageRetries"),
+    ("VISIBILITY_TIMEOUT", "VisibilityTimeout"),
+    ("VISIBILITY_EXTENSION_AMOUNT", "VisibilityExtensionAmount"),
+    ("HEALTH_OVERTIME_MS", "HealthOvertime"),
+    ("HEALTH_PENDING_MS", "HealthPending"),
+    ("HEALTH_PARKED_MS", "HealthParked"),
+    ("HEALTH_OUTBOUND_MS", "HealthOutbound"),
+    ("HEALTH_ALERT_WARNING", "HealthAlertWarning"),
 ];
 
 /// Deploy a stage on AWS, check it, and print its settings
