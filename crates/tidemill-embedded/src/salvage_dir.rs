@@ -130,6 +130,8 @@ pub enum SalvageError {
     NotEmpty { dir: String },
     #[error("there is no log in {dir}")]
     NoLog { dir: String },
+    #[error("{dir} lies in the damaged directory, which is only read; name a directory beside it")]
+    Inside { dir: String },
     #[error("cannot {action} {path}: {source}")]
     Io { action: &'static str, path: String, source: io::Error },
     #[error(transparent)]
@@ -165,6 +167,9 @@ pub fn salvage(
     if !from.join("log").is_dir() {
         return Err(SalvageError::NoLog { dir: from.display().to_string() });
     }
+    if lies_in(to, from) {
+        return Err(SalvageError::Inside { dir: to.display().to_string() });
+    }
     let target = Arc::new(RealDisk::new(to).map_err(io_error("make", to))?);
     let mut entries = fs::read_dir(to).map_err(io_error("read", to))?;
     if entries.next().is_some() {
@@ -177,6 +182,15 @@ pub fn salvage(
     let salvaged = made?;
     removed?;
     Ok(salvaged)
+}
+
+/// Whether a place that may not be there yet lies in a directory.
+fn lies_in(place: &Path, directory: &Path) -> bool {
+    let Ok(directory) = directory.canonicalize() else { return false };
+    let absolute = std::path::absolute(place).unwrap_or_else(|_| place.to_owned());
+    // What is there of it may be reached through links.
+    let there = absolute.ancestors().find_map(|part| part.canonicalize().ok());
+    there.is_some_and(|there| there.starts_with(&directory))
 }
 
 fn make(

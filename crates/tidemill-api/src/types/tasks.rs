@@ -33,6 +33,9 @@ pub struct TaskSummary {
     pub run: u32,
     /// The attempt that runs or ran last; 0 before the first.
     pub attempt: u32,
+    /// It failed for good and waits for somebody to resume or fail it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parked: bool,
     /// Of the last failed attempt of this run. What it said is in the task itself and in its job, as `lastError`: a list reads no
     /// events.
     #[serde(default, skip_serializing_if = "Option::is_none")]

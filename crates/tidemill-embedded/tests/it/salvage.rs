@@ -446,6 +446,11 @@ fn a_directory_in_use_or_a_full_target_is_refused() {
     prepared(&origin);
     fs::write(target.join("x"), "").unwrap();
     assert!(matches!(save(&origin, &target), Err(SalvageError::NotEmpty { .. })));
+    for inside in [origin.to_path_buf(), origin.join("saved"), origin.join("log/../a/b")] {
+        let saved = save(&origin, &inside);
+        assert!(matches!(saved, Err(SalvageError::Inside { .. })), "{}: {saved:?}", inside.display());
+        assert!(!origin.join("saved").exists() && !origin.join("a").exists(), "it is only read");
+    }
     let nothing = Fresh::new();
     assert!(matches!(save(&nothing, &Fresh::new()), Err(SalvageError::NoLog { .. })));
     let _lock = tidemill_embedded::data_lock::DataLock::take(&origin).unwrap();

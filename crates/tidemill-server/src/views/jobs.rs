@@ -66,6 +66,7 @@ pub(crate) fn task_summary(task: &TaskSnapshot) -> TaskSummary {
         status: task.state.map(Into::into),
         run: head.map_or(1, |head| head.run),
         attempt: head.map_or(0, |head| head.attempts + u32::from(head.lease().is_some())),
+        parked: head.is_some_and(TaskHead::is_parked),
         error_category: head.and_then(|head| head.last_error),
     }
 }

@@ -77,7 +77,7 @@ async fn the_dashboard_shows_the_last_check_and_makes_one() {
     let answer = browser.post("/health/check", &[("form_token", &token)]).await;
     assert_eq!((answer.status, answer.header("location")), (303, Some("/health")));
     let page = browser.get("/health").await.text();
-    assert!(page.contains(id) && page.contains("Nobody has to look"), "{page}");
+    assert!(page.contains(id) && page.contains("No running task needs a look"), "{page}");
     let looking = Browser::logged_in(&reader).await;
     let page = looking.get("/health").await.text();
     assert!(page.contains(id) && !page.contains("Check now"), "{page}");

@@ -415,6 +415,11 @@ fn job_alerts(config: &Resolved) -> Finding {
             "ALERT_JOB_FAILED is on, and nobody is told: there is neither Slack nor a webhook",
             "set SLACK_WEBHOOK_URL, or SLACK_BOT_TOKEN with ALERT_CHANNEL, or ALERT_WEBHOOK_URL",
         ),
+        (None, _) if config.given("ALERT_JOB_FAILED_NAMES").is_some() => Finding::warn(
+            check,
+            "ALERT_JOB_FAILED_NAMES names jobs, and ALERT_JOB_FAILED is off: nobody is told of them",
+            "set ALERT_JOB_FAILED to true, or leave the names out",
+        ),
         (None, true) => {
             Finding::ok(check, "off; ALERT_JOB_FAILED=true has failed jobs told where other alerts go")
         }

@@ -246,9 +246,9 @@ impl From<SalvageError> for CommandError {
             SalvageError::Store(fault) => fault.into(),
             SalvageError::Import(error) => error.into(),
             SalvageError::Export(error) => error.into(),
-            error @ (SalvageError::NotEmpty { .. } | SalvageError::NoLog { .. }) => {
-                Self::Unusable(error.to_string())
-            }
+            error @ (SalvageError::NotEmpty { .. }
+            | SalvageError::NoLog { .. }
+            | SalvageError::Inside { .. }) => Self::Unusable(error.to_string()),
             error @ SalvageError::Io { .. } => Self::Failed(error.to_string()),
         }
     }

@@ -183,7 +183,12 @@ async fn list(
     }
     let mut table = Table::new(&["TASK", "STATUS", "ATTEMPT", "NAME", "ERROR"]);
     for item in items {
-        let status = item.read("status").unwrap_or_else(|| "waiting".to_owned());
+        let is_parked = item.read("parked") == Some(true);
+        let status = if is_parked {
+            "parked".to_owned()
+        } else {
+            item.read("status").unwrap_or_else(|| "waiting".to_owned())
+        };
         let last = item.read::<Item>("lastError").and_then(|last| last.read("message"));
         let error = last.or_else(|| item.read("error")).unwrap_or_else(|| item.text("errorCategory"));
         // What an earlier attempt said is no error of a task that completed.

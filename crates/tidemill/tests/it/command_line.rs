@@ -58,6 +58,8 @@ fn the_doctor_looks_and_says_what_to_do() {
     assert_eq!(verdict(&report(&[on]), alerts), "WARN", "nobody would hear of them");
     let bot = ("SLACK_BOT_TOKEN", "xoxb-1");
     assert_eq!(verdict(&report(&[on, bot]), alerts), "WARN", "a bot needs a channel");
+    let names = ("ALERT_JOB_FAILED_NAMES", "nightly");
+    assert_eq!(verdict(&report(&[names]), alerts), "WARN", "names alone switch nothing on");
     for targets in [
         &[on, bot, ("ALERT_CHANNEL", "#ops")][..],
         &[on, ("SLACK_WEBHOOK_URL", "https://hooks.slack.com/x")],

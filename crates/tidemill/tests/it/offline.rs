@@ -206,7 +206,10 @@ fn a_file_that_is_no_export_is_called_that() {
 #[test]
 fn what_is_whole_of_a_damaged_directory_is_saved() {
     let dir = Fresh::filled();
-    let (code, out, words) = run(&["salvage", "--to", dir.0.join("whole").to_str().unwrap()], &dir);
+    let (whole, again) = (Fresh::new(), Fresh::new());
+    let (code, _, words) = run(&["salvage", "--to", dir.0.join("whole").to_str().unwrap()], &dir);
+    assert!(code == 2 && words.contains("lies in the damaged directory, which is only read"), "{words}");
+    let (code, out, words) = run(&["salvage", "--to", whole.0.to_str().unwrap()], &dir);
     assert_eq!((code, out.as_str()), (0, ""), "{words}");
     assert!(words.contains("saved 301 events, 0 jobs, 1 task"), "{words}");
 
@@ -241,7 +244,7 @@ fn what_is_whole_of_a_damaged_directory_is_saved() {
     let (code, _, words) = run(&["salvage", "--to", to], &dir);
     assert_eq!(code, 2);
     assert!(words.contains("is not empty; name a new directory"), "{words}");
-    let (code, out, _) = run(&["salvage", "--to", dir.0.join("again").to_str().unwrap()], &dir);
+    let (code, out, _) = run(&["salvage", "--to", again.0.to_str().unwrap()], &dir);
     assert_eq!(code, 3);
     for line in [
         "log/0000000001.log is lost from byte ",

@@ -28,6 +28,9 @@ fn a_run_ends_when_all_that_is_left_is_parked_and_can_go_on() {
     let task = &job["tasks"][0];
     assert_eq!((task["status"].as_str(), task["parked"].as_bool()), (Some("processing"), Some(true)));
     assert_eq!(task["error"], "exit code 1");
+    let tasks = sandbox.run(&["tasks", "list"]).ok().out;
+    let row = tasks.lines().find(|line| line.contains("_a ")).unwrap();
+    assert!(row.contains(" parked "), "{tasks}");
     let events = sandbox.run(&["events", "query", "--type", "WorkflowEvent", "--json"]).ok().json();
     let [event] = &events["items"].as_array().unwrap()[..] else { panic!("{events}") };
     let detail = &event["properties"];

@@ -37,7 +37,10 @@ async fn show(visit: Visit) -> Result<Sight, Problem> {
         .live("verdict", verdict(&last, visit.now))
         .live("figures", figures(&last))
         .live("findings", findings(&last.findings))
-        .live("tasks", card("Running tasks", &html! { "the worst first" }, &tasks(&last)));
+        .live(
+            "tasks",
+            card("Running tasks", &html! { "as the check found them, the worst first" }, &tasks(&last)),
+        );
     Ok(screen.into())
 }
 
@@ -45,7 +48,7 @@ fn verdict(last: &HealthCheckView, now: u64) -> Markup {
     html! {
         p {
             (state(if last.is_healthy { "healthy" } else { "attention" }))
-            " " @if last.is_healthy { "Nobody has to look." } @else { "Something needs a look." }
+            " " @if last.is_healthy { "No running task needs a look." } @else { "Something needs a look." }
             " " span class="faint" { "Checked " (moment(now, last.checked_at.millis())) }
         }
     }

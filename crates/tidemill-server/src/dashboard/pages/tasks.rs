@@ -123,7 +123,7 @@ fn rows(tasks: &[TaskSummary]) -> Markup {
                                 @if task.task_id.as_ref().is_some_and(|id| *id != task.name) { span class="faint" { (cut(&task.name, 60)) } }
                                 @else if task.job_id.is_none() { (short_id(&task.request_id)) }
                             }
-                            td { (state(task.status.map_or("waiting", TaskStateName::as_str))) }
+                            td { (state(if task.parked { "parked" } else { task.status.map_or("waiting", TaskStateName::as_str) })) }
                             td { @match &task.job_id { Some(job) => (id_link(&format!("/jobs/{job}"), job)), None => span class="faint" { "on its own" } } }
                             td class="less" { @if let Some(class) = task.error_category { span class="error-text" { (class.as_str()) } } }
                             td class="num less" { (task.attempt) @if task.run > 1 { span class="faint" { " of run " (task.run) } } }
