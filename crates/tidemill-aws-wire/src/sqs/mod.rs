@@ -1,6 +1,6 @@
 //! Queues: requests of SQS read from both of its protocols into one set of types, and answers written in both.
 //!
-//! A request in the query protocol is first brought into the shape that it has in JSON ([`form_members`]); from there on there
+//! A request in the query protocol is first brought into the shape that it has in JSON (`form_members`); from there on there
 //! is one reader, so the protocols cannot drift apart. Bounds are checked here, once; what was read can only be right. Whether a
 //! queue exists or a receipt is good is the business of the engine.
 
