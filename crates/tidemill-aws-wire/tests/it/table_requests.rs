@@ -169,3 +169,21 @@ fn puts_and_batches_have_their_limits() {
     assert_eq!(writes(25).unwrap().tables[0].1.len(), 25);
     assert!(writes(26).is_err() && writes(0).is_err());
 }
+
+/// Keys that cannot be read stand for the work that reading and comparing would be: it is not begun.
+#[test]
+fn a_batch_of_too_many_keys_is_refused_before_a_key_is_read() {
+    let keys = |count: usize| json!({"Keys": vec![json!({"PK": {"S": 1}}); count]});
+    let too_many = "Too many items requested for the BatchGetItem call";
+    let unreadable = "NUMBER_VALUE cannot be converted to String";
+    for (tables, expected) in [
+        (json!({"events": keys(100)}), unreadable),
+        (json!({"events": keys(101)}), too_many),
+        (json!({"events": keys(60), "others": keys(40)}), unreadable),
+        (json!({"events": keys(60), "others": keys(41)}), too_many),
+    ] {
+        let body = json!({"RequestItems": tables}).to_string();
+        let error = BatchGetItemRequest::parse(body.as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}

@@ -61,13 +61,14 @@ impl BatchGetItemRequest {
         let consumed_capacity = consumed_capacity(&mut members)?;
         let requests = request_items(&mut members)?;
         members.checked()?;
-        let tables = requests.into_iter().map(|(name, json)| TableKeys::read(name, json));
-        let tables = tables.collect::<Result<Vec<_>, _>>()?;
-        if tables.iter().map(|table| table.keys.len()).sum::<usize>() > BATCH_GET_MAX {
+        // Counted before a key is read: each is compared with all others of its table.
+        let keys_of = |json: &Value| json.get("Keys").and_then(Value::as_array).map_or(0, Vec::len);
+        if requests.iter().map(|(_, json)| keys_of(json)).sum::<usize>() > BATCH_GET_MAX {
             let message = "Too many items requested for the BatchGetItem call";
             return Err(DynamoDbError::validation(message));
         }
-        Ok(Self { tables, consumed_capacity })
+        let tables = requests.into_iter().map(|(name, json)| TableKeys::read(name, json));
+        Ok(Self { tables: tables.collect::<Result<_, _>>()?, consumed_capacity })
     }
 }
 
