@@ -47,8 +47,12 @@ fn item() -> impl Strategy<Value = Item> {
 }
 
 fn path() -> impl Strategy<Value = DocumentPath> {
-    let step = prop_oneof![name().prop_map(PathStep::Field), (0_usize..3).prop_map(PathStep::Place)];
-    (name(), vec(step, 0..3)).prop_map(|(attribute, steps)| DocumentPath { attribute, steps })
+    let step = prop_oneof![
+        name().prop_map(|name| PathStep::Field(name.into())),
+        (0_usize..3).prop_map(PathStep::Place)
+    ];
+    (name(), vec(step, 0..3))
+        .prop_map(|(attribute, steps)| DocumentPath { attribute: attribute.into(), steps })
 }
 
 fn operand() -> impl Strategy<Value = Operand> {

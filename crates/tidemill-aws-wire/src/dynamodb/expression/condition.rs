@@ -98,7 +98,7 @@ impl Comparator {
 impl ItemCondition {
     /// Whether the condition is about the attribute of that name, or a part of it.
     pub fn names(&self, attribute: &str) -> bool {
-        let path = |path: &DocumentPath| path.attribute == attribute;
+        let path = |path: &DocumentPath| &*path.attribute == attribute;
         let operand = |operand: &Operand| match operand {
             Operand::Path(found) | Operand::Size(found) => path(found),
             Operand::Value(_) | Operand::SizeOfValue(_) => false,

@@ -22,5 +22,5 @@ pub use error::{ExpressionError, ExpressionKind};
 pub use key_condition::{KeyCondition, KeyConditionError, SortCondition};
 pub use parse::{CANDIDATES_MAX, EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, OPERATORS_MAX};
 pub use path::{DocumentPath, PATH_STEPS_MAX, PathStep};
-pub use placeholders::{PlaceholderError, Placeholders};
+pub use placeholders::{NAME_BYTES_MAX, PLACEHOLDER_BYTES_MAX, PlaceholderError, Placeholders};
 pub use projection::ItemProjection;

@@ -353,27 +353,33 @@ impl<'t, 'p> Parser<'t, 'p> {
 
     pub(super) fn path(&mut self) -> Result<DocumentPath, ExpressionError> {
         let attribute = self.name()?;
-        let mut steps = Vec::new();
+        let (mut steps, mut count) = (Vec::new(), 1);
         loop {
-            if self.takes_sign(".") {
-                steps.push(PathStep::Field(self.name()?));
+            let step = if self.takes_sign(".") {
+                PathStep::Field(self.name()?)
             } else if self.takes_sign("[") {
                 let token = self.peek();
                 let place = (token.kind == TokenKind::Digits).then(|| token.text.parse().ok()).flatten();
-                steps.push(PathStep::Place(place.ok_or_else(|| self.syntax_error())?));
+                let step = PathStep::Place(place.ok_or_else(|| self.syntax_error())?);
                 self.next();
                 self.expect_sign("]")?;
+                step
             } else {
                 break;
+            };
+            count += 1;
+            // A path that is too long is read to its end and not kept: errors show what is kept.
+            if count <= PATH_STEPS_MAX {
+                steps.push(step);
             }
         }
-        if steps.len() >= PATH_STEPS_MAX {
-            self.problem(ExpressionError::PathTooDeep(steps.len() + 1));
+        if count > PATH_STEPS_MAX {
+            self.problem(ExpressionError::PathTooDeep(count));
         }
         Ok(DocumentPath { attribute, steps })
     }
 
-    fn name(&mut self) -> Result<String, ExpressionError> {
+    fn name(&mut self) -> Result<Arc<str>, ExpressionError> {
         let token = self.peek();
         let name = match token.kind {
             TokenKind::Word if KEYWORDS.iter().any(|keyword| token.is_keyword(keyword)) => None,
@@ -381,11 +387,11 @@ impl<'t, 'p> Parser<'t, 'p> {
                 if is_reserved(token.text) {
                     self.problem(ExpressionError::Reserved(token.text.to_owned()));
                 }
-                Some(token.text.to_owned())
+                Some(token.text.into())
             }
             TokenKind::Name => Some(self.placeholders.name(token.text).unwrap_or_else(|| {
                 self.problems.push(ExpressionError::UndefinedName(token.text.to_owned()));
-                token.text.to_owned()
+                token.text.into()
             })),
             _ => None,
         };
@@ -511,6 +517,22 @@ mod tests {
             let error = ExpressionError::Syntax { token: token.to_owned(), near: near.to_owned() };
             assert_eq!(error_of(text), error, "{text}");
         }
+    }
+
+    #[test]
+    fn a_name_is_kept_once_however_often_it_is_used() {
+        let condition = parsed("#a.#a = :1 OR #a > :1");
+        let ItemCondition::Or(parts) = condition else { panic!("{condition:?}") };
+        let mut names = Vec::new();
+        for part in &parts {
+            let ItemCondition::Compare { left: Operand::Path(path), .. } = part else { panic!("{part:?}") };
+            names.push(path.attribute.as_ptr());
+            names.extend(path.steps.iter().map(|step| match step {
+                PathStep::Field(name) => name.as_ptr(),
+                PathStep::Place(_) => panic!("{path}"),
+            }));
+        }
+        assert_eq!(names, [names[0]; 3]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Paths into a document: the name of an attribute, and names and places within it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::dynamodb::value::{AttributeValue, Item};
 
@@ -11,7 +12,7 @@ pub const PATH_STEPS_MAX: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathStep {
     /// A field of a map. A name from a placeholder is taken as it is: a dot in it is part of the name.
-    Field(String),
+    Field(Arc<str>),
     /// A place in a list.
     Place(usize),
 }
@@ -19,20 +20,21 @@ pub enum PathStep {
 /// A path: an attribute of the item, and steps into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentPath {
-    pub attribute: String,
+    /// Names are shared with the placeholders they come from.
+    pub attribute: Arc<str>,
     pub steps: Vec<PathStep>,
 }
 
 impl DocumentPath {
     /// An attribute as a whole.
-    pub fn attribute(name: impl Into<String>) -> Self {
+    pub fn attribute(name: impl Into<Arc<str>>) -> Self {
         Self { attribute: name.into(), steps: Vec::new() }
     }
 
     /// What the item has there.
     pub fn find<'i>(&self, item: &'i Item) -> Option<&'i AttributeValue> {
-        self.steps.iter().try_fold(item.get(&self.attribute)?, |value, step| match (value, step) {
-            (AttributeValue::M(fields), PathStep::Field(name)) => fields.get(name),
+        self.steps.iter().try_fold(item.get(&*self.attribute)?, |value, step| match (value, step) {
+            (AttributeValue::M(fields), PathStep::Field(name)) => fields.get(&**name),
             (AttributeValue::L(values), PathStep::Place(place)) => values.get(*place),
             _ => None,
         })

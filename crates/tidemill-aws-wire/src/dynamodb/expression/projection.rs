@@ -3,6 +3,7 @@
 //! Members of a list keep their order and close up; a map or list of which nothing is found is left out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::error::ExpressionError;
 use super::parse::Parser;
@@ -13,14 +14,14 @@ use crate::dynamodb::value::{AttributeValue, Item};
 /// Which parts of an item are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemProjection {
-    attributes: BTreeMap<String, Wanted>,
+    attributes: BTreeMap<Arc<str>, Wanted>,
 }
 
 /// What is wanted of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Wanted {
     Whole,
-    Fields(BTreeMap<String, Wanted>),
+    Fields(BTreeMap<Arc<str>, Wanted>),
     Places(BTreeMap<usize, Wanted>),
 }
 
@@ -44,14 +45,16 @@ impl ItemProjection {
     }
 
     /// The attributes of these names as wholes.
-    pub fn of_attributes<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+    pub fn of_attributes<N: Into<Arc<str>>>(names: impl IntoIterator<Item = N>) -> Self {
         Self { attributes: names.into_iter().map(|name| (name.into(), Wanted::Whole)).collect() }
     }
 
     fn of_paths(paths: &[DocumentPath]) -> Result<Self, ExpressionError> {
         let mut attributes = BTreeMap::new();
         for (at, path) in paths.iter().enumerate() {
-            let Err(clash) = want(&mut attributes, path.attribute.clone(), &path.steps) else { continue };
+            let Err(clash) = want(&mut attributes, Arc::clone(&path.attribute), &path.steps) else {
+                continue;
+            };
             let two = path.to_string();
             let one = paths[..at].iter().find(|earlier| clashes(earlier, path)).unwrap_or(path).to_string();
             return Err(match clash {
@@ -81,7 +84,7 @@ fn want<K: Ord>(level: &mut BTreeMap<K, Wanted>, key: K, steps: &[PathStep]) -> 
         (Entry::Occupied(_), None) => return Err(Clash::Overlap),
     };
     match (wanted, steps) {
-        (Wanted::Fields(fields), [PathStep::Field(name), rest @ ..]) => want(fields, name.clone(), rest),
+        (Wanted::Fields(fields), [PathStep::Field(name), rest @ ..]) => want(fields, Arc::clone(name), rest),
         (Wanted::Places(places), [PathStep::Place(place), rest @ ..]) => want(places, *place, rest),
         (Wanted::Whole, _) => Err(Clash::Overlap),
         _ => Err(Clash::Conflict),
@@ -99,8 +102,10 @@ fn clashes(one: &DocumentPath, two: &DocumentPath) -> bool {
         })
 }
 
-fn fields_of(wanted: &BTreeMap<String, Wanted>, fields: &Item) -> Item {
-    let part = |(name, wanted): (&String, &Wanted)| Some((name.clone(), part_of(wanted, fields.get(name)?)?));
+fn fields_of(wanted: &BTreeMap<Arc<str>, Wanted>, fields: &Item) -> Item {
+    let part = |(name, wanted): (&Arc<str>, &Wanted)| {
+        Some((name.as_ref().to_owned(), part_of(wanted, fields.get(&**name)?)?))
+    };
     wanted.iter().filter_map(part).collect()
 }
 
