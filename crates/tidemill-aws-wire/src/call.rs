@@ -230,6 +230,24 @@ mod tests {
         }
     }
 
+    /// A page can make a browser follow a link, and a link may name any call in its query.
+    #[test]
+    fn a_form_is_read_from_a_post_only() {
+        for (scope, query) in [
+            ("sqs", "Action=SendMessage&Version=2012-11-05&MessageBody=a"),
+            ("", "Action=ListQueues&Version=2012-11-05"),
+            ("sts", "Action=GetCallerIdentity&Version=2011-06-15"),
+        ] {
+            for (method, is_served) in [("POST", true), ("GET", false), ("HEAD", false), ("PUT", false)] {
+                for headers in [&[][..], &[FORM][..]] {
+                    let head = RequestHead { method, path: "/000000000000/tasks", query, headers };
+                    let call = AwsCall::read(&head, (!scope.is_empty()).then_some(scope), query.as_bytes());
+                    assert_eq!(call.is_ok(), is_served, "{method} {query}: {call:?}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn what_is_not_served_is_refused_in_the_words_of_its_service() {
         for (headers, scope, body, status, code) in [

@@ -120,7 +120,12 @@ pub(crate) fn target<'r>(head: &RequestHead<'r>) -> Option<(Dialect, &'r str)> {
 }
 
 /// The pairs of a request in the query protocol: those of its query, then those of its body. None if it is no form.
+///
+/// Only a POST is one, as all clients send it. A link on any page makes a GET, and a GET must not change anything.
 pub(crate) fn form_of(head: &RequestHead<'_>, body: &[u8]) -> Option<Vec<(String, String)>> {
+    if head.method != "POST" {
+        return None;
+    }
     let in_body = head.media_type().is_some_and(|media_type| media_type.eq_ignore_ascii_case(FORM));
     let mut pairs = read_form(head.query.as_bytes()).ok()?;
     if in_body {
