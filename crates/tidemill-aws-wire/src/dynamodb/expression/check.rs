@@ -11,6 +11,9 @@ use crate::dynamodb::value::{AttributeType, AttributeValue};
 /// What AWS shows for an operand that is a path where a type is wanted.
 const ANY_TYPE: &str = "{NS,SS,L,BS,N,M,B,BOOL,NULL,S}";
 
+/// How much of a value or a path an error shows.
+const SHOWN_BYTES_MAX: usize = 256;
+
 impl Parser<'_, '_> {
     pub(super) fn check_compare(&mut self, left: &Operand, comparator: Comparator, right: &Operand) {
         if !matches!(comparator, Comparator::Equal | Comparator::NotEqual) {
@@ -22,6 +25,9 @@ impl Parser<'_, '_> {
     pub(super) fn check_between(&mut self, operand: &Operand, lower: &Operand, upper: &Operand) {
         self.check_ordered("BETWEEN", &[operand, lower, upper]);
         self.check_distinct("BETWEEN", operand, &[lower, upper]);
+        if self.has_problem() {
+            return;
+        }
         let (Operand::Value(low), Operand::Value(high)) = (lower, upper) else { return };
         let shown = |value: &AttributeValue| format!("{{{}:{}}}", value.kind().name(), shown(value));
         if low.kind() != high.kind() {
@@ -32,10 +38,11 @@ impl Parser<'_, '_> {
     }
 
     pub(super) fn check_distinct(&mut self, operator: &'static str, first: &Operand, others: &[&Operand]) {
-        if let Operand::Path(path) = first
+        if !self.has_problem()
+            && let Operand::Path(path) = first
             && others.iter().any(|other| matches!(other, Operand::Path(other) if other == path))
         {
-            self.problem(ExpressionError::SameOperands { operator, operand: path.to_string() });
+            self.problem(ExpressionError::SameOperands { operator, operand: beginning(&path.to_string()) });
         }
     }
 
@@ -113,7 +120,7 @@ impl Parser<'_, '_> {
                     AttributeValue::S(name) => {
                         kind = AttributeType::from_name(name);
                         if kind.is_none() {
-                            self.problem(ExpressionError::UnknownType(name.clone()));
+                            self.problem(ExpressionError::UnknownType(beginning(name)));
                         }
                     }
                     other => {
@@ -160,9 +167,15 @@ fn known_type(operand: &Operand) -> Option<AttributeType> {
 /// A bound as AWS shows it in an error.
 fn shown(value: &AttributeValue) -> String {
     match value {
-        AttributeValue::S(text) => text.clone(),
-        other => other.to_plain(),
+        AttributeValue::S(text) => beginning(text),
+        other => beginning(&other.to_plain()),
     }
+}
+
+/// As much of a text as an error shows, whole characters only.
+fn beginning(text: &str) -> String {
+    let ends = text.char_indices().map(|(at, character)| at + character.len_utf8());
+    text[..ends.take_while(|end| *end <= SHOWN_BYTES_MAX).last().unwrap_or(0)].to_owned()
 }
 
 fn stand_in_path() -> DocumentPath {
@@ -180,7 +193,9 @@ fn stand_ins() -> [Operand; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dynamodb::expression::fixture::error_of;
+    use serde_json::json;
+
+    use crate::dynamodb::expression::fixture::{error_of, placeholders_of};
 
     /// `:1` and `:2` are numbers, `:s` and `:t` texts, `:l` a list, `:yes` a boolean, `#a` is `a`, `#view` is `view`.
     #[test]
@@ -220,6 +235,43 @@ mod tests {
             ),
         ] {
             assert_eq!(error_of(text).to_string(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_shows_the_beginning_of_what_is_long() {
+        let long = "é".repeat(30_000);
+        let names = json!({"#a": long.as_str()});
+        let values =
+            json!({":x": {"S": long.as_str()}, ":y": {"N": "1"}, ":l": {"B": "AAAA".repeat(10_000)}});
+        for text in [
+            "a BETWEEN :x AND :y",
+            "a BETWEEN :y AND :l",
+            "attribute_type(a, :x)",
+            "#a.#a.#a = #a.#a.#a",
+            "contains(#a, #a)",
+        ] {
+            let text = vec![text; 40].join(" OR ");
+            let error = ItemCondition::parse(&text, &mut placeholders_of(&names, &values)).unwrap_err();
+            let bytes = error.to_string().len();
+            assert!(bytes < 2 * SHOWN_BYTES_MAX + 256, "{bytes} bytes for {}", &text[..20]);
+        }
+    }
+
+    /// Of one kind the first is reported, however many there are of a kind that is reported later.
+    #[test]
+    fn of_all_that_is_wrong_the_first_of_the_first_kind_is_reported() {
+        for (text, expected) in [
+            ("a = :none OR b = :other", ExpressionError::UndefinedValue(":none".into())),
+            ("a = :none OR status = :other OR view = :1", ExpressionError::Reserved("status".into())),
+            (
+                "a = :none OR status = :1 OR what(a) OR who(a)",
+                ExpressionError::UnknownFunction("what".into()),
+            ),
+            ("a = :none OR #none = :1", ExpressionError::UndefinedValue(":none".into())),
+            ("#none = :none", ExpressionError::UndefinedName("#none".into())),
+        ] {
+            assert_eq!(error_of(text), expected, "{text}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Reading expressions: from text to what is checked.
 //!
 //! The text is bounded before it is read, and so is how deep its parentheses stand, so no input reaches far into the stack.
-//! All that is wrong is collected, because AWS reports by kind first and by place second.
+//! AWS reports what is wrong by kind first and by place second, so the whole text is read, and what would be reported is kept.
 
 use std::sync::Arc;
 
@@ -71,7 +71,8 @@ pub(super) struct Parser<'t, 'p> {
     /// How many functions are open.
     functions: usize,
     pub(super) placeholders: &'p mut Placeholders,
-    problems: Vec<ExpressionError>,
+    /// What is reported, of all that was wrong so far.
+    problem: Option<ExpressionError>,
 }
 
 impl<'t, 'p> Parser<'t, 'p> {
@@ -87,8 +88,8 @@ impl<'t, 'p> Parser<'t, 'p> {
         if depth > EXPRESSION_DEPTH_MAX {
             return Err(ExpressionError::TooDeep(depth));
         }
-        let problems = is_redundant.then_some(ExpressionError::RedundantParentheses).into_iter().collect();
-        Ok(Self { text, tokens, at: 0, operators: 0, functions: 0, placeholders, problems })
+        let problem = is_redundant.then_some(ExpressionError::RedundantParentheses);
+        Ok(Self { text, tokens, at: 0, operators: 0, functions: 0, placeholders, problem })
     }
 
     /// The expression is over; of all that is wrong with it the first is reported.
@@ -96,11 +97,20 @@ impl<'t, 'p> Parser<'t, 'p> {
         if self.peek().kind != TokenKind::End {
             return Err(self.syntax_error());
         }
-        self.problems.into_iter().min_by_key(ExpressionError::rank).map_or(Ok(()), Err)
+        self.problem.map_or(Ok(()), Err)
     }
 
+    /// Notes what is wrong, if it is reported before what was noted so far.
     pub(super) fn problem(&mut self, problem: ExpressionError) {
-        self.problems.push(problem);
+        if self.problem.as_ref().is_none_or(|noted| problem.rank() < noted.rank()) {
+            self.problem = Some(problem);
+        }
+    }
+
+    /// Whether something was noted. What values and operands can have wrong with them is reported after everything else, so it
+    /// need not be put into words then.
+    pub(super) fn has_problem(&self) -> bool {
+        self.problem.is_some()
     }
 
     fn peek(&self) -> Token<'t> {
@@ -264,10 +274,10 @@ impl<'t, 'p> Parser<'t, 'p> {
             TokenKind::Word | TokenKind::Name => Ok(Parsed::Operand(Operand::Path(self.path()?))),
             TokenKind::Value => {
                 self.next();
-                let value = self.placeholders.value(token.text).unwrap_or_else(|| {
-                    self.problems.push(ExpressionError::UndefinedValue(token.text.to_owned()));
-                    Arc::new(AttributeValue::Null)
-                });
+                let Some(value) = self.placeholders.value(token.text) else {
+                    self.problem(ExpressionError::UndefinedValue(token.text.to_owned()));
+                    return Ok(Parsed::Operand(stand_in_operand()));
+                };
                 Ok(Parsed::Operand(Operand::Value(value)))
             }
             _ => Err(self.syntax_error()),
@@ -389,10 +399,13 @@ impl<'t, 'p> Parser<'t, 'p> {
                 }
                 Some(token.text.into())
             }
-            TokenKind::Name => Some(self.placeholders.name(token.text).unwrap_or_else(|| {
-                self.problems.push(ExpressionError::UndefinedName(token.text.to_owned()));
-                token.text.into()
-            })),
+            TokenKind::Name => {
+                let name = self.placeholders.name(token.text);
+                if name.is_none() {
+                    self.problem(ExpressionError::UndefinedName(token.text.to_owned()));
+                }
+                name.or_else(|| Some(token.text.into()))
+            }
             _ => None,
         };
         let name = name.ok_or_else(|| self.syntax_error())?;
