@@ -130,6 +130,10 @@ impl Printer {
                 let candidates: Vec<_> = candidates.iter().map(|candidate| self.operand(candidate)).collect();
                 format!("{operand} IN ({})", candidates.join(", "))
             }
+            ItemCondition::Constant(holds) => {
+                let sign = if *holds { "=" } else { "<>" };
+                format!("{}{sign}{}", self.value(&AttributeValue::Null), self.value(&AttributeValue::Null))
+            }
             ItemCondition::Exists(path) => format!("attribute_exists({})", self.path(path)),
             ItemCondition::NotExists(path) => format!("attribute_not_exists({})", self.path(path)),
             ItemCondition::IsOfType { path, kind } => {
@@ -230,6 +234,7 @@ proptest! {
         let Ok(read) = ItemCondition::parse(&text, &mut placeholders) else { return Ok(()) };
         prop_assert_eq!(read.holds(&item), condition.holds(&item), "{}", text);
         prop_assert!(placeholders.all_used().is_ok());
+        prop_assert_eq!(read.clone().with_constants_judged().holds(&item), read.holds(&item), "{}", text);
         let (again, mut placeholders) = Printer::print(&read);
         prop_assert_eq!(ItemCondition::parse(&again, &mut placeholders), Ok(read), "{}", again);
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use tidemill_aws_wire::dynamodb::expression::{KeyCondition, SortCondition};
+use tidemill_aws_wire::dynamodb::expression::{ItemCondition, KeyCondition, SortCondition};
 use tidemill_aws_wire::dynamodb::requests::{
     BatchGetItemRequest, BatchWriteItemRequest, PutItemRequest, QueryRequest, Select,
 };
@@ -186,4 +186,18 @@ fn a_batch_of_too_many_keys_is_refused_before_a_key_is_read() {
         let error = BatchGetItemRequest::parse(body.as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
+}
+
+/// Otherwise every item that a query looks at would cost what the largest values cost.
+#[test]
+fn what_a_filter_says_of_values_alone_is_judged_when_it_is_read() {
+    let change = json!({
+        "FilterExpression": "contains(:a, :b) OR size(:a) > :n",
+        "ExpressionAttributeValues": {
+            ":pk": {"S": "TASK#1"}, ":sk": {"S": "TASK#"}, ":a": {"B": "AAAA"}, ":b": {"B": "AAE="}, ":n": {"N": "2"},
+        },
+    });
+    let filter = QueryRequest::parse(&query(&change)).unwrap().filter;
+    let constants = [false, true].map(ItemCondition::Constant);
+    assert_eq!(filter, Some(ItemCondition::Or(constants.into())));
 }

@@ -1,6 +1,6 @@
 //! Conditions: what a filter or a conditional put says of an item, read and checked.
 //!
-//! How they are read is in `parse`, what they mean in `evaluate`.
+//! How they are read is in `parse`, what they mean in `evaluate`, what is known of them without an item in `constant`.
 
 use std::sync::Arc;
 
@@ -29,6 +29,8 @@ pub enum ItemCondition {
         operand: Operand,
         candidates: Vec<Operand>,
     },
+    /// The same for every item.
+    Constant(bool),
     Exists(DocumentPath),
     NotExists(DocumentPath),
     IsOfType {
@@ -111,6 +113,7 @@ impl ItemCondition {
                 operand(first) || operand(lower) || operand(upper)
             }
             Self::In { operand: first, candidates } => operand(first) || candidates.iter().any(operand),
+            Self::Constant(_) => false,
             Self::Exists(found) | Self::NotExists(found) | Self::IsOfType { path: found, .. } => path(found),
             Self::BeginsWith { operand: first, prefix: second }
             | Self::Contains { operand: first, sought: second } => operand(first) || operand(second),

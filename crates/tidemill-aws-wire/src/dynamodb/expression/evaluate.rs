@@ -25,6 +25,7 @@ impl ItemCondition {
             Self::In { operand, candidates } => {
                 candidates.iter().any(|candidate| compares(operand, Comparator::Equal, candidate, item))
             }
+            Self::Constant(holds) => *holds,
             Self::Exists(path) => path.find(item).is_some(),
             Self::NotExists(path) => path.find(item).is_none(),
             Self::IsOfType { path, kind } => path.find(item).is_some_and(|value| value.kind() == *kind),
@@ -83,7 +84,7 @@ fn contains(value: &AttributeValue, sought: &AttributeValue) -> bool {
     match (value, sought) {
         (AttributeValue::S(text), AttributeValue::S(part)) => text.contains(part.as_str()),
         (AttributeValue::B(bytes), AttributeValue::B(part)) => {
-            part.is_empty() || bytes.windows(part.len()).any(|window| window == part.as_slice())
+            part.len() <= bytes.len() && memchr::memmem::find(bytes, part).is_some()
         }
         (AttributeValue::Ss(texts), AttributeValue::S(text)) => texts.contains(text),
         (AttributeValue::Ns(numbers), AttributeValue::N(number)) => numbers.contains(number),
@@ -95,7 +96,7 @@ fn contains(value: &AttributeValue, sought: &AttributeValue) -> bool {
 
 /// How long a text or a binary is, or how many members a value has. Other types have no size. The documentation does not say
 /// what the length of a text counts; here it is characters.
-fn size(value: &AttributeValue) -> Option<AttributeValue> {
+pub(super) fn size(value: &AttributeValue) -> Option<AttributeValue> {
     let count = match value {
         AttributeValue::S(text) => text.chars().count(),
         AttributeValue::B(bytes) => bytes.len(),
@@ -107,4 +108,33 @@ fn size(value: &AttributeValue) -> Option<AttributeValue> {
         AttributeValue::N(_) | AttributeValue::Bool(_) | AttributeValue::Null => return None,
     };
     Some(AttributeValue::N(DecimalNumber::from_count(count)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_contains_its_parts() {
+        for (bytes, part, expected) in [
+            (&b""[..], &b""[..], true),
+            (b"abc", b"", true),
+            (b"abc", b"abc", true),
+            (b"abc", b"bc", true),
+            (b"abc", b"ac", false),
+            (b"ab", b"abc", false),
+        ] {
+            let binary = |bytes: &[u8]| AttributeValue::B(bytes.to_vec());
+            assert_eq!(contains(&binary(bytes), &binary(part)), expected, "{bytes:?} {part:?}");
+        }
+    }
+
+    /// Each place compared with the part would be some 10^13 bytes to look at.
+    #[test]
+    fn a_part_is_sought_in_linear_time() {
+        let bytes = AttributeValue::B(vec![0; 8_000_000]);
+        let mut part = vec![0; 4_000_000];
+        part.push(1);
+        assert!(!contains(&bytes, &AttributeValue::B(part)));
+    }
 }

@@ -152,6 +152,7 @@ fn key_test(part: &ItemCondition) -> Result<(&str, KeyTest<'_>), KeyConditionErr
         ItemCondition::Compare { comparator: Comparator::NotEqual, .. } => {
             Err(KeyConditionError::Operator("<>"))
         }
+        ItemCondition::Constant(_) => Err(KeyConditionError::NoAttribute),
         ItemCondition::Exists(_) => Err(KeyConditionError::Operator("attribute_exists")),
         ItemCondition::NotExists(_) => Err(KeyConditionError::Operator("attribute_not_exists")),
         ItemCondition::IsOfType { .. } => Err(KeyConditionError::Operator("attribute_type")),

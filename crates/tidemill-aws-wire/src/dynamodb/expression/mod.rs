@@ -5,6 +5,7 @@
 
 mod check;
 mod condition;
+mod constant;
 mod error;
 mod evaluate;
 #[cfg(test)]

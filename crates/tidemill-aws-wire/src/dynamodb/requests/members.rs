@@ -189,7 +189,12 @@ impl<'b> Members<'b> {
         kind: ExpressionKind,
         placeholders: &mut Placeholders,
     ) -> Result<Option<ItemCondition>, DynamoDbError> {
-        self.expression(kind, |text| ItemCondition::parse(text, placeholders))
+        let condition = self.expression(kind, |text| ItemCondition::parse(text, placeholders))?;
+        Ok(match kind {
+            // It is tried on no item, and what is wrong with it is said of what was written.
+            ExpressionKind::KeyCondition => condition,
+            _ => condition.map(ItemCondition::with_constants_judged),
+        })
     }
 
     pub(super) fn projection(
