@@ -26,14 +26,14 @@ pub struct S3Address {
 
 impl S3Address {
     pub fn read(head: &RequestHead<'_>, endpoint: S3Endpoint<'_>) -> Result<Self, S3Fault> {
-        let path = head.path.strip_prefix('/').unwrap_or(head.path);
-        let (bucket, key) = if let Some(bucket) = endpoint.bucket_of_host(head) {
-            (bucket.to_owned(), path)
-        } else {
-            let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
-            (decode(bucket)?, key)
+        // Decoded before it is split: signatures are of the decoded path, so all spellings of one path must mean one key.
+        let path = decode(head.path)?;
+        let path = path.strip_prefix('/').unwrap_or(&path);
+        let (first, rest) = path.split_once('/').unwrap_or((path, ""));
+        let (bucket, key) = match endpoint.bucket_of_host(head, first) {
+            Some(bucket) => (bucket.to_owned(), path.to_owned()),
+            None => (first.to_owned(), rest.to_owned()),
         };
-        let key = decode(key)?;
         if key.len() > KEY_BYTES_MAX {
             return Err(S3Fault::new(
                 S3FaultCode::KeyTooLong,
@@ -50,7 +50,7 @@ impl S3Address {
 impl S3Endpoint<'_> {
     /// The bucket before the host of the gateway. Without that host, what stands before `localhost`, or our own bucket before
     /// anything, unless the path names it too.
-    fn bucket_of_host<'r>(&self, head: &RequestHead<'r>) -> Option<&'r str> {
+    fn bucket_of_host<'r>(&self, head: &RequestHead<'r>, first_segment: &str) -> Option<&'r str> {
         let host = head.header("host")?;
         let host = host.rsplit_once(':').map_or(host, |(name, port)| {
             if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { host }
@@ -64,7 +64,6 @@ impl S3Endpoint<'_> {
         if let Some(known) = self.host {
             return before(known);
         }
-        let first_segment = head.path.trim_start_matches('/').split('/').next().unwrap_or_default();
         before("localhost").or_else(|| {
             let rest = host.strip_prefix(self.bucket)?.strip_prefix('.')?;
             (!rest.is_empty() && first_segment != self.bucket).then(|| &host[..self.bucket.len()])
@@ -105,6 +104,18 @@ mod tests {
         ] {
             let expected = (bucket.to_owned(), key.map(str::to_owned));
             assert_eq!(read(path, host, known), Ok(expected), "{host}{path}");
+        }
+    }
+
+    #[test]
+    fn spellings_that_are_signed_alike_are_read_alike() {
+        for host in ["localhost", "bucket.localhost", "bucket.mill.example", "mill.example"] {
+            for known in [None, Some("mill.example")] {
+                let expected = read("/bucket/key/a", host, known);
+                for path in ["/%62ucket/key/a", "/bucket%2Fkey/a", "/bucket/key%2fa", "%2Fbucket/key/a"] {
+                    assert_eq!(read(path, host, known), expected, "{path} at {host}");
+                }
+            }
         }
     }
 
