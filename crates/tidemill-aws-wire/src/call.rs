@@ -87,7 +87,8 @@ pub enum NotServed {
 
 impl AwsCall {
     /// Finds the call. `scope_service` is the service that the scope of the signature names; `body` is looked at only if the
-    /// request is a form, and never if the scope says S3.
+    /// request is a form, and never if the scope says S3. A form for another service than the scope names is refused: what was
+    /// signed for one service is no call of another.
     pub fn read(head: &RequestHead<'_>, scope_service: Option<&str>, body: &[u8]) -> Result<Self, NotServed> {
         let dialect = Dialect::of(head, scope_service);
         if dialect == Some(Dialect::S3) {
@@ -99,7 +100,12 @@ impl AwsCall {
         let form = form_of(head, body).unwrap_or_default();
         let value = |name| form.iter().rfind(|(known, _)| known == name).map(|(_, value)| value.as_str());
         let dialect = value("Version").and_then(Dialect::of_version).or(dialect).ok_or(NotServed::Service)?;
-        Self::named(dialect, value("Action").unwrap_or_default())
+        if scope_service.is_some_and(|scope| scope != dialect.service().scope_name()) {
+            return Err(NotServed::Service);
+        }
+        // The other services are called by a target alone.
+        let has_actions = matches!(dialect, Dialect::Sqs(SqsProtocol::Query) | Dialect::Sts);
+        Self::named(dialect, value("Action").filter(|_| has_actions).unwrap_or_default())
     }
 
     pub fn dialect(self) -> Dialect {
@@ -244,6 +250,29 @@ mod tests {
                     let call = AwsCall::read(&head, (!scope.is_empty()).then_some(scope), query.as_bytes());
                     assert_eq!(call.is_ok(), is_served, "{method} {query}: {call:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_form_is_for_the_service_of_the_scope() {
+        let (queues, identity) = ("Action=ListQueues&Version=2012-11-05", "Action=GetCallerIdentity");
+        for (scope, form, is_served) in [
+            ("sqs", queues, true),
+            ("", queues, true),
+            ("sts", queues, false),
+            ("events", queues, false),
+            ("dynamodb", queues, false),
+            ("logs", queues, false),
+            ("sts", identity, true),
+            ("sqs", "Action=GetCallerIdentity&Version=2011-06-15", false),
+            ("dynamodb", "Action=PutItem", false),
+            ("events", "Action=PutEvents", false),
+            ("states", "Action=SendTaskSuccess", false),
+        ] {
+            for (query, body) in [(form, ""), ("", form)] {
+                let call = read(&[FORM], scope, query, body);
+                assert_eq!(call.is_ok(), is_served, "{scope} {form}: {call:?}");
             }
         }
     }
