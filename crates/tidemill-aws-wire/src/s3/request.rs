@@ -70,6 +70,7 @@ pub enum S3Operation {
     CompleteMultipartUpload {
         key: String,
         upload_id: String,
+        conditions: ObjectConditions,
     },
     AbortMultipartUpload {
         key: String,
@@ -197,7 +198,8 @@ fn object_operation(
         }
         ("POST", Some(upload_id)) => {
             parameters.only(&["uploadId"])?;
-            Ok(S3Operation::CompleteMultipartUpload { key, upload_id })
+            let conditions = ObjectConditions::read(head)?;
+            Ok(S3Operation::CompleteMultipartUpload { key, upload_id, conditions })
         }
         ("DELETE", Some(upload_id)) => {
             parameters.only(&["uploadId"])?;

@@ -80,7 +80,11 @@ fn uploads_come_in_parts() {
     let upload_id = || "u".to_owned();
     assert_eq!(
         named("complete"),
-        Ok(S3Operation::CompleteMultipartUpload { key: big(), upload_id: upload_id() })
+        Ok(S3Operation::CompleteMultipartUpload {
+            key: big(),
+            upload_id: upload_id(),
+            conditions: <_>::default()
+        })
     );
     assert_eq!(named("abort"), Ok(S3Operation::AbortMultipartUpload { key: big(), upload_id: upload_id() }));
     let part = |part_number, etag: &str| UploadedPart { part_number, etag: etag.to_owned() };
@@ -88,6 +92,23 @@ fn uploads_come_in_parts() {
         read_uploaded_parts(fixture("complete").body.as_bytes()),
         Ok(vec![part(1, "a1"), part(2, "b2")])
     );
+}
+
+#[test]
+fn an_upload_is_completed_on_the_conditions_of_its_request() {
+    for (name, value, over_nothing, over_another) in [
+        ("If-None-Match", "*", ObjectVerdict::Go, ObjectVerdict::PreconditionFailed),
+        ("If-Match", "\"x\"", ObjectVerdict::PreconditionFailed, ObjectVerdict::Go),
+    ] {
+        let headers = [(name, value)];
+        let head = RequestHead { method: "POST", path: "/bucket/a", query: "uploadId=u", headers: &headers };
+        let request = S3Request::read(&head, ENDPOINT).unwrap();
+        let S3Operation::CompleteMultipartUpload { conditions, .. } = request.operation else {
+            panic!("{request:?}")
+        };
+        assert_eq!(conditions.judge(None, false), over_nothing, "{name}: {value}");
+        assert_eq!(conditions.judge(Some("\"x\""), false), over_another, "{name}: {value}");
+    }
 }
 
 #[test]
