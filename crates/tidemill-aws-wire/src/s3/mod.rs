@@ -18,7 +18,7 @@ pub use endpoint::{KEY_BYTES_MAX, S3Address, S3Endpoint};
 pub use fault::{S3Fault, S3FaultCode};
 pub use listing::{LIST_KEYS_MAX, ListObjects, ListedObject, ObjectPage};
 pub use object::{ObjectHead, bucket_head, bucket_location, etag_of, object_head, object_put};
-pub use request::{NewObject, OBJECT_BYTES_MAX, S3Operation, S3Request};
+pub use request::{CHUNKED_BYTES_MAX, NewObject, OBJECT_BYTES_MAX, S3Operation, S3Request};
 pub use upload::{
     PART_NUMBER_MAX, UploadedPart, etag_of_parts, read_uploaded_parts, upload_completed, upload_created,
 };

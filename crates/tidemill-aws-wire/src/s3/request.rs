@@ -17,6 +17,9 @@ use crate::form::read_form;
 /// The bytes of an object.
 pub const OBJECT_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
 
+/// The bytes of a chunked body. S3 wants chunks of 8 KiB at least, so their frames are far smaller than this leaves room for.
+pub const CHUNKED_BYTES_MAX: u64 = OBJECT_BYTES_MAX + OBJECT_BYTES_MAX / 8 + 64 * 1_024;
+
 /// Headers that would make a write mean something else.
 const FOREIGN_HEADERS: [&str; 6] = [
     "x-amz-copy-source",
@@ -223,16 +226,26 @@ fn check_write(head: &RequestHead<'_>) -> Result<(), S3Fault> {
     if let Some(name) = FOREIGN_HEADERS.iter().find(|name| head.header(name).is_some()) {
         return Err(S3Fault::not_implemented(&format!("The header {name}")));
     }
-    // Of a chunked body the length of the object is told apart from that of the body.
-    let length = head.header("x-amz-decoded-content-length").or_else(|| head.header("content-length"));
-    let length = length.and_then(|text| text.parse::<u64>().ok());
-    if length.is_some_and(|length| length > OBJECT_BYTES_MAX) {
+    let sent = length(head, "content-length")?;
+    // Of a chunked body the length of the object is told apart from that of the body. Of others it says nothing.
+    let decoded = length(head, "x-amz-decoded-content-length")?;
+    let is_chunked =
+        head.header("x-amz-content-sha256").is_some_and(|payload| payload.starts_with("STREAMING-"));
+    let sent_max = if is_chunked { CHUNKED_BYTES_MAX } else { OBJECT_BYTES_MAX };
+    if sent.is_some_and(|length| length > sent_max) || decoded.is_some_and(|length| length > OBJECT_BYTES_MAX)
+    {
         return Err(S3Fault::new(
             S3FaultCode::EntityTooLarge,
             format!("Your proposed upload exceeds the maximum allowed size of {OBJECT_BYTES_MAX} bytes."),
         ));
     }
     Ok(())
+}
+
+fn length(head: &RequestHead<'_>, name: &str) -> Result<Option<u64>, S3Fault> {
+    let Some(text) = head.header(name) else { return Ok(None) };
+    let no_length = |_| S3Fault::new(S3FaultCode::InvalidArgument, format!("{name} is not a length."));
+    text.parse().map(Some).map_err(no_length)
 }
 
 fn content_md5(head: &RequestHead<'_>) -> Result<Option<[u8; 16]>, S3Fault> {

@@ -158,3 +158,31 @@ fn headers_of_writes_are_checked() {
         assert_eq!(S3Request::read(&head, ENDPOINT).err().map(|fault| fault.code), code, "{name}: {value}");
     }
 }
+
+/// A length that the client only claims does not stand for the one that it sends.
+#[test]
+fn the_length_of_a_body_is_bounded_whatever_is_said_of_it() {
+    use S3FaultCode::{EntityTooLarge, InvalidArgument};
+    let chunks = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
+    for (payload, decoded, sent, code) in [
+        ("UNSIGNED-PAYLOAD", "1", "67108864", None),
+        ("UNSIGNED-PAYLOAD", "1", "67108865", Some(EntityTooLarge)),
+        ("UNSIGNED-PAYLOAD", "x", "1", Some(InvalidArgument)),
+        ("UNSIGNED-PAYLOAD", "1", "x", Some(InvalidArgument)),
+        (chunks, "67108864", "67200000", None),
+        (chunks, "67108865", "67200000", Some(EntityTooLarge)),
+        (chunks, "67108864", "6500000000", Some(EntityTooLarge)),
+        (chunks, "-1", "1", Some(InvalidArgument)),
+    ] {
+        let headers = [
+            ("x-amz-content-sha256", payload),
+            ("x-amz-decoded-content-length", decoded),
+            ("content-length", sent),
+        ];
+        for query in ["", "uploadId=u&partNumber=1"] {
+            let head = RequestHead { method: "PUT", path: "/bucket/a", query, headers: &headers };
+            let found = S3Request::read(&head, ENDPOINT).err().map(|fault| fault.code);
+            assert_eq!(found, code, "{payload} {decoded} {sent}");
+        }
+    }
+}
